@@ -1,0 +1,67 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { MANDATORY_HEADERS } from '../http/mandatory-headers.ts'
+import { requestIdFrom } from '../http/request-id.ts'
+import type { Metrics } from './metrics.ts'
+
+/** Why the gateway should get no traffic, in a word for the probe's log; undefined when it should. */
+export type Readiness = () => string | undefined
+
+interface AdminAnswer {
+  readonly status: number
+  readonly contentType: string
+  readonly body: string
+}
+
+/**
+ * The admin listener: /metrics, /healthz (the process runs), /readyz (it should get traffic). It answers nothing else
+ * and is bound to loopback unless it is told otherwise.
+ */
+export function createAdminServer(parts: {
+  readonly metrics: Metrics
+  readonly readiness: Readiness
+}): Server {
+  return createServer((req, res) => {
+    answer(parts, req).then(
+      (made) => send(req, res, made),
+      (fault: unknown) => send(req, res, text(500, `${String(fault)}\n`)),
+    )
+  })
+}
+
+async function answer(
+  parts: { readonly metrics: Metrics; readonly readiness: Readiness },
+  req: IncomingMessage,
+): Promise<AdminAnswer> {
+  if (req.method !== 'GET' && req.method !== 'HEAD') return text(405, 'only GET\n')
+  switch (req.url?.split('?')[0]) {
+    case '/metrics':
+      return { status: 200, contentType: parts.metrics.contentType, body: await parts.metrics.expose() }
+    case '/healthz':
+      return text(200, 'alive\n')
+    case '/readyz': {
+      const reason = parts.readiness()
+      return reason === undefined ? text(200, 'ready\n') : text(503, `${reason}\n`)
+    }
+    default:
+      return text(404, 'there are /metrics, /healthz and /readyz\n')
+  }
+}
+
+function text(status: number, body: string): AdminAnswer {
+  return { status, contentType: 'text/plain; charset=utf-8', body }
+}
+
+function send(req: IncomingMessage, res: ServerResponse, made: AdminAnswer): void {
+  const headers = [
+    'Content-Type',
+    made.contentType,
+    'Content-Length',
+    String(Buffer.byteLength(made.body)),
+    ...MANDATORY_HEADERS,
+    'X-Request-ID',
+    requestIdFrom(undefined),
+  ]
+  if (made.status === 405) headers.push('Allow', 'GET, HEAD')
+  res.writeHead(made.status, headers)
+  res.end(req.method === 'HEAD' ? undefined : made.body)
+}

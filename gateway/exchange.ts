@@ -1,0 +1,71 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Principal } from './auth/principal.ts'
+import type { Route } from './config/settings.ts'
+import type { RequestHeaders } from './http/request-headers.ts'
+import type { RefusalCode } from './refusals.ts'
+
+/** What `open` knows of a request before any stage has looked at it. */
+export interface Opening {
+  readonly req: IncomingMessage
+  readonly res: ServerResponse
+  readonly headers: RequestHeaders
+  readonly requestId: string
+  /** Wall time in milliseconds since the epoch. */
+  readonly startedAtMs: number
+  /** On the gateway's steady clock. */
+  readonly startedSteadyMs: number
+  readonly address: string
+  readonly viaTrustedProxy: boolean
+}
+
+/**
+ * One request with its answer, from first byte to close. Data only. Every field has a default and one writer, named
+ * beside it; fields stand in the order in which the stages write them.
+ */
+export class Exchange {
+  /** open. */
+  readonly req: IncomingMessage
+  readonly res: ServerResponse
+  readonly headers: RequestHeaders
+  readonly requestId: string
+  /** On the gateway's steady clock: what the duration is measured from. */
+  readonly startedSteadyMs: number
+  /** Start of the request as ISO 8601: the same in both audit records. */
+  readonly timestamp: string
+  readonly method: string
+  /** Downstream address after trusted-proxy rules. */
+  readonly address: string
+  readonly viaTrustedProxy: boolean
+  /** admit, or the listener for a request that was never parsed: normalised; `-` when there was no target that could be read. */
+  path = '-'
+  /** admit: as received, with its question mark. */
+  query = ''
+  /** admit: authority of the target, or Host. */
+  host = ''
+  /** route. */
+  route: Route | undefined = undefined
+  /** authenticate. */
+  principal: Principal | undefined = undefined
+  /** record: API_REQUEST is in the trail. */
+  recorded = false
+  /** limit: RateLimit fields for the answer, flat. */
+  limitHeaders: readonly string[] = []
+  /** refuse: undefined for a forwarded answer. */
+  refusalCode: RefusalCode | undefined = undefined
+  /** forward: gives up what is going on upstream. */
+  abandon: (() => void) | undefined = undefined
+  /** close. */
+  closed = false
+
+  constructor(opening: Opening) {
+    this.req = opening.req
+    this.res = opening.res
+    this.headers = opening.headers
+    this.requestId = opening.requestId
+    this.startedSteadyMs = opening.startedSteadyMs
+    this.timestamp = new Date(opening.startedAtMs).toISOString()
+    this.method = opening.req.method ?? '-'
+    this.address = opening.address
+    this.viaTrustedProxy = opening.viaTrustedProxy
+  }
+}

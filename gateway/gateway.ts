@@ -1,0 +1,41 @@
+import type { Logger } from 'pino'
+import type { Metrics } from './admin/metrics.ts'
+import type { Trail } from './audit/trail.ts'
+import type { Revocations } from './auth/revocations.ts'
+import type { TokenVerifier } from './auth/verifier.ts'
+import type { Route, Settings } from './config/settings.ts'
+import type { Exchange } from './exchange.ts'
+import type { PathTable } from './http/path-table.ts'
+import type { Limiter } from './limits/limiter.ts'
+import type { LimitTable } from './limits/policies.ts'
+import type { Upstream } from './upstream/door.ts'
+
+/** What the gateway is doing at this moment. */
+export interface Load {
+  /** Exchanges opened and not closed. Written by open and close. */
+  readonly inFlight: Set<Exchange>
+  /** Upgraded connections that are being tunnelled. Written by forward. */
+  tunnels: number
+  /** SIGTERM has come: nothing more is admitted. Written by drain. */
+  draining: boolean
+}
+
+/** The parts of a running gateway, made once in main and passed to every stage. */
+export interface Gateway {
+  readonly settings: Settings
+  /** Wall time in milliseconds since the epoch: what records and tokens are dated by. */
+  readonly clock: () => number
+  /** Milliseconds that only ever pass: what durations are measured by. */
+  readonly steadyClock: () => number
+  readonly log: Logger
+  readonly metrics: Metrics
+  readonly trail: Trail
+  readonly routes: PathTable<Route>
+  readonly verifier: TokenVerifier
+  readonly revocations: Revocations
+  /** The table in force: a reload swaps the reference. */
+  readonly limits: { table: LimitTable }
+  readonly limiter: Limiter
+  readonly upstream: Upstream
+  readonly load: Load
+}

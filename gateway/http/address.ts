@@ -1,0 +1,50 @@
+import { type BlockList, isIP } from 'node:net'
+
+/** Who is at the other end, as far as it can be believed. */
+export interface Downstream {
+  /** Textual IP address; `-` when the socket was already gone. */
+  readonly address: string
+  /** The peer is a trusted proxy, so its forwarded headers are kept. */
+  readonly viaTrustedProxy: boolean
+}
+
+/**
+ * The address a request comes from: the peer's, or, when the peer is a trusted proxy, the rightmost entry of
+ * X-Forwarded-For that is not itself one. Entries left of it could have been written by anyone.
+ */
+export function downstreamOf(
+  peer: string | undefined,
+  forwardedFor: string | undefined,
+  trustedProxies: BlockList,
+): Downstream {
+  const address = peer === undefined ? '-' : withoutMapping(peer)
+  if (trustedProxies.rules.length === 0 || !isTrusted(address, trustedProxies)) {
+    return { address, viaTrustedProxy: false }
+  }
+  let believed = address
+  const entries = forwardedFor?.split(',') ?? []
+  for (let i = entries.length - 1; i >= 0; i--) {
+    const entry = withoutPort((entries[i] as string).trim())
+    if (isIP(entry) === 0) break
+    believed = withoutMapping(entry)
+    if (!isTrusted(believed, trustedProxies)) break
+  }
+  return { address: believed, viaTrustedProxy: true }
+}
+
+function isTrusted(address: string, trustedProxies: BlockList): boolean {
+  const family = isIP(address)
+  return family !== 0 && trustedProxies.check(address, family === 6 ? 'ipv6' : 'ipv4')
+}
+
+/** `::ffff:192.0.2.1`, as a dual-stack socket shows an IPv4 peer. */
+function withoutMapping(address: string): string {
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
+}
+
+function withoutPort(entry: string): string {
+  if (entry.startsWith('[')) return entry.slice(1, Math.max(1, entry.indexOf(']')))
+  return entry.includes('.') && entry.includes(':') && !entry.startsWith('::')
+    ? entry.slice(0, entry.indexOf(':'))
+    : entry
+}

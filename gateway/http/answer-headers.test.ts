@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { answerHeaders, revokedSessions } from './answer-headers.ts'
+
+describe('answerHeaders', () => {
+  it('drops what the gateway sets itself, what is about one connection, and what gives the make away', () => {
+    const head = answerHeaders(
+      [
+        ['Server', 'nginx'],
+        ['X-Powered-By', 'Express'],
+        ['Cache-Control', 'public'],
+        ['x-request-id', 'theirs'],
+        ['Connection', 'keep-alive, X-Hop'],
+        ['X-Hop', '1'],
+        ['Keep-Alive', 'timeout=5'],
+        ['Transfer-Encoding', 'chunked'],
+        ['X-Revoke-Session', 's1'],
+        ['Strict-Transport-Security', 'max-age=0'],
+        ['X-Kept', 'yes'],
+      ].flat(),
+      200,
+    )
+    assert.deepEqual(head, { headers: ['X-Kept', 'yes'], contentLength: undefined })
+  })
+
+  it('keeps repeated Set-Cookie lines apart', () => {
+    const { headers } = answerHeaders(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2'], 200)
+    assert.deepEqual(headers, ['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2'])
+  })
+
+  it('reads the content length, and drops it from a 204', () => {
+    assert.deepEqual(answerHeaders(['Content-Length', '7'], 200), {
+      headers: ['Content-Length', '7'],
+      contentLength: 7,
+    })
+    assert.deepEqual(answerHeaders(['Content-Length', '0'], 204), { headers: [], contentLength: undefined })
+  })
+})
+
+describe('revokedSessions', () => {
+  it('are all that the upstream names, whatever the case of the header', () => {
+    assert.deepEqual(revokedSessions(['X-Revoke-Session', 'a', 'x-revoke-session', 'b', 'X-Other', 'c']), [
+      'a',
+      'b',
+    ])
+    assert.deepEqual(revokedSessions([]), [])
+  })
+})

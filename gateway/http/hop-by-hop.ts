@@ -1,0 +1,47 @@
+/** RFC 9110 section 7.6.1, and what older peers still send. They are about one connection, never forwarded. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** Named in Connection or not, these are never taken out on a caller's word: they frame and address the message. */
+const NOT_NOMINABLE: ReadonlySet<string> = new Set(['host', 'content-length'])
+
+/** True for a header, in lower case, that belongs to one connection. */
+export function isHopByHop(name: string, nominated: ReadonlySet<string> | undefined): boolean {
+  return HOP_BY_HOP.has(name) || (nominated?.has(name) === true && !NOT_NOMINABLE.has(name))
+}
+
+/** The names, in lower case, that the Connection headers of a flat list nominate; undefined when there are none. */
+export function nominatedBy(rawHeaders: readonly string[]): ReadonlySet<string> | undefined {
+  let nominated: Set<string> | undefined
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] as string
+    if (name.length !== 10 || name.toLowerCase() !== 'connection') continue
+    for (const option of (rawHeaders[i + 1] as string).split(',')) {
+      const nominee = option.trim().toLowerCase()
+      if (nominee === '' || nominee === 'close' || nominee === 'keep-alive') continue
+      nominated ??= new Set()
+      nominated.add(nominee)
+    }
+  }
+  return nominated
+}
+
+/** Headers that say who calls or from where: only a trusted proxy may set them (RFC 9700 section 4.13). */
+export function isIdentityClaim(name: string): boolean {
+  return (
+    name === 'forwarded' ||
+    name.startsWith('x-forwarded-') ||
+    name.startsWith('x-auth-') ||
+    name.startsWith('client-cert')
+  )
+}

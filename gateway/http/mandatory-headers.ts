@@ -1,0 +1,29 @@
+/**
+ * The headers that every answer carries, flat, without `X-Request-ID`, which differs by exchange.
+ * `X-XSS-Protection` is asked for by the contract although browsers have dropped it; over plain HTTP a browser
+ * ignores HSTS (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
+ */
+export const MANDATORY_HEADERS: readonly string[] = [
+  'Strict-Transport-Security',
+  'max-age=31536000; includeSubDomains',
+  'X-Content-Type-Options',
+  'nosniff',
+  'X-Frame-Options',
+  'DENY',
+  'X-XSS-Protection',
+  '1; mode=block',
+  'Cache-Control',
+  'no-store',
+]
+
+/** Names, in lower case, that an upstream's answer may not set: ours, and those that give its make away. */
+export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
+  'strict-transport-security',
+  'x-content-type-options',
+  'x-frame-options',
+  'x-xss-protection',
+  'x-request-id',
+  'cache-control',
+  'server',
+  'x-powered-by',
+])

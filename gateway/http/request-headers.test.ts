@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { isValidHost, readRequestHeaders } from './request-headers.ts'
+
+const HOST = ['Host', 'bank.example']
+
+function faultOf(headers: string[], version = '1.1'): string | undefined {
+  return readRequestHeaders([...HOST, ...headers], version).fault?.code
+}
+
+describe('readRequestHeaders', () => {
+  it('reads what the gateway needs, whatever the case of the names', () => {
+    const headers = readRequestHeaders(
+      [
+        'HOST',
+        'bank.example',
+        'authorization',
+        'Bearer x',
+        'X-REQUEST-ID',
+        'abc',
+        'User-Agent',
+        'curl/8',
+        'Content-Length',
+        '12',
+      ],
+      '1.1',
+    )
+    assert.equal(headers.host, 'bank.example')
+    assert.equal(headers.authorization, 'Bearer x')
+    assert.equal(headers.requestId, 'abc')
+    assert.equal(headers.userAgent, 'curl/8')
+    assert.equal(headers.contentLength, 12)
+    assert.equal(headers.hasBody, true)
+    assert.equal(headers.fault, undefined)
+  })
+
+  it('takes a content length of zero for no body', () => {
+    assert.equal(readRequestHeaders([...HOST, 'Content-Length', '0'], '1.1').hasBody, false)
+  })
+
+  it('takes two request ids for none', () => {
+    const headers = readRequestHeaders([...HOST, 'X-Request-ID', 'a', 'X-Request-ID', 'b'], '1.1')
+    assert.equal(headers.requestId, '')
+    assert.equal(headers.fault, undefined)
+  })
+
+  it('joins repeated X-Forwarded-For in their order', () => {
+    const headers = readRequestHeaders([...HOST, 'X-Forwarded-For', 'a', 'x-forwarded-for', 'b, c'], '1.1')
+    assert.equal(headers.forwardedFor, 'a, b, c')
+  })
+
+  for (const name of ['Authorization', 'Content-Type', 'Idempotency-Key', 'User-Agent', 'Origin', 'Expect']) {
+    it(`refuses a repeated ${name}`, () =>
+      assert.equal(faultOf([name, 'a', name.toLowerCase(), 'a']), 'invalid_header'))
+  }
+
+  it('refuses a repeated Host', () => assert.equal(faultOf(['host', 'bank.example']), 'invalid_host'))
+
+  it('refuses a header name with an underscore, which some upstreams read as a dash', () => {
+    assert.equal(faultOf(['X_Auth_Subject', 'root']), 'invalid_header')
+  })
+
+  it('refuses more than 100 headers and takes 100', () => {
+    const many = (count: number) => Array.from({ length: count }, (_, i) => [`x-${i}`, 'v']).flat()
+    assert.equal(faultOf(many(99)), undefined)
+    assert.equal(faultOf(many(100)), 'headers_too_large')
+  })
+
+  it('refuses ambiguous framing', () => {
+    assert.equal(faultOf(['Content-Length', '1', 'Transfer-Encoding', 'chunked']), 'invalid_framing')
+    assert.equal(faultOf(['Transfer-Encoding', 'gzip, chunked']), 'invalid_framing')
+    assert.equal(faultOf(['Transfer-Encoding', '']), 'invalid_framing')
+    assert.equal(faultOf(['Transfer-Encoding', 'chunked', 'Transfer-Encoding', 'chunked']), 'invalid_framing')
+    assert.equal(faultOf(['Transfer-Encoding', 'chunked'], '1.0'), 'invalid_framing')
+    assert.equal(faultOf(['Content-Length', '+3']), 'invalid_framing')
+    assert.equal(faultOf(['Content-Length', '1', 'Content-Length', '1']), 'invalid_framing')
+    assert.equal(faultOf(['Transfer-Encoding', 'Chunked']), undefined)
+  })
+})
+
+describe('isValidHost', () => {
+  for (const host of ['bank.example', 'localhost:8080', '127.0.0.1', '[::1]:80', 'my_service']) {
+    it(`takes ${host}`, () => assert.equal(isValidHost(host), true))
+  }
+  for (const host of [
+    undefined,
+    '',
+    'a b',
+    'a/b',
+    'user@host',
+    'host:',
+    'host:port',
+    'a,b',
+    '[::1',
+    'h:123456',
+  ]) {
+    it(`refuses ${host}`, () => assert.equal(isValidHost(host), false))
+  }
+})

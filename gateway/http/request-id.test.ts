@@ -1,0 +1,15 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { requestIdFrom } from './request-id.ts'
+
+const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+describe('requestIdFrom', () => {
+  for (const id of ['a', 'Az09._-:/+=@', 'x'.repeat(128)]) {
+    it(`keeps ${id.slice(0, 20)}`, () => assert.equal(requestIdFrom(id), id))
+  }
+  for (const id of [undefined, '', 'x'.repeat(129), 'a b', 'a"b', 'a\u00e9', 'a,b', '<script>', 'a\tb']) {
+    it(`makes a version 7 UUID in place of ${JSON.stringify(id)?.slice(0, 20)}`, () =>
+      assert.match(requestIdFrom(id), UUID_V7))
+  }
+})

@@ -1,0 +1,84 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Exchange } from './exchange.ts'
+import type { Gateway } from './gateway.ts'
+import { type Refusal, refusal } from './refusals.ts'
+import { admit } from './stages/admit.ts'
+import { authenticate } from './stages/authenticate.ts'
+import { authorize } from './stages/authorize.ts'
+import { forward } from './stages/forward.ts'
+import { limit } from './stages/limit.ts'
+import { open } from './stages/open.ts'
+import { record } from './stages/record.ts'
+import { giveUp, refuse } from './stages/refuse.ts'
+import { route } from './stages/route.ts'
+
+/** Goes on with `undefined`, ends the exchange with a refusal; waits only when it returns a promise. */
+type Stage = (gateway: Gateway, exchange: Exchange) => Refusal | undefined | Promise<Refusal | undefined>
+
+const STAGES: readonly Stage[] = [admit, route, authenticate, record, authorize, limit]
+
+/** The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook. */
+export function handle(gateway: Gateway, req: IncomingMessage, res: ServerResponse): Exchange {
+  const exchange = open(gateway, req, res)
+  proceed(gateway, exchange, 0)
+  return exchange
+}
+
+/**
+ * A request that never became one: the parser gave up on it, or its time ran out before its head was whole.
+ * `path` is `-` unless its first line could be read.
+ */
+export function handleUnparsed(
+  gateway: Gateway,
+  unparsed: {
+    readonly req: IncomingMessage
+    readonly res: ServerResponse
+    readonly path: string
+    readonly refused: Refusal
+  },
+): Exchange {
+  const exchange = open(gateway, unparsed.req, unparsed.res)
+  exchange.path = unparsed.path
+  refuse(gateway, exchange, unparsed.refused)
+  return exchange
+}
+
+/** An exchange under way that cannot go on: its body is malformed, its time has run out, the drain's deadline has come. */
+export function interrupt(gateway: Gateway, exchange: Exchange, refused: Refusal): void {
+  giveUp(gateway, exchange, refused)
+}
+
+function proceed(gateway: Gateway, exchange: Exchange, from: number): void {
+  try {
+    for (let i = from; i < STAGES.length; i++) {
+      if (exchange.closed) return
+      const outcome = (STAGES[i] as Stage)(gateway, exchange)
+      if (outcome === undefined) continue
+      if (outcome instanceof Promise) resume(gateway, exchange, { outcome, next: i + 1 })
+      else refuse(gateway, exchange, outcome)
+      return
+    }
+    if (!exchange.closed) forward(gateway, exchange)
+  } catch (fault) {
+    fail(gateway, exchange, fault)
+  }
+}
+
+function resume(
+  gateway: Gateway,
+  exchange: Exchange,
+  waiting: { readonly outcome: Promise<Refusal | undefined>; readonly next: number },
+): void {
+  waiting.outcome
+    .then((refused) => {
+      if (refused === undefined) proceed(gateway, exchange, waiting.next)
+      else refuse(gateway, exchange, refused)
+    })
+    .catch((fault: unknown) => fail(gateway, exchange, fault))
+}
+
+/** A bug of ours refuses; it never lets through. */
+function fail(gateway: Gateway, exchange: Exchange, fault: unknown): void {
+  gateway.log.error({ err: fault, requestId: exchange.requestId }, 'a stage failed')
+  giveUp(gateway, exchange, refusal('internal_fault', { cause: String(fault) }))
+}

@@ -1,0 +1,62 @@
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { isValidHost } from '../http/request-headers.ts'
+import { readTarget } from '../http/target.ts'
+import { type Refusal, refusal } from '../refusals.ts'
+
+const MAX_TARGET_LENGTH = 8192
+
+const DRAINING = refusal('draining', { headers: ['Retry-After', '1'] })
+const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
+const AUDIT_UNAVAILABLE = refusal('audit_unavailable', { headers: ['Retry-After', '5'] })
+const TARGET_TOO_LONG = refusal('target_too_long')
+const INVALID_HOST = refusal('invalid_host')
+const EXPECTATION_FAILED = refusal('expectation_failed')
+/** RFC 9110 section 10.2.1 wants Allow; for a method that is refused everywhere it is empty. */
+const METHOD_NOT_ALLOWED = refusal('method_not_allowed', { headers: ['Allow', ''] })
+
+/**
+ * Lets an exchange in, given load and drain, when its framing and target mean the same to every reader (the edge
+ * rules). Writes `path`, `query` and `host`.
+ */
+export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  return readPlace(exchange) ?? checkLoad(gateway) ?? checkMethod(exchange) ?? checkExpectation(exchange)
+}
+
+/** First, so that even a refusal's audit records name the path. */
+function readPlace(exchange: Exchange): Refusal | undefined {
+  const raw = exchange.req.url ?? ''
+  if (exchange.method === 'CONNECT') return METHOD_NOT_ALLOWED
+  const target = raw.length > MAX_TARGET_LENGTH ? undefined : readTarget(raw)
+  if (typeof target === 'object') {
+    exchange.path = target.path
+    exchange.query = target.query
+  }
+  const fault = exchange.headers.fault
+  if (fault !== undefined) return refusal(fault.code, { detail: fault.detail })
+  if (target === undefined) return TARGET_TOO_LONG
+  if (typeof target === 'string') return refusal('invalid_target', { detail: target })
+  const host = exchange.headers.host
+  if (!isValidHost(host)) return INVALID_HOST
+  if (target.authority !== undefined && !isValidHost(target.authority)) return INVALID_HOST
+  exchange.host = target.authority ?? host
+  return undefined
+}
+
+function checkLoad(gateway: Gateway): Refusal | undefined {
+  const { load, settings, trail } = gateway
+  if (load.draining) return DRAINING
+  if (load.inFlight.size + load.tunnels > settings.maxInFlight) return OVERLOADED
+  if (!trail.writable) return AUDIT_UNAVAILABLE
+  return undefined
+}
+
+function checkMethod(exchange: Exchange): Refusal | undefined {
+  return exchange.method === 'TRACE' ? METHOD_NOT_ALLOWED : undefined
+}
+
+/** RFC 9110 section 10.1.1: 100-continue is answered by forward, when every stage has let the request through. */
+function checkExpectation(exchange: Exchange): Refusal | undefined {
+  const expect = exchange.headers.expect
+  return expect === undefined || expect.toLowerCase() === '100-continue' ? undefined : EXPECTATION_FAILED
+}

@@ -1,0 +1,16 @@
+import { challenge } from '../auth/authorization.ts'
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { type Refusal, refusal } from '../refusals.ts'
+
+/** Checks that the caller holds every scope of the route (RFC 6750 section 3.1). */
+export function authorize(_gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const needed = exchange.route?.scopes ?? []
+  for (const scope of needed) {
+    if (exchange.principal?.scopes.has(scope) === true) continue
+    return refusal('insufficient_scope', {
+      headers: ['WWW-Authenticate', challenge('insufficient_scope', needed.join(' '))],
+    })
+  }
+  return undefined
+}

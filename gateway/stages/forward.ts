@@ -1,0 +1,178 @@
+import type { Duplex, Readable } from 'node:stream'
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { answerHeaders, revokedSessions } from '../http/answer-headers.ts'
+import { boundedBody } from '../http/bounded-body.ts'
+import { isWebSocketUpgrade, upgradeHead } from '../http/websocket.ts'
+import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
+import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
+import { withMandatory, writeHead } from './answer.ts'
+import { close } from './close.ts'
+import { giveUp } from './refuse.ts'
+import { upstreamHeaders } from './upstream-headers.ts'
+
+const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
+  unreachable: 'upstream_unreachable',
+  timeout: 'upstream_timeout',
+  broken: 'upstream_broken',
+  malformed: 'upstream_malformed',
+}
+
+/** Sends an admitted request upstream and carries the answer back, streamed both ways. */
+export function forward(gateway: Gateway, exchange: Exchange): void {
+  const { req, res, headers, route } = exchange
+  if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
+  if (headers.expect !== undefined) res.writeContinue()
+  const forwarding = new Forwarding(gateway, exchange)
+  let body: Readable | null = null
+  if (headers.hasBody) {
+    body =
+      headers.contentLength !== undefined
+        ? req
+        : boundedBody(req, {
+            maxBytes: route.maxBodyBytes,
+            onExceeded: () => forwarding.give(refusal('body_too_large')),
+          })
+  }
+  forwarding.flight = gateway.upstream.send(
+    {
+      method: exchange.method,
+      target: exchange.path + exchange.query,
+      headers: upstreamHeaders(exchange),
+      body,
+      upgrade: isWebSocketUpgrade(req) ? 'websocket' : undefined,
+      totalMs: route.timeoutMs,
+    },
+    forwarding,
+  )
+  exchange.abandon = () => forwarding.flight?.abort()
+}
+
+/** The answer on its way back. */
+class Forwarding implements UpstreamAnswer {
+  readonly #gateway: Gateway
+  readonly #exchange: Exchange
+  readonly #sentSteadyMs: number
+  flight: Flight | undefined = undefined
+  #status = 0
+  #bodiless = false
+  /** Bytes of the announced body still to come; undefined when its end is not known beforehand. */
+  #bytesLeft: number | undefined = undefined
+  #heldBack = false
+
+  constructor(gateway: Gateway, exchange: Exchange) {
+    this.#gateway = gateway
+    this.#exchange = exchange
+    this.#sentSteadyMs = gateway.steadyClock()
+  }
+
+  /** RFC 9110 section 15.2: an interim answer is passed on, unless the client is too old to know any. */
+  information(_status: number, rawHeaders: readonly string[]): void {
+    const { req, res } = this.#exchange
+    if (req.httpVersion === '1.0' || res.headersSent || this.#exchange.closed) return
+    const links: string[] = []
+    for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+      if (rawHeaders[i]?.toLowerCase() === 'link') links.push(rawHeaders[i + 1] as string)
+    }
+    // Node checks the syntax and throws on a bad one: a hint is not worth an answer.
+    if (links.length > 0) {
+      try {
+        res.writeEarlyHints({ link: links })
+      } catch {
+        this.#gateway.log.debug({ requestId: this.#exchange.requestId }, 'dropped a malformed early hint')
+      }
+    }
+  }
+
+  head(status: number, rawHeaders: readonly string[]): void {
+    const { req } = this.#exchange
+    this.#status = status
+    this.#gateway.metrics.upstreamAnswered(
+      this.#upstream(),
+      (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
+    )
+    for (const session of revokedSessions(rawHeaders)) this.#gateway.revocations.revoke(session)
+    const head = answerHeaders(rawHeaders, status)
+    this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
+    this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
+    if (this.#closesConnection()) head.headers.push('Connection', 'close')
+    if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
+    writeHead(this.#exchange, status, head.headers)
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#bodiless) return true
+    const { res } = this.#exchange
+    if (this.#bytesLeft !== undefined) {
+      this.#bytesLeft -= chunk.length
+      // The client has the whole answer with this piece, so the trail must have it before.
+      if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
+    }
+    const more = res.write(chunk)
+    if (!more && !this.#heldBack) {
+      this.#heldBack = true
+      res.once('drain', () => {
+        this.#heldBack = false
+        this.flight?.resume()
+      })
+    }
+    return more
+  }
+
+  end(): void {
+    close(this.#gateway, this.#exchange, this.#status)
+    this.#exchange.res.end()
+  }
+
+  /** Tunnels until either side ends. The exchange is over with the 101; its tunnel still counts against the cap. */
+  upgrade(rawHeaders: readonly string[], upstreamSocket: Duplex): void {
+    const { load } = this.#gateway
+    const { res } = this.#exchange
+    const socket = this.#exchange.req.socket
+    close(this.#gateway, this.#exchange, 101)
+    socket.write(upgradeHead(withMandatory(this.#exchange, answerHeaders(rawHeaders, 101).headers)), 'latin1')
+    res.detachSocket(socket)
+    load.tunnels += 1
+    const leave = once(() => {
+      load.tunnels -= 1
+      socket.destroy()
+      upstreamSocket.destroy()
+    })
+    for (const side of [socket, upstreamSocket]) {
+      side.on('error', leave)
+      side.on('close', leave)
+    }
+    socket.setTimeout(0)
+    upstreamSocket.pipe(socket)
+    socket.pipe(upstreamSocket)
+  }
+
+  fault(fault: UpstreamFault): void {
+    this.give(refusal(REFUSAL_OF_FAULT[fault.kind], { cause: fault.cause }))
+  }
+
+  give(refused: Refusal): void {
+    // An answer of announced length that has come whole is whole, whatever the upstream does after it.
+    if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
+    else giveUp(this.#gateway, this.#exchange, refused)
+  }
+
+  /** The rest of an upload that nobody wants would be read as the next request. */
+  #closesConnection(): boolean {
+    const { req, headers } = this.#exchange
+    return (headers.hasBody && !req.complete) || this.#gateway.load.draining
+  }
+
+  #upstream(): string {
+    return this.flight?.upstream ?? ''
+  }
+}
+
+function once(action: () => void): () => void {
+  let done = false
+  return () => {
+    if (done) return
+    done = true
+    action()
+  }
+}

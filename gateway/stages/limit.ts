@@ -1,0 +1,27 @@
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { rowForMethod } from '../http/path-table.ts'
+import { rateLimit } from '../limits/fields.ts'
+import { limitKey } from '../limits/key.ts'
+import { type Refusal, refusal } from '../refusals.ts'
+
+/** Takes one of what the matching row of the limit table still allows the caller. Writes `limitHeaders`. */
+export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const entry = gateway.limits.table.policies.findFolded(exchange.path)
+  if (entry === undefined) return undefined
+  const policy = rowForMethod(entry, exchange.method)
+  if (policy === undefined) return undefined
+  const { row } = policy
+  const take = gateway.limiter.take(row, limitKey(row.per, exchange.principal, exchange.address))
+  if (row.mode === 'shadow') {
+    gateway.metrics.limitDecision(row.name, take.allowed ? 'allowed' : 'shadow_refused')
+    return undefined
+  }
+  gateway.metrics.limitDecision(row.name, take.allowed ? 'allowed' : 'refused')
+  exchange.limitHeaders = ['RateLimit-Policy', policy.policyField, 'RateLimit', rateLimit(row, take)]
+  if (take.allowed) return undefined
+  return refusal('limit_exceeded', {
+    detail: `At most ${row.limit} requests in ${row.window}: ${row.purpose}`,
+    headers: ['Retry-After', String(take.resetSeconds)],
+  })
+}

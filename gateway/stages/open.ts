@@ -1,0 +1,40 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { downstreamOf } from '../http/address.ts'
+import { readRequestHeaders } from '../http/request-headers.ts'
+import { requestIdFrom } from '../http/request-id.ts'
+import { close } from './close.ts'
+
+/** Audit status of a request whose client went away before the answer was whole. */
+const CLIENT_GONE = 499
+
+/** Begins an exchange: request id, clock, address, and the one hook that closes it when the client goes away. */
+export function open(gateway: Gateway, req: IncomingMessage, res: ServerResponse): Exchange {
+  const headers = readRequestHeaders(req.rawHeaders, req.httpVersion)
+  const downstream = downstreamOf(
+    req.socket.remoteAddress,
+    headers.forwardedFor,
+    gateway.settings.trustedProxies,
+  )
+  const exchange = new Exchange({
+    req,
+    res,
+    headers,
+    requestId: requestIdFrom(headers.requestId),
+    startedAtMs: gateway.clock(),
+    startedSteadyMs: gateway.steadyClock(),
+    address: downstream.address,
+    viaTrustedProxy: downstream.viaTrustedProxy,
+  })
+  gateway.load.inFlight.add(exchange)
+  gateway.metrics.opened()
+  const leave = () => {
+    if (exchange.closed) return
+    exchange.abandon?.()
+    close(gateway, exchange, CLIENT_GONE)
+  }
+  if (req.socket.destroyed) leave()
+  else res.on('close', leave)
+  return exchange
+}

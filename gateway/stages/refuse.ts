@@ -1,0 +1,72 @@
+import { STATUS_CODES } from 'node:http'
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { breakOff, lingerAfterAnswer } from '../http/linger.ts'
+import { REFUSALS, type Refusal } from '../refusals.ts'
+import { writeHead } from './answer.ts'
+import { close } from './close.ts'
+import { record } from './record.ts'
+
+/** Ends an exchange with an answer of our own. What cannot be recorded is answered 503, whatever it was. */
+export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
+  if (exchange.closed) return
+  const answer = exchange.recorded ? refusal : (record(gateway, exchange) ?? refusal)
+  exchange.refusalCode = answer.code
+  const body = problemOf(exchange, answer)
+  const headers = [
+    'Content-Type',
+    'application/problem+json',
+    'Content-Length',
+    String(Buffer.byteLength(body)),
+    ...answer.headers,
+  ]
+  const unread = exchange.headers.hasBody && !exchange.req.complete
+  if (answer.closes || unread || gateway.load.draining) headers.push('Connection', 'close')
+  note(gateway, exchange, answer)
+  close(gateway, exchange, answer.status)
+  if (unread || answer.closes) lingerAfterAnswer(exchange.req)
+  writeHead(exchange, answer.status, headers)
+  exchange.res.end(body)
+}
+
+/** RFC 9457. */
+function problemOf(exchange: Exchange, refusal: Refusal): string {
+  return JSON.stringify({
+    type: `urn:countersign:problem:${refusal.code}`,
+    title: STATUS_CODES[refusal.status] ?? 'Refused',
+    status: refusal.status,
+    detail: refusal.detail,
+    code: refusal.code,
+    requestId: exchange.requestId,
+  })
+}
+
+/** Refusals that are not the caller's doing are ours to look into. */
+function note(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
+  const source = REFUSALS[refusal.code].source
+  const line = {
+    requestId: exchange.requestId,
+    code: refusal.code,
+    route: exchange.route?.path,
+    cause: refusal.cause,
+  }
+  if (source === 'downstream') gateway.log.debug(line, 'refused')
+  else gateway.log.warn(line, 'refused')
+}
+
+/**
+ * Ends an exchange that is under way, from our side: what goes on upstream is given up; the answer is a refusal, or,
+ * once it has begun, is broken off, never ended as if it were whole.
+ */
+export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
+  exchange.abandon?.()
+  if (exchange.closed) return
+  if (!exchange.res.headersSent) {
+    refuse(gateway, exchange, refusal)
+    return
+  }
+  note(gateway, exchange, refusal)
+  exchange.refusalCode = refusal.code
+  close(gateway, exchange, refusal.status)
+  breakOff(exchange.req.socket)
+}

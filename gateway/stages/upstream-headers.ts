@@ -1,0 +1,107 @@
+import { randomBytes } from 'node:crypto'
+import type { Exchange } from '../exchange.ts'
+import { isHopByHop, isIdentityClaim, nominatedBy } from '../http/hop-by-hop.ts'
+
+const VIA = '1.1 countersign'
+/** W3C Trace Context, version 00 or a later one that begins alike; an all-zero id is no id. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
+
+/** Replaced or judged one by one below; the body's coding is the upstream connection's own. */
+const NOT_COPIED: ReadonlySet<string> = new Set(['expect', 'host', 'traceparent', 'via', 'x-request-id'])
+
+/**
+ * The flat header list that goes upstream: the end-to-end headers, then who the caller is and how it came. What the
+ * gateway says is added after the caller's Connection header has had its say, so it cannot be taken out again.
+ */
+export function upstreamHeaders(exchange: Exchange): string[] {
+  const carried: Carried = { via: undefined, traceparents: [], forwarded: new Map() }
+  const headers = ['host', exchange.host]
+  copyEndToEnd(exchange, headers, carried)
+  addPath(exchange, headers, carried)
+  addCaller(exchange, headers)
+  return headers
+}
+
+/** What is read on the way and written again by the gateway. */
+interface Carried {
+  via: string | undefined
+  readonly traceparents: string[]
+  /** Forwarded headers of a trusted proxy, by name in lower case. */
+  readonly forwarded: Map<string, string>
+}
+
+const REWRITTEN_FORWARDED: ReadonlySet<string> = new Set([
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+])
+const CALLER_HEADERS: ReadonlySet<string> = new Set([
+  'x-auth-subject',
+  'x-auth-client',
+  'x-auth-method',
+  'x-auth-scope',
+  'x-auth-session',
+])
+
+function copyEndToEnd(exchange: Exchange, headers: string[], carried: Carried): void {
+  const raw = exchange.req.rawHeaders
+  const nominated = nominatedBy(raw)
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i] as string
+    const value = raw[i + 1] as string
+    const lower = name.toLowerCase()
+    if (isHopByHop(lower, nominated)) continue
+    if (NOT_COPIED.has(lower)) carry(carried, lower, value)
+    else if (lower === 'content-length') {
+      if (exchange.headers.hasBody) headers.push(name, value)
+    } else if (!isIdentityClaim(lower)) headers.push(name, value)
+    else if (exchange.viaTrustedProxy) keepClaim(exchange, headers, { carried, name, value })
+  }
+}
+
+function carry(carried: Carried, lower: string, value: string): void {
+  if (lower === 'via') carried.via = carried.via === undefined ? value : `${carried.via}, ${value}`
+  else if (lower === 'traceparent') carried.traceparents.push(value)
+}
+
+function keepClaim(
+  exchange: Exchange,
+  headers: string[],
+  claim: { readonly carried: Carried; readonly name: string; readonly value: string },
+): void {
+  const lower = claim.name.toLowerCase()
+  if (REWRITTEN_FORWARDED.has(lower)) {
+    const earlier = claim.carried.forwarded.get(lower)
+    claim.carried.forwarded.set(lower, earlier === undefined ? claim.value : `${earlier}, ${claim.value}`)
+  } else if (exchange.principal === undefined || !CALLER_HEADERS.has(lower))
+    headers.push(claim.name, claim.value)
+}
+
+function addPath(exchange: Exchange, headers: string[], carried: Carried): void {
+  const { forwarded, traceparents, via } = carried
+  const peer = exchange.req.socket.remoteAddress?.replace(/^::ffff:(?=.*\.)/, '') ?? exchange.address
+  const chain = forwarded.get('x-forwarded-for')
+  headers.push('X-Request-ID', exchange.requestId)
+  headers.push('X-Forwarded-For', chain === undefined ? peer : `${chain}, ${peer}`)
+  headers.push('X-Forwarded-Proto', forwarded.get('x-forwarded-proto') ?? 'http')
+  headers.push('X-Forwarded-Host', forwarded.get('x-forwarded-host') ?? exchange.host)
+  headers.push('Via', via === undefined ? VIA : `${via}, ${VIA}`)
+  const [traceparent] = traceparents
+  const keepsTrace = traceparents.length === 1 && traceparent !== undefined && TRACEPARENT.test(traceparent)
+  headers.push('traceparent', keepsTrace ? traceparent : newTraceparent())
+}
+
+/** Flag 00: nobody has decided to sample this trace. */
+function newTraceparent(): string {
+  const id = randomBytes(24).toString('hex')
+  return `00-${id.slice(0, 32)}-${id.slice(32)}-00`
+}
+
+function addCaller(exchange: Exchange, headers: string[]): void {
+  const principal = exchange.principal
+  if (principal === undefined) return
+  if (principal.subject !== undefined) headers.push('X-Auth-Subject', principal.subject)
+  if (principal.client !== undefined) headers.push('X-Auth-Client', principal.client)
+  if (principal.session !== undefined) headers.push('X-Auth-Session', principal.session)
+  headers.push('X-Auth-Method', principal.method, 'X-Auth-Scope', principal.scope)
+}
