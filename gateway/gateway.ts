@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Metrics } from './admin/metrics.ts'
 import type { Trail } from './audit/trail.ts'
@@ -15,7 +16,7 @@ export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
   readonly inFlight: Set<Exchange>
   /** Upgraded connections that are being tunnelled. Written by forward. */
-  tunnels: number
+  readonly tunnels: Set<Duplex>
   /** SIGTERM has come: nothing more is admitted. Written by drain. */
   draining: boolean
 }

@@ -1,0 +1,150 @@
+import { basename, join } from 'node:path'
+import type { Logger } from 'pino'
+import { createMetrics, type Metrics } from './admin/metrics.ts'
+import { configChangeRecord } from './audit/records.ts'
+import { openTrail, type Trail } from './audit/trail.ts'
+import { KeySet } from './auth/jwks.ts'
+import { Revocations } from './auth/revocations.ts'
+import { TokenVerifier } from './auth/verifier.ts'
+import { describeFault } from './config/faults.ts'
+import { Reloader } from './config/reload.ts'
+import type { Settings } from './config/settings.ts'
+import type { Gateway } from './gateway.ts'
+import { PathTable } from './http/path-table.ts'
+import { steadyClock } from './limits/clock.ts'
+import { Journal } from './limits/journal.ts'
+import { Limiter } from './limits/limiter.ts'
+import { limitTable } from './limits/policies.ts'
+import type { LimitRow } from './limits/row.ts'
+import { parseLimits } from './limits/table.ts'
+import { createUpstreams } from './upstream/upstreams.ts'
+
+/** What main has read before there is a gateway. */
+export interface Ground {
+  readonly settings: Settings
+  readonly limitsText: string
+  readonly limitRows: readonly LimitRow[]
+  readonly version: string
+  readonly log: Logger
+}
+
+/** What runs beside the requests, until the gateway stops. */
+export interface Background {
+  readonly keys: KeySet
+  readonly reloader: Reloader<readonly LimitRow[]>
+}
+
+/**
+ * Makes the parts of a gateway, each once, and recovers what an earlier run left: open audit pairs, counts, revocations.
+ *
+ * @throws when a file or directory that nothing can be done without cannot be opened; the message names it.
+ */
+export function assemble(ground: Ground): { readonly gateway: Gateway; readonly background: Background } {
+  const { settings, log, limitRows } = ground
+  const metrics = createMetrics({ version: ground.version })
+  const trail = makeTrail(ground, metrics)
+  const limiter = makeLimiter(ground)
+  const keys = new KeySet({
+    uri: settings.jwksUri,
+    clock: Date.now,
+    onFault: (cause) => log.warn({ uri: settings.jwksUri, cause }, 'signing keys'),
+  })
+  const revocations = new Revocations({
+    dataDir: settings.dataDir,
+    clock: Date.now,
+    onFault: (cause) => log.error({ cause }, 'revocations'),
+  })
+  const { issuer, audience } = settings
+  const gateway: Gateway = {
+    settings,
+    clock: Date.now,
+    steadyClock: () => performance.now(),
+    log,
+    metrics,
+    trail,
+    routes: new PathTable(settings.routes),
+    verifier: new TokenVerifier({ issuer, audience, keys, revocations, clock: Date.now }),
+    revocations,
+    limits: { table: limitTable(limitRows) },
+    limiter,
+    upstream: makeUpstream(ground, metrics),
+    load: { inFlight: new Set(), tunnels: new Set(), draining: false },
+  }
+  return { gateway, background: { keys, reloader: watchLimits(gateway, ground) } }
+}
+
+function makeTrail({ settings, log, version }: Ground, metrics: Metrics): Trail {
+  return openTrail({
+    file: settings.auditFile,
+    version,
+    onFault: (error) => {
+      metrics.auditWriteError()
+      log.error({ file: settings.auditFile, cause: error.message }, 'the audit trail cannot be written')
+    },
+    onRecord: (type) => metrics.auditRecord(type),
+  })
+}
+
+function makeLimiter({ settings, log, limitRows }: Ground): Limiter {
+  const directory = join(settings.dataDir, 'limits')
+  const journal = new Journal({
+    directory,
+    reports: {
+      ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
+      failed: (error) =>
+        log.error({ directory, cause: error.message }, 'the limit journal cannot be written'),
+    },
+  })
+  const limiter = new Limiter({ clock: steadyClock(), journal })
+  limiter.replace(limitRows)
+  return limiter
+}
+
+function makeUpstream({ settings, log }: Ground, metrics: Metrics) {
+  const { connectMs, headersMs, bodyIdleMs } = settings.timeouts
+  for (const upstream of settings.upstreams) metrics.upstreamHealth(upstream, true)
+  return createUpstreams({
+    urls: settings.upstreams,
+    connectMs,
+    headersMs,
+    bodyIdleMs,
+    // An exchange can be over while its connection still is being given back.
+    maxConnections: settings.maxInFlight * 2,
+    clock: () => performance.now(),
+    onHealth: (upstream, healthy) => {
+      metrics.upstreamHealth(upstream, healthy)
+      log.warn({ upstream, healthy }, 'upstream health')
+    },
+  })
+}
+
+/** Every accepted edit is in force, counted and in the audit trail; a bad one only says what is wrong with it. */
+function watchLimits(gateway: Gateway, ground: Ground): Reloader<readonly LimitRow[]> {
+  const { log, metrics, trail, settings } = gateway
+  const label = basename(settings.limitsFile)
+  metrics.configReload(label, 'success')
+  return new Reloader({
+    file: settings.limitsFile,
+    text: ground.limitsText,
+    value: ground.limitRows,
+    parse: parseLimits,
+    swap: (rows) => {
+      const table = limitTable(rows)
+      gateway.limiter.replace(rows)
+      gateway.limits.table = table
+    },
+    onReload: (reload) => {
+      metrics.configReload(label, reload.result)
+      if (reload.result === 'failure') {
+        log.error(
+          { file: reload.file, faults: reload.faults.map(describeFault) },
+          'the last good limits stay in force',
+        )
+      } else if (reload.changed) {
+        const { file, before, after } = reload
+        trail.settle(configChangeRecord({ timestamp: new Date().toISOString(), file, before, after }))
+        log.info({ file, rows: after.length }, 'limits in force')
+      }
+    },
+  })
+}

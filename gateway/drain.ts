@@ -1,0 +1,39 @@
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { Gateway } from './gateway.ts'
+import { interrupt } from './pipeline.ts'
+import { refusal } from './refusals.ts'
+
+/** How often connections that have become idle are closed meanwhile. */
+const SWEEP_MS = 50
+
+/**
+ * Finishes what was admitted, admits nothing more, then closes everything in the order in which nothing is lost. What
+ * is not finished within `timeouts.drainMs` is refused, or broken off if its answer has begun.
+ *
+ * @param reason goes into the AUDIT_STOP record.
+ */
+export async function drain(gateway: Gateway, server: Server, reason: string): Promise<void> {
+  const { load, log, settings } = gateway
+  load.draining = true
+  log.info({ inFlight: load.inFlight.size, reason }, 'draining')
+  const closed = once(server, 'close')
+  server.close()
+  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
+  const deadline = setTimeout(() => breakOffRest(gateway, server), settings.timeouts.drainMs)
+  await closed
+  clearInterval(sweep)
+  clearTimeout(deadline)
+  gateway.limiter.close()
+  await gateway.upstream.close()
+  gateway.trail.close(reason)
+}
+
+function breakOffRest(gateway: Gateway, server: Server): void {
+  const { load, log } = gateway
+  log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
+  for (const exchange of load.inFlight) interrupt(gateway, exchange, refusal('draining'))
+  for (const socket of load.tunnels) socket.destroy()
+  // A turn of the loop lets the refusals out.
+  setTimeout(() => server.closeAllConnections(), SWEEP_MS)
+}

@@ -1,0 +1,67 @@
+import { once } from 'node:events'
+import { Agent, request } from 'node:http'
+import { connect } from 'node:net'
+
+/** An answer read whole. */
+export interface Answer {
+  readonly status: number
+  /** Lower-case names; repeats joined as Node does. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** As on the wire: name, value, name, value. */
+  readonly rawHeaders: readonly string[]
+  readonly body: string
+  /** The body as JSON; throws when it is not. */
+  json<T = Record<string, unknown>>(): T
+}
+
+export interface Call {
+  readonly method?: string
+  readonly headers?: Readonly<Record<string, string | string[]>>
+  /** Sent as it is; an object is sent as JSON. */
+  readonly body?: string | Buffer | object
+  readonly agent?: Agent
+}
+
+/** Makes one request and reads its answer whole. */
+export async function call(url: string, options: Call = {}): Promise<Answer> {
+  const { body } = options
+  const isJson = typeof body === 'object' && !Buffer.isBuffer(body)
+  const bytes = isJson ? JSON.stringify(body) : body
+  const req = request(url, {
+    method: options.method ?? 'GET',
+    agent: options.agent ?? new Agent(),
+    headers: { ...(isJson ? { 'content-type': 'application/json' } : {}), ...options.headers },
+  })
+  req.end(bytes)
+  const [res] = await once(req, 'response')
+  const chunks: Buffer[] = []
+  for await (const chunk of res) chunks.push(chunk as Buffer)
+  const text = Buffer.concat(chunks).toString('utf8')
+  return {
+    status: res.statusCode,
+    headers: res.headers,
+    rawHeaders: res.rawHeaders,
+    body: text,
+    json: () => JSON.parse(text),
+  }
+}
+
+/** Sends exactly these bytes and gives back everything that comes until the other side closes. */
+export async function sendBytes(port: number, bytes: string | Buffer): Promise<string> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  socket.setEncoding('latin1')
+  let answer = ''
+  socket.on('data', (text: string) => {
+    answer += text
+  })
+  socket.on('error', () => {})
+  socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
+  socket.on('end', () => socket.end())
+  await once(socket, 'close')
+  return answer
+}
+
+/** Status of the first answer in what `sendBytes` gave; 0 when there is none. */
+export function statusOf(answer: string): number {
+  return Number(/^HTTP\/1\.1 (\d{3}) /.exec(answer)?.[1] ?? 0)
+}

@@ -1,0 +1,108 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { call } from './client.ts'
+import { type RunningProcess, run } from './process.ts'
+
+/** One line of the audit trail. */
+export type AuditRecord = Readonly<Record<string, unknown>> & {
+  readonly type: string
+  readonly requestId?: string
+}
+
+export interface GatewayOptions {
+  /** Contents of gateway.json; its addresses are overridden by free ports. */
+  readonly config: object
+  /** Rows of limits.json; none when left out. */
+  readonly limits?: readonly object[]
+  readonly env?: Readonly<Record<string, string>>
+  /** A directory of an earlier run, to start again where it ended. */
+  readonly dir?: string
+}
+
+/** A gateway running as a real process on free ports, with its own directory for configuration, audit and data. */
+export interface TestGateway {
+  readonly process: RunningProcess
+  readonly dir: string
+  readonly port: number
+  readonly url: string
+  readonly adminUrl: string
+  readonly limitsFile: string
+  readonly auditFile: string
+  audit(): AuditRecord[]
+  /** Waits until both records of the request are there. */
+  pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
+  /** Value of a metric's sample, by its name and labels as exposed; 0 when there is none. */
+  metric(sample: string): Promise<number>
+  end(signal?: NodeJS.Signals): Promise<number | string>
+}
+
+/** Starts a gateway and waits until it serves. */
+export async function startGateway(options: GatewayOptions): Promise<TestGateway> {
+  const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'countersign-'))
+  const limitsFile = join(dir, 'limits.json')
+  const auditFile = join(dir, 'audit.ndjson')
+  if (options.dir === undefined) {
+    process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
+    writeFileSync(join(dir, 'gateway.json'), JSON.stringify(options.config))
+    writeFileSync(limitsFile, JSON.stringify({ limits: options.limits ?? [] }))
+  }
+  const child = run('gateway/main.ts', {
+    GATEWAY_CONFIG: join(dir, 'gateway.json'),
+    GATEWAY_LIMITS: limitsFile,
+    GATEWAY_AUDIT_FILE: auditFile,
+    GATEWAY_DATA_DIR: join(dir, 'data'),
+    GATEWAY_PORT: '0',
+    GATEWAY_ADMIN_PORT: '0',
+    ...options.env,
+  })
+  const started = await child.line((line) => line.msg === 'listening')
+  const port = Number(started.port)
+  const adminUrl = `http://127.0.0.1:${started.adminPort}`
+  const audit = () => readAudit(auditFile)
+  return {
+    process: child,
+    dir,
+    port,
+    url: `http://127.0.0.1:${port}`,
+    adminUrl,
+    limitsFile,
+    auditFile,
+    audit,
+    pair: (requestId) => pairOf(audit, requestId),
+    metric: async (sample) => sampleOf((await call(`${adminUrl}/metrics`)).body, sample),
+    end: (signal = 'SIGTERM') => child.end(signal),
+  }
+}
+
+export function readAudit(file: string): AuditRecord[] {
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as AuditRecord)
+}
+
+async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[AuditRecord, AuditRecord]> {
+  return until(() => {
+    const records = audit().filter((record) => record.requestId === requestId)
+    if (records.length > 2) throw new Error(`more than a pair for ${requestId}: ${JSON.stringify(records)}`)
+    const [request, response] = records
+    return request !== undefined && response !== undefined ? [request, response] : undefined
+  })
+}
+
+function sampleOf(exposition: string, sample: string): number {
+  const line = exposition.split('\n').find((text) => text.startsWith(`${sample} `))
+  return line === undefined ? 0 : Number(line.slice(sample.length + 1))
+}
+
+/** Looks again, a turn of the clock apart, until there is a value; rejects after five seconds. */
+export async function until<T>(look: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  const deadline = performance.now() + 5000
+  for (;;) {
+    const found = await look()
+    if (found !== undefined) return found
+    if (performance.now() > deadline) throw new Error(`nothing came of ${look}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}

@@ -1,0 +1,65 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+/**
+ * `npm start`: the backend and the gateway beside it, each in a process of its own. On SIGTERM or SIGINT the gateway
+ * drains first, because what it has admitted still needs the backend. A child that crashes is started again; one that
+ * ends by itself (a bad configuration, a port in use) ends the other, and its exit code is ours.
+ */
+const RESTART_MS = 500
+
+interface Part {
+  readonly name: string
+  readonly script: string
+  child: ChildProcess | undefined
+}
+
+const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+const backend: Part = { name: 'backend', script: `../backend/main.${extension}`, child: undefined }
+const gateway: Part = { name: 'gateway', script: `./main.${extension}`, child: undefined }
+let stopping = false
+
+function launch(part: Part): void {
+  // The channel tells a child when this process dies, however it dies, so that none is left behind.
+  const child = spawn(process.execPath, [fileURLToPath(new URL(part.script, import.meta.url))], {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    // Its own process group: Ctrl-C in a terminal reaches this process alone, which ends the children in their order.
+    detached: true,
+  })
+  part.child = child
+  child.on('exit', (code, signal) => {
+    part.child = undefined
+    if (stopping) return
+    if (signal === null) void stop(code ?? 1)
+    else {
+      process.stderr.write(`${part.name} was ended by ${signal}, starting it again\n`)
+      setTimeout(() => {
+        if (!stopping) launch(part)
+      }, RESTART_MS)
+    }
+  })
+}
+
+async function stop(exitCode: number): Promise<void> {
+  if (stopping) return
+  stopping = true
+  let worst = exitCode
+  for (const part of [gateway, backend]) worst = Math.max(worst, await end(part))
+  process.exit(worst)
+}
+
+/** Resolves to the child's exit code; a child that has ended already counts as 0. */
+function end(part: Part): Promise<number> {
+  const { child } = part
+  if (child === undefined) return Promise.resolve(0)
+  return new Promise((resolve) => {
+    child.once('exit', (code) => resolve(code ?? 1))
+    child.kill('SIGTERM')
+  })
+}
+
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(0))
+// The audit trail is the gateway's; a hangup asks it to open its file again.
+process.on('SIGHUP', () => gateway.child?.kill('SIGHUP'))
+launch(backend)
+launch(gateway)

@@ -1,0 +1,80 @@
+import { configFiles } from './config/environment.ts'
+import { describeFault, type Fault, type Parsed } from './config/faults.ts'
+import { parseGatewayFile } from './config/gateway-file.ts'
+import { loadSettings } from './config/load.ts'
+import { type LoadedFile, loadFile } from './config/load-file.ts'
+import type { Route } from './config/settings.ts'
+import { warningsOf } from './config/warnings.ts'
+import type { LimitRow } from './limits/row.ts'
+import { parseLimits } from './limits/table.ts'
+
+/*
+ * `npm run validate`: what the gateway would say of its configuration at start, with the same parsers. Without
+ * arguments, the environment and the two files that it names; with arguments, those files and nothing else.
+ * Exit status 0 and a line per good file, or 1 and a line per fault, all at once.
+ */
+
+interface Findings {
+  readonly good: string[]
+  readonly faults: Fault[]
+  readonly routes: Route[]
+  readonly rows: LimitRow[]
+}
+
+const findings: Findings = { good: [], faults: [], routes: [], rows: [] }
+const files = process.argv.slice(2)
+if (files.length === 0) checkEnvironment(findings)
+for (const file of files) checkFile(findings, file)
+report(findings)
+
+function checkEnvironment(found: Findings): void {
+  const { configFile, limitsFile } = configFiles(process.env)
+  const settings = loadSettings(process.env)
+  if (settings.faults !== undefined) found.faults.push(...settings.faults)
+  else keepRoutes(found, configFile, settings.value.routes)
+  keepRows(found, limitsFile, loadFile(limitsFile, parseLimits))
+}
+
+function checkFile(found: Findings, file: string): void {
+  const text = loadFile(file, (_, content) => ({ value: content }))
+  if (text.faults !== undefined) found.faults.push(...text.faults)
+  else if (isLimitTable(text.value.text)) keepRows(found, file, loadFile(file, parseLimits))
+  else {
+    const gateway = loadFile(file, parseGatewayFile)
+    if (gateway.faults !== undefined) found.faults.push(...gateway.faults)
+    else keepRoutes(found, file, gateway.value.value.routes)
+  }
+}
+
+/** By what is in the file, not by its name; a file that is not JSON gets the same fault from either parser. */
+function isLimitTable(text: string): boolean {
+  try {
+    const { $schema, limits, routes } = JSON.parse(text)
+    return routes === undefined && (limits !== undefined || String($schema).endsWith('limits.schema.json'))
+  } catch {
+    return false
+  }
+}
+
+function keepRoutes(found: Findings, file: string, routes: readonly Route[]): void {
+  found.routes.push(...routes)
+  found.good.push(`${file}: OK, routes: ${routes.length}`)
+}
+
+function keepRows(found: Findings, file: string, table: Parsed<LoadedFile<readonly LimitRow[]>>): void {
+  if (table.faults !== undefined) {
+    found.faults.push(...table.faults)
+    return
+  }
+  found.rows.push(...table.value.value)
+  found.good.push(`${file}: OK, limits: ${table.value.value.length}`)
+}
+
+function report({ good, faults, routes, rows }: Findings): void {
+  for (const line of good) console.log(line)
+  // Without routes nothing is known of what reaches a limit.
+  const warnings = routes.length === 0 ? [] : warningsOf(routes, rows)
+  for (const warning of warnings) console.error(`warning: ${warning}`)
+  for (const fault of faults) console.error(describeFault(fault))
+  if (faults.length > 0) process.exitCode = 1
+}
