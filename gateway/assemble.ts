@@ -1,12 +1,14 @@
 import { basename, join } from 'node:path'
 import type { Logger } from 'pino'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
+import { openTrail } from './audit/open.ts'
 import { configChangeRecord } from './audit/records.ts'
-import { openTrail, type Trail } from './audit/trail.ts'
+import type { Trail } from './audit/trail.ts'
 import { KeySet } from './auth/jwks.ts'
 import { Revocations } from './auth/revocations.ts'
 import { TokenVerifier } from './auth/verifier.ts'
 import { describeFault } from './config/faults.ts'
+import type { LoadedFile } from './config/load-file.ts'
 import { Reloader } from './config/reload.ts'
 import type { Settings } from './config/settings.ts'
 import type { Gateway } from './gateway.ts'
@@ -22,8 +24,7 @@ import { createUpstreams } from './upstream/upstreams.ts'
 /** What main has read before there is a gateway. */
 export interface Ground {
   readonly settings: Settings
-  readonly limitsText: string
-  readonly limitRows: readonly LimitRow[]
+  readonly limits: LoadedFile<readonly LimitRow[]>
   readonly version: string
   readonly log: Logger
 }
@@ -40,7 +41,7 @@ export interface Background {
  * @throws when a file or directory that nothing can be done without cannot be opened; the message names it.
  */
 export function assemble(ground: Ground): { readonly gateway: Gateway; readonly background: Background } {
-  const { settings, log, limitRows } = ground
+  const { settings, log, limits } = ground
   const metrics = createMetrics({ version: ground.version })
   const trail = makeTrail(ground, metrics)
   const limiter = makeLimiter(ground)
@@ -65,7 +66,7 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
     routes: new PathTable(settings.routes),
     verifier: new TokenVerifier({ issuer, audience, keys, revocations, clock: Date.now }),
     revocations,
-    limits: { table: limitTable(limitRows) },
+    limits: { table: limitTable(limits.value) },
     limiter,
     upstream: makeUpstream(ground, metrics),
     load: { inFlight: new Set(), tunnels: new Set(), draining: false },
@@ -85,7 +86,7 @@ function makeTrail({ settings, log, version }: Ground, metrics: Metrics): Trail 
   })
 }
 
-function makeLimiter({ settings, log, limitRows }: Ground): Limiter {
+function makeLimiter({ settings, log, limits }: Ground): Limiter {
   const directory = join(settings.dataDir, 'limits')
   const journal = new Journal({
     directory,
@@ -96,7 +97,7 @@ function makeLimiter({ settings, log, limitRows }: Ground): Limiter {
     },
   })
   const limiter = new Limiter({ clock: steadyClock(), journal })
-  limiter.replace(limitRows)
+  limiter.replace(limits.value)
   return limiter
 }
 
@@ -125,8 +126,7 @@ function watchLimits(gateway: Gateway, ground: Ground): Reloader<readonly LimitR
   metrics.configReload(label, 'success')
   return new Reloader({
     file: settings.limitsFile,
-    text: ground.limitsText,
-    value: ground.limitRows,
+    ...ground.limits,
     parse: parseLimits,
     swap: (rows) => {
       const table = limitTable(rows)

@@ -46,8 +46,8 @@ export class Exchange {
   route: Route | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
-  /** record: API_REQUEST is in the trail. */
-  recorded = false
+  /** record: the API_REQUEST line that is in the trail; undefined until then. */
+  requestLine: string | undefined = undefined
   /** limit: RateLimit fields for the answer, flat. */
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded answer. */

@@ -5,8 +5,10 @@ import { destination, type Logger, pino } from 'pino'
 import packageJson from '../package.json' with { type: 'json' }
 import { createAdminServer } from './admin/server.ts'
 import { assemble } from './assemble.ts'
+import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault } from './config/faults.ts'
-import { loadFile, loadSettings, readText } from './config/load.ts'
+import { loadSettings } from './config/load.ts'
+import { loadFile } from './config/load-file.ts'
 import type { Settings } from './config/settings.ts'
 import { drain } from './drain.ts'
 import type { Gateway } from './gateway.ts'
@@ -52,13 +54,11 @@ async function main(): Promise<void> {
 /** Settings and limit table; every fault of both is told at once. */
 function readGround() {
   const settings = loadSettings(process.env)
-  const limitsFile = settings.value?.limitsFile ?? process.env.GATEWAY_LIMITS ?? 'config/limits.json'
-  let limitsText = ''
-  const limits = loadFile(limitsFile, (file) => (limitsText = readText(file)), parseLimits)
+  const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)
   if (settings.value === undefined || limits.value === undefined) {
     stopForFaults([...(settings.faults ?? []), ...(limits.faults ?? [])])
   }
-  return { settings: settings.value, limitsText, limitRows: limits.value }
+  return { settings: settings.value, limits: limits.value }
 }
 
 function stopForFaults(faults: readonly Fault[]): never {

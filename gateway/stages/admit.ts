@@ -46,8 +46,8 @@ function readPlace(exchange: Exchange): Refusal | undefined {
 function checkLoad(gateway: Gateway): Refusal | undefined {
   const { load, settings, trail } = gateway
   if (load.draining) return DRAINING
-  if (load.inFlight.size + load.tunnels > settings.maxInFlight) return OVERLOADED
-  if (!trail.writable) return AUDIT_UNAVAILABLE
+  if (load.inFlight.size + load.tunnels.size > settings.maxInFlight) return OVERLOADED
+  if (!trail.recheck()) return AUDIT_UNAVAILABLE
   return undefined
 }
 

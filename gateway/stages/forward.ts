@@ -132,9 +132,9 @@ class Forwarding implements UpstreamAnswer {
     close(this.#gateway, this.#exchange, 101)
     socket.write(upgradeHead(withMandatory(this.#exchange, answerHeaders(rawHeaders, 101).headers)), 'latin1')
     res.detachSocket(socket)
-    load.tunnels += 1
+    load.tunnels.add(socket)
     const leave = once(() => {
-      load.tunnels -= 1
+      load.tunnels.delete(socket)
       socket.destroy()
       upstreamSocket.destroy()
     })

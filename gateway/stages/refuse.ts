@@ -10,7 +10,7 @@ import { record } from './record.ts'
 /** Ends an exchange with an answer of our own. What cannot be recorded is answered 503, whatever it was. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
-  const answer = exchange.recorded ? refusal : (record(gateway, exchange) ?? refusal)
+  const answer = exchange.requestLine === undefined ? (record(gateway, exchange) ?? refusal) : refusal
   exchange.refusalCode = answer.code
   const body = problemOf(exchange, answer)
   const headers = [

@@ -1,5 +1,4 @@
-import type { Readable } from 'node:stream'
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 
 /** One request to send upstream. Everything in it has been checked: names, values and path can go on the wire. */
 export interface UpstreamCall {

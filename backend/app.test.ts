@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { connect } from 'node:net'
+import { after, before, describe, it } from 'node:test'
+import { migrate } from './database/migrations.ts'
+import { openPglite } from './database/pglite.ts'
+import { startTestService, type TestService, type TestUser } from './testing/service.ts'
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+describe('the app', () => {
+  let service: TestService
+  let user: TestUser
+  before(async () => {
+    const database = await openPglite()
+    await migrate(database)
+    service = await startTestService(database)
+    user = await service.addUser({ balanceMinor: 1_00n })
+  })
+  after(async () => {
+    await service.app.close()
+    await service.database.close()
+  })
+
+  const login = (payload: string, headers: Record<string, string> = JSON_TYPE) =>
+    service.send({ method: 'POST', url: '/api/login', payload, headers })
+
+  it('answers every error as a problem of RFC 9457 with code and request id', async () => {
+    const { status, headers, body } = await service.send({
+      url: '/nowhere',
+      headers: { 'x-request-id': 'request-1' },
+    })
+    assert.equal(status, 404)
+    assert.equal(headers['content-type'], 'application/problem+json')
+    assert.equal(headers['x-request-id'], 'request-1')
+    assert.deepEqual(body, {
+      type: 'urn:countersign:problem:not_found',
+      title: 'Not Found',
+      status: 404,
+      detail: 'There is nothing here.',
+      code: 'not_found',
+      requestId: 'request-1',
+    })
+  })
+
+  it('replaces a request id that has no business in a log', async () => {
+    const { body } = await service.send({ url: '/nowhere', headers: { 'x-request-id': 'a b' } })
+    assert.match(body.requestId, /^[0-9a-f-]{36}$/)
+  })
+
+  it('refuses bodies that are not the JSON they claim to be', async () => {
+    for (const payload of ['{"email":', 'null', '', '[]', '"text"', '{"a":1}x']) {
+      const { status, headers } = await login(payload)
+      assert.equal(status, 400, payload)
+      assert.equal(headers['content-type'], 'application/problem+json')
+    }
+  })
+
+  it('refuses JSON that would poison prototypes', async () => {
+    for (const payload of ['{"__proto__":{"x":1}}', '{"constructor":{"prototype":{"x":1}}}']) {
+      const { status, body } = await login(payload)
+      assert.equal(status, 400)
+      assert.equal(body.code, 'malformed_body')
+    }
+  })
+
+  it('refuses every media type but JSON', async () => {
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'nonsense']) {
+      const { status, body } = await login('{}', { 'content-type': type })
+      assert.equal(status, 415, type)
+      assert.equal(body.code, 'unsupported_media_type')
+    }
+    assert.equal((await login('{}', { 'content-type': 'application/json; charset=utf-8' })).status, 400)
+  })
+
+  it('refuses a body that is too large', async () => {
+    const { status, body } = await login(JSON.stringify({ email: 'x'.repeat(65 * 1024) }))
+    assert.equal(status, 413)
+    assert.equal(body.code, 'body_too_large')
+  })
+
+  it('neither coerces types nor drops unknown fields of a body', async () => {
+    const { status, body } = await login('{"email":"a@example.com","password":1,"admin":true}')
+    assert.equal(status, 400)
+    assert.deepEqual(body.errors, [
+      { field: 'admin', reason: 'is not a field of this request' },
+      { field: 'password', reason: 'must be string' },
+    ])
+  })
+
+  it('answers 405 with Allow on a known path, with or without a parameter in it', async () => {
+    const cases = [
+      { method: 'DELETE', url: '/api/login', allow: 'POST' },
+      { method: 'POST', url: `/api/users/${user.id}?x=1`, allow: 'DELETE, GET, HEAD, PATCH, PUT' },
+    ] as const
+    for (const { method, url, allow } of cases) {
+      const { status, headers, body } = await service.send({ method, url })
+      assert.equal(status, 405)
+      assert.equal(body.code, 'method_not_allowed')
+      assert.equal(headers.allow, allow)
+    }
+  })
+
+  it('answers a target that cannot be decoded as a problem', async () => {
+    const { status, body } = await service.send({ url: '/api/users/%ff' })
+    assert.equal(status, 400)
+    assert.equal(body.code, 'malformed_target')
+  })
+
+  it('reveals nothing of a fault of its own, and logs it under the request id', async () => {
+    await service.database.query('ALTER TABLE accounts RENAME TO accounts_gone')
+    try {
+      const { status, body, text } = await service.send({
+        url: '/api/balance',
+        as: user,
+        headers: { 'x-request-id': 'faulty' },
+      })
+      assert.equal(status, 500)
+      assert.equal(body.code, 'internal')
+      assert.doesNotMatch(text, /accounts|relation|SELECT/)
+      const line = service.log.find((entry) => entry.requestId === 'faulty')
+      assert.match(JSON.stringify(line), /accounts/)
+    } finally {
+      await service.database.query('ALTER TABLE accounts_gone RENAME TO accounts')
+    }
+  })
+
+  it('shows a user the balance of the account', async () => {
+    const { status, body } = await service.send({ url: '/api/balance', as: user })
+    assert.equal(status, 200)
+    assert.deepEqual(body, {
+      accountId: user.accountId,
+      currency: 'EUR',
+      balance: '1.00',
+      available: '1.00',
+      asOf: service.now().toISOString(),
+    })
+    assert.equal((await service.send({ url: '/api/balance' })).status, 401)
+    assert.equal(
+      (await service.send({ url: '/api/balance', headers: { 'x-auth-client': 'bank-b' } })).status,
+      401,
+    )
+  })
+
+  it('gives the currencies of ISO 4217 to every principal, user or machine, and to nobody else', async () => {
+    const { status, body } = await service.send({ url: '/api/data', headers: { 'x-auth-client': 'bank-b' } })
+    assert.equal(status, 200)
+    assert.equal(body.currencies.length, 178)
+    const find = (code: string) =>
+      body.currencies.find((currency: { code: string }) => currency.code === code)
+    assert.deepEqual(find('EUR'), { code: 'EUR', name: 'Euro', minorUnits: 2 })
+    assert.equal(find('JPY').minorUnits, 0)
+    assert.equal(find('BHD').minorUnits, 3)
+    assert.equal(find('XAU').minorUnits, null)
+    assert.equal(find('BGN'), undefined, 'withdrawn on 1 January 2026')
+    const codes = body.currencies.map((currency: { code: string }) => currency.code)
+    assert.deepEqual(codes, [...new Set(codes)].sort())
+    assert.equal((await service.send({ url: '/api/data', as: user })).status, 200)
+    assert.equal((await service.send({ url: '/api/data' })).status, 401)
+  })
+
+  it('tells the container whether it and its database are well', async () => {
+    assert.deepEqual((await service.send({ url: '/healthz' })).body, { status: 'ok' })
+  })
+
+  it('answers what is no HTTP with a problem, too', async () => {
+    await service.app.listen({ host: '127.0.0.1', port: 0 })
+    const { port } = service.app.server.address() as AddressInfo
+    const socket = connect(port, '127.0.0.1')
+    socket.end('nonsense\r\n\r\n')
+    const [answer] = await once(socket.setEncoding('utf8'), 'data')
+    assert.match(answer, /^HTTP\/1\.1 400 /)
+    assert.match(answer, /application\/problem\+json/)
+  })
+})

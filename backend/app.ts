@@ -1,0 +1,115 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import fastify, {
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from 'fastify'
+import { v7 as uuid } from 'uuid'
+import { registerBalance } from './balance.ts'
+import { registerData } from './data.ts'
+import { DatabaseBusyError } from './database/database.ts'
+import { registerDocs } from './docs.ts'
+import { registerHealth } from './health.ts'
+import { registerJwks } from './identity/jwks.ts'
+import { registerLogin } from './login.ts'
+import { PROBLEM_MEDIA_TYPE, Problem, type ProblemCode, problemBody } from './problems.ts'
+import type { App, Services } from './services.ts'
+import { registerSessions } from './sessions.ts'
+import { registerTransfer } from './transfer.ts'
+import { rememberRoutes } from './unknown-routes.ts'
+import { registerUsers } from './users.ts'
+import { fieldFaults, validatorCompiler } from './validation.ts'
+import { registerVerify } from './verify.ts'
+
+const BODY_LIMIT_BYTES = 64 * 1024
+const REQUEST_TIMEOUT_MS = 30_000
+/** Longer than the gateway keeps an idle connection, so that it is never the backend that closes under a request. */
+const KEEP_ALIVE_MS = 75_000
+
+/** A request id as the gateway makes them; another one is replaced, because it goes into the log. */
+const REQUEST_ID = /^[A-Za-z0-9._:/+=@-]{1,128}$/
+
+/** The backend as one fastify instance that does not listen yet. */
+export async function buildApp(services: Services, logger: FastifyBaseLogger): Promise<App> {
+  const app = fastify({
+    loggerInstance: logger,
+    // The gateway's audit trail has every request; this log is for what goes wrong.
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
+    genReqId: (request) => {
+      const id = request.headers['x-request-id']
+      return typeof id === 'string' && REQUEST_ID.test(id) ? id : uuid()
+    },
+    bodyLimit: BODY_LIMIT_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    forceCloseConnections: 'idle',
+    // What arrives on an open connection while the process stops is still answered.
+    return503OnClosing: false,
+    frameworkErrors: (_error, request, reply) =>
+      void sendProblem(new Problem('malformed_target'), request, reply),
+  }).withTypeProvider<TypeBoxTypeProvider>()
+
+  // Of the built-in parsers only the one for JSON stays; any other media type is a 415.
+  app.removeContentTypeParser('text/plain')
+  app.setValidatorCompiler(validatorCompiler())
+  app.setErrorHandler((error: Error, request, reply) => sendProblem(toProblem(error), request, reply))
+  const { allowedMethods } = rememberRoutes(app)
+  app.setNotFoundHandler((request, reply) => {
+    const methods = allowedMethods(request.url)
+    if (methods.length === 0) throw new Problem('not_found')
+    return sendProblem(
+      new Problem('method_not_allowed', { headers: { allow: methods.join(', ') } }),
+      request,
+      reply,
+    )
+  })
+  app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
+
+  await registerDocs(app, services)
+  registerLogin(app, services)
+  registerSessions(app, services)
+  registerUsers(app, services)
+  registerData(app)
+  registerBalance(app, services)
+  registerTransfer(app, services)
+  registerVerify(app, services)
+  registerJwks(app, services)
+  registerHealth(app, services)
+  await app.ready()
+  return app
+}
+
+/** Codes of fastify that stand for a fault of the request. */
+const REQUEST_FAULTS: Readonly<Record<string, ProblemCode>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
+  FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
+  FST_ERR_CTP_INVALID_JSON_BODY: 'malformed_body',
+  FST_ERR_CTP_EMPTY_JSON_BODY: 'malformed_body',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'malformed_body',
+}
+
+/** Whatever was thrown, as the problem to answer with. What is not known is `internal`: it says nothing outside. */
+function toProblem(error: Error & Partial<FastifyError>): Problem {
+  if (error instanceof Problem) return error
+  if (error.validation !== undefined) {
+    return new Problem('invalid_request', { errors: fieldFaults(error.validation as never) })
+  }
+  if (error instanceof DatabaseBusyError) return new Problem('busy', { cause: error })
+  const code = REQUEST_FAULTS[error.code ?? '']
+  if (code !== undefined) return new Problem(code, { cause: error })
+  // The JSON parser marks what it refuses (syntax, __proto__) with the status only.
+  if (error.statusCode === 400) return new Problem('malformed_body', { cause: error })
+  return new Problem('internal', { cause: error })
+}
+
+function sendProblem(problem: Problem, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (problem.status >= 500) request.log.error({ err: problem.cause, code: problem.code }, 'request failed')
+  return reply
+    .code(problem.status)
+    .headers(problem.headers)
+    .type(PROBLEM_MEDIA_TYPE)
+    .serializer((body: string) => body)
+    .send(problemBody(problem, request.id))
+}

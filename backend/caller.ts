@@ -1,0 +1,71 @@
+import type { FastifyRequest } from 'fastify'
+import { Problem } from './problems.ts'
+
+/**
+ * Who the gateway says is calling. The gateway removes these headers from what comes in and writes its own, and only
+ * the gateway reaches this program, so they are believed as they are.
+ */
+export interface Caller {
+  /** The user's id; absent for machine callers. */
+  readonly subject: string | undefined
+  /** The machine caller, or the OAuth client that acts for the user. */
+  readonly client: string | undefined
+  readonly scopes: ReadonlySet<string>
+  /** The session of a bearer token; absent for other credentials. */
+  readonly session: string | undefined
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/** Whether the text has the form of an id of ours; anything else can match no row and would fault the database. */
+export function isId(text: string): boolean {
+  return UUID.test(text)
+}
+
+/** The caller of a request, from the headers of the gateway. */
+export function callerOf(request: FastifyRequest): Caller {
+  return {
+    subject: single(request, 'x-auth-subject'),
+    client: single(request, 'x-auth-client'),
+    scopes: new Set(single(request, 'x-auth-scope')?.split(' ')),
+    session: single(request, 'x-auth-session'),
+  }
+}
+
+function single(request: FastifyRequest, name: string): string | undefined {
+  const value = request.headers[name]
+  return typeof value === 'string' && value !== '' ? value : undefined
+}
+
+/** The id of the user who calls; throws the 401 problem when no user does. */
+export function requireUser(request: FastifyRequest): string {
+  const { subject } = callerOf(request)
+  // The subject of a foreign issuer is nobody here.
+  if (subject === undefined || !isId(subject)) throw new Problem('unauthenticated')
+  return subject
+}
+
+/** Throws the 401 problem when nobody was authenticated at all, user or machine. */
+export function requirePrincipal(request: FastifyRequest): void {
+  const { subject, client } = callerOf(request)
+  if (subject === undefined && client === undefined) throw new Problem('unauthenticated')
+}
+
+/** Throws 401 without a principal, 403 without the scope. */
+export function requireScope(request: FastifyRequest, scope: string): void {
+  requirePrincipal(request)
+  if (!callerOf(request).scopes.has(scope)) throw new Problem('forbidden')
+}
+
+/** The scope that reaches beyond one's own record. */
+export const USERS_ADMIN = 'users:admin'
+
+/**
+ * Lets a user at its own record and holders of `users:admin` at every one. For everybody else it throws the 403
+ * problem whether or not the record exists, so that ids cannot be probed; 401 without a principal.
+ */
+export function requireSelfOrAdmin(request: FastifyRequest, userId: string): void {
+  requirePrincipal(request)
+  const { subject, scopes } = callerOf(request)
+  if (subject !== userId && !scopes.has(USERS_ADMIN)) throw new Problem('forbidden')
+}

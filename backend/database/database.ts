@@ -1,0 +1,63 @@
+/** One row as the driver gives it; callers name the shape that their SELECT list has. */
+export type Row = Record<string, unknown>
+
+/** Something that runs SQL: the database itself, or an open transaction. */
+export interface Queryable {
+  /**
+   * Runs one statement with `$1 …` parameters and gives its rows (`[]` when it returns none). `bigint` columns
+   * arrive as `bigint`, `timestamptz` as `Date`, `uuid` as string, on both databases.
+   */
+  query<R extends Row>(sql: string, values?: readonly unknown[]): Promise<R[]>
+}
+
+/** An open transaction; it may also run a script of several statements (migrations). */
+export interface Transaction extends Queryable {
+  script(sql: string): Promise<void>
+}
+
+/**
+ * The database of the backend. `transaction` runs `work` in one SERIALIZABLE transaction and commits what it
+ * returns; when `work` throws, nothing of it stays. A serialisation failure or a deadlock (SQLSTATE 40001, 40P01)
+ * runs `work` again from its start, at most {@link MAX_ATTEMPTS} times, so `work` must have no effect outside the
+ * transaction. Throws {@link DatabaseBusyError} when the attempts are used up.
+ */
+export interface Database extends Queryable {
+  transaction<T>(work: (transaction: Transaction) => Promise<T>): Promise<T>
+  /** Waits for what runs, then lets go of files and connections. */
+  close(): Promise<void>
+}
+
+/** How often a transaction is tried before the caller is told that the database is too busy. */
+export const MAX_ATTEMPTS = 20
+
+const BACKOFF_STEP_MS = 4
+const BACKOFF_CAP_MS = 150
+
+/** Every attempt of a transaction lost against concurrent ones. */
+export class DatabaseBusyError extends Error {
+  override name = 'DatabaseBusyError'
+}
+
+/** SQLSTATE of a database error, whichever driver threw it; `undefined` for any other error. */
+export function sqlState(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('code' in error)) return undefined
+  return typeof error.code === 'string' ? error.code : undefined
+}
+
+/** Runs `attempt` until it does not fail by serialisation (40001) or deadlock (40P01), with a random pause between. */
+export async function retrySerialization<T>(attempt: () => Promise<T>): Promise<T> {
+  for (let tried = 1; ; tried++) {
+    try {
+      return await attempt()
+    } catch (error) {
+      const state = sqlState(error)
+      if (state !== '40001' && state !== '40P01') throw error
+      if (tried === MAX_ATTEMPTS) {
+        throw new DatabaseBusyError(`gave up after ${MAX_ATTEMPTS} attempts`, { cause: error })
+      }
+      // Full jitter: transactions that collided once must not meet again at the next attempt.
+      const pauseMs = Math.random() * Math.min(BACKOFF_CAP_MS, BACKOFF_STEP_MS * 2 ** tried)
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    }
+  }
+}

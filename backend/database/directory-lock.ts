@@ -1,0 +1,26 @@
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+
+/** Another process has the data directory open. */
+export class DirectoryInUseError extends Error {
+  override name = 'DirectoryInUseError'
+}
+
+/**
+ * Takes the directory for this process and gives the function that lets go of it. Throws {@link DirectoryInUseError}
+ * when it is taken: two engines over the same files would destroy them.
+ *
+ * The lock is SQLite's on a file of its own, because Node has no file lock and SQLite's is one of the kernel: it goes
+ * with the process however that ends, and holds between containers that share a volume. A file with a process id in
+ * it would do neither.
+ */
+export function lockDirectory(directory: string): () => void {
+  const file = new DatabaseSync(join(directory, 'lock'))
+  try {
+    file.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE')
+  } catch (cause) {
+    file.close()
+    throw new DirectoryInUseError(`${directory} is in use by another backend process`, { cause })
+  }
+  return () => file.close()
+}

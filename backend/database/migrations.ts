@@ -1,0 +1,53 @@
+import type { Database, Row } from './database.ts'
+import { initialSchema } from './schema/0001-initial.ts'
+
+/** One step of the schema. Steps are only ever added at the end; one that was released is never changed. */
+interface Migration {
+  readonly name: string
+  readonly sql: string
+}
+
+/** Any number, as long as nothing else in the database takes the same advisory lock. */
+const SCHEMA_LOCK = 7_310_514
+
+const MIGRATIONS: readonly Migration[] = [{ name: '0001-initial', sql: initialSchema }]
+
+/**
+ * Brings the schema to the newest version: each missing step in one transaction, together with the row that records
+ * it, so that a crash leaves a step whole or absent. Gives the names of the steps that were run. Throws when the
+ * database has a step that this version does not know: an older program must not write to a newer schema.
+ */
+export async function migrate(database: Database): Promise<string[]> {
+  await database.transaction(async (transaction) => {
+    // IF NOT EXISTS alone still fails when two programs create the table at the same moment.
+    await transaction.query('SELECT pg_advisory_xact_lock($1)', [SCHEMA_LOCK])
+    await transaction.script(
+      'CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
+    )
+  })
+  await refuseNewerSchema(database)
+  const applied: string[] = []
+  for (const { name, sql } of MIGRATIONS) {
+    const isNew = await database.transaction(async (transaction) => {
+      // Inserted first: of two programs that start together the second waits here, and then finds the step done.
+      const recorded = await transaction.query<Row>(
+        'INSERT INTO migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name',
+        [name],
+      )
+      if (recorded.length === 0) return false
+      await transaction.script(sql)
+      return true
+    })
+    if (isNew) applied.push(name)
+  }
+  return applied
+}
+
+async function refuseNewerSchema(database: Database): Promise<void> {
+  const known = new Set(MIGRATIONS.map((migration) => migration.name))
+  const recorded = await database.query<{ name: string }>('SELECT name FROM migrations ORDER BY name')
+  const unknown = recorded.filter((row) => !known.has(row.name)).map((row) => row.name)
+  if (unknown.length > 0) {
+    throw new Error(`the database was migrated by a newer version: ${unknown.join(', ')} unknown here`)
+  }
+}

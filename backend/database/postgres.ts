@@ -1,0 +1,89 @@
+import { Pool, type PoolClient, TypeOverrides } from 'pg'
+import { type Database, type Row, retrySerialization, type Transaction } from './database.ts'
+
+/** OID of int8; the driver's default is a string. */
+const INT8 = 20
+
+const CONNECT_TIMEOUT_MS = 5_000
+const STATEMENT_TIMEOUT_MS = 10_000
+const MAX_CONNECTIONS = 10
+
+export interface PostgresOptions {
+  /** `postgres://…`, also with the driver's query parameters (sslmode, options …). */
+  readonly url: string
+  /** Told of a connection that broke while nobody used it; the pool replaces it by itself. */
+  readonly onIdleFault: (fault: Error) => void
+}
+
+/** Opens a pool to a PostgreSQL server and proves it with one statement; throws the driver's error when that fails. */
+export async function openPostgres(options: PostgresOptions): Promise<Database> {
+  const types = new TypeOverrides()
+  types.setTypeParser(INT8, (text) => BigInt(text))
+  const pool = new Pool({
+    connectionString: options.url,
+    max: MAX_CONNECTIONS,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    statement_timeout: STATEMENT_TIMEOUT_MS,
+    idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
+    application_name: 'countersign-backend',
+    types,
+  })
+  pool.on('error', options.onIdleFault)
+  try {
+    await pool.query('SELECT 1')
+  } catch (fault) {
+    await pool.end()
+    throw fault
+  }
+  return new PostgresDatabase(pool)
+}
+
+class PostgresDatabase implements Database {
+  readonly #pool: Pool
+
+  constructor(pool: Pool) {
+    this.#pool = pool
+  }
+
+  query<R extends Row>(sql: string, values: readonly unknown[] = []): Promise<R[]> {
+    return rows<R>(this.#pool, sql, values)
+  }
+
+  transaction<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    return retrySerialization(() => this.#attempt(work))
+  }
+
+  async #attempt<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    const client = await this.#pool.connect()
+    let broken: Error | undefined
+    try {
+      await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE')
+      const result = await work({
+        query: <R extends Row>(sql: string, values: readonly unknown[] = []) => rows<R>(client, sql, values),
+        script: async (sql) => void (await client.query(sql)),
+      })
+      await client.query('COMMIT')
+      return result
+    } catch (fault) {
+      // A connection that cannot even roll back is thrown away with whatever transaction it still has.
+      await client.query('ROLLBACK').catch((rollbackFault: Error) => {
+        broken = rollbackFault
+      })
+      throw fault
+    } finally {
+      client.release(broken)
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#pool.end()
+  }
+}
+
+async function rows<R extends Row>(
+  runner: Pool | PoolClient,
+  sql: string,
+  values: readonly unknown[],
+): Promise<R[]> {
+  return (await runner.query<R>(sql, [...values])).rows
+}

@@ -1,0 +1,33 @@
+import type { Database } from './database/database.ts'
+import { hashPassword } from './identity/passwords.ts'
+import type { Role } from './identity/tokens.ts'
+import { fundAccount } from './ledger.ts'
+import { addUser, findCredentials } from './user-store.ts'
+
+const PASSWORD = 'demo-password'
+const OPENING_BALANCE_MINOR = 1_000_00n
+
+const DEMO_USERS: readonly { readonly name: string; readonly email: string; readonly role: Role }[] = [
+  { name: 'Olivia Operator', email: 'operator@example.com', role: 'operator' },
+  { name: 'Alice Martin', email: 'alice@example.com', role: 'user' },
+  { name: 'Bob Novak', email: 'bob@example.com', role: 'user' },
+]
+
+/**
+ * Puts the demo users into the database, EUR 1,000.00 each. Those that are there already stay as they are, with
+ * whatever they have done since.
+ */
+export async function seedDemoUsers(database: Database, now: Date): Promise<void> {
+  // One after the other, so that they are listed in this order.
+  for (const user of DEMO_USERS) await seedDemoUser(database, user, now)
+}
+
+async function seedDemoUser(database: Database, user: (typeof DEMO_USERS)[number], now: Date): Promise<void> {
+  if ((await findCredentials(database, user.email)) !== undefined) return
+  const passwordHash = await hashPassword(PASSWORD)
+  await database.transaction(async (transaction) => {
+    const added = await addUser(transaction, { ...user, passwordHash }, now)
+    if (added === 'email_taken') return
+    await fundAccount(transaction, { id: added.accountId, amountMinor: OPENING_BALANCE_MINOR }, now)
+  })
+}

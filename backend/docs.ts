@@ -1,0 +1,56 @@
+import swagger from '@fastify/swagger'
+import swaggerUi from '@fastify/swagger-ui'
+import type { App, Services } from './services.ts'
+
+/**
+ * Everything that the page needs comes from here, and it may ask nobody but the API it documents. Styles may be
+ * inline because Swagger UI writes its icons that way; scripts may not.
+ */
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
+
+const DESCRIPTION = `The API behind the gateway. Every error is \`application/problem+json\` (RFC 9457) with a stable
+\`code\`; a 400 names each field. Amounts are decimal strings.`
+
+/** GET /openapi.json, generated from the schemas of the routes registered after this, and GET /docs to read it. */
+export async function registerDocs(app: App, { publicUrl }: Services): Promise<void> {
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: { title: 'Countersign demo API', version: '1.0.0', description: DESCRIPTION },
+      servers: [{ url: publicUrl }],
+      components: {
+        securitySchemes: {
+          bearer: {
+            type: 'http',
+            scheme: 'bearer',
+            bearerFormat: 'JWT',
+            description: 'The accessToken of POST /api/login.',
+          },
+        },
+      },
+      tags: [
+        { name: 'session', description: 'Log in, stay in, log out' },
+        { name: 'account', description: 'Balance and transfers' },
+        { name: 'users', description: 'User records' },
+        { name: 'identity', description: 'Travel documents' },
+        { name: 'reference', description: 'Data for everybody' },
+      ],
+    },
+  })
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    staticCSP: CONTENT_SECURITY_POLICY,
+    theme: { title: 'Countersign demo API' },
+    uiConfig: { deepLinking: true, displayRequestDuration: true, validatorUrl: null },
+  })
+  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+}

@@ -1,0 +1,69 @@
+/** The settings of the backend process. */
+export interface Environment {
+  readonly host: string
+  readonly port: number
+  /** `postgres://…`; without one the embedded database in `dataDirectory` is used. */
+  readonly databaseUrl: string | undefined
+  readonly dataDirectory: string
+  /** Without a slash at its end. */
+  readonly publicUrl: string
+  /** Whether the demo users are put into the database. */
+  readonly demo: boolean
+}
+
+/**
+ * Reads the settings from environment variables. Gives the settings, or a line for every fault that it found: the
+ * variable, what it holds where that is no secret, and what it may be.
+ */
+export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
+  const faults: string[] = []
+  const environment = {
+    host: variables.BACKEND_HOST || '127.0.0.1',
+    port: readPort(variables.BACKEND_PORT, faults),
+    databaseUrl: readDatabaseUrl(variables.DATABASE_URL, faults),
+    dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
+    publicUrl: readPublicUrl(variables.PUBLIC_URL, faults),
+    demo: readDemo(variables, faults),
+  }
+  return faults.length === 0 ? environment : { faults }
+}
+
+function readPort(text: string | undefined, faults: string[]): number {
+  if (!text) return 3000
+  const port = Number(text)
+  if (!/^\d{1,5}$/.test(text) || port > 65_535)
+    faults.push(`BACKEND_PORT is "${text}"; it must be 0 to 65535`)
+  return port
+}
+
+function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {
+  if (!text) return undefined
+  // The value stays out of the message: it has a password in it.
+  if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
+    faults.push('DATABASE_URL must be a URL of the form postgres://user:password@host:port/database')
+  }
+  return text
+}
+
+function readPublicUrl(text: string | undefined, faults: string[]): string {
+  if (!text) return 'http://localhost:8080'
+  const url = URL.parse(text)
+  if (url === null || !/^https?:$/.test(url.protocol) || url.search || url.hash || url.username) {
+    faults.push(`PUBLIC_URL is "${text}"; it must be an http or https URL without query, fragment and user`)
+  }
+  return text.replace(/\/+$/, '')
+}
+
+function readDemo({ BACKEND_DEMO, NODE_ENV }: NodeJS.ProcessEnv, faults: string[]): boolean {
+  const isProduction = NODE_ENV === 'production'
+  if (!BACKEND_DEMO) return !isProduction
+  if (BACKEND_DEMO !== 'true' && BACKEND_DEMO !== 'false') {
+    faults.push(`BACKEND_DEMO is "${BACKEND_DEMO}"; it must be true or false`)
+  }
+  if (BACKEND_DEMO === 'true' && isProduction) {
+    faults.push(
+      'BACKEND_DEMO is true and NODE_ENV is production: users with a known password are refused there',
+    )
+  }
+  return BACKEND_DEMO === 'true'
+}

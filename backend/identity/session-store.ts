@@ -1,0 +1,130 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { v7 as uuid } from 'uuid'
+import type { Database, Queryable } from '../database/database.ts'
+import { ACCESS_TOKEN_SECONDS, type Role, type TokenSubject } from './tokens.ts'
+
+const REFRESH_TOKEN_BYTES = 32
+const REFRESH_TOKEN_MS = 30 * 24 * 60 * 60 * 1000
+
+/** A session with the refresh token that continues it. The token is told once and stored only as its SHA-256. */
+export interface OpenedSession {
+  readonly subject: TokenSubject
+  readonly refreshToken: string
+}
+
+/**
+ * What came of presenting a refresh token. `reused`: it had been exchanged before, so somebody else has a copy, and
+ * the whole family (the session) is now revoked (RFC 9700 section 4.14.2).
+ */
+export type Exchange =
+  | { readonly outcome: 'rotated'; readonly session: OpenedSession }
+  | { readonly outcome: 'invalid' }
+  | { readonly outcome: 'reused'; readonly sessionId: string }
+
+/** Starts a session for a user who has just proved who it is. */
+export async function openSession(
+  database: Database,
+  user: { readonly id: string; readonly role: Role },
+  now: Date,
+): Promise<OpenedSession> {
+  const sessionId = uuid()
+  const refreshToken = await database.transaction(async (transaction) => {
+    await transaction.query('INSERT INTO sessions (id, user_id, created_at) VALUES ($1, $2, $3)', [
+      sessionId,
+      user.id,
+      now,
+    ])
+    return storeRefreshToken(transaction, sessionId, now)
+  })
+  return { subject: { userId: user.id, sessionId, role: user.role }, refreshToken }
+}
+
+/**
+ * Exchanges a refresh token for the next one. Of concurrent exchanges of one token exactly one is `rotated`; every
+ * other, also the honest repetition after a lost answer, is `reused`: there is no time of grace, because within it a
+ * thief would not be noticed.
+ */
+export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
+  const hash = sha256(token)
+  return database.transaction(async (transaction): Promise<Exchange> => {
+    const [consumed] = await transaction.query<{ session_id: string; expires_at: Date }>(
+      `UPDATE refresh_tokens SET consumed_at = $2 WHERE hash = $1 AND consumed_at IS NULL
+       RETURNING session_id, expires_at`,
+      [hash, now],
+    )
+    if (consumed === undefined) return reuseOrUnknown(transaction, hash, now)
+    if (consumed.expires_at <= now) return { outcome: 'invalid' }
+    const [owner] = await transaction.query<{ id: string; role: Role }>(
+      `SELECT users.id, users.role FROM sessions JOIN users ON users.id = sessions.user_id
+        WHERE sessions.id = $1 AND sessions.revoked_at IS NULL AND users.deleted_at IS NULL`,
+      [consumed.session_id],
+    )
+    if (owner === undefined) return { outcome: 'invalid' }
+    const refreshToken = await storeRefreshToken(transaction, consumed.session_id, now)
+    const subject = { userId: owner.id, sessionId: consumed.session_id, role: owner.role }
+    return { outcome: 'rotated', session: { subject, refreshToken } }
+  })
+}
+
+async function reuseOrUnknown(transaction: Queryable, hash: string, now: Date): Promise<Exchange> {
+  const [family] = await transaction.query<{ session_id: string }>(
+    'SELECT session_id FROM refresh_tokens WHERE hash = $1',
+    [hash],
+  )
+  if (family === undefined) return { outcome: 'invalid' }
+  await transaction.query('UPDATE sessions SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL', [
+    family.session_id,
+    now,
+  ])
+  return { outcome: 'reused', sessionId: family.session_id }
+}
+
+async function storeRefreshToken(transaction: Queryable, sessionId: string, now: Date): Promise<string> {
+  const token = randomBytes(REFRESH_TOKEN_BYTES).toString('base64url')
+  await transaction.query(
+    'INSERT INTO refresh_tokens (hash, session_id, issued_at, expires_at) VALUES ($1, $2, $3, $4)',
+    [sha256(token), sessionId, now, new Date(now.getTime() + REFRESH_TOKEN_MS)],
+  )
+  return token
+}
+
+/** Without a salt: the token has 256 random bits, so there is nothing to guess. */
+function sha256(token: string): string {
+  return createHash('sha256').update(token).digest('hex')
+}
+
+/** Ends the session; its refresh tokens are worth nothing from then on. Only the user's own session is touched. */
+export async function revokeSession(
+  database: Queryable,
+  session: { readonly id: string; readonly userId: string },
+  now: Date,
+): Promise<void> {
+  await database.query(
+    'UPDATE sessions SET revoked_at = $3 WHERE id = $1 AND user_id = $2 AND revoked_at IS NULL',
+    [session.id, session.userId, now],
+  )
+}
+
+/**
+ * Ends every session of the user but `exceptId`, and gives the ids of those that may still have an access token in
+ * force, which is what the gateway has to be told.
+ */
+export async function revokeSessionsOf(
+  transaction: Queryable,
+  userId: string,
+  options: { readonly exceptId?: string | undefined; readonly now: Date },
+): Promise<string[]> {
+  const lastIssued = new Date(options.now.getTime() - ACCESS_TOKEN_SECONDS * 1000)
+  const recent = await transaction.query<{ id: string }>(
+    `SELECT id FROM sessions
+      WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $2
+        AND EXISTS (SELECT 1 FROM refresh_tokens WHERE session_id = sessions.id AND issued_at >= $3)
+      ORDER BY id`,
+    [userId, options.exceptId ?? null, lastIssued],
+  )
+  await transaction.query(
+    'UPDATE sessions SET revoked_at = $3 WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $2',
+    [userId, options.exceptId ?? null, options.now],
+  )
+  return recent.map((session) => session.id)
+}

@@ -1,0 +1,96 @@
+import pino from 'pino'
+import { buildApp } from './app.ts'
+import type { Database } from './database/database.ts'
+import { DirectoryInUseError } from './database/directory-lock.ts'
+import { migrate } from './database/migrations.ts'
+import { openPglite } from './database/pglite.ts'
+import { openPostgres } from './database/postgres.ts'
+import { seedDemoUsers } from './demo-users.ts'
+import { type Environment, readEnvironment } from './environment.ts'
+import { sweep } from './housekeeping.ts'
+import { loadSigningKeys } from './identity/keys.ts'
+import type { App } from './services.ts'
+
+const SWEEP_EVERY_MS = 60 * 60 * 1000
+/** How long a stop waits for the requests in flight. */
+const DRAIN_DEADLINE_MS = 10_000
+
+const logger = pino({ base: { service: 'backend' } }, pino.destination({ dest: 2, sync: true }))
+const clock = () => new Date()
+
+const environment = readEnvironment(process.env)
+if ('faults' in environment) {
+  for (const fault of environment.faults) logger.fatal(fault)
+  process.exit(1)
+}
+await start(environment).catch((fault: unknown) => {
+  logger.fatal({ err: fault }, startFault(fault))
+  process.exit(1)
+})
+
+async function start(settings: Environment): Promise<void> {
+  const { host, port, publicUrl } = settings
+  if (!isLoopback(host)) {
+    logger.warn({ host }, 'not a loopback address: whoever reaches it can call in the name of anybody')
+  }
+  const database = await openDatabase(settings)
+  const applied = await migrate(database)
+  if (applied.length > 0) logger.info({ applied }, 'schema migrated')
+  if (settings.demo) await seedDemoUsers(database, clock())
+  await sweep(database, clock())
+  const keys = await loadSigningKeys(database, clock())
+  const app = await buildApp({ database, keys, publicUrl, clock }, logger)
+  try {
+    await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
+  } catch (fault) {
+    await database.close()
+    throw fault
+  }
+  const sweeping = setInterval(() => {
+    sweep(database, clock()).catch((fault: unknown) => logger.error({ err: fault }, 'sweep failed'))
+  }, SWEEP_EVERY_MS)
+  stopOnSignal(app, database, sweeping)
+}
+
+function openDatabase({ databaseUrl, dataDirectory }: Environment): Promise<Database> {
+  if (databaseUrl === undefined) return openPglite(dataDirectory)
+  return openPostgres({
+    url: databaseUrl,
+    onIdleFault: (fault) => logger.error({ err: fault }, 'an idle database connection broke'),
+  })
+}
+
+/** Finishes what is in flight, closes the database, exits with 0. The parent that goes away is a signal too. */
+function stopOnSignal(app: App, database: Database, sweeping: NodeJS.Timeout): void {
+  let stopping = false
+  const stop = async (reason: string) => {
+    if (stopping) return
+    stopping = true
+    logger.info({ reason }, 'stopping')
+    clearInterval(sweeping)
+    setTimeout(() => {
+      logger.error('requests still in flight at the deadline were cut off')
+      process.exit(1)
+    }, DRAIN_DEADLINE_MS).unref()
+    await app.close()
+    await database.close()
+    logger.info('stopped')
+    process.exit(0)
+  }
+  process.on('SIGTERM', () => void stop('SIGTERM'))
+  process.on('SIGINT', () => void stop('SIGINT'))
+  if (process.send !== undefined) process.on('disconnect', () => void stop('parent disconnected'))
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || host.startsWith('127.')
+}
+
+/** One line that says what to do about it. */
+function startFault(fault: unknown): string {
+  if (fault instanceof DirectoryInUseError) return fault.message
+  if (!(fault instanceof Error)) return 'cannot start'
+  const code = (fault as NodeJS.ErrnoException).code
+  if (code === 'EADDRINUSE') return `cannot start: another program already listens there (${fault.message})`
+  return `cannot start: ${fault.message}`
+}

@@ -1,0 +1,134 @@
+import { STATUS_CODES } from 'node:http'
+import { Type } from 'typebox'
+
+/** One fault of a request: the field it is in (`amount`, `mrz[1]`, `limit`) and what is wrong with it. */
+export interface FieldFault {
+  readonly field: string
+  readonly reason: string
+}
+
+/** Every problem that the backend answers with: its code, status and public sentence. Codes are never reused. */
+const PROBLEMS = {
+  invalid_request: { status: 400, detail: 'The request has fields that are missing, unknown or not valid.' },
+  malformed_body: { status: 400, detail: 'The body is not a JSON document that can be accepted.' },
+  malformed_target: { status: 400, detail: 'The request target cannot be decoded.' },
+  unauthenticated: { status: 401, detail: 'This needs a signed-in user.' },
+  invalid_credentials: { status: 401, detail: 'The e-mail address or the password is wrong.' },
+  invalid_refresh_token: {
+    status: 401,
+    detail: 'The refresh token is unknown, expired or revoked. Log in again.',
+  },
+  refresh_token_reused: {
+    status: 401,
+    detail: 'The refresh token was used before. Its session is revoked. Log in again.',
+  },
+  forbidden: { status: 403, detail: 'The caller may not do this.' },
+  no_session: { status: 403, detail: 'The credential of this request does not belong to a session.' },
+  not_found: { status: 404, detail: 'There is nothing here.' },
+  method_not_allowed: { status: 405, detail: 'This method is not offered here.' },
+  email_taken: { status: 409, detail: 'Another user has this e-mail address.' },
+  idempotency_key_in_flight: {
+    status: 409,
+    detail: 'A request with this Idempotency-Key is still being worked on. Ask again later.',
+  },
+  body_too_large: { status: 413, detail: 'The body is larger than what is accepted here.' },
+  unsupported_media_type: { status: 415, detail: 'The body must be application/json.' },
+  idempotency_key_reused: {
+    status: 422,
+    detail: 'This Idempotency-Key was used with another payload. Use a new key for a new request.',
+  },
+  insufficient_funds: { status: 422, detail: 'The account does not have this amount available.' },
+  unknown_destination: { status: 422, detail: 'No open account has the id in toAccountId.' },
+  same_account: { status: 422, detail: 'The destination is the account that the money comes from.' },
+  currency_mismatch: { status: 422, detail: 'Both accounts must be in the currency of the transfer.' },
+  internal: { status: 500, detail: 'Something went wrong here. Nothing was changed.' },
+  busy: { status: 503, detail: 'There is too much to do at this moment. Nothing was changed. Try again.' },
+} as const
+
+export type ProblemCode = keyof typeof PROBLEMS
+
+export interface ProblemOptions {
+  readonly errors?: readonly FieldFault[]
+  readonly headers?: Readonly<Record<string, string>>
+  readonly cause?: unknown
+}
+
+/** Thrown by a handler to end the request with a problem; the error handler of the app turns it into the answer. */
+export class Problem extends Error {
+  override name = 'Problem'
+  readonly code: ProblemCode
+  readonly status: number
+  readonly errors: readonly FieldFault[] | undefined
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(code: ProblemCode, options: ProblemOptions = {}) {
+    super(PROBLEMS[code].detail, { cause: options.cause })
+    this.code = code
+    this.status = PROBLEMS[code].status
+    this.errors = options.errors
+    // RFC 9110 section 15.5.2: a 401 carries at least one challenge. Section 10.2.3: when to come back.
+    const own: Record<string, string> = {}
+    if (this.status === 401) own['www-authenticate'] = 'Bearer realm="countersign"'
+    if (this.status === 503) own['retry-after'] = '1'
+    this.headers = { ...own, ...options.headers }
+  }
+}
+
+/** A 400 that names one field. */
+export function invalidField(field: string, reason: string): Problem {
+  return new Problem('invalid_request', { errors: [{ field, reason }] })
+}
+
+export const PROBLEM_MEDIA_TYPE = 'application/problem+json'
+
+/** The body of a problem (RFC 9457), with `code`, `requestId` and, for a 400, `errors` as extension members. */
+export function problemBody(problem: Problem, requestId: string): string {
+  return JSON.stringify({
+    type: `urn:countersign:problem:${problem.code}`,
+    title: STATUS_CODES[problem.status],
+    status: problem.status,
+    detail: problem.message,
+    code: problem.code,
+    requestId,
+    errors: problem.errors,
+  })
+}
+
+const ProblemSchema = Type.Object(
+  {
+    type: Type.String({ examples: ['urn:countersign:problem:invalid_request'] }),
+    title: Type.String({ examples: ['Bad Request'] }),
+    status: Type.Integer({ examples: [400] }),
+    detail: Type.String({ examples: [PROBLEMS.invalid_request.detail] }),
+    code: Type.Enum(Object.keys(PROBLEMS), { examples: ['invalid_request'] }),
+    requestId: Type.String({ examples: ['0199f4a8-6c1e-7d53-9f0e-0c7c1c6b1f7e'] }),
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          field: Type.String({ examples: ['email'] }),
+          reason: Type.String({ examples: ['is required'] }),
+        }),
+      ),
+    ),
+  },
+  { description: 'A problem (RFC 9457).' },
+)
+
+/** The part of a route's response schemas that says which problems it answers with. */
+export function problemResponses(...statuses: number[]): Record<number, unknown> {
+  return Object.fromEntries(
+    [...statuses, 500].map((status) => [
+      status,
+      {
+        description: codesOf(status).join(', '),
+        content: { [PROBLEM_MEDIA_TYPE]: { schema: ProblemSchema } },
+      },
+    ]),
+  )
+}
+
+function codesOf(status: number): string[] {
+  return Object.entries(PROBLEMS)
+    .filter(([, problem]) => problem.status === status)
+    .map(([code]) => code)
+}

@@ -1,0 +1,23 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
+import type { Database } from './database/database.ts'
+import type { SigningKeys } from './identity/keys.ts'
+
+/** What the resources work with: made once by the process, handed to each of them. */
+export interface Services {
+  readonly database: Database
+  readonly keys: SigningKeys
+  /** Issuer of the tokens and base of links, without a slash at its end. */
+  readonly publicUrl: string
+  readonly clock: () => Date
+}
+
+/** The fastify instance, with types that follow from the route schemas. */
+export type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>

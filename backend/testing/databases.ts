@@ -1,0 +1,81 @@
+import { randomBytes } from 'node:crypto'
+import { after, before, describe } from 'node:test'
+import { Client } from 'pg'
+import type { Database } from '../database/database.ts'
+import { migrate } from '../database/migrations.ts'
+import { openPglite } from '../database/pglite.ts'
+import { openPostgres } from '../database/postgres.ts'
+
+/**
+ * Describes the same behaviour on the embedded database and on a PostgreSQL server: `describeBehaviour` is called once
+ * for each, with a function that gives the migrated database while tests run. Each file has a database of its own.
+ * Without TEST_DATABASE_URL the second half is skipped by name.
+ */
+export function onEachDatabase(subject: string, describeBehaviour: (database: () => Database) => void): void {
+  describe(`${subject}, on PGlite`, () => withDatabase(openTestPglite, describeBehaviour))
+  onPostgres(subject, describeBehaviour)
+}
+
+/** The PostgreSQL half of {@link onEachDatabase}, for what needs more than one connection. */
+export function onPostgres(subject: string, describeBehaviour: (database: () => Database) => void): void {
+  const url = process.env.TEST_DATABASE_URL
+  const skip = url === undefined ? 'TEST_DATABASE_URL names no PostgreSQL server' : false
+  describe(`${subject}, on PostgreSQL`, { skip }, () =>
+    withDatabase(() => openTestPostgres(url ?? ''), describeBehaviour),
+  )
+}
+
+interface TestDatabase {
+  readonly database: Database
+  readonly close: () => Promise<void>
+}
+
+function withDatabase(
+  open: () => Promise<TestDatabase>,
+  describeBehaviour: (database: () => Database) => void,
+): void {
+  let opened: TestDatabase | undefined
+  before(async () => {
+    opened = await open()
+    await migrate(opened.database)
+  })
+  after(() => opened?.close())
+  describeBehaviour(() => {
+    if (opened === undefined) throw new Error('the database is open only while tests run')
+    return opened.database
+  })
+}
+
+async function openTestPglite(): Promise<TestDatabase> {
+  const database = await openPglite()
+  return { database, close: () => database.close() }
+}
+
+/** A schema of its own on the server, gone afterwards. */
+async function openTestPostgres(url: string): Promise<TestDatabase> {
+  const schema = `test_${randomBytes(8).toString('hex')}`
+  await administer(url, `CREATE SCHEMA ${schema}`)
+  const own = new URL(url)
+  own.searchParams.set('options', `-c search_path=${schema}`)
+  const onIdleFault = (fault: Error) => {
+    throw fault
+  }
+  const database = await openPostgres({ url: own.href, onIdleFault })
+  return {
+    database,
+    close: async () => {
+      await database.close()
+      await administer(url, `DROP SCHEMA ${schema} CASCADE`)
+    },
+  }
+}
+
+async function administer(url: string, sql: string): Promise<void> {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query(sql)
+  } finally {
+    await client.end()
+  }
+}

@@ -1,0 +1,104 @@
+import type { InjectOptions } from 'fastify'
+import pino from 'pino'
+import { buildApp } from '../app.ts'
+import type { Database } from '../database/database.ts'
+import { loadSigningKeys } from '../identity/keys.ts'
+import { fundAccount } from '../ledger.ts'
+import type { App } from '../services.ts'
+import { addUser } from '../user-store.ts'
+
+export const PUBLIC_URL = 'https://api.example.com'
+
+/** A user put straight into the database. */
+export interface TestUser {
+  readonly id: string
+  readonly accountId: string
+  readonly email: string
+}
+
+/** The backend over a test database, with a clock that stands still until it is moved. */
+export interface TestService {
+  readonly app: App
+  readonly database: Database
+  /** What was logged, one object a line. */
+  readonly log: readonly Record<string, unknown>[]
+  now: () => Date
+  advance: (ms: number) => void
+  addUser: (options?: {
+    name?: string
+    email?: string
+    passwordHash?: string
+    balanceMinor?: bigint
+  }) => Promise<TestUser>
+  /** Sends a request as the gateway would for this caller, and gives status, headers and the parsed body. */
+  send: (request: TestRequest) => Promise<TestAnswer>
+}
+
+export interface TestRequest extends Pick<InjectOptions, 'method' | 'payload'> {
+  readonly url: string
+  readonly headers?: Record<string, string>
+  readonly as?: { readonly id: string }
+  readonly scope?: string
+  readonly session?: string
+}
+
+export interface TestAnswer {
+  readonly status: number
+  readonly headers: Record<string, string | string[] | number | undefined>
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
+  readonly body: any
+  readonly text: string
+}
+
+let userNumber = 0
+
+export async function startTestService(database: Database): Promise<TestService> {
+  let nowMs = Date.parse('2026-03-01T12:00:00Z')
+  const clock = () => new Date(nowMs)
+  const log: Record<string, unknown>[] = []
+  const logger = pino({ level: 'info' }, { write: (line) => void log.push(JSON.parse(line)) })
+  const keys = await loadSigningKeys(database, clock())
+  const app = await buildApp({ database, keys, publicUrl: PUBLIC_URL, clock }, logger)
+  return {
+    app,
+    database,
+    log,
+    now: clock,
+    advance: (ms) => {
+      nowMs += ms
+    },
+    addUser: ({ name = 'Test Person', email, passwordHash, balanceMinor } = {}) =>
+      database.transaction(async (transaction) => {
+        const address = email ?? `person-${++userNumber}@example.com`
+        const added = await addUser(
+          transaction,
+          { name, email: address, passwordHash, role: 'user' },
+          clock(),
+        )
+        if (added === 'email_taken') throw new Error(`${address} is taken`)
+        if (balanceMinor)
+          await fundAccount(transaction, { id: added.accountId, amountMinor: balanceMinor }, clock())
+        return { id: added.user.id, accountId: added.accountId, email: address }
+      }),
+    send: (request) => send(app, request),
+  }
+}
+
+async function send(app: App, { as, scope, session, headers, ...request }: TestRequest): Promise<TestAnswer> {
+  const answer = await app.inject({
+    ...request,
+    headers: {
+      ...(as && { 'x-auth-subject': as.id, 'x-auth-method': 'bearer' }),
+      ...(scope !== undefined && { 'x-auth-scope': scope }),
+      ...(session !== undefined && { 'x-auth-session': session }),
+      ...headers,
+    },
+  })
+  const isJson = String(answer.headers['content-type']).includes('json')
+  return {
+    status: answer.statusCode,
+    headers: answer.headers,
+    body: isJson ? answer.json() : undefined,
+    text: answer.body,
+  }
+}

@@ -1,0 +1,43 @@
+/** How far ahead the century of an expiry date is searched; no document is valid for longer. */
+const EXPIRY_WINDOW_YEARS = 50
+
+/**
+ * Whether a date of birth `YYMMDD` is a day of the calendar, or as far as it is known (`<<` for unknown parts). The
+ * century is the one that puts it in the past, so 29 February is judged in the right year.
+ */
+export function isBirthDate(text: string, today: Date): boolean {
+  if (text === '<<<<<<') return true
+  const year = Number(text.slice(0, 2))
+  const month = text.slice(2, 4)
+  const day = text.slice(4, 6)
+  if (month === '<<') return day === '<<'
+  if (day === '<<') return Number(month) >= 1 && Number(month) <= 12
+  const century = Math.floor(today.getUTCFullYear() / 100) * 100
+  return [century, century - 100].some((base) => {
+    const date = calendarDay(base + year, Number(month), Number(day))
+    return date !== undefined && date <= today
+  })
+}
+
+/**
+ * The day after which a document is no longer valid, from `YYMMDD`: of the years with these two digits the one
+ * nearest to `today`, fifty years to either side. `undefined` when there is no such day.
+ */
+export function expiryDay(text: string, today: Date): Date | undefined {
+  const thisYear = today.getUTCFullYear()
+  let year = Math.floor(thisYear / 100) * 100 + Number(text.slice(0, 2))
+  if (year >= thisYear + EXPIRY_WINDOW_YEARS) year -= 100
+  if (year < thisYear - EXPIRY_WINDOW_YEARS) year += 100
+  return calendarDay(year, Number(text.slice(2, 4)), Number(text.slice(4, 6)))
+}
+
+/** Whether the last valid day is today or later. A document is valid through that whole day; days are those of UTC. */
+export function isInForce(expiry: Date, today: Date): boolean {
+  return expiry.getTime() + 24 * 60 * 60 * 1000 > today.getTime()
+}
+
+/** Midnight UTC of a day; `undefined` when the calendar does not have it (`Date` would roll over to another). */
+function calendarDay(year: number, month: number, day: number): Date | undefined {
+  const date = new Date(Date.UTC(year, month - 1, day))
+  return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date : undefined
+}

@@ -1,0 +1,134 @@
+/**
+ * Compares a name as people write it with the names in a machine-readable zone, which has only A-Z: ICAO Doc 9303
+ * part 3 section 6 (transliteration) and part 4 section 4.2.3 (truncation).
+ */
+
+/**
+ * Section 6, table A: letters that are not a base letter with a mark, and letters for which the table allows more
+ * than the base letter. Every recommended spelling is accepted, because each issuer keeps to one.
+ */
+const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
+  Ä: ['AE', 'A'],
+  Å: ['AA', 'A'],
+  Æ: ['AE'],
+  Ð: ['D'],
+  Đ: ['D'],
+  Ħ: ['H'],
+  ı: ['I'],
+  Ĳ: ['IJ'],
+  ĸ: ['Q'],
+  Ł: ['L'],
+  Ñ: ['N', 'NXX'],
+  Ŋ: ['N'],
+  Ö: ['OE', 'O'],
+  Ø: ['OE', 'O'],
+  Œ: ['OE'],
+  ẞ: ['SS'],
+  Þ: ['TH'],
+  Ŧ: ['T'],
+  Ü: ['UE', 'UXX', 'U'],
+}
+
+/** The spellings of each letter of one word of a name. */
+type Word = readonly (readonly string[])[]
+
+/**
+ * Whether the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is the person called `name` (`Anna María
+ * Eriksson`). The family name must be whole; of the given names the first must be there and further ones may be left
+ * out; family name first or last is the same. Names cut off to fit the field match as far as they go. A name in
+ * another script than Latin matches nothing.
+ */
+export function nameMatches(name: string, names: string): boolean {
+  const words = wordsOf(name)
+  if (words === undefined) return false
+  const [primary = '', secondary = ''] = names.split('<<')
+  const holder = {
+    family: primary.split('<').filter(Boolean),
+    given: secondary.split('<').filter(Boolean),
+    // Part 4: a letter in the last place says that names may have been cut.
+    isCut: !names.endsWith('<'),
+  }
+  return matchesInOrder(words, holder, 'family last') || matchesInOrder(words, holder, 'family first')
+}
+
+interface Holder {
+  readonly family: readonly string[]
+  readonly given: readonly string[]
+  readonly isCut: boolean
+}
+
+function matchesInOrder(
+  words: readonly Word[],
+  holder: Holder,
+  order: 'family first' | 'family last',
+): boolean {
+  const split = order === 'family first' ? holder.family.length : words.length - holder.family.length
+  if (split < 0) return false
+  const [family, given] =
+    order === 'family first'
+      ? [words.slice(0, split), words.slice(split)]
+      : [words.slice(split), words.slice(0, split)]
+  const fits = (word: Word | undefined, printed: string) =>
+    word !== undefined && spells(word, printed, holder.isCut)
+  if (family.length !== holder.family.length) return false
+  if (!holder.family.every((printed, index) => fits(family[index], printed))) return false
+  return matchesGiven(given, holder, fits)
+}
+
+/** The written given names must be among the printed ones, in their order, from the first on. */
+function matchesGiven(
+  given: readonly Word[],
+  holder: Holder,
+  fits: (word: Word | undefined, printed: string) => boolean,
+): boolean {
+  if (holder.given.length === 0) return given.length === 0
+  const [first = '', ...further] = holder.given
+  if (!fits(given[0], first)) return false
+  let next = 1
+  for (const printed of further) if (fits(given[next], printed)) next++
+  // What did not fit into the field cannot be compared.
+  return next >= given.length || (holder.isCut && next === holder.given.length)
+}
+
+/** The words of a written name, each letter with its spellings; `undefined` when one is not a Latin letter. */
+function wordsOf(name: string): Word[] | undefined {
+  const words: Word[] = []
+  // Section 4.6: apostrophes are left out, hyphens and the like become a filler.
+  for (const text of name
+    .normalize('NFC')
+    .replace(/['’ʼ`´.]/g, '')
+    .split(/[\s,\-‐‑–]+/)) {
+    if (text === '') continue
+    const word = [...text].map(spellings)
+    if (word.some((letters) => letters.length === 0)) return undefined
+    words.push(word)
+  }
+  return words
+}
+
+function spellings(letter: string): readonly string[] {
+  // ß has no capital in toUpperCase but SS, and ı none but I.
+  const capital = letter === 'ß' ? 'ẞ' : letter === 'ı' ? letter : letter.toUpperCase()
+  const listed = SPELLINGS[capital.normalize('NFC')]
+  if (listed !== undefined) return listed
+  const base = capital.normalize('NFD').replace(/\p{Mark}/gu, '')
+  return /^[A-Z]+$/.test(base) ? [base] : []
+}
+
+/** Whether some spelling of the word is what is printed, or begins with it when the printed name may be cut. */
+function spells(word: Word, printed: string, isCut: boolean): boolean {
+  // All places in the printed name that the letters so far can reach: there may be several ways to get to each.
+  let reached = new Set([0])
+  for (const letters of word) {
+    const next = new Set<number>()
+    for (const place of reached) {
+      if (isCut && place === printed.length) return true
+      for (const spelling of letters) {
+        if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
+        else if (isCut && spelling.startsWith(printed.slice(place))) return true
+      }
+    }
+    reached = next
+  }
+  return reached.has(printed.length)
+}

@@ -1,0 +1,21 @@
+import type { App } from './services.ts'
+
+/**
+ * Notes every route that is registered from now on, so that a known path with another method can be told from an
+ * unknown path (RFC 9110 section 15.5.6: 405 with Allow).
+ */
+export function rememberRoutes(app: App): { allowedMethods: (target: string) => string[] } {
+  const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
+  app.addHook('onRoute', ({ url, method }) => {
+    // Wildcards are the assets of the documentation, which nobody needs to be told about.
+    if (url.includes('*')) return
+    routes.push({ pattern: new RegExp(`^${url.replace(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
+  })
+  return {
+    allowedMethods: (target) => {
+      const path = target.replace(/\?.*$/s, '')
+      const methods = routes.filter((route) => route.pattern.test(path)).flatMap((route) => route.methods)
+      return [...new Set(methods)].sort()
+    },
+  }
+}

@@ -1,0 +1,191 @@
+import { v7 as uuid } from 'uuid'
+import { type Database, type Queryable, type Row, sqlState } from './database/database.ts'
+import { revokeSessionsOf } from './identity/session-store.ts'
+import type { Role } from './identity/tokens.ts'
+import { closeAccount, openAccount } from './ledger.ts'
+
+/** A user as the API shows it. */
+export interface User {
+  readonly id: string
+  readonly name: string
+  readonly email: string
+  readonly createdAt: Date
+  readonly updatedAt: Date
+}
+
+interface UserRow extends Row {
+  id: string
+  name: string
+  email: string
+  created_at: Date
+  updated_at: Date
+}
+
+const UNIQUE_VIOLATION = '23505'
+
+const COLUMNS = 'id, name, email, created_at, updated_at'
+
+function toUser(row: UserRow): User {
+  return {
+    id: row.id,
+    name: row.name,
+    email: row.email,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  }
+}
+
+/** The form in which addresses are compared. Capitals in the part before the @ count in theory and never in practice. */
+export function emailKey(email: string): string {
+  return email.normalize('NFC').toLowerCase()
+}
+
+/** What a sign-in is checked against; `passwordHash` is undefined for a user without a password. */
+export interface Credentials {
+  readonly id: string
+  readonly role: Role
+  readonly passwordHash: string | undefined
+}
+
+export async function findCredentials(database: Queryable, email: string): Promise<Credentials | undefined> {
+  const [row] = await database.query<{ id: string; role: Role; password_hash: string | null }>(
+    'SELECT id, role, password_hash FROM users WHERE email_key = $1',
+    [emailKey(email)],
+  )
+  return row && { id: row.id, role: row.role, passwordHash: row.password_hash ?? undefined }
+}
+
+/** The user with this id; `undefined` when there is none or it was deleted. */
+export async function findUser(database: Queryable, id: string): Promise<User | undefined> {
+  const [row] = await database.query<UserRow>(
+    `SELECT ${COLUMNS} FROM users WHERE id = $1 AND deleted_at IS NULL`,
+    [id],
+  )
+  return row && toUser(row)
+}
+
+/** At most `limit` users after the one with the id `after`, oldest first, and whether there are more. */
+export async function listUsers(
+  database: Queryable,
+  page: { readonly after?: string | undefined; readonly limit: number },
+): Promise<{ readonly users: User[]; readonly more: boolean }> {
+  const rows = await database.query<UserRow>(
+    `SELECT ${COLUMNS} FROM users WHERE deleted_at IS NULL AND ($1::uuid IS NULL OR id > $1)
+      ORDER BY id LIMIT $2`,
+    [page.after ?? null, page.limit + 1],
+  )
+  return { users: rows.slice(0, page.limit).map(toUser), more: rows.length > page.limit }
+}
+
+export interface NewUser {
+  readonly name: string
+  readonly email: string
+  readonly passwordHash?: string | undefined
+  readonly role: Role
+}
+
+/** Adds a user with an empty account, and gives it with the account's id; `'email_taken'` when the address is. */
+export async function addUser(
+  transaction: Queryable,
+  user: NewUser,
+  now: Date,
+): Promise<{ readonly user: User; readonly accountId: string } | 'email_taken'> {
+  const [row] = await transaction.query<UserRow>(
+    `INSERT INTO users (id, name, email, email_key, password_hash, role, created_at, updated_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (email_key) DO NOTHING RETURNING ${COLUMNS}`,
+    [uuid(), user.name, user.email, emailKey(user.email), user.passwordHash ?? null, user.role, now],
+  )
+  if (row === undefined) return 'email_taken'
+  return { user: toUser(row), accountId: await openAccount(transaction, row.id, now) }
+}
+
+/** Fields that are left out stay as they are. */
+export interface UserChange {
+  readonly name?: string | undefined
+  readonly email?: string | undefined
+  readonly passwordHash?: string | undefined
+}
+
+/** A changed user, with the sessions that a new password ended and whose access tokens may still be in force. */
+export interface ChangedUser {
+  readonly user: User
+  readonly endedSessions: readonly string[]
+}
+
+/**
+ * Changes a user. A new password ends every session but `keepSession`. Gives `undefined` for an unknown user and
+ * `'email_taken'` when another user has the address.
+ */
+export async function changeUser(
+  database: Database,
+  target: { readonly id: string; readonly keepSession?: string | undefined },
+  edit: { readonly change: UserChange; readonly now: Date },
+): Promise<ChangedUser | 'email_taken' | undefined> {
+  try {
+    return await database.transaction((transaction) => change(transaction, target, edit))
+  } catch (fault) {
+    // PostgreSQL reports a race for an address as a violation even of transactions that looked first.
+    if (sqlState(fault) === UNIQUE_VIOLATION) return 'email_taken'
+    throw fault
+  }
+}
+
+async function change(
+  transaction: Queryable,
+  target: { readonly id: string; readonly keepSession?: string | undefined },
+  { change, now }: { readonly change: UserChange; readonly now: Date },
+): Promise<ChangedUser | 'email_taken' | undefined> {
+  if (change.email !== undefined && (await emailTaken(transaction, change.email, target.id)))
+    return 'email_taken'
+  const [row] = await transaction.query<UserRow>(
+    `UPDATE users SET name = coalesce($2, name), email = coalesce($3, email), email_key = coalesce($4, email_key),
+            password_hash = coalesce($5, password_hash), updated_at = $6
+      WHERE id = $1 AND deleted_at IS NULL RETURNING ${COLUMNS}`,
+    [
+      target.id,
+      change.name ?? null,
+      change.email ?? null,
+      change.email === undefined ? null : emailKey(change.email),
+      change.passwordHash ?? null,
+      now,
+    ],
+  )
+  if (row === undefined) return undefined
+  const endedSessions =
+    change.passwordHash === undefined
+      ? []
+      : await revokeSessionsOf(transaction, target.id, { exceptId: target.keepSession, now })
+  return { user: toUser(row), endedSessions }
+}
+
+async function emailTaken(transaction: Queryable, email: string, byOtherThan: string): Promise<boolean> {
+  const others = await transaction.query('SELECT 1 FROM users WHERE email_key = $1 AND id <> $2', [
+    emailKey(email),
+    byOtherThan,
+  ])
+  return others.length > 0
+}
+
+/**
+ * Deletes a user: the personal data is erased, the account closed, every session ended. The row and the ledger stay,
+ * because entries without an account would be no ledger. Gives the sessions whose access tokens may still be in
+ * force; `undefined` for an unknown user.
+ */
+export function deleteUser(
+  database: Database,
+  id: string,
+  now: Date,
+): Promise<readonly string[] | undefined> {
+  return database.transaction(async (transaction) => {
+    const erased = await transaction.query(
+      `UPDATE users SET name = NULL, email = NULL, email_key = NULL, password_hash = NULL,
+              updated_at = $2, deleted_at = $2
+        WHERE id = $1 AND deleted_at IS NULL RETURNING id`,
+      [id, now],
+    )
+    if (erased.length === 0) return undefined
+    await closeAccount(transaction, id, now)
+    await transaction.query('DELETE FROM idempotency_keys WHERE caller = $1', [id])
+    return revokeSessionsOf(transaction, id, { now })
+  })
+}

@@ -1,0 +1,265 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type Static, type TSchema, Type } from 'typebox'
+import { callerOf, isId, requireScope, requireSelfOrAdmin, USERS_ADMIN } from './caller.ts'
+import { hashPassword } from './identity/passwords.ts'
+import { Problem, problemResponses } from './problems.ts'
+import type { App, Services } from './services.ts'
+import { REVOKE_SESSION } from './sessions.ts'
+import {
+  addUser,
+  type ChangedUser,
+  changeUser,
+  deleteUser,
+  findUser,
+  listUsers,
+  type User,
+} from './user-store.ts'
+
+const PATH = '/api/users'
+const DEFAULT_PAGE = 50
+const MAX_PAGE = 100
+
+const Name = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  pattern: '^[^\\s\\u0000-\\u001f\\u007f]([^\\u0000-\\u001f\\u007f]*[^\\s\\u0000-\\u001f\\u007f])?$',
+  description: 'text of one line without spaces around it',
+  examples: ['Alice Martin'],
+})
+
+export const Email = Type.String({ format: 'email', maxLength: 254, examples: ['alice@example.com'] })
+
+const NewPassword = Type.String({ minLength: 8, maxLength: 1024, examples: ['correct horse battery staple'] })
+
+const UserAnswer = Type.Object(
+  {
+    id: Type.String({ format: 'uuid' }),
+    name: Name,
+    email: Type.String({ examples: ['alice@example.com'] }),
+    createdAt: Type.String({ format: 'date-time' }),
+    updatedAt: Type.String({ format: 'date-time' }),
+  },
+  { description: 'A user.' },
+)
+
+/** `name` goes by either of two names, and by one of them at a time. */
+const OneName = {
+  oneOf: [{ required: ['name'] }, { required: ['nombre'] }],
+  choiceOf: 'name',
+  description: 'given once, as name or as nombre',
+}
+
+const Names = { name: Type.Optional(Name), nombre: Type.Optional(Name) }
+
+const CreateBody = Type.Object(
+  { ...Names, email: Email, password: Type.Optional(NewPassword) },
+  { additionalProperties: false, ...OneName },
+)
+
+const ReplaceBody = Type.Object({ ...Names, email: Email }, { additionalProperties: false, ...OneName })
+
+const ChangeBody = Type.Object(
+  { ...Names, email: Type.Optional(Email), password: Type.Optional(NewPassword) },
+  {
+    additionalProperties: false,
+    minProperties: 1,
+    not: { required: ['name', 'nombre'] },
+  },
+)
+
+const UserPath = Type.Object({ id: Type.String({ description: 'The id of a user.' }) })
+
+const ANYBODY_ELSE =
+  'Users reach their own record, holders of users:admin every one. For any other id the answer is 403, whether or ' +
+  'not there is such a user.'
+
+/** GET and POST /api/users; GET, PUT, PATCH and DELETE /api/users/{id}. */
+export function registerUsers(app: App, services: Services): void {
+  registerList(app, services)
+  registerCreate(app, services)
+  registerRead(app, services)
+  registerChange(app, services, {
+    method: 'PUT',
+    body: ReplaceBody,
+    summary: 'Replace name and e-mail address',
+  })
+  registerChange(app, services, {
+    method: 'PATCH',
+    body: ChangeBody,
+    summary: 'Change some fields of a user',
+  })
+  registerDelete(app, services)
+}
+
+function registerList(app: App, { database }: Services): void {
+  app.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'listUsers',
+        summary: 'List users, oldest first',
+        tags: ['users'],
+        security: [{ bearer: [USERS_ADMIN] }],
+        querystring: Type.Object(
+          {
+            limit: Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE }),
+            after: Type.Optional(
+              Type.String({
+                pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$',
+                description: 'the id of the last user of the page before',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: {
+          200: Type.Array(UserAnswer, {
+            description: 'One page. Link names the next one, when there is one.',
+          }),
+          ...problemResponses(400, 401, 403),
+        },
+      },
+    },
+    async (request, reply) => {
+      requireScope(request, USERS_ADMIN)
+      const { limit, after } = request.query
+      const { users, more } = await listUsers(database, { limit, after })
+      const last = users.at(-1)
+      if (more && last !== undefined) {
+        // RFC 8288.
+        reply.header('link', `<${PATH}?limit=${limit}&after=${last.id}>; rel="next"`)
+      }
+      return users.map(userAnswer)
+    },
+  )
+}
+
+function registerCreate(app: App, { database, clock }: Services): void {
+  app.post(
+    PATH,
+    {
+      schema: {
+        operationId: 'createUser',
+        summary: 'Add a user, with an empty EUR account',
+        description: 'A user without a password cannot log in until it has one.',
+        tags: ['users'],
+        security: [{ bearer: [USERS_ADMIN] }],
+        body: CreateBody,
+        response: { 201: UserAnswer, ...problemResponses(400, 401, 403, 409, 413, 415, 503) },
+      },
+    },
+    async (request, reply) => {
+      requireScope(request, USERS_ADMIN)
+      const { name, nombre, email, password } = request.body
+      const passwordHash = password === undefined ? undefined : await hashPassword(password)
+      const user = { name: name ?? nombre ?? '', email, passwordHash, role: 'user' as const }
+      const added = await database.transaction((transaction) => addUser(transaction, user, clock()))
+      if (added === 'email_taken') throw new Problem('email_taken')
+      return reply.code(201).header('location', `${PATH}/${added.user.id}`).send(userAnswer(added.user))
+    },
+  )
+}
+
+function registerRead(app: App, { database }: Services): void {
+  app.get(
+    `${PATH}/:id`,
+    {
+      schema: {
+        operationId: 'getUser',
+        summary: 'One user',
+        description: ANYBODY_ELSE,
+        tags: ['users'],
+        security: [{ bearer: [] }],
+        params: UserPath,
+        response: { 200: UserAnswer, ...problemResponses(401, 403, 404) },
+      },
+    },
+    async (request) => {
+      const user = await findUser(database, reachableId(request))
+      if (user === undefined) throw new Problem('not_found')
+      return userAnswer(user)
+    },
+  )
+}
+
+function registerChange<Body extends TSchema>(
+  app: App,
+  { database, clock }: Services,
+  route: { readonly method: 'PUT' | 'PATCH'; readonly body: Body; readonly summary: string },
+): void {
+  app.route({
+    method: route.method,
+    url: `${PATH}/:id`,
+    schema: {
+      operationId: route.method === 'PUT' ? 'replaceUser' : 'changeUser',
+      summary: route.summary,
+      description: `A new password ends every other session of the user. ${ANYBODY_ELSE}`,
+      tags: ['users'],
+      security: [{ bearer: [] }],
+      params: UserPath,
+      body: route.body,
+      response: { 200: UserAnswer, ...problemResponses(400, 401, 403, 404, 409, 413, 415, 503) },
+    },
+    handler: async (request, reply) => {
+      const id = reachableId(request)
+      const { name, nombre, email, password } = request.body as Static<typeof ChangeBody>
+      const passwordHash = password === undefined ? undefined : await hashPassword(password)
+      const { subject, session } = callerOf(request)
+      const changed = await changeUser(
+        database,
+        { id, keepSession: subject === id && session !== undefined && isId(session) ? session : undefined },
+        { change: { name: name ?? nombre, email, passwordHash }, now: clock() },
+      )
+      return sendChanged(reply, changed)
+    },
+  })
+}
+
+function sendChanged(reply: FastifyReply, changed: ChangedUser | 'email_taken' | undefined) {
+  if (changed === undefined) throw new Problem('not_found')
+  if (changed === 'email_taken') throw new Problem('email_taken')
+  revokeAtGateway(reply, changed.endedSessions)
+  return userAnswer(changed.user)
+}
+
+function registerDelete(app: App, { database, clock }: Services): void {
+  app.delete(
+    `${PATH}/:id`,
+    {
+      schema: {
+        operationId: 'deleteUser',
+        summary: 'Delete a user',
+        description:
+          'Erases name, e-mail address and password, closes the account (what is left on it is paid out) and ends ' +
+          `every session. The entries of the ledger stay. ${ANYBODY_ELSE}`,
+        tags: ['users'],
+        security: [{ bearer: [] }],
+        params: UserPath,
+        response: { 204: Type.Null({ description: 'Deleted.' }), ...problemResponses(401, 403, 404, 503) },
+      },
+    },
+    async (request, reply) => {
+      const ended = await deleteUser(database, reachableId(request), clock())
+      if (ended === undefined) throw new Problem('not_found')
+      revokeAtGateway(reply, ended)
+      return reply.code(204).send(null)
+    },
+  )
+}
+
+/** The id in the path, once the caller may reach it. An id that no user can have is one that no user has. */
+function reachableId(request: FastifyRequest): string {
+  const { id } = request.params as Static<typeof UserPath>
+  requireSelfOrAdmin(request, id)
+  if (!isId(id)) throw new Problem('not_found')
+  return id
+}
+
+/** One header line for each session. */
+function revokeAtGateway(reply: FastifyReply, sessions: readonly string[]): void {
+  if (sessions.length > 0) reply.header(REVOKE_SESSION, [...sessions])
+}
+
+function userAnswer(user: User): Static<typeof UserAnswer> {
+  return { ...user, createdAt: user.createdAt.toISOString(), updatedAt: user.updatedAt.toISOString() }
+}

@@ -1,0 +1,73 @@
+import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js'
+import formatsModule from 'ajv-formats'
+import type { FastifySchemaCompiler } from 'fastify'
+import type { FieldFault } from './problems.ts'
+
+const OPTIONS = {
+  // Every fault at once; the sizes of strings, arrays and bodies are bounded by the schemas and the body limit.
+  allErrors: true,
+  // The error then holds the schema it comes from, whose description says what was wanted.
+  verbose: true,
+  strict: true,
+  strictTypes: false,
+  strictRequired: false,
+  // Ours: the field to name when a choice between fields fails.
+  keywords: ['choiceOf'],
+} satisfies Options
+
+// The types of ajv-formats describe its CommonJS shape, in which the function is the module.
+const addFormats = formatsModule as unknown as typeof formatsModule.default
+
+/**
+ * Compiles the schemas of the routes. Bodies are taken exactly as they are sent: no type is coerced and no unknown
+ * field dropped, because a caller who is told 200 must have been understood. Query and path are text, so there
+ * numbers are read from it.
+ */
+export function validatorCompiler(): FastifySchemaCompiler<unknown> {
+  const exact = new Ajv2020(OPTIONS)
+  const fromText = new Ajv2020({ ...OPTIONS, coerceTypes: true, useDefaults: true })
+  addFormats(exact)
+  addFormats(fromText)
+  return ({ schema, httpPart }) => {
+    const ajv = httpPart === 'body' ? exact : fromText
+    return ajv.compile(schema as object)
+  }
+}
+
+/** The faults that the validator found, named by field and each told once. */
+export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
+  const faults = new Map<string, FieldFault>()
+  for (const error of errors) {
+    // The branches of a choice fail by nature; the fault of the choice itself is the one to tell.
+    if (/\/(oneOf|anyOf)\/\d+\//.test(error.schemaPath)) continue
+    const fault = { field: fieldName(error), reason: reason(error) }
+    if (!faults.has(fault.field)) faults.set(fault.field, fault)
+  }
+  return [...faults.values()]
+}
+
+function fieldName(error: ErrorObject): string {
+  const path = error.instancePath
+    .slice(1)
+    .replace(/\/(\d+)/g, '[$1]')
+    .replaceAll('/', '.')
+  const member = error.params.missingProperty ?? error.params.additionalProperty
+  if (member !== undefined) return path === '' ? member : `${path}.${member}`
+  if (error.keyword === 'oneOf' || error.keyword === 'anyOf') return error.parentSchema?.choiceOf ?? path
+  return path === '' ? 'body' : path
+}
+
+function reason(error: ErrorObject): string {
+  switch (error.keyword) {
+    case 'required':
+      return 'is required'
+    case 'additionalProperties':
+      return 'is not a field of this request'
+    case 'pattern':
+    case 'oneOf':
+    case 'anyOf':
+      return `must be ${error.parentSchema?.description ?? 'of another form'}`
+    default:
+      return error.message ?? 'is not valid'
+  }
+}

@@ -1,0 +1,42 @@
+import { closeSync, constants, fstatSync, mkdirSync, openSync, type Stats } from 'node:fs'
+import { dirname } from 'node:path'
+
+/** Makes the directory of the audit file, if it is missing, readable by its owner only. @throws Error that names the file. */
+export function makeDirectory(file: string): void {
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  } catch (error) {
+    throw unusable(file, error)
+  }
+}
+
+/**
+ * Opens the audit file to append to it; made with mode 0600, and its directory too, if missing.
+ *
+ * @throws Error that names the file when it cannot be opened or is a directory, a pipe or a socket.
+ */
+export function openToAppend(file: string): number {
+  makeDirectory(file)
+  let fd: number
+  try {
+    // Without O_NONBLOCK a named pipe without a reader would hold the start for ever; regular files do not know it.
+    const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
+    fd = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o600)
+  } catch (error) {
+    throw unusable(file, error)
+  }
+  const stats = fstatSync(fd)
+  if (stats.isFile() || stats.isCharacterDevice()) return fd
+  closeSync(fd)
+  throw unusable(file, new Error(`${kindOf(stats)} is no place for a trail; - is standard output`))
+}
+
+function kindOf(stats: Stats): string {
+  return stats.isFIFO() ? 'a pipe' : 'a special file'
+}
+
+/** @returns the error to throw when the audit file cannot be used: it names the file and keeps the system's reason. */
+export function unusable(file: string, cause: unknown): Error {
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  return new Error(`audit file ${file} cannot be used: ${reason}`, { cause })
+}

@@ -1,0 +1,58 @@
+import { closeSync, openSync, realpathSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+
+/** Held until released or until the process ends, however it ends. */
+export interface AuditLock {
+  /** `false`: this system or file system cannot lock, so nothing is held. */
+  readonly held: boolean
+  release(): void
+}
+
+const UNLOCKED: AuditLock = { held: false, release: () => {} }
+
+/** SQLITE_BUSY (sqlite.org/rescode.html): the one answer which means that somebody else holds the lock. */
+const SQLITE_BUSY = 5
+
+/**
+ * Makes this process the only one that writes an audit file. A second writer would take the open requests of the first
+ * for those of a crash and would cut a line that is just being written.
+ *
+ * The lock is the kernel's own (fcntl, section "Advisory record locking" of POSIX) on an empty file beside the trail,
+ * taken through SQLite because Node has no call for it. The kernel drops it when its process dies, so after `kill -9` it
+ * cannot be stale, whatever pid comes next, in a container or not; no pid is ever compared. Where no lock can be had
+ * (a file system without locks, a directory that cannot be written, a Node built without SQLite) the trail runs without.
+ *
+ * @param file the audit file; its directory must exist.
+ * @throws Error that names the file, when another process holds it.
+ */
+export function takeLock(file: string): AuditLock {
+  const sqlite = process.getBuiltinModule('node:sqlite')
+  if (sqlite === undefined) return UNLOCKED
+  const path = lockPath(file)
+  let database: InstanceType<typeof sqlite.DatabaseSync> | undefined
+  try {
+    closeSync(openSync(path, 'a', 0o600))
+    database = new sqlite.DatabaseSync(path, { timeout: 0 })
+    // Nothing is ever written, so no journal is wanted beside it.
+    database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
+  } catch (error) {
+    database?.close()
+    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) return UNLOCKED
+    throw new Error(`audit file ${file} is being written by another process, which holds ${path}`, {
+      cause: error,
+    })
+  }
+  const held = database
+  return { held: true, release: () => held.close() }
+}
+
+/** Beside the real file, so that two names of one file are one lock. */
+function lockPath(file: string): string {
+  let real: string
+  try {
+    real = realpathSync(file)
+  } catch {
+    real = join(realpathSync(dirname(file)), basename(file))
+  }
+  return `${real}.lock`
+}

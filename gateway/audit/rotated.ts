@@ -1,0 +1,43 @@
+import { type BigIntStats, readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+
+const NOT_A_TRAIL = /\.(?:lock|gz|bz2|xz|zst)$/
+
+/** A search for the file that another goes on from after a rotation. */
+export interface RotatedSearch {
+  readonly file: string
+  /** Inode of the file before, as its AUDIT_START names it. */
+  readonly continues: string | undefined
+  /** Files that have been read already. */
+  readonly visited: ReadonlySet<string>
+}
+
+/**
+ * The file in the same directory that `file` goes on from: the one with the inode that it names. A file that is missing,
+ * or names none, was begun by a process that was killed in the middle of a rotation: then the newest file with its name
+ * and a suffix (`audit.ndjson.1`, `audit.ndjson-20260101`).
+ */
+export function rotatedFile({ file, continues, visited }: RotatedSearch): string | undefined {
+  const directory = dirname(file)
+  let newest: { path: string; mtimeNs: bigint } | undefined
+  for (const name of readdirSync(directory)) {
+    const path = join(directory, name)
+    const stats = visited.has(path) || NOT_A_TRAIL.test(name) ? undefined : regular(path)
+    if (stats === undefined) continue
+    if (continues !== undefined) {
+      if (stats.ino.toString() === continues) return path
+    } else if (isSuffixed(name, basename(file)) && (newest === undefined || stats.mtimeNs > newest.mtimeNs)) {
+      newest = { path, mtimeNs: stats.mtimeNs }
+    }
+  }
+  return newest?.path
+}
+
+function isSuffixed(name: string, base: string): boolean {
+  return name.startsWith(`${base}.`) || name.startsWith(`${base}-`)
+}
+
+function regular(path: string): BigIntStats | undefined {
+  const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
+  return stats?.isFile() ? stats : undefined
+}

@@ -1,0 +1,96 @@
+import { closeSync, fstatSync, ftruncateSync, writeSync } from 'node:fs'
+import { openToAppend } from './file.ts'
+
+/** The audit file `-`: records go to standard output. */
+export const STANDARD_OUTPUT = '-'
+
+const STANDARD_OUTPUT_FD = 1
+/** Holds nearly every record, whatever its characters take in UTF-8. */
+const SCRATCH_BYTES = 64 * 1024
+const UTF8_MAX_BYTES_PER_UNIT = 3
+/** How long a full pipe that does not block (EAGAIN) may hold the event loop before it counts as a failed write. */
+const PIPE_PATIENCE_MS = 50
+
+/** Never written: waiting on it is the only way to rest without giving the event loop away. */
+const REST = new Int32Array(new SharedArrayBuffer(4))
+
+/**
+ * Where lines go: an open file, or standard output. A line goes in by one `write` as a rule, and what a failed one
+ * left of it is cut off again where that can be done.
+ */
+export class Sink {
+  /** Of the line that failed last, how many bytes stand in the file because they could not be cut off. */
+  tornBytes = 0
+  /** The last write failed: no time is spent on waiting until one succeeds. */
+  #failing = false
+  readonly #fd: number
+  readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES)
+
+  /** @throws Error that names the file, when it cannot be opened. */
+  constructor(file: string) {
+    this.#fd = file === STANDARD_OUTPUT ? STANDARD_OUTPUT_FD : openToAppend(file)
+  }
+
+  /**
+   * Hands a line to the operating system. While `tornBytes` is not 0, the line must be the torn one: its rest is written.
+   *
+   * @returns undefined when the whole line has been handed over.
+   */
+  write(line: string): Error | undefined {
+    const fits = line.length * UTF8_MAX_BYTES_PER_UNIT <= SCRATCH_BYTES
+    const bytes = fits ? this.#scratch : Buffer.from(line)
+    const length = fits ? this.#scratch.write(line) : bytes.length
+    let at = this.tornBytes
+    try {
+      while (at < length) at += this.#writeSome(bytes, at, length)
+      this.tornBytes = 0
+      this.#failing = false
+      return undefined
+    } catch (error) {
+      this.tornBytes = this.#cutBack(at) ? 0 : at
+      this.#failing = true
+      return error as Error
+    }
+  }
+
+  /** Tells files apart, whatever their names: device and inode. */
+  identity(): { readonly device: string; readonly inode: string } {
+    const { dev, ino } = fstatSync(this.#fd, { bigint: true })
+    return { device: dev.toString(), inode: ino.toString() }
+  }
+
+  /** Standard output is left open. @throws Error when the system reports at last that something could not be written. */
+  close(): void {
+    if (this.#fd !== STANDARD_OUTPUT_FD) closeSync(this.#fd)
+  }
+
+  /**
+   * Measured against the size as it is: a tool may have shortened the file (`copytruncate`). Standard output may be a
+   * file that others write to as well, so nothing is cut there.
+   */
+  #cutBack(bytes: number): boolean {
+    if (bytes === 0) return true
+    if (this.#fd === STANDARD_OUTPUT_FD) return false
+    try {
+      const { size } = fstatSync(this.#fd)
+      if (size < bytes) return true
+      ftruncateSync(this.#fd, size - bytes)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  /** @returns the number of bytes taken, at least 1. */
+  #writeSome(bytes: Buffer, start: number, end: number): number {
+    for (let waitedMs = 0; ; waitedMs++) {
+      try {
+        return writeSync(this.#fd, bytes, start, end - start)
+      } catch (error) {
+        const isFull = (error as NodeJS.ErrnoException).code === 'EAGAIN'
+        if (!isFull || this.#failing || waitedMs >= PIPE_PATIENCE_MS) throw error
+        Atomics.wait(REST, 0, 0, 1)
+      }
+    }
+  }
+}

@@ -1,0 +1,65 @@
+import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs'
+import { endOfLastLine } from './lines-backward.ts'
+
+/** What every record begins with; a torn one begins with at least a part of it. */
+const RECORD_HEAD = Buffer.from('{"type":"')
+const CHUNK_BYTES = 256 * 1024
+
+/**
+ * Cuts the torn last line off a file: the bytes after its last `\n`, when they are the beginning of a record or the
+ * NULs that a power loss leaves. Other bytes are not ours to destroy: they, and what cannot be cut (a file that
+ * `chattr +a` made append-only), are ended with a `\n`, so that they stay one damaged line of their own.
+ *
+ * @returns the number of bytes that were cut.
+ */
+export function cutTornLine(file: string): number {
+  const fd = openSync(file, 'r')
+  try {
+    const { size } = fstatSync(fd)
+    const start = endOfLastLine(fd, size)
+    if (start === size) return 0
+    if (isTornRecord(fd, start, size) && cut(file, start)) return size - start
+    endLine(file)
+    return 0
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function isTornRecord(fd: number, start: number, size: number): boolean {
+  const head = Buffer.alloc(Math.min(RECORD_HEAD.length, size - start))
+  readSync(fd, head, 0, head.length, start)
+  return RECORD_HEAD.subarray(0, head.length).equals(head) || isNulOnly(fd, start, size)
+}
+
+function isNulOnly(fd: number, start: number, size: number): boolean {
+  const chunk = Buffer.alloc(CHUNK_BYTES)
+  for (let at = start; at < size; ) {
+    const count = readSync(fd, chunk, 0, chunk.length, at)
+    if (count === 0 || chunk.subarray(0, count).some((byte) => byte !== 0)) return false
+    at += count
+  }
+  return true
+}
+
+function cut(file: string, length: number): boolean {
+  let fd: number | undefined
+  try {
+    fd = openSync(file, 'r+')
+    ftruncateSync(fd, length)
+    return true
+  } catch {
+    return false
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
+
+function endLine(file: string): void {
+  const fd = openSync(file, 'a')
+  try {
+    writeSync(fd, '\n')
+  } finally {
+    closeSync(fd)
+  }
+}

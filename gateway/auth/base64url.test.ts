@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { decodeBase64url } from './base64url.ts'
+
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
+
+test('every byte sequence comes back from its canonical spelling', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ minLength: 1, maxLength: 200 }), (bytes) => {
+      assert.deepEqual(decodeBase64url(Buffer.from(bytes).toString('base64url')), Buffer.from(bytes))
+    }),
+  )
+})
+
+test('no two texts give the same bytes', () => {
+  const text = fc.string({
+    unit: fc.constantFrom(...ALPHABET, '+', '/', '=', '\n', ' '),
+    minLength: 1,
+    maxLength: 12,
+  })
+  fc.assert(
+    fc.property(text, (candidate) => {
+      const bytes = decodeBase64url(candidate)
+      if (bytes !== undefined) assert.equal(bytes.toString('base64url'), candidate)
+    }),
+    { numRuns: 5_000 },
+  )
+})
+
+for (const [what, text] of [
+  ['an empty text', ''],
+  ['padding', 'Zg=='],
+  ['stray bits in the last character', 'Zh'],
+  ['a length that no bytes have', 'Zm9vY'],
+  ['the alphabet of plain base64', '+/+/'],
+  ['a line break', 'Zm9v\nYmFy'],
+  ['a character beyond ASCII', 'Zm9vé'],
+] as const) {
+  test(`${what} is refused`, () => assert.equal(decodeBase64url(text), undefined))
+}

@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { readClaims } from './claims.ts'
+import { AUDIENCE, goodClaims, ISSUER, type Members, NOW_MS, NOW_SECONDS } from './issuer.test-support.ts'
+
+const rules = { issuer: ISSUER, audience: AUDIENCE, nowMs: NOW_MS }
+
+function read(changes: Members = {}) {
+  return readClaims(goodClaims(changes), rules)
+}
+
+test('a session token proves a user and no client', () => {
+  const { principal, expiresAtMs } = read()
+  assert.deepEqual(principal, {
+    method: 'bearer',
+    subject: 'user-1',
+    client: undefined,
+    session: 'session-1',
+    scopes: new Set(['accounts:read', 'transfers:write']),
+    scope: 'accounts:read transfers:write',
+    key: 'user:user-1',
+  })
+  assert.equal(expiresAtMs, NOW_MS + 600_000)
+  assert.ok(Object.isFrozen(principal))
+})
+
+test('a token that a client got for a user proves both', () => {
+  const { principal } = read({ client_id: 'mobile-app' })
+  assert.equal(principal?.subject, 'user-1')
+  assert.equal(principal?.client, 'mobile-app')
+  assert.equal(principal?.key, 'user:user-1')
+})
+
+test('a machine whose sub is its client_id is a client and no user', () => {
+  const { principal } = read({ sub: 'bank-b', client_id: 'bank-b', sid: undefined })
+  assert.equal(principal?.subject, undefined)
+  assert.equal(principal?.client, 'bank-b')
+  assert.equal(principal?.session, undefined)
+  assert.equal(principal?.key, 'client:bank-b')
+})
+
+test('a user called session is a user', () => {
+  const { principal } = read({ sub: 'session', client_id: 'session' })
+  assert.equal(principal?.subject, 'session')
+  assert.equal(principal?.client, undefined)
+  assert.equal(principal?.key, 'user:session')
+})
+
+test('a user and a machine of the same id never share a key', () => {
+  fc.assert(
+    fc.property(
+      fc.stringMatching(/^[\x21-\x7e]{1,20}$/),
+      fc.stringMatching(/^[\x21-\x7e]{1,20}$/),
+      (user, machine) => {
+        const one = read({ sub: user, client_id: 'app\x7e'.repeat(9) }).principal
+        const other = read({ sub: machine, client_id: machine }).principal
+        if (machine !== 'session') assert.notEqual(one?.key, other?.key)
+      },
+    ),
+  )
+})
+
+test('client_id, scope and sid may be left out', () => {
+  const { principal } = read({ client_id: undefined, scope: undefined, sid: undefined })
+  assert.equal(principal?.client, undefined)
+  assert.equal(principal?.session, undefined)
+  assert.equal(principal?.scope, '')
+  assert.deepEqual(principal?.scopes, new Set())
+})
+
+for (const [what, changes] of [
+  ['an audience list that names us', { aud: ['https://other.example', AUDIENCE] }],
+  ['an iat 10 s in the future', { iat: NOW_SECONDS + 10 }],
+  ['an nbf 10 s in the future', { nbf: NOW_SECONDS + 10 }],
+  ['times with fractions', { iat: NOW_SECONDS - 0.5, exp: NOW_SECONDS + 0.001 }],
+  ['a life of exactly 24 h', { iat: NOW_SECONDS, exp: NOW_SECONDS + 86_400 }],
+  ['ids of 256 characters', { sub: 's'.repeat(256), sid: 't'.repeat(256), client_id: 'c'.repeat(256) }],
+  ['every character a scope may have', { scope: '!#[]~ a:b/c.d' }],
+] as const) {
+  test(`a token with ${what} is accepted`, () => assert.ok(read(changes).principal))
+}
+
+const UNSAFE = ['', 'a b', 'a\r\nX-Auth-Scope: admin', 'a\tb', 'a\0', 'ü', '\ud800', '\x7f', 'x'.repeat(257)]
+
+const refusals: readonly (readonly [what: string, changes: Members, cause: RegExp])[] = [
+  ['another iss', { iss: `${ISSUER}/` }, /^iss/],
+  ['no iss', { iss: undefined }, /^iss/],
+  ['iss as a list', { iss: [ISSUER] }, /^iss/],
+  ['another aud', { aud: 'https://other.example' }, /^aud/],
+  ['an aud of which ours is a part', { aud: `${AUDIENCE}/admin` }, /^aud/],
+  ['no aud', { aud: undefined }, /^aud/],
+  ['an empty aud', { aud: [] }, /^aud/],
+  ['an aud list without us', { aud: ['https://other.example'] }, /^aud/],
+  ['an aud list with a number', { aud: [AUDIENCE, 1] }, /^aud is neither/],
+  ['an aud list in a list', { aud: [[AUDIENCE]] }, /^aud is neither/],
+  ['an aud object', { aud: { [AUDIENCE]: true } }, /^aud is neither/],
+  ['cnf with a DPoP key', { cnf: { jkt: '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I' } }, /^cnf/],
+  ['cnf with a certificate', { cnf: { 'x5t#S256': 'bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2' } }, /^cnf/],
+  ['an empty cnf', { cnf: {} }, /^cnf/],
+  ['a cnf that is null', { cnf: null }, /^cnf/],
+  ['no sub', { sub: undefined }, /^sub/],
+  ['a sub that is a number', { sub: 1 }, /^sub/],
+  ['no jti', { jti: undefined }, /^jti/],
+  ['an empty jti', { jti: '' }, /^jti/],
+  ['a jti that is a number', { jti: 1 }, /^jti/],
+  ['a sid that is null', { sid: null }, /^sid/],
+  ['a client_id that is a list', { client_id: ['a'] }, /^client_id/],
+  ['a scope list', { scope: ['accounts:read'] }, /^scope/],
+  ['an empty scope', { scope: '' }, /^scope/],
+  ['a scope with two spaces', { scope: 'a  b' }, /^scope/],
+  ['a scope that ends in a space', { scope: 'a ' }, /^scope/],
+  ['a scope with a quote', { scope: 'a"b' }, /^scope/],
+  ['a scope with a backslash', { scope: 'a\\b' }, /^scope/],
+  ['a scope with a line break', { scope: 'a\r\nX-Auth-Subject: root' }, /^scope/],
+  ['a scope that ends in a line break', { scope: 'a\n' }, /^scope/],
+  ['a scope beyond ASCII', { scope: 'größe' }, /^scope/],
+  ['no exp', { exp: undefined }, /^exp/],
+  ['an exp that is a string', { exp: String(NOW_SECONDS + 600) }, /^exp/],
+  ['an exp that is null', { exp: null }, /^exp/],
+  ['an infinite exp', { exp: Number.POSITIVE_INFINITY }, /^exp/],
+  ['no iat', { iat: undefined }, /^iat/],
+  ['an iat that is a string', { iat: String(NOW_SECONDS) }, /^iat/],
+  ['an iat 11 s in the future', { iat: NOW_SECONDS + 11 }, /^iat.*future/],
+  ['an nbf that is a string', { nbf: String(NOW_SECONDS) }, /^nbf/],
+  ['an nbf that is null', { nbf: null }, /^nbf/],
+  ['an nbf 11 s in the future', { nbf: NOW_SECONDS + 11 }, /^nbf.*future/],
+  ['a life of more than 24 h', { iat: NOW_SECONDS, exp: NOW_SECONDS + 86_401 }, /^lives 86401 s/],
+  ['an iat so old that the life is long', { iat: NOW_SECONDS - 86_400 }, /^lives 87000 s/],
+  ...['sub', 'sid', 'client_id'].flatMap((name) =>
+    UNSAFE.map(
+      (value) =>
+        [`${name} ${JSON.stringify(value).slice(0, 40)}`, { [name]: value }, new RegExp(`^${name}`)] as const,
+    ),
+  ),
+]
+
+for (const [what, changes, cause] of refusals) {
+  test(`a token with ${what} is invalid`, () => {
+    const { fault } = read(changes)
+    assert.equal(fault?.reason, 'invalid')
+    assert.match(fault.cause, cause)
+    assert.equal(fault.description, 'The access token is invalid')
+  })
+}
+
+test('a token expires at the millisecond of its exp', () => {
+  const claims = goodClaims({ exp: NOW_SECONDS })
+  assert.ok(readClaims(claims, { ...rules, nowMs: NOW_MS - 1 }).principal)
+  const { fault } = readClaims(claims, rules)
+  assert.equal(fault?.reason, 'expired')
+  assert.equal(fault.description, 'The access token expired')
+})
+
+test('what goes upstream of any accepted token can stand in a header', () => {
+  const text = fc.oneof(fc.string(), fc.stringMatching(/^[\x20-\x7e]{0,10}$/))
+  fc.assert(
+    fc.property(text, text, text, text, (sub, sid, client, scope) => {
+      const { principal } = read({ sub, sid, client_id: client, scope })
+      for (const value of [principal?.subject, principal?.session, principal?.client, principal?.scope]) {
+        assert.match(value ?? '', /^[\x20-\x7e]*$/)
+      }
+    }),
+    { numRuns: 2_000 },
+  )
+})

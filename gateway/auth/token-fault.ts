@@ -1,0 +1,25 @@
+/** `keys_unavailable` is trouble of ours or of the issuer (503); every other one is `invalid_token` (RFC 6750 section 3.1). */
+export type TokenFaultReason = 'malformed' | 'expired' | 'invalid' | 'revoked' | 'keys_unavailable'
+
+/** Why an access token was not accepted. Immutable. */
+export interface TokenFault {
+  readonly reason: TokenFaultReason
+  /** Public sentence for `error_description`; only characters that RFC 6750 section 3 allows there. */
+  readonly description: string
+  /** Private, for the log. Text out of the token is cut short and quoted; the token itself is never in it. */
+  readonly cause: string
+}
+
+// One sentence per reason: which check failed would help whoever forges tokens.
+const descriptions: Readonly<Record<TokenFaultReason, string>> = {
+  malformed: 'The access token is malformed',
+  expired: 'The access token expired',
+  invalid: 'The access token is invalid',
+  revoked: 'The access token was revoked',
+  keys_unavailable: 'Access tokens cannot be verified at the moment',
+}
+
+/** The fault of this reason, with its public sentence. */
+export function tokenFault(reason: TokenFaultReason, cause: string): TokenFault {
+  return { reason, description: descriptions[reason], cause }
+}

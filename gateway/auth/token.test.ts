@@ -1,0 +1,241 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { encode, es256Token, goodClaims, type Members, signText } from './issuer.test-support.ts'
+import { MAX_TOKEN_CHARS, parseToken } from './token.ts'
+
+const good = es256Token()
+const [header = '', payload = '', signature = ''] = good.split('.')
+
+test('a good token gives its algorithm, its kid and its claims', () => {
+  const claims = goodClaims()
+  const { token, fault } = parseToken(es256Token({ claims }))
+  assert.equal(fault, undefined)
+  assert.deepEqual(token, { algorithm: 'ES256', kid: 'ES256', claims })
+})
+
+test('each accepted algorithm and each spelling of the type is read', () => {
+  for (const alg of ['ES256', 'PS256', 'RS256', 'EdDSA']) {
+    assert.equal(parseToken(es256Token({ header: { alg } })).token?.algorithm, alg)
+  }
+  for (const typ of ['at+jwt', 'AT+JWT', 'application/at+jwt', 'Application/At+Jwt']) {
+    assert.ok(parseToken(es256Token({ header: { typ } })).token, typ)
+  }
+})
+
+function headed(members: Members): string {
+  return es256Token({ header: members })
+}
+
+function spelled(headerText: string, payloadText: string = '{}'): string {
+  return signText(`${encode(headerText)}.${encode(payloadText)}`)
+}
+
+const HEADER = '"alg":"ES256","typ":"at+jwt","kid":"k"'
+
+/** A text that decodes to the same bytes with a forgiving decoder: the last character has other unused bits. */
+function withStrayBits(part: string): string {
+  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
+  const changed = part.slice(0, -1) + alphabet[alphabet.indexOf(part.at(-1)!) ^ 1]
+  assert.deepEqual(Buffer.from(changed, 'base64url'), Buffer.from(part, 'base64url'))
+  return changed
+}
+
+// Lengths that leave unused bits, so that there is a stray spelling.
+const looseHeader = encode(
+  `{${HEADER}${' '.repeat(`{${HEADER}}`.length % 3 === 2 ? 0 : 2 - (`{${HEADER}}`.length % 3))}}`,
+)
+const loosePayload = encode('{"a":1} ')
+
+const refusals: readonly (readonly [
+  what: string,
+  token: string,
+  reason: 'malformed' | 'invalid',
+  cause: RegExp,
+])[] = [
+  ['an empty text', '', 'malformed', /not three parts/],
+  ['a text of two parts', `${header}.${payload}`, 'malformed', /not three parts/],
+  ['a text of four parts', `${good}.${signature}`, 'malformed', /not three parts/],
+  ['an encrypted token of five parts', `${good}.a.a`, 'malformed', /not three parts/],
+  ['an empty header', `.${payload}.${signature}`, 'malformed', /header is not base64url/],
+  ['an empty payload', `${header}..${signature}`, 'malformed', /payload is not base64url/],
+  ['an empty signature', `${header}.${payload}.`, 'malformed', /signature is not base64url/],
+  [
+    'a padded header',
+    signText(`${encode(`{${HEADER}}`)}=.${payload}`),
+    'malformed',
+    /header is not base64url/,
+  ],
+  ['a padded payload', signText(`${header}.${payload}=`), 'malformed', /payload is not base64url/],
+  ['a padded signature', `${good}==`, 'malformed', /signature is not base64url/],
+  [
+    'stray bits in the header',
+    signText(`${withStrayBits(looseHeader)}.${payload}`),
+    'malformed',
+    /header is not base64url/,
+  ],
+  [
+    'stray bits in the payload',
+    signText(`${header}.${withStrayBits(loosePayload)}`),
+    'malformed',
+    /payload is not base64url/,
+  ],
+  [
+    'stray bits in the signature',
+    `${header}.${payload}.${withStrayBits(signature)}`,
+    'malformed',
+    /signature is not base64url/,
+  ],
+  ['a signature in plain base64', `${header}.${payload}.+/+/`, 'malformed', /signature is not base64url/],
+  [
+    'a line break in the payload',
+    signText(`${header}.${payload.slice(0, 8)}\n${payload.slice(8)}`),
+    'malformed',
+    /payload is not base64url/,
+  ],
+  ['a header that is not JSON', spelled('alg=ES256'), 'malformed', /header is not JSON$/],
+  ['a header that is a list', spelled('["ES256"]'), 'malformed', /header is not a JSON object/],
+  ['a header that is null', spelled('null'), 'malformed', /header is not a JSON object/],
+  ['a header that is a string', spelled('"ES256"'), 'malformed', /header is not a JSON object/],
+  ['a payload that is not JSON', spelled(`{${HEADER}}`, 'hello'), 'malformed', /payload is not JSON$/],
+  ['a payload that is a token itself', spelled(`{${HEADER}}`, good), 'malformed', /payload is not JSON$/],
+  ['a payload that is a list', spelled(`{${HEADER}}`, '[]'), 'malformed', /payload is not a JSON object/],
+  [
+    'a payload that begins with a byte order mark',
+    spelled(`{${HEADER}}`, '\ufeff{}'),
+    'malformed',
+    /payload is not JSON$/,
+  ],
+  [
+    'a payload that is not UTF-8',
+    signText(`${header}.${encode(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]))}`),
+    'malformed',
+    /payload is not UTF-8/,
+  ],
+  [
+    'a header that names alg twice',
+    spelled(`{"alg":"none",${HEADER}}`),
+    'malformed',
+    /header names a member twice/,
+  ],
+  [
+    'a payload that names sub twice',
+    spelled(`{${HEADER}}`, '{"sub":"a","sub":"b"}'),
+    'malformed',
+    /payload names a member twice/,
+  ],
+  [
+    'a name given twice in two spellings',
+    spelled(`{${HEADER}}`, '{"sub":"a","s\\u0075b":"b"}'),
+    'malformed',
+    /payload names a member twice/,
+  ],
+  ['alg none', headed({ alg: 'none' }), 'invalid', /alg "none"/],
+  ['alg none in capitals', headed({ alg: 'NONE' }), 'invalid', /alg "NONE"/],
+  ['alg HS256', headed({ alg: 'HS256' }), 'invalid', /alg "HS256"/],
+  ['alg ES384', headed({ alg: 'ES384' }), 'invalid', /alg "ES384"/],
+  ['alg es256 in small letters', headed({ alg: 'es256' }), 'invalid', /alg "es256"/],
+  ['no alg', headed({ alg: undefined }), 'invalid', /alg nothing/],
+  ['alg as a list', headed({ alg: ['ES256'] }), 'invalid', /alg \["ES256"\]/],
+  ['typ JWT', headed({ typ: 'JWT' }), 'invalid', /typ "JWT"/],
+  ['typ of a DPoP proof', headed({ typ: 'dpop+jwt' }), 'invalid', /typ "dpop\+jwt"/],
+  ['no typ', headed({ typ: undefined }), 'invalid', /typ nothing/],
+  ['typ as a list', headed({ typ: ['at+jwt'] }), 'invalid', /typ \["at\+jwt"\]/],
+  ['no kid', headed({ kid: undefined }), 'invalid', /names no key/],
+  ['an empty kid', headed({ kid: '' }), 'invalid', /names no key/],
+  ['a kid that is a number', headed({ kid: 1 }), 'invalid', /names no key/],
+  ['a very long kid', headed({ kid: 'k'.repeat(257) }), 'invalid', /names no key/],
+  ['crit', headed({ crit: ['exp'], exp: 1 }), 'invalid', /header has crit/],
+  ['an empty crit', headed({ crit: [] }), 'invalid', /header has crit/],
+  ['jku', headed({ jku: 'https://evil.example/jwks.json' }), 'invalid', /header has jku/],
+  ['an embedded jwk', headed({ jwk: { kty: 'EC' } }), 'invalid', /header has jwk/],
+  ['a jwk that is null', headed({ jwk: null }), 'invalid', /header has jwk/],
+  ['x5u', headed({ x5u: 'https://evil.example/cert.pem' }), 'invalid', /header has x5u/],
+  ['x5c', headed({ x5c: ['MIIB'] }), 'invalid', /header has x5c/],
+  ['b64', headed({ b64: true }), 'invalid', /header has b64/],
+  ['zip', headed({ zip: 'DEF' }), 'invalid', /header has zip/],
+]
+
+for (const [what, token, reason, cause] of refusals) {
+  test(`a token with ${what} is ${reason}`, () => {
+    const { fault } = parseToken(token)
+    assert.equal(fault?.reason, reason)
+    assert.match(fault.cause, cause)
+  })
+}
+
+test('a token of exactly 8 KiB is read and one character more is not', () => {
+  const filled = (chars: number) => {
+    // The payload takes what is left; its length in characters grows in steps of 4 for 3, so the kid evens it out.
+    for (let kid = 1; kid < 8; kid++) {
+      for (let pad = 0; pad < MAX_TOKEN_CHARS; pad += 1) {
+        const length = encode(`{"pad":"${'x'.repeat(pad)}"}`).length
+        const head = encode(JSON.stringify({ alg: 'ES256', typ: 'at+jwt', kid: 'k'.repeat(kid) })).length
+        if (head + length + 88 === chars) {
+          return es256Token({ header: { kid: 'k'.repeat(kid) }, claims: { pad: 'x'.repeat(pad) } })
+        }
+      }
+    }
+    throw new Error('no such length')
+  }
+  const whole = filled(MAX_TOKEN_CHARS)
+  assert.equal(whole.length, MAX_TOKEN_CHARS)
+  assert.equal(parseToken(whole).fault, undefined)
+  const over = filled(MAX_TOKEN_CHARS + 1)
+  assert.equal(over.length, MAX_TOKEN_CHARS + 1)
+  assert.match(parseToken(over).fault?.cause ?? '', /longer than 8192/)
+})
+
+test('braces, colons, quotes and nested objects in the payload are no members given twice', () => {
+  const claims = {
+    text: '{":}[',
+    escaped: '\\":"',
+    nested: { a: 1, b: [{ c: 1, d: { e: 2 } }] },
+    'a:b"': 1,
+    __proto: 1,
+  }
+  assert.deepEqual(parseToken(es256Token({ claims })).token?.claims, claims)
+})
+
+test('a member called __proto__ changes nothing', () => {
+  const { token } = parseToken(spelled(`{${HEADER}}`, '{"__proto__":{"sub":"a"}}'))
+  assert.equal(Object.getPrototypeOf(token?.claims), Object.prototype)
+  assert.equal(token?.claims.sub, undefined)
+})
+
+test('every JSON object is read as it was written', () => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (claims) => {
+      const written = JSON.stringify(claims)
+      if (written.length < 4_000) {
+        assert.equal(JSON.stringify(parseToken(spelled(`{${HEADER}}`, written)).token?.claims), written)
+      }
+    }),
+  )
+})
+
+test('any object with a name given twice is refused, at whatever place', () => {
+  fc.assert(
+    fc.property(
+      fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1, maxKeys: 5 }),
+      fc.nat(),
+      (claims, pick) => {
+        const members = Object.entries(claims).map(
+          ([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`,
+        )
+        const twice = [...members, members[pick % members.length]].join(',')
+        if (twice.length < 4_000)
+          assert.match(parseToken(spelled(`{${HEADER}}`, `{${twice}}`)).fault?.cause ?? '', /twice/)
+      },
+    ),
+  )
+})
+
+test('no text makes parsing throw', () => {
+  const character = fc.constantFrom(...'abcXYZ019-_.={}"', 'é', '\n')
+  fc.assert(
+    fc.property(fc.string({ unit: character, maxLength: 200 }), (text) => {
+      assert.ok(parseToken(text).fault)
+    }),
+  )
+})

@@ -1,0 +1,137 @@
+import { LRUCache } from 'lru-cache'
+import { readClaims } from './claims.ts'
+import type { KeySet } from './jwks.ts'
+import type { Principal } from './principal.ts'
+import { quote } from './quote.ts'
+import type { Revocations } from './revocations.ts'
+import { isSignedBy } from './signature.ts'
+import { type ParsedToken, parseToken } from './token.ts'
+import { type TokenFault, tokenFault } from './token-fault.ts'
+import type { VerificationKey } from './verification-key.ts'
+
+export type { TokenFault } from './token-fault.ts'
+
+/** Who the token proves, or why it proves nobody. Shared by every use of the token; immutable. */
+export type Verification =
+  | { readonly principal: Principal; readonly fault?: never }
+  | { readonly fault: TokenFault; readonly principal?: never }
+
+export interface TokenVerifierOptions {
+  /** Whose tokens are accepted. */
+  readonly issuer: string
+  /** Whom they must be meant for. */
+  readonly audience: string
+  readonly keys: KeySet
+  readonly revocations: Revocations
+  /** Epoch milliseconds. */
+  readonly clock: () => number
+  /** Verified tokens remembered; together they hold at most 16 Mi characters. */
+  readonly cacheSize?: number
+}
+
+/** A token whose signature and claims were found good. What can change since is checked at each use. */
+interface Verified {
+  readonly verification: Verification & { readonly principal: Principal }
+  readonly key: VerificationKey
+  readonly expiresAtMs: number
+}
+
+const CACHE_SIZE = 10_000
+const MAX_CACHED_CHARS = 16 * 1024 * 1024
+const EXPIRED: Verification = { fault: tokenFault('expired', 'expired since it was first seen') }
+const REVOKED: Verification = { fault: tokenFault('revoked', 'its session was revoked') }
+const BAD_SIGNATURE: Verification = { fault: tokenFault('invalid', 'the signature does not fit') }
+
+/** Tells who a bearer token proves. Remembers good tokens until they expire, never bad ones. */
+export class TokenVerifier {
+  readonly #options: TokenVerifierOptions
+  readonly #verified: LRUCache<string, Verified>
+  readonly #pending = new Map<string, Promise<Verification>>()
+
+  constructor(options: TokenVerifierOptions) {
+    this.#options = options
+    this.#verified = new LRUCache({
+      max: options.cacheSize ?? CACHE_SIZE,
+      maxSize: MAX_CACHED_CHARS,
+      sizeCalculation: (_verified, token) => token.length,
+    })
+  }
+
+  /**
+   * A promise only where something has to be waited for: the issuer's keys, because the token names one not yet known,
+   * or an EdDSA signature. A token seen before costs one look-up, and its expiry, its key and its session's revocation
+   * are checked again. Neither throws nor rejects.
+   */
+  verify(token: string): Verification | Promise<Verification> {
+    const known = this.#verified.get(token)
+    if (known !== undefined) {
+      if (this.#options.keys.find(known.key.kid) === known.key) return this.#standing(token, known)
+      // The issuer dropped the key, or gave its name to another.
+      this.#verified.delete(token)
+    }
+    return this.#pending.get(token) ?? this.#verifyNew(token)
+  }
+
+  #verifyNew(text: string): Verification | Promise<Verification> {
+    const { issuer, audience, keys, clock } = this.#options
+    const { token, fault } = parseToken(text)
+    if (token === undefined) return { fault }
+    // Claims before keys: only a token that could be good at all may send us to the issuer.
+    const reading = readClaims(token.claims, { issuer, audience, nowMs: clock() })
+    if (reading.principal === undefined) return { fault: reading.fault }
+    const { principal, expiresAtMs } = reading
+    const check = (key: VerificationKey) =>
+      this.#checkSignature(text, token, { verification: { principal }, key, expiresAtMs })
+    const key = keys.find(token.kid)
+    return key === undefined ? this.#once(text, this.#findAnew(token.kid, check)) : check(key)
+  }
+
+  async #findAnew(
+    kid: string,
+    check: (key: VerificationKey) => Verification | Promise<Verification>,
+  ): Promise<Verification> {
+    const { keys } = this.#options
+    const refreshed = await keys.refresh()
+    const key = keys.find(kid)
+    if (key !== undefined) return check(key)
+    const cause = `kid ${quote(kid)} is not known; key set: ${refreshed}`
+    return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
+  }
+
+  #checkSignature(text: string, token: ParsedToken, found: Verified): Verification | Promise<Verification> {
+    const { algorithm } = token
+    const { key, algorithms } = found.key
+    // RFC 8725 section 3.1: the key decides, not the token.
+    if (!algorithms.includes(algorithm)) {
+      return { fault: tokenFault('invalid', `alg ${algorithm} is not what key ${quote(token.kid)} is for`) }
+    }
+    const signed = isSignedBy(key, algorithm, text)
+    if (typeof signed === 'boolean') return this.#settle(signed, text, found)
+    return this.#once(
+      text,
+      signed.then((settled) => this.#settle(settled, text, found)),
+    )
+  }
+
+  #settle(signed: boolean, text: string, found: Verified): Verification {
+    if (!signed) return BAD_SIGNATURE
+    this.#verified.set(text, found)
+    // Time may have passed, a session may have ended while the keys were fetched.
+    return this.#standing(text, found)
+  }
+
+  #standing(text: string, { verification, expiresAtMs }: Verified): Verification {
+    if (this.#options.clock() >= expiresAtMs) {
+      this.#verified.delete(text)
+      return EXPIRED
+    }
+    return this.#options.revocations.isRevoked(verification.principal.session) ? REVOKED : verification
+  }
+
+  /** Requests that bring the same new token at the same time share one verification. */
+  #once(text: string, verification: Promise<Verification>): Promise<Verification> {
+    const shared = verification.finally(() => this.#pending.delete(text))
+    this.#pending.set(text, shared)
+    return shared
+  }
+}

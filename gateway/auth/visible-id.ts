@@ -1,0 +1,9 @@
+const VISIBLE_ASCII = /^[\x21-\x7e]{1,256}$/
+
+/**
+ * Whether a value can be the id of a subject, a session or a client here: 1 to 256 visible ASCII characters, so that
+ * it can stand in a header field and in a line of a file and cannot break either.
+ */
+export function isVisibleId(value: unknown): value is string {
+  return typeof value === 'string' && VISIBLE_ASCII.test(value)
+}

@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { closestTo } from './did-you-mean.ts'
+
+const KEYS = ['path', 'limit', 'window', 'purpose', 'name']
+
+test('a word with a letter too few, too many, wrong or swapped is taken for the one that was meant', () => {
+  assert.equal(closestTo('windw', KEYS), 'window')
+  assert.equal(closestTo('windoww', KEYS), 'window')
+  assert.equal(closestTo('wandow', KEYS), 'window')
+  assert.equal(closestTo('wnidow', KEYS), 'window')
+  assert.equal(closestTo('apth', ['pxth', 'path']), 'path')
+})
+
+test('letter case makes no difference', () => {
+  assert.equal(closestTo('WINDOW', KEYS), 'window')
+})
+
+test('of two near words the nearer is meant', () => {
+  assert.equal(closestTo('limits', ['limes', 'limit']), 'limit')
+})
+
+test('a word that is near to none is taken for none', () => {
+  assert.equal(closestTo('ttl', KEYS), undefined)
+  assert.equal(closestTo('', KEYS), undefined)
+  assert.equal(closestTo('anything', []), undefined)
+})

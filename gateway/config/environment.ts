@@ -1,0 +1,123 @@
+import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+import { closestTo } from './did-you-mean.ts'
+import type { Fault, Parsed } from './faults.ts'
+import type { GatewayFile } from './gateway-file.ts'
+import { describeValue } from './schema-check.ts'
+import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
+
+/** The file of a fault that is in no file. */
+export const ENVIRONMENT = 'environment'
+
+/** `process.env`, or what a test puts in its place. */
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** What the environment says in place of the file: only the keys that it names. */
+export type Overrides = { -readonly [Key in keyof GatewayFile]?: GatewayFile[Key] }
+
+/** Takes what a variable says, or says what is wrong with it. */
+type Read = (text: string, overrides: Overrides) => string | undefined
+
+const LOG_LEVELS = schema.properties.logLevel.enum
+/** Kubernetes gives them to every container of a namespace that has a Service called `gateway` or `gateway-…`. */
+const SERVICE_LINK =
+  /^GATEWAY(?:_[A-Z0-9]+)*(?:_SERVICE_HOST|_SERVICE_PORT(?:_[A-Z0-9_]+)?|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$/
+const SERVICE_LINK_VALUE = /^(?:tcp|udp|sctp):\/\//
+
+const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
+  ['GATEWAY_CONFIG', ignore],
+  ['GATEWAY_LIMITS', ignore],
+  ['GATEWAY_HOST', (text, overrides) => hostFault(text) ?? set(overrides, { host: text })],
+  ['GATEWAY_PORT', (text, overrides) => portFault(text) ?? set(overrides, { port: Number(text) })],
+  ['GATEWAY_ADMIN_HOST', (text, overrides) => hostFault(text) ?? set(overrides, { adminHost: text })],
+  ['GATEWAY_ADMIN_PORT', (text, overrides) => portFault(text) ?? set(overrides, { adminPort: Number(text) })],
+  ['GATEWAY_UPSTREAM', readUpstreams],
+  ['GATEWAY_ISSUER', (text, overrides) => issuerFault(text) ?? set(overrides, { issuer: text })],
+  ['GATEWAY_JWKS_URI', (text, overrides) => urlFault(text) ?? set(overrides, { jwksUri: text })],
+  ['GATEWAY_AUDIENCE', (text, overrides) => set(overrides, { audience: text })],
+  ['GATEWAY_AUDIT_FILE', (text, overrides) => set(overrides, { auditFile: text })],
+  ['GATEWAY_AUDIT_DURABILITY', (text) => onlyFault(text, 'written')],
+  ['GATEWAY_STORE', (text) => onlyFault(text, 'memory')],
+  ['GATEWAY_WORKERS', (text) => onlyFault(text, '1')],
+  ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
+  ['GATEWAY_LOG_LEVEL', (text, overrides) => levelFault(text) ?? set(overrides, { logLevel: text })],
+  ['GATEWAY_CLIENTS', () => 'machine callers are not part of this version: unset it'],
+  ...['PORT', 'CERT', 'KEY', 'CLIENT_CA', 'CLIENT_CRL'].map((name): [string, Read] => [
+    `GATEWAY_TLS_${name}`,
+    () => 'an HTTPS listener is not part of this version: unset it',
+  ]),
+])
+
+/** The files that the environment names, or those read when it names none. Relative to the working directory. */
+export function configFiles(env: Environment): { readonly configFile: string; readonly limitsFile: string } {
+  return {
+    configFile: env.GATEWAY_CONFIG || 'config/gateway.json',
+    limitsFile: env.GATEWAY_LIMITS || 'config/limits.json',
+  }
+}
+
+/**
+ * Reads the variables whose names begin with `GATEWAY_`. Refuses those it does not know, because a misspelt one would
+ * otherwise be obeyed by nobody and noticed by nobody; but not those that Kubernetes sets for a Service.
+ */
+export function parseEnvironment(env: Environment): Parsed<Overrides> {
+  const overrides: Overrides = {}
+  const faults: Fault[] = []
+  for (const [name, text] of Object.entries(env)) {
+    if (!name.startsWith('GATEWAY_') || text === undefined || SERVICE_LINK.test(name)) continue
+    const reason = readVariable(name, text, overrides)
+    if (reason !== undefined) faults.push({ file: ENVIRONMENT, path: name, reason })
+  }
+  return faults.length > 0 ? { faults } : { value: overrides }
+}
+
+function readVariable(name: string, text: string, overrides: Overrides): string | undefined {
+  const read = VARIABLES.get(name)
+  const isServiceLink = SERVICE_LINK_VALUE.test(text) && name.endsWith('_PORT')
+  if (read === undefined) return isServiceLink ? undefined : unknownFault(name)
+  if (isServiceLink) return serviceLinkFault(text)
+  // An empty variable is more often a misspelt one in a script than the wish for a default.
+  return text === '' ? 'is set but empty: give it a value or unset it' : read(text, overrides)
+}
+
+function serviceLinkFault(text: string): string {
+  return `is ${describeValue(text)}, which Kubernetes sets for a Service of this name: set the variable in the container's own env, or enableServiceLinks: false in the pod`
+}
+
+function unknownFault(name: string): string {
+  const meant = closestTo(name, VARIABLES.keys())
+  return meant === undefined
+    ? 'is not a variable that the gateway knows'
+    : `is not a variable that the gateway knows; did you mean ${meant}?`
+}
+
+function set(overrides: Overrides, values: Overrides): undefined {
+  Object.assign(overrides, values)
+}
+
+/** For what `configFiles` reads. */
+function ignore(): undefined {}
+
+function portFault(text: string): string | undefined {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
+  if (port <= 65535) return undefined
+  return `must be a whole number between 0 and 65535, but is ${describeValue(text)}`
+}
+
+function readUpstreams(text: string, overrides: Overrides): string | undefined {
+  const upstreams = text.split(',').map((upstream) => tidyUpstream(upstream.trim()))
+  for (const [index, upstream] of upstreams.entries()) {
+    const reason = upstreamFault(upstream)
+    if (reason !== undefined) return reason
+    if (upstreams.indexOf(upstream) < index) return `must not name ${upstream} twice`
+  }
+  return set(overrides, { upstreams })
+}
+
+function levelFault(text: string): string | undefined {
+  if (LOG_LEVELS.includes(text)) return undefined
+  return `must be one of ${LOG_LEVELS.join(', ')}, but is ${describeValue(text)}`
+}
+
+function onlyFault(text: string, only: string): string | undefined {
+  return text === only ? undefined : `must be ${only} in this version, but is ${describeValue(text)}`
+}

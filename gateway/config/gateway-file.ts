@@ -1,0 +1,172 @@
+import { BlockList } from 'node:net'
+import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+import type { Parsed } from './faults.ts'
+import { JsonFile } from './json-file.ts'
+import { methodSet } from './method-rules.ts'
+import { checkRows } from './row-rules.ts'
+import { compileSchema } from './schema-check.ts'
+import type { Route, RouteAuth, Timeouts } from './settings.ts'
+import { addNetwork, hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
+
+/** What config/gateway.json says, with every default filled in that does not depend on the environment. Immutable. */
+export interface GatewayFile {
+  readonly upstreams: readonly string[]
+  readonly host: string
+  readonly port: number
+  readonly adminHost: string
+  readonly adminPort: number
+  readonly issuer: string
+  /** Undefined: made of the upstream in force. */
+  readonly jwksUri: string | undefined
+  /** Undefined: made of the issuer in force. */
+  readonly audience: string | undefined
+  readonly auditFile: string
+  readonly dataDir: string
+  readonly logLevel: string
+  readonly trustedProxies: BlockList
+  readonly maxInFlight: number
+  readonly timeouts: Timeouts
+  readonly routes: readonly Route[]
+}
+
+/** The file as the schema allows it, with the schema's defaults. */
+interface Written {
+  readonly upstream: string | readonly string[]
+  readonly host: string
+  readonly port: number
+  readonly adminHost: string
+  readonly adminPort: number
+  readonly issuer: string
+  readonly jwksUri?: string
+  readonly audience?: string
+  readonly audit: { readonly file: string }
+  readonly dataDir: string
+  readonly logLevel: string
+  readonly trustedProxies: readonly string[]
+  readonly maxInFlight: number
+  readonly maxBodyBytes: number
+  readonly timeouts: Timeouts
+  readonly routes: readonly WrittenRoute[]
+}
+
+interface WrittenRoute {
+  readonly path: string
+  readonly methods?: readonly string[]
+  readonly auth: readonly RouteAuth[]
+  readonly scopes: readonly string[]
+  readonly timeoutMs?: number
+  readonly maxBodyBytes?: number
+}
+
+const checkSchema = compileSchema(schema)
+
+/** Reads config/gateway.json. @param file its name, for the faults */
+export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile> {
+  const json = new JsonFile<Written>(file, text, checkSchema)
+  const written = json.value
+  if (written === undefined) return { faults: json.faults() }
+  checkTexts(json, written)
+  checkUpstreams(json, written)
+  checkTimeouts(json, written)
+  checkRoutes(json, written)
+  const trustedProxies = readNetworks(json, written)
+  const faults = json.faults()
+  return faults.length > 0 ? { faults } : { value: gatewayFile(written, trustedProxies) }
+}
+
+function gatewayFile(written: Written, trustedProxies: BlockList): GatewayFile {
+  const { host, port, adminHost, adminPort, issuer, jwksUri, audience, dataDir, logLevel } = written
+  return {
+    upstreams: [written.upstream].flat().map(tidyUpstream),
+    host,
+    port,
+    adminHost,
+    adminPort,
+    issuer,
+    jwksUri,
+    audience,
+    auditFile: written.audit.file,
+    dataDir,
+    logLevel,
+    trustedProxies,
+    maxInFlight: written.maxInFlight,
+    timeouts: written.timeouts,
+    routes: written.routes.map((route) => ({
+      path: route.path,
+      methods: methodSet(route.methods),
+      auth: new Set(route.auth),
+      scopes: route.scopes,
+      timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,
+      maxBodyBytes: route.maxBodyBytes ?? written.maxBodyBytes,
+    })),
+  }
+}
+
+function checkTexts(json: JsonFile<Written>, written: Written): void {
+  const rules = [
+    ['host', hostFault],
+    ['adminHost', hostFault],
+    ['issuer', issuerFault],
+    ['jwksUri', urlFault],
+  ] as const
+  for (const [key, fault] of rules) {
+    const path = `$.${key}`
+    if (!json.sound(path)) continue
+    const value = written[key]
+    const reason = value === undefined ? undefined : fault(value)
+    if (reason !== undefined) json.refuse({ path, reason })
+  }
+}
+
+function checkUpstreams(json: JsonFile<Written>, { upstream }: Written): void {
+  if (!json.sound('$.upstream')) return
+  if (typeof upstream === 'string') {
+    const reason = upstreamFault(upstream)
+    if (reason !== undefined) json.refuse({ path: '$.upstream', reason })
+    return
+  }
+  const tidy = upstream.map(tidyUpstream)
+  for (const [index, one] of tidy.entries()) {
+    const reason =
+      upstreamFault(one) ?? (tidy.indexOf(one) < index ? `must not be "${one}" a second time` : undefined)
+    if (reason !== undefined) json.refuse({ path: `$.upstream[${index}]`, reason })
+  }
+}
+
+function checkTimeouts(json: JsonFile<Written>, { timeouts }: Written): void {
+  if (!json.sound('$.timeouts')) return
+  // A default that a shorter total cuts off is no mistake; one that somebody wrote will never be what they meant.
+  for (const key of ['connectMs', 'headersMs', 'bodyIdleMs'] as const) {
+    const path = `$.timeouts.${key}`
+    if (timeouts[key] <= timeouts.totalMs || !json.wrote(path)) continue
+    json.refuse({
+      path,
+      reason: `must not be longer than totalMs (${timeouts.totalMs}), but is ${timeouts[key]}`,
+    })
+  }
+  if (timeouts.requestHeadersMs > timeouts.requestMs) {
+    const reason = `must not be longer than requestMs (${timeouts.requestMs}), but is ${timeouts.requestHeadersMs}`
+    json.refuse({ path: '$.timeouts.requestHeadersMs', reason })
+  }
+}
+
+function checkRoutes(json: JsonFile<Written>, { routes }: Written): void {
+  if (!Array.isArray(routes)) return
+  checkRows(json, '$.routes', routes)
+  for (const [index, route] of routes.entries()) {
+    const path = `$.routes[${index}].scopes`
+    if (!json.sound(path) || !json.sound(`$.routes[${index}].auth`)) continue
+    if (route.scopes.length === 0 || !route.auth.includes('none')) continue
+    json.refuse({ path, reason: 'must not be asked for where "auth" has "none": anyone passes without them' })
+  }
+}
+
+function readNetworks(json: JsonFile<Written>, { trustedProxies }: Written): BlockList {
+  const list = new BlockList()
+  if (!json.sound('$.trustedProxies')) return list
+  for (const [index, network] of trustedProxies.entries()) {
+    const reason = addNetwork(list, network)
+    if (reason !== undefined) json.refuse({ path: `$.trustedProxies[${index}]`, reason })
+  }
+  return list
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { JsonFile } from './json-file.ts'
+import { compileSchema } from './schema-check.ts'
+
+const check = compileSchema({
+  type: 'object',
+  properties: {
+    port: { type: 'integer', default: 80 },
+    portal: { type: 'string' },
+    rows: {
+      type: 'array',
+      items: { type: 'object', required: ['path'], properties: { path: { type: 'string' } } },
+    },
+  },
+})
+
+function read(text: string): JsonFile<{ port: number }> {
+  return new JsonFile('some.json', text, check)
+}
+
+test('a good file has a value with defaults and no faults', () => {
+  const file = read('{"portal": "x"}')
+  assert.deepEqual(file.value, { portal: 'x', port: 80 })
+  assert.deepEqual(file.faults(), [])
+})
+
+test('a byte order mark at the beginning is ignored, elsewhere it is a fault', () => {
+  assert.deepEqual(read('\uFEFF{"port": 1}').value, { port: 1 })
+  assert.equal(read('{\uFEFF}').value, undefined)
+})
+
+test('a text that is not JSON has no value and one fault, with line and column', () => {
+  const file = read('{\n  "port": 1,\n}')
+  assert.equal(file.value, undefined)
+  assert.equal(file.sound('$.port'), false)
+  assert.deepEqual(file.faults(), [
+    { file: 'some.json', path: 'line 3 column 1', reason: 'a comma must not stand before "}"' },
+  ])
+})
+
+test('a text that is JSON but no object has no value', () => {
+  for (const text of ['null', '5', '"x"']) {
+    const file = read(text)
+    assert.equal(file.value, undefined)
+    assert.equal(file.faults()[0]?.path, '$')
+  }
+})
+
+test('a key that is written twice is a fault beside those of the schema', () => {
+  assert.deepEqual(read('{\n"port": 1,\n"port": "x"}').faults(), [
+    { file: 'some.json', path: '$.port', reason: 'is written twice, on line 2 and again (line 3)' },
+    { file: 'some.json', path: '$.port', reason: 'must be a whole number, but is "x" (line 3)' },
+  ])
+})
+
+test('faults come in the order of the file, whoever found them', () => {
+  const file = read('{\n"rows": [\n{},\n{"path": 1}],\n"port": 1}')
+  file.refuse({ path: '$.port', reason: 'is taken' })
+  file.refuse({ path: '$.rows', reason: 'are too few' })
+  assert.deepEqual(
+    file.faults().map(({ path, reason }) => `${path} ${reason}`),
+    [
+      '$.rows are too few (line 2)',
+      '$.rows[0].path is missing (line 3)',
+      '$.rows[1].path must be text, but is 1 (line 4)',
+      '$.port is taken (line 5)',
+    ],
+  )
+})
+
+test('a part is sound unless a fault is in it, above it or below it', () => {
+  const file = read('{"rows": [{"path": 1}, {"path": "x"}], "port": "x", "portal": "y"}')
+  assert.equal(file.sound('$.rows[0].path'), false)
+  assert.equal(file.sound('$.rows[0]'), false)
+  assert.equal(file.sound('$'), false)
+  assert.equal(file.sound('$.port.below'), false)
+  assert.equal(file.sound('$.rows[1]'), true)
+  assert.equal(file.sound('$.portal'), true)
+})
+
+test('what the operator wrote is told apart from a default', () => {
+  const file = read('{"portal": "x"}')
+  assert.equal(file.wrote('$.portal'), true)
+  assert.equal(file.wrote('$.port'), false)
+})

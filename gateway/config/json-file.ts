@@ -1,0 +1,75 @@
+import type { Fault } from './faults.ts'
+import { parentPath } from './json-path.ts'
+import { scanJson } from './json-scan.ts'
+import type { Problem, SchemaCheck } from './schema-check.ts'
+
+/**
+ * A JSON file that has been read and compared with its schema: its value with the schema's defaults, and the faults
+ * found so far, to which its reader adds its own.
+ */
+export class JsonFile<T> {
+  /** Undefined when the text is not a JSON object. A part of it has its type only where `sound` says so. */
+  readonly value: T | undefined
+  readonly #file: string
+  readonly #lines: ReadonlyMap<string, number>
+  readonly #unsound: readonly string[]
+  readonly #faults: { line: number; fault: Fault }[] = []
+
+  /** @param file as the operator named it */
+  constructor(file: string, text: string, check: SchemaCheck) {
+    this.#file = file
+    this.#lines = new Map()
+    this.#unsound = ['$']
+    // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
+    const json = text.startsWith('\uFEFF') ? text.slice(1) : text
+    const scan = scanJson(json)
+    if ('reason' in scan) {
+      const { line, column, reason } = scan
+      this.#faults.push({ line, fault: { file, path: `line ${line} column ${column}`, reason } })
+      return
+    }
+    this.#lines = scan.lines
+    const value: unknown = JSON.parse(json)
+    for (const { path, lines } of scan.repeated) {
+      this.refuse({ path, reason: `is written twice, on line ${lines[0]} and again` })
+    }
+    const { problems, unsound } = check(value)
+    this.#unsound = unsound
+    for (const problem of problems) this.refuse(problem)
+    if (typeof value === 'object' && value !== null) this.value = value as T
+  }
+
+  /** Whether the schema allows everything at and below the path. */
+  sound(path: string): boolean {
+    return !this.#unsound.some((bad) => bad === path || isBelow(bad, path) || isBelow(path, bad))
+  }
+
+  /** Whether the operator wrote it: otherwise it is a default. */
+  wrote(path: string): boolean {
+    return this.#lines.has(path)
+  }
+
+  refuse({ path, reason }: Problem): void {
+    const line = this.#lineOf(path)
+    const place = line === 0 ? '' : ` (line ${line})`
+    this.#faults.push({ line, fault: { file: this.#file, path, reason: reason + place } })
+  }
+
+  /** In the order of the file. */
+  faults(): readonly Fault[] {
+    return this.#faults.toSorted((a, b) => a.line - b.line).map(({ fault }) => fault)
+  }
+
+  /** Of what is not in the file, the line of what it is missing from. */
+  #lineOf(path: string): number {
+    for (let at: string | undefined = path; at !== undefined; at = parentPath(at)) {
+      const line = this.#lines.get(at)
+      if (line !== undefined) return line
+    }
+    return 0
+  }
+}
+
+function isBelow(path: string, above: string): boolean {
+  return path.startsWith(above) && (path[above.length] === '.' || path[above.length] === '[')
+}

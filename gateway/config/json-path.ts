@@ -1,0 +1,24 @@
+const PLAIN_KEY = /^[A-Za-z_$][A-Za-z0-9_$-]*$/
+const LAST_STEP = /(?:\.[^.[\]]+|\[[^[\]]*\])$/
+
+/** The path of what stands in `parent` under a key or an index: `$.limits`, `$.limits[2]`, `$["odd key"]`. */
+export function childPath(parent: string, step: string | number): string {
+  if (typeof step === 'number') return `${parent}[${step}]`
+  return PLAIN_KEY.test(step) ? `${parent}.${step}` : `${parent}[${JSON.stringify(step)}]`
+}
+
+/** The path of what `path` stands in; undefined for the root. */
+export function parentPath(path: string): string | undefined {
+  const parent = path.replace(LAST_STEP, '')
+  return parent === path ? undefined : parent
+}
+
+/** The JSON path of a JSON pointer (RFC 6901): `/limits/2/window` is `$.limits[2].window`. */
+export function pathOfPointer(pointer: string): string {
+  let path = '$'
+  for (const token of pointer.split('/').slice(1)) {
+    const step = token.replaceAll('~1', '/').replaceAll('~0', '~')
+    path = childPath(path, /^\d+$/.test(step) ? Number(step) : step)
+  }
+  return path
+}

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { type JsonScan, type JsonSyntaxFault, scanJson } from './json-scan.ts'
+
+function fault(text: string): JsonSyntaxFault {
+  const scan = scanJson(text)
+  assert.ok('reason' in scan, `${text} was accepted`)
+  return scan
+}
+
+function good(text: string): JsonScan {
+  const scan = scanJson(text)
+  assert.ok('lines' in scan, JSON.stringify(scan))
+  return scan
+}
+
+function parses(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+test('every value that JSON can hold is accepted, however it is spaced', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 6 }), fc.constantFrom(0, 2, '\t'), (value, indent) => {
+      assert.ok('lines' in scanJson(JSON.stringify(value, null, indent)))
+    }),
+  )
+})
+
+test('a text with one letter changed is accepted exactly when JSON.parse accepts it', () => {
+  const seed = '{"a":[1,-2.5e+3,0,"x\\u00e9\\n",true,false,null,{}],"b":{"c":[]}}'
+  const letter = fc.constantFrom(...'{}[]",:\\/ue0123.-+tfn \n\t\'\u0001é'.split(''))
+  const edit = fc.record({ at: fc.nat(seed.length), remove: fc.nat(2), letter: fc.option(letter) })
+  fc.assert(
+    fc.property(fc.array(edit, { minLength: 1, maxLength: 3 }), (edits) => {
+      let text = seed
+      for (const { at, remove, letter } of edits)
+        text = text.slice(0, at) + (letter ?? '') + text.slice(at + remove)
+      assert.equal('lines' in scanJson(text), parses(text), text)
+    }),
+    { numRuns: 3000 },
+  )
+})
+
+test('the line of each key and element is kept', () => {
+  const { lines } = good('{\n  "a": [\n    1,\n    {"b": 2}\n  ]\r\n, "c": 3}')
+  assert.deepEqual(
+    [...lines],
+    [
+      ['$', 1],
+      ['$.a', 2],
+      ['$.a[0]', 3],
+      ['$.a[1]', 4],
+      ['$.a[1].b', 4],
+      ['$.c', 6],
+    ],
+  )
+})
+
+test('a key that is written twice in one object is named with both its lines, escaped or not', () => {
+  const { repeated } = good('{\n"a": 1,\n"b": {"a": 2},\n"\\u0061": 3\n}')
+  assert.deepEqual(repeated, [{ path: '$.a', lines: [2, 4] }])
+})
+
+test('the same key in two objects is no repetition', () => {
+  assert.deepEqual(good('[{"a":1},{"a":2}]').repeated, [])
+})
+
+test('a syntax fault is named by line and column, from 1, and by what was expected', () => {
+  const cases: [text: string, line: number, column: number, reason: string][] = [
+    ['', 1, 1, 'expected a value, but the file ends here'],
+    ['{\n  "a": 1\n  "b": 2\n}', 3, 3, 'expected "," or "}", but found "\\""'],
+    ['{"a": 1,\n}', 2, 1, 'a comma must not stand before "}"'],
+    ['[1,]', 1, 4, 'a comma must not stand before "]"'],
+    ['{a: 1}', 1, 2, 'expected a key between double quotes, but found "a"'],
+    ["{'a': 1}", 1, 2, 'expected a key between double quotes; text stands between double quotes in JSON'],
+    ['// note\n{}', 1, 1, 'expected a value; comments are not allowed in JSON'],
+    ['{"a" 1}', 1, 6, 'expected ":" after the key, but found "1"'],
+    ['{"a": yes}', 1, 7, 'expected a value, but found "yes"'],
+    [
+      '{"a": "x\n}',
+      1,
+      9,
+      'a line break or control character stands in a text: is its closing quote missing?',
+    ],
+    ['{"a": "x', 1, 9, 'the closing quote of a text is missing'],
+    ['["C:\\data"]', 1, 5, '"\\" begins no known escape here; a backslash itself is written "\\\\"'],
+    ['{} {}', 1, 4, 'nothing more may follow here, but found "{"'],
+    ['[😀]', 1, 2, 'expected a value, but found "😀"'],
+  ]
+  for (const [text, line, column, reason] of cases)
+    assert.deepEqual(fault(text), { line, column, reason }, text)
+})
+
+test('a text nested deeper than 64 levels is refused instead of exhausting the stack', () => {
+  assert.match(fault('['.repeat(100_000)).reason, /deeper than 64 levels/)
+  good('['.repeat(64) + ']'.repeat(64))
+})

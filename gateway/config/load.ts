@@ -1,0 +1,104 @@
+import {
+  configFiles,
+  ENVIRONMENT,
+  type Environment,
+  type Overrides,
+  parseEnvironment,
+} from './environment.ts'
+import type { Fault, Parsed } from './faults.ts'
+import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
+import { loadFile, type ReadFile } from './load-file.ts'
+import type { Settings } from './settings.ts'
+
+/** Where each key that can be in conflict with another is set: in the file, and in the environment. */
+const PLACES = {
+  port: ['$.port', 'GATEWAY_PORT'],
+  adminPort: ['$.adminPort', 'GATEWAY_ADMIN_PORT'],
+  upstreams: ['$.upstream', 'GATEWAY_UPSTREAM'],
+  jwksUri: ['$.jwksUri', 'GATEWAY_JWKS_URI'],
+} as const
+
+/** Where the operator brought two keys into conflict: the one set by the environment, else the first. */
+type Place = (
+  ...keys: readonly [keyof typeof PLACES, ...(keyof typeof PLACES)[]]
+) => Pick<Fault, 'file' | 'path'>
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
+const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
+
+/**
+ * Reads everything the gateway is told: defaults, in their place what the file says, in its place what the environment
+ * says. Relative files are relative to the working directory. Faults of the environment and the file come together.
+ */
+export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
+  const { configFile, limitsFile } = configFiles(env)
+  const environment = parseEnvironment(env)
+  const file = loadFile(configFile, parseGatewayFile, readFile)
+  if (environment.faults !== undefined || file.faults !== undefined) {
+    return { faults: [...(environment.faults ?? []), ...(file.faults ?? [])] }
+  }
+  const told = { ...file.value.value, ...environment.value }
+  const conflicts = conflictsOf(told, placeIn(configFile, environment.value))
+  if (conflicts.length > 0) return { faults: conflicts }
+  const { jwksUri = defaultJwksUri(told), audience = `${withoutClosingSlash(told.issuer)}/api` } = told
+  return { value: { ...told, configFile, limitsFile, jwksUri, audience } }
+}
+
+function placeIn(configFile: string, overrides: Overrides): Place {
+  return (...keys) => {
+    const overridden = keys.find((key) => key in overrides)
+    return overridden === undefined
+      ? { file: configFile, path: PLACES[keys[0]][0] }
+      : { file: ENVIRONMENT, path: PLACES[overridden][1] }
+  }
+}
+
+/** What each part allows but the whole does not. */
+function conflictsOf(told: GatewayFile, place: Place): Fault[] {
+  const faults: Fault[] = []
+  const { host, port, adminHost, adminPort } = told
+  if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
+    const reason = `the public and the admin listener must not both have port ${port}`
+    faults.push({ ...place('adminPort', 'port'), reason })
+  }
+  for (const upstream of told.upstreams) {
+    if (!reaches(upstream, host, port)) continue
+    const reason = `the upstream ${upstream} is the gateway's own listener: requests would go round for ever`
+    faults.push({ ...place('upstreams', 'port'), reason })
+  }
+  const needsKeys = told.routes.some((route) => route.auth.has('bearer'))
+  if (needsKeys && told.jwksUri === undefined && told.upstreams.every(isSocket)) {
+    const reason =
+      'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
+    faults.push({ ...place('jwksUri'), reason })
+  }
+  return faults
+}
+
+/** Behind nothing but sockets the issuer's own address stands here; no route needs it then. */
+function defaultJwksUri({ upstreams, issuer }: GatewayFile): string {
+  const base = upstreams.find((upstream) => !isSocket(upstream)) ?? withoutClosingSlash(issuer)
+  return `${base}/.well-known/jwks.json`
+}
+
+function isSocket(upstream: string): boolean {
+  return upstream.startsWith('unix:')
+}
+
+function reaches(upstream: string, host: string, port: number): boolean {
+  if (!upstream.startsWith('http:')) return false
+  const url = new URL(upstream)
+  if (Number(url.port || 80) !== port) return false
+  const name = url.hostname.replace(/^\[|\]$/g, '')
+  return name === host || (LOOPBACK.has(name) && (EVERY_ADDRESS.has(host) || addressesMeet(name, host)))
+}
+
+function addressesMeet(one: string, other: string): boolean {
+  if (one === other || EVERY_ADDRESS.has(one) || EVERY_ADDRESS.has(other)) return true
+  // Which of its two loopback addresses a machine means by `localhost` is its own affair.
+  return LOOPBACK.has(one) && LOOPBACK.has(other) && (one === 'localhost' || other === 'localhost')
+}
+
+function withoutClosingSlash(url: string): string {
+  return url.endsWith('/') ? url.slice(0, -1) : url
+}

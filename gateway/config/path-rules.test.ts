@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { readTarget } from '../http/target.ts'
+import { foldPath, pathFault, pathsMeet } from './path-rules.ts'
+
+test('exact paths, prefixes and escapes that are needed are good', () => {
+  for (const path of [
+    '/',
+    '/*',
+    '/api/login',
+    '/api/users/*',
+    '/a/',
+    '/.well-known/jwks.json',
+    '/caf%C3%A9',
+    '/...',
+  ]) {
+    assert.equal(pathFault(path), undefined, path)
+  }
+})
+
+test('each way for a path to be wrong has its reason', () => {
+  const cases: [path: string, reason: RegExp][] = [
+    ['api', /must begin with "\/", but is "api"/],
+    ['*', /must begin with "\/"/],
+    ['/a*', /"\*" only at the end/],
+    ['/*/b', /"\*" only at the end/],
+    ['/a/*/', /"\*" only at the end/],
+    ['/a/**', /"\*" only at the end/],
+    ['/*/*', /"\*" only at the end/],
+    ['//a', /must not hold "\/\/"/],
+    ['/a//*', /must not hold "\/\/"/],
+    ['/a/./b', /"\." or "\.\."/],
+    ['/a/..', /"\." or "\.\."/],
+    ['/../*', /"\." or "\.\."/],
+    ['/a?b=c', /end before "\?"/],
+    ['/a#b', /end before "#"/],
+    ['/users/{id}', /a part that varies is a closing "\/\*"/],
+    ['/a;b', /must not hold ";"/],
+    ['/a\\b', /must not hold "\\\\"/],
+    ['/a%2Fb', /must not hold "%2F"/],
+    ['/a%2fb', /must not hold "%2f"/],
+    ['/a%00', /must not hold "%00"/],
+    ['/a%3B', /must not hold "%3B"/],
+    ['/%61pi', /must hold "a" itself instead of "%61"/],
+    ['/caf%c3%a9', /two hexadecimal capitals/],
+    ['/100%', /two hexadecimal capitals/],
+    ['/a b', /must not hold " ": write it percent-encoded/],
+    ['/café', /must not hold "é": write it percent-encoded/],
+  ]
+  for (const [path, reason] of cases) assert.match(pathFault(path) ?? 'good', reason, path)
+})
+
+test('a path that is good is one that a request can have after normalising', () => {
+  const piece = fc.constantFrom(
+    '/',
+    'a',
+    'B',
+    '.',
+    '..',
+    '%',
+    '%41',
+    '%2F',
+    '%C3%A9',
+    '%c3',
+    ';',
+    '~',
+    ':',
+    ' ',
+    '"',
+    '\\',
+  )
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 8 }), (pieces) => {
+      const path = `/${pieces.join('')}`
+      if (pathFault(path) !== undefined) return
+      const target = readTarget(path)
+      // What is escaped may still not be UTF-8, which a request cannot have either.
+      if (typeof target === 'string') assert.match(path, /%[89A-F]/)
+      else assert.equal(target.path, path)
+    }),
+    { numRuns: 3000 },
+  )
+})
+
+test('folding takes letter case and a closing slash for nothing', () => {
+  assert.equal(foldPath('/API/Login/'), '/api/login')
+  assert.equal(foldPath('/'), '/')
+})
+
+test('two rows meet when a request can have a path of both', () => {
+  const cases: [one: string, other: string, meet: boolean][] = [
+    ['/a', '/a', true],
+    ['/a', '/A/', true],
+    ['/a', '/b', false],
+    ['/a/b', '/a/*', true],
+    ['/a', '/a/*', true],
+    ['/ab', '/a/*', false],
+    ['/a/*', '/a/b/*', true],
+    ['/a/*', '/b/*', false],
+    ['/*', '/', true],
+    ['/*', '/anything/*', true],
+  ]
+  for (const [one, other, meet] of cases) {
+    assert.equal(pathsMeet(one, other), meet, `${one} ${other}`)
+    assert.equal(pathsMeet(other, one), meet, `${other} ${one}`)
+  }
+})

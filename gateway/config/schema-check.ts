@@ -1,0 +1,134 @@
+import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js'
+import { closestTo } from './did-you-mean.ts'
+import { childPath, pathOfPointer } from './json-path.ts'
+
+/** One thing wrong in a value. */
+export interface Problem {
+  /** JSON path. */
+  readonly path: string
+  readonly reason: string
+}
+
+/** What a schema does not allow in a value. */
+export interface SchemaReport {
+  /** One per cause: a misspelt key is not also a missing one, an empty text does not also break its pattern. */
+  readonly problems: readonly Problem[]
+  /** Every JSON path where the value is not what its type promises. */
+  readonly unsound: readonly string[]
+}
+
+/** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
+export type SchemaCheck = (value: unknown) => SchemaReport
+
+const TYPE_WORDS = new Map([
+  ['string', 'text'],
+  ['integer', 'a whole number'],
+  ['array', 'an array'],
+  ['object', 'an object'],
+])
+
+/**
+ * Compiles a JSON Schema 2020-12 that operators' editors use as well, so that there is one truth.
+ *
+ * Beside the standard keywords it may use `patternErrorMessage`, which editors know too: the sentence for a text that
+ * a `pattern` refuses.
+ *
+ * @throws Error when the schema itself is not valid: a defect of ours, met at start.
+ */
+export function compileSchema(schema: object): SchemaCheck {
+  const ajv = new Ajv2020({
+    allErrors: true,
+    strict: true,
+    allowUnionTypes: true,
+    useDefaults: true,
+    verbose: true,
+  })
+  ajv.addKeyword({ keyword: 'patternErrorMessage', schemaType: 'string' })
+  const validate = ajv.compile(schema)
+  return (value) => {
+    validate(value)
+    const errors = validate.errors ?? []
+    return { problems: problemsOf(errors), unsound: errors.map(pathOf) }
+  }
+}
+
+function problemsOf(errors: readonly ErrorObject[]): Problem[] {
+  const problems = new Map<string, Problem>()
+  const meant = new Set<string>()
+  for (const error of errors) {
+    if (error.keyword !== 'additionalProperties') continue
+    const known = Object.keys(error.parentSchema?.properties ?? {})
+    const suggestion = closestTo(error.params.additionalProperty, known)
+    if (suggestion !== undefined) meant.add(childPath(pathOfPointer(error.instancePath), suggestion))
+    const hint =
+      suggestion === undefined ? `the keys are ${quoteAll(known)}` : `did you mean "${suggestion}"?`
+    const path = pathOf(error)
+    problems.set(path, { path, reason: `is not a known key; ${hint}` })
+  }
+  for (const error of errors) {
+    const path = pathOf(error)
+    if (problems.has(path) || (error.keyword === 'required' && meant.has(path))) continue
+    problems.set(path, { path, reason: sentence(error) })
+  }
+  return [...problems.values()]
+}
+
+function pathOf(error: ErrorObject): string {
+  const path = pathOfPointer(error.instancePath)
+  const key = error.params.missingProperty ?? error.params.additionalProperty
+  return key === undefined ? path : childPath(path, key)
+}
+
+function sentence(error: ErrorObject): string {
+  const found = describeValue(error.data)
+  const { params, parentSchema } = error
+  switch (error.keyword) {
+    case 'required':
+      return 'is missing'
+    case 'type':
+      return `must be ${typeWords(params.type)}, but is ${found}`
+    case 'enum':
+      return `must be ${quoteAll(params.allowedValues, ' or ')}, but is ${found}${enumHint(error)}`
+    case 'pattern':
+      return `${parentSchema?.patternErrorMessage ?? `must match ${params.pattern}`}, but is ${found}`
+    case 'minimum':
+    case 'maximum':
+      return `must be between ${parentSchema?.minimum} and ${parentSchema?.maximum}, but is ${found}`
+    case 'minLength':
+    case 'minItems':
+      return 'must not be empty'
+    case 'maxLength':
+      return `must have at most ${params.limit} characters, but has ${[...String(error.data)].length}`
+    case 'uniqueItems':
+      return `must not hold ${describeValue((error.data as unknown[])[params.j])} twice`
+    default:
+      return `${error.message}, but is ${found}`
+  }
+}
+
+function enumHint(error: ErrorObject): string {
+  if (typeof error.data !== 'string') return ''
+  const meant = closestTo(error.data, error.params.allowedValues)
+  return meant === undefined ? '' : `; did you mean "${meant}"?`
+}
+
+function typeWords(types: string | string[]): string {
+  return [types]
+    .flat()
+    .map((type) => TYPE_WORDS.get(type) ?? type)
+    .join(' or ')
+}
+
+function quoteAll(words: readonly string[], lastSeparator = ' and '): string {
+  const quoted = words.map((word) => JSON.stringify(word))
+  const last = quoted.pop() ?? ''
+  return quoted.length === 0 ? last : quoted.join(', ') + lastSeparator + last
+}
+
+/** What stands in a file, as short as an operator needs it to find it again. */
+export function describeValue(value: unknown): string {
+  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
+  if (typeof value === 'object' && value !== null) return 'an object'
+  const text = JSON.stringify(value) ?? String(value)
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text
+}

@@ -1,0 +1,450 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { call, sendBytes, statusOf } from './client.ts'
+import { startGateway, type TestGateway, until } from './gateway.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+
+const MANDATORY: readonly [string, string | RegExp][] = [
+  ['strict-transport-security', 'max-age=31536000; includeSubDomains'],
+  ['x-content-type-options', 'nosniff'],
+  ['x-frame-options', 'DENY'],
+  ['x-xss-protection', '1; mode=block'],
+  ['cache-control', 'no-store'],
+  ['x-request-id', /^[A-Za-z0-9._:/+=@-]{1,128}$/],
+]
+
+interface Head {
+  readonly status: number
+  /** Lower-case names, in order. */
+  readonly headers: readonly [string, string][]
+}
+
+function headOf(answer: string): Head {
+  const [head = ''] = answer.split('\r\n\r\n')
+  const [first, ...lines] = head.split('\r\n')
+  return {
+    status: Number(first?.split(' ')[1]),
+    headers: lines.map((line) => {
+      const colon = line.indexOf(':')
+      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()]
+    }),
+  }
+}
+
+/** Asserts the six headers, each exactly once, and gives the request id. */
+function assertMandatory(head: Head): string {
+  for (const [name, value] of MANDATORY) {
+    const values = head.headers.filter(([given]) => given === name).map(([, given]) => given)
+    assert.equal(values.length, 1, `${name} stands ${values.length} times on the ${head.status}`)
+    if (typeof value === 'string') assert.equal(values[0], value)
+    else assert.match(values[0] as string, value)
+  }
+  for (const name of ['server', 'x-powered-by'])
+    assert.ok(!head.headers.some(([given]) => given === name), name)
+  return head.headers.find(([name]) => name === 'x-request-id')?.[1] as string
+}
+
+/** What to send, and what must come of it. `path` and `method` are those of the audit records. */
+interface Case {
+  readonly title: string
+  readonly status: number
+  readonly bytes: string | (() => Promise<string>)
+  readonly method: string
+  readonly path: string
+  readonly route?: string
+  readonly code?: string
+}
+
+const CLOSE = 'Host: gateway\r\nConnection: close\r\n\r\n'
+
+describe('every answer', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+
+  before(async () => {
+    upstream = await startUpstream((req, res) => {
+      const status = Number(req.url?.split('/').at(-1))
+      if (req.url === '/open/never') return
+      if (req.url === '/open/broken-head') return void res.socket?.end('HTTP/1.1 200 OK\r\nContent-Le')
+      if (req.url === '/open/no-http') return void res.socket?.end('SSH-2.0-OpenSSH_9.2\r\n')
+      res.writeHead(Number.isNaN(status) ? 200 : status, {
+        server: 'leaky/1.0',
+        'x-powered-by': 'Leak',
+        'cache-control': 'public, max-age=9',
+        'strict-transport-security': 'max-age=0',
+        'x-frame-options': 'ALLOWALL',
+        'x-request-id': 'theirs',
+      })
+      res.end(status === 204 || status === 304 || req.method === 'HEAD' ? undefined : 'body')
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        timeouts: { headersMs: 300, requestHeadersMs: 1000, requestMs: 2000 },
+        routes: [
+          { path: '/open/*', auth: ['none'], maxBodyBytes: 10 },
+          { path: '/limited', methods: ['GET'], auth: ['none'] },
+          { path: '/private', methods: ['GET'], auth: ['bearer'] },
+          { path: '/scoped', auth: ['bearer'], scopes: ['admin'] },
+        ],
+      },
+      limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'tests' }],
+    })
+    await call(`${gateway.url}/limited`)
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  const token = () => upstream.issuer.token()
+  const cases: Case[] = [
+    {
+      title: 'forwarded',
+      status: 200,
+      bytes: `GET /open/200 HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/200',
+      route: '/open/*',
+    },
+    {
+      title: 'to HEAD',
+      status: 200,
+      bytes: `HEAD /open/200 HTTP/1.1\r\n${CLOSE}`,
+      method: 'HEAD',
+      path: '/open/200',
+      route: '/open/*',
+    },
+    {
+      title: 'to HTTP/1.0',
+      status: 200,
+      bytes: `GET /open/200 HTTP/1.0\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/200',
+      route: '/open/*',
+    },
+    {
+      title: 'with no content',
+      status: 204,
+      bytes: `GET /open/204 HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/204',
+      route: '/open/*',
+    },
+    {
+      title: 'not modified',
+      status: 304,
+      bytes: `GET /open/304 HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/304',
+      route: '/open/*',
+    },
+    {
+      title: 'with an error of the upstream',
+      status: 500,
+      bytes: `GET /open/500 HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/500',
+      route: '/open/*',
+    },
+    {
+      title: 'to an unknown route',
+      status: 404,
+      bytes: `GET /nothing HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/nothing',
+      code: 'not_found',
+    },
+    {
+      title: 'to a method the route has not',
+      status: 405,
+      bytes: `POST /private HTTP/1.1\r\n${CLOSE}`,
+      method: 'POST',
+      path: '/private',
+      code: 'method_not_allowed',
+    },
+    {
+      title: 'to TRACE',
+      status: 405,
+      bytes: `TRACE /open/x HTTP/1.1\r\n${CLOSE}`,
+      method: 'TRACE',
+      path: '/open/x',
+      code: 'method_not_allowed',
+    },
+    {
+      title: 'to CONNECT',
+      status: 405,
+      bytes: `CONNECT gateway:443 HTTP/1.1\r\n${CLOSE}`,
+      method: 'CONNECT',
+      path: '-',
+      code: 'method_not_allowed',
+    },
+    {
+      title: 'without a token',
+      status: 401,
+      bytes: `GET /private HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/private',
+      route: '/private',
+      code: 'missing_token',
+    },
+    {
+      title: 'to a bad token',
+      status: 401,
+      bytes: `GET /private HTTP/1.1\r\nAuthorization: Bearer x.y.z\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/private',
+      route: '/private',
+      code: 'invalid_token',
+    },
+    {
+      title: 'to a token in the query',
+      status: 400,
+      bytes: `GET /private?access_token=secret HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/private',
+      route: '/private',
+      code: 'token_in_query',
+    },
+    {
+      title: 'to an Authorization that is none',
+      status: 400,
+      bytes: `GET /private HTTP/1.1\r\nAuthorization: Bearer\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/private',
+      route: '/private',
+      code: 'invalid_credentials',
+    },
+    {
+      title: 'without the scope',
+      status: 403,
+      bytes: async () => `GET /scoped HTTP/1.1\r\nAuthorization: Bearer ${await token()}\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/scoped',
+      route: '/scoped',
+      code: 'insufficient_scope',
+    },
+    {
+      title: 'over the limit',
+      status: 429,
+      bytes: `GET /limited HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/limited',
+      route: '/limited',
+      code: 'limit_exceeded',
+    },
+    {
+      title: 'to a body that is announced too large',
+      status: 413,
+      bytes: `POST /open/200 HTTP/1.1\r\nContent-Length: 11\r\n${CLOSE}hello world`,
+      method: 'POST',
+      path: '/open/200',
+      route: '/open/*',
+      code: 'body_too_large',
+    },
+    {
+      title: 'to a body that becomes too large',
+      status: 413,
+      bytes: `POST /open/never HTTP/1.1\r\nTransfer-Encoding: chunked\r\n${CLOSE}b\r\nhello world\r\n0\r\n\r\n`,
+      method: 'POST',
+      path: '/open/never',
+      route: '/open/*',
+      code: 'body_too_large',
+    },
+    {
+      title: 'to a target that is too long',
+      status: 414,
+      bytes: `GET /${'a'.repeat(8192)} HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '-',
+      code: 'target_too_long',
+    },
+    {
+      title: 'to an unknown expectation',
+      status: 417,
+      bytes: `GET /open/200 HTTP/1.1\r\nExpect: a-miracle\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/200',
+      code: 'expectation_failed',
+    },
+    {
+      title: 'without Host',
+      status: 400,
+      bytes: 'GET /open/200 HTTP/1.1\r\nConnection: close\r\n\r\n',
+      method: 'GET',
+      path: '/open/200',
+      code: 'invalid_host',
+    },
+    {
+      title: 'to two Hosts',
+      status: 400,
+      bytes: `GET /open/200 HTTP/1.1\r\nHost: other\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/200',
+      code: 'invalid_host',
+    },
+    {
+      title: 'to garbage',
+      status: 400,
+      bytes: '\x16\x03\x01\x02\x00garbage\r\n\r\n',
+      method: '-',
+      path: '-',
+      code: 'malformed_request',
+    },
+    {
+      title: 'to a header that cannot be parsed',
+      status: 400,
+      bytes: 'GET /open/a?secret=1 HTTP/1.1\r\nHost : gateway\r\n\r\n',
+      method: 'GET',
+      path: '/open/a',
+      code: 'malformed_request',
+    },
+    {
+      title: 'to both framings',
+      status: 400,
+      bytes: `POST /open/200 HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n${CLOSE}0\r\n\r\n`,
+      method: 'POST',
+      path: '/open/200',
+      code: 'malformed_request',
+    },
+    {
+      title: 'to a chunk that is none',
+      status: 400,
+      bytes: `POST /open/never HTTP/1.1\r\nTransfer-Encoding: chunked\r\n${CLOSE}zz\r\n`,
+      method: 'POST',
+      path: '/open/never',
+      route: '/open/*',
+      code: 'malformed_request',
+    },
+    {
+      title: 'to headers of more than 16 KiB',
+      status: 431,
+      bytes: `GET /open/200 HTTP/1.1\r\nX-Large: ${'a'.repeat(17_000)}\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/200',
+      code: 'headers_too_large',
+    },
+    {
+      title: 'to more than 100 headers',
+      status: 431,
+      bytes: `GET /open/200 HTTP/1.1\r\n${Array.from({ length: 99 }, (_, i) => `x-${i}: 1\r\n`).join('')}${CLOSE}`,
+      method: 'GET',
+      path: '/open/200',
+      code: 'headers_too_large',
+    },
+    {
+      title: 'to headers that do not come',
+      status: 408,
+      bytes: 'GET /open/200 HTTP/1.1\r\nHost: gateway\r\n',
+      method: '-',
+      path: '-',
+      code: 'request_timeout',
+    },
+    {
+      title: 'to a body that does not come',
+      status: 408,
+      bytes: `POST /open/slow HTTP/1.1\r\nContent-Length: 5\r\n${CLOSE}he`,
+      method: 'POST',
+      path: '/open/slow',
+      route: '/open/*',
+      code: 'request_timeout',
+    },
+    {
+      title: 'to a refused upgrade',
+      status: 401,
+      bytes:
+        'GET /private HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+      method: 'GET',
+      path: '/private',
+      route: '/private',
+      code: 'missing_token',
+    },
+    {
+      title: 'from an upstream too slow',
+      status: 504,
+      bytes: `GET /open/never HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/open/never',
+      route: '/open/*',
+      code: 'upstream_timeout',
+    },
+    {
+      title: 'from an upstream that breaks off its head',
+      status: 502,
+      bytes: `POST /open/broken-head HTTP/1.1\r\n${CLOSE}`,
+      method: 'POST',
+      path: '/open/broken-head',
+      route: '/open/*',
+      code: 'upstream_broken',
+    },
+    {
+      title: 'from an upstream that speaks no HTTP',
+      status: 502,
+      bytes: `POST /open/no-http HTTP/1.1\r\n${CLOSE}`,
+      method: 'POST',
+      path: '/open/no-http',
+      route: '/open/*',
+      code: 'upstream_malformed',
+    },
+  ]
+
+  for (const expected of cases) {
+    it(`${expected.title} (${expected.status}) has its headers, its audit pair and its metric`, async () => {
+      const bytes = typeof expected.bytes === 'string' ? expected.bytes : await expected.bytes()
+      const sample = `gateway_http_requests_total{route="${expected.route ?? 'none'}",method="${expected.method === '-' ? 'OTHER' : expected.method}",status="${expected.status}"}`
+      const before = await gateway.metric(sample)
+      const answer = await sendBytes(gateway.port, bytes)
+      assert.equal(statusOf(answer), expected.status, answer.slice(0, 600))
+      const requestId = assertMandatory(headOf(answer))
+      const [request, response] = await gateway.pair(requestId)
+      assert.equal(request.type, 'API_REQUEST')
+      assert.equal(response.type, 'API_RESPONSE')
+      for (const record of [request, response]) {
+        assert.equal(record.method, expected.method)
+        assert.equal(record.path, expected.path)
+        assert.equal(record.timestamp, request.timestamp)
+      }
+      assert.equal(response.statusCode, expected.status)
+      assert.equal(await gateway.metric(sample), before + 1)
+      if (expected.code !== undefined) {
+        const problem = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4)) as Record<string, unknown>
+        assert.equal(problem.code, expected.code)
+        assert.equal(problem.status, expected.status)
+        assert.equal(problem.requestId, requestId)
+        assert.match(answer, /\r\ncontent-type: application\/problem\+json\r\n/i)
+      }
+    })
+  }
+
+  it('to a request that comes after a good one on the same connection has them too', async () => {
+    const answer = await sendBytes(
+      gateway.port,
+      'GET /open/200 HTTP/1.1\r\nHost: gateway\r\nX-Request-ID: good-one\r\n\r\nGARBAGE\r\n\r\n',
+    )
+    const [good, bad] = answer.split(/(?=HTTP\/1\.1 400)/)
+    assert.equal(assertMandatory(headOf(good as string)), 'good-one')
+    const requestId = assertMandatory(headOf(bad as string))
+    const [request] = await gateway.pair(requestId)
+    assert.equal(request.path, '-')
+    await gateway.pair('good-one')
+  })
+
+  it('of the admin listener has them as well', async () => {
+    for (const path of ['/metrics', '/healthz', '/readyz', '/nothing']) {
+      const { rawHeaders, status } = await call(gateway.adminUrl + path)
+      const headers: [string, string][] = []
+      for (let i = 0; i < rawHeaders.length; i += 2) {
+        headers.push([(rawHeaders[i] as string).toLowerCase(), rawHeaders[i + 1] as string])
+      }
+      assertMandatory({ status, headers })
+    }
+  })
+
+  it('is paired in the trail, as many requests as responses, when all is over', async () => {
+    assert.ok((await gateway.metric('gateway_http_requests_in_flight')) === 0)
+    const records = gateway.audit()
+    const count = (type: string) => records.filter((record) => record.type === type).length
+    await until(() => (count('API_REQUEST') === count('API_RESPONSE') ? true : undefined))
+    assert.ok(count('API_REQUEST') > cases.length)
+  })
+})

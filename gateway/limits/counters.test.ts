@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { Counters, Room } from './counters.ts'
+import type { RowRecord } from './lineage.ts'
+
+const START = 1_763_692_800_000
+
+function record(changes: Partial<RowRecord> = {}): RowRecord {
+  return {
+    id: 1,
+    name: 'login',
+    path: '/api/login',
+    methods: null,
+    limit: 2,
+    windowMs: 60_000,
+    horizonMs: null,
+    ...changes,
+  }
+}
+
+function counters(changes: Partial<RowRecord> = {}, max = 1000): Counters {
+  const room = new Room(max)
+  room.divide([0])
+  return new Counters(record(changes), room)
+}
+
+describe('counters', () => {
+  test('count each key by itself', () => {
+    const row = counters()
+    assert.deepEqual(
+      ['a', 'a', 'b', 'a', 'b', 'b'].map((key) => row.take(key, START).allowed),
+      [true, true, true, false, true, false],
+    )
+  })
+
+  test('drop idle keys a few at a time with the takes of others, until none is left', () => {
+    const row = counters()
+    for (let i = 0; i < 500; i++) row.take(`k${i}`, START)
+    assert.equal(row.size, 500)
+    const sizes: number[] = []
+    for (let i = 0; i < 300; i++) {
+      row.take('other', START + 60_000)
+      sizes.push(row.size)
+    }
+    assert.equal(row.size, 1)
+    for (const [i, size] of sizes.entries()) assert.ok((sizes[i - 1] ?? 501) - size <= 2)
+  })
+
+  test('stay as small as what is live under an endless flood of new keys', () => {
+    const row = counters({}, 1_000_000)
+    for (let i = 0; i < 100_000; i++) row.take(`k${i}`, START + i * 60)
+    assert.ok(row.size < 3 * 1000, `holds ${row.size} keys, 1000 live`)
+  })
+
+  test('never drop a key that counts', () => {
+    const row = counters({ limit: 1 })
+    row.take('spent', START)
+    for (let i = 0; i < 500; i++) row.take(`k${i}`, START + 59_000)
+    assert.equal(row.take('spent', START + 59_999).allowed, false)
+  })
+
+  test('refuse a new key without room, never give up a live one, and say when there is room again', () => {
+    const row = counters({ limit: 1 }, 10)
+    for (let i = 0; i < 10; i++) assert.equal(row.take(`k${i}`, START + i).allowed, true)
+    assert.deepEqual(row.take('late', START + 20), { allowed: false, remaining: 0, resetSeconds: 60 })
+    assert.equal(row.turnedAway, 1)
+    for (let i = 0; i < 10; i++) assert.equal(row.take(`k${i}`, START + 30).allowed, false)
+    assert.equal(row.take('late', START + 20 + 60_000).allowed, true)
+    assert.ok(row.size <= 10)
+  })
+
+  test('find room for a new key when an idle one can be dropped', () => {
+    const row = counters({ limit: 1 }, 10)
+    for (let i = 0; i < 10; i++) row.take(`k${i}`, START + i * 1000)
+    assert.equal(row.take('late', START + 60_000).allowed, true)
+    assert.equal(row.take('later', START + 60_000).allowed, false)
+  })
+
+  test('go on under an edited law without losing a hit', () => {
+    const row = counters()
+    row.take('a', START)
+    row.take('a', START + 1)
+    row.edit(record({ limit: 3 }))
+    assert.deepEqual([row.take('a', START + 2).allowed, row.take('a', START + 2).allowed], [true, false])
+    row.edit(record({ limit: 1 }))
+    // All three have to leave before one fits under a limit of one.
+    assert.deepEqual(row.take('a', START + 58_002), { allowed: false, remaining: 0, resetSeconds: 2 })
+    assert.equal(row.take('a', START + 60_002).allowed, true)
+  })
+
+  test('carry a log over into slices and slices back into a log', () => {
+    const row = counters()
+    row.take('a', START)
+    row.take('a', START + 1)
+    row.edit(record({ limit: 1001 }))
+    for (let i = 0; i < 1100; i++) row.take('a', START + 2)
+    assert.equal(row.take('a', START + 2).allowed, false)
+    row.edit(record({ limit: 4 }))
+    assert.equal(row.take('a', START + 30_000).allowed, false)
+    assert.equal(row.take('a', START + 60_001.75).allowed, false)
+    assert.equal(row.take('a', START + 60_002).allowed, true)
+    row.edit(record({ limit: 1001 }))
+    for (let i = 0; i < 3; i++) row.take('a', START + 60_002)
+    row.edit(record({ limit: 5 }))
+    assert.deepEqual(row.take('a', START + 60_003), { allowed: true, remaining: 0, resetSeconds: 60 })
+    assert.deepEqual([...row.entries(START + 60_003)].length, 5)
+  })
+
+  test('restore any number of hits of one key in bounded memory', () => {
+    const row = counters({ limit: 10 })
+    for (let i = 0; i < 3000; i++) row.restore('a', [START + i / 4, 1], START + 1000)
+    row.restore('b', [START, 1_000_000], START + 1000)
+    assert.ok([...row.entries(START + 1000)].length <= 4)
+    assert.equal(row.take('a', START + 60_000).allowed, false)
+    assert.equal(row.take('b', START + 60_000).allowed, true)
+  })
+
+  test('restore nothing that has expired, and everything else without asking for room', () => {
+    const row = counters({ limit: 1 }, 1)
+    row.restore('gone', [START, 1], START + 60_000)
+    row.restore('a', [START + 1, 1], START + 60_000)
+    row.restore('b', [START + 1, 1], START + 60_000)
+    assert.equal(row.size, 2)
+    assert.deepEqual([...row.entries(START + 60_001)], [])
+  })
+})
+
+describe('the room for keys', () => {
+  test('keeps a share for each row, whatever another row fills', () => {
+    const room = new Room(100)
+    room.divide([0, 0])
+    const [flooded, quiet] = [new Counters(record({ id: 1 }), room), new Counters(record({ id: 2 }), room)]
+    for (let i = 0; i < 200; i++) flooded.take(`k${i}`, START)
+    assert.equal(flooded.size, 75)
+    for (let i = 0; i < 200; i++) quiet.take(`k${i}`, START)
+    assert.equal(quiet.size, 25)
+  })
+
+  test('comes back as keys are dropped', () => {
+    const room = new Room(100)
+    room.divide([0, 0])
+    const row = new Counters(record(), room)
+    for (let round = 0; round < 5; round++) {
+      for (let i = 0; i < 100; i++) row.take(`${round}-${i}`, START + round * 60_000)
+      assert.equal(row.size, 75)
+    }
+  })
+
+  test('is divided anew when rows come and go, and nobody loses a key by it', () => {
+    const room = new Room(100)
+    room.divide([0])
+    const row = new Counters(record(), room)
+    for (let i = 0; i < 200; i++) row.take(`k${i}`, START)
+    assert.equal(row.size, 100)
+    room.divide([100, 0])
+    const other = new Counters(record({ id: 2 }), room)
+    for (let i = 0; i < 200; i++) other.take(`k${i}`, START)
+    assert.deepEqual([row.size, other.size], [100, 25])
+  })
+})

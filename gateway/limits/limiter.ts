@@ -1,0 +1,131 @@
+import { Counters, Room } from './counters.ts'
+import { isDurable, type Journal } from './journal.ts'
+import { editedRecord, predecessors, recordOf } from './lineage.ts'
+import type { Hit } from './records.ts'
+import type { LimitRow } from './row.ts'
+import type { Take } from './window.ts'
+
+export type { Take } from './window.ts'
+
+/**
+ * What has been let through, for every row of the table in force: exact, in memory, and on disk as far as the journal
+ * keeps it. Everything is synchronous: nobody takes between a look and a count.
+ */
+export class Limiter {
+  readonly #clock: () => number
+  readonly #journal: Journal | undefined
+  readonly #room: Room
+  /** Also rows of earlier tables, as long as an exchange holds one: its counters are those of its successor. */
+  readonly #countersOf = new WeakMap<LimitRow, Counters>()
+  #counters: readonly Counters[] = []
+  #lastId = 0
+
+  /**
+   * Takes up the counts that the journal kept; they belong to a row from the first `replace` on. `clock` is epoch
+   * milliseconds and never runs back; `maxKeys` bounds the keys of all rows together. Without a journal counts end
+   * with the process.
+   */
+  constructor(options: { clock: () => number; journal?: Journal | undefined; maxKeys?: number }) {
+    this.#clock = options.clock
+    this.#journal = options.journal
+    this.#room = new Room(options.maxKeys)
+    this.#restore()
+  }
+
+  /**
+   * Puts a new table in force and keeps the counts: a row goes on with those of the old row with the same path and
+   * methods, else of the one with the same name, and starts empty when there is neither.
+   */
+  replace(rows: readonly LimitRow[]): void {
+    const nowMs = this.#clock()
+    const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
+    const followed = predecessors([...olds.keys()], rows)
+    this.#counters = rows.map((row) => {
+      const old = followed.get(row)
+      const counters = old === undefined ? undefined : olds.get(old)
+      const current = counters === undefined ? this.#begin(row) : this.#edit(counters, row, nowMs)
+      this.#countersOf.set(row, current)
+      return current
+    })
+    this.#room.divide(this.#counters.map((counters) => counters.size))
+    this.#journal?.declare(
+      this.#counters.map((counters) => counters.record),
+      nowMs,
+    )
+  }
+
+  /**
+   * Counts one hit of `key` if `row` lets it through; a refused hit leaves no trace. For windows of an hour and more
+   * the hit has been handed to the operating system when this returns. A row of an earlier table counts under the
+   * row that followed it. In shadow mode the answer is the same: what it means is up to the caller. Throws for a row
+   * that was in no table.
+   */
+  take(row: LimitRow, key: string): Take {
+    const counters = this.#countersOf.get(row)
+    if (counters === undefined) throw new Error(`limit "${row.name}" was never in the table`)
+    const nowMs = this.#clock()
+    const take = counters.take(key, nowMs)
+    if (take.allowed && this.#journal !== undefined && isDurable(counters.record)) {
+      this.#journal.append({ id: counters.record.id, atMs: nowMs, key, count: 1 })
+    }
+    return take
+  }
+
+  /** Keys that are counted now, over all rows, including idle ones not dropped yet. */
+  get keys(): number {
+    return this.#counters.reduce((keys, counters) => keys + counters.size, 0)
+  }
+
+  /** Hits of new keys refused because there was no room to count them. */
+  get turnedAway(): number {
+    return this.#counters.reduce((hits, counters) => hits + counters.turnedAway, 0)
+  }
+
+  /** Leaves everything on disk for the next run. Nothing may be taken afterwards. */
+  close(): void {
+    const nowMs = this.#clock()
+    const brief = this.#counters.filter((counters) => !isDurable(counters.record))
+    this.#journal?.close(hitsOf(brief, nowMs), nowMs)
+  }
+
+  #restore(): void {
+    const nowMs = this.#clock()
+    const byId = new Map<number, Counters>()
+    this.#journal?.load(nowMs, {
+      rows: (records) => {
+        for (const record of records) byId.set(record.id, new Counters(record, this.#room))
+      },
+      hit: ({ id, atMs, key, count }) => byId.get(id)?.restore(key, [atMs, count], nowMs),
+    })
+    this.#counters = [...byId.values()]
+  }
+
+  #begin(row: LimitRow): Counters {
+    return new Counters(recordOf(row, this.#newId()), this.#room)
+  }
+
+  /**
+   * An id stands for hits in segments or for hits in the snapshot, never for both, so that none is counted twice after
+   * a restart: counters that pass from the one to the other get a new one, and take their hits along.
+   */
+  #edit(counters: Counters, row: LimitRow, nowMs: number): Counters {
+    const before = counters.record
+    const after = editedRecord(before, row, nowMs)
+    counters.edit(after)
+    if (isDurable(after) === isDurable(before)) return counters
+    counters.edit({ ...after, id: this.#newId() })
+    if (isDurable(after)) this.#journal?.appendAll(counters.record.id, hitsOf([counters], nowMs), nowMs)
+    return counters
+  }
+
+  #newId(): number {
+    return this.#journal?.newId() ?? ++this.#lastId
+  }
+}
+
+function* hitsOf(all: readonly Counters[], nowMs: number): Iterable<Hit> {
+  for (const counters of all) {
+    const { id } = counters.record
+    for (const [key, [atMs, count]] of counters.entries(nowMs)) yield { id, atMs, key, count }
+  }
+}

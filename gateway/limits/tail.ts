@@ -1,0 +1,105 @@
+import { closeSync } from 'node:fs'
+
+/** Writes bytes to the end of a file, as fs.writeSync: returns how many went out, or throws. */
+export type Write = (fd: number, bytes: string | Uint8Array) => number
+
+/** After a failed write the next attempt waits this long: one attempt can cost milliseconds on a full disk. */
+const RETRY_MS = 250
+
+/**
+ * The growing end of the journal. Lines go out in order, each of them whole: what could not be written waits in memory
+ * and goes out first at the next chance, from the very byte at which the disk stopped taking.
+ */
+export class Tail {
+  readonly #write: Write
+  readonly #failed: (error: unknown) => void
+  #fd: number | undefined
+  #sizeBytes = 0
+  /** Whole lines that have not gone out whole, and how many bytes of the first are in the file already. */
+  #waiting: Buffer[] = []
+  #waitingBytes = 0
+  #sentBytes = 0
+  #retryAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(write: Write, failed: (error: unknown) => void) {
+    this.#write = write
+    this.#failed = failed
+  }
+
+  /** Bytes in the file. */
+  get sizeBytes(): number {
+    return this.#sizeBytes
+  }
+
+  /** Bytes that are in memory only. */
+  get waitingBytes(): number {
+    return this.#waitingBytes
+  }
+
+  /** Hands whole lines to the operating system before it returns, or keeps them for later and reports why. */
+  put(lines: string, nowMs: number): void {
+    let sent = 0
+    if (this.#waitingBytes === 0 && this.#fd !== undefined) {
+      sent = this.#attempt(this.#fd, lines, nowMs)
+      if (sent === Buffer.byteLength(lines)) return
+      this.#sentBytes = sent
+    }
+    const bytes = Buffer.from(lines)
+    this.#waiting.push(bytes)
+    this.#waitingBytes += bytes.length
+    if (nowMs >= this.#retryAtMs) this.flush(nowMs)
+  }
+
+  /** Tries to write what is waiting. */
+  flush(nowMs: number): void {
+    if (this.#fd === undefined || this.#waitingBytes === 0) return
+    const bytes = Buffer.concat(this.#waiting)
+    let sent = this.#sentBytes
+    while (sent < bytes.length) {
+      const more = this.#attempt(this.#fd, bytes.subarray(sent), nowMs)
+      if (more === 0) break
+      sent += more
+    }
+    const whole = sent === 0 ? 0 : bytes.lastIndexOf(10, sent - 1) + 1
+    this.#waiting = whole === bytes.length ? [] : [bytes.subarray(whole)]
+    this.#waitingBytes = bytes.length - whole
+    this.#sentBytes = sent - whole
+  }
+
+  /** Goes on in another file, with `header` and then what is waiting. */
+  swap(fd: number, header: string, nowMs: number): void {
+    this.close()
+    this.#fd = fd
+    this.#sizeBytes = 0
+    this.#sentBytes = 0
+    const bytes = Buffer.from(header)
+    this.#waiting.unshift(bytes)
+    this.#waitingBytes += bytes.length
+    this.flush(nowMs)
+  }
+
+  /** Closes the file; lines put later wait for the next one. */
+  close(): void {
+    const fd = this.#fd
+    this.#fd = undefined
+    try {
+      if (fd !== undefined) closeSync(fd)
+    } catch (error) {
+      this.#failed(error)
+    }
+  }
+
+  /** How many bytes went out; 0 when the attempt failed. */
+  #attempt(fd: number, bytes: string | Uint8Array, nowMs: number): number {
+    try {
+      const sent = this.#write(fd, bytes)
+      if (sent === 0) throw new Error('the disk took no byte')
+      this.#sizeBytes += sent
+      return sent
+    } catch (error) {
+      this.#retryAtMs = nowMs + RETRY_MS
+      this.#failed(error)
+      return 0
+    }
+  }
+}

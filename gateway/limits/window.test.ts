@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import fc from 'fast-check'
+import { isGone, type Law, LogWindow, openWindow, SliceWindow, type Window } from './window.ts'
+
+const START = 1_763_692_800_000
+
+function law(limit: number, windowMs: number, horizonMs = Number.NEGATIVE_INFINITY): Law {
+  return { limit, windowMs, horizonMs }
+}
+
+/** Pauses in quarters of a millisecond, often exactly on the edges of a window of 60 s and of its slices. */
+const pause = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.constantFrom(0, 0, 0.25, 600, 599.75, 30_000, 59_399.75, 59_999.75, 60_000, 60_000.25),
+  },
+  { weight: 2, arbitrary: fc.integer({ min: 0, max: 40_000 }).map((quarters) => quarters / 4) },
+)
+const schedule = fc.array(pause, { minLength: 1, maxLength: 120 })
+
+/** The times of a schedule of pauses. */
+function timesOf(pauses: readonly number[]): number[] {
+  let at = START
+  return pauses.map((ms) => {
+    at += ms
+    return at
+  })
+}
+
+/** Most hits in any half-open interval of `windowMs`. */
+function densest(hits: readonly number[], windowMs: number): number {
+  let most = 0
+  for (const [i, first] of hits.entries()) {
+    most = Math.max(most, hits.slice(i).filter((at) => at - first < windowMs).length)
+  }
+  return most
+}
+
+const forms: [string, () => Window][] = [
+  ['a log', () => new LogWindow()],
+  ['slices', () => new SliceWindow()],
+]
+
+for (const [form, open] of forms) {
+  describe(`a window kept as ${form}`, () => {
+    test('never lets more than the limit through in any half-open interval of its length', () => {
+      fc.assert(
+        fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
+          const window = open()
+          const allowed = timesOf(pauses).filter((at) => window.take(at, law(limit, 60_000)).allowed)
+          assert.ok(densest(allowed, 60_000) <= limit)
+        }),
+        { numRuns: 500 },
+      )
+    })
+
+    test('consumes nothing on refusal: without the refused takes the same ones are let through', () => {
+      fc.assert(
+        fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
+          const [all, alone] = [open(), open()]
+          const allowed = timesOf(pauses).filter((at) => all.take(at, law(limit, 60_000)).allowed)
+          assert.deepEqual(
+            allowed.filter((at) => alone.take(at, law(limit, 60_000)).allowed),
+            allowed,
+          )
+          assert.deepEqual([...alone.entries()].at(-1), [...all.entries()].at(-1))
+        }),
+        { numRuns: 500 },
+      )
+    })
+
+    test('tells an honest reset: refused a second before it, let through after it', () => {
+      fc.assert(
+        fc.property(
+          schedule,
+          fc.integer({ min: 1, max: 6 }),
+          fc.integer({ min: 1, max: 6 }),
+          (pauses, before, limit) => {
+            const window = open()
+            const times = timesOf(pauses)
+            for (const at of times) window.take(at, law(before, 60_000))
+            // Under another limit from here on, as after an edit.
+            const now = (times.at(-1) ?? START) + 0.25
+            const take = window.take(now, law(limit, 60_000))
+            assert.ok(
+              Number.isInteger(take.resetSeconds) && take.resetSeconds >= 1 && take.resetSeconds <= 60,
+            )
+            if (take.allowed) return
+            assert.equal(take.remaining, 0)
+            const early = now + (take.resetSeconds - 1) * 1000
+            assert.equal(window.take(early, law(limit, 60_000)).allowed, false)
+            assert.equal(window.take(now + take.resetSeconds * 1000, law(limit, 60_000)).allowed, true)
+          },
+        ),
+        { numRuns: 1000 },
+      )
+    })
+
+    test('counts down what remains, and lets exactly the limit of many simultaneous takes through', () => {
+      const window = open()
+      const takes = Array.from({ length: 20 }, () => window.take(START, law(3, 60_000)))
+      assert.deepEqual(
+        takes.map(({ allowed, remaining }) => [allowed, remaining]),
+        [[true, 2], [true, 1], [true, 0], ...new Array(17).fill([false, 0])],
+      )
+      assert.ok(takes.every((take) => take.resetSeconds === 60))
+    })
+
+    test('is half open: a hit of exactly one window ago no longer counts, one a quarter millisecond younger does', () => {
+      const window = open()
+      window.take(START, law(1, 60_000))
+      assert.deepEqual(window.take(START + 59_999.75, law(1, 60_000)), {
+        allowed: false,
+        remaining: 0,
+        resetSeconds: 1,
+      })
+      assert.equal(window.take(START + 60_000, law(1, 60_000)).allowed, true)
+    })
+
+    test('forgets what lies at or before the horizon of its law', () => {
+      const window = open()
+      window.take(START, law(2, 60_000))
+      window.take(START + 1000, law(2, 60_000))
+      assert.equal(window.held(START + 2000, law(2, 60_000, START)), 1)
+      assert.equal(window.held(START + 2000, law(2, 60_000, START + 1000)), 0)
+    })
+
+    test('is idle when nothing counts, and only then', () => {
+      const window = open()
+      assert.equal(window.idle(START, law(2, 60_000)), true)
+      window.take(START, law(2, 60_000))
+      window.take(START + 1000, law(2, 60_000))
+      assert.equal(window.idle(START + 60_999.75, law(2, 60_000)), false)
+      assert.equal(window.idle(START + 61_000, law(2, 60_000)), true)
+      assert.equal(window.idle(START + 2000, law(2, 60_000, START + 1000)), true)
+    })
+
+    test('lets nothing through under a limit of zero', () => {
+      assert.deepEqual(open().take(START, law(0, 60_000)), { allowed: false, remaining: 0, resetSeconds: 60 })
+    })
+
+    test('stays in order when the clock is not: a late hit counts as long as the one before it', () => {
+      const window = open()
+      window.add([START + 1000, 1], law(3, 60_000))
+      window.add([START, 1], law(3, 60_000))
+      assert.equal(window.held(START + 60_500, law(3, 60_000)), 2)
+      assert.equal(window.idle(START + 60_500, law(3, 60_000)), false)
+    })
+
+    test('gives all hits that count as entries, oldest first', () => {
+      const window = open()
+      for (const at of [0, 10_000, 20_000]) window.take(START + at, law(5, 60_000))
+      assert.deepEqual(
+        [...window.entries()],
+        [0, 10_000, 20_000].map((at) => [START + at, 1]),
+      )
+    })
+  })
+}
+
+test('a log agrees with a plain list of times in every answer, whatever the laws', () => {
+  const step = fc.tuple(pause, fc.integer({ min: 1, max: 5 }))
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 150 }), (steps) => {
+      const window = new LogWindow()
+      let list: number[] = []
+      let now = START
+      for (const [ms, limit] of steps) {
+        now += ms
+        const current = law(limit, 60_000)
+        list = list.filter((at) => !isGone(at, now, current))
+        const allowed = list.length < limit
+        const blocking = allowed ? (list[0] ?? now) : (list[list.length - limit] ?? now)
+        if (allowed) list.push(now)
+        assert.deepEqual(window.take(now, current), {
+          allowed,
+          remaining: allowed ? limit - list.length : 0,
+          resetSeconds: Math.ceil((60_000 - (now - blocking)) / 1000),
+        })
+        assert.deepEqual(
+          [...window.entries()],
+          list.map((at) => [at, 1]),
+        )
+      }
+    }),
+    { numRuns: 500 },
+  )
+})
+
+test('a log of a thousand hits gives its memory back as they leave, and keeps their order', () => {
+  const window = new LogWindow()
+  for (let i = 0; i < 1000; i++) window.take(START + i, law(1000, 60_000))
+  for (const left of [999, 300, 250, 249, 100, 10, 1]) {
+    assert.equal(window.held(START + 60_000 + 999 - left, law(1000, 60_000)), left)
+    assert.deepEqual([...window.entries()][0], [START + 1000 - left, 1])
+  }
+  assert.equal(window.take(START + 60_998, law(2, 60_000)).allowed, true)
+  assert.deepEqual(
+    [...window.entries()],
+    [
+      [START + 999, 1],
+      [START + 60_998, 1],
+    ],
+  )
+})
+
+test('slices refuse at most a hundredth of the window early', () => {
+  fc.assert(
+    fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
+      const window = new SliceWindow()
+      const allowed: number[] = []
+      for (const now of timesOf(pauses)) {
+        if (window.take(now, law(limit, 60_000)).allowed) allowed.push(now)
+        else assert.ok(allowed.filter((at) => now - at < 60_600).length >= limit)
+      }
+    }),
+    { numRuns: 500 },
+  )
+})
+
+test('slices hold no more than 102 entries however many hits they count', () => {
+  const window = new SliceWindow()
+  for (let i = 0; i < 200_000; i++) window.take(START + i, law(1_000_000, 60_000))
+  assert.equal(
+    [...window.entries()].reduce((sum, [, count]) => sum + count, 0),
+    window.held(START + 200_000, law(1, 60_000)),
+  )
+  assert.ok([...window.entries()].length <= 102)
+  assert.ok(window.held(START + 200_000, law(1, 60_000)) >= 60_000)
+})
+
+test('limits up to a thousand are logged, above that sliced', () => {
+  assert.equal(openWindow(law(1000, 60_000)).sliced, false)
+  assert.equal(openWindow(law(1001, 60_000)).sliced, true)
+})

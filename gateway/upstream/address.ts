@@ -1,0 +1,39 @@
+/** Where an upstream listens. */
+export interface Address {
+  /** As configured: label of metrics and of messages. */
+  readonly url: string
+  readonly secure: boolean
+  /** Name or address, an IPv6 one without brackets; empty for a Unix socket. */
+  readonly host: string
+  readonly port: number
+  /** Path of a Unix socket, else undefined. */
+  readonly socketPath: string | undefined
+}
+
+/**
+ * Reads `http://host[:port]`, `https://host[:port]` or `unix:/path.sock`.
+ *
+ * @throws TypeError that names the URL and what is wrong with it.
+ */
+export function parseAddress(url: string): Address {
+  if (url.startsWith('unix:')) {
+    const socketPath = url.slice('unix:'.length)
+    if (!socketPath.startsWith('/'))
+      throw faulty(url, 'the path of a Unix socket must be absolute: unix:/path.sock')
+    return { url, secure: false, host: '', port: 0, socketPath }
+  }
+  const parsed = URL.parse(url)
+  if (parsed === null) throw faulty(url, 'is not a URL')
+  const { protocol, hostname, port, pathname, search, hash, username, password } = parsed
+  if (protocol !== 'http:' && protocol !== 'https:')
+    throw faulty(url, 'must begin with http://, https:// or unix:')
+  if (pathname !== '/' || search !== '' || hash !== '') throw faulty(url, 'must end after host and port')
+  if (username !== '' || password !== '') throw faulty(url, 'must not hold credentials')
+  const secure = protocol === 'https:'
+  const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
+  return { url, secure, host, port: port === '' ? (secure ? 443 : 80) : Number(port), socketPath: undefined }
+}
+
+function faulty(url: string, reason: string): TypeError {
+  return new TypeError(`upstream ${url}: ${reason}`)
+}

@@ -1,0 +1,33 @@
+import type { Origin } from './origin.ts'
+
+/** Which of several upstreams is asked next. */
+export class Choice {
+  readonly #origins: readonly Origin[]
+  #turn = 0
+
+  /** @param origins at least one. */
+  constructor(origins: readonly Origin[]) {
+    this.#origins = origins
+  }
+
+  /**
+   * The one with the fewest exchanges in flight among those that are usable, in turn among equals; when none is
+   * usable, the one whose back-off ends first.
+   *
+   * @returns undefined when all are in `tried`.
+   */
+  next(tried: readonly Origin[]): Origin | undefined {
+    const origins = this.#origins
+    this.#turn = (this.#turn + 1) % origins.length
+    let best: Origin | undefined
+    let soonest: Origin | undefined
+    for (let i = 0; i < origins.length; i++) {
+      const origin = origins[(this.#turn + i) % origins.length] as Origin
+      if (tried.includes(origin)) continue
+      if (origin.health.usable()) {
+        if (best === undefined || origin.inFlight < best.inFlight) best = origin
+      } else if (soonest === undefined || origin.health.retryAtMs < soonest.health.retryAtMs) soonest = origin
+    }
+    return best ?? soonest
+  }
+}

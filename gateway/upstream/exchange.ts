@@ -1,0 +1,287 @@
+import type { Duplex, Readable } from 'node:stream'
+import type { Dispatcher } from 'undici'
+import { bodyFraming, headerText, switchesTo } from './answer-head.ts'
+import { ConnectError } from './connection.ts'
+import type { Timed } from './deadlines.ts'
+import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
+import { faultOf } from './fault-kinds.ts'
+import type { Lane } from './lanes.ts'
+import type { Origin } from './origin.ts'
+import { mayRetry } from './retry.ts'
+import type { Terms } from './terms.ts'
+import { Upload } from './upload.ts'
+
+const NONE_TRIED: readonly Origin[] = []
+const GIVEN_UP = new Error('the exchange was given up')
+const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
+const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
+
+/**
+ * One call and its answer. It is at once the flight, and what undici calls the options and the handler of a dispatch:
+ * one object for a request.
+ *
+ * undici is only ever called from a fresh turn (`process.nextTick`): it may fail at once, when `send` has not returned
+ * yet, and it must not be entered again while its parser, of which there is one for all connections, is telling.
+ */
+export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandler {
+  readonly path: string
+  readonly method: string
+  readonly headers: string[]
+  readonly body: Readable | null
+  readonly upgrade: string | null
+  /** Keep the connection after HEAD, and after a body with a method that seldom has one. */
+  readonly reset = false
+  readonly blocking = false
+
+  readonly #terms: Terms
+  readonly #answer: UpstreamAnswer
+  readonly #totalMs: number
+  readonly #totalDeadlineMs: number
+  /** For the answer's head, then for each piece of its body; none while it is not the upstream that is waited for. */
+  #idleDeadlineMs = Number.POSITIVE_INFINITY
+  #origin: Origin
+  #lane: Lane | undefined = undefined
+  /** Given by undici when it begins to write the request. */
+  #controller: Dispatcher.DispatchController | undefined = undefined
+  /** Upstreams that could not be connected to. */
+  #tried: readonly Origin[] = NONE_TRIED
+  #retried = false
+  #answerBegan = false
+  #headTold = false
+  #untilClose = false
+  #heldBack = false
+  /** Whole, failed, upgraded or given up: nothing more is told. */
+  #over = false
+  slot = -1
+
+  constructor(terms: Terms, call: UpstreamCall, answer: UpstreamAnswer) {
+    this.path = call.target
+    this.method = call.method
+    // undici reads both only; its types say more than it needs.
+    this.headers = call.headers as string[]
+    this.body = call.body === null ? null : (new Upload(call.body) as unknown as Readable)
+    this.upgrade = call.upgrade ?? null
+    this.#terms = terms
+    this.#answer = answer
+    this.#totalMs = call.totalMs
+    this.#totalDeadlineMs = terms.clock() + call.totalMs
+    this.#origin = terms.first
+  }
+
+  get upstream(): string {
+    return this.#origin.url
+  }
+
+  begin(): void {
+    this.#terms.deadlines.add(this)
+    if (this.#terms.closed) process.nextTick(launch, this, CLOSED)
+    else this.#attempt(ALL_IN_USE)
+  }
+
+  resume(): void {
+    if (!this.#heldBack) return
+    this.#heldBack = false
+    process.nextTick(takeUp, this)
+  }
+
+  takeUp(): void {
+    if (this.#over || this.#heldBack) return
+    this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+    this.#controller?.resume()
+  }
+
+  abort(): void {
+    if (this.#over) return
+    this.#leave()
+    this.#controller?.abort(GIVEN_UP)
+    this.#freeLane()
+  }
+
+  checkTime(nowMs: number): void {
+    if (nowMs >= this.#totalDeadlineMs)
+      this.#give('timeout', `the answer was not whole within ${this.#totalMs} ms`)
+    else if (nowMs >= this.#idleDeadlineMs) {
+      const { headersMs, bodyIdleMs } = this.#terms
+      const cause = this.#headTold
+        ? `no piece of the body within ${bodyIdleMs} ms`
+        : `no head within ${headersMs} ms`
+      this.#give('timeout', cause)
+    }
+  }
+
+  launch(fault: UpstreamFault): void {
+    if (this.#over) return
+    if (this.#lane !== undefined) {
+      this.#lane.client.dispatch(this, this)
+    } else {
+      this.#leave()
+      this.#answer.fault(fault)
+    }
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller
+  }
+
+  onRequestSent(): void {
+    if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#terms.headersMs
+  }
+
+  onResponseStarted(): void {
+    this.#answerBegan = true
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+    const headers = headerText(controller.rawHeaders)
+    if (status >= 200) this.#begin(status, headers)
+    else if (status === 103) this.#answer.information(status, headers)
+    else if (status === 101 || status < 100)
+      this.#give('malformed', `status ${status} where none was asked for`)
+  }
+
+  #begin(status: number, headers: readonly string[]): void {
+    const framing = bodyFraming(this.method, status, headers)
+    if (framing === 'faulty') {
+      this.#give('malformed', `a ${status} answer whose body has no sound frame`)
+    } else {
+      this.#untilClose = framing === 'until close'
+      this.#headTold = true
+      this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+      this.#origin.health.alive()
+      this.#answer.head(status, headers)
+    }
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+    if (this.#answer.data(chunk)) return
+    this.#heldBack = true
+    this.#idleDeadlineMs = Number.POSITIVE_INFINITY
+    controller.pause()
+  }
+
+  onResponseEnd(): void {
+    // A reset ends the connection too, but not a body that lasts until the connection is closed properly.
+    if (this.#untilClose && this.#lane?.socket?.errored) {
+      this.#give('broken', 'reset before the end of the body')
+    } else {
+      this.#leave()
+      this.#releaseLane()
+      try {
+        this.#answer.end()
+      } catch (mistake) {
+        process.nextTick(raise, mistake)
+      }
+    }
+  }
+
+  onRequestUpgrade(
+    controller: Dispatcher.DispatchController,
+    _status: number,
+    _headers: unknown,
+    socket: Duplex,
+  ): void {
+    const headers = headerText(controller.rawHeaders)
+    this.#leave()
+    if (this.#lane !== undefined) this.#lane.socket = undefined
+    this.#releaseLane()
+    try {
+      if (switchesTo(this.upgrade ?? '', headers)) {
+        this.#answer.upgrade(headers, socket)
+      } else {
+        socket.destroy()
+        this.#answer.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
+      }
+    } catch (mistake) {
+      process.nextTick(raise, mistake)
+    }
+  }
+
+  onResponseError(_controller: unknown, error: Error): void {
+    if (this.#over) return
+    const fault = faultOf(error, this.#headTold)
+    const attempted = {
+      method: this.method,
+      hasBody: this.body !== null,
+      upgrade: this.upgrade !== null,
+      sent: this.#controller !== undefined,
+      answerBegan: this.#answerBegan,
+      retried: this.#retried,
+    }
+    if (mayRetry(error, fault.kind, attempted)) {
+      if (error instanceof ConnectError) this.#tried = [...this.#tried, this.#origin]
+      else this.#retried = true
+      this.#freeLane()
+      this.#attempt(fault)
+    } else {
+      this.#leave()
+      this.#freeLane()
+      this.#answer.fault(fault)
+    }
+  }
+
+  /** @param fault what is told when no upstream is left. */
+  #attempt(fault: UpstreamFault): void {
+    this.#controller = undefined
+    this.#idleDeadlineMs = Number.POSITIVE_INFINITY
+    let next = this.#terms.choice.next(this.#tried)
+    while (next !== undefined && !this.#board(next)) {
+      this.#tried = [...this.#tried, next]
+      next = this.#terms.choice.next(this.#tried)
+    }
+    process.nextTick(launch, this, fault)
+  }
+
+  #board(origin: Origin): boolean {
+    const lane = origin.lanes.lease(this.#retried)
+    if (lane === undefined) return false
+    this.#origin = origin
+    this.#lane = lane
+    origin.inFlight += 1
+    return true
+  }
+
+  /** Fails the exchange by our own decision. */
+  #give(kind: UpstreamFault['kind'], cause: string): void {
+    this.abort()
+    this.#answer.fault({ kind, cause })
+  }
+
+  #leave(): void {
+    this.#over = true
+    this.#terms.deadlines.remove(this)
+  }
+
+  /** undici has told an error. What it could not begin it may still hold, so only a begun request leaves its lane sound. */
+  #freeLane(): void {
+    if (this.#controller === undefined) this.#discardLane()
+    else this.#releaseLane()
+  }
+
+  #releaseLane(): void {
+    if (this.#lane === undefined) return
+    this.#origin.inFlight -= 1
+    this.#origin.lanes.release(this.#lane)
+    this.#lane = undefined
+  }
+
+  #discardLane(): void {
+    if (this.#lane === undefined) return
+    this.#origin.inFlight -= 1
+    this.#origin.lanes.discard(this.#lane)
+    this.#lane = undefined
+  }
+}
+
+function launch(exchange: UpstreamExchange, fault: UpstreamFault): void {
+  exchange.launch(fault)
+}
+
+function takeUp(exchange: UpstreamExchange): void {
+  exchange.takeUp()
+}
+
+/** undici loses what a handler throws at the end of an exchange; a mistake of our own must be seen. */
+function raise(mistake: unknown): void {
+  throw mistake
+}

@@ -1,0 +1,140 @@
+import type { Socket } from 'node:net'
+import { Client } from 'undici'
+import type { Address } from './address.ts'
+import { type ConnectError, openConnection } from './connection.ts'
+import { correctHeads } from './head-corrections.ts'
+import type { Health } from './health.ts'
+
+const KEEP_ALIVE_MS = 4000
+const MAX_HEADER_BYTES = 16 * 1024
+
+/** Room for one exchange at a time: an undici client, which connects when it is used and again when that has ended. */
+export interface Lane {
+  readonly client: Client
+  /** The connection, also while it is being made; undefined before the first and when an upgrade took it away. */
+  socket: Socket | undefined
+  discarded: boolean
+}
+
+/**
+ * The connections to one upstream. Scheduling is done here, over single clients: a call that undici's own pool finds
+ * invalid makes it wait for ever for the client it gave the call to.
+ */
+export class Lanes {
+  readonly #address: Address
+  readonly #connectMs: number
+  readonly #maxConnections: number
+  readonly #health: Health
+  readonly #all = new Set<Lane>()
+  /** Free, with a connection when last seen; the last used is used first, so that the others can idle out. */
+  readonly #warm: Lane[] = []
+  /** Free, without a connection. */
+  readonly #cold: Lane[] = []
+  #leaving = 0
+  #closed: (() => void) | undefined = undefined
+
+  constructor(options: { address: Address; connectMs: number; maxConnections: number; health: Health }) {
+    this.#address = options.address
+    this.#connectMs = options.connectMs
+    this.#maxConnections = options.maxConnections
+    this.#health = options.health
+  }
+
+  /** @param fresh prefer a new connection to one that stands. @returns undefined when all connections are in use. */
+  lease(fresh: boolean): Lane | undefined {
+    while (!fresh) {
+      const lane = this.#warm.pop()
+      if (lane === undefined) break
+      if (isAlive(lane)) return lane
+      this.#cold.push(lane)
+    }
+    return this.#cold.pop() ?? (this.#all.size < this.#maxConnections ? this.#add() : this.#warm.pop())
+  }
+
+  /** Gives back a lane whose exchange is over, whether its connection stands or not. */
+  release(lane: Lane): void {
+    if (this.#closed !== undefined) this.#leave(lane)
+    else if (isAlive(lane)) this.#warm.push(lane)
+    else this.#cold.push(lane)
+  }
+
+  /** Gives back a lane whose client still holds the request: both go, with the connection. */
+  discard(lane: Lane): void {
+    lane.discarded = true
+    this.#all.delete(lane)
+    this.#leaving += 1
+    // undici may be in the middle of telling us about this very request.
+    process.nextTick(() => {
+      lane.socket?.destroy()
+      lane.client.destroy(null, () => this.#left())
+    })
+  }
+
+  /** Closes free connections at once and the others when they are given back; resolves when all are closed. */
+  close(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#closed = resolve
+      for (const lane of [...this.#warm.splice(0), ...this.#cold.splice(0)]) this.#leave(lane)
+      this.#settleClose()
+    })
+  }
+
+  #add(): Lane {
+    const lane: Lane = {
+      client: new Client('http://upstream', {
+        connect: (_options, callback) => this.#connect(lane, callback),
+        pipelining: 1,
+        allowH2: false,
+        useMilo: false,
+        maxHeaderSize: MAX_HEADER_BYTES,
+        // Less than the 5 s after which a Node server closes an idle connection, and 2 s less than what a server
+        // announces in Keep-Alive, so that a request never crosses the server's closing.
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        keepAliveTimeoutThreshold: 2000,
+        keepAliveMaxTimeout: 60_000,
+        // undici's timers step by half a second: deadlines.ts keeps the time.
+        headersTimeout: 0,
+        bodyTimeout: 0,
+      }),
+      socket: undefined,
+      discarded: false,
+    }
+    this.#all.add(lane)
+    return lane
+  }
+
+  #connect(lane: Lane, callback: (...result: [null, Socket] | [Error, null]) => void): void {
+    this.#health.attemptBegan()
+    lane.socket = openConnection(this.#address, this.#connectMs, {
+      connected: (socket) => {
+        this.#health.attemptSucceeded()
+        callback(null, socket)
+        if (!lane.discarded) correctHeads(socket)
+      },
+      failed: (error: ConnectError) => {
+        if (lane.discarded) this.#health.attemptGivenUp()
+        else this.#health.attemptFailed()
+        callback(error, null)
+      },
+    })
+  }
+
+  #leave(lane: Lane): void {
+    this.#all.delete(lane)
+    this.#leaving += 1
+    lane.client.close(() => this.#left())
+  }
+
+  #left(): void {
+    this.#leaving -= 1
+    this.#settleClose()
+  }
+
+  #settleClose(): void {
+    if (this.#all.size === 0 && this.#leaving === 0) this.#closed?.()
+  }
+}
+
+function isAlive(lane: Lane): boolean {
+  return lane.socket !== undefined && !lane.socket.destroyed
+}

@@ -1,0 +1,16 @@
+import type { Choice } from './choice.ts'
+import type { Deadlines } from './deadlines.ts'
+import type { Origin } from './origin.ts'
+
+/** What all exchanges of a gateway share. Times in milliseconds. */
+export interface Terms {
+  readonly clock: () => number
+  readonly headersMs: number
+  readonly bodyIdleMs: number
+  readonly choice: Choice
+  readonly deadlines: Deadlines
+  /** Whose label a flight bears that never found a lane. */
+  readonly first: Origin
+  /** Nothing new is begun. Written by close. */
+  closed: boolean
+}
