@@ -19,6 +19,7 @@ import type { App, Services } from './services.ts'
 import { registerSessions } from './sessions.ts'
 import { registerTransfer } from './transfer.ts'
 import { rememberRoutes } from './unknown-routes.ts'
+import { answerUnparsed } from './unparsed-requests.ts'
 import { registerUsers } from './users.ts'
 import { fieldFaults, validatorCompiler } from './validation.ts'
 import { registerVerify } from './verify.ts'
@@ -47,6 +48,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
     forceCloseConnections: 'idle',
     // What arrives on an open connection while the process stops is still answered.
     return503OnClosing: false,
+    clientErrorHandler: answerUnparsed,
     frameworkErrors: (_error, request, reply) =>
       void sendProblem(new Problem('malformed_target'), request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>()

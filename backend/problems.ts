@@ -12,6 +12,7 @@ const PROBLEMS = {
   invalid_request: { status: 400, detail: 'The request has fields that are missing, unknown or not valid.' },
   malformed_body: { status: 400, detail: 'The body is not a JSON document that can be accepted.' },
   malformed_target: { status: 400, detail: 'The request target cannot be decoded.' },
+  malformed_message: { status: 400, detail: 'This is not an HTTP message that can be read.' },
   unauthenticated: { status: 401, detail: 'This needs a signed-in user.' },
   invalid_credentials: { status: 401, detail: 'The e-mail address or the password is wrong.' },
   invalid_refresh_token: {
@@ -26,6 +27,7 @@ const PROBLEMS = {
   no_session: { status: 403, detail: 'The credential of this request does not belong to a session.' },
   not_found: { status: 404, detail: 'There is nothing here.' },
   method_not_allowed: { status: 405, detail: 'This method is not offered here.' },
+  request_timeout: { status: 408, detail: 'The request did not arrive in time.' },
   email_taken: { status: 409, detail: 'Another user has this e-mail address.' },
   idempotency_key_in_flight: {
     status: 409,
@@ -41,6 +43,7 @@ const PROBLEMS = {
   unknown_destination: { status: 422, detail: 'No open account has the id in toAccountId.' },
   same_account: { status: 422, detail: 'The destination is the account that the money comes from.' },
   currency_mismatch: { status: 422, detail: 'Both accounts must be in the currency of the transfer.' },
+  headers_too_large: { status: 431, detail: 'The header section is larger than what is accepted here.' },
   internal: { status: 500, detail: 'Something went wrong here. Nothing was changed.' },
   busy: { status: 503, detail: 'There is too much to do at this moment. Nothing was changed. Try again.' },
 } as const

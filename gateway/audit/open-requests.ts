@@ -44,7 +44,9 @@ export class OpenRequests {
 
   /** @param line a latin1 slice without its `\n`. */
   read(line: string): void {
-    if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
+    // A quote inside a value is escaped, so a second head is a second record: two lines that ran into one another.
+    if (line.includes(RECORD_HEAD, 1)) this.damagedLines++
+    else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
     else if (line.startsWith(START_HEAD) || line.startsWith(STOP_HEAD)) this.#readMark(line)
     else if (!line.startsWith(RECORD_HEAD) || !line.endsWith('}')) this.damagedLines++

@@ -44,7 +44,7 @@ export interface StartFacts {
 }
 
 /** A moment after which the trail may have a gap. */
-export interface StopFacts {
+interface StopFacts {
   readonly timestamp: string
   readonly pid: number
   readonly open: number
@@ -52,7 +52,7 @@ export interface StopFacts {
 }
 
 /** An accepted change of the limit table. */
-export interface ConfigChangeFacts {
+interface ConfigChangeFacts {
   readonly timestamp: string
   readonly file: string
   readonly before: readonly LimitRow[]
@@ -93,15 +93,11 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * The fields of the exchange's API_REQUEST, then `"statusCode"` and `"duration"`.
+ * API_RESPONSE: the fields of the exchange's API_REQUEST, then `"statusCode"` and `"duration"`. Made from the line that
+ * `requestRecord` gave, which takes a fifth of the time of building the fields again.
  *
  * @param durationMs written in milliseconds with three decimals; 0 when it is not a number at or above 0.
  */
-export function responseRecord(facts: RequestFacts, statusCode: number, durationMs: number): string {
-  return responseTo(requestRecord(facts), statusCode, durationMs)
-}
-
-/** The same made from the API_REQUEST line that `requestRecord` gave: five times as fast as building the fields again. */
 export function responseTo(requestLine: string, statusCode: number, durationMs: number): string {
   const duration =
     durationMs >= 0 && durationMs < Number.POSITIVE_INFINITY ? Math.round(durationMs * 1000) / 1000 : 0

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path'
 const NOT_A_TRAIL = /\.(?:lock|gz|bz2|xz|zst)$/
 
 /** A search for the file that another goes on from after a rotation. */
-export interface RotatedSearch {
+interface RotatedSearch {
   readonly file: string
   /** Inode of the file before, as its AUDIT_START names it. */
   readonly continues: string | undefined

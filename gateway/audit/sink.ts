@@ -81,7 +81,7 @@ export class Sink {
     }
   }
 
-  /** @returns the number of bytes taken, at least 1. */
+  /** @returns the number of bytes taken: at least 1 (POSIX `write`). */
   #writeSome(bytes: Buffer, start: number, end: number): number {
     for (let waitedMs = 0; ; waitedMs++) {
       try {

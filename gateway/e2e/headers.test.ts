@@ -65,6 +65,7 @@ describe('every answer', () => {
     upstream = await startUpstream((req, res) => {
       const status = Number(req.url?.split('/').at(-1))
       if (req.url === '/open/never') return
+      if (req.url === '/open/slow') return void req.on('end', () => res.end('whole')).resume()
       if (req.url === '/open/broken-head') return void res.socket?.end('HTTP/1.1 200 OK\r\nContent-Le')
       if (req.url === '/open/no-http') return void res.socket?.end('SSH-2.0-OpenSSH_9.2\r\n')
       res.writeHead(Number.isNaN(status) ? 200 : status, {

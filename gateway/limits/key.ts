@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 import type { Principal } from '../auth/principal.ts'
 import type { LimitPer } from './row.ts'
 
@@ -15,36 +15,43 @@ export function limitKey(per: LimitPer, principal: Principal | undefined, addres
 
 /** `203.0.113.9` for any form of ::ffff:203.0.113.9, `2001:db8:0:1::/64` for any form of an address in it. */
 function foldedAddress(address: string): string {
+  // How a listener on both families names every IPv4 caller.
+  if (address.startsWith('::ffff:') && isIPv4(address.slice(7))) return address.slice(7)
   const zone = address.indexOf('%')
   const bare = zone === -1 ? address : address.slice(0, zone)
   if (!isIPv6(bare)) return address
-  const groups = groupsOf(bare)
-  const mapped = groups[5] === 0xffff && groups.slice(0, 5).every((group) => group === 0)
-  if (mapped) return `${dotted(groups[6])}.${dotted(groups[7])}`
-  return `${groups
-    .slice(0, 4)
-    .map((group) => group.toString(16))
-    .join(':')}::/64`
+  const [a, b, c, d, e, f, g, h] = groupsOf(bare)
+  if (f === 0xffff && !(a || b || c || d || e)) return `${dotted(g)}.${dotted(h)}`
+  return `${hex(a)}:${hex(b)}:${hex(c)}:${hex(d)}::/64`
 }
 
 /** The eight groups of a valid IPv6 address without a zone. */
 function groupsOf(address: string): number[] {
-  const [front = '', back] = address.split('::')
-  const head = numbersOf(front)
-  if (back === undefined) return head
-  const tail = numbersOf(back)
-  return [...head, ...new Array<number>(8 - head.length - tail.length).fill(0), ...tail]
+  const gap = address.indexOf('::')
+  if (gap === -1) return numbersOf(address)
+  const groups = numbersOf(address.slice(0, gap))
+  const tail = numbersOf(address.slice(gap + 2))
+  while (groups.length + tail.length < 8) groups.push(0)
+  groups.push(...tail)
+  return groups
 }
 
 function numbersOf(part: string): number[] {
-  if (part === '') return []
-  return part.split(':').flatMap((group) => {
-    if (!group.includes('.')) return [Number.parseInt(group, 16)]
-    const [a = 0, b = 0, c = 0, d = 0] = group.split('.').map(Number)
-    return [a * 256 + b, c * 256 + d]
-  })
+  const numbers: number[] = []
+  if (part === '') return numbers
+  for (const group of part.split(':')) {
+    if (group.includes('.')) {
+      const [a = 0, b = 0, c = 0, d = 0] = group.split('.').map(Number)
+      numbers.push(a * 256 + b, c * 256 + d)
+    } else numbers.push(Number.parseInt(group, 16))
+  }
+  return numbers
 }
 
 function dotted(group = 0): string {
   return `${group >> 8}.${group & 0xff}`
+}
+
+function hex(group = 0): string {
+  return group.toString(16)
 }

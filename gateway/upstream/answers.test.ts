@@ -6,7 +6,6 @@ import {
   bodyOf,
   callOf,
   ok,
-  type ScriptedUpstream,
   scriptedUpstream,
   type Told,
   until,

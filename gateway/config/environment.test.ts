@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { configFiles, parseEnvironment } from './environment.ts'
+
+function fault(name: string, text: string): string {
+  const { faults } = parseEnvironment({ [name]: text })
+  assert.equal(faults?.length, 1, `${name}=${text}`)
+  assert.equal(faults[0]?.file, 'environment')
+  assert.equal(faults[0]?.path, name)
+  return faults[0].reason
+}
+
+test('an empty environment overrides nothing and names the usual files', () => {
+  assert.deepEqual(parseEnvironment({ HOME: '/', GATEWAY_PORT: undefined }), { value: {} })
+  assert.deepEqual(configFiles({}), { configFile: 'config/gateway.json', limitsFile: 'config/limits.json' })
+})
+
+test('every variable arrives at its key', () => {
+  const env = {
+    GATEWAY_CONFIG: 'a.json',
+    GATEWAY_LIMITS: 'b.json',
+    GATEWAY_HOST: '0.0.0.0',
+    GATEWAY_PORT: '0',
+    GATEWAY_ADMIN_HOST: '::1',
+    GATEWAY_ADMIN_PORT: '65535',
+    GATEWAY_UPSTREAM: 'http://a:1/, unix:/run/b.sock',
+    GATEWAY_ISSUER: 'https://bank.example',
+    GATEWAY_JWKS_URI: 'https://bank.example/keys',
+    GATEWAY_AUDIENCE: 'api',
+    GATEWAY_AUDIT_FILE: '-',
+    GATEWAY_AUDIT_DURABILITY: 'written',
+    GATEWAY_STORE: 'memory',
+    GATEWAY_WORKERS: '1',
+    GATEWAY_DATA_DIR: '/var/lib/x',
+    GATEWAY_LOG_LEVEL: 'debug',
+  }
+  assert.deepEqual(configFiles(env), { configFile: 'a.json', limitsFile: 'b.json' })
+  assert.deepEqual(parseEnvironment(env), {
+    value: {
+      host: '0.0.0.0',
+      port: 0,
+      adminHost: '::1',
+      adminPort: 65535,
+      upstreams: ['http://a:1', 'unix:/run/b.sock'],
+      issuer: 'https://bank.example',
+      jwksUri: 'https://bank.example/keys',
+      audience: 'api',
+      auditFile: '-',
+      dataDir: '/var/lib/x',
+      logLevel: 'debug',
+    },
+  })
+})
+
+test('each variable refuses what is not of its kind', () => {
+  assert.match(fault('GATEWAY_HOST', 'a:1'), /must be an IP address/)
+  assert.match(fault('GATEWAY_ADMIN_HOST', '[::1]'), /must be an IP address/)
+  for (const port of ['65536', '-1', '80.5', '0x50', ' 80', '1e3', 'http']) {
+    assert.match(fault('GATEWAY_PORT', port), /must be a whole number between 0 and 65535, but is "/)
+    assert.match(fault('GATEWAY_ADMIN_PORT', port), /must be a whole number between 0 and 65535, but is "/)
+  }
+  assert.match(fault('GATEWAY_UPSTREAM', 'http://a,b'), /must be http:\/\/host:port.*but is "b"/)
+  assert.match(fault('GATEWAY_UPSTREAM', 'http://a,'), /must be http:\/\/host:port.*but is ""/)
+  assert.match(fault('GATEWAY_UPSTREAM', 'http://a,http://a/'), /must not name http:\/\/a twice/)
+  assert.match(fault('GATEWAY_ISSUER', 'bank'), /must be an http or https URL/)
+  assert.match(fault('GATEWAY_JWKS_URI', 'keys'), /must be an http or https URL/)
+  assert.match(fault('GATEWAY_LOG_LEVEL', 'loud'), /must be one of trace, debug, .*but is "loud"/)
+})
+
+test('what this version cannot do is refused instead of ignored', () => {
+  assert.match(fault('GATEWAY_STORE', 'redis://x'), /must be memory in this version, but is "redis:\/\/x"/)
+  assert.match(fault('GATEWAY_WORKERS', 'auto'), /must be 1 in this version, but is "auto"/)
+  assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'synced'), /must be written in this version/)
+  assert.match(fault('GATEWAY_CLIENTS', 'config/clients.json'), /not part of this version/)
+  for (const name of ['PORT', 'CERT', 'KEY', 'CLIENT_CA', 'CLIENT_CRL']) {
+    assert.match(fault(`GATEWAY_TLS_${name}`, 'x'), /HTTPS listener is not part of this version/)
+  }
+})
+
+test('a variable that is set but empty is a fault', () => {
+  for (const name of ['GATEWAY_CONFIG', 'GATEWAY_AUDIENCE', 'GATEWAY_UPSTREAM', 'GATEWAY_CLIENTS']) {
+    assert.match(fault(name, ''), /set but empty/)
+  }
+})
+
+test('a misspelt variable is a fault that names the one that was meant', () => {
+  assert.match(fault('GATEWAY_PROT', '80'), /did you mean GATEWAY_PORT\?/)
+  assert.match(fault('GATEWAY_UPSTREAMS', 'x'), /did you mean GATEWAY_UPSTREAM\?/)
+  assert.equal(fault('GATEWAY_SOMETHING_ELSE_ENTIRELY', 'x'), 'is not a variable that the gateway knows')
+})
+
+test('variables that Kubernetes sets for a Service called gateway or gateway-something are let be', () => {
+  const env = {
+    GATEWAY_SERVICE_HOST: '10.0.0.1',
+    GATEWAY_SERVICE_PORT: '80',
+    GATEWAY_SERVICE_PORT_HTTP: '80',
+    GATEWAY_PORT_80_TCP: 'tcp://10.0.0.1:80',
+    GATEWAY_PORT_80_TCP_PROTO: 'tcp',
+    GATEWAY_PORT_80_TCP_PORT: '80',
+    GATEWAY_PORT_80_TCP_ADDR: '10.0.0.1',
+    GATEWAY_METRICS_SERVICE_HOST: '10.0.0.2',
+    GATEWAY_METRICS_PORT: 'tcp://10.0.0.2:80',
+    GATEWAY_METRICS_PORT_53_UDP_ADDR: '10.0.0.2',
+  }
+  assert.deepEqual(parseEnvironment(env), { value: {} })
+})
+
+test('one of ours that Kubernetes has taken is a fault that says so', () => {
+  for (const name of ['GATEWAY_PORT', 'GATEWAY_ADMIN_PORT', 'GATEWAY_TLS_PORT']) {
+    assert.match(
+      fault(name, 'tcp://10.0.0.1:80'),
+      /Kubernetes sets for a Service of this name.*enableServiceLinks/,
+    )
+  }
+})
+
+test('an unknown variable that only looks like a service link is still a fault', () => {
+  assert.match(fault('GATEWAY_METRICS_PORT', '80'), /not a variable that the gateway knows/)
+  assert.match(fault('GATEWAY_UPSTRAEM', 'tcp://x'), /did you mean GATEWAY_UPSTREAM\?/)
+})
+
+test('all faults come at once', () => {
+  const { faults } = parseEnvironment({ GATEWAY_PORT: 'x', GATEWAY_ISSUER: 'y', GATEWAY_FOO: 'z' })
+  assert.deepEqual(
+    faults?.map(({ path }) => path),
+    ['GATEWAY_PORT', 'GATEWAY_ISSUER', 'GATEWAY_FOO'],
+  )
+})

@@ -1,0 +1,297 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
+
+const ROUTES = [{ path: '/*', auth: ['none'] }]
+
+function good(settings: object): GatewayFile {
+  const { value, faults } = parseGatewayFile('gateway.json', JSON.stringify(settings))
+  assert.deepEqual(faults, undefined)
+  assert.ok(value)
+  return value
+}
+
+/** The faults of a file, as `path: reason` without the line. */
+function faults(settings: unknown): string[] {
+  const parsed = parseGatewayFile('gateway.json', JSON.stringify(settings))
+  assert.ok(parsed.faults, 'no fault was found')
+  assert.ok(parsed.faults.every(({ file }) => file === 'gateway.json'))
+  return parsed.faults.map(({ path, reason }) => `${path}: ${reason.replace(/ \(line \d+\)$/, '')}`)
+}
+
+/** Of a file that is good but for these keys. */
+function only(settings: object): string {
+  const [first, ...more] = faults({ routes: ROUTES, ...settings })
+  assert.deepEqual(more, [])
+  return first ?? ''
+}
+
+function onlyOfRoutes(...routes: object[]): string {
+  return only({ routes })
+}
+
+test('a file with nothing but a route gets every default', () => {
+  const { trustedProxies, ...rest } = good({ routes: ROUTES })
+  assert.deepEqual(trustedProxies.rules, [])
+  assert.deepEqual(rest, {
+    upstreams: ['http://127.0.0.1:3000'],
+    host: '127.0.0.1',
+    port: 8080,
+    adminHost: '127.0.0.1',
+    adminPort: 9090,
+    issuer: 'http://localhost:8080',
+    jwksUri: undefined,
+    audience: undefined,
+    auditFile: 'data/audit.ndjson',
+    dataDir: 'data',
+    logLevel: 'info',
+    maxInFlight: 1024,
+    timeouts: {
+      connectMs: 2000,
+      headersMs: 30_000,
+      bodyIdleMs: 30_000,
+      totalMs: 60_000,
+      requestHeadersMs: 10_000,
+      requestMs: 60_000,
+      keepAliveMs: 65_000,
+      drainMs: 30_000,
+    },
+    routes: [
+      {
+        path: '/*',
+        methods: undefined,
+        auth: new Set(['none']),
+        scopes: [],
+        timeoutMs: 60_000,
+        maxBodyBytes: 1_048_576,
+      },
+    ],
+  })
+})
+
+test('every key of the file arrives, and a route has its own bounds before those of the file', () => {
+  const file = good({
+    $schema: './schemas/gateway.schema.json',
+    upstream: ['http://a:1/', 'unix:/run/b.sock'],
+    host: '::',
+    port: 1,
+    adminHost: '10.0.0.1',
+    adminPort: 2,
+    issuer: 'https://bank.example',
+    jwksUri: 'https://bank.example/keys',
+    audience: 'api',
+    audit: { file: '-', durability: 'written' },
+    dataDir: '/var/lib/x',
+    logLevel: 'warn',
+    trustedProxies: ['10.0.0.0/8'],
+    maxInFlight: 3,
+    maxBodyBytes: 4,
+    timeouts: { totalMs: 5000 },
+    routes: [
+      {
+        path: '/a',
+        methods: ['GET', 'POST'],
+        auth: ['bearer'],
+        scopes: ['x:y', 'z'],
+        timeoutMs: 6,
+        maxBodyBytes: 0,
+      },
+      { path: '/b', auth: ['none', 'bearer'], scopes: [] },
+    ],
+  })
+  const { trustedProxies, timeouts, ...rest } = file
+  assert.equal(trustedProxies.check('10.9.9.9'), true)
+  assert.deepEqual([timeouts.totalMs, timeouts.headersMs], [5000, 30_000])
+  assert.deepEqual(rest, {
+    upstreams: ['http://a:1', 'unix:/run/b.sock'],
+    host: '::',
+    port: 1,
+    adminHost: '10.0.0.1',
+    adminPort: 2,
+    issuer: 'https://bank.example',
+    jwksUri: 'https://bank.example/keys',
+    audience: 'api',
+    auditFile: '-',
+    dataDir: '/var/lib/x',
+    logLevel: 'warn',
+    maxInFlight: 3,
+    routes: [
+      {
+        path: '/a',
+        methods: new Set(['GET', 'HEAD', 'POST']),
+        auth: new Set(['bearer']),
+        scopes: ['x:y', 'z'],
+        timeoutMs: 6,
+        maxBodyBytes: 0,
+      },
+      {
+        path: '/b',
+        methods: undefined,
+        auth: new Set(['none', 'bearer']),
+        scopes: [],
+        timeoutMs: 5000,
+        maxBodyBytes: 4,
+      },
+    ],
+  })
+})
+
+test('one reading does not touch the defaults of the next', () => {
+  const first = good({ routes: ROUTES })
+  assert.notEqual(first.timeouts, good({ routes: ROUTES }).timeouts)
+})
+
+test('routes are required and there is at least one', () => {
+  assert.deepEqual(faults({}), ['$.routes: is missing'])
+  assert.deepEqual(faults({ routes: [] }), ['$.routes: must not be empty'])
+  assert.deepEqual(faults({ routes: {} }), ['$.routes: must be an array, but is an object'])
+})
+
+test('each key refuses what is not of its kind, by its path', () => {
+  const cases: [settings: object, sentence: RegExp][] = [
+    [{ upstream: '' }, /^\$\.upstream: must not be empty/],
+    [{ upstream: [] }, /^\$\.upstream: must not be empty/],
+    [{ upstream: 5 }, /^\$\.upstream: must be text or an array, but is 5/],
+    [{ upstream: 'localhost:3000' }, /^\$\.upstream: must be http:\/\/host:port/],
+    [{ upstream: ['http://a', 'b'] }, /^\$\.upstream\[1\]: must be http:\/\/host:port/],
+    [{ upstream: ['http://a', 'http://a/'] }, /^\$\.upstream\[1\]: must not be "http:\/\/a" a second time/],
+    [{ host: '[::1]' }, /^\$\.host: must be an IP address/],
+    [{ adminHost: 'a:1' }, /^\$\.adminHost: must be an IP address/],
+    [{ port: 65536 }, /^\$\.port: must be between 0 and 65535, but is 65536/],
+    [{ port: '8080' }, /^\$\.port: must be a whole number, but is "8080"/],
+    [{ adminPort: -1 }, /^\$\.adminPort: must be between 0 and 65535/],
+    [{ issuer: 'bank' }, /^\$\.issuer: must be an http or https URL/],
+    [{ issuer: 'https://a/?b' }, /^\$\.issuer: must be a URL without a query/],
+    [{ jwksUri: 'keys.json' }, /^\$\.jwksUri: must be an http or https URL/],
+    [{ audience: '' }, /^\$\.audience: must not be empty/],
+    [{ audit: { file: '' } }, /^\$\.audit\.file: must not be empty/],
+    [{ audit: { durability: 'synced' } }, /^\$\.audit\.durability: must be "written", but is "synced"/],
+    [{ audit: { fiel: 'x' } }, /^\$\.audit\.fiel: is not a known key; did you mean "file"\?/],
+    [{ dataDir: '' }, /^\$\.dataDir: must not be empty/],
+    [{ logLevel: 'warning' }, /^\$\.logLevel: must be .* but is "warning"/],
+    [{ trustedProxies: ['10.0.0.0/40'] }, /^\$\.trustedProxies\[0\]: must be an IP address or a network/],
+    [{ trustedProxies: '10.0.0.1' }, /^\$\.trustedProxies: must be an array/],
+    [{ maxInFlight: 0 }, /^\$\.maxInFlight: must be between 1 and/],
+    [{ maxBodyBytes: -1 }, /^\$\.maxBodyBytes: must be between 0 and/],
+    [{ timeouts: { connectMs: 0 } }, /^\$\.timeouts\.connectMs: must be between 1 and 86400000/],
+    [{ timeouts: { totalSeconds: 1 } }, /^\$\.timeouts\.totalSeconds: is not a known key/],
+    [{ upstreams: 'http://a' }, /^\$\.upstreams: is not a known key; did you mean "upstream"\?/],
+  ]
+  for (const [settings, sentence] of cases) assert.match(only(settings), sentence)
+})
+
+test('a timeout longer than the total it is part of is a fault, unless it is a default', () => {
+  for (const key of ['connectMs', 'headersMs', 'bodyIdleMs']) {
+    const sentence = only({ timeouts: { totalMs: 1000, [key]: 1001 } })
+    assert.equal(sentence, `$.timeouts.${key}: must not be longer than totalMs (1000), but is 1001`)
+  }
+  good({ routes: ROUTES, timeouts: { totalMs: 1000, headersMs: 1000 } })
+})
+
+test('the time for a request header must fit into that for the request', () => {
+  assert.match(
+    only({ timeouts: { requestMs: 5000 } }),
+    /^\$\.timeouts\.requestHeadersMs: .* requestMs \(5000\), but is 10000/,
+  )
+})
+
+test('each key of a route refuses what is not of its kind, by its path', () => {
+  const route = { path: '/a', auth: ['none'] }
+  const cases: [part: object, sentence: RegExp][] = [
+    [{ path: undefined }, /^\$\.routes\[0\]\.path: is missing/],
+    [{ auth: undefined }, /^\$\.routes\[0\]\.auth: is missing/],
+    [{ auth: [] }, /^\$\.routes\[0\]\.auth: must not be empty/],
+    [{ auth: ['mtls'] }, /^\$\.routes\[0\]\.auth\[0\]: must be "none" or "bearer", but is "mtls"/],
+    [{ auth: ['none', 'none'] }, /^\$\.routes\[0\]\.auth: must not hold "none" twice/],
+    [{ auth: 'none' }, /^\$\.routes\[0\]\.auth: must be an array, but is "none"/],
+    [{ methods: [] }, /^\$\.routes\[0\]\.methods: must not be empty/],
+    [{ methods: ['GET', 'GET'] }, /^\$\.routes\[0\]\.methods: must not hold "GET" twice/],
+    [{ methods: ['GET', 'post'] }, /^\$\.routes\[0\]\.methods\[1\]: .* did you mean "POST"\?/],
+    [{ methods: ['CONNECT'] }, /^\$\.routes\[0\]\.methods\[0\]: must not be "CONNECT"/],
+    [{ methods: ['TRACE'] }, /^\$\.routes\[0\]\.methods\[0\]: must not be "TRACE"/],
+    [{ auth: ['bearer'], scopes: ['a b'] }, /^\$\.routes\[0\]\.scopes\[0\]: must be a scope of RFC 6749/],
+    [{ auth: ['bearer'], scopes: ['a', 'a'] }, /^\$\.routes\[0\]\.scopes: must not hold "a" twice/],
+    [{ timeoutMs: 0 }, /^\$\.routes\[0\]\.timeoutMs: must be between/],
+    [{ maxBodyBytes: 1.5 }, /^\$\.routes\[0\]\.maxBodyBytes: must be a whole number/],
+    [{ limit: 5 }, /^\$\.routes\[0\]\.limit: is not a known key/],
+    [{ path: 'a' }, /^\$\.routes\[0\]\.path: must begin with "\/"/],
+    [{ path: '/a/*/b' }, /^\$\.routes\[0\]\.path: may hold "\*" only at the end/],
+  ]
+  for (const [part, sentence] of cases) assert.match(onlyOfRoutes({ ...route, ...part }), sentence)
+})
+
+test('scopes are a fault where anyone is let through', () => {
+  const sentence = /^\$\.routes\[0\]\.scopes: must not be asked for where "auth" has "none"/
+  assert.match(onlyOfRoutes({ path: '/a', auth: ['none'], scopes: ['x'] }), sentence)
+  assert.match(onlyOfRoutes({ path: '/a', auth: ['bearer', 'none'], scopes: ['x'] }), sentence)
+})
+
+test('two routes with one path must not share a method', () => {
+  const route = (path: string, methods?: string[]) => ({ path, auth: ['none'], ...(methods && { methods }) })
+  const sentence = /^\$\.routes\[1\]\.path: "\/a" is also the path of \$\.routes\[0\]/
+  assert.match(onlyOfRoutes(route('/a'), route('/a')), sentence)
+  assert.match(onlyOfRoutes(route('/a', ['GET', 'POST']), route('/a', ['POST'])), sentence)
+  assert.match(onlyOfRoutes(route('/a', ['GET']), route('/a', ['HEAD'])), sentence)
+  assert.match(onlyOfRoutes(route('/a', ['PUT']), route('/a')), sentence)
+  good({ routes: [route('/a', ['GET']), route('/a', ['POST']), route('/a/*')] })
+})
+
+test('two routes must not differ only in letter case or a closing slash, whatever their methods', () => {
+  for (const path of ['/A', '/a/']) {
+    const sentence = onlyOfRoutes(
+      { path: '/a', auth: ['bearer'], methods: ['GET'] },
+      { path, auth: ['none'], methods: ['POST'] },
+    )
+    assert.match(
+      sentence,
+      /^\$\.routes\[1\]\.path: ".*" differs from "\/a" of \$\.routes\[0\] only in letter case/,
+    )
+  }
+  assert.match(
+    onlyOfRoutes({ path: '/a/*', auth: ['none'] }, { path: '/A/*', auth: ['none'] }),
+    /differs from "\/a\/\*"/,
+  )
+})
+
+test('all faults come at once, of schema and meaning, one for each cause, in the order of the file', () => {
+  const text = `{
+    "port": "80",
+    "port": 99999,
+    "issuer": "bank",
+    "routes": [
+      { "path": "/a?b", "auth": ["nobody"] },
+      { "pth": "/b", "auth": ["none"], "scopes": ["x"] },
+      null
+    ],
+    "timeouts": { "totalMs": 1, "headersMs": 2 }
+  }`
+  const parsed = parseGatewayFile('g.json', text)
+  assert.deepEqual(
+    parsed.faults?.map(({ path, reason }) => [path, Number(/\(line (\d+)\)$/.exec(reason)?.[1])]),
+    [
+      ['$.port', 3],
+      ['$.port', 3],
+      ['$.issuer', 4],
+      ['$.routes[0].auth[0]', 6],
+      ['$.routes[0].path', 6],
+      ['$.routes[1].pth', 7],
+      ['$.routes[1].scopes', 7],
+      ['$.routes[2]', 8],
+      ['$.timeouts.headersMs', 10],
+    ],
+  )
+})
+
+test('a file that is not a JSON object has one fault', () => {
+  assert.deepEqual(faults(null), ['$: must be an object, but is null'])
+  assert.equal(faults([]).length, 1)
+  assert.equal(parseGatewayFile('g.json', '{').faults?.length, 1)
+})
+
+test('the files that come with the gateway are good', () => {
+  for (const name of ['gateway.json', 'examples/any-service.json']) {
+    const text = readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8')
+    assert.deepEqual(parseGatewayFile(name, text).faults, undefined)
+  }
+})

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Environment } from './environment.ts'
+import type { Parsed } from './faults.ts'
+import { describeFault } from './faults.ts'
+import { loadSettings } from './load.ts'
+import type { Settings } from './settings.ts'
+
+const OPEN = [{ path: '/*', auth: ['none'] }]
+const GUARDED = [{ path: '/*', auth: ['bearer'] }]
+
+function load(file: object, env: Environment = {}): Parsed<Settings> {
+  return loadSettings(env, () => JSON.stringify({ routes: GUARDED, ...file }))
+}
+
+function good(file: object, env?: Environment): Settings {
+  const { value, faults } = load(file, env)
+  assert.deepEqual(faults, undefined)
+  assert.ok(value)
+  return value
+}
+
+function faults(file: object, env?: Environment): string[] {
+  return load(file, env).faults?.map(describeFault) ?? []
+}
+
+test('the file takes the place of defaults and the environment that of the file', () => {
+  const file = { port: 1, adminPort: 2, audience: 'of the file' }
+  const settings = good(file, { GATEWAY_PORT: '3', GATEWAY_LIMITS: 'l.json' })
+  assert.deepEqual([settings.port, settings.adminPort, settings.host], [3, 2, '127.0.0.1'])
+  assert.equal(settings.audience, 'of the file')
+  assert.deepEqual([settings.configFile, settings.limitsFile], ['config/gateway.json', 'l.json'])
+})
+
+test('the file that the environment names is the one that is read', () => {
+  const read: string[] = []
+  loadSettings({ GATEWAY_CONFIG: 'my.json' }, (file) => {
+    read.push(file)
+    return '{}'
+  })
+  assert.deepEqual(read, ['my.json'])
+})
+
+test('the keys are looked for at the first upstream that speaks HTTP, wherever it was named', () => {
+  const jwks = '/.well-known/jwks.json'
+  assert.equal(good({}).jwksUri, `http://127.0.0.1:3000${jwks}`)
+  assert.equal(good({ upstream: ['unix:/a', 'https://b/', 'http://c'] }).jwksUri, `https://b${jwks}`)
+  assert.equal(good({ upstream: 'http://a' }, { GATEWAY_UPSTREAM: 'http://b' }).jwksUri, `http://b${jwks}`)
+  assert.equal(good({ jwksUri: 'http://k/1' }).jwksUri, 'http://k/1')
+  assert.equal(good({ jwksUri: 'http://k/1' }, { GATEWAY_JWKS_URI: 'http://k/2' }).jwksUri, 'http://k/2')
+})
+
+test('the audience is the issuer + /api, wherever the issuer was named', () => {
+  assert.equal(good({}).audience, 'http://localhost:8080/api')
+  assert.equal(good({}, { GATEWAY_ISSUER: 'https://bank.example/' }).audience, 'https://bank.example/api')
+  assert.equal(good({}, { GATEWAY_ISSUER: 'https://bank.example/' }).issuer, 'https://bank.example/')
+  assert.equal(good({}, { GATEWAY_AUDIENCE: 'x' }).audience, 'x')
+})
+
+test('behind sockets alone the place of the keys must be named, if a route accepts bearer tokens', () => {
+  assert.match(faults({ upstream: 'unix:/a' })[0] ?? '', /^config\/gateway\.json: \$\.jwksUri: is missing: /)
+  good({ upstream: 'unix:/a', jwksUri: 'http://k' })
+  good({ upstream: 'unix:/a', routes: OPEN })
+})
+
+test('the public and the admin listener must not have one address', () => {
+  const place = /^config\/gateway\.json: \$\.adminPort: .*port 9090/
+  assert.match(faults({ port: 9090 })[0] ?? '', place)
+  assert.match(faults({ port: 9090, host: '::' })[0] ?? '', place)
+  assert.match(faults({ port: 9090, host: 'localhost' })[0] ?? '', place)
+  assert.match(faults({}, { GATEWAY_PORT: '9090' })[0] ?? '', /^environment: GATEWAY_PORT: /)
+  assert.match(faults({}, { GATEWAY_ADMIN_PORT: '8080' })[0] ?? '', /^environment: GATEWAY_ADMIN_PORT: /)
+  good({ port: 9090, host: '10.0.0.1' })
+  good({ port: 9090, host: '::1' })
+  good({ port: 0, adminPort: 0 })
+})
+
+test('the gateway must not be its own upstream', () => {
+  const own = /the gateway's own listener/
+  assert.match(faults({ upstream: 'http://127.0.0.1:8080' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://localhost:8080' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://localhost:8080', host: '0.0.0.0' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://[::1]:8080', host: '::' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://gateway', host: 'gateway', port: 80 })[0] ?? '', own)
+  assert.match(faults({}, { GATEWAY_PORT: '3000' })[0] ?? '', /^environment: GATEWAY_PORT: the upstream/)
+  assert.match(
+    faults({}, { GATEWAY_UPSTREAM: 'http://127.0.0.1:8080' })[0] ?? '',
+    /^environment: GATEWAY_UPSTREAM: /,
+  )
+  good({ upstream: 'http://10.0.0.1:8080', host: '0.0.0.0' })
+  good({ upstream: 'https://localhost:8080' })
+  good({ upstream: 'http://[::1]:8080' })
+})
+
+test('faults of the environment and of the file come at once', () => {
+  assert.deepEqual(faults({ port: 'x' }, { GATEWAY_WORKERS: '4' }), [
+    'environment: GATEWAY_WORKERS: must be 1 in this version, but is "4"',
+    'config/gateway.json: $.port: must be a whole number, but is "x" (line 1)',
+  ])
+})
+
+test('a file that cannot be read is a fault beside those of the environment', () => {
+  const { faults: found } = loadSettings({ GATEWAY_CONFIG: '/nowhere/gateway.json', GATEWAY_PORT: 'x' })
+  assert.deepEqual(
+    found?.map(({ file, path }) => [file, path]),
+    [
+      ['environment', 'GATEWAY_PORT'],
+      ['/nowhere/gateway.json', '$'],
+    ],
+  )
+  assert.match(found?.[1]?.reason ?? '', /^cannot be read: ENOENT/)
+})

@@ -1,0 +1,229 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { Readable } from 'node:stream'
+import { describe, it, type TestContext } from 'node:test'
+import {
+  ask,
+  bodyOf,
+  ok,
+  type ScriptedOptions,
+  type ScriptedUpstream,
+  scriptedUpstream,
+  until,
+  upstreamsTo,
+} from './scripted.test-support.ts'
+import type { UpstreamsOptions } from './upstreams.ts'
+
+async function upstreamsOf(
+  t: TestContext,
+  scripts: ScriptedOptions[],
+  options: Partial<UpstreamsOptions> = {},
+) {
+  const scripted = await Promise.all(scripts.map((script) => scriptedUpstream(script)))
+  const health: [string, boolean][] = []
+  const upstream = upstreamsTo(
+    scripted.map(({ url }) => url),
+    { onHealth: (url, healthy) => health.push([url, healthy]), ...options },
+  )
+  t.after(async () => {
+    for (const each of scripted)
+      if (each.open.size > 0 || each.connections >= 0) await each.close().catch(() => {})
+    await upstream.close()
+  })
+  return { scripted: scripted as [ScriptedUpstream, ...ScriptedUpstream[]], upstream, health }
+}
+
+/** A URL at which nobody listens. */
+async function deadUrl(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as { port: number }).port}`
+  server.close()
+  await once(server, 'close')
+  return url
+}
+
+const named = (name: string): ScriptedOptions => ({ onRequest: ({ socket }) => socket.write(ok(name)) })
+/** Reads a request whole and closes the connection without a byte of answer. */
+const LOSES: ScriptedOptions = { onRequest: ({ socket }) => socket.destroy() }
+
+describe('a connection that is lost after the request was written', () => {
+  it('makes a safe request without a body go out a second time, on a new connection, and no third', async (t) => {
+    for (const method of ['GET', 'HEAD', 'OPTIONS']) {
+      const { scripted, upstream } = await upstreamsOf(t, [LOSES])
+      const told = await ask(upstream, { method }).over
+      assert.equal(told.fault?.kind, 'broken')
+      assert.equal(scripted[0].requests.length, 2)
+      assert.equal(scripted[0].connections, 2)
+    }
+  })
+
+  it('makes any other request a fault, and it went out exactly once', async (t) => {
+    const body = () => Readable.from([Buffer.from('abc')])
+    const headers = ['host', 'h', 'content-length', '3']
+    const calls = [
+      ...['POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'TRACE'].map((method) => ({ method })),
+      { method: 'POST', headers: ['host', 'h', 'idempotency-key', 'k'] },
+      { method: 'POST', body: body(), headers },
+      { method: 'GET', body: body(), headers },
+      { method: 'GET', upgrade: 'websocket' },
+    ]
+    for (const call of calls) {
+      const { scripted, upstream } = await upstreamsOf(t, [LOSES, LOSES])
+      const told = await ask(upstream, call).over
+      assert.equal(told.fault?.kind, 'broken')
+      const starts = scripted.map(({ received }) => received.split(' HTTP/1.1\r\n').length - 1)
+      assert.equal(starts[0]! + starts[1]!, 1, call.method)
+    }
+  })
+
+  it('is no reason to repeat anything once a byte of an answer has come', async (t) => {
+    for (const bytes of [
+      'H',
+      'HTTP/1.1 103 Early Hints\r\n\r\n',
+      'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n',
+    ]) {
+      const { scripted, upstream } = await upstreamsOf(t, [{ onRequest: ({ socket }) => socket.end(bytes) }])
+      assert.equal((await ask(upstream).over).fault?.kind, 'broken')
+      assert.equal(scripted[0].requests.length, 1)
+    }
+  })
+
+  it('leaves a malformed answer and a timeout without a second try', async (t) => {
+    const malformed = await upstreamsOf(t, [{ onRequest: ({ socket }) => socket.end('garbage\r\n\r\n') }])
+    assert.equal((await ask(malformed.upstream).over).fault?.kind, 'malformed')
+    assert.equal(malformed.scripted[0].requests.length, 1)
+    const silent = await upstreamsOf(t, [{}], { headersMs: 20 })
+    assert.equal((await ask(silent.upstream).over).fault?.kind, 'timeout')
+    assert.equal(silent.scripted[0].requests.length, 1)
+  })
+
+  it('on a kept connection repeats a GET unseen and never a POST', async (t) => {
+    const { scripted, upstream } = await upstreamsOf(t, [
+      {
+        onRequest({ socket, connection, head }) {
+          if (connection === 1 && head.includes('/second')) socket.destroy()
+          else socket.write(ok('x'))
+        },
+      },
+    ])
+    assert.ok((await ask(upstream).over).ended)
+    assert.ok((await ask(upstream, { target: '/second' }).over).ended)
+    assert.equal(scripted[0].requests.length, 3)
+    const posting = await upstreamsOf(t, [
+      {
+        onRequest: ({ socket, head }) =>
+          head.includes('/second') ? socket.destroy() : socket.write(ok('x')),
+      },
+    ])
+    assert.ok((await ask(posting.upstream, { method: 'POST' }).over).ended)
+    const told = await ask(posting.upstream, { method: 'POST', target: '/second' }).over
+    assert.equal(told.fault?.kind, 'broken')
+    assert.equal(posting.scripted[0].requests.length, 2)
+  })
+})
+
+describe('a kept connection that the upstream closed', () => {
+  it('is noticed before anything is written, so that even a POST goes out, once', async (t) => {
+    for (const how of ['fin', 'reset'] as const) {
+      const { scripted, upstream } = await upstreamsOf(t, [named('x')])
+      assert.ok((await ask(upstream, { method: 'POST' }).over).ended)
+      for (const socket of scripted[0].open) how === 'fin' ? socket.end() : socket.resetAndDestroy()
+      // Sent while the close is on its way: it is there when the connection is looked at again before use.
+      await until(() => scripted[0].open.size === 0)
+      const body = Readable.from([Buffer.from('abc')])
+      const told = await ask(upstream, { method: 'POST', body }).over
+      assert.ok(told.ended, told.fault?.cause)
+      assert.equal(scripted[0].requests.length, 2)
+    }
+  })
+})
+
+describe('an upstream that cannot be connected to', () => {
+  it('is an unreachable fault when it is the only one, and is asked again by the next call', async (t) => {
+    const url = await deadUrl()
+    const health: boolean[] = []
+    const upstream = upstreamsTo([url], { onHealth: (_, healthy) => health.push(healthy) })
+    for (let i = 0; i < 3; i++)
+      assert.equal((await ask(upstream, { method: 'POST' }).over).fault?.kind, 'unreachable')
+    assert.deepEqual(health, [false])
+    const scripted = await scriptedUpstream({ ...named('back'), port: Number(new URL(url).port) })
+    t.after(() => scripted.close())
+    assert.equal(bodyOf(await ask(upstream).over), 'back')
+    assert.deepEqual(health, [false, true])
+    await upstream.close()
+  })
+
+  it('is passed over for any method, with its body unread, each upstream being tried once', async (t) => {
+    const [a, b] = [await deadUrl(), await deadUrl()]
+    const scripted = await scriptedUpstream(named('alive'))
+    t.after(() => scripted.close())
+    const upstream = upstreamsTo([a, b, scripted.url])
+    for (let i = 0; i < 6; i++) {
+      const body = Readable.from([Buffer.from('abc')])
+      const { over, flight } = ask(upstream, { method: 'POST', body })
+      assert.equal(bodyOf(await over), 'alive')
+      assert.equal(flight.upstream, scripted.url)
+    }
+    assert.equal(scripted.requests.length, 6)
+    assert.deepEqual([...new Set(scripted.requests.map(({ body }) => body))], ['3\r\nabc\r\n0\r\n\r\n'])
+    await scripted.close()
+    await until(() => scripted.open.size === 0)
+    const told = await ask(upstream, { method: 'POST' }).over
+    assert.equal(told.fault?.kind, 'unreachable')
+    await upstream.close()
+  })
+
+  it('because nobody answers there is a timeout fault within connectMs', async () => {
+    // A listener whose queue is full takes no connection, and refuses none.
+    const server = createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 })
+    await once(server, 'listening')
+    const { port } = server.address() as { port: number }
+    const url = `http://127.0.0.1:${port}`
+    const stuck = upstreamsTo([url], { connectMs: 60_000, maxConnections: 100 })
+    // Nothing accepts while this loop does not turn, so a blocked thread would do; a TEST-NET address needs no thread.
+    const upstream = upstreamsTo(['http://192.0.2.1:9'], { connectMs: 60 })
+    const told = await ask(upstream, { method: 'POST' }).over
+    assert.ok(told.fault?.kind === 'timeout' || told.fault?.kind === 'unreachable', told.fault?.cause)
+    await stuck.close()
+    await upstream.close()
+    server.close()
+  })
+})
+
+describe('several upstreams', () => {
+  it('are asked in turn when they are equally busy, and the least busy one when not', async (t) => {
+    const { scripted, upstream } = await upstreamsOf(t, [named('a'), named('b'), named('c')])
+    for (let i = 0; i < 9; i++) await ask(upstream).over
+    assert.deepEqual(
+      scripted.map(({ requests }) => requests.length),
+      [3, 3, 3],
+    )
+    const busy = await upstreamsOf(t, [{}, {}, {}])
+    for (let i = 0; i < 10; i++) ask(busy.upstream).over
+    await until(() => busy.scripted.reduce((sum, { requests }) => sum + requests.length, 0) === 10)
+    assert.deepEqual(busy.scripted.map(({ requests }) => requests.length).sort(), [3, 3, 4])
+  })
+
+  it('go on without one that fails, which is asked again after its back-off, by one call at a time', async (t) => {
+    let nowMs = 0
+    const { scripted, upstream, health } = await upstreamsOf(t, [named('a'), named('b')], {
+      clock: () => nowMs,
+    })
+    const port = Number(new URL(scripted[0].url).port)
+    await scripted[0].close()
+    for (let i = 0; i < 10; i++) assert.equal(bodyOf(await ask(upstream).over), 'b')
+    assert.deepEqual(health, [[scripted[0].url, false]])
+    const back = await scriptedUpstream({ ...named('a again'), port })
+    t.after(() => back.close())
+    for (let i = 0; i < 10; i++) assert.equal(bodyOf(await ask(upstream).over), 'b')
+    assert.equal(back.connections, 0)
+    nowMs += 250
+    const told = await Promise.all(Array.from({ length: 10 }, () => ask(upstream).over))
+    assert.equal(told.filter((each) => bodyOf(each) === 'a again').length, 1)
+    assert.deepEqual(health.at(-1), [scripted[0].url, true])
+    await Promise.all(Array.from({ length: 10 }, () => ask(upstream).over))
+    assert.equal(back.requests.length, 6)
+  })
+})
