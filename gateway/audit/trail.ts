@@ -103,8 +103,10 @@ export class Trail {
       this.#options.onFault(new Error('an audit record came after the trail was closed'))
       return
     }
+    const writable = this.recheck()
+    // Not before: an AUDIT_START that recheck writes still counts the request as open.
     this.#account(record)
-    if (!this.recheck()) {
+    if (!writable) {
       this.#pending.push(record)
       return
     }

@@ -21,13 +21,13 @@ const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
 const ed = generateKeyPairSync('ed25519').privateKey
 const sources: Readonly<Record<Algorithm, KeyObject>> = { ES256: ec, PS256: rsa, RS256: rsa, EdDSA: ed }
 
-export function publicJwk(privateKey: KeyObject, members: JWK = {}): JWK {
+export function publicJwk(privateKey: KeyObject, members: Members = {}): JWK {
   const { kty, crv, x, y, n, e } = privateKey.export({ format: 'jwk' })
   return JSON.parse(JSON.stringify({ kty, crv, x, y, n, e, ...members })) as JWK
 }
 
 /** The one key of this process for the algorithm, published under its name: `kid` is `ES256` and so on. */
-export function signingKey(alg: Algorithm, members: JWK = {}): SigningKey {
+export function signingKey(alg: Algorithm, members: Members = {}): SigningKey {
   const privateKey = sources[alg]
   return { privateKey, jwk: publicJwk(privateKey, { kid: alg, alg, use: 'sig', ...members }) }
 }

@@ -8,18 +8,29 @@ interface WrittenRow {
   readonly methods?: readonly string[]
 }
 
-/** Names every fault in the paths and methods of a list of rows, each by itself and with one another. */
-export function checkRows<T>(file: JsonFile<T>, list: string, rows: readonly WrittenRow[]): void {
+/**
+ * Names every fault in the paths and methods of a list of rows, each by itself and with one another.
+ *
+ * @returns the indexes of the rows without such a fault
+ */
+export function checkRows<T>(
+  file: JsonFile<T>,
+  list: string,
+  rows: readonly WrittenRow[],
+): ReadonlySet<number> {
+  const good = new Set<number>()
   const seen = new Map<string, { row: WrittenRow; at: string }[]>()
   for (const [index, row] of rows.entries()) {
     const at = `${list}[${index}]`
     if (!checkPath(file, at, row) || !checkMethods(file, at, row)) continue
     const others = seen.get(foldPath(row.path)) ?? []
     const reason = others.map((other) => conflict(row, other)).find((fault) => fault !== undefined)
-    if (reason !== undefined) file.refuse({ path: `${at}.path`, reason })
+    if (reason === undefined) good.add(index)
+    else file.refuse({ path: `${at}.path`, reason })
     others.push({ row, at })
     seen.set(foldPath(row.path), others)
   }
+  return good
 }
 
 function checkPath<T>(file: JsonFile<T>, at: string, row: WrittenRow): boolean {

@@ -1,4 +1,12 @@
+import type { BigIntStats } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
+
+/** The two questions a watch asks of the file system. */
+export interface Disk {
+  /** Of what a symlink leads to. */
+  stat(file: string): Promise<BigIntStats>
+  read(file: string): Promise<string>
+}
 
 export interface WatchOptions {
   /** Time between two looks at the file, in milliseconds. */
@@ -9,6 +17,7 @@ export interface WatchOptions {
   readonly onChange: (text: string) => void
   /** The file could not be read twice in a row. Told once; when it can be read again, `onChange` tells its content. */
   readonly onGone: (error: Error) => void
+  readonly disk?: Disk
 }
 
 export interface Watch {
@@ -25,6 +34,11 @@ export interface Watch {
  */
 const SUSPICIOUS_LOOKS = 8
 
+const DISK: Disk = {
+  stat: (file) => stat(file, { bigint: true }),
+  read: (file) => readFile(file, 'utf8'),
+}
+
 /**
  * Watches one file by looking at it, not by `fs.watch`, which goes blind when a file is replaced by rename, when a
  * symlink on the way to it is swapped (the `..data` of a Kubernetes ConfigMap), when a symlink's target is edited in
@@ -39,6 +53,7 @@ class PolledFile implements Watch {
   readonly #file: string
   readonly #options: WatchOptions
   readonly #intervalMs: number
+  readonly #disk: Disk
   /** Undefined: whatever is read next is told. */
   #known: string | undefined
   #identity: string | undefined
@@ -52,6 +67,7 @@ class PolledFile implements Watch {
     this.#file = file
     this.#options = options
     this.#intervalMs = options.intervalMs ?? 250
+    this.#disk = options.disk ?? DISK
     this.#known = options.known
     this.#schedule()
   }
@@ -93,7 +109,7 @@ class PolledFile implements Watch {
   }
 
   async #readIfSuspicious(): Promise<string | undefined> {
-    const at = await stat(this.#file, { bigint: true })
+    const at = await this.#disk.stat(this.#file)
     if (!at.isFile()) throw new Error(`${this.#file} is not a regular file`)
     const identity = `${at.dev}:${at.ino}:${at.size}:${at.mtimeNs}:${at.ctimeNs}`
     if (identity !== this.#identity) this.#suspiciousLooks = SUSPICIOUS_LOOKS
@@ -101,7 +117,7 @@ class PolledFile implements Watch {
     else this.#suspiciousLooks -= 1
     // Taken before the read: a write in between makes the next look see another identity.
     this.#identity = identity
-    return readFile(this.#file, 'utf8')
+    return this.#disk.read(this.#file)
   }
 
   /** Editors that remove a file before they write it anew leave a moment without one. */

@@ -96,9 +96,12 @@ function sampleOf(exposition: string, sample: string): number {
   return line === undefined ? 0 : Number(line.slice(sample.length + 1))
 }
 
-/** Looks again, a turn of the clock apart, until there is a value; rejects after five seconds. */
-export async function until<T>(look: () => T | undefined | Promise<T | undefined>): Promise<T> {
-  const deadline = performance.now() + 5000
+/** Looks again, a turn of the clock apart, until there is a value; rejects when the patience has run out. */
+export async function until<T>(
+  look: () => T | undefined | Promise<T | undefined>,
+  patienceMs = 5000,
+): Promise<T> {
+  const deadline = performance.now() + patienceMs
   for (;;) {
     const found = await look()
     if (found !== undefined) return found

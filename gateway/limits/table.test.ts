@@ -147,7 +147,7 @@ test('two rows with one name are a fault that asks for a name, made or written',
 test('two rows for one path must not share a method', () => {
   const get = { ...ROW, name: 'read', methods: ['GET'] }
   const sentence = /^\$\.limits\[1\]\.path: "\/api\/login" is also the path of \$\.limits\[0\]/
-  assert.match(only(ROW, { ...ROW, name: 'again' }), sentence)
+  assert.match(only(ROW, ROW), sentence)
   assert.match(only(get, { ...get, name: 'again', methods: ['HEAD'] }), sentence)
   assert.equal(good(get, { ...get, name: 'write', methods: ['POST'] }).length, 2)
 })
@@ -170,7 +170,6 @@ test('all faults come at once, one for each cause', () => {
       '$.limits[2].purpose',
       '$.limits[2].path',
       '$.limits[3].path',
-      '$.limits[3].name',
     ],
   )
 })

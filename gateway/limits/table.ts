@@ -2,7 +2,6 @@ import schema from '../../config/schemas/limits.schema.json' with { type: 'json'
 import type { Parsed } from '../config/faults.ts'
 import { JsonFile } from '../config/json-file.ts'
 import { methodSet } from '../config/method-rules.ts'
-import { pathFault } from '../config/path-rules.ts'
 import { checkRows } from '../config/row-rules.ts'
 import { compileSchema } from '../config/schema-check.ts'
 import type { LimitMode, LimitPer, LimitRow, OnStoreFailure } from './row.ts'
@@ -41,9 +40,9 @@ export function parseLimits(file: string, text: string): Parsed<readonly LimitRo
   const json = new JsonFile<Written>(file, text, checkSchema)
   const rows = json.value?.limits
   if (!Array.isArray(rows)) return { faults: json.faults() }
-  checkRows(json, '$.limits', rows)
+  const sound = checkRows(json, '$.limits', rows)
   checkWindows(json, rows)
-  checkNames(json, rows)
+  checkNames(json, rows, sound)
   const faults = json.faults()
   return faults.length > 0 ? { faults } : { value: rows.map(limitRow) }
 }
@@ -83,12 +82,12 @@ function checkWindows(json: JsonFile<Written>, rows: readonly WrittenRow[]): voi
 }
 
 /** A name is a member of the RateLimit fields and a label of the metrics: two rows with one name would be one there. */
-function checkNames(json: JsonFile<Written>, rows: readonly WrittenRow[]): void {
+function checkNames(json: JsonFile<Written>, rows: readonly WrittenRow[], sound: ReadonlySet<number>): void {
   const owners = new Map<string, number>()
   for (const [index, row] of rows.entries()) {
     const path = `$.limits[${index}].name`
-    if (!json.sound(path) || !json.sound(`$.limits[${index}].path`)) continue
-    if (row.name === undefined && pathFault(row.path) !== undefined) continue
+    // A row whose path is at fault has no name to speak of yet.
+    if (!sound.has(index) || !json.sound(path)) continue
     const name = nameOf(row)
     const owner = owners.get(name)
     if (owner !== undefined) {

@@ -28,6 +28,8 @@ export class Choice {
         if (best === undefined || origin.inFlight < best.inFlight) best = origin
       } else if (soonest === undefined || origin.health.retryAtMs < soonest.health.retryAtMs) soonest = origin
     }
-    return best ?? soonest
+    const chosen = best ?? soonest
+    chosen?.health.chosen()
+    return chosen
   }
 }

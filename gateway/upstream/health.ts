@@ -3,7 +3,8 @@ const LONGEST_BACK_OFF_MS = 10_000
 
 /**
  * Whether an upstream is worth asking, learnt from what happens to it (passive health). One that cannot be connected
- * to is left alone for a back-off that doubles with each failure; then one attempt at a time finds out.
+ * to is left alone for a back-off that doubles, 250 ms to 10 s; then one call finds out, while the others wait for
+ * what it finds or for another back-off.
  */
 export class Health {
   readonly #clock: () => number
@@ -11,7 +12,7 @@ export class Health {
   #healthy = true
   #backOffMs = FIRST_BACK_OFF_MS
   #retryAtMs = 0
-  #attempts = 0
+  #probed = false
 
   /** @param clock milliseconds, monotonic. @param onChange told of each change; it begins healthy. */
   constructor(clock: () => number, onChange: (healthy: boolean) => void) {
@@ -20,7 +21,7 @@ export class Health {
   }
 
   usable(): boolean {
-    return this.#healthy || (this.#attempts === 0 && this.#clock() >= this.#retryAtMs)
+    return this.#healthy || this.#clock() >= this.#retryAtMs
   }
 
   /** End of the back-off, on the clock. */
@@ -28,31 +29,24 @@ export class Health {
     return this.#retryAtMs
   }
 
-  attemptBegan(): void {
-    this.#attempts += 1
+  /** A call is on its way to it. */
+  chosen(): void {
+    if (this.#healthy) return
+    this.#probed = true
+    this.#retryAtMs = this.#clock() + this.#backOffMs
   }
 
-  /** The attempt was given up on our side: nothing is learnt. */
-  attemptGivenUp(): void {
-    this.#attempts -= 1
-  }
-
-  attemptSucceeded(): void {
-    this.#attempts -= 1
-    this.alive()
-  }
-
-  attemptFailed(): void {
-    this.#attempts -= 1
-    const nowMs = this.#clock()
-    // Attempts that were under way together fail together, and count as one failure.
-    if (!this.#healthy && nowMs < this.#retryAtMs) return
+  /** A connection could not be made. */
+  failed(): void {
+    // Calls that were under way together fail together, and count as one failure.
+    if (!this.#healthy && !this.#probed) return
+    this.#probed = false
     this.#backOffMs = this.#healthy ? FIRST_BACK_OFF_MS : Math.min(this.#backOffMs * 2, LONGEST_BACK_OFF_MS)
-    this.#retryAtMs = nowMs + this.#backOffMs
+    this.#retryAtMs = this.#clock() + this.#backOffMs
     this.#become(false)
   }
 
-  /** It connected, or it answered on a connection that stood already. */
+  /** A connection was made, or an answer came on one that stood already. */
   alive(): void {
     this.#become(true)
   }

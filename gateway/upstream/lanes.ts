@@ -104,16 +104,14 @@ export class Lanes {
   }
 
   #connect(lane: Lane, callback: (...result: [null, Socket] | [Error, null]) => void): void {
-    this.#health.attemptBegan()
     lane.socket = openConnection(this.#address, this.#connectMs, {
       connected: (socket) => {
-        this.#health.attemptSucceeded()
+        this.#health.alive()
         callback(null, socket)
         if (!lane.discarded) correctHeads(socket)
       },
       failed: (error: ConnectError) => {
-        if (lane.discarded) this.#health.attemptGivenUp()
-        else this.#health.attemptFailed()
+        if (!lane.discarded) this.#health.failed()
         callback(error, null)
       },
     })

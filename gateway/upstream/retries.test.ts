@@ -74,7 +74,7 @@ describe('a connection that is lost after the request was written', () => {
       const told = await ask(upstream, call).over
       assert.equal(told.fault?.kind, 'broken')
       const starts = scripted.map(({ received }) => received.split(' HTTP/1.1\r\n').length - 1)
-      assert.equal(starts[0]! + starts[1]!, 1, call.method)
+      assert.deepEqual(starts.sort(), [0, 1])
     }
   })
 
@@ -129,12 +129,15 @@ describe('a kept connection that the upstream closed', () => {
     for (const how of ['fin', 'reset'] as const) {
       const { scripted, upstream } = await upstreamsOf(t, [named('x')])
       assert.ok((await ask(upstream, { method: 'POST' }).over).ended)
-      for (const socket of scripted[0].open) how === 'fin' ? socket.end() : socket.resetAndDestroy()
-      // Sent while the close is on its way: it is there when the connection is looked at again before use.
-      await until(() => scripted[0].open.size === 0)
+      const closing = [...scripted[0].open].map((socket) => {
+        if (how === 'fin') socket.end()
+        else socket.resetAndDestroy()
+        return once(socket, 'close')
+      })
+      await Promise.all(closing)
       const body = Readable.from([Buffer.from('abc')])
       const told = await ask(upstream, { method: 'POST', body }).over
-      assert.ok(told.ended, told.fault?.cause)
+      assert.ok(told.ended, String(told.fault?.cause))
       assert.equal(scripted[0].requests.length, 2)
     }
   })
@@ -173,22 +176,6 @@ describe('an upstream that cannot be connected to', () => {
     const told = await ask(upstream, { method: 'POST' }).over
     assert.equal(told.fault?.kind, 'unreachable')
     await upstream.close()
-  })
-
-  it('because nobody answers there is a timeout fault within connectMs', async () => {
-    // A listener whose queue is full takes no connection, and refuses none.
-    const server = createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 })
-    await once(server, 'listening')
-    const { port } = server.address() as { port: number }
-    const url = `http://127.0.0.1:${port}`
-    const stuck = upstreamsTo([url], { connectMs: 60_000, maxConnections: 100 })
-    // Nothing accepts while this loop does not turn, so a blocked thread would do; a TEST-NET address needs no thread.
-    const upstream = upstreamsTo(['http://192.0.2.1:9'], { connectMs: 60 })
-    const told = await ask(upstream, { method: 'POST' }).over
-    assert.ok(told.fault?.kind === 'timeout' || told.fault?.kind === 'unreachable', told.fault?.cause)
-    await stuck.close()
-    await upstream.close()
-    server.close()
   })
 })
 

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { onEachDatabase, onPostgres } from '../testing/databases.ts'
+import { DatabaseBusyError, MAX_ATTEMPTS, retrySerialization, sqlState } from './database.ts'
+import { migrate } from './migrations.ts'
+import { openPostgres } from './postgres.ts'
+
+const fault = (code: string) => Object.assign(new Error('from the database'), { code })
+
+describe('retrySerialization', () => {
+  it('tries again after a serialisation failure and after a deadlock, and after nothing else', async () => {
+    for (const code of ['40001', '40P01']) {
+      let tried = 0
+      const result = await retrySerialization(async () => {
+        if (++tried < 3) throw fault(code)
+        return 'done'
+      })
+      assert.equal(result, 'done')
+      assert.equal(tried, 3)
+    }
+    let tried = 0
+    const other = retrySerialization(async () => {
+      tried++
+      throw fault('23505')
+    })
+    await assert.rejects(other, { code: '23505' })
+    assert.equal(tried, 1)
+  })
+
+  it('gives up after a bounded number of attempts', async () => {
+    let tried = 0
+    const attempts = retrySerialization(async () => {
+      tried++
+      throw fault('40001')
+    })
+    await assert.rejects(attempts, DatabaseBusyError)
+    assert.equal(tried, MAX_ATTEMPTS)
+  })
+})
+
+describe('sqlState', () => {
+  it('is the code of an error that has one', () => {
+    assert.equal(sqlState(fault('23505')), '23505')
+    assert.equal(sqlState(new Error('none')), undefined)
+    assert.equal(sqlState('no error'), undefined)
+    assert.equal(sqlState(Object.assign(new Error('odd'), { code: 7 })), undefined)
+  })
+})
+
+onEachDatabase('a database', (database) => {
+  it('gives the same types whichever it is', async () => {
+    const [row] = await database().query(
+      `SELECT 9007199254740993::bigint AS big, 7::int AS small, $1::timestamptz AS at, $2::uuid AS id,
+              '{"a":[1]}'::jsonb AS json, NULL::text AS nothing`,
+      [new Date('2026-03-01T12:00:00.123Z'), '01890a5d-ac96-774b-bcce-b302099a8057'],
+    )
+    assert.deepEqual(row, {
+      big: 9007199254740993n,
+      small: 7,
+      at: new Date('2026-03-01T12:00:00.123Z'),
+      id: '01890a5d-ac96-774b-bcce-b302099a8057',
+      json: { a: [1] },
+      nothing: null,
+    })
+  })
+
+  it('runs transactions serialisable, and keeps nothing of one that throws', async () => {
+    await database().query('CREATE TABLE probe (value bigint)')
+    const crash = new Error('crash')
+    const failing = database().transaction(async (transaction) => {
+      const [level] = await transaction.query('SHOW transaction_isolation')
+      assert.equal(level?.transaction_isolation, 'serializable')
+      await transaction.query('INSERT INTO probe VALUES (1)')
+      throw crash
+    })
+    await assert.rejects(failing, crash)
+    assert.deepEqual(await database().query('SELECT * FROM probe'), [])
+  })
+
+  it('is not stuck after a transaction whose statement failed', async () => {
+    const failing = database().transaction((transaction) => transaction.query('SELECT 1/0'))
+    await assert.rejects(failing, { code: '22012' })
+    assert.deepEqual(await database().query('SELECT 1 AS one'), [{ one: 1 }])
+  })
+
+  it('is migrated once, however many programs start together', async () => {
+    const applied = await Promise.all([migrate(database()), migrate(database())])
+    assert.deepEqual(applied.flat(), [])
+    const recorded = await database().query<{ name: string }>('SELECT name FROM migrations')
+    assert.deepEqual(recorded, [{ name: '0001-initial' }])
+  })
+
+  it('is left alone when a newer version has migrated it', async () => {
+    await database().query("INSERT INTO migrations (name) VALUES ('9999-future')")
+    await assert.rejects(migrate(database()), /newer version: 9999-future/)
+    await database().query("DELETE FROM migrations WHERE name = '9999-future'")
+  })
+})
+
+onPostgres('a server', (database) => {
+  it('makes one of two transactions that read what the other writes start again', async () => {
+    await database().query('CREATE TABLE counters (id int PRIMARY KEY, value int)')
+    await database().query('INSERT INTO counters VALUES (1, 0)')
+    let attempts = 0
+    const increment = () =>
+      database().transaction(async (transaction) => {
+        attempts++
+        const [row] = await transaction.query<{ value: number }>('SELECT value FROM counters WHERE id = 1')
+        await transaction.query('UPDATE counters SET value = $1 WHERE id = 1', [(row?.value ?? 0) + 1])
+      })
+    await Promise.all(Array.from({ length: 8 }, increment))
+    assert.deepEqual(await database().query('SELECT value FROM counters'), [{ value: 8 }])
+    assert.ok(attempts > 8, 'they collided, or the test proves nothing')
+  })
+
+  it('is given a new connection after one broke inside a transaction', async () => {
+    const broken = database().transaction(async (transaction) => {
+      await transaction.query('SELECT pg_terminate_backend(pg_backend_pid())')
+    })
+    await assert.rejects(broken)
+    assert.deepEqual(await database().query('SELECT 1 AS one'), [{ one: 1 }])
+  })
+})
+
+describe('openPostgres', () => {
+  it('says at once that there is no server', async () => {
+    const options = { url: 'postgres://nobody@127.0.0.1:1/none', onIdleFault: () => assert.fail() }
+    await assert.rejects(openPostgres(options), { code: 'ECONNREFUSED' })
+  })
+})

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { readEnvironment } from './environment.ts'
+
+function faultsOf(variables: Record<string, string>): string[] {
+  const read = readEnvironment(variables)
+  return 'faults' in read ? read.faults : []
+}
+
+describe('readEnvironment', () => {
+  it('has a default for everything', () => {
+    assert.deepEqual(readEnvironment({}), {
+      host: '127.0.0.1',
+      port: 3000,
+      databaseUrl: undefined,
+      dataDirectory: 'data/backend',
+      publicUrl: 'http://localhost:8080',
+      demo: true,
+    })
+  })
+
+  it('takes every variable', () => {
+    const variables = {
+      BACKEND_HOST: '::1',
+      BACKEND_PORT: '0',
+      BACKEND_DATA_DIR: '/var/lib/backend',
+      BACKEND_DEMO: 'false',
+      DATABASE_URL: 'postgres://user:secret@db/bank',
+      PUBLIC_URL: 'https://api.example.com/',
+    }
+    assert.deepEqual(readEnvironment(variables), {
+      host: '::1',
+      port: 0,
+      databaseUrl: 'postgres://user:secret@db/bank',
+      dataDirectory: '/var/lib/backend',
+      publicUrl: 'https://api.example.com',
+      demo: false,
+    })
+  })
+
+  it('tells every fault at once, and no secret', () => {
+    const faults = faultsOf({
+      BACKEND_PORT: '65536',
+      DATABASE_URL: 'mysql://user:secret@db/bank',
+      PUBLIC_URL: 'ftp://example.com',
+      BACKEND_DEMO: 'yes',
+    })
+    const names = faults.map((fault) => fault.split(' ')[0])
+    assert.deepEqual(names, ['BACKEND_PORT', 'DATABASE_URL', 'PUBLIC_URL', 'BACKEND_DEMO'])
+    assert.doesNotMatch(faults.join(), /secret/)
+  })
+
+  it('refuses ports and URLs that are none', () => {
+    for (const port of ['-1', '80a', '1e3', '999999', ' '])
+      assert.equal(faultsOf({ BACKEND_PORT: port }).length, 1)
+    for (const url of ['localhost', 'https://a?b=1', 'https://a#b', 'https://user@a', 'https://a/?']) {
+      assert.equal(faultsOf({ PUBLIC_URL: url }).length, 1, url)
+    }
+    assert.equal(faultsOf({ DATABASE_URL: 'postgres://[' }).length, 1)
+  })
+
+  it('has no demo users in production, and refuses them there', () => {
+    const production = readEnvironment({ NODE_ENV: 'production' })
+    assert.equal('demo' in production && production.demo, false)
+    assert.equal(faultsOf({ NODE_ENV: 'production', BACKEND_DEMO: 'true' }).length, 1)
+    assert.equal(faultsOf({ NODE_ENV: 'production', BACKEND_DEMO: 'false' }).length, 0)
+  })
+})

@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { decodeJwt } from 'jose'
+import { type BackendProcess, startBackendProcess } from './testing/process.ts'
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+describe('the backend process', () => {
+  let directory: string
+  const started: BackendProcess[] = []
+  before(() => {
+    directory = mkdtempSync(join(tmpdir(), 'backend-'))
+  })
+  after(async () => {
+    for (const { child } of started) child.kill('SIGKILL')
+    await Promise.all(started.map(({ ended }) => ended))
+    rmSync(directory, { recursive: true, force: true })
+  })
+
+  function start(variables: Record<string, string> = {}, options: { ipc?: boolean } = {}): BackendProcess {
+    const backend = startBackendProcess({ BACKEND_DATA_DIR: join(directory, 'data'), ...variables }, options)
+    started.push(backend)
+    return backend
+  }
+
+  async function login(url: string, email: string): Promise<string> {
+    const body = JSON.stringify({ email, password: 'demo-password' })
+    const answer = await fetch(`${url}/api/login`, { method: 'POST', headers: JSON_TYPE, body })
+    assert.equal(answer.status, 200)
+    const { accessToken } = (await answer.json()) as { accessToken: string }
+    return String(decodeJwt(accessToken).sub)
+  }
+
+  async function balanceOf(url: string, userId: string) {
+    const answer = await fetch(`${url}/api/balance`, { headers: { 'x-auth-subject': userId } })
+    return (await answer.json()) as { accountId: string; balance: string }
+  }
+
+  it('serves demo users, refuses a second one in its directory, survives kill -9, and stops cleanly', async () => {
+    const first = start()
+    const url = await first.listening
+    const alice = await login(url, 'alice@example.com')
+    const bob = await balanceOf(url, await login(url, 'bob@example.com'))
+    assert.equal(bob.balance, '1000.00')
+    const transfer = await fetch(`${url}/api/transfer`, {
+      method: 'POST',
+      headers: { ...JSON_TYPE, 'x-auth-subject': alice },
+      body: JSON.stringify({ toAccountId: bob.accountId, amount: '12.50', currency: 'EUR' }),
+    })
+    assert.equal(transfer.status, 201)
+    const jwks = await (await fetch(`${url}/.well-known/jwks.json`)).json()
+
+    const second = start()
+    assert.equal(await second.ended, 1)
+    assert.match(String(second.log.at(-1)?.msg), /is in use by another backend process/)
+
+    first.child.kill('SIGKILL')
+    assert.equal(await first.ended, 'SIGKILL')
+    const third = start()
+    const next = await third.listening
+    assert.equal(await login(next, 'alice@example.com'), alice, 'the demo users are not made again')
+    assert.equal((await balanceOf(next, alice)).balance, '987.50')
+    assert.deepEqual(await (await fetch(`${next}/.well-known/jwks.json`)).json(), jwks)
+
+    third.child.kill('SIGTERM')
+    assert.equal(await third.ended, 0)
+    assert.equal(third.log.at(-1)?.msg, 'stopped')
+  })
+
+  it('throws away a cluster that a killed process had not finished making', async () => {
+    const half = join(directory, 'half')
+    mkdirSync(join(half, 'cluster'), { recursive: true })
+    writeFileSync(join(half, 'cluster', 'PG_VERSION'), '18\n')
+    writeFileSync(join(half, 'cluster.unfinished'), '')
+    const backend = start({ BACKEND_DATA_DIR: half }, { ipc: true })
+    await login(await backend.listening, 'operator@example.com')
+    assert.equal(existsSync(join(half, 'cluster.unfinished')), false)
+
+    backend.child.disconnect()
+    assert.equal(await backend.ended, 0, 'it stops when its parent goes away')
+  })
+
+  it('tells every fault of its environment and does not start', async () => {
+    const backend = start({
+      BACKEND_PORT: 'x',
+      PUBLIC_URL: 'x',
+      NODE_ENV: 'production',
+      BACKEND_DEMO: 'true',
+    })
+    assert.equal(await backend.ended, 1)
+    assert.equal(backend.log.length, 3)
+    assert.equal(existsSync(join(directory, 'x')), false)
+  })
+
+  it('says in one line that the port is taken, and warns of an address that others reach', async () => {
+    const server = createServer().listen(0, '0.0.0.0')
+    await new Promise((resolve) => server.once('listening', resolve))
+    const { port } = server.address() as AddressInfo
+    const backend = start({ BACKEND_HOST: '0.0.0.0', BACKEND_PORT: String(port) })
+    assert.equal(await backend.ended, 1)
+    server.close()
+    assert.match(String(backend.log[0]?.msg), /not a loopback address/)
+    assert.match(String(backend.log.at(-1)?.msg), /another program already listens there.*EADDRINUSE/)
+  })
+
+  it('says that the database server cannot be reached', async () => {
+    const backend = start({ DATABASE_URL: 'postgres://user:secret@127.0.0.1:1/none' })
+    assert.equal(await backend.ended, 1)
+    assert.match(String(backend.log.at(-1)?.msg), /cannot start: .*ECONNREFUSED/)
+    assert.doesNotMatch(JSON.stringify(backend.log), /secret/)
+  })
+})

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import { AMOUNT_PATTERN, fromMinor, toMinor } from './money.ts'
+
+describe('money', () => {
+  it('is read and written with the decimals of the currency', () => {
+    assert.equal(toMinor('12.50', 2), 1250n)
+    assert.equal(toMinor('12.5', 2), 1250n)
+    assert.equal(toMinor('12', 0), 12n)
+    assert.equal(toMinor('1.234', 3), 1234n)
+    assert.equal(toMinor('1.234', 2), undefined)
+    assert.equal(toMinor('1.0', 0), undefined)
+    assert.equal(fromMinor(1250n, 2), '12.50')
+    assert.equal(fromMinor(5n, 2), '0.05')
+    assert.equal(fromMinor(-5n, 2), '-0.05')
+    assert.equal(fromMinor(-50n, 0), '-50')
+    assert.equal(fromMinor(0n, 3), '0.000')
+  })
+
+  it('survives the way out and in again, to the last unit', () => {
+    const amounts = fc.bigInt({ min: 0n, max: 999_999_999_999_99n })
+    fc.assert(
+      fc.property(amounts, fc.constantFrom(2, 3, 4), (amountMinor, minorUnits) => {
+        const text = fromMinor(amountMinor, minorUnits)
+        assert.match(text, new RegExp(AMOUNT_PATTERN))
+        assert.equal(toMinor(text, minorUnits), amountMinor)
+      }),
+    )
+  })
+})

@@ -1,0 +1,45 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+
+const MAIN = new URL('../main.ts', import.meta.url).pathname
+
+/** A backend started as a process of its own. */
+export interface BackendProcess {
+  readonly child: ChildProcess
+  /** What it has logged so far, one object a line. */
+  readonly log: Record<string, unknown>[]
+  /** Its URL, once it listens; rejects when it ends before. */
+  readonly listening: Promise<string>
+  /** Its exit code, or the signal that ended it. */
+  readonly ended: Promise<number | string | null>
+}
+
+/** Starts `node backend/main.ts` on a free port, with these variables and none of ours. */
+export function startBackendProcess(
+  variables: Record<string, string>,
+  options: { readonly ipc?: boolean } = {},
+): BackendProcess {
+  const child = spawn(process.execPath, [MAIN], {
+    env: { PATH: process.env.PATH, BACKEND_PORT: '0', ...variables },
+    stdio: ['ignore', 'ignore', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
+  })
+  const log: Record<string, unknown>[] = []
+  const { promise: listening, resolve, reject } = Promise.withResolvers<string>()
+  let pending = ''
+  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+    const lines = (pending + chunk).split('\n')
+    pending = lines.pop() ?? ''
+    for (const line of lines) {
+      const entry = line.startsWith('{') ? JSON.parse(line) : { msg: line }
+      log.push(entry)
+      const url = /^listening at (\S+)$/.exec(entry.msg)?.[1]
+      if (url !== undefined) resolve(url)
+    }
+  })
+  const ended = once(child, 'close').then(([code, signal]) => {
+    reject(new Error(`ended before it listened: ${JSON.stringify(log)}`))
+    return (code ?? signal) as number | string | null
+  })
+  listening.catch(() => {})
+  return { child, log, listening, ended }
+}

@@ -1,0 +1,87 @@
+import fs, { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { requestRecord } from './records.ts'
+
+/** For tests only. */
+
+/** One line of a trail, parsed. */
+export type Line = Record<string, unknown> & { readonly type: string }
+
+/** A directory that goes when the test ends. */
+export function temporaryDirectory(t: TestContext): string {
+  const directory = mkdtempSync(join(tmpdir(), 'audit-'))
+  t.after(() => rmSync(directory, { recursive: true, force: true }))
+  return directory
+}
+
+/** Every line of a file. @throws SyntaxError when one is not JSON, Error when the last one is torn. */
+export function linesOf(file: string): Line[] {
+  const lines = readFileSync(file, 'utf8').split('\n')
+  if (lines.pop() !== '') throw new Error(`${file} ends in a torn line`)
+  return lines.map((line) => JSON.parse(line))
+}
+
+/** The requests that have not exactly one response after them, by request id and timestamp, over all lines in order. */
+export function unpaired(lines: readonly Line[]): string[] {
+  const open = new Map<string, number>()
+  const wrong: string[] = []
+  for (const { type, requestId, timestamp } of lines) {
+    const key = JSON.stringify([requestId, timestamp])
+    const count = open.get(key) ?? 0
+    if (type === 'API_REQUEST') open.set(key, count + 1)
+    if (type === 'API_RESPONSE' && count === 0) wrong.push(`${key} has a response too many`)
+    if (type === 'API_RESPONSE') open.set(key, count - 1)
+  }
+  for (const [key, count] of open) if (count > 0) wrong.push(`${key} lacks ${count}`)
+  return wrong
+}
+
+/** An API_REQUEST line. */
+export function requestLine(requestId: string, timestamp = '2026-01-02T03:04:05.678Z'): string {
+  return requestRecord({
+    requestId,
+    timestamp,
+    method: 'GET',
+    path: '/api/balance',
+    userId: undefined,
+    clientId: undefined,
+    ip: '::1',
+    userAgent: 'ä "quoted"',
+  })
+}
+
+/** A disk under `node:fs` that can be full after any byte. Files are real; only writing and cutting go through it. */
+export interface SmallDisk {
+  /** Bytes that can still be written. */
+  roomBytes: number
+  /** `false`: an append-only file, which cannot be cut. */
+  canCut: boolean
+}
+
+/** Puts the disk under every file until the test ends; it has room without end until a test says otherwise. */
+export function smallDisk(t: TestContext): SmallDisk {
+  const disk: SmallDisk = { roomBytes: Number.POSITIVE_INFINITY, canCut: true }
+  const { writeSync, ftruncateSync } = fs
+  const full = () => Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
+  const write = (fd: number, bytes: Buffer, start: number, length: number) => {
+    if (disk.roomBytes === 0) throw full()
+    const count = writeSync(fd, bytes, start, Math.min(length, disk.roomBytes))
+    disk.roomBytes -= count
+    return count
+  }
+  const truncate = (fd: number, length: number) => {
+    if (!disk.canCut) throw Object.assign(new Error('EPERM: operation not permitted'), { code: 'EPERM' })
+    disk.roomBytes += fs.fstatSync(fd).size - length
+    ftruncateSync(fd, length)
+  }
+  Object.assign(fs, { writeSync: write, ftruncateSync: truncate })
+  syncBuiltinESMExports()
+  t.after(() => {
+    Object.assign(fs, { writeSync, ftruncateSync })
+    syncBuiltinESMExports()
+  })
+  return disk
+}

@@ -1,0 +1,373 @@
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { configChangeRecord, responseTo } from './records.ts'
+import { recover } from './recovery.ts'
+import { type Line, linesOf, requestLine, smallDisk, temporaryDirectory, unpaired } from './trail.fixture.ts'
+import { Trail, type TrailOptions } from './trail.ts'
+
+const NOTHING = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
+
+/** A trail in a directory of its own, with what it reported. */
+function trailIn(directory: string, options: Partial<TrailOptions> = {}) {
+  const file = join(directory, 'audit.ndjson')
+  const faults: Error[] = []
+  const records: string[] = []
+  const trail = new Trail({
+    file,
+    version: '1.2.3',
+    now: () => Date.UTC(2026, 0, 2),
+    onFault: (error) => faults.push(error),
+    onRecord: (type) => records.push(type),
+    ...options,
+  })
+  return { file, trail, faults, records }
+}
+
+const responseLine = (request: string) => responseTo(request, 200, 1)
+const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
+
+test('a record is in the file when append returns', (t) => {
+  const { file, trail, records } = trailIn(temporaryDirectory(t))
+  const request = requestLine('a')
+  assert.equal(trail.append(request), undefined)
+  assert.equal(fs.readFileSync(file, 'utf8'), request)
+  trail.settle(responseLine(request))
+  assert.equal(fs.readFileSync(file, 'utf8'), request + responseLine(request))
+  assert.deepEqual(records, ['API_REQUEST', 'API_RESPONSE'])
+  assert.equal(trail.writable, true)
+})
+
+test('a missing directory is made, and the file is readable by its owner only', (t) => {
+  const { file } = trailIn(join(temporaryDirectory(t), 'a', 'b'))
+  assert.equal(fs.statSync(file).mode & 0o777, 0o600)
+})
+
+test('records are appended to what is in the file', (t) => {
+  const directory = temporaryDirectory(t)
+  fs.writeFileSync(join(directory, 'audit.ndjson'), '{"type":"OLD"}\n')
+  const { file, trail } = trailIn(directory)
+  trail.append(requestLine('a'))
+  assert.deepEqual(typesOf(linesOf(file)), ['OLD', 'API_REQUEST'])
+})
+
+test('a record longer than the buffer is written whole', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const name = 'ü'.repeat(100_000)
+  trail.settle(configChangeRecord({ timestamp: '', file: name, before: [], after: [] }))
+  assert.equal(linesOf(file)[0]?.file, name)
+})
+
+test('a file that cannot be opened is an error that names it', (t) => {
+  const directory = temporaryDirectory(t)
+  fs.mkdirSync(join(directory, 'audit.ndjson'))
+  assert.throws(() => trailIn(directory), /audit file .*audit\.ndjson cannot be used: EISDIR/)
+  fs.writeFileSync(join(directory, 'plain'), '')
+  assert.throws(
+    () => trailIn(join(directory, 'plain')),
+    /audit file .*audit\.ndjson cannot be used: E(NOTDIR|EXIST)/,
+  )
+})
+
+test('begin writes the recovered responses, then AUDIT_START with what recovery did and no open request', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t), { lock: { held: false, release: () => {} } })
+  const records = [responseLine(requestLine('a')), responseLine(requestLine('b'))]
+  trail.begin({ records, cutBytes: 3, damagedLines: 1, unresolved: 4 })
+  const lines = linesOf(file)
+  assert.deepEqual(typesOf(lines), ['API_RESPONSE', 'API_RESPONSE', 'AUDIT_START'])
+  assert.deepEqual(lines[2], {
+    type: 'AUDIT_START',
+    timestamp: '2026-01-02T00:00:00.000Z',
+    version: '1.2.3',
+    pid: process.pid,
+    open: 0,
+    cutBytes: 3,
+    recovered: 2,
+    damagedLines: 1,
+    unresolved: 4,
+    locked: false,
+  })
+})
+
+test('close writes AUDIT_STOP with its reason, releases the lock, and refuses what comes later', (t) => {
+  let released = 0
+  const { file, trail, faults } = trailIn(temporaryDirectory(t), {
+    lock: { held: true, release: () => released++ },
+  })
+  trail.append(requestLine('a'))
+  trail.close('SIGTERM')
+  trail.close('SIGTERM')
+  assert.deepEqual([linesOf(file)[1]?.reason, linesOf(file)[1]?.open], ['SIGTERM', 1])
+  assert.equal(released, 1)
+  assert.equal(trail.writable, false)
+  assert.equal(trail.recheck(), false)
+  assert.match(String(trail.append(requestLine('b'))), /closed/)
+  trail.reopen()
+  assert.equal(faults.length, 0)
+  trail.settle(responseLine(requestLine('a')))
+  assert.match(String(faults[0]), /after the trail was closed/)
+  assert.equal(linesOf(file).length, 2)
+})
+
+test('a request that cannot be written leaves no byte behind', (t) => {
+  const { file, trail, faults } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  trail.append(requestLine('a'))
+  const before = fs.readFileSync(file, 'utf8')
+  disk.roomBytes = 50
+  assert.equal((trail.append(requestLine('b')) as NodeJS.ErrnoException).code, 'ENOSPC')
+  assert.equal(fs.readFileSync(file, 'utf8'), before)
+  assert.equal(trail.writable, false)
+  assert.equal(faults.length, 1)
+})
+
+test('recheck notices without traffic that the disk has room, and the pause stands in the trail', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  trail.append(requestLine('a'))
+  disk.roomBytes = 10
+  assert.ok(trail.append(requestLine('b')))
+  assert.ok(trail.append(requestLine('c')))
+  trail.settle(responseLine(requestLine('a')))
+  assert.equal(trail.recheck(), false)
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  assert.equal(trail.recheck(), true)
+  assert.equal(trail.writable, true)
+  const lines = linesOf(file)
+  assert.deepEqual(typesOf(lines), ['API_REQUEST', 'AUDIT_STOP', 'API_RESPONSE', 'AUDIT_START'])
+  assert.deepEqual([lines[1]?.reason, lines[1]?.open], ['write failed: ENOSPC', 1])
+  assert.deepEqual([lines[3]?.refused, lines[3]?.open], [2, 0])
+})
+
+test('a new request notices by itself that the disk has room', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  disk.roomBytes = 0
+  assert.ok(trail.append(requestLine('a')))
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  assert.equal(trail.append(requestLine('b')), undefined)
+  assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_STOP', 'AUDIT_START', 'API_REQUEST'])
+})
+
+test('the count of refused requests begins again with each pause', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  for (const request of [requestLine('a'), requestLine('b')]) {
+    disk.roomBytes = 0
+    trail.append(request)
+    disk.roomBytes = Number.POSITIVE_INFINITY
+    trail.recheck()
+  }
+  const refused = linesOf(file)
+    .filter((line) => line.type === 'AUDIT_START')
+    .map((line) => line.refused)
+  assert.deepEqual(refused, [1, 1])
+})
+
+test('a response that cannot be written is written first when the disk has room', (t) => {
+  const { file, trail, records } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  const [a, b] = [requestLine('a'), requestLine('b')]
+  trail.append(a)
+  trail.append(b)
+  disk.roomBytes = 20
+  trail.settle(responseLine(a))
+  trail.settle(responseLine(b))
+  assert.equal(trail.writable, false)
+  assert.equal(linesOf(file).length, 2)
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  trail.append(requestLine('c'))
+  const types = [
+    'API_REQUEST',
+    'API_REQUEST',
+    'API_RESPONSE',
+    'AUDIT_STOP',
+    'API_RESPONSE',
+    'AUDIT_START',
+    'API_REQUEST',
+  ]
+  assert.deepEqual(typesOf(linesOf(file)), types)
+  assert.deepEqual(records, types)
+})
+
+test('a refused request that stands half in an append-only file becomes whole and gets its response', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  disk.roomBytes = 30
+  disk.canCut = false
+  assert.ok(trail.append(requestLine('a')))
+  assert.equal(fs.statSync(file).size, 30)
+  disk.roomBytes = 3
+  assert.equal(trail.recheck(), false)
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  assert.equal(trail.recheck(), true)
+  const lines = linesOf(file)
+  assert.deepEqual(typesOf(lines), ['API_REQUEST', 'API_RESPONSE', 'AUDIT_STOP', 'AUDIT_START'])
+  assert.equal(lines[1]?.recovered, true)
+})
+
+test('close reports what could not be written even then', (t) => {
+  const { trail, faults } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  trail.append(requestLine('a'))
+  disk.roomBytes = 0
+  trail.settle(responseLine(requestLine('a')))
+  trail.close('SIGTERM')
+  // The response, the AUDIT_STOP of the pause and that of the end.
+  assert.match(String(faults.at(-1)), /3 audit records could not be written before the end/)
+})
+
+test('after a rename, reopen goes on in a new file, and both say how many requests were open', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const request = requestLine('a')
+  trail.append(request)
+  const { ino } = fs.statSync(file, { bigint: true })
+  fs.renameSync(file, `${file}.1`)
+  trail.append(requestLine('b'))
+  trail.reopen()
+  trail.settle(responseLine(request))
+  const [old, now] = [linesOf(`${file}.1`), linesOf(file)]
+  assert.deepEqual(typesOf(old), ['API_REQUEST', 'API_REQUEST', 'AUDIT_STOP'])
+  assert.deepEqual([old[2]?.reason, old[2]?.open], ['rotated', 2])
+  assert.deepEqual(typesOf(now), ['AUDIT_START', 'API_RESPONSE'])
+  assert.deepEqual([now[0]?.continues, now[0]?.open, now[0]?.refused], [ino.toString(), 2, 0])
+  assert.equal(fs.statSync(file).mode & 0o777, 0o600)
+})
+
+test('reopen without a rename changes nothing', (t) => {
+  const { file, trail, faults } = trailIn(temporaryDirectory(t))
+  const open = fs.readdirSync('/proc/self/fd').length
+  trail.append(requestLine('a'))
+  trail.reopen()
+  trail.append(requestLine('b'))
+  assert.deepEqual(typesOf(linesOf(file)), ['API_REQUEST', 'API_REQUEST'])
+  assert.equal(fs.readdirSync('/proc/self/fd').length, open)
+  assert.equal(faults.length, 0)
+})
+
+test('reopen leaves the old file closed', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const open = fs.readdirSync('/proc/self/fd').length
+  fs.renameSync(file, `${file}.1`)
+  trail.reopen()
+  assert.equal(fs.readdirSync('/proc/self/fd').length, open)
+})
+
+test('when the new file cannot be opened, the trail goes on in the old one and says so', (t) => {
+  const { file, trail, faults } = trailIn(temporaryDirectory(t))
+  fs.renameSync(file, `${file}.1`)
+  fs.mkdirSync(file)
+  trail.reopen()
+  assert.match(String(faults[0]), /cannot be used: EISDIR/)
+  assert.equal(trail.append(requestLine('a')), undefined)
+  assert.deepEqual(typesOf(linesOf(`${file}.1`)), ['API_REQUEST'])
+})
+
+test('what a full disk would not take in the old file stands whole in the new one', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  const request = requestLine('a')
+  trail.append(request)
+  disk.roomBytes = 40
+  disk.canCut = false
+  trail.settle(responseLine(request))
+  fs.renameSync(file, `${file}.1`)
+  trail.reopen()
+  assert.equal(trail.writable, false)
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  assert.equal(trail.recheck(), true)
+  assert.deepEqual(typesOf(linesOf(file)), ['API_RESPONSE', 'AUDIT_STOP', 'AUDIT_START'])
+  assert.equal(linesOf(file)[2]?.open, 0)
+})
+
+test('an AUDIT_START torn in an append-only file becomes whole', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  disk.canCut = false
+  fs.renameSync(file, `${file}.1`)
+  disk.roomBytes = fs.statSync(`${file}.1`).size
+  disk.roomBytes = 0
+  trail.append(requestLine('a'))
+  trail.reopen()
+  const stopBytes =
+    Buffer.byteLength(
+      '{"type":"AUDIT_STOP","timestamp":"2026-01-02T00:00:00.000Z","pid":,"open":0,"reason":"write failed: ENOSPC"}\n',
+    ) + String(process.pid).length
+  disk.roomBytes = stopBytes + 20
+  assert.equal(trail.recheck(), false)
+  assert.equal(fs.statSync(file).size, stopBytes + 20)
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  assert.equal(trail.recheck(), true)
+  assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_STOP', 'AUDIT_START', 'AUDIT_START'])
+})
+
+/** What can happen to a trail. Numbers choose among what is there, or are bytes. */
+const happening = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ what: fc.constant('request' as const), id: fc.nat(2) }) },
+  { weight: 5, arbitrary: fc.record({ what: fc.constant('response' as const), which: fc.nat(20) }) },
+  { weight: 3, arbitrary: fc.record({ what: fc.constant('room' as const), bytes: fc.nat(600) }) },
+  { weight: 2, arbitrary: fc.record({ what: fc.constant('cleared' as const), canCut: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ what: fc.constant('recheck' as const) }) },
+  { weight: 1, arbitrary: fc.record({ what: fc.constant('rotate' as const) }) },
+  { weight: 1, arbitrary: fc.record({ what: fc.constant('kill' as const) }) },
+)
+
+test('whatever fails and whenever it is killed, every accepted request has one response and no line is torn', (t) => {
+  const disk = smallDisk(t)
+  const root = temporaryDirectory(t)
+  let run = 0
+  const law = fc.property(fc.array(happening, { minLength: 1, maxLength: 40 }), (happenings) => {
+    const directory = join(root, String(run++))
+    const start = () => {
+      const made = trailIn(directory)
+      return made
+    }
+    Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
+    let { file, trail } = start()
+    trail.begin(NOTHING)
+    const files: string[] = []
+    const accepted: string[] = []
+    let open: string[] = []
+    const revive = () => {
+      Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
+      const recovery = recover(file)
+      trail = start().trail
+      trail.begin(recovery)
+      open = []
+    }
+    for (const it of happenings) {
+      if (it.what === 'request') {
+        const line = requestLine(`id-${it.id}`)
+        if (trail.append(line) === undefined) {
+          open.push(line)
+          accepted.push(line)
+        }
+      } else if (it.what === 'response') {
+        const [line] = open.splice(it.which % Math.max(1, open.length), 1)
+        if (line !== undefined) trail.settle(responseLine(line))
+      } else if (it.what === 'room') disk.roomBytes = it.bytes
+      else if (it.what === 'cleared')
+        Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: it.canCut })
+      else if (it.what === 'recheck') trail.recheck()
+      else if (it.what === 'rotate' && trail.writable && fs.existsSync(file)) {
+        fs.renameSync(file, `${file}.${files.length}`)
+        files.push(`${file}.${files.length}`)
+        fs.utimesSync(files.at(-1) as string, files.length, files.length)
+        trail.reopen()
+      } else if (it.what === 'kill') revive()
+    }
+    revive()
+    // A disk that is full and a file that cannot be cut leave a torn end, and no more than that.
+    for (const rotated of files) {
+      const text = fs.readFileSync(rotated, 'latin1')
+      fs.truncateSync(rotated, text.lastIndexOf('\n') + 1)
+    }
+    const lines = [...files, file].flatMap((name) => linesOf(name))
+    assert.deepEqual(unpaired(lines), [])
+    assert.ok(lines.filter((line) => line.type === 'API_REQUEST').length >= accepted.length)
+    trail.close('end')
+  })
+  fc.assert(law, { numRuns: 1500, includeErrorInReport: true })
+})

@@ -1,0 +1,312 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { type TestContext, test } from 'node:test'
+import { NOW_MS } from './issuer.test-support.ts'
+import { Revocations } from './revocations.ts'
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+interface Place {
+  readonly dataDir: string
+  readonly file: string
+  readonly faults: string[]
+  readonly time: { nowMs: number }
+  /** A gateway starts here. */
+  open(): Revocations
+}
+
+function place(t: TestContext): Place {
+  const parent = mkdtempSync(join(tmpdir(), 'revocations-'))
+  t.after(() => rmSync(parent, { recursive: true }))
+  const dataDir = join(parent, 'data')
+  const faults: string[] = []
+  const time = { nowMs: NOW_MS }
+  const open = () =>
+    new Revocations({ dataDir, clock: () => time.nowMs, onFault: (cause) => faults.push(cause) })
+  return { dataDir, file: join(dataDir, 'revocations.ndjson'), faults, time, open }
+}
+
+function lines(file: string): unknown[] {
+  const written = readFileSync(file, 'utf8').split('\n')
+  return written.filter((line) => line !== '').map((line) => JSON.parse(line))
+}
+
+test('only a session that was revoked is', (t) => {
+  const revocations = place(t).open()
+  revocations.revoke('session-1')
+  assert.equal(revocations.isRevoked('session-1'), true)
+  assert.equal(revocations.isRevoked('session-2'), false)
+  assert.equal(revocations.isRevoked(undefined), false)
+})
+
+test('a revocation is in the file when revoke returns, readable by its owner alone', (t) => {
+  const { open, file, faults } = place(t)
+  open().revoke('session-1')
+  assert.deepEqual(lines(file), [{ sid: 'session-1', revokedAtMs: NOW_MS }])
+  assert.equal(statSync(file).mode & 0o777, 0o600)
+  assert.deepEqual(faults, [])
+})
+
+test('a file that others could read is theirs no more after the start', (t) => {
+  const { open, file, dataDir } = place(t)
+  mkdirSync(dataDir)
+  writeFileSync(file, '', { mode: 0o644 })
+  open()
+  assert.equal(statSync(file).mode & 0o777, 0o600)
+})
+
+test('a restart keeps what was revoked', (t) => {
+  const { open, time } = place(t)
+  open().revoke('session-1')
+  time.nowMs += DAY_MS
+  assert.equal(open().isRevoked('session-1'), true)
+})
+
+test('a start forgets what no living token can belong to, in memory and in the file', (t) => {
+  const { open, time, file } = place(t)
+  const before = open()
+  before.revoke('old')
+  time.nowMs += HOUR_MS
+  before.revoke('young')
+  time.nowMs = NOW_MS + DAY_MS + 60_000
+  const after = open()
+  assert.equal(after.isRevoked('old'), false)
+  assert.equal(after.isRevoked('young'), true)
+  assert.deepEqual(lines(file), [{ sid: 'young', revokedAtMs: NOW_MS + HOUR_MS }])
+})
+
+test('memory is bounded by time: what is older than a day goes as new ones come', (t) => {
+  const { open, time } = place(t)
+  const revocations = open()
+  for (let count = 0; count < 500; count++) revocations.revoke(`old-${count}`)
+  time.nowMs += DAY_MS + 60_000
+  for (let count = 0; count < 100; count++) revocations.revoke(`new-${count}`)
+  assert.equal(revocations.size, 100)
+  assert.equal(revocations.isRevoked('old-499'), false)
+  assert.equal(revocations.isRevoked('new-0'), true)
+})
+
+test('a session that is revoked again is remembered from then on', (t) => {
+  const { open, time } = place(t)
+  const revocations = open()
+  revocations.revoke('twice')
+  revocations.revoke('once')
+  time.nowMs += HOUR_MS
+  revocations.revoke('twice')
+  time.nowMs = NOW_MS + DAY_MS + 60_000
+  revocations.revoke('another')
+  assert.equal(revocations.isRevoked('once'), false)
+  assert.equal(revocations.isRevoked('twice'), true)
+  assert.equal(open().isRevoked('twice'), true)
+})
+
+test('the disk holds two days of revocations at most, and every one that counts', (t) => {
+  const { open, time, dataDir } = place(t)
+  const revocations = open()
+  const revokedAtMs = new Map<string, number>()
+  for (let hour = 0; hour < 24 * 10; hour++) {
+    revocations.revoke(`hour-${hour}`)
+    revokedAtMs.set(`hour-${hour}`, time.nowMs)
+    time.nowMs += HOUR_MS
+  }
+  const files = readdirSync(dataDir)
+  assert.deepEqual(files.sort(), ['revocations.ndjson', 'revocations.old.ndjson'])
+  assert.ok(files.flatMap((file) => lines(join(dataDir, file))).length <= 50)
+  const after = open()
+  for (const [sid, atMs] of revokedAtMs) {
+    assert.equal(after.isRevoked(sid), atMs > time.nowMs - DAY_MS - 60_000, sid)
+  }
+  assert.deepEqual(readdirSync(dataDir), ['revocations.ndjson'])
+})
+
+test('a last line that was cut off is left out and reported, and what follows is not lost', (t) => {
+  const { open, file, faults } = place(t)
+  open().revoke('session-1')
+  appendFileSync(file, '{"sid":"session-2","revo')
+  const revocations = open()
+  assert.equal(revocations.isRevoked('session-1'), true)
+  assert.equal(revocations.isRevoked('session-2'), false)
+  assert.deepEqual(faults, [`${file}: the last line was cut off and is left out`])
+  revocations.revoke('session-3')
+  assert.equal(open().isRevoked('session-3'), true)
+  assert.equal(faults.length, 1)
+})
+
+test('lines that are no revocations are left out and reported once with their number', (t) => {
+  const { open, file, dataDir, faults } = place(t)
+  mkdirSync(dataDir)
+  const good = JSON.stringify({ sid: 'session-1', revokedAtMs: NOW_MS })
+  const garbage = [
+    'garbage',
+    'null',
+    '7',
+    '{}',
+    '{"sid":7,"revokedAtMs":1}',
+    `{"sid":"a","revokedAtMs":"${NOW_MS}"}`,
+    `{"sid":"a b","revokedAtMs":${NOW_MS}}`,
+  ]
+  writeFileSync(file, [good, ...garbage, '', good.replace('1"', '2"'), ''].join('\n'))
+  const revocations = open()
+  assert.equal(revocations.isRevoked('session-1'), true)
+  assert.equal(revocations.isRevoked('session-2'), true)
+  assert.equal(revocations.size, 2)
+  assert.deepEqual(faults, [`${file}: 7 line(s) that are no revocations are left out, the first is line 2`])
+})
+
+test('a revocation of a time to come is remembered for no longer than any other', (t) => {
+  const { open, file, dataDir, time } = place(t)
+  mkdirSync(dataDir)
+  writeFileSync(file, `${JSON.stringify({ sid: 'future', revokedAtMs: NOW_MS + 1000 * DAY_MS })}\n`)
+  assert.equal(open().isRevoked('future'), true)
+  time.nowMs += DAY_MS + 60_000
+  assert.equal(open().isRevoked('future'), false)
+})
+
+test('an id that no token can carry is reported and not written', (t) => {
+  const { open, file, faults } = place(t)
+  const revocations = open()
+  for (const sid of ['', 'a b', 'a\n', 'ü', 'x'.repeat(257)]) revocations.revoke(sid)
+  assert.equal(revocations.size, 0)
+  assert.deepEqual(lines(file), [])
+  assert.equal(faults.length, 5)
+})
+
+test('a file that is there and cannot be read stops the start', (t) => {
+  const { open, file } = place(t)
+  mkdirSync(file, { recursive: true })
+  assert.throws(open, /revocations\.ndjson: revoked sessions cannot be read/)
+})
+
+test('a disk that refuses keeps sessions revoked in memory, and the lines are written when it is back', (t) => {
+  const { open, file, dataDir, faults } = place(t)
+  const revocations = open()
+  renameSync(dataDir, `${dataDir}-away`)
+  writeFileSync(dataDir, 'no directory')
+  for (let count = 0; count < 1_500; count++) revocations.revoke(`session-${count}`)
+  assert.equal(revocations.isRevoked('session-0'), true)
+  assert.equal(faults.length, 1_500)
+  assert.match(faults[0]!, /cannot append: .*ENOTDIR/)
+  rmSync(dataDir)
+  renameSync(`${dataDir}-away`, dataDir)
+  revocations.revoke('session-1500')
+  assert.equal(faults.length, 1_500)
+  assert.equal(lines(file).length, 1_501)
+  revocations.revoke('session-1501')
+  assert.equal(lines(file).length, 1_502)
+  assert.equal(open().isRevoked('session-0'), true)
+})
+
+test('a full disk is reported and the line is written when there is room', {
+  skip: existsSync('/dev/full') ? false : 'this system has no /dev/full',
+}, (t) => {
+  const { open, file, faults } = place(t)
+  const revocations = open()
+  rmSync(file)
+  symlinkSync('/dev/full', file)
+  revocations.revoke('session-1')
+  assert.match(faults[0]!, /cannot append: .*ENOSPC/)
+  assert.equal(revocations.isRevoked('session-1'), true)
+  rmSync(file)
+  revocations.revoke('session-2')
+  const after = open()
+  assert.equal(after.isRevoked('session-1'), true)
+  assert.equal(after.isRevoked('session-2'), true)
+})
+
+test('what is written after a failed write begins on a line of its own', (t) => {
+  const { open, file, dataDir } = place(t)
+  const revocations = open()
+  renameSync(dataDir, `${dataDir}-away`)
+  revocations.revoke('session-1')
+  renameSync(`${dataDir}-away`, dataDir)
+  // As if the failed write had left a part of its line behind.
+  appendFileSync(file, '{"sid":"sess')
+  revocations.revoke('session-2')
+  const after = open()
+  assert.equal(after.isRevoked('session-1'), true)
+  assert.equal(after.isRevoked('session-2'), true)
+})
+
+test('a directory that cannot be made is reported at the start, and revoking goes on in memory', (t) => {
+  const { open, dataDir, faults } = place(t)
+  symlinkSync(`${dataDir}-nowhere`, dataDir)
+  const revocations = open()
+  assert.match(faults[0]!, /cannot compact: /)
+  revocations.revoke('session-1')
+  assert.match(faults[1]!, /cannot append: .*ENOENT/)
+  assert.equal(revocations.isRevoked('session-1'), true)
+  mkdirSync(`${dataDir}-nowhere`)
+  revocations.revoke('session-2')
+  assert.equal(open().isRevoked('session-1'), true)
+})
+
+test('a torn file that cannot be compacted is continued on a new line', (t) => {
+  const { open, file, faults } = place(t)
+  open().revoke('session-1')
+  appendFileSync(file, '{"sid":"sess')
+  mkdirSync(`${file}.tmp`)
+  const revocations = open()
+  assert.match(faults[1]!, /cannot compact: .*EISDIR/)
+  revocations.revoke('session-2')
+  rmSync(`${file}.tmp`, { recursive: true })
+  const after = open()
+  assert.equal(after.isRevoked('session-1'), true)
+  assert.equal(after.isRevoked('session-2'), true)
+})
+
+test('a file deleted under the gateway is made again', (t) => {
+  const { open, file, faults } = place(t)
+  const revocations = open()
+  rmSync(file)
+  revocations.revoke('session-1')
+  assert.deepEqual(faults, [])
+  assert.equal(open().isRevoked('session-1'), true)
+})
+
+test('kill -9 gives no session back whose revocation had returned', async (t) => {
+  const { dataDir, open, time } = place(t)
+  const program = `
+    import { writeSync } from 'node:fs'
+    import { Revocations } from ${JSON.stringify(new URL('./revocations.ts', import.meta.url).href)}
+    const revocations = new Revocations({ dataDir: ${JSON.stringify(dataDir)}, clock: Date.now, onFault: console.error })
+    for (let count = 0; ; count++) {
+      revocations.revoke('session-' + count)
+      writeSync(1, 'session-' + count + '\\n')
+    }`
+  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  t.after(() => child.kill('SIGKILL'))
+  const returned: string[] = []
+  for await (const line of createInterface(child.stdout)) {
+    returned.push(line)
+    if (returned.length === 200) child.kill('SIGKILL')
+  }
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  assert.equal(child.signalCode, 'SIGKILL')
+  assert.ok(returned.length >= 200)
+  time.nowMs = Date.now()
+  const after = open()
+  assert.deepEqual(
+    returned.filter((sid) => !after.isRevoked(sid)),
+    [],
+  )
+})

@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  mkdirSync,
+  mkdtempSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { readFile, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { promisify } from 'node:util'
+import { type Watch, type WatchOptions, watchFile } from './watch.ts'
+
+const BY_HAND_MS = 3_600_000
+
+interface Seen {
+  readonly texts: string[]
+  readonly errors: string[]
+  readonly watch: Watch
+}
+
+function directory(t: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), 'watch-'))
+  t.after(() => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+/** A watch that looks only when it is told to. */
+function watched(t: TestContext, file: string, options: Partial<WatchOptions> = {}): Seen {
+  const texts: string[] = []
+  const errors: string[] = []
+  const watch = watchFile(file, {
+    intervalMs: BY_HAND_MS,
+    onChange: (text) => texts.push(text),
+    onGone: (error) => errors.push(error.message),
+    ...options,
+  })
+  t.after(() => watch.stop())
+  return { texts, errors, watch }
+}
+
+test('the first look tells the content, unless it is the one that is known already', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, 'one')
+  const ignorant = watched(t, file)
+  const informed = watched(t, file, { known: 'one' })
+  const outdated = watched(t, file, { known: 'zero' })
+  for (const { watch } of [ignorant, informed, outdated]) await watch.check()
+  assert.deepEqual([ignorant.texts, informed.texts, outdated.texts], [['one'], [], ['one']])
+})
+
+test('a file that is written in place is seen, every time', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const { texts, watch } = watched(t, file, { known: '0' })
+  for (const text of ['1', '2', 'three']) {
+    writeFileSync(file, text)
+    await watch.check()
+  }
+  assert.deepEqual(texts, ['1', '2', 'three'])
+})
+
+test('a file that another is renamed over is seen, every time', async (t) => {
+  const folder = directory(t)
+  const file = join(folder, 'a.json')
+  writeFileSync(file, '0')
+  const { texts, watch } = watched(t, file, { known: '0' })
+  for (const text of ['1', '2', '3']) {
+    writeFileSync(`${file}.new`, text)
+    renameSync(`${file}.new`, file)
+    await watch.check()
+  }
+  assert.deepEqual(texts, ['1', '2', '3'])
+})
+
+test('a ConfigMap whose ..data link is swapped is seen, every time', async (t) => {
+  const folder = directory(t)
+  const version = (name: string, text: string) => {
+    mkdirSync(join(folder, name))
+    writeFileSync(join(folder, name, 'a.json'), text)
+    symlinkSync(name, join(folder, '..data_tmp'))
+    renameSync(join(folder, '..data_tmp'), join(folder, '..data'))
+  }
+  version('..v0', '0')
+  symlinkSync('..data/a.json', join(folder, 'a.json'))
+  const { texts, watch } = watched(t, join(folder, 'a.json'), { known: '0' })
+  for (const text of ['1', '2', '3']) {
+    version(`..v${text}`, text)
+    await watch.check()
+  }
+  assert.deepEqual(texts, ['1', '2', '3'])
+})
+
+test("an edit of a symlink's target in another directory is seen", async (t) => {
+  const target = join(directory(t), 'target.json')
+  const file = join(directory(t), 'a.json')
+  writeFileSync(target, '0')
+  symlinkSync(target, file)
+  const { texts, watch } = watched(t, file, { known: '0' })
+  await watch.check()
+  writeFileSync(target, '1')
+  await watch.check()
+  writeFileSync(`${target}.new`, '2')
+  renameSync(`${target}.new`, target)
+  await watch.check()
+  assert.deepEqual(texts, ['1', '2'])
+})
+
+test('a touched file has not changed', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const { texts, watch } = watched(t, file, { known: '0' })
+  await watch.check()
+  utimesSync(file, 1, 1)
+  await watch.check()
+  writeFileSync(file, '0')
+  await watch.check()
+  assert.deepEqual(texts, [])
+})
+
+test('a second write that the clock of file times cannot tell from the first is seen', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const same = await stat(file, { bigint: true })
+  const disk = { stat: async () => same, read: (path: string) => readFile(path, 'utf8') }
+  const { texts, watch } = watched(t, file, { disk, known: '0' })
+  await watch.check()
+  writeFileSync(file, '1')
+  await watch.check()
+  assert.deepEqual(texts, ['1'])
+})
+
+test('a file that stays the same is read a few times more and then no longer', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  let reads = 0
+  const read = async () => {
+    reads += 1
+    return '0'
+  }
+  const disk = { stat: (path: string) => stat(path, { bigint: true }), read }
+  const { watch } = watched(t, file, { disk })
+  for (let look = 0; look < 30; look++) await watch.check()
+  assert.equal(reads, 9)
+  utimesSync(file, 1, 1)
+  for (let look = 0; look < 30; look++) await watch.check()
+  assert.equal(reads, 18)
+})
+
+test('two looks at once are taken one after the other', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const first = Promise.withResolvers<string>()
+  const answers = [first.promise, Promise.resolve('newer')]
+  const disk = { stat: (path: string) => stat(path, { bigint: true }), read: () => answers.shift()! }
+  const { texts, watch } = watched(t, file, { disk })
+  const looks = [watch.check(), watch.check()]
+  first.resolve('older')
+  await Promise.all(looks)
+  assert.deepEqual(texts, ['older', 'newer'])
+})
+
+test('the content is told again when that was asked for, once', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const { texts, watch } = watched(t, file)
+  for (let look = 0; look < 15; look++) await watch.check()
+  watch.again()
+  await watch.check()
+  await watch.check()
+  assert.deepEqual(texts, ['0', '0'])
+})
+
+test('a file that is away for one look is no news', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const { texts, errors, watch } = watched(t, file, { known: '0' })
+  unlinkSync(file)
+  await watch.check()
+  writeFileSync(file, '0')
+  await watch.check()
+  unlinkSync(file)
+  await watch.check()
+  assert.deepEqual([texts, errors], [[], []])
+})
+
+test('a file that stays away is told once, and its content when it is back, even if it is the same', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const { texts, errors, watch } = watched(t, file, { known: '0' })
+  unlinkSync(file)
+  for (let look = 0; look < 4; look++) await watch.check()
+  assert.equal(errors.length, 1)
+  assert.match(errors[0] ?? '', /ENOENT/)
+  writeFileSync(file, '0')
+  await watch.check()
+  assert.deepEqual(texts, ['0'])
+  unlinkSync(file)
+  for (let look = 0; look < 4; look++) await watch.check()
+  assert.equal(errors.length, 2)
+})
+
+test('what is no regular file is as good as away', async (t) => {
+  const { errors, watch } = watched(t, directory(t))
+  await watch.check()
+  await watch.check()
+  assert.match(errors[0] ?? '', /is not a regular file/)
+})
+
+test('nothing is told after stop, not even by a look that is under way', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const { texts, errors, watch } = watched(t, file)
+  const look = watch.check()
+  watch.stop()
+  await look
+  unlinkSync(file)
+  await watch.check()
+  await watch.check()
+  assert.deepEqual([texts, errors], [[], []])
+})
+
+test('an edit is told within one second without being asked, one after another', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const told = new EventTarget()
+  const { watch } = watched(t, file, {
+    intervalMs: 250,
+    known: '0',
+    onChange: (text) => told.dispatchEvent(new MessageEvent('text', { data: text })),
+  })
+  for (const text of ['1', '2']) {
+    const change = once(told, 'text', { signal: AbortSignal.timeout(1000) })
+    writeFileSync(file, text)
+    // A pending once() does not hold the process; the real gateway has its listener for that.
+    const hold = setInterval(() => {}, 1000)
+    const [event] = await change.finally(() => clearInterval(hold))
+    assert.equal(event.data, text)
+  }
+  watch.stop()
+})
+
+test('a watch does not keep its process alive', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const script = `
+    import { watchFile } from ${JSON.stringify(new URL('watch.ts', import.meta.url).href)}
+    const stay = () => {}
+    const watch = watchFile(${JSON.stringify(file)}, { intervalMs: 10, onChange: stay, onGone: stay })
+    await watch.check()
+    console.log('done')`
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script], {
+    timeout: 20_000,
+  })
+  assert.equal(stdout, 'done\n')
+})

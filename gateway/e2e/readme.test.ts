@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { REFUSALS } from '../refusals.ts'
+import { call } from './client.ts'
+import { until } from './gateway.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
+
+/** The shell blocks of the README in their order, by the heading they stand under. */
+function blocks(): { readonly heading: string; readonly script: string }[] {
+  const found: { heading: string; script: string }[] = []
+  let heading = ''
+  for (const match of README.matchAll(/^#{2,3} (.+)$|^```sh\n([\s\S]*?)^```$/gm)) {
+    if (match[1] !== undefined) heading = match[1]
+    else found.push({ heading, script: match[2] as string })
+  }
+  return found
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  return port
+}
+
+/** A bash that keeps its variables from block to block, as a reader's terminal does. */
+class Shell {
+  readonly #bash: ChildProcess
+  #output = ''
+
+  constructor(cwd: string) {
+    this.#bash = spawn('bash', [], { cwd, stdio: ['pipe', 'pipe', 'pipe'], detached: true })
+    for (const stream of [this.#bash.stdout, this.#bash.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text: string) => {
+        this.#output += text
+      })
+    }
+  }
+
+  async run(script: string): Promise<string> {
+    this.#output = ''
+    this.#bash.stdin?.write(`${script}\necho "<end>"\n`)
+    await until(() => (this.#output.includes('<end>') ? true : undefined), 30_000)
+    return this.#output.replace('<end>\n', '')
+  }
+
+  end(): void {
+    // With everything that a block has left running in the background.
+    process.kill(-(this.#bash.pid as number), 'SIGTERM')
+  }
+}
+
+describe('the README', () => {
+  let dir: string
+  let start: ChildProcess
+  let shell: Shell
+  let adapt: (script: string) => string
+
+  before(async () => {
+    dir = mkdtempSync(join(tmpdir(), 'countersign-readme-'))
+    for (const part of ['gateway', 'backend', 'config', 'package.json', 'tsconfig.json']) {
+      cpSync(join(ROOT, part), join(dir, part), { recursive: true })
+    }
+    symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'))
+    const ports = new Map<string, number>()
+    for (const port of ['8080', '9090', '3000', '3001', '8081', '9091']) ports.set(port, await freePort())
+    adapt = (script) =>
+      script
+        .replace(/\b(8080|9090|3000|3001|8081|9091)\b/g, (port) => String(ports.get(port)))
+        .replace('pkill -9 -f gateway', `pkill -9 -f ${dir}/gateway`)
+    start = spawn('npm', ['start'], {
+      cwd: dir,
+      stdio: 'ignore',
+      env: {
+        ...process.env,
+        GATEWAY_PORT: String(ports.get('8080')),
+        GATEWAY_ADMIN_PORT: String(ports.get('9090')),
+        BACKEND_PORT: String(ports.get('3000')),
+        GATEWAY_UPSTREAM: `http://127.0.0.1:${ports.get('3000')}`,
+      },
+    })
+    const ready = `http://127.0.0.1:${ports.get('9090')}/readyz`
+    await until(
+      async () => ((await call(ready).catch(() => undefined))?.status === 200 ? true : undefined),
+      30_000,
+    )
+    shell = new Shell(dir)
+  })
+  after(async () => {
+    shell.end()
+    const ended = once(start, 'exit')
+    start.kill('SIGTERM')
+    await ended
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  /** What each block must print, by its heading. */
+  const expectations: Readonly<Record<string, readonly RegExp[]>> = {
+    'Log in': [/^$/],
+    Users: [
+      /operator@example\.com.*alice@example\.com/,
+      /"name":"Carmen Ruiz".*"email":"carmen@example\.com"/,
+      /"name":"Carmen Ruiz Gil"/,
+      /"name":"Carmen Gil"/,
+      /HTTP\/1\.1 204 No Content/,
+      /HTTP\/1\.1 403 Forbidden[\s\S]*error="insufficient_scope"/,
+    ],
+    'Money and identity': [
+      /"balance":"1000\.00"[\s\S]*"balance":"987\.50"/,
+      /("transferId":"[^"]+")[\s\S]*\1/,
+      /"status":"verified"/,
+    ],
+    Limits: [
+      /HTTP\/1\.1 401 [\s\S]*HTTP\/1\.1 401 [\s\S]*HTTP\/1\.1 429 [\s\S]*Retry-After: \d+/,
+      /HTTP\/1\.1 200 OK[\s\S]*RateLimit-Policy: "login";q=8;w=60/,
+      /^200\n(?:.*\n)*ready\n200\n429$/m,
+    ],
+    'Audit trail and metrics': [
+      /"API_REQUEST","requestId":"my-request-1"[\s\S]*"API_RESPONSE","requestId":"my-request-1"[\s\S]*"statusCode":200/,
+      /^gateway_http_requests_total\{route="\/api\/balance",method="GET",status="200"\} [1-9]/m,
+    ],
+    'Before your own service': [/HTTP\/1\.1 200 OK[\s\S]*X-Frame-Options: DENY[\s\S]*hello from behind/],
+  }
+
+  const outputs = new Map<string, string>()
+  for (const { heading, script } of blocks()) {
+    if (script.includes('npm start')) continue
+    it(`says what happens under "${heading}": ${script.slice(0, 60).replaceAll('\n', ' ')}`, async () => {
+      outputs.set(heading, (outputs.get(heading) ?? '') + (await shell.run(adapt(script))))
+    })
+  }
+  for (const [heading, patterns] of Object.entries(expectations)) {
+    it(`has commands under "${heading}" that do what it says`, () => {
+      for (const pattern of patterns) assert.match(outputs.get(heading) ?? 'never run', pattern)
+    })
+  }
+
+  it('lists every refusal with its status, whose doing it is, and its sentence', () => {
+    const rows = Object.entries(REFUSALS).map(
+      ([code, { status, source, detail }]) => `| \`${code}\` | ${status} | ${source} | ${detail} |`,
+    )
+    const table = README.slice(README.indexOf('| code | status |'))
+      .split('\n')
+      .slice(2, 2 + rows.length)
+    assert.deepEqual(table, rows)
+  })
+})

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { Health } from './health.ts'
+
+describe('the health of an upstream', () => {
+  it('is left alone for 250 ms after a failure, then twice as long each time, up to 10 s', () => {
+    let nowMs = 1000
+    const health = new Health(
+      () => nowMs,
+      () => {},
+    )
+    const waits: number[] = []
+    for (let i = 0; i < 8; i++) {
+      health.chosen()
+      health.failed()
+      waits.push(health.retryAtMs - nowMs)
+      assert.equal(health.usable(), false)
+      nowMs = health.retryAtMs - 1
+      assert.equal(health.usable(), false)
+      nowMs += 1
+      assert.equal(health.usable(), true)
+    }
+    assert.deepEqual(waits, [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000])
+  })
+
+  it('counts failures of calls that were under way together as one', () => {
+    const health = new Health(
+      () => 0,
+      () => {},
+    )
+    for (let i = 0; i < 10; i++) health.failed()
+    assert.equal(health.retryAtMs, 250)
+  })
+
+  it('lets one call find out after the back-off, and another only a back-off later', () => {
+    let nowMs = 0
+    const health = new Health(
+      () => nowMs,
+      () => {},
+    )
+    health.failed()
+    nowMs = 250
+    assert.equal(health.usable(), true)
+    health.chosen()
+    assert.equal(health.usable(), false)
+    nowMs = 500
+    assert.equal(health.usable(), true)
+  })
+
+  it('tells changes only, and begins again with the shortest back-off once it was alive', () => {
+    const told: boolean[] = []
+    const health = new Health(
+      () => 0,
+      (healthy) => told.push(healthy),
+    )
+    health.alive()
+    health.failed()
+    health.chosen()
+    health.failed()
+    assert.equal(health.retryAtMs, 500)
+    health.alive()
+    health.alive()
+    assert.equal(health.usable(), true)
+    health.failed()
+    assert.equal(health.retryAtMs, 250)
+    assert.deepEqual(told, [false, true, false])
+  })
+})

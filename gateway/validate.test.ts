@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('validate.ts', import.meta.url))
+const GATEWAY = '{"routes":[{"path":"/api/*","auth":["none"]}]}'
+const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose":"Test"}]}'
+
+/** Runs the real program, as `npm run validate` does. */
+function validate(args: readonly string[], env: Record<string, string> = {}) {
+  const { PATH, NODE_V8_COVERAGE } = process.env
+  const inherited = { ...(PATH && { PATH }), ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }) }
+  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], {
+    cwd: ROOT,
+    env: { ...inherited, ...env },
+    encoding: 'utf8',
+  })
+  return { status, out: stdout.split('\n').filter(Boolean), errors: stderr.split('\n').filter(Boolean) }
+}
+
+function files(t: TestContext, texts: Record<string, string>): Record<string, string> {
+  const folder = mkdtempSync(join(tmpdir(), 'validate-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  const paths = Object.keys(texts).map((name) => [name, join(folder, name)] as const)
+  for (const [name, path] of paths) writeFileSync(path, texts[name]!)
+  return Object.fromEntries(paths)
+}
+
+test('the configuration that comes with the gateway is good, with a line for each file', () => {
+  assert.deepEqual(validate([]), {
+    status: 0,
+    out: ['config/gateway.json: OK, routes: 13', 'config/limits.json: OK, limits: 4'],
+    errors: [],
+  })
+})
+
+test('every fault of the environment and both files comes at once, one a line, with status 1', (t) => {
+  const paths = files(t, {
+    'g.json': '{"port":"x","routes":[]}',
+    'l.json': '{"limits":[{"path":"/a","limit":0,"window":"1w","purpose":"Test"}]}',
+  })
+  const env = { GATEWAY_CONFIG: paths['g.json']!, GATEWAY_LIMITS: paths['l.json']!, GATEWAY_PROT: '1' }
+  const { status, out, errors } = validate([], env)
+  assert.equal(status, 1)
+  assert.deepEqual(out, [])
+  assert.deepEqual(
+    errors.map((line) => line.split(': ').slice(0, 2)),
+    [
+      ['environment', 'GATEWAY_PROT'],
+      [paths['g.json'], '$.port'],
+      [paths['g.json'], '$.routes'],
+      [paths['l.json'], '$.limits[0].limit'],
+      [paths['l.json'], '$.limits[0].window'],
+    ],
+  )
+})
+
+test('files named as arguments are checked by what they hold, and the environment is not', (t) => {
+  const paths = files(t, {
+    one: GATEWAY,
+    two: LIMITS,
+    three: '{"$schema":"../limits.schema.json"}',
+    four: 'not JSON',
+    five: '[]',
+  })
+  const good = validate([paths.one!, paths.two!], { GATEWAY_PORT: 'x' })
+  assert.deepEqual(good, {
+    status: 0,
+    out: [`${paths.one}: OK, routes: 1`, `${paths.two}: OK, limits: 1`],
+    errors: [],
+  })
+  const missing = join(paths.one!, '..', 'missing')
+  const bad = validate([paths.three!, paths.four!, paths.five!, missing, paths.two!])
+  assert.equal(bad.status, 1)
+  assert.deepEqual(bad.out, [`${paths.two}: OK, limits: 1`])
+  assert.deepEqual(
+    bad.errors.map((line) => line.split(': ').slice(0, 2)),
+    [
+      [paths.three, '$.limits'],
+      [paths.four, 'line 1 column 1'],
+      [paths.five, '$'],
+      [missing, '$'],
+    ],
+  )
+})
+
+test('a limit that no route can reach is a warning, not a fault', (t) => {
+  const paths = files(t, { g: GATEWAY, l: LIMITS.replace('/api/login', '/login') })
+  const { status, errors } = validate([], { GATEWAY_CONFIG: paths.g!, GATEWAY_LIMITS: paths.l! })
+  assert.equal(status, 0)
+  assert.deepEqual(errors, [
+    'warning: the limit "login" (/login) has no effect: no route lets such a request through',
+  ])
+})
