@@ -50,6 +50,8 @@ async function start(settings: Environment): Promise<void> {
     sweep(database, clock()).catch((fault: unknown) => logger.error({ err: fault }, 'sweep failed'))
   }, SWEEP_EVERY_MS)
   stopOnSignal(app, database, sweeping)
+  // Whoever started this process over a channel waits for it before it lets requests come.
+  process.send?.('ready')
 }
 
 function openDatabase({ databaseUrl, dataDirectory }: Environment): Promise<Database> {

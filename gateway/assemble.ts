@@ -21,6 +21,9 @@ import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
 import { createUpstreams } from './upstream/upstreams.ts'
 
+/** The same fault of the audit trail is told again after this time. */
+const FAULT_EVERY_MS = 1000
+
 /** What main has read before there is a gateway. */
 export interface Ground {
   readonly settings: Settings
@@ -71,22 +74,31 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
     upstream: makeUpstream(ground, metrics),
     load: { inFlight: new Set(), tunnels: new Set(), draining: false },
   }
-  return { gateway, background: { keys, reloader: watchLimits(gateway, ground) } }
+  const reloader = watchLimits(gateway, ground)
+  // Last: with the first table the snapshot of the last run has done its duty and is removed.
+  limiter.replace(limits.value)
+  return { gateway, background: { keys, reloader } }
 }
 
 function makeTrail({ settings, log, version }: Ground, metrics: Metrics): Trail {
+  const file = settings.auditFile
+  let told = { cause: '', atMs: 0 }
   return openTrail({
-    file: settings.auditFile,
+    file,
     version,
-    onFault: (error) => {
+    onFault: ({ message: cause }) => {
       metrics.auditWriteError()
-      log.error({ file: settings.auditFile, cause: error.message }, 'the audit trail cannot be written')
+      const atMs = performance.now()
+      // A full disk fails every request, and the log may be on the same disk.
+      if (cause === told.cause && atMs - told.atMs < FAULT_EVERY_MS) return
+      told = { cause, atMs }
+      log.error({ file, cause }, 'the audit trail cannot be written')
     },
     onRecord: (type) => metrics.auditRecord(type),
   })
 }
 
-function makeLimiter({ settings, log, limits }: Ground): Limiter {
+function makeLimiter({ settings, log }: Ground): Limiter {
   const directory = join(settings.dataDir, 'limits')
   const journal = new Journal({
     directory,
@@ -96,9 +108,7 @@ function makeLimiter({ settings, log, limits }: Ground): Limiter {
         log.error({ directory, cause: error.message }, 'the limit journal cannot be written'),
     },
   })
-  const limiter = new Limiter({ clock: steadyClock(), journal })
-  limiter.replace(limits.value)
-  return limiter
+  return new Limiter({ clock: steadyClock(), journal })
 }
 
 function makeUpstream({ settings, log }: Ground, metrics: Metrics) {
@@ -121,7 +131,7 @@ function makeUpstream({ settings, log }: Ground, metrics: Metrics) {
 
 /** Every accepted edit is in force, counted and in the audit trail; a bad one only says what is wrong with it. */
 function watchLimits(gateway: Gateway, ground: Ground): Reloader<readonly LimitRow[]> {
-  const { log, metrics, trail, settings } = gateway
+  const { log, metrics, trail, settings, limiter, limits } = gateway
   const label = basename(settings.limitsFile)
   metrics.configReload(label, 'success')
   return new Reloader({
@@ -130,21 +140,20 @@ function watchLimits(gateway: Gateway, ground: Ground): Reloader<readonly LimitR
     parse: parseLimits,
     swap: (rows) => {
       const table = limitTable(rows)
-      gateway.limiter.replace(rows)
-      gateway.limits.table = table
+      limiter.replace(rows)
+      limits.table = table
     },
     onReload: (reload) => {
-      metrics.configReload(label, reload.result)
-      if (reload.result === 'failure') {
-        log.error(
-          { file: reload.file, faults: reload.faults.map(describeFault) },
-          'the last good limits stay in force',
-        )
-      } else if (reload.changed) {
-        const { file, before, after } = reload
-        trail.settle(configChangeRecord({ timestamp: new Date().toISOString(), file, before, after }))
-        log.info({ file, rows: after.length }, 'limits in force')
+      const { file, result } = reload
+      metrics.configReload(label, result)
+      if (result === 'failure') {
+        log.error({ file, faults: reload.faults.map(describeFault) }, 'the last good limits stay in force')
+        return
       }
+      const { changed, before, after } = reload
+      const timestamp = new Date(gateway.clock()).toISOString()
+      if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
+      log.info({ file, rows: after.length, changed }, 'limits in force')
     },
   })
 }

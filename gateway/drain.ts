@@ -7,13 +7,18 @@ import { refusal } from './refusals.ts'
 /** How often connections that have become idle are closed meanwhile. */
 const SWEEP_MS = 50
 
+export interface Stop {
+  /** Goes into the AUDIT_STOP record. */
+  readonly reason: string
+  /** When it resolves, the deadline has come. */
+  readonly hurry: Promise<void>
+}
+
 /**
- * Finishes what was admitted, admits nothing more, then closes everything in the order in which nothing is lost. What
- * is not finished within `timeouts.drainMs` is refused, or broken off if its answer has begun.
- *
- * @param reason goes into the AUDIT_STOP record.
+ * Finishes what was admitted, admits nothing more, then closes the parts. What is not finished within
+ * `timeouts.drainMs` is refused, or broken off if its answer has begun.
  */
-export async function drain(gateway: Gateway, server: Server, reason: string): Promise<void> {
+export async function drain(gateway: Gateway, server: Server, { reason, hurry }: Stop): Promise<void> {
   const { load, log, settings } = gateway
   load.draining = true
   log.info({ inFlight: load.inFlight.size, reason }, 'draining')
@@ -21,9 +26,15 @@ export async function drain(gateway: Gateway, server: Server, reason: string): P
   server.close()
   const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
   const deadline = setTimeout(() => breakOffRest(gateway, server), settings.timeouts.drainMs)
+  void hurry.then(() => breakOffRest(gateway, server))
   await closed
   clearInterval(sweep)
   clearTimeout(deadline)
+  await closeParts(gateway, reason)
+}
+
+/** Closes everything that outlives a request, in the order in which nothing is lost. */
+export async function closeParts(gateway: Gateway, reason: string): Promise<void> {
   gateway.limiter.close()
   await gateway.upstream.close()
   gateway.trail.close(reason)

@@ -10,30 +10,33 @@ import { describeFault, type Fault } from './config/faults.ts'
 import { loadSettings } from './config/load.ts'
 import { loadFile } from './config/load-file.ts'
 import type { Settings } from './config/settings.ts'
-import { drain } from './drain.ts'
+import { closeParts, drain } from './drain.ts'
 import type { Gateway } from './gateway.ts'
 import { parseLimits } from './limits/table.ts'
 import { createListener } from './listener.ts'
 
 /** Exit code for a configuration or an environment that cannot be served with, and for a place that cannot be had. */
 const UNUSABLE = 1
+/** Under npm one Ctrl-C comes twice: from the terminal, and passed on by npm. */
+const SAME_CTRL_C_MS = 1000
 
 await main()
 
-/** The gateway as a process: read everything or stop, make the parts, listen, serve until a signal, drain. */
+/** The gateway as a process: read everything or stop, make the parts, listen, serve until it is told to stop, drain. */
 async function main(): Promise<void> {
+  const stop = listenForStop()
   const ground = readGround()
   const log = operationalLog(ground.settings)
   const { gateway, background } = orExit(log, () =>
     assemble({ ...ground, log, version: packageJson.version }),
   )
-  const { settings } = gateway
+  const { settings, trail, metrics } = gateway
+  process.on('SIGHUP', () => trail.reopen())
   let serving = false
-  const readiness = () => notReady(gateway, serving)
-  const admin = createAdminServer({ metrics: gateway.metrics, readiness })
+  const admin = createAdminServer({ metrics, readiness: () => notReady(gateway, serving) })
   const server = createListener(gateway)
-  const adminPort = await listen(log, admin, { host: settings.adminHost, port: settings.adminPort })
-  const port = await listen(log, server, { host: settings.host, port: settings.port })
+  const adminPort = await listen(gateway, admin, { host: settings.adminHost, port: settings.adminPort })
+  const port = await listen(gateway, server, { host: settings.host, port: settings.port })
   serving = true
   background.keys.start()
   log.info(
@@ -41,10 +44,10 @@ async function main(): Promise<void> {
     'listening',
   )
 
-  const reason = await stopRequested(gateway)
+  const reason = await stop.asked
   background.reloader.stop()
   background.keys.stop()
-  await drain(gateway, server, reason)
+  await drain(gateway, server, { reason, hurry: stop.hurry })
   admin.close()
   admin.closeAllConnections()
   log.info({ reason }, 'stopped')
@@ -68,7 +71,10 @@ function stopForFaults(faults: readonly Fault[]): never {
 
 function operationalLog(settings: Settings): Logger {
   // Synchronous: it is little, and its last lines are the ones that are needed.
-  return pino({ level: settings.logLevel, base: null }, destination({ fd: 2, sync: true }))
+  const stderr = destination({ fd: 2, sync: true })
+  // A terminal that was closed takes no more lines; that is no reason to serve no more requests.
+  stderr.on('error', () => {})
+  return pino({ level: settings.logLevel, base: null }, stderr)
 }
 
 function orExit<T>(log: Logger, make: () => T): T {
@@ -82,7 +88,7 @@ function orExit<T>(log: Logger, make: () => T): T {
 
 /** Resolves to the port that was bound. */
 async function listen(
-  log: Logger,
+  gateway: Gateway,
   server: Server,
   address: { readonly host: string; readonly port: number },
 ): Promise<number> {
@@ -90,7 +96,9 @@ async function listen(
   try {
     await once(server, 'listening')
   } catch (error) {
-    log.fatal({ ...address, cause: error instanceof Error ? error.message : String(error) }, 'cannot listen')
+    const cause = error instanceof Error ? error.message : String(error)
+    gateway.log.fatal({ ...address, cause }, 'cannot listen')
+    await closeParts(gateway, 'cannot listen')
     process.exit(UNUSABLE)
   }
   return (server.address() as AddressInfo).port
@@ -103,16 +111,21 @@ function notReady(gateway: Gateway, serving: boolean): string | undefined {
   return gateway.trail.recheck() ? undefined : 'the audit trail cannot be written'
 }
 
-/** Serves until SIGTERM, SIGINT or the end of the process that started this one; a second signal does not wait. */
-function stopRequested(gateway: Gateway): Promise<string> {
-  process.on('SIGHUP', () => gateway.trail.reopen())
-  return new Promise((resolve) => {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-      process.on(signal, () => {
-        if (gateway.load.draining) process.exit(UNUSABLE)
-        resolve(signal)
-      })
-    }
-    if (process.send !== undefined) process.once('disconnect', () => resolve('parent gone'))
-  })
+/**
+ * Hears from the first moment on. `asked`: SIGTERM, SIGINT, or the end of the process that started this one; resolves
+ * to which. `hurry`: another signal.
+ */
+function listenForStop(): { readonly asked: Promise<string>; readonly hurry: Promise<void> } {
+  const asked = Promise.withResolvers<string>()
+  const hurry = Promise.withResolvers<void>()
+  let firstAtMs: number | undefined
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      asked.resolve(signal)
+      firstAtMs ??= performance.now()
+      if (performance.now() - firstAtMs >= SAME_CTRL_C_MS) hurry.resolve()
+    })
+  }
+  if (process.send !== undefined) process.once('disconnect', () => asked.resolve('parent gone'))
+  return { asked: asked.promise, hurry: hurry.promise }
 }

@@ -2,9 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 /**
- * `npm start`: the backend and the gateway beside it, each in a process of its own. On SIGTERM or SIGINT the gateway
- * drains first, because what it has admitted still needs the backend. A child that crashes is started again; one that
- * ends by itself (a bad configuration, a port in use) ends the other, and its exit code is ours.
+ * `npm start`: the backend and, as soon as it answers, the gateway beside it, each in a process of its own. On SIGTERM,
+ * SIGINT or when its terminal is closed the gateway drains first, because what it has admitted still needs the backend.
+ * A child that crashes is started again; one that ends by itself (a bad configuration, a port in use) ends the other,
+ * and its exit code is ours.
  */
 const RESTART_MS = 500
 
@@ -17,7 +18,16 @@ interface Part {
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const backend: Part = { name: 'backend', script: `../backend/main.${extension}`, child: undefined }
 const gateway: Part = { name: 'gateway', script: `./main.${extension}`, child: undefined }
+const backendReady = Promise.withResolvers<void>()
 let stopping = false
+
+for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
+  // Once more is for the gateway: it knows what being in a hurry means.
+  process.on(signal, () => (stopping ? gateway.child?.kill('SIGTERM') : void stop(0)))
+}
+launch(backend)
+await backendReady.promise
+if (!stopping) launch(gateway)
 
 function launch(part: Part): void {
   // The channel tells a child when this process dies, however it dies, so that none is left behind.
@@ -27,6 +37,8 @@ function launch(part: Part): void {
     detached: true,
   })
   part.child = child
+  // The one message there is: the backend's, that it listens.
+  child.once('message', () => backendReady.resolve())
   child.on('exit', (code, signal) => {
     part.child = undefined
     if (stopping) return
@@ -41,25 +53,18 @@ function launch(part: Part): void {
 }
 
 async function stop(exitCode: number): Promise<void> {
-  if (stopping) return
   stopping = true
   let worst = exitCode
   for (const part of [gateway, backend]) worst = Math.max(worst, await end(part))
   process.exit(worst)
 }
 
-/** Resolves to the child's exit code; a child that has ended already counts as 0. */
+/** Resolves to the child's exit code; one that has ended already, or had not yet begun to listen for it, counts as 0. */
 function end(part: Part): Promise<number> {
   const { child } = part
   if (child === undefined) return Promise.resolve(0)
   return new Promise((resolve) => {
-    child.once('exit', (code) => resolve(code ?? 1))
+    child.once('exit', (code, signal) => resolve(signal === 'SIGTERM' ? 0 : (code ?? 1)))
     child.kill('SIGTERM')
   })
 }
-
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(0))
-// The audit trail is the gateway's; a hangup asks it to open its file again.
-process.on('SIGHUP', () => gateway.child?.kill('SIGHUP'))
-launch(backend)
-launch(gateway)

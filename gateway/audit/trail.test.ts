@@ -287,7 +287,6 @@ test('an AUDIT_START torn in an append-only file becomes whole', (t) => {
   const disk = smallDisk(t)
   disk.canCut = false
   fs.renameSync(file, `${file}.1`)
-  disk.roomBytes = fs.statSync(`${file}.1`).size
   disk.roomBytes = 0
   trail.append(requestLine('a'))
   trail.reopen()
@@ -351,11 +350,12 @@ test('whatever fails and whenever it is killed, every accepted request has one r
       else if (it.what === 'cleared')
         Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: it.canCut })
       else if (it.what === 'recheck') trail.recheck()
-      else if (it.what === 'rotate' && trail.writable && fs.existsSync(file)) {
+      else if (it.what === 'rotate' && fs.existsSync(file)) {
         fs.renameSync(file, `${file}.${files.length}`)
         files.push(`${file}.${files.length}`)
-        fs.utimesSync(files.at(-1) as string, files.length, files.length)
         trail.reopen()
+        // Rotations are seconds apart, which the clock of a file system can tell.
+        fs.utimesSync(files.at(-1) as string, files.length, files.length)
       } else if (it.what === 'kill') revive()
     }
     revive()
@@ -369,5 +369,5 @@ test('whatever fails and whenever it is killed, every accepted request has one r
     assert.ok(lines.filter((line) => line.type === 'API_REQUEST').length >= accepted.length)
     trail.close('end')
   })
-  fc.assert(law, { numRuns: 1500, includeErrorInReport: true })
+  fc.assert(law, { numRuns: 500, includeErrorInReport: true })
 })

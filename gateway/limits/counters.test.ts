@@ -106,6 +106,37 @@ describe('counters', () => {
     assert.deepEqual([...row.entries(START + 60_003)].length, 5)
   })
 
+  test('are exact again under a small limit as soon as fewer hits count than it lets through', () => {
+    const row = counters({ limit: 1001 })
+    for (let i = 0; i < 3; i++) row.take('a', START)
+    row.edit(record({ limit: 5 }))
+    row.take('a', START + 1)
+    row.take('a', START + 1.25)
+    assert.equal(row.take('a', START + 60_000.75).remaining, 2)
+    assert.deepEqual(
+      [...row.entries(START + 60_000.75)].map(([, [at]]) => at - START),
+      [1, 1.25, 60_000.75],
+    )
+  })
+
+  test('hold many hits of one key in bounded memory, also after the limit went down or up', () => {
+    const row = counters({ limit: 1_000_000 })
+    for (let i = 0; i < 50_000; i++) row.take('a', START + i)
+    row.edit(record({ limit: 10 }))
+    assert.equal(row.take('a', START + 50_000).allowed, false)
+    assert.ok([...row.entries(START + 50_000)].length <= 102)
+    row.edit(record({ limit: 1000 }))
+    for (let i = 0; i < 1000; i++) row.take('b', START + 50_000 + i)
+    row.edit(record({ limit: 1_000_000 }))
+    for (let i = 0; i < 9000; i++) row.take('b', START + 51_000 + i)
+    const entries = [...row.entries(START + 60_000)].filter(([key]) => key === 'b')
+    assert.ok(entries.length <= 102)
+    assert.equal(
+      entries.reduce((hits, [, [, count]]) => hits + count, 0),
+      10_000,
+    )
+  })
+
   test('restore any number of hits of one key in bounded memory', () => {
     const row = counters({ limit: 10 })
     for (let i = 0; i < 3000; i++) row.restore('a', [START + i / 4, 1], START + 1000)
@@ -144,6 +175,17 @@ describe('the room for keys', () => {
       for (let i = 0; i < 100; i++) row.take(`${round}-${i}`, START + round * 60_000)
       assert.equal(row.size, 75)
     }
+  })
+
+  test('is not made larger by keys that leave their own share', () => {
+    const room = new Room(100)
+    room.divide([0, 0])
+    const [quiet, flooded] = [new Counters(record({ id: 1 }), room), new Counters(record({ id: 2 }), room)]
+    for (let i = 0; i < 20; i++) quiet.take(`k${i}`, START)
+    for (let i = 0; i < 40; i++) quiet.take('k', START + 60_000)
+    assert.equal(quiet.size, 1)
+    for (let i = 0; i < 200; i++) flooded.take(`k${i}`, START + 60_000)
+    assert.equal(flooded.size, 75)
   })
 
   test('is divided anew when rows come and go, and nobody loses a key by it', () => {

@@ -11,12 +11,12 @@ export interface LimitPolicy {
   readonly policyField: string
 }
 
-/** A limit table ready to be looked up by path. */
+/** A limit table ready to be looked up by path. Immutable. */
 export interface LimitTable {
-  readonly rows: readonly LimitRow[]
   readonly policies: PathTable<LimitPolicy>
 }
 
+/** Makes the table of the rows. Throws a TypeError for a row whose name no RateLimit field can hold. */
 export function limitTable(rows: readonly LimitRow[]): LimitTable {
   const policies = rows.map((row) => ({
     path: row.path,
@@ -24,5 +24,5 @@ export function limitTable(rows: readonly LimitRow[]): LimitTable {
     row,
     policyField: rateLimitPolicy(row),
   }))
-  return { rows, policies: new PathTable(policies) }
+  return { policies: new PathTable(policies) }
 }

@@ -254,6 +254,8 @@ describe('https', () => {
     let open = 0
     silent.on('connection', (socket) => {
       open += 1
+      socket.on('error', () => {})
+      socket.resume()
       socket.on('close', () => {
         open -= 1
       })

@@ -153,6 +153,8 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    // What undici's parser says when it is resumed.
+    if (chunk.length === 0) return
     this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
     if (this.#answer.data(chunk)) return
     this.#heldBack = true

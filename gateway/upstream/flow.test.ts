@@ -290,7 +290,11 @@ describe('a call made while another is being told', () => {
     const { upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok(big)) })
     const held = ask(upstream, {}, () => false)
     await until(() => held.told.chunks.length === 1)
-    while (!held.told.ended) await ask(upstream, {}, () => (held.flight.resume(), true)).over
+    while (!held.told.ended)
+      await ask(upstream, {}, () => {
+        held.flight.resume()
+        return true
+      }).over
     assert.equal(bodyOf(held.told), big)
   })
 })

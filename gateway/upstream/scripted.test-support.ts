@@ -81,7 +81,8 @@ export async function scriptedUpstream(options: ScriptedOptions): Promise<Script
   }
   const server = options.tls === undefined ? createServer(accept) : createTlsServer(options.tls, accept)
   server.on('tlsClientError', () => {})
-  if (options.socketPath === undefined) server.listen(options.port ?? 0, '127.0.0.1')
+  if (options.socketPath === undefined)
+    server.listen({ port: options.port ?? 0, host: '127.0.0.1', backlog: 4096 })
   else server.listen(options.socketPath)
   await once(server, 'listening')
   const scheme = options.tls === undefined ? 'http' : 'https'
@@ -191,7 +192,7 @@ export function ask(
       told.headers = headers
     },
     data(chunk) {
-      expect(told.status !== undefined, 'data')
+      expect(told.status !== undefined && chunk.length > 0, 'data')
       told.chunks.push(Buffer.from(chunk))
       return onData(chunk, flight)
     },

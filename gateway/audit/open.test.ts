@@ -1,0 +1,312 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import fs from 'node:fs'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { takeLock } from './lock.ts'
+import { openTrail } from './open.ts'
+import { responseTo } from './records.ts'
+import { type Line, linesOf, requestLine, temporaryDirectory, unpaired } from './trail.fixture.ts'
+
+const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
+const silent = { onFault: assert.fail, onRecord: () => {} }
+
+/** TypeScript for a process of its own, in which `openTrail`, `requestLine`, `responseTo` and `file` are there. */
+function program(file: string, body: string): string[] {
+  const from = (name: string) => JSON.stringify(new URL(name, import.meta.url).href)
+  const head = `
+    import fs from 'node:fs'
+    import { openTrail } from ${from('./open.ts')}
+    import { responseTo } from ${from('./records.ts')}
+    import { requestLine } from ${from('./trail.fixture.ts')}
+    const file = ${JSON.stringify(file)}
+    const faults: Error[] = []
+    const options = { file, onFault: (error: Error) => faults.push(error), onRecord: () => {} }
+  `
+  return ['--no-warnings', '--input-type=module-typescript', '--eval', head + body]
+}
+
+function start(
+  t: TestContext,
+  file: string,
+  body: string,
+): ChildProcess & { readonly stdout: NodeJS.ReadableStream } {
+  const child = spawn(process.execPath, program(file, body), { stdio: ['pipe', 'pipe', 'inherit'] })
+  t.after(() => child.kill('SIGKILL'))
+  return child as ChildProcess & { readonly stdout: NodeJS.ReadableStream }
+}
+
+test('a start recovers what the last run left and then writes AUDIT_START', (t) => {
+  const file = join(temporaryDirectory(t), 'data', 'audit.ndjson')
+  const first = openTrail({ file, version: '1', ...silent })
+  first.append(requestLine('a'))
+  first.close('as if killed')
+  fs.truncateSync(file, fs.readFileSync(file).lastIndexOf('\n', -2) - 5)
+  const second = openTrail({ file, version: '2', ...silent })
+  second.close('end')
+  const lines = linesOf(file)
+  assert.deepEqual(typesOf(lines), ['AUDIT_START', 'AUDIT_START', 'AUDIT_STOP'])
+  assert.ok(Number(lines[1]?.cutBytes) > 100)
+  assert.deepEqual([lines[1]?.version, lines[1]?.locked, lines[1]?.recovered], ['2', true, 0])
+})
+
+test('a second writer of one file is refused as long as the first one lives, also under another name', (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  const first = openTrail({ file, ...silent })
+  fs.symlinkSync(file, join(directory, 'alias.ndjson'))
+  assert.throws(
+    () => openTrail({ file, ...silent }),
+    /audit\.ndjson is being written by another process, which holds .*\.lock/,
+  )
+  assert.throws(
+    () => openTrail({ file: join(directory, 'alias.ndjson'), ...silent }),
+    /is being written by another process/,
+  )
+  first.close('end')
+  openTrail({ file, ...silent }).close('end')
+})
+
+test('a second process is refused while the first one lives, and let in at once when it was killed', async (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const child = start(t, file, "openTrail(options); console.log('open'); process.stdin.resume()")
+  await once(child.stdout, 'data')
+  const text = fs.readFileSync(file, 'utf8')
+  assert.throws(() => openTrail({ file, ...silent }), /is being written by another process/)
+  assert.equal(fs.readFileSync(file, 'utf8'), text)
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  openTrail({ file, ...silent }).close('end')
+  assert.equal(linesOf(file).length, 3)
+})
+
+test('a start that fails gives its lock back', (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  fs.symlinkSync(join(file, 'nowhere'), file)
+  assert.throws(() => openTrail({ file, ...silent }), /audit file .* cannot be used: E/)
+  fs.rmSync(file)
+  openTrail({ file, ...silent }).close('end')
+})
+
+test('where no lock can be had the trail runs without one and says so', (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  fs.mkdirSync(`${file}.lock`)
+  openTrail({ file, ...silent }).close('end')
+  assert.equal(linesOf(file)[0]?.locked, false)
+  fs.rmdirSync(`${file}.lock`)
+  fs.writeFileSync(
+    `${file}.lock`,
+    'this is not what SQLite expects, and long enough to be looked at as a header, which has 100 bytes',
+  )
+  assert.equal(takeLock(file).held, false)
+  fs.rmSync(`${file}.lock`)
+  t.mock.method(process, 'getBuiltinModule', () => undefined)
+  const lock = takeLock(file)
+  assert.equal(lock.held, false)
+  lock.release()
+})
+
+test('the lock leaves an empty file that its owner alone can read, and nothing else', (t) => {
+  const directory = temporaryDirectory(t)
+  const trail = openTrail({ file: join(directory, 'audit.ndjson'), ...silent })
+  assert.deepEqual(fs.readdirSync(directory), ['audit.ndjson', 'audit.ndjson.lock'])
+  const { size, mode } = fs.statSync(join(directory, 'audit.ndjson.lock'))
+  assert.deepEqual([size, mode & 0o777], [0, 0o600])
+  trail.close('end')
+})
+
+test('a directory or a pipe in place of the file is an error that names it, and a missing right too', (t) => {
+  const directory = temporaryDirectory(t)
+  assert.throws(() => openTrail({ file: directory, ...silent }), /audit file .* cannot be used: EISDIR/)
+  const pipe = join(directory, 'pipe')
+  spawnSync('mkfifo', [pipe])
+  assert.throws(() => openTrail({ file: pipe, ...silent }), /audit file .*pipe cannot be used: ENXIO/)
+  const reader = fs.openSync(pipe, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)
+  assert.throws(() => openTrail({ file: pipe, ...silent }), /a pipe is no place for a trail/)
+  fs.closeSync(reader)
+  assert.throws(
+    () => openTrail({ file: '/proc/audit/audit.ndjson', ...silent }),
+    /audit file \/proc\/audit\/audit\.ndjson cannot be used: ENOENT/,
+  )
+})
+
+test('a device that is always full does not stop the start; the trail is not writable, and a working file heals it', (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  fs.symlinkSync('/dev/full', file)
+  const faults: string[] = []
+  const trail = openTrail({ file, onRecord: () => {}, onFault: (error) => faults.push(error.message) })
+  assert.equal(trail.writable, false)
+  assert.match(String(trail.append(requestLine('a'))), /ENOSPC/)
+  assert.match(faults[0] ?? '', /ENOSPC/)
+  fs.rmSync(file)
+  trail.reopen()
+  assert.equal(trail.writable, true)
+  assert.equal(trail.append(requestLine('b')), undefined)
+  assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_START', 'AUDIT_STOP', 'AUDIT_START', 'API_REQUEST'])
+  trail.close('end')
+})
+
+/** Fills whatever room there is, then reports each time a verb was refused; used under a real limit. */
+const FILL = `
+  const trail = openTrail(options)
+  const open: string[] = []
+  while (true) {
+    const line = requestLine('r' + open.length)
+    if (trail.append(line) !== undefined) break
+    open.push(line)
+  }
+  const torn = fs.readFileSync(file).at(-1) !== 10
+  for (const line of open) trail.settle(responseTo(line, 200, 1))
+  const wasWritable = trail.writable
+  fs.renameSync(file, file + '.1')
+  MAKE_ROOM
+  trail.reopen()
+  const isWritable = trail.writable
+  trail.close('end')
+  console.log(JSON.stringify({ requests: open.length, torn, wasWritable, isWritable, codes: [...new Set(faults.map((fault) => fault.code))] }))
+`
+
+test('a file that may not grow further (EFBIG) has no torn line, and every response comes when there is room', (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const body = FILL.replace('MAKE_ROOM', '')
+  // 16 blocks: 8 or 16 KiB, according to the shell. The limit is of each file, so that a rotation makes room.
+  const child = spawnSync('sh', [
+    '-c',
+    'ulimit -f 16; exec "$0" "$@"',
+    process.execPath,
+    ...program(file, body),
+  ])
+  const report = JSON.parse(String(child.stdout))
+  assert.ok(report.requests > 10, String(child.stderr))
+  assert.deepEqual([report.torn, report.wasWritable, report.isWritable], [false, false, true])
+  assert.deepEqual(report.codes, ['EFBIG'])
+  assert.deepEqual(unpaired([...linesOf(`${file}.1`), ...linesOf(file)]), [])
+})
+
+test('a disk that is full (ENOSPC) has no torn line, and every response comes when there is room', (t) => {
+  const directory = temporaryDirectory(t)
+  const disk = join(directory, 'disk')
+  fs.mkdirSync(disk)
+  const copy = join(directory, 'copy')
+  // The mount is in a namespace of its own and goes with the process, so what is to be judged is copied out of it.
+  const room = `fs.copyFileSync(file + '.1', ${JSON.stringify(copy)}); fs.rmSync(file + '.1')`
+  const end = `fs.cpSync(file, ${JSON.stringify(copy)} + '.2')`
+  const mount = 'mount -t tmpfs -o size=16k tmpfs "$0" && exec "$@"'
+  const command = ['--user', '--map-root-user', '--mount', 'sh', '-c', mount, disk, process.execPath]
+  const body = FILL.replace('MAKE_ROOM', room) + end
+  const child = spawnSync('unshare', [...command, ...program(join(disk, 'audit.ndjson'), body)])
+  if (child.error !== undefined || /unshare|mount/.test(String(child.stderr))) {
+    t.skip(`a tmpfs cannot be mounted here: ${child.error ?? child.stderr}`)
+    return
+  }
+  const report = JSON.parse(String(child.stdout))
+  assert.ok(report.requests > 30, String(child.stderr))
+  assert.deepEqual([report.torn, report.wasWritable], [false, false])
+  assert.deepEqual(report.codes, ['ENOSPC'])
+  assert.ok(
+    typesOf(linesOf(copy)).every(
+      (type) => type === 'AUDIT_START' || type === 'API_REQUEST' || type === 'API_RESPONSE',
+    ),
+  )
+  assert.equal(report.isWritable, true)
+  assert.deepEqual(unpaired([...linesOf(copy), ...linesOf(`${copy}.2`)]), [])
+})
+
+test('killed at any moment, five times over, every request has one response and none that was acknowledged is missing', async (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const acknowledged: string[] = []
+  for (let run = 0; run < 5; run++) {
+    const child = start(
+      t,
+      file,
+      `
+      const trail = openTrail(options)
+      const open: string[] = []
+      for (let i = 0; ; i++) {
+        const id = '${run}-' + i
+        const line = requestLine(id)
+        if (trail.append(line) !== undefined) throw faults[0]
+        fs.writeSync(1, id + '\\n')
+        open.push(line)
+        if (open.length > 20) trail.settle(responseTo(open.splice((i * 7) % 20, 1)[0], 200, i))
+      }
+      `,
+    )
+    // The reader takes what the pipe holds, so the kill comes in the middle of the work.
+    let told = ''
+    for await (const chunk of child.stdout) {
+      told += String(chunk)
+      if (told.length > 5000) child.kill('SIGKILL')
+    }
+    acknowledged.push(...told.slice(0, told.lastIndexOf('\n')).split('\n'))
+  }
+  openTrail({ file, ...silent }).close('end')
+  const lines = linesOf(file)
+  const ids = new Set(lines.map((line) => line.requestId))
+  assert.deepEqual(unpaired(lines), [])
+  assert.deepEqual(
+    acknowledged.filter((id) => !ids.has(id)),
+    [],
+  )
+  assert.ok(acknowledged.length > 3000)
+  assert.equal(lines.filter((line) => line.recovered === true).length >= 5 * 20, true)
+  assert.equal(lines.filter((line) => line.type === 'AUDIT_START').length, 6)
+})
+
+test('standard output gets the records and nothing is read back', (t) => {
+  const body =
+    "const trail = openTrail(options); trail.append(requestLine('a')); trail.reopen(); trail.close('end')"
+  const child = spawnSync(process.execPath, program('-', body), { cwd: temporaryDirectory(t) })
+  const lines = String(child.stdout).trimEnd().split('\n')
+  assert.deepEqual(typesOf(lines.map((line) => JSON.parse(line))), [
+    'AUDIT_START',
+    'API_REQUEST',
+    'AUDIT_STOP',
+  ])
+})
+
+test('a full pipe on standard output makes the trail unwritable, and it goes on whole when the reader does', async (t) => {
+  const child = start(
+    t,
+    '-',
+    `
+    const trail = openTrail(options)
+    // Only a pipe that does not block tells that it is full.
+    process.stdout._handle.setBlocking(false)
+    let count = 0
+    while (trail.append(requestLine('r' + count)) === undefined) count++
+    trail.settle('{"type":"KEPT"}\\n')
+    const again = performance.now()
+    trail.append(requestLine('refused'))
+    const waitedMs = performance.now() - again
+    fs.writeSync(2, '')
+    process.send?.({})
+    process.stdin.once('data', () => {
+      while (!trail.recheck()) fs.readFileSync('/dev/null')
+      trail.close(JSON.stringify({ count, waitedMs, code: faults[0].code }))
+      process.exit(0)
+    })
+    `,
+  )
+  child.stdin?.write('the pipe will be full by the time this is read\n')
+  let text = ''
+  for await (const chunk of child.stdout) text += String(chunk)
+  const lines: Line[] = text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  const stop = JSON.parse(String(lines.at(-1)?.reason))
+  assert.equal(stop.code, 'EAGAIN')
+  assert.ok(stop.waitedMs < 40, 'only the first write waits')
+  assert.ok(lines.filter((line) => line.type === 'API_REQUEST').length >= stop.count)
+  assert.ok(lines.some((line) => line.type === 'KEPT'))
+  const kept = lines.filter((line) => line.type === 'API_RESPONSE')
+  assert.ok(kept.every((line) => line.recovered === true))
+})
+
+test('a request of which a part stands on standard output gets its rest and its other half', () => {
+  const line = requestLine('x')
+  assert.equal(JSON.parse(responseTo(line, 200, 1)).requestId, 'x')
+})

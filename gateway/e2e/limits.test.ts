@@ -1,0 +1,290 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { after, before, describe, it } from 'node:test'
+import { type Answer, call } from './client.ts'
+import { type GatewayOptions, startGateway, type TestGateway, until } from './gateway.ts'
+import { run } from './process.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+
+const LOGIN = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }
+const ROWS = [
+  LOGIN,
+  { path: '/burst', limit: 7, window: '1h', purpose: 'tests' },
+  { path: '/brief', limit: 2, window: '2s', purpose: 'tests' },
+  { path: '/account', limit: 3, window: '1h', purpose: 'tests' },
+  { path: '/by-address', limit: 2, window: '1h', purpose: 'tests', per: 'address' },
+  { path: '/methods', methods: ['GET'], limit: 1, window: '1h', purpose: 'tests', name: 'reading' },
+  { path: '/methods', methods: ['POST'], limit: 2, window: '1h', purpose: 'tests', name: 'writing' },
+  { path: '/shadow', limit: 1, window: '1h', purpose: 'tests', mode: 'shadow' },
+  { path: '/tree/*', limit: 2, window: '1h', purpose: 'tests' },
+  { path: '/tree/own', limit: 1, window: '1h', purpose: 'tests' },
+  { path: '/spelt/login', limit: 5, window: '1h', purpose: 'tests', name: 'spelt' },
+]
+
+/** Calls the gateway as somebody behind the trusted proxy that this test is. */
+type Ask = (path: string, from: string, more?: { method?: string; token?: string }) => Promise<Answer>
+
+function asker(gateway: () => TestGateway): Ask {
+  return (path, from, { method = 'GET', token } = {}) =>
+    call(gateway().url + path, {
+      method,
+      headers: { 'x-forwarded-for': from, ...(token ? { authorization: `Bearer ${token}` } : {}) },
+    })
+}
+
+async function statuses(count: number, ask: () => Promise<Answer>): Promise<number[]> {
+  const seen: number[] = []
+  for (let i = 0; i < count; i++) seen.push((await ask()).status)
+  return seen
+}
+
+describe('a limit', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const ask = asker(() => gateway)
+  const token = (sub: string) => upstream.issuer.token({ sub })
+
+  before(async () => {
+    upstream = await startUpstream()
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        trustedProxies: ['127.0.0.1'],
+        routes: [
+          { path: '/*', auth: ['none'] },
+          { path: '/account', auth: ['bearer'], scopes: ['accounts:read'] },
+          { path: '/by-address', auth: ['bearer'] },
+        ],
+      },
+      limits: ROWS,
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  it('answers the sixth login in a minute with 429, when to come back, and why', async () => {
+    const first = await ask('/api/login', '198.51.100.1', { method: 'POST' })
+    assert.equal(first.status, 200)
+    assert.equal(first.headers['ratelimit-policy'], '"login";q=5;w=60')
+    assert.equal(first.headers.ratelimit, '"login";r=4;t=60')
+    assert.equal(first.headers['retry-after'], undefined)
+    const login = () => ask('/api/login', '198.51.100.1', { method: 'POST' })
+    assert.deepEqual(await statuses(4, login), [200, 200, 200, 200])
+    const sixth = await login()
+    assert.equal(sixth.status, 429)
+    const reset = /^"login";r=0;t=(\d+)$/.exec(String(sixth.headers.ratelimit))?.[1]
+    assert.equal(sixth.headers['retry-after'], reset)
+    assert.ok(Number(reset) >= 50 && Number(reset) <= 60, reset)
+    assert.equal(sixth.headers['ratelimit-policy'], '"login";q=5;w=60')
+    const problem = sixth.json()
+    assert.equal(problem.code, 'limit_exceeded')
+    assert.match(String(problem.detail), /Slows down the guessing of passwords/)
+    const other = await ask('/api/login', '198.51.100.2', { method: 'POST' })
+    assert.equal(other.status, 200)
+    const decisions = (decision: string) =>
+      gateway.metric(`gateway_rate_limit_decisions_total{limit="login",decision="${decision}"}`)
+    assert.deepEqual([await decisions('allowed'), await decisions('refused')], [6, 1])
+  })
+
+  it('lets exactly its number of 50 simultaneous requests through', async () => {
+    const answers = await Promise.all(Array.from({ length: 50 }, () => ask('/burst', '198.51.100.3')))
+    const passed = answers.filter(({ status }) => status === 200)
+    assert.equal(passed.length, 7)
+    assert.equal(answers.filter(({ status }) => status === 429).length, 43)
+    const left = passed.map(({ headers }) => /r=(\d+)/.exec(String(headers.ratelimit))?.[1])
+    assert.deepEqual(left.sort(), ['0', '1', '2', '3', '4', '5', '6'])
+    assert.equal(upstream.seen.filter(({ url }) => url === '/burst').length, 7)
+  })
+
+  it('is not consumed by the requests it refuses, nor by those refused before it', async () => {
+    const [alice, stranger] = [await token('alice'), await upstream.issuer.token({ scope: 'other' })]
+    for (const bad of [undefined, 'x.y.z', stranger]) {
+      const answers = await statuses(4, () =>
+        ask('/account', '198.51.100.4', bad === undefined ? {} : { token: bad }),
+      )
+      assert.deepEqual(answers, Array(4).fill(bad === stranger ? 403 : 401))
+    }
+    const mine = () => ask('/account', '198.51.100.4', { token: alice })
+    assert.deepEqual(await statuses(4, mine), [200, 200, 200, 429])
+  })
+
+  it('lets through again when its oldest hit has left the window, whatever came meanwhile', async () => {
+    const brief = () => ask('/brief', '198.51.100.5')
+    const startedAt = performance.now()
+    assert.deepEqual(await statuses(2, brief), [200, 200])
+    let refused = 0
+    await until(async () => {
+      const { status, headers } = await brief()
+      if (status === 200) return true
+      refused++
+      assert.ok(Number(headers['retry-after']) >= 1)
+      return undefined
+    })
+    assert.ok(performance.now() - startedAt >= 2000)
+    assert.ok(refused > 10, String(refused))
+  })
+
+  it('counts by principal, whatever the address, and by address only where it says so', async () => {
+    const [bob, bobAgain, carol] = [await token('bob'), await token('bob'), await token('carol')]
+    const at = (address: string, bearer: string) => ask('/account', address, { token: bearer })
+    assert.equal((await at('198.51.100.6', bob)).status, 200)
+    assert.equal((await at('198.51.100.7', bobAgain)).status, 200)
+    assert.equal((await at('198.51.100.6', bob)).headers.ratelimit, '"account";r=0;t=3600')
+    assert.equal((await at('198.51.100.8', bobAgain)).status, 429)
+    assert.equal((await at('198.51.100.6', carol)).status, 200)
+    const fromOne = (bearer: string) => ask('/by-address', '198.51.100.9', { token: bearer })
+    assert.equal((await fromOne(bob)).status, 200)
+    assert.equal((await fromOne(carol)).status, 200)
+    assert.equal((await fromOne(bobAgain)).status, 429)
+    assert.equal((await ask('/by-address', '198.51.100.10', { token: bob })).status, 200)
+  })
+
+  it('takes an IPv6 caller by its /64 and a mapped IPv4 address for the address', async () => {
+    const from = (address: string) => ask('/tree/six', address)
+    assert.equal((await from('2001:db8:0:1::1')).status, 200)
+    assert.equal((await from('2001:db8::1:ffff:0:0:2')).status, 200)
+    assert.equal((await from('2001:db8:0:1:9:9:9:9')).status, 429)
+    assert.equal((await from('2001:db8:0:2::1')).status, 200)
+    assert.deepEqual(await statuses(2, () => from('203.0.113.1')), [200, 200])
+    assert.equal((await from('::ffff:203.0.113.1')).status, 429)
+    assert.equal((await from('::ffff:cb00:7101')).status, 429)
+  })
+
+  it('holds for its methods only, HEAD with GET', async () => {
+    const by = (method: string) => ask('/methods', '198.51.100.11', { method })
+    assert.equal((await by('HEAD')).status, 200)
+    assert.equal((await by('GET')).status, 429)
+    assert.deepEqual(await statuses(3, () => by('POST')), [200, 200, 429])
+    assert.equal((await by('DELETE')).headers.ratelimit, undefined)
+  })
+
+  it('in shadow mode counts and measures, and neither refuses nor speaks', async () => {
+    const answers = [await ask('/shadow', '198.51.100.12'), await ask('/shadow', '198.51.100.12')]
+    for (const { status, headers } of answers) assert.deepEqual([status, headers.ratelimit], [200, undefined])
+    const shadow = 'gateway_rate_limit_decisions_total{limit="shadow",decision="shadow_refused"}'
+    assert.equal(await gateway.metric(shadow), 1)
+  })
+
+  it('of a prefix counts every path below it but those with a row of their own', async () => {
+    const at = (path: string) => ask(path, '198.51.100.13')
+    assert.deepEqual(await statuses(2, () => at('/tree/own')), [200, 429])
+    assert.equal((await at('/tree/a')).status, 200)
+    assert.equal((await at('/tree/b/c')).status, 200)
+    assert.equal((await at('/tree/d')).status, 429)
+  })
+
+  it('is one for every spelling that an upstream may take for the path', async () => {
+    const spellings = ['/spelt/login', '/Spelt/LOGIN', '/spelt/login/', '//spelt/./login', '/spelt/%6Cogin']
+    for (const path of spellings) {
+      const { status, headers } = await ask(path, '198.51.100.14')
+      assert.deepEqual([path, status, headers['ratelimit-policy']], [path, 200, '"spelt";q=5;w=3600'])
+    }
+    for (const path of [...spellings, '/API/../SPELT/login?x=1']) {
+      assert.equal((await ask(path, '198.51.100.14')).status, 429, path)
+    }
+  })
+})
+
+describe('counts', () => {
+  let upstream: TestUpstream
+  let options: GatewayOptions
+  let gateway: TestGateway
+  const token = () => upstream.issuer.token()
+
+  before(async () => {
+    upstream = await startUpstream()
+    options = {
+      config: {
+        upstream: upstream.url,
+        routes: [
+          { path: '/*', auth: ['none'] },
+          { path: '/api/verify', methods: ['POST'], auth: ['bearer'] },
+        ],
+      },
+      limits: [
+        { path: '/api/verify', limit: 3, window: '1d', purpose: 'tests' },
+        { path: '/minute', limit: 3, window: '1m', purpose: 'tests' },
+        { path: '/hour', limit: 200, window: '1h', purpose: 'tests' },
+      ],
+    }
+    gateway = await startGateway(options)
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  const again = async () => {
+    gateway = await startGateway({ ...options, dir: gateway.dir })
+  }
+  const verify = async (bearer: string) =>
+    (
+      await call(`${gateway.url}/api/verify`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${bearer}` },
+      })
+    ).status
+
+  it('of windows of an hour and more survive kill -9: two calls, the third passes, the fourth is 429', async () => {
+    const bearer = await token()
+    assert.deepEqual([await verify(bearer), await verify(bearer)], [200, 200])
+    assert.equal(await gateway.end('SIGKILL'), 'SIGKILL')
+    await again()
+    assert.deepEqual([await verify(bearer), await verify(bearer)], [200, 429])
+  })
+
+  it('never let more through than the limit when kill -9 comes in the middle of the load', async () => {
+    const load = async (killAfter: number) => {
+      let passed = 0
+      const knock = async () => {
+        for (;;) {
+          const { status } = await call(`${gateway.url}/hour`)
+          if (status === 429) return
+          assert.equal(status, 200)
+          passed++
+          if (passed === killAfter) gateway.process.child.kill('SIGKILL')
+        }
+      }
+      await Promise.allSettled(Array.from({ length: 8 }, knock))
+      return passed
+    }
+    const first = await load(80)
+    await gateway.process.ended
+    assert.ok(first >= 80 && first < 200, String(first))
+    await again()
+    const second = await load(Number.POSITIVE_INFINITY)
+    // What was counted and never answered is lost to the caller, not to the limit.
+    assert.ok(first + second <= 200, `${first} + ${second}`)
+    assert.ok(first + second >= 200 - 8, `${first} + ${second}`)
+    assert.ok(upstream.seen.filter(({ url }) => url === '/hour').length <= 200)
+  })
+
+  it('of every window survive a stop, and a start that failed because its port was taken', async () => {
+    const minute = async () => (await call(`${gateway.url}/minute`)).status
+    assert.deepEqual([await minute(), await minute()], [200, 200])
+    assert.equal(await gateway.end('SIGTERM'), 0)
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const { port } = taken.address() as { port: number }
+    const failed = run('gateway/main.ts', {
+      GATEWAY_CONFIG: `${gateway.dir}/gateway.json`,
+      GATEWAY_LIMITS: gateway.limitsFile,
+      GATEWAY_AUDIT_FILE: gateway.auditFile,
+      GATEWAY_DATA_DIR: `${gateway.dir}/data`,
+      GATEWAY_PORT: String(port),
+      GATEWAY_ADMIN_PORT: '0',
+    })
+    assert.equal(await failed.ended, 1)
+    taken.close()
+    await again()
+    assert.deepEqual([await minute(), await minute()], [200, 429])
+  })
+
+  it('go by the address of the connection when nobody is a trusted proxy', async () => {
+    const { headers } = await call(`${gateway.url}/minute`, { headers: { 'x-forwarded-for': '192.0.2.77' } })
+    assert.match(String(headers.ratelimit), /^"minute";r=0;/)
+  })
+})

@@ -1,0 +1,75 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { until } from './gateway.ts'
+
+/** A client that says byte for byte what a test wants, when it wants it. */
+export interface Wire {
+  readonly socket: Socket
+  /** Everything that has come. */
+  readonly received: string
+  /** How the connection ended: undefined while it stands, `end` after a proper close, else the error's code. */
+  readonly over: string | undefined
+  send(bytes: string | Buffer): void
+  /** Waits until what has come satisfies `text`. */
+  has(text: string | RegExp): Promise<string>
+  /** Waits for the end of the connection, and gives everything that came. */
+  ended(): Promise<string>
+}
+
+/** Connects; what comes is read at once unless `paused`. The client's half stays open until the test closes it. */
+export async function openWire(port: number, options: { readonly paused?: boolean } = {}): Promise<Wire> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  socket.setNoDelay(true)
+  let received = ''
+  let over: string | undefined
+  socket.on('error', (error: NodeJS.ErrnoException) => {
+    over = error.code ?? 'error'
+  })
+  socket.on('close', () => {
+    over ??= 'end'
+  })
+  socket.on('end', () => {
+    socket.end()
+  })
+  await once(socket, 'connect')
+  if (options.paused !== true) socket.on('data', (chunk: Buffer) => (received += chunk.toString('latin1')))
+  const matches = (text: string | RegExp) =>
+    typeof text === 'string' ? received.includes(text) : text.test(received)
+  return {
+    socket,
+    get received() {
+      return received
+    },
+    get over() {
+      return over
+    },
+    send: (bytes) => {
+      socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
+    },
+    has: (text) => until(() => (matches(text) ? received : undefined)),
+    ended: () => until(() => (over === undefined ? undefined : received)),
+  }
+}
+
+/** The status of every answer in what came, in order, interim ones included. */
+export function statuses(answers: string): number[] {
+  return [...answers.matchAll(/^HTTP\/1\.1 (\d{3}) /gm)].map((match) => Number(match[1]))
+}
+
+/** The lines of the first head in what came, in lower-case names, in order. */
+export function headerLines(answer: string): readonly [string, string][] {
+  const [head = ''] = answer.split('\r\n\r\n')
+  return head
+    .split('\r\n')
+    .slice(1)
+    .map((line) => {
+      const colon = line.indexOf(':')
+      return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()]
+    })
+}
+
+/** The value of the header; undefined unless it stands exactly once. */
+export function headerOf(answer: string, name: string): string | undefined {
+  const values = headerLines(answer).filter(([given]) => given === name)
+  return values.length === 1 ? values[0]?.[1] : undefined
+}
