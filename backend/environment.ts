@@ -48,7 +48,7 @@ function readDatabaseUrl(text: string | undefined, faults: string[]): string | u
 function readPublicUrl(text: string | undefined, faults: string[]): string {
   if (!text) return 'http://localhost:8080'
   const url = URL.parse(text)
-  if (url === null || !/^https?:$/.test(url.protocol) || url.search || url.hash || url.username) {
+  if (url === null || !/^https?:$/.test(url.protocol) || /[?#]/.test(text) || url.username) {
     faults.push(`PUBLIC_URL is "${text}"; it must be an http or https URL without query, fragment and user`)
   }
   return text.replace(/\/+$/, '')

@@ -56,6 +56,12 @@ class PostgresDatabase implements Database {
   async #attempt<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect()
     let broken: Error | undefined
+    // A connection that breaks between two statements emits this, and without a listener it ends the process. The
+    // next statement on it fails, which is where it is dealt with.
+    const onFault = (fault: Error) => {
+      broken = fault
+    }
+    client.on('error', onFault)
     try {
       await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE')
       const result = await work({
@@ -71,6 +77,7 @@ class PostgresDatabase implements Database {
       })
       throw fault
     } finally {
+      client.off('error', onFault)
       client.release(broken)
     }
   }

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import type { Readable } from 'node:stream'
 
 const MAIN = new URL('../main.ts', import.meta.url).pathname
 
@@ -22,11 +23,11 @@ export function startBackendProcess(
   const child = spawn(process.execPath, [MAIN], {
     env: { PATH: process.env.PATH, BACKEND_PORT: '0', ...variables },
     stdio: ['ignore', 'ignore', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
-  })
+  }) as ChildProcess & { stderr: Readable }
   const log: Record<string, unknown>[] = []
   const { promise: listening, resolve, reject } = Promise.withResolvers<string>()
   let pending = ''
-  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => {
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
     const lines = (pending + chunk).split('\n')
     pending = lines.pop() ?? ''
     for (const line of lines) {
@@ -36,7 +37,8 @@ export function startBackendProcess(
       if (url !== undefined) resolve(url)
     }
   })
-  const ended = once(child, 'close').then(([code, signal]) => {
+  // Not the event "close": it never comes after the parent has disconnected the channel itself.
+  const ended = Promise.all([once(child, 'exit'), once(child.stderr, 'close')]).then(([[code, signal]]) => {
     reject(new Error(`ended before it listened: ${JSON.stringify(log)}`))
     return (code ?? signal) as number | string | null
   })

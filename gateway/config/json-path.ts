@@ -3,8 +3,7 @@ const LAST_STEP = /(?:\.[^.[\]]+|\[[^[\]]*\])$/
 
 /** The path of what stands in `parent` under a key or an index: `$.limits`, `$.limits[2]`, `$["odd key"]`. */
 export function childPath(parent: string, step: string | number): string {
-  if (typeof step === 'number') return `${parent}[${step}]`
-  return PLAIN_KEY.test(step) ? `${parent}.${step}` : `${parent}[${JSON.stringify(step)}]`
+  return PLAIN_KEY.test(String(step)) ? `${parent}.${step}` : `${parent}[${JSON.stringify(step)}]`
 }
 
 /** The path of what `path` stands in; undefined for the root. */

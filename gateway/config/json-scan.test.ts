@@ -74,6 +74,7 @@ test('the same key in two objects is no repetition', () => {
 test('a syntax fault is named by line and column, from 1, and by what was expected', () => {
   const cases: [text: string, line: number, column: number, reason: string][] = [
     ['', 1, 1, 'expected a value, but the file ends here'],
+    ['\n\n [x]', 3, 3, 'expected a value, but found "x"'],
     ['{\n  "a": 1\n  "b": 2\n}', 3, 3, 'expected "," or "}", but found "\\""'],
     ['{"a": 1,\n}', 2, 1, 'a comma must not stand before "}"'],
     ['[1,]', 1, 4, 'a comma must not stand before "]"'],
@@ -99,5 +100,6 @@ test('a syntax fault is named by line and column, from 1, and by what was expect
 
 test('a text nested deeper than 64 levels is refused instead of exhausting the stack', () => {
   assert.match(fault('['.repeat(100_000)).reason, /deeper than 64 levels/)
+  assert.match(fault('['.repeat(65) + ']'.repeat(65)).reason, /deeper than 64 levels/)
   good('['.repeat(64) + ']'.repeat(64))
 })

@@ -68,7 +68,7 @@ class JsonScanner implements JsonScan {
   }
 
   #value(path: string, depth: number): void {
-    if (depth > MAX_DEPTH) this.#fail(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
+    if (depth >= MAX_DEPTH) this.#fail(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
     if (!this.lines.has(path)) this.lines.set(path, this.position().line)
     const first = this.#text[this.#at]
     if (first === '{') this.#object(path, depth)

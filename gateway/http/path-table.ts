@@ -43,11 +43,12 @@ export class PathTable<Row extends PathRow> {
 
   /**
    * The same, taking letter case and a closing slash for nothing, as many upstreams do: what is asked of the path
-   * `/api/login` also holds for `/API/Login/`, whichever of them the upstream answers.
+   * `/api/login` also holds for `/API/Login/`, and what is asked of `/admin/*` also holds for `/admin`, whichever of
+   * them the upstream answers.
    */
   findFolded(path: string): PathEntry<Row> | undefined {
-    const lower = path.toLowerCase()
-    return this.#foldedExact.get(withoutClosingSlash(lower)) ?? longestPrefix(this.#foldedPrefixes, lower)
+    const bare = withoutClosingSlash(path.toLowerCase())
+    return this.#foldedExact.get(bare) ?? longestPrefix(this.#foldedPrefixes, `${bare}/`)
   }
 }
 

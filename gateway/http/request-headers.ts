@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net'
 import type { RefusalCode } from '../refusals.ts'
 
 /** More than these, or more than 16 KiB of them (the parser's own bound), are refused with 431. */
@@ -8,6 +9,7 @@ const SINGLETONS: ReadonlySet<string> = new Set([
   'authorization',
   'content-length',
   'content-location',
+  'content-range',
   'content-type',
   'date',
   'expect',
@@ -15,16 +17,21 @@ const SINGLETONS: ReadonlySet<string> = new Set([
   'host',
   'idempotency-key',
   'if-modified-since',
+  'if-range',
   'if-unmodified-since',
   'max-forwards',
   'origin',
   'proxy-authorization',
+  'range',
   'referer',
+  'sec-websocket-key',
+  'sec-websocket-version',
   'transfer-encoding',
   'user-agent',
 ])
 
-const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?$/
+const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?$/
+const MAX_PORT = 65_535
 
 export interface HeaderFault {
   readonly code: RefusalCode
@@ -76,7 +83,10 @@ export function readRequestHeaders(rawHeaders: readonly string[], httpVersion: s
 
 /** True when the value can stand as Host or as the authority of a target (RFC 9110 section 7.2). */
 export function isValidHost(value: string | undefined): value is string {
-  return value !== undefined && HOST.test(value)
+  const parts = value === undefined ? null : HOST.exec(value)
+  if (parts === null) return false
+  const [, literal, port] = parts
+  return (literal === undefined || isIPv6(literal)) && (port === undefined || Number(port) <= MAX_PORT)
 }
 
 /** The values that the gateway reads, by name in lower case. */

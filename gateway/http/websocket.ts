@@ -1,10 +1,14 @@
 import type { IncomingMessage } from 'node:http'
 
-/** RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13. */
+/**
+ * RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13. HTTP/1.0 cannot ask for anything
+ * (RFC 9110 section 7.8). Whether Connection names Upgrade, the parser has looked.
+ */
 export function isWebSocketUpgrade(req: IncomingMessage): boolean {
   const { headers } = req
   return (
     req.method === 'GET' &&
+    req.httpVersion === '1.1' &&
     headers.upgrade?.toLowerCase() === 'websocket' &&
     headers['sec-websocket-version'] === '13' &&
     headers['sec-websocket-key'] !== undefined &&

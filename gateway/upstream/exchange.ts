@@ -10,6 +10,7 @@ import type { Origin } from './origin.ts'
 import { mayRetry } from './retry.ts'
 import type { Terms } from './terms.ts'
 import { Upload } from './upload.ts'
+import { wholeBody } from './whole-body.ts'
 
 const NONE_TRIED: readonly Origin[] = []
 const GIVEN_UP = new Error('the exchange was given up')
@@ -27,7 +28,8 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   readonly path: string
   readonly method: string
   readonly headers: string[]
-  readonly body: Readable | null
+  /** What is left to take of `#source` is in it, once the first attempt begins. */
+  body: Readable | Buffer | null = null
   readonly upgrade: string | null
   /** Keep the connection after HEAD, and after a body with a method that seldom has one. */
   readonly reset = false
@@ -35,6 +37,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   readonly #terms: Terms
   readonly #answer: UpstreamAnswer
+  readonly #source: Readable | null
   readonly #totalMs: number
   readonly #totalDeadlineMs: number
   /** For the answer's head, then for each piece of its body; none while it is not the upstream that is waited for. */
@@ -57,9 +60,9 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   constructor(terms: Terms, call: UpstreamCall, answer: UpstreamAnswer) {
     this.path = call.target
     this.method = call.method
-    // undici reads both only; its types say more than it needs.
+    // undici only reads them; its type says more than it needs.
     this.headers = call.headers as string[]
-    this.body = call.body === null ? null : (new Upload(call.body) as unknown as Readable)
+    this.#source = call.body
     this.upgrade = call.upgrade ?? null
     this.#terms = terms
     this.#answer = answer
@@ -112,6 +115,8 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   launch(fault: UpstreamFault): void {
     if (this.#over) return
     if (this.#lane !== undefined) {
+      if (this.#source !== null)
+        this.body ??= wholeBody(this.#source, this.headers) ?? asReadable(this.#source)
       this.#lane.client.dispatch(this, this)
     } else {
       this.#leave()
@@ -204,7 +209,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     const fault = faultOf(error, this.#headTold)
     const attempted = {
       method: this.method,
-      hasBody: this.body !== null,
+      hasBody: this.#source !== null,
       upgrade: this.upgrade !== null,
       sent: this.#controller !== undefined,
       answerBegan: this.#answerBegan,
@@ -273,6 +278,11 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     this.#origin.lanes.discard(this.#lane)
     this.#lane = undefined
   }
+}
+
+/** undici asks a stream for no more than an upload has; its type does. */
+function asReadable(source: Readable): Readable {
+  return new Upload(source) as unknown as Readable
 }
 
 function launch(exchange: UpstreamExchange, fault: UpstreamFault): void {

@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readlinkSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { Agent } from 'node:http'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { call } from './client.ts'
+import { type AuditRecord, startGateway, type TestGateway, until } from './gateway.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+
+const CHANGES = 'gateway_config_last_reload_successful{file="limits.json"}'
+
+function table(limit: number): string {
+  return JSON.stringify({
+    limits: [
+      { path: '/stream', limit: 1_000_000 + limit, window: '1h', purpose: 'tests' },
+      { path: '/kept', limit, window: '1h', purpose: 'tests' },
+    ],
+  })
+}
+
+/** Requests without a pause on a few kept connections, and what came of each. */
+function stream(url: string) {
+  const agent = new Agent({ keepAlive: true, maxSockets: 4 })
+  const outcomes = new Map<string, number>()
+  let going = true
+  const knock = async () => {
+    while (going) {
+      const outcome = await call(url, { agent }).then(({ status }) => String(status), String)
+      outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
+    }
+  }
+  const knocking = Promise.all([knock(), knock(), knock(), knock()])
+  return {
+    async end(): Promise<Readonly<Record<string, number>>> {
+      going = false
+      await knocking
+      agent.destroy()
+      return Object.fromEntries(outcomes)
+    },
+  }
+}
+
+describe('an edit of the limit table', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  /** As the operator names it: `limits.json` → `..data/limits.json`, `..data` → `v0`, as Kubernetes mounts a ConfigMap. */
+  let file: string
+  let mount: string
+
+  before(async () => {
+    upstream = await startUpstream((_req, res) => res.end('whole'))
+    gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+    })
+    await gateway.end()
+    mount = join(gateway.dir, 'mount')
+    file = join(mount, 'limits.json')
+    mkdirSync(mount)
+    version('v0', table(4))
+    symlinkSync('v0', join(mount, '..data'))
+    symlinkSync('..data/limits.json', file)
+    gateway = await startGateway({ config: {}, dir: gateway.dir, env: { GATEWAY_LIMITS: file } })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  function version(name: string, text: string): void {
+    mkdirSync(join(mount, name))
+    writeFileSync(join(mount, name, 'limits.json'), text)
+  }
+
+  /** Points a link elsewhere in one step. */
+  function swapLink(link: string, target: string): void {
+    symlinkSync(target, `${link}.new`)
+    renameSync(`${link}.new`, link)
+  }
+
+  const kept = () => call(`${gateway.url}/kept`)
+  const policy = async () => String((await call(`${gateway.url}/stream`)).headers['ratelimit-policy'])
+  const changes = () => gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE')
+  const inForce = (limit: number): Promise<AuditRecord> =>
+    until(() => changes().find((change) => rowsOf(change.after)[1]?.limit === limit))
+  const rowsOf = (rows: unknown) => rows as Record<string, unknown>[]
+
+  it('is in force within a second in each of its forms, loses no request of a stream and no count', async () => {
+    const requests = stream(`${gateway.url}/stream`)
+    assert.equal((await kept()).headers.ratelimit, '"kept";r=3;t=3600')
+    const edits: [limit: number, edit: () => void][] = [
+      [5, () => (version('v1', table(5)), swapLink(join(mount, '..data'), 'v1'))],
+      [6, () => (writeFileSync(`${file}.6`, table(6)), swapLink(file, 'limits.json.6'))],
+      [7, () => writeFileSync(file, table(7))],
+      [8, () => (writeFileSync(`${file}.8`, table(8)), renameSync(`${file}.8`, file))],
+      [9, () => writeFileSync(file, table(9))],
+    ]
+    for (const [index, [limit, edit]] of edits.entries()) {
+      const editedAtMs = Date.now()
+      edit()
+      const change = await inForce(limit)
+      assert.ok(Date.parse(String(change.timestamp)) - editedAtMs < 1000, `${limit}: ${change.timestamp}`)
+      assert.equal(await policy(), `"stream";q=${1_000_000 + limit};w=3600`)
+      // One more is allowed and one more is taken each time, so that always 3 are left.
+      const { status, headers } = await kept()
+      assert.deepEqual([status, headers.ratelimit?.slice(0, 10)], [200, '"kept";r=3'], `edit ${index}`)
+    }
+    const outcomes = await requests.end()
+    assert.deepEqual(Object.keys(outcomes), ['200'], JSON.stringify(outcomes))
+    assert.ok(Number(outcomes['200']) > 100, JSON.stringify(outcomes))
+    assert.equal(readlinkSync(join(mount, '..data')), 'v1')
+    assert.ok(statSync(file).isFile())
+  })
+
+  it('stands in the audit trail with the whole table before and after', () => {
+    const [first] = changes()
+    assert.deepEqual(Object.keys(first as object), ['type', 'timestamp', 'file', 'before', 'after'])
+    assert.equal(first?.file, file)
+    const row = (limit: number) => ({
+      path: '/kept',
+      limit,
+      window: '1h',
+      purpose: 'tests',
+      name: 'kept',
+      per: 'caller',
+      mode: 'enforce',
+      onStoreFailure: 'local',
+    })
+    assert.deepEqual([rowsOf(first?.before)[1], rowsOf(first?.after)[1]], [row(4), row(5)])
+    assert.equal(rowsOf(first?.before).length, 2)
+    assert.equal(changes().length, 5)
+  })
+
+  it('downwards and upwards again keeps what was counted', async () => {
+    writeFileSync(file, table(6))
+    await inForce(6).then(() => until(async () => ((await policy()).includes('1000006') ? true : undefined)))
+    assert.equal((await kept()).status, 429)
+    writeFileSync(file, table(10))
+    await inForce(10)
+    const seen = [await kept(), await kept(), await kept(), await kept(), await kept()]
+    assert.deepEqual(
+      seen.map(({ status }) => status),
+      [200, 200, 200, 200, 429],
+    )
+  })
+
+  const bad: { title: string; spoil: () => void; path: string; reason: RegExp }[] = [
+    {
+      title: 'is half written',
+      spoil: () => writeFileSync(file, table(11).slice(0, 60)),
+      path: 'line 1',
+      reason: /./,
+    },
+    {
+      title: 'has a fault in a row',
+      spoil: () => writeFileSync(file, table(11).replace('"1h"', '"1 hour"')),
+      path: '$.limits[0].window',
+      reason: /1 hour/,
+    },
+    { title: 'is deleted', spoil: () => rmSync(file), path: '$', reason: /ENOENT/ },
+    { title: 'is a directory', spoil: () => (rmSync(file), mkdirSync(file)), path: '$', reason: /regular file/ },
+  ]
+  for (const { title, spoil, path, reason } of bad) {
+    it(`that ${title} changes nothing, is told with file, path and reason, and is forgotten when it is mended`, async () => {
+      const failures = 'gateway_config_reloads_total{file="limits.json",result="failure"}'
+      const before = { failures: await gateway.metric(failures), changes: changes().length }
+      const told = gateway.process.lines.length
+      assert.equal(await gateway.metric(CHANGES), 1)
+      spoil()
+      await until(async () => ((await gateway.metric(CHANGES)) === 0 ? true : undefined))
+      assert.equal(await gateway.metric(failures), before.failures + 1)
+      const line = gateway.process.lines.slice(told).find(({ faults }) => faults !== undefined)
+      assert.equal(line?.file, file)
+      const faults = (line?.faults as string[]).join('\n')
+      assert.ok(faults.startsWith(`${file}: ${path}`), faults)
+      assert.match(faults, reason)
+      assert.equal(await policy(), '"stream";q=1000010;w=3600')
+      assert.equal((await kept()).status, 429)
+      assert.equal(changes().length, before.changes)
+
+      rmSync(file, { recursive: true, force: true })
+      writeFileSync(file, table(10))
+      await until(async () => ((await gateway.metric(CHANGES)) === 1 ? true : undefined))
+      assert.ok(gateway.process.lines.slice(told).some(({ msg }) => msg === 'limits in force'))
+      assert.equal(changes().length, before.changes)
+    })
+  }
+})

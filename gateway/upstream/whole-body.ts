@@ -1,0 +1,29 @@
+import type { Readable } from 'node:stream'
+
+/**
+ * Takes a body whose announced bytes are all there already, as those of most requests are: one buffer costs undici less
+ * than half of what a stream does. The rest of the source's life (`end`, `close`) goes on by itself.
+ *
+ * @param headers flat list of the request.
+ * @returns undefined when there is no Content-Length, or not all of it has come: the source has not been touched.
+ */
+export function wholeBody(source: Readable, headers: readonly string[]): Buffer | undefined {
+  const bytes = contentLength(headers)
+  if (
+    bytes === undefined ||
+    bytes === 0 ||
+    source.readableLength !== bytes ||
+    source.readableFlowing === true
+  )
+    return undefined
+  const body: Buffer | null = source.read()
+  source.resume()
+  return body ?? undefined
+}
+
+function contentLength(headers: readonly string[]): number | undefined {
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    if (headers[i]?.toLowerCase() === 'content-length') return Number(headers[i + 1])
+  }
+  return undefined
+}
