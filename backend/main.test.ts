@@ -85,6 +85,13 @@ describe('the backend process', () => {
     assert.equal(await backend.ended, 0, 'it stops when its parent goes away')
   })
 
+  it('stops also when its parent went away before it listened', async () => {
+    const backend = start({ BACKEND_DATA_DIR: join(directory, 'orphan') }, { ipc: true })
+    backend.child.disconnect()
+    assert.equal(await backend.ended, 0)
+    assert.equal(backend.log.at(-1)?.msg, 'stopped')
+  })
+
   it('tells every fault of its environment and does not start', async () => {
     const backend = start({
       BACKEND_PORT: 'x',

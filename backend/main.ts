@@ -50,8 +50,9 @@ async function start(settings: Environment): Promise<void> {
     sweep(database, clock()).catch((fault: unknown) => logger.error({ err: fault }, 'sweep failed'))
   }, SWEEP_EVERY_MS)
   stopOnSignal(app, database, sweeping)
-  // Whoever started this process over a channel waits for it before it lets requests come.
-  process.send?.('ready')
+  // Whoever started this process over a channel waits for it before it lets requests come. A parent that went away
+  // meanwhile is no fault of ours: the callback keeps the broken channel from ending the process.
+  process.send?.('ready', () => {})
 }
 
 function openDatabase({ databaseUrl, dataDirectory }: Environment): Promise<Database> {
@@ -81,7 +82,9 @@ function stopOnSignal(app: App, database: Database, sweeping: NodeJS.Timeout): v
   }
   process.on('SIGTERM', () => void stop('SIGTERM'))
   process.on('SIGINT', () => void stop('SIGINT'))
-  if (process.send !== undefined) process.on('disconnect', () => void stop('parent disconnected'))
+  if (process.send === undefined) return
+  process.on('disconnect', () => void stop('parent disconnected'))
+  if (!process.connected) void stop('parent disconnected')
 }
 
 function isLoopback(host: string): boolean {

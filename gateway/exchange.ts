@@ -4,10 +4,16 @@ import type { Route } from './config/settings.ts'
 import type { RequestHeaders } from './http/request-headers.ts'
 import type { RefusalCode } from './refusals.ts'
 
-/** What `open` knows of a request before any stage has looked at it. */
-export interface Opening {
+/** A request as the listener hands it over. */
+export interface Arrival {
   readonly req: IncomingMessage
   readonly res: ServerResponse
+  /** The protocol it asks to go on with, when the socket has been taken from Node's parser; otherwise undefined. */
+  readonly upgrade: 'websocket' | undefined
+}
+
+/** What `open` knows of a request before any stage has looked at it. */
+export interface Opening extends Arrival {
   readonly headers: RequestHeaders
   readonly requestId: string
   /** Wall time in milliseconds since the epoch. */
@@ -26,6 +32,7 @@ export class Exchange {
   /** open. */
   readonly req: IncomingMessage
   readonly res: ServerResponse
+  readonly upgrade: 'websocket' | undefined
   readonly headers: RequestHeaders
   readonly requestId: string
   /** On the gateway's steady clock: what the duration is measured from. */
@@ -60,6 +67,7 @@ export class Exchange {
   constructor(opening: Opening) {
     this.req = opening.req
     this.res = opening.res
+    this.upgrade = opening.upgrade
     this.headers = opening.headers
     this.requestId = opening.requestId
     this.startedSteadyMs = opening.startedSteadyMs

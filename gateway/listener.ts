@@ -1,34 +1,18 @@
 import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
-import type { Exchange } from './exchange.ts'
+import { Connection } from './connection.ts'
 import type { Gateway } from './gateway.ts'
 import { readStartLine } from './http/start-line.ts'
-import { isWebSocketUpgrade } from './http/websocket.ts'
-import { handle, handleUnparsed, interrupt } from './pipeline.ts'
+import { isWebSocketUpgrade, watchUnread } from './http/websocket.ts'
+import { handle, handleUnparsed } from './pipeline.ts'
 import { type Refusal, refusal } from './refusals.ts'
 
 /** The parser's own bound on a request's head; it answers 431. */
 const MAX_HEADER_BYTES = 16 * 1024
 /** How often Node looks for requests whose time has run out. */
 const TIMEOUT_CHECK_MS = 1000
-/** Requests that may wait behind one that is being answered on the same connection; beyond it the connection goes. */
-const MAX_PIPELINED = 128
 
-/**
- * One downstream connection. Requests that a client pipelines are taken one after the other: started side by side, two
- * transfers could be carried out in the wrong order (RFC 9112 section 9.3.2).
- */
-interface Connection {
-  current: Exchange | undefined
-  /** A request has been parsed on it. */
-  used: boolean
-  /** The parser has given up on it: what still comes is not looked at. */
-  failed: boolean
-  readonly waiting: (() => Exchange)[]
-}
-
-const CONNECTIONS = new WeakMap<Duplex, Connection>()
+const CONNECTIONS = new WeakMap<Socket, Connection>()
 
 /**
  * The public listener: every way in which Node hands over a request, or fails to, ends in the pipeline, so that every
@@ -45,70 +29,77 @@ export function createListener(gateway: Gateway): Server {
     requestTimeout: timeouts.requestMs,
     keepAliveTimeout: timeouts.keepAliveMs,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
-    // Any other Upgrade is a hop-by-hop header of an ordinary request.
-    shouldUpgradeCallback: isWebSocketUpgrade,
+    shouldUpgradeCallback: (req) => upgrades(gateway, req),
   })
   // Node drops the headers beyond its bound in silence; admit counts them all and answers 431.
   server.maxHeadersCount = 0
+  server.timeout = longestSilenceMs(gateway)
+  // A client may close its half when it has asked, and still gets its answer. Node's types do not know the name.
+  Object.assign(server, { httpAllowHalfOpen: true })
   const begin = (req: IncomingMessage, res: ServerResponse) => take(gateway, req, res)
   server.on('request', begin)
   server.on('checkContinue', begin)
   server.on('checkExpectation', begin)
-  server.on('connect', (req, socket) => begin(req, responseOn(req, socket as Socket)))
+  server.on('connect', (req) => takeOver(gateway, req, undefined))
   server.on('upgrade', (req, socket, head) => {
     if (head.length > 0) socket.unshift(head)
-    begin(req, responseOn(req, socket as Socket))
+    watchUnread(req.socket)
+    takeOver(gateway, req, 'websocket')
   })
   server.on('clientError', (error: ParserError, socket) => fail(gateway, error, socket as Socket))
   return server
 }
 
-function take(gateway: Gateway, req: IncomingMessage, res: ServerResponse): void {
-  const connection = connectionOf(req.socket)
-  connection.used = true
-  if (connection.waiting.length >= MAX_PIPELINED) req.socket.destroy()
-  turn(connection, res, () => handle(gateway, req, res))
+/**
+ * A connection on which nothing moves for longer than anything may take has a client that does not read: what is left
+ * for it would stay in our memory for ever.
+ */
+function longestSilenceMs({ settings }: Gateway): number {
+  const { routes, timeouts } = settings
+  return Math.max(timeouts.requestMs, ...routes.map((route) => route.timeoutMs)) + 2 * TIMEOUT_CHECK_MS
 }
 
-/** Runs `start` now, or when the exchanges before it on the connection have ended. */
-function turn(connection: Connection, res: ServerResponse, start: () => Exchange): void {
-  const run = () => {
-    const exchange = start()
-    if (exchange.req.socket.destroyed) return exchange
-    connection.current = exchange
-    res.once('close', () => next(connection))
-    return exchange
-  }
-  if (connection.current === undefined) run()
-  else connection.waiting.push(run)
-}
-
-/** A connection that has gone leaves requests that were never begun: each still has its audit pair. */
-function next(connection: Connection): void {
-  connection.current = undefined
-  while (connection.current === undefined) {
-    const start = connection.waiting.shift()
-    if (start === undefined) return
-    start()
-  }
-}
-
-function connectionOf(socket: Duplex): Connection {
+function connectionOf(gateway: Gateway, socket: Socket): Connection {
   let connection = CONNECTIONS.get(socket)
   if (connection === undefined) {
-    connection = { current: undefined, used: false, failed: false, waiting: [] }
+    connection = new Connection(gateway, socket)
     CONNECTIONS.set(socket, connection)
   }
   return connection
 }
 
-/** A response on a socket that Node has taken from its own machinery: CONNECT, an upgrade, a parser error. */
-function responseOn(req: IncomingMessage, socket: Socket): ServerResponse {
+/** Node asks this about a request that names Upgrade in its Connection header; otherwise it stays an ordinary one. */
+function upgrades(gateway: Gateway, req: IncomingMessage): boolean {
+  const connection = connectionOf(gateway, req.socket)
+  // Behind another exchange the socket is not free yet.
+  if (isWebSocketUpgrade(req) && connection.idle) return true
+  connection.keptOrdinary = req
+  return false
+}
+
+function take(gateway: Gateway, req: IncomingMessage, res: ServerResponse): void {
+  const connection = connectionOf(gateway, req.socket)
+  // Node's parser loses what comes in one packet with such a request, and would take up in the middle of the next one.
+  if (connection.keptOrdinary === req) res.shouldKeepAlive = false
+  connection.take({ req, begin: () => handle(gateway, { req, res, upgrade: undefined }) })
+}
+
+/** A request that Node does not answer with its own machinery: its response is made when the socket is free for it. */
+function takeOver(gateway: Gateway, req: IncomingMessage, upgrade: 'websocket' | undefined): void {
+  connectionOf(gateway, req.socket).take({
+    req,
+    begin: () => handle(gateway, { req, res: responseOn(req), upgrade }),
+  })
+}
+
+/** The last response on a connection, outside of Node's own machinery: CONNECT, an upgrade, a parser error. */
+function responseOn(req: IncomingMessage): ServerResponse {
+  const { socket } = req
   // Node has removed its own listener, and an error without one ends the process.
   socket.on('error', () => socket.destroy())
   const res = new ServerResponse(req)
   res.shouldKeepAlive = false
-  res.assignSocket(socket)
+  if (!socket.destroyed) res.assignSocket(socket)
   res.once('finish', () => {
     res.detachSocket(socket)
     socket.destroySoon()
@@ -125,27 +116,24 @@ interface ParserError extends Error {
 
 /** A request that the parser gave up on, or whose time ran out before it was whole. */
 function fail(gateway: Gateway, error: ParserError, socket: Socket): void {
-  const connection = connectionOf(socket)
+  const connection = connectionOf(gateway, socket)
   if (connection.failed) return
+  connection.failed = true
   // Nobody has asked for anything: a port scan, a health check that only connects, a client that is gone.
-  if (error.code === 'ECONNRESET' || !socket.writable || socket.bytesRead === 0) {
+  if (error.code === 'ECONNRESET' || socket.bytesRead === 0) {
     socket.destroy()
     return
   }
-  connection.failed = true
+  // Nothing that comes after `Connection: close`, the client's or ours, is a request.
+  if (error.code === 'HPE_CLOSED_CONNECTION' || !socket.writable) return
+  const gone = error.code === 'HPE_INVALID_EOF_STATE'
   const refused = refusalOf(error)
-  const { current } = connection
-  if (current !== undefined && !current.req.complete) {
-    interrupt(gateway, current, refused)
-    return
-  }
+  const broken = gone ? 'gone' : refused
+  if (connection.breakLatest(broken)) return
   const { method, path } = readStartLine(connection.used ? undefined : error.rawPacket)
-  const start = () => {
-    const req = unparsedRequest(socket, method)
-    return handleUnparsed(gateway, { req, res: responseOn(req, socket), path, refused })
-  }
-  if (current === undefined) start()
-  else connection.waiting.push(start)
+  const req = unparsedRequest(socket, method)
+  const begin = () => handleUnparsed(gateway, { req, res: responseOn(req), path, refused })
+  connection.take(gone ? { req, begin, broken } : { req, begin })
 }
 
 function refusalOf(error: ParserError): Refusal {

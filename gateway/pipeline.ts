@@ -1,5 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Exchange } from './exchange.ts'
+import type { Arrival, Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
 import { type Refusal, refusal } from './refusals.ts'
 import { admit } from './stages/admit.ts'
@@ -18,8 +17,8 @@ type Stage = (gateway: Gateway, exchange: Exchange) => Refusal | undefined | Pro
 const STAGES: readonly Stage[] = [admit, route, authenticate, record, authorize, limit]
 
 /** The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook. */
-export function handle(gateway: Gateway, req: IncomingMessage, res: ServerResponse): Exchange {
-  const exchange = open(gateway, req, res)
+export function handle(gateway: Gateway, arrival: Arrival): Exchange {
+  const exchange = open(gateway, arrival)
   proceed(gateway, exchange, 0)
   return exchange
 }
@@ -30,14 +29,9 @@ export function handle(gateway: Gateway, req: IncomingMessage, res: ServerRespon
  */
 export function handleUnparsed(
   gateway: Gateway,
-  unparsed: {
-    readonly req: IncomingMessage
-    readonly res: ServerResponse
-    readonly path: string
-    readonly refused: Refusal
-  },
+  unparsed: Pick<Arrival, 'req' | 'res'> & { readonly path: string; readonly refused: Refusal },
 ): Exchange {
-  const exchange = open(gateway, unparsed.req, unparsed.res)
+  const exchange = open(gateway, { ...unparsed, upgrade: undefined })
   exchange.path = unparsed.path
   refuse(gateway, exchange, unparsed.refused)
   return exchange

@@ -33,7 +33,12 @@ export const REFUSALS = {
     detail: 'The request needs exactly one valid Host.',
     closes: true,
   },
-  invalid_header: { status: 400, source: 'downstream', detail: 'A request header is not acceptable.' },
+  invalid_header: {
+    status: 400,
+    source: 'downstream',
+    detail: 'A request header is not acceptable.',
+    closes: true,
+  },
   invalid_target: { status: 400, source: 'downstream', detail: 'The request target is not acceptable.' },
   token_in_query: {
     status: 400,

@@ -84,12 +84,13 @@ export class OpenRequests {
   }
 
   #readResponse(line: string): void {
-    const key = keyOf(line, RESPONSE_HEAD)
-    if (key === undefined) {
+    const slice = keyOf(line, RESPONSE_HEAD)
+    if (slice === undefined) {
       this.damagedLines++
       return
     }
-    this.#answers.set(kept(key), (this.#answers.get(key) ?? 0) + 1)
+    const key = kept(slice)
+    this.#answers.set(key, (this.#answers.get(key) ?? 0) + 1)
     this.#answerCount++
   }
 

@@ -6,8 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { takeLock } from './lock.ts'
 import { openTrail } from './open.ts'
-import { responseTo } from './records.ts'
-import { type Line, linesOf, requestLine, temporaryDirectory, unpaired } from './trail.fixture.ts'
+import { type Line, linesOf, requestLine, temporaryDirectory, unpaired } from './trail.test-support.ts'
 
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 const silent = { onFault: assert.fail, onRecord: () => {} }
@@ -19,7 +18,7 @@ function program(file: string, body: string): string[] {
     import fs from 'node:fs'
     import { openTrail } from ${from('./open.ts')}
     import { responseTo } from ${from('./records.ts')}
-    import { requestLine } from ${from('./trail.fixture.ts')}
+    import { requestLine } from ${from('./trail.test-support.ts')}
     const file = ${JSON.stringify(file)}
     const faults: Error[] = []
     const options = { file, onFault: (error: Error) => faults.push(error), onRecord: () => {} }
@@ -271,16 +270,27 @@ test('killed at any moment, five times over, every request has one response and 
   assert.equal(lines.filter((line) => line.type === 'AUDIT_START').length, 6)
 })
 
-test('standard output gets the records and nothing is read back', (t) => {
-  const body =
-    "const trail = openTrail(options); trail.append(requestLine('a')); trail.reopen(); trail.close('end')"
+test('standard output gets the records, is not read back, and stays open', (t) => {
+  const body = `
+    const trail = openTrail(options)
+    trail.append(requestLine('a'))
+    trail.reopen()
+    trail.close('end')
+    fs.writeSync(1, '{"type":"AFTER"}\\n')
+  `
   const child = spawnSync(process.execPath, program('-', body), { cwd: temporaryDirectory(t) })
   const lines = String(child.stdout).trimEnd().split('\n')
-  assert.deepEqual(typesOf(lines.map((line) => JSON.parse(line))), [
-    'AUDIT_START',
-    'API_REQUEST',
-    'AUDIT_STOP',
-  ])
+  const types = typesOf(lines.map((line) => JSON.parse(line)))
+  assert.deepEqual(types, ['AUDIT_START', 'API_REQUEST', 'AUDIT_STOP', 'AFTER'])
+})
+
+test('nothing is cut off a file that is standard output, since others may be writing to it', (t) => {
+  const file = join(temporaryDirectory(t), 'collected')
+  const body = 'const trail = openTrail(options); while (trail.append(requestLine("r")) === undefined);'
+  const command = 'ulimit -f 16; exec "$0" "$@" >> "$OUT"'
+  const env = { ...process.env, OUT: file }
+  spawnSync('sh', ['-c', command, process.execPath, ...program('-', body)], { env })
+  assert.ok([8192, 16384].includes(fs.statSync(file).size), String(fs.statSync(file).size))
 })
 
 test('a full pipe on standard output makes the trail unwritable, and it goes on whole when the reader does', async (t) => {

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { recoveredRecord, responseTo, startRecord, stopRecord } from './records.ts'
 import { recover } from './recovery.ts'
-import { linesOf, requestLine, smallDisk, temporaryDirectory, unpaired } from './trail.fixture.ts'
+import { linesOf, requestLine, smallDisk, temporaryDirectory, unpaired } from './trail.test-support.ts'
 import { Trail } from './trail.ts'
 
 const responseLine = (request: string) => responseTo(request, 200, 1)

@@ -5,7 +5,14 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { configChangeRecord, responseTo } from './records.ts'
 import { recover } from './recovery.ts'
-import { type Line, linesOf, requestLine, smallDisk, temporaryDirectory, unpaired } from './trail.fixture.ts'
+import {
+  type Line,
+  linesOf,
+  requestLine,
+  smallDisk,
+  temporaryDirectory,
+  unpaired,
+} from './trail.test-support.ts'
 import { Trail, type TrailOptions } from './trail.ts'
 
 const NOTHING = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }

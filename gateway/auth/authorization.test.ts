@@ -30,6 +30,7 @@ for (const [value, expected] of [
   ['Bearer\tabc', 'malformed'],
   ['Bearer,abc', 'malformed'],
   ['Bearer=abc', 'malformed'],
+  ['Basic,abc', 'malformed'],
   ['Basic YTpi', 'other'],
   ['Basic', 'other'],
   ['DPoP abc', 'other'],

@@ -17,7 +17,7 @@ export function readBearer(value: string | undefined): BearerReading {
   const scheme = SCHEME.exec(value)
   if (scheme === null) return 'malformed'
   const [upToToken, name = ''] = scheme
-  if (name.length !== 6 || name.toLowerCase() !== 'bearer') return 'other'
+  if (name.toLowerCase() !== 'bearer') return 'other'
   const token = value.slice(upToToken.length)
   return token.length <= MAX_TOKEN_CHARS && B64TOKEN.test(token) ? { token } : 'malformed'
 }

@@ -49,6 +49,18 @@ test('a document of exactly 256 KiB is read and one byte more is refused', async
   await assert.rejects(fetchJwks(source.uri, never), /longer than 262144 bytes/)
 })
 
+test('the body of an answer that is refused for its status is broken off', async (t) => {
+  // The timeout, which would break it off later, does not come.
+  stubTimeout(t)
+  const closed = Promise.withResolvers<unknown>()
+  const { uri } = await serve(t, (_request, response) => {
+    response.once('close', closed.resolve)
+    response.writeHead(500).write('x'.repeat(10_000_000))
+  })
+  await assert.rejects(fetchJwks(uri, never), /status 500/)
+  await closed.promise
+})
+
 test('an endless document is broken off', async (t) => {
   let closed: Promise<unknown> | undefined
   const { uri } = await serve(t, (_request, response) => {

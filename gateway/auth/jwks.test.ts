@@ -81,15 +81,15 @@ test('64 keys are taken and 65 are not', async () => {
   assert.match(over.faults[0]!, /65 keys, more than 64/)
 })
 
-for (const [what, document] of [
-  ['an outage', new Error('connection refused')],
-  ['a failure that is no Error', undefined],
-  ['a document that is no object', 'keys'],
-  ['a document that is null', null],
-  ['a document without keys', { error: 'maintenance' }],
-  ['a document whose keys is no list', { keys: { ...es256 } }],
-  ['an empty key set', { keys: [] }],
-  ['a key set with no usable key', { keys: [{ ...es256, use: 'enc' }] }],
+for (const [what, document, cause] of [
+  ['an outage', new Error('connection refused'), /connection refused/],
+  ['no document', undefined, /not a JWK Set/],
+  ['a document that is no object', 'keys', /not a JWK Set/],
+  ['a document that is null', null, /not a JWK Set/],
+  ['a document without keys', { error: 'maintenance' }, /not a JWK Set/],
+  ['a document whose keys is no list', { keys: { ...es256 } }, /not a JWK Set/],
+  ['an empty key set', { keys: [] }, /no usable key/],
+  ['a key set with no usable key', { keys: [{ ...es256, use: 'enc' }] }, /no usable key/],
 ] as const) {
   test(`${what} is a failed refresh that keeps the last good keys`, async () => {
     const harness = keySetOf({ keys: [es256] })
@@ -102,6 +102,7 @@ for (const [what, document] of [
     assert.equal(keys.find('ES256'), before)
     assert.equal(keys.loaded, true)
     assert.match(faults.at(-1)!, /^keys not refreshed, last good stay: /)
+    assert.match(faults.at(-1)!, cause)
   })
 }
 
@@ -189,7 +190,7 @@ test('a fault that lasts is reported once, and again when it comes back', async 
   assert.equal(faults.length, 2)
 })
 
-/** Timers by hand, on a real fetch or a fake one; `turn` lets what was started come to rest. */
+/** Timers by hand; `pass` also lets what they started come to rest. */
 function handTimers(t: TestContext): { pass: (ms: number) => Promise<void> } {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
@@ -250,6 +251,38 @@ test('a background load does not use up the fetch that an unknown kid may cause'
   harness.document = { keys: [es256, rs256] }
   assert.equal(await harness.keys.refresh(), 'refreshed')
   assert.ok(harness.keys.find('RS256'))
+})
+
+test('the first load joins a fetch that an unknown kid has caused', async (t) => {
+  const { pass } = handTimers(t)
+  const harness = keySetOf({ keys: [es256] })
+  const refreshing = harness.keys.refresh()
+  harness.keys.start()
+  t.after(() => harness.keys.stop())
+  await pass(0)
+  assert.equal(await refreshing, 'refreshed')
+  assert.equal(harness.fetches, 1)
+})
+
+test('a key set that is stopped while it loads fetches no more', async (t) => {
+  const { pass } = handTimers(t)
+  const harness = keySetOf({ keys: [es256] })
+  harness.keys.start()
+  harness.keys.stop()
+  await pass(0)
+  await pass(3_600_000)
+  assert.equal(harness.fetches, 1)
+})
+
+test('waiting for the next refresh keeps no process alive', async (t) => {
+  const { keys } = keySetOf({ keys: [es256] })
+  const timers = () => process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length
+  const before = timers()
+  keys.start()
+  t.after(() => keys.stop())
+  await new Promise<void>((resolve) => setImmediate(resolve))
+  assert.ok(keys.loaded)
+  assert.equal(timers(), before)
 })
 
 test('a stopped key set fetches no more and keeps its keys', async (t) => {

@@ -1,4 +1,12 @@
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs'
+import {
+  appendFileSync,
+  closeSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname } from 'node:path'
 import { isVisibleId } from './visible-id.ts'
 
@@ -60,7 +68,7 @@ export function readRevocations(file: string): RevocationsReading {
  * @throws Error when not all of it was written; part of it may have been
  */
 export function appendLines(file: string, text: string): void {
-  writeWhole(file, 'a', text)
+  appendFileSync(file, text, { mode: OWNER_ONLY })
 }
 
 /**
@@ -70,24 +78,13 @@ export function appendLines(file: string, text: string): void {
  */
 export function replaceFile(file: string, text: string): void {
   const temporary = `${file}.tmp`
-  writeWhole(temporary, 'w', text)
+  writeFileSync(temporary, text, { mode: OWNER_ONLY, flush: true })
   renameSync(temporary, file)
   const directory = openSync(dirname(file), 'r')
   try {
     fsyncSync(directory)
   } finally {
     closeSync(directory)
-  }
-}
-
-function writeWhole(file: string, flags: 'a' | 'w', text: string): void {
-  const fd = openSync(file, flags, OWNER_ONLY)
-  try {
-    let rest = Buffer.from(text)
-    while (rest.length > 0) rest = rest.subarray(writeSync(fd, rest))
-    if (flags === 'w') fsyncSync(fd)
-  } finally {
-    closeSync(fd)
   }
 }
 

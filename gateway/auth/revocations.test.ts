@@ -272,12 +272,13 @@ test('a torn file that cannot be compacted is continued on a new line', (t) => {
   assert.equal(after.isRevoked('session-2'), true)
 })
 
-test('a file deleted under the gateway is made again', (t) => {
+test('a file deleted under the gateway is made again, for its owner alone', (t) => {
   const { open, file, faults } = place(t)
   const revocations = open()
   rmSync(file)
   revocations.revoke('session-1')
   assert.deepEqual(faults, [])
+  assert.equal(statSync(file).mode & 0o777, 0o600)
   assert.equal(open().isRevoked('session-1'), true)
 })
 

@@ -20,6 +20,14 @@ test('of two near words the nearer is meant', () => {
   assert.equal(closestTo('limits', ['limes', 'limit']), 'limit')
 })
 
+test('a third of the letters may be wrong and no more, but always one', () => {
+  assert.equal(closestTo('abc', ['xbc']), 'xbc')
+  assert.equal(closestTo('abc', ['xyc']), undefined)
+  assert.equal(closestTo('abcdef', ['xycdef']), 'xycdef')
+  assert.equal(closestTo('abcdef', ['xyzdef']), undefined)
+  assert.equal(closestTo('ab', ['xb']), 'xb')
+})
+
 test('a word that is near to none is taken for none', () => {
   assert.equal(closestTo('ttl', KEYS), undefined)
   assert.equal(closestTo('', KEYS), undefined)

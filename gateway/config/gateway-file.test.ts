@@ -163,6 +163,7 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ adminPort: -1 }, /^\$\.adminPort: must be between 0 and 65535/],
     [{ issuer: 'bank' }, /^\$\.issuer: must be an http or https URL/],
     [{ issuer: 'https://a/?b' }, /^\$\.issuer: must be a URL without a query/],
+    [{ issuer: 5 }, /^\$\.issuer: must be text, but is 5/],
     [{ jwksUri: 'keys.json' }, /^\$\.jwksUri: must be an http or https URL/],
     [{ audience: '' }, /^\$\.audience: must not be empty/],
     [{ audit: { file: '' } }, /^\$\.audit\.file: must not be empty/],
@@ -196,6 +197,10 @@ test('the time for a request header must fit into that for the request', () => {
   )
 })
 
+test('a time for a request header that just fits is good', () => {
+  good({ routes: ROUTES, timeouts: { requestMs: 5000, requestHeadersMs: 5000 } })
+})
+
 test('each key of a route refuses what is not of its kind, by its path', () => {
   const route = { path: '/a', auth: ['none'] }
   const cases: [part: object, sentence: RegExp][] = [
@@ -212,6 +217,7 @@ test('each key of a route refuses what is not of its kind, by its path', () => {
     [{ methods: ['TRACE'] }, /^\$\.routes\[0\]\.methods\[0\]: must not be "TRACE"/],
     [{ auth: ['bearer'], scopes: ['a b'] }, /^\$\.routes\[0\]\.scopes\[0\]: must be a scope of RFC 6749/],
     [{ auth: ['bearer'], scopes: ['a', 'a'] }, /^\$\.routes\[0\]\.scopes: must not hold "a" twice/],
+    [{ auth: 'none', scopes: ['x'] }, /^\$\.routes\[0\]\.auth: must be an array/],
     [{ timeoutMs: 0 }, /^\$\.routes\[0\]\.timeoutMs: must be between/],
     [{ maxBodyBytes: 1.5 }, /^\$\.routes\[0\]\.maxBodyBytes: must be a whole number/],
     [{ limit: 5 }, /^\$\.routes\[0\]\.limit: is not a known key/],

@@ -34,6 +34,7 @@ test('a text that is not JSON has no value and one fault, with line and column',
   const file = read('{\n  "port": 1,\n}')
   assert.equal(file.value, undefined)
   assert.equal(file.sound('$.port'), false)
+  assert.equal(file.wrote('$.port'), false)
   assert.deepEqual(file.faults(), [
     { file: 'some.json', path: 'line 3 column 1', reason: 'a comma must not stand before "}"' },
   ])

@@ -85,6 +85,7 @@ test('a missing key is filled with the default of the schema', () => {
 
 test('a long value is shown shortened', () => {
   assert.equal(describeValue('x'.repeat(500)).length, 80)
+  assert.equal(describeValue('x'.repeat(78)), `"${'x'.repeat(78)}"`)
   assert.equal(describeValue([1]), 'an array')
 })
 

@@ -86,7 +86,7 @@ test('a URL is http or https, without credentials and fragment; an issuer also w
 
 test('an address or a network is added to the list, of either family', () => {
   const list = new BlockList()
-  for (const network of ['10.0.0.0/8', '192.0.2.7', 'fd00::/8', '2001:db8::1']) {
+  for (const network of ['10.0.0.0/8', '192.0.2.7/32', 'fd00::/8', '2001:db8::1', '::2/128']) {
     assert.equal(addNetwork(list, network), undefined, network)
   }
   for (const [address, family] of [

@@ -157,7 +157,12 @@ describe('an edit of the limit table', () => {
       reason: /1 hour/,
     },
     { title: 'is deleted', spoil: () => rmSync(file), path: '$', reason: /ENOENT/ },
-    { title: 'is a directory', spoil: () => (rmSync(file), mkdirSync(file)), path: '$', reason: /regular file/ },
+    {
+      title: 'is a directory',
+      spoil: () => (rmSync(file), mkdirSync(file)),
+      path: '$',
+      reason: /regular file/,
+    },
   ]
   for (const { title, spoil, path, reason } of bad) {
     it(`that ${title} changes nothing, is told with file, path and reason, and is forgotten when it is mended`, async () => {

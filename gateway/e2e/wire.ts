@@ -10,6 +10,8 @@ export interface Wire {
   /** How the connection ended: undefined while it stands, `end` after a proper close, else the error's code. */
   readonly over: string | undefined
   send(bytes: string | Buffer): void
+  /** Begins to read, where it was opened paused. */
+  read(): void
   /** Waits until what has come satisfies `text`. */
   has(text: string | RegExp): Promise<string>
   /** Waits for the end of the connection, and gives everything that came. */
@@ -32,7 +34,12 @@ export async function openWire(port: number, options: { readonly paused?: boolea
     socket.end()
   })
   await once(socket, 'connect')
-  if (options.paused !== true) socket.on('data', (chunk: Buffer) => (received += chunk.toString('latin1')))
+  const read = () => {
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.toString('latin1')
+    })
+  }
+  if (options.paused !== true) read()
   const matches = (text: string | RegExp) =>
     typeof text === 'string' ? received.includes(text) : text.test(received)
   return {
@@ -46,6 +53,7 @@ export async function openWire(port: number, options: { readonly paused?: boolea
     send: (bytes) => {
       socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
     },
+    read,
     has: (text) => until(() => (matches(text) ? received : undefined)),
     ended: () => until(() => (over === undefined ? undefined : received)),
   }
@@ -53,7 +61,7 @@ export async function openWire(port: number, options: { readonly paused?: boolea
 
 /** The status of every answer in what came, in order, interim ones included. */
 export function statuses(answers: string): number[] {
-  return [...answers.matchAll(/^HTTP\/1\.1 (\d{3}) /gm)].map((match) => Number(match[1]))
+  return [...answers.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }
 
 /** The lines of the first head in what came, in lower-case names, in order. */

@@ -34,6 +34,8 @@ function discardRest(req: IncomingMessage): void {
   const total = setTimeout(() => socket.destroy(), LINGER_TOTAL_MS)
   const idle = setTimeout(() => socket.destroy(), LINGER_IDLE_MS)
   req.unpipe()
+  // Whoever was sending it on holds it back when told that nobody wants it.
+  req.on('pause', () => process.nextTick(() => req.resume()))
   req.on('data', () => {
     idle.refresh()
     bound()

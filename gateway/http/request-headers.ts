@@ -63,7 +63,7 @@ interface Readings {
   fault: HeaderFault | undefined
 }
 
-/** Reads the flat list (name, value, name, value) of one request. `httpVersion` is the request's, `1.0` or `1.1`. */
+/** Reads the flat list (name, value, name, value) of one request. `httpVersion` is the request's, such as `1.1`. */
 export function readRequestHeaders(rawHeaders: readonly string[], httpVersion: string): RequestHeaders {
   const { values, fault } = collect(rawHeaders)
   const length = values.get('content-length')
@@ -77,7 +77,7 @@ export function readRequestHeaders(rawHeaders: readonly string[], httpVersion: s
     hasBody: coding !== undefined || (length !== undefined && Number(length) > 0),
     expect: values.get('expect'),
     forwardedFor: values.get('x-forwarded-for'),
-    fault: fault ?? framingFault(length, coding, httpVersion),
+    fault: versionFault(httpVersion) ?? fault ?? framingFault(length, coding, httpVersion),
   }
 }
 
@@ -125,6 +125,12 @@ function repeated(name: string): HeaderFault {
     return { code: 'invalid_framing', detail: `The request has more than one ${name} header.` }
   }
   return { code: 'invalid_header', detail: `The ${name} header is repeated.` }
+}
+
+/** Node's parser also takes 0.9 and 2.0, whose framing is another. */
+function versionFault(httpVersion: string): HeaderFault | undefined {
+  if (httpVersion === '1.1' || httpVersion === '1.0') return undefined
+  return { code: 'malformed_request', detail: 'The only versions accepted are HTTP/1.1 and HTTP/1.0.' }
 }
 
 /**

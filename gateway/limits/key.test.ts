@@ -64,6 +64,7 @@ describe('the key of a limit', () => {
     assert.equal(limitKey('address', undefined, '1::'), 'a:1:0:0:0::/64')
     assert.equal(limitKey('address', undefined, 'fe80::1%eth0'), 'a:fe80:0:0:0::/64')
     assert.equal(limitKey('address', undefined, '::203.0.113.9'), 'a:0:0:0:0::/64')
+    assert.equal(limitKey('address', undefined, '::fffe:203.0.113.9'), 'a:0:0:0:0::/64')
     assert.notEqual(limitKey('address', undefined, '2001:db8:0:2::1'), 'a:2001:db8:0:1::/64')
   })
 

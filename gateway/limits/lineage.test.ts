@@ -38,6 +38,7 @@ describe('a row of a new table', () => {
   test('follows its path before its name, and no old row is followed twice', () => {
     assert.deepEqual(followed([row('a', '/x'), row('b', '/y')], [row('b', '/x'), row('a', '/y')]), ['a', 'b'])
     assert.deepEqual(followed([row('a', '/x')], [row('a', '/y'), row('b', '/x')]), [undefined, 'a'])
+    assert.deepEqual(followed([row('a', '/x'), row('b', '/y')], [row('b', '/x')]), ['a'])
   })
 
   test('follows nobody when it is new', () => {

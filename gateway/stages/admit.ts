@@ -12,8 +12,10 @@ const AUDIT_UNAVAILABLE = refusal('audit_unavailable', { headers: ['Retry-After'
 const TARGET_TOO_LONG = refusal('target_too_long')
 const INVALID_HOST = refusal('invalid_host')
 const EXPECTATION_FAILED = refusal('expectation_failed')
-/** RFC 9110 section 10.2.1 wants Allow; for a method that is refused everywhere it is empty. */
-const METHOD_NOT_ALLOWED = refusal('method_not_allowed', { headers: ['Allow', ''] })
+/** What may be allowed somewhere (RFC 9110 section 10.2.1 wants Allow): the refused method is so everywhere. */
+const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
+  headers: ['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'],
+})
 
 /**
  * Lets an exchange in, given load and drain, when its framing and target mean the same to every reader (the edge

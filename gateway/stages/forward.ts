@@ -3,7 +3,9 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { answerHeaders, revokedSessions } from '../http/answer-headers.ts'
 import { boundedBody } from '../http/bounded-body.ts'
-import { isWebSocketUpgrade, upgradeHead } from '../http/websocket.ts'
+import { lingerAfterAnswer } from '../http/linger.ts'
+import { tunnel } from '../http/tunnel.ts'
+import { unwatch, upgradeHead } from '../http/websocket.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
 import { withMandatory, writeHead } from './answer.ts'
@@ -22,7 +24,8 @@ const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
-  if (headers.expect !== undefined) res.writeContinue()
+  // RFC 9110 section 10.1.1: not without a body, and never to HTTP/1.0.
+  if (headers.expect !== undefined && headers.hasBody && req.httpVersion === '1.1') res.writeContinue()
   const forwarding = new Forwarding(gateway, exchange)
   let body: Readable | null = null
   if (headers.hasBody) {
@@ -40,7 +43,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
       target: exchange.path + exchange.query,
       headers: upstreamHeaders(exchange),
       body,
-      upgrade: isWebSocketUpgrade(req) ? 'websocket' : undefined,
+      upgrade: exchange.upgrade,
       totalMs: route.timeoutMs,
     },
     forwarding,
@@ -59,6 +62,7 @@ class Forwarding implements UpstreamAnswer {
   /** Bytes of the announced body still to come; undefined when its end is not known beforehand. */
   #bytesLeft: number | undefined = undefined
   #heldBack = false
+  #bodyBegan = false
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
@@ -85,7 +89,7 @@ class Forwarding implements UpstreamAnswer {
   }
 
   head(status: number, rawHeaders: readonly string[]): void {
-    const { req } = this.#exchange
+    const { req, headers } = this.#exchange
     this.#status = status
     this.#gateway.metrics.upstreamAnswered(
       this.#upstream(),
@@ -95,14 +99,26 @@ class Forwarding implements UpstreamAnswer {
     const head = answerHeaders(rawHeaders, status)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
-    if (this.#closesConnection()) head.headers.push('Connection', 'close')
+    // The rest of an upload that nobody wants would be read as the next request.
+    const unread = headers.hasBody && !req.complete
+    if (unread) lingerAfterAnswer(req)
+    if (unread || this.#gateway.load.draining) head.headers.push('Connection', 'close')
     if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
     writeHead(this.#exchange, status, head.headers)
+    // Who streams may have nothing to say for long; a head that comes with its body goes with it.
+    if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
+  }
+
+  /** Sends the head off, unless its body has. */
+  flush(): void {
+    const { res } = this.#exchange
+    if (!this.#bodyBegan && !this.#exchange.closed) res.flushHeaders()
   }
 
   data(chunk: Buffer): boolean {
     if (this.#bodiless) return true
     const { res } = this.#exchange
+    this.#bodyBegan = true
     if (this.#bytesLeft !== undefined) {
       this.#bytesLeft -= chunk.length
       // The client has the whole answer with this piece, so the trail must have it before.
@@ -132,19 +148,10 @@ class Forwarding implements UpstreamAnswer {
     close(this.#gateway, this.#exchange, 101)
     socket.write(upgradeHead(withMandatory(this.#exchange, answerHeaders(rawHeaders, 101).headers)), 'latin1')
     res.detachSocket(socket)
-    load.tunnels.add(socket)
-    const leave = once(() => {
-      load.tunnels.delete(socket)
-      socket.destroy()
-      upstreamSocket.destroy()
-    })
-    for (const side of [socket, upstreamSocket]) {
-      side.on('error', leave)
-      side.on('close', leave)
-    }
+    unwatch(socket)
     socket.setTimeout(0)
-    upstreamSocket.pipe(socket)
-    socket.pipe(upstreamSocket)
+    load.tunnels.add(socket)
+    tunnel(socket, upstreamSocket, () => load.tunnels.delete(socket))
   }
 
   fault(fault: UpstreamFault): void {
@@ -157,22 +164,11 @@ class Forwarding implements UpstreamAnswer {
     else giveUp(this.#gateway, this.#exchange, refused)
   }
 
-  /** The rest of an upload that nobody wants would be read as the next request. */
-  #closesConnection(): boolean {
-    const { req, headers } = this.#exchange
-    return (headers.hasBody && !req.complete) || this.#gateway.load.draining
-  }
-
   #upstream(): string {
     return this.flight?.upstream ?? ''
   }
 }
 
-function once(action: () => void): () => void {
-  let done = false
-  return () => {
-    if (done) return
-    done = true
-    action()
-  }
+function flushHead(forwarding: Forwarding): void {
+  forwarding.flush()
 }

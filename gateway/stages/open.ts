@@ -1,5 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import { Exchange } from '../exchange.ts'
+import { type Arrival, Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/address.ts'
 import { readRequestHeaders } from '../http/request-headers.ts'
@@ -10,7 +9,8 @@ import { close } from './close.ts'
 const CLIENT_GONE = 499
 
 /** Begins an exchange: request id, clock, address, and the one hook that closes it when the client goes away. */
-export function open(gateway: Gateway, req: IncomingMessage, res: ServerResponse): Exchange {
+export function open(gateway: Gateway, arrival: Arrival): Exchange {
+  const { req, res, upgrade } = arrival
   const headers = readRequestHeaders(req.rawHeaders, req.httpVersion)
   const downstream = downstreamOf(
     req.socket.remoteAddress,
@@ -20,6 +20,7 @@ export function open(gateway: Gateway, req: IncomingMessage, res: ServerResponse
   const exchange = new Exchange({
     req,
     res,
+    upgrade,
     headers,
     requestId: requestIdFrom(headers.requestId),
     startedAtMs: gateway.clock(),
@@ -34,7 +35,8 @@ export function open(gateway: Gateway, req: IncomingMessage, res: ServerResponse
     exchange.abandon?.()
     close(gateway, exchange, CLIENT_GONE)
   }
-  if (req.socket.destroyed) leave()
+  // Closed, or about to be after an answer that said so.
+  if (!req.socket.writable) leave()
   else res.on('close', leave)
   return exchange
 }

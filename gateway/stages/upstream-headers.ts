@@ -2,22 +2,30 @@ import { randomBytes } from 'node:crypto'
 import type { Exchange } from '../exchange.ts'
 import { isHopByHop, isIdentityClaim, nominatedBy } from '../http/hop-by-hop.ts'
 
-const VIA = '1.1 countersign'
-/** W3C Trace Context, version 00 or a later one that begins alike; an all-zero id is no id. */
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/
+/** W3C Trace Context: version 00, or a later one that begins alike and may go on; an all-zero id is no id. */
+const TRACEPARENT =
+  /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
 
-/** Replaced or judged one by one below; the body's coding is the upstream connection's own. */
-const NOT_COPIED: ReadonlySet<string> = new Set(['expect', 'host', 'traceparent', 'via', 'x-request-id'])
+/** Replaced or judged one by one below. */
+const NOT_COPIED: ReadonlySet<string> = new Set([
+  'expect',
+  'host',
+  'traceparent',
+  'tracestate',
+  'via',
+  'x-request-id',
+])
 
 /**
  * The flat header list that goes upstream: the end-to-end headers, then who the caller is and how it came. What the
  * gateway says is added after the caller's Connection header has had its say, so it cannot be taken out again.
  */
 export function upstreamHeaders(exchange: Exchange): string[] {
-  const carried: Carried = { via: undefined, traceparents: [], forwarded: new Map() }
+  const carried: Carried = { via: undefined, traceparents: [], tracestates: [], forwarded: new Map() }
   const headers = ['host', exchange.host]
   copyEndToEnd(exchange, headers, carried)
   addPath(exchange, headers, carried)
+  addTrace(headers, carried)
   addCaller(exchange, headers)
   return headers
 }
@@ -26,6 +34,7 @@ export function upstreamHeaders(exchange: Exchange): string[] {
 interface Carried {
   via: string | undefined
   readonly traceparents: string[]
+  readonly tracestates: string[]
   /** Forwarded headers of a trusted proxy, by name in lower case. */
   readonly forwarded: Map<string, string>
 }
@@ -62,6 +71,7 @@ function copyEndToEnd(exchange: Exchange, headers: string[], carried: Carried): 
 function carry(carried: Carried, lower: string, value: string): void {
   if (lower === 'via') carried.via = carried.via === undefined ? value : `${carried.via}, ${value}`
   else if (lower === 'traceparent') carried.traceparents.push(value)
+  else if (lower === 'tracestate') carried.tracestates.push(value)
 }
 
 function keepClaim(
@@ -78,17 +88,26 @@ function keepClaim(
 }
 
 function addPath(exchange: Exchange, headers: string[], carried: Carried): void {
-  const { forwarded, traceparents, via } = carried
+  const { forwarded, via } = carried
+  const hop = `${exchange.req.httpVersion} countersign`
   const peer = exchange.req.socket.remoteAddress?.replace(/^::ffff:(?=.*\.)/, '') ?? exchange.address
   const chain = forwarded.get('x-forwarded-for')
   headers.push('X-Request-ID', exchange.requestId)
   headers.push('X-Forwarded-For', chain === undefined ? peer : `${chain}, ${peer}`)
   headers.push('X-Forwarded-Proto', forwarded.get('x-forwarded-proto') ?? 'http')
   headers.push('X-Forwarded-Host', forwarded.get('x-forwarded-host') ?? exchange.host)
-  headers.push('Via', via === undefined ? VIA : `${via}, ${VIA}`)
+  headers.push('Via', via === undefined ? hop : `${via}, ${hop}`)
+}
+
+/** A trace that goes on keeps its state; with a new one the state of the old is lost (W3C Trace Context section 3.3). */
+function addTrace(headers: string[], { traceparents, tracestates }: Carried): void {
   const [traceparent] = traceparents
-  const keepsTrace = traceparents.length === 1 && traceparent !== undefined && TRACEPARENT.test(traceparent)
-  headers.push('traceparent', keepsTrace ? traceparent : newTraceparent())
+  if (traceparents.length !== 1 || traceparent === undefined || !TRACEPARENT.test(traceparent)) {
+    headers.push('traceparent', newTraceparent())
+    return
+  }
+  headers.push('traceparent', traceparent)
+  for (const tracestate of tracestates) headers.push('tracestate', tracestate)
 }
 
 /** Flag 00: nobody has decided to sample this trace. */

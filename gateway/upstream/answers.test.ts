@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, it } from 'node:test'
+import { promisify } from 'node:util'
 import {
   ask,
   bodyOf,
@@ -219,6 +221,18 @@ describe('an upgrade', () => {
     }
   })
 
+  it('is safe from what becomes of the next call on its lane', async () => {
+    const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(SWITCH) })
+    const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+    const { socket } = await ask(upstream, { upgrade: 'websocket' }).over
+    assert.ok(socket)
+    ask(upstream).flight.abort()
+    await upstream.close()
+    assert.equal(socket.destroyed, false)
+    socket.destroy()
+    await scripted.close()
+  })
+
   it('leaves the lane free for the next call on a new connection', async () => {
     const scripted = await scriptedUpstream({
       onRequest: ({ socket, head }) =>
@@ -380,6 +394,30 @@ describe('a receiver that makes a mistake', () => {
     assert.match(fault, /our own/)
     assert.ok((await ask(upstream).over).ended)
     await upstream.close()
+    await scripted.close()
+  })
+
+  it('at the end of an exchange is not lost in undici: the process hears of it', async () => {
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket, head }) =>
+        socket.write(
+          head.includes('upgrade: ')
+            ? 'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n'
+            : ok('x'),
+        ),
+    })
+    for (const upgrade of [undefined, 'websocket']) {
+      const script = `
+        import { createUpstreams } from ${JSON.stringify(new URL('./upstreams.ts', import.meta.url).href)}
+        const upstream = createUpstreams({ urls: ['${scripted.url}'], connectMs: 9999, headersMs: 9999,
+          bodyIdleMs: 9999, maxConnections: 1, clock: () => performance.now(), onHealth() {} })
+        const mistake = () => { throw new Error('our own') }
+        process.on('uncaughtException', (error) => { console.log(error.message); process.exit() })
+        upstream.send({ method: 'GET', target: '/', headers: ['host', 'h'], body: null, upgrade: ${JSON.stringify(upgrade)},
+          totalMs: 9999 }, { information() {}, head() {}, data: () => true, end: mistake, upgrade: mistake, fault() {} })`
+      const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])
+      assert.equal(stdout, 'our own\n')
+    }
     await scripted.close()
   })
 })

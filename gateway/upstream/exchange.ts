@@ -1,18 +1,16 @@
 import type { Duplex, Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import { bodyFraming, headerText, switchesTo } from './answer-head.ts'
+import { Berth } from './berth.ts'
 import { ConnectError } from './connection.ts'
 import type { Timed } from './deadlines.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
 import { faultOf } from './fault-kinds.ts'
-import type { Lane } from './lanes.ts'
-import type { Origin } from './origin.ts'
 import { mayRetry } from './retry.ts'
 import type { Terms } from './terms.ts'
 import { Upload } from './upload.ts'
 import { wholeBody } from './whole-body.ts'
 
-const NONE_TRIED: readonly Origin[] = []
 const GIVEN_UP = new Error('the exchange was given up')
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
 const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
@@ -37,17 +35,14 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   readonly #terms: Terms
   readonly #answer: UpstreamAnswer
+  readonly #berth: Berth
   readonly #source: Readable | null
   readonly #totalMs: number
   readonly #totalDeadlineMs: number
   /** For the answer's head, then for each piece of its body; none while it is not the upstream that is waited for. */
   #idleDeadlineMs = Number.POSITIVE_INFINITY
-  #origin: Origin
-  #lane: Lane | undefined = undefined
   /** Given by undici when it begins to write the request. */
   #controller: Dispatcher.DispatchController | undefined = undefined
-  /** Upstreams that could not be connected to. */
-  #tried: readonly Origin[] = NONE_TRIED
   #retried = false
   #answerBegan = false
   #headTold = false
@@ -68,11 +63,11 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     this.#answer = answer
     this.#totalMs = call.totalMs
     this.#totalDeadlineMs = terms.clock() + call.totalMs
-    this.#origin = terms.first
+    this.#berth = new Berth(terms.choice, terms.first)
   }
 
   get upstream(): string {
-    return this.#origin.url
+    return this.#berth.origin.url
   }
 
   begin(): void {
@@ -97,7 +92,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     if (this.#over) return
     this.#leave()
     this.#controller?.abort(GIVEN_UP)
-    this.#freeLane()
+    this.#leaveBerth()
   }
 
   checkTime(nowMs: number): void {
@@ -114,10 +109,11 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   launch(fault: UpstreamFault): void {
     if (this.#over) return
-    if (this.#lane !== undefined) {
+    const { lane } = this.#berth
+    if (lane !== undefined) {
       if (this.#source !== null)
         this.body ??= wholeBody(this.#source, this.headers) ?? asReadable(this.#source)
-      this.#lane.client.dispatch(this, this)
+      lane.client.dispatch(this, this)
     } else {
       this.#leave()
       this.#answer.fault(fault)
@@ -152,7 +148,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
       this.#untilClose = framing === 'until close'
       this.#headTold = true
       this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
-      this.#origin.health.alive()
+      this.#berth.origin.health.alive()
       this.#answer.head(status, headers)
     }
   }
@@ -169,11 +165,11 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   onResponseEnd(): void {
     // A reset ends the connection too, but not a body that lasts until the connection is closed properly.
-    if (this.#untilClose && this.#lane?.socket?.errored) {
+    if (this.#untilClose && this.#berth.lane?.socket?.errored) {
       this.#give('broken', 'reset before the end of the body')
     } else {
       this.#leave()
-      this.#releaseLane()
+      this.#leaveBerth()
       try {
         this.#answer.end()
       } catch (mistake) {
@@ -190,8 +186,9 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   ): void {
     const headers = headerText(controller.rawHeaders)
     this.#leave()
-    if (this.#lane !== undefined) this.#lane.socket = undefined
-    this.#releaseLane()
+    const { lane } = this.#berth
+    if (lane !== undefined) lane.socket = undefined
+    this.#leaveBerth()
     try {
       if (switchesTo(this.upgrade ?? '', headers)) {
         this.#answer.upgrade(headers, socket)
@@ -216,13 +213,13 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
       retried: this.#retried,
     }
     if (mayRetry(error, fault.kind, attempted)) {
-      if (error instanceof ConnectError) this.#tried = [...this.#tried, this.#origin]
+      if (error instanceof ConnectError) this.#berth.passOver()
       else this.#retried = true
-      this.#freeLane()
+      this.#leaveBerth()
       this.#attempt(fault)
     } else {
       this.#leave()
-      this.#freeLane()
+      this.#leaveBerth()
       this.#answer.fault(fault)
     }
   }
@@ -231,21 +228,8 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   #attempt(fault: UpstreamFault): void {
     this.#controller = undefined
     this.#idleDeadlineMs = Number.POSITIVE_INFINITY
-    let next = this.#terms.choice.next(this.#tried)
-    while (next !== undefined && !this.#board(next)) {
-      this.#tried = [...this.#tried, next]
-      next = this.#terms.choice.next(this.#tried)
-    }
+    this.#berth.take(this.#retried)
     process.nextTick(launch, this, fault)
-  }
-
-  #board(origin: Origin): boolean {
-    const lane = origin.lanes.lease(this.#retried)
-    if (lane === undefined) return false
-    this.#origin = origin
-    this.#lane = lane
-    origin.inFlight += 1
-    return true
   }
 
   /** Fails the exchange by our own decision. */
@@ -259,24 +243,9 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     this.#terms.deadlines.remove(this)
   }
 
-  /** undici has told an error. What it could not begin it may still hold, so only a begun request leaves its lane sound. */
-  #freeLane(): void {
-    if (this.#controller === undefined) this.#discardLane()
-    else this.#releaseLane()
-  }
-
-  #releaseLane(): void {
-    if (this.#lane === undefined) return
-    this.#origin.inFlight -= 1
-    this.#origin.lanes.release(this.#lane)
-    this.#lane = undefined
-  }
-
-  #discardLane(): void {
-    if (this.#lane === undefined) return
-    this.#origin.inFlight -= 1
-    this.#origin.lanes.discard(this.#lane)
-    this.#lane = undefined
+  /** A request that undici did not begin it may still hold; one that it began is off its hands, told or aborted. */
+  #leaveBerth(): void {
+    this.#berth.leave(this.#controller !== undefined)
   }
 }
 

@@ -174,6 +174,28 @@ describe('the body of a real downstream request', () => {
   })
 })
 
+describe('a body that is there already', () => {
+  for (const method of ['GET', 'DELETE', 'POST', 'PUT']) {
+    it(`of ${method} goes out under its length, and the connection is kept`, async (t) => {
+      const { scripted, upstream } = await pair(t, ANSWER)
+      for (let i = 0; i < 3; i++) {
+        const body = new Readable({ read() {} })
+        body.push('abc')
+        body.push('def')
+        assert.ok(
+          (await ask(upstream, { method, headers: ['host', 'h', 'content-length', '6'], body }).over).ended,
+        )
+      }
+      assert.deepEqual(
+        scripted.requests.map(({ body }) => body),
+        ['abcdef', 'abcdef', 'abcdef'],
+      )
+      assert.match(scripted.requests[0]!.head, /\r\ncontent-length: 6$/)
+      assert.equal(scripted.connections, 1)
+    })
+  }
+})
+
 describe('a body that goes wrong', () => {
   it('before or while it is sent is a fault, and the request never looks whole', async (t) => {
     const destroyed = (when: 'before' | 'at once' | 'midway', error?: Error) => async () => {

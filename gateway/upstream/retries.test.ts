@@ -61,11 +61,18 @@ describe('a connection that is lost after the request was written', () => {
 
   it('makes any other request a fault, and it went out exactly once', async (t) => {
     const body = () => Readable.from([Buffer.from('abc')])
+    const ready = () => {
+      const source = new Readable({ read() {} })
+      source.push('abc')
+      return source
+    }
     const headers = ['host', 'h', 'content-length', '3']
     const calls = [
       ...['POST', 'PUT', 'PATCH', 'DELETE', 'PROPFIND', 'TRACE'].map((method) => ({ method })),
       { method: 'POST', headers: ['host', 'h', 'idempotency-key', 'k'] },
       { method: 'POST', body: body(), headers },
+      { method: 'POST', body: ready(), headers },
+      { method: 'GET', body: ready(), headers },
       { method: 'GET', body: body(), headers },
       { method: 'GET', upgrade: 'websocket' },
     ]
@@ -170,11 +177,41 @@ describe('an upstream that cannot be connected to', () => {
       assert.equal(flight.upstream, scripted.url)
     }
     assert.equal(scripted.requests.length, 6)
+    const ready = new Readable({ read() {} })
+    ready.push('abc')
+    const headers = ['host', 'h', 'content-length', '3']
+    const withReady = upstreamsTo([a, b, scripted.url])
+    assert.equal(bodyOf(await ask(withReady, { method: 'POST', body: ready, headers }).over), 'alive')
+    assert.equal(scripted.requests.pop()?.body, 'abc')
+    await withReady.close()
     assert.deepEqual([...new Set(scripted.requests.map(({ body }) => body))], ['3\r\nabc\r\n0\r\n\r\n'])
     await scripted.close()
     await until(() => scripted.open.size === 0)
     const told = await ask(upstream, { method: 'POST' }).over
     assert.equal(told.fault?.kind, 'unreachable')
+    await upstream.close()
+  })
+})
+
+describe('an upstream that takes no new connection', () => {
+  it('is healthy again once it answers on one that stands', async () => {
+    const health: boolean[] = []
+    const server = createServer((socket) => {
+      socket.on('error', () => {})
+      socket.on('data', () => socket.write(ok('x')))
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const url = `http://127.0.0.1:${(server.address() as { port: number }).port}`
+    const upstream = upstreamsTo([url], { onHealth: (_, healthy) => health.push(healthy) })
+    assert.ok((await ask(upstream).over).ended)
+    server.close()
+    const standing = ask(upstream, { method: 'POST' })
+    const refused = ask(upstream, { method: 'POST' })
+    assert.equal((await refused.over).fault?.kind, 'unreachable')
+    assert.ok((await standing.over).ended)
+    assert.ok((await ask(upstream).over).ended)
+    assert.deepEqual(health.at(-1), true)
+    assert.ok(health.includes(false))
     await upstream.close()
   })
 })

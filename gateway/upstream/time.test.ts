@@ -129,14 +129,14 @@ describe('the time of an exchange', () => {
     })
     // A machine under load may be late; early it must never be.
     let best = Number.POSITIVE_INFINITY
-    for (let i = 0; i < 5; i++) {
+    for (let i = 0; i < 20 && best > 300; i++) {
       const startedAt = performance.now()
       await ask(upstream, { method: 'POST' }).over
       const tookMs = performance.now() - startedAt
       assert.ok(tookMs >= 250, `${tookMs} ms`)
       best = Math.min(best, tookMs)
     }
-    assert.ok(best <= 305, `${best} ms`)
+    assert.ok(best <= 300, `${best} ms`)
   })
 })
 

@@ -1,22 +1,19 @@
 import type { Readable } from 'node:stream'
 
 /**
- * Takes a body whose announced bytes are all there already, as those of most requests are: one buffer costs undici less
- * than half of what a stream does. The rest of the source's life (`end`, `close`) goes on by itself.
+ * Takes a body whose announced bytes are all there already, as those of most requests are: a buffer costs undici some
+ * 15 µs of processor time less than a stream. The rest of the source's life (`end`, `close`) goes on by itself.
  *
  * @param headers flat list of the request.
  * @returns undefined when there is no Content-Length, or not all of it has come: the source has not been touched.
  */
 export function wholeBody(source: Readable, headers: readonly string[]): Buffer | undefined {
   const bytes = contentLength(headers)
-  if (
-    bytes === undefined ||
-    bytes === 0 ||
-    source.readableLength !== bytes ||
-    source.readableFlowing === true
-  )
-    return undefined
-  const body: Buffer | null = source.read()
+  if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
+  // Read by somebody else, or broken off: both are a stream's affair.
+  if (source.readableFlowing === true || source.destroyed) return undefined
+  // Without the number it may give the first piece only.
+  const body: Buffer | null = source.read(bytes)
   source.resume()
   return body ?? undefined
 }

@@ -1,0 +1,867 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type IncomingMessage, request, type ServerResponse } from 'node:http'
+import { after, before, describe, it } from 'node:test'
+import * as fc from 'fast-check'
+import { sendBytes, statusOf } from './client.ts'
+import { startGateway, type TestGateway, until } from './gateway.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+import { headerOf, openWire, statuses } from './wire.ts'
+
+const HOST = 'Host: gateway\r\n'
+const CLOSE = `${HOST}Connection: close\r\n\r\n`
+const LONG_BODY = 5_000_000
+
+/** What the upstream saw of the requests, oldest first, and those that it has not answered yet. */
+interface Seen {
+  readonly url: string
+  readonly headers: IncomingMessage['headers']
+  readonly rawHeaders: readonly string[]
+  readonly res: ServerResponse
+  body: string
+  /** The whole body has come. */
+  whole: boolean
+  /** The gateway has given the request up. */
+  aborted: boolean
+}
+
+describe('the edge', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const seen: Seen[] = []
+
+  before(async () => {
+    upstream = await startUpstream((req, res) => {
+      const entry: Seen = {
+        url: req.url ?? '',
+        headers: req.headers,
+        rawHeaders: req.rawHeaders,
+        res,
+        body: '',
+        whole: false,
+        aborted: false,
+      }
+      seen.push(entry)
+      res.on('close', () => {
+        entry.aborted = !res.writableFinished
+      })
+      req.on('data', (chunk: Buffer) => {
+        entry.body += chunk.toString('latin1')
+      })
+      req.on('end', () => {
+        entry.whole = true
+        if (!/^\/(held|endless|early)/.test(entry.url)) res.end(entry.url)
+      })
+      req.on('error', () => {})
+      if (entry.url.startsWith('/early')) res.writeHead(403).end('early')
+      if (entry.url.startsWith('/endless')) pour(res)
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        maxBodyBytes: 10_000_000,
+        timeouts: { requestHeadersMs: 2000, requestMs: 4000, headersMs: 2000 },
+        routes: [
+          { path: '/private', auth: ['bearer'] },
+          { path: '/private/*', auth: ['bearer'] },
+          { path: '/admin/*', auth: ['bearer'] },
+          { path: '/endless', auth: ['none'], timeoutMs: 1500 },
+          { path: '/held', auth: ['none'] },
+          { path: '/*', auth: ['none'] },
+        ],
+      },
+    })
+    // The first request of a process takes long.
+    await sendBytes(gateway.port, `GET /first HTTP/1.1\r\n${CLOSE}`)
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  /** An answer without end, as fast as it is taken. */
+  function pour(res: ServerResponse): void {
+    const chunk = Buffer.alloc(65_536, 97)
+    const write = () => {
+      while (!res.destroyed && res.write(chunk));
+    }
+    res.on('drain', write)
+    write()
+  }
+
+  const get = (target: string) => sendBytes(gateway.port, `GET ${target} HTTP/1.1\r\n${CLOSE}`)
+  /** The next request at the path, as the upstream saw it, after `from` others. */
+  const arrival = (path: string, from = 0) =>
+    until(() => seen.slice(from).find((entry) => entry.url.startsWith(path)))
+  const statusCodeOf = async (requestId: string) => (await gateway.pair(requestId))[1].statusCode
+
+  /** `status` 0: nothing was answered. What is refused never reaches the upstream. */
+  async function assertRefused(bytes: string, status: number, code?: string): Promise<void> {
+    const before = seen.length
+    const answer = await sendBytes(gateway.port, bytes)
+    assert.equal(statusOf(answer), status, `${JSON.stringify(bytes.slice(0, 120))}: ${answer.slice(0, 300)}`)
+    if (code !== undefined) assert.match(answer, new RegExp(`"code":"${code}"`))
+    assert.equal(seen.length, before, `${JSON.stringify(bytes.slice(0, 120))} reached the upstream`)
+  }
+
+  describe('makes the path that is matched the path that is forwarded', () => {
+    const forwarded: [string, string][] = [
+      ['/a/b', '/a/b'],
+      ['/a//b///c', '/a/b/c'],
+      ['/a/./b/../c', '/a/c'],
+      ['/../../a', '/a'],
+      ['/a/..', '/'],
+      ['/a/.', '/a/'],
+      ['/%61/%7Eb/%2e%2E/c', '/a/c'],
+      ['/%E2%82%ac', '/%E2%82%AC'],
+      ['/a%20b%3Fc', '/a%20b%3Fc'],
+      ['/a?b=/../c//d%2f;e', '/a?b=/../c//d%2f;e'],
+      ['/a?', '/a?'],
+      ['http://gateway/x/../y?z', '/y?z'],
+      ['http://gateway', '/'],
+      ['http://gateway?q', '/?q'],
+    ]
+    for (const [target, path] of forwarded) {
+      it(`${target} as ${path}`, async () => {
+        const from = seen.length
+        assert.equal(statusOf(await get(target)), 200)
+        assert.equal(seen[from]?.url, path)
+      })
+    }
+
+    const bypasses: [string, number][] = [
+      ['/private', 401],
+      ['/private?a', 401],
+      ['/private/', 401],
+      ['//private', 401],
+      ['/./private', 401],
+      ['/x/../private', 401],
+      ['/x/%2e%2e/private', 401],
+      ['/x/.%2E/private', 401],
+      ['/%70riv%61te', 401],
+      ['/private/.', 401],
+      ['/private/..;/private', 400],
+      ['http://gateway/private', 401],
+      ['http://gateway//private', 401],
+      ['/PRIVATE', 404],
+      ['/Private/', 404],
+      ['/%50RIVATE', 404],
+      ['/PRIVATE/deep', 404],
+      ['/admin/', 401],
+      ['/admin', 404],
+      ['/Admin', 404],
+      ['/admin%2fx', 400],
+      ['/x%2f..%2fprivate', 400],
+      ['/private%00', 400],
+      ['/private%0a', 400],
+      ['/private;x', 400],
+      ['/private;', 400],
+      ['/private%3bx', 400],
+      ['/\\private', 400],
+      ['/x\\..\\private', 400],
+      ['/%5cprivate', 400],
+      ['/%c0%ae%c0%ae/private', 400],
+      ['/%c0%afprivate', 400],
+      ['/\xe9', 400],
+      ['/private\x7f', 400],
+      ['/private#x', 400],
+      ['/a%', 400],
+      ['/a%4', 400],
+      ['/a%zz', 400],
+      ['private', 400],
+      ['*', 400],
+      ['ftp://gateway/private', 400],
+      ['http:///private', 400],
+      ['http://user@gateway/private', 400],
+      ['http://gateway:99999/private', 400],
+    ]
+    for (const [target, status] of bypasses) {
+      it(`and refuses ${JSON.stringify(target)} with ${status}, unseen by the upstream`, () =>
+        assertRefused(`GET ${target} HTTP/1.1\r\n${CLOSE}`, status))
+    }
+
+    it('with the authority of an absolute target in the place of Host', async () => {
+      const from = seen.length
+      await sendBytes(
+        gateway.port,
+        'GET http://one.example:81/a HTTP/1.1\r\nHost: two.example\r\nConnection: close\r\n\r\n',
+      )
+      assert.equal(seen[from]?.headers.host, 'one.example:81')
+      assert.equal(seen[from]?.headers['x-forwarded-host'], 'one.example:81')
+    })
+  })
+
+  describe('refuses with 400', () => {
+    const TWICE = [
+      'Authorization',
+      'Content-Type',
+      'Content-Location',
+      'Content-Range',
+      'Date',
+      'Expect',
+      'From',
+      'Idempotency-Key',
+      'If-Modified-Since',
+      'If-Range',
+      'If-Unmodified-Since',
+      'Max-Forwards',
+      'Origin',
+      'Proxy-Authorization',
+      'Range',
+      'Referer',
+      'User-Agent',
+    ]
+    for (const name of TWICE) {
+      it(`a repeated ${name}`, () =>
+        assertRefused(
+          `GET /a HTTP/1.1\r\n${name}: x\r\n${name.toUpperCase()}: x\r\n${CLOSE}`,
+          400,
+          'invalid_header',
+        ))
+    }
+
+    const heads: [string, string, string?][] = [
+      ['no Host', 'GET /a HTTP/1.1\r\nConnection: close\r\n\r\n', 'invalid_host'],
+      ['no Host in HTTP/1.0', 'GET /a HTTP/1.0\r\n\r\n', 'invalid_host'],
+      ['two Hosts', `GET /a HTTP/1.1\r\n${HOST}${CLOSE}`, 'invalid_host'],
+      ...[
+        '',
+        'a b',
+        'a/b',
+        'a,b',
+        'u@h',
+        'h:',
+        'h:x',
+        'h:65536',
+        '[::1',
+        '[:::]',
+        '[1.2.3.4]',
+        'a\\b',
+        'h?q',
+        'h#f',
+      ].map((host): [string, string, string] => [
+        `Host ${JSON.stringify(host)}`,
+        `GET /a HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
+        'invalid_host',
+      ]),
+      ['a name with an underscore', `GET /a HTTP/1.1\r\nX_Auth_Subject: root\r\n${CLOSE}`, 'invalid_header'],
+      [
+        'a name with a hidden underscore',
+        `GET /a HTTP/1.1\r\nX-Auth_Subject: root\r\n${CLOSE}`,
+        'invalid_header',
+      ],
+      ['an empty name', `GET /a HTTP/1.1\r\n: x\r\n${CLOSE}`],
+      ['a space before the colon', `GET /a HTTP/1.1\r\nX-A : x\r\n${CLOSE}`],
+      ['a folded header', `GET /a HTTP/1.1\r\nX-A: x\r\n y\r\n${CLOSE}`],
+      ['a first header that is folded', `GET /a HTTP/1.1\r\n X-A: x\r\n${CLOSE}`],
+      ['a NUL in a value', `GET /a HTTP/1.1\r\nX-A: x\0y\r\n${CLOSE}`],
+      ['a bare CR in a value', `GET /a HTTP/1.1\r\nX-A: x\ry\r\n${CLOSE}`],
+      ['a bare LF at the end of a line', `GET /a HTTP/1.1\r\nX-A: x\n${CLOSE}`],
+      ['a bare LF after the start line', `GET /a HTTP/1.1\n${CLOSE}`],
+      ['a bare CR after the start line', `GET /a HTTP/1.1\r${CLOSE}`],
+      ['a character that no name has', `GET /a HTTP/1.1\r\nX(A): x\r\n${CLOSE}`],
+      ['a name outside ASCII', `GET /a HTTP/1.1\r\nX-\xe9: x\r\n${CLOSE}`],
+      ['a tab before the version', `GET /a\tHTTP/1.1\r\n${CLOSE}`],
+      ['a space in the target', `GET /a b HTTP/1.1\r\n${CLOSE}`],
+      ['a method in small letters', `get /a HTTP/1.1\r\n${CLOSE}`],
+      ['an unknown method', `STEAL /a HTTP/1.1\r\n${CLOSE}`],
+      ['no version', `GET /a\r\n${CLOSE}`],
+      ['HTTP/0.9', `GET /a HTTP/0.9\r\n${CLOSE}`],
+      ['HTTP/1.2', `GET /a HTTP/1.2\r\n${CLOSE}`],
+      ['HTTP/2.0', `GET /a HTTP/2.0\r\n${CLOSE}`],
+      ['a preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+      ['another protocol', `GET /a SIP/2.0\r\n${CLOSE}`],
+      ['a version without a number', `GET /a HTTP/1.\r\n${CLOSE}`],
+      ['a small http', `GET /a http/1.1\r\n${CLOSE}`],
+    ]
+    for (const [what, bytes, code] of heads) it(what, () => assertRefused(bytes, 400, code))
+
+    const SMUGGLED = 'GET /smuggled HTTP/1.1\r\nHost: gateway\r\n\r\n'
+    const chunked = `0\r\n\r\n${SMUGGLED}`
+    const framings: [string, string[], string][] = [
+      ['Content-Length with Transfer-Encoding', ['Content-Length: 4', 'Transfer-Encoding: chunked'], chunked],
+      ['Transfer-Encoding with Content-Length', ['Transfer-Encoding: chunked', 'Content-Length: 5'], chunked],
+      ['two Content-Lengths', ['Content-Length: 0', `Content-Length: ${SMUGGLED.length}`], SMUGGLED],
+      ['two equal Content-Lengths', ['Content-Length: 0', 'Content-Length: 0'], SMUGGLED],
+      ...[
+        '+5',
+        '-5',
+        '5 5',
+        '5, 5',
+        '0x5',
+        '5,',
+        '',
+        '1e1',
+        '5.0',
+        '5;',
+        '99999999999999999999',
+        '9999999999999999',
+        '\x0b5',
+      ].map((length): [string, string[], string] => [
+        `Content-Length ${JSON.stringify(length)}`,
+        [`Content-Length: ${length}`],
+        `hello${SMUGGLED}`,
+      ]),
+      ...[
+        'gzip, chunked',
+        'chunked, chunked',
+        'chunked, identity',
+        'identity',
+        'gzip',
+        'xchunked',
+        'chunked, gzip',
+        '',
+        'chunked;q=1',
+        '"chunked"',
+        ',chunked',
+        'chunked,',
+        '\x0bchunked',
+        'chunked\x0c',
+        'chunked identity',
+        'identity, chunked',
+      ].map((coding): [string, string[], string] => [
+        `Transfer-Encoding ${JSON.stringify(coding)}`,
+        [`Transfer-Encoding: ${coding}`],
+        chunked,
+      ]),
+      ['two Transfer-Encodings', ['Transfer-Encoding: chunked', 'Transfer-Encoding: chunked'], chunked],
+      ['two different Transfer-Encodings', ['Transfer-Encoding: chunked', 'Transfer-encoding: x'], chunked],
+      ['a folded Transfer-Encoding', ['Transfer-Encoding:\r\n chunked'], chunked],
+      ['a space before the colon of Transfer-Encoding', ['Transfer-Encoding : chunked'], chunked],
+      [
+        'an empty Transfer-Encoding with a length',
+        ['Transfer-Encoding:', 'Content-Length: 5'],
+        `hello${SMUGGLED}`,
+      ],
+      [
+        'both, named by Connection',
+        ['Connection: content-length', 'Content-Length: 4', 'Transfer-Encoding: chunked'],
+        chunked,
+      ],
+      ['Content_Length', ['Content_Length: 5'], `hello${SMUGGLED}`],
+      ['Transfer_Encoding', ['Transfer_Encoding: chunked'], chunked],
+    ]
+    for (const [what, lines, body] of framings) {
+      for (const method of ['POST', 'GET']) {
+        it(`${what} of a ${method}, and closes before a smuggled request`, async () => {
+          const before = seen.length
+          const answer = await sendBytes(
+            gateway.port,
+            `${method} /a HTTP/1.1\r\n${HOST}${lines.join('\r\n')}\r\n\r\n${body}`,
+          )
+          assert.deepEqual(statuses(answer), [400])
+          assert.equal(headerOf(answer, 'connection'), 'close')
+          assert.ok(!seen.slice(before).some((entry) => entry.url === '/smuggled'))
+        })
+      }
+    }
+
+    it('any Transfer-Encoding of HTTP/1.0', () =>
+      assertRefused(
+        `POST /a HTTP/1.0\r\n${HOST}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n${chunked}`,
+        400,
+        'invalid_framing',
+      ))
+
+    const chunks: [string, string][] = [
+      ['a size that is none', 'zz\r\n'],
+      ['a size with a prefix', '0x5\r\nhello\r\n0\r\n\r\n'],
+      ['a size with a sign', '+5\r\nhello\r\n0\r\n\r\n'],
+      ['a negative size', '-1\r\n'],
+      ['a size that overflows', '10000000000000005\r\nhello\r\n0\r\n\r\n'],
+      ['a size with a space before it', ' 5\r\nhello\r\n0\r\n\r\n'],
+      ['a size with an underscore', '0_5\r\nhello\r\n0\r\n\r\n'],
+      ['a bare LF after the size', '5\nhello\r\n0\r\n\r\n'],
+      ['a bare CR after the size', '5\rhello\r\n0\r\n\r\n'],
+      ['a bare LF in an extension', '5;a\nhello\r\n0\r\n\r\n'],
+      ['a bare CR in an extension', '5;a\r\rhello\r\n0\r\n\r\n'],
+      ['more data than the size', '5\r\nhellohello\r\n0\r\n\r\n'],
+      ['less data than the size', '6\r\nhello\r\n0\r\n\r\n'],
+      ['no line end after the data', '5\r\nhello0\r\n\r\n'],
+      ['a bare LF after the data', '5\r\nhello\n0\r\n\r\n'],
+      ['a trailer that is none', `0\r\nGET /smuggled HTTP/1.1\r\n${HOST}\r\n`],
+      ['a bare LF in the trailers', '0\r\nX: y\n\r\n'],
+    ]
+    for (const [what, body] of chunks) {
+      it(`a chunked body with ${what}, which no upstream takes for a whole one`, async () => {
+        const before = seen.length
+        const answer = await sendBytes(
+          gateway.port,
+          `POST /a HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n${body}`,
+        )
+        assert.deepEqual(statuses(answer), [400])
+        assert.ok(!seen.slice(before).some((entry) => entry.whole))
+      })
+    }
+  })
+
+  it('takes a chunked body of sound chunks, drops its extensions and trailers, and goes on behind it', async () => {
+    const from = seen.length
+    const answer = await sendBytes(
+      gateway.port,
+      `POST /one HTTP/1.1\r\n${HOST}Transfer-Encoding: Chunked\r\nTrailer: Authorization\r\n\r\n5;a=b\r\nhello\r\n0A\r\n0123456789\r\n0\r\nAuthorization: Bearer evil\r\nX-Auth-Subject: root\r\n\r\nGET /two HTTP/1.1\r\n${CLOSE}`,
+    )
+    assert.deepEqual(statuses(answer), [200, 200])
+    const [one, two] = seen.slice(from)
+    assert.equal(one?.body, 'hello0123456789')
+    assert.equal(one?.headers.trailer, undefined)
+    for (const entry of [one, two]) {
+      assert.equal(entry?.headers.authorization, undefined)
+      assert.equal(entry?.headers['x-auth-subject'], undefined)
+    }
+  })
+
+  it('refuses trailers beyond 16 KiB', () =>
+    assertRefusedBody(`0\r\n${`X-Trailer: ${'a'.repeat(1000)}\r\n`.repeat(18)}\r\n`, 431))
+
+  it('refuses chunk extensions beyond 16 KiB', () =>
+    assertRefusedBody(`1;${'a'.repeat(17_000)}\r\na\r\n0\r\n\r\n`, 413))
+
+  async function assertRefusedBody(body: string, status: number): Promise<void> {
+    const answer = await sendBytes(
+      gateway.port,
+      `POST /a HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n${body}`,
+    )
+    assert.deepEqual(statuses(answer), [status])
+  }
+
+  it('counts 100 headers and 16 KiB of them as the most it takes', async () => {
+    const lines = (count: number, size = 1) =>
+      Array.from({ length: count }, (_, i) => `x-${i}: ${'v'.repeat(size)}\r\n`).join('')
+    assert.equal(statusOf(await sendBytes(gateway.port, `GET /a HTTP/1.1\r\n${lines(98)}${CLOSE}`)), 200)
+    await assertRefused(`GET /a HTTP/1.1\r\n${lines(99)}${CLOSE}`, 431, 'headers_too_large')
+    await assertRefused(`GET /a HTTP/1.1\r\n${lines(1023)}${CLOSE}`, 431, 'headers_too_large')
+    assert.equal(
+      statusOf(await sendBytes(gateway.port, `GET /a HTTP/1.1\r\n${lines(15, 1000)}${CLOSE}`)),
+      200,
+    )
+    await assertRefused(`GET /a HTTP/1.1\r\n${lines(17, 1000)}${CLOSE}`, 431, 'headers_too_large')
+  })
+
+  it('refuses TRACE and CONNECT with 405 and says what it takes', async () => {
+    for (const line of ['TRACE /a', 'TRACE /nowhere', 'CONNECT gateway:443', 'CONNECT /a']) {
+      const answer = await sendBytes(gateway.port, `${line} HTTP/1.1\r\n${CLOSE}`)
+      assert.equal(statusOf(answer), line === 'CONNECT /a' ? statusOf(answer) : 405, line)
+      if (statusOf(answer) === 405)
+        assert.equal(headerOf(answer, 'allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS')
+    }
+    const withBody = await sendBytes(
+      gateway.port,
+      `CONNECT gateway:443 HTTP/1.1\r\n${HOST}Content-Length: 10\r\n\r\nhel`,
+    )
+    assert.equal(statusOf(withBody), 405)
+    assert.ok(!seen.some((entry) => entry.url.includes('443')))
+  })
+
+  describe('answers Expect: 100-continue', () => {
+    const upload = (path: string, version = '1.1') =>
+      `POST ${path} HTTP/${version}\r\n${HOST}Expect: 100-Continue\r\nContent-Length: 5\r\n\r\n`
+
+    it('with 100 when the stages have let the request through, and not before it is on its way', async () => {
+      const from = seen.length
+      const wire = await openWire(gateway.port)
+      wire.send(upload('/expected'))
+      assert.deepEqual(statuses(await wire.has('100 Continue')), [100])
+      wire.send('hello')
+      await wire.has('/expected')
+      assert.deepEqual(statuses(wire.received), [100, 200])
+      assert.equal(seen[from]?.body, 'hello')
+      assert.equal(seen[from]?.headers.expect, undefined)
+      wire.socket.destroy()
+    })
+
+    it('with the refusal alone when they have not', async () => {
+      for (const [path, status] of [
+        ['/private', 401],
+        ['/PRIVATE', 404],
+        ['/a;b', 400],
+      ] as const) {
+        const answer = await sendBytes(gateway.port, upload(path))
+        assert.deepEqual(statuses(answer), [status])
+        assert.equal(headerOf(answer, 'connection'), 'close')
+      }
+      await assertRefused(upload('/a').replace('Length: 5', 'Length: 50000000'), 413)
+    })
+
+    it('with nothing to HTTP/1.0, which does not know it', async () => {
+      assert.deepEqual(statuses(await sendBytes(gateway.port, `${upload('/a', '1.0')}hello`)), [200])
+    })
+
+    it('and refuses any other expectation with 417', async () => {
+      for (const value of ['200-ok', '100-continue, x', 'x 100-continue']) {
+        await assertRefused(`POST /a HTTP/1.1\r\nExpect: ${value}\r\nContent-Length: 5\r\n${CLOSE}hello`, 417)
+      }
+    })
+  })
+
+  describe('carries pipelined requests out one after the other', () => {
+    it('in their order: the second reaches the upstream when the first is answered', async () => {
+      const from = seen.length
+      const wire = await openWire(gateway.port)
+      const line = (path: string) => `GET ${path} HTTP/1.1\r\n${HOST}X-Request-ID: ${path.slice(1)}\r\n\r\n`
+      wire.send(line('/held') + line('/second') + line('/third'))
+      const held = await arrival('/held', from)
+      // A request of another connection overtakes, so the upstream would have seen the second by now.
+      await get('/another')
+      assert.deepEqual(
+        seen.slice(from).map(({ url }) => url),
+        ['/held', '/another'],
+      )
+      held.res.end('held')
+      await wire.has('/third')
+      assert.deepEqual(
+        [...wire.received.matchAll(/X-Request-ID: (\w+)/g)].map((match) => match[1]),
+        ['held', 'second', 'third'],
+      )
+      assert.deepEqual(
+        seen.slice(from).map(({ url }) => url),
+        ['/held', '/another', '/second', '/third'],
+      )
+      wire.socket.destroy()
+    })
+
+    it('and answers what cannot be read after all that could', async () => {
+      const answer = await sendBytes(
+        gateway.port,
+        `GET /one HTTP/1.1\r\n${HOST}\r\nPOST /two HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhiGET /three\r\n\r\nGET /four HTTP/1.1\r\n${CLOSE}`,
+      )
+      assert.deepEqual(statuses(answer), [200, 200, 400])
+      assert.ok(
+        answer.indexOf('/one') < answer.indexOf('/two') && answer.indexOf('/two') < answer.indexOf('400 Bad'),
+      )
+    })
+
+    it('and refuses one whose body breaks while it waits, without the upstream seeing it', async () => {
+      const from = seen.length
+      const wire = await openWire(gateway.port)
+      wire.send(
+        `GET /held HTTP/1.1\r\n${HOST}\r\nPOST /broken HTTP/1.1\r\n${HOST}X-Request-ID: broken-waiting\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
+      )
+      ;(await arrival('/held', from)).res.end('held')
+      assert.deepEqual(statuses(await wire.ended()), [200, 400])
+      assert.equal(await statusCodeOf('broken-waiting'), 400)
+      assert.ok(!seen.slice(from).some(({ url }) => url === '/broken'))
+    })
+
+    it('but none after Connection: close, the client’s or its own', async () => {
+      const from = seen.length
+      const asked = await sendBytes(
+        gateway.port,
+        `GET /one HTTP/1.1\r\n${CLOSE}GET /beyond HTTP/1.1\r\n${HOST}\r\n`,
+      )
+      assert.deepEqual(statuses(asked), [200])
+      const told = await sendBytes(
+        gateway.port,
+        `POST /private HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhiPOST /beyond HTTP/1.1\r\n${HOST}X-Request-ID: beyond\r\nContent-Length: 0\r\n\r\n`,
+      )
+      assert.deepEqual(statuses(told), [401])
+      assert.equal(await statusCodeOf('beyond'), 499)
+      assert.ok(!seen.slice(from).some(({ url }) => url === '/beyond'))
+    })
+
+    it('also a CONNECT and an upgrade, which stays an ordinary request there', async () => {
+      const from = seen.length
+      const wire = await openWire(gateway.port)
+      wire.send(`GET /held HTTP/1.1\r\n${HOST}\r\nCONNECT gateway:1 HTTP/1.1\r\n${HOST}\r\n`)
+      const held = await arrival('/held', from)
+      await get('/another')
+      held.res.end('held')
+      assert.deepEqual(statuses(await wire.ended()), [200, 405])
+
+      const other = await openWire(gateway.port)
+      const next = seen.length
+      other.send(
+        `GET /held HTTP/1.1\r\n${HOST}\r\nGET /socket HTTP/1.1\r\n${HOST}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`,
+      )
+      ;(await arrival('/held', next)).res.end('held')
+      assert.deepEqual(statuses(await other.ended()), [200, 200])
+      assert.equal((await arrival('/socket', next)).headers.upgrade, undefined)
+    })
+
+    it('up to 128 of them', async () => {
+      const wire = await openWire(gateway.port)
+      wire.send(`GET /held HTTP/1.1\r\n${HOST}\r\n`.repeat(200))
+      await wire.ended()
+      assert.deepEqual(statuses(wire.received), [])
+      await until(async () =>
+        (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
+      )
+    })
+  })
+
+  it('closes after a request for a protocol that it does not switch to, and reads nothing behind it as a request', async () => {
+    const from = seen.length
+    for (const upgrade of ['h2c', 'websocket', 'foo']) {
+      const answer = await sendBytes(
+        gateway.port,
+        `POST /a HTTP/1.1\r\n${HOST}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${upgrade}\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 5\r\n\r\nhelloGET /smuggled HTTP/1.1\r\n${HOST}\r\n`,
+      )
+      assert.deepEqual(statuses(answer), [200])
+      assert.equal(headerOf(answer, 'connection'), 'close')
+    }
+    const posts = seen.slice(from)
+    assert.deepEqual(
+      posts.map(({ url, body }) => [url, body]),
+      Array(3).fill(['/a', 'hello']),
+    )
+    for (const { headers } of posts) {
+      assert.equal(headers.upgrade, undefined)
+      assert.equal(headers['http2-settings'], undefined)
+    }
+  })
+
+  it('understands a request that comes byte by byte', async () => {
+    const wire = await openWire(gateway.port)
+    for (const byte of `POST /slow HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nhello`) {
+      wire.send(byte)
+      await new Promise(setImmediate)
+    }
+    assert.match(await wire.has('/slow'), /^HTTP\/1\.1 200 /)
+    wire.socket.destroy()
+  })
+
+  describe('lets a client read the refusal although it sends 5 MB and reads nothing before the end', () => {
+    const cases: [string, number, string][] = [
+      ['without a token', 401, '/private'],
+      ['from the upstream, early', 403, '/early'],
+      ['where nothing is', 404, '/PRIVATE'],
+    ]
+    for (const [what, status, path] of cases) {
+      for (const framing of [`Content-Length: ${LONG_BODY}`, 'Transfer-Encoding: chunked']) {
+        it(`${what} (${status}), ${framing}`, async () => {
+          const wire = await openWire(gateway.port, { paused: true })
+          wire.send(`POST ${path} HTTP/1.1\r\n${HOST}${framing}\r\n\r\n`)
+          if (framing.startsWith('T')) wire.send(`${LONG_BODY.toString(16)}\r\n`)
+          for (let sent = 0; sent < LONG_BODY; sent += 50_000) {
+            if (!wire.socket.write(Buffer.alloc(50_000, 97))) await once(wire.socket, 'drain')
+          }
+          if (framing.startsWith('T')) wire.send('\r\n0\r\n\r\n')
+          wire.read()
+          const answer = await wire.ended()
+          assert.deepEqual(statuses(answer), [status])
+          assert.equal(headerOf(answer, 'connection'), 'close')
+          assert.equal(wire.over, 'end')
+        })
+      }
+    }
+  })
+
+  it('keeps the connection after a refusal whose request had no body', async () => {
+    const wire = await openWire(gateway.port)
+    for (const [line, status] of [
+      ['GET /private', 401],
+      ['GET /PRIVATE', 404],
+      ['GET /a;b', 400],
+      ['POST /private', 401],
+    ] as const) {
+      const before = statuses(wire.received).length
+      wire.send(`${line} HTTP/1.1\r\n${HOST}\r\n`)
+      await until(() => (statuses(wire.received).length > before ? true : undefined))
+      assert.equal(statuses(wire.received).at(-1), status)
+    }
+    assert.ok(!/connection: close/i.test(wire.received))
+    wire.socket.destroy()
+  })
+
+  describe('answers a client that has closed its half', () => {
+    it('after its request', async () => {
+      const wire = await openWire(gateway.port)
+      wire.socket.end(`POST /half HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhi`)
+      assert.deepEqual(statuses(await wire.ended()), [200])
+      assert.match(wire.received, /\/half$/)
+    })
+
+    it('after pipelined requests', async () => {
+      const wire = await openWire(gateway.port)
+      wire.socket.end(`GET /half HTTP/1.1\r\n${HOST}\r\n`.repeat(3))
+      assert.deepEqual(statuses(await wire.ended()), [200, 200, 200])
+    })
+  })
+
+  describe('gives a request up when its client goes away', () => {
+    const phases: [string, string, 'destroy' | 'reset'][] = [
+      ['while the upstream is working', `GET /held HTTP/1.1\r\n${HOST}`, 'destroy'],
+      ['with a reset while the upstream is working', `GET /held HTTP/1.1\r\n${HOST}`, 'reset'],
+      ['in the middle of an upload', `POST /held HTTP/1.1\r\n${HOST}Content-Length: 9\r\n`, 'destroy'],
+      [
+        'in the middle of a chunked upload',
+        `POST /held HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n`,
+        'destroy',
+      ],
+      [
+        'with a reset in the middle of an upload',
+        `POST /held HTTP/1.1\r\n${HOST}Content-Length: 9\r\n`,
+        'reset',
+      ],
+      ['in the middle of the answer', `GET /endless HTTP/1.1\r\n${HOST}`, 'destroy'],
+    ]
+    for (const [index, [what, head, how]] of phases.entries()) {
+      it(`${what}: 499, and cancelled upstream`, async () => {
+        const from = seen.length
+        const wire = await openWire(gateway.port)
+        wire.send(
+          `${head}X-Request-ID: gone-${index}\r\n\r\n${head.includes('chunked') ? '5\r\nhe' : head.includes('Length') ? 'he' : ''}`,
+        )
+        const entry = await until(() => seen[from])
+        if (how === 'reset') wire.socket.resetAndDestroy()
+        else wire.socket.destroy()
+        assert.equal(await statusCodeOf(`gone-${index}`), 499)
+        await until(() => (entry.aborted ? true : undefined))
+        assert.equal(entry.whole && head.startsWith('POST'), false)
+      })
+    }
+
+    it('in the middle of the head: 499, and nothing was asked of the upstream', async () => {
+      const count = () => gateway.audit().filter((record) => record.statusCode === 499).length
+      const before = count()
+      const wire = await openWire(gateway.port)
+      wire.send('GET /a HTTP/1.1\r\nHo')
+      await new Promise(setImmediate)
+      wire.socket.destroy()
+      await until(() => (count() === before + 1 ? true : undefined))
+    })
+
+    it('while its requests wait for their turn: each has its pair', async () => {
+      const from = seen.length
+      const wire = await openWire(gateway.port)
+      for (const id of ['first', 'second', 'third']) {
+        wire.send(`GET /held HTTP/1.1\r\n${HOST}X-Request-ID: waiting-${id}\r\n\r\n`)
+      }
+      await arrival('/held', from)
+      wire.socket.destroy()
+      for (const id of ['first', 'second', 'third']) assert.equal(await statusCodeOf(`waiting-${id}`), 499)
+      assert.equal(seen.length, from + 1)
+    })
+
+    it('by not reading: broken off when the time of the route is up, with little held in memory', async () => {
+      const resident = () => gateway.metric('process_resident_memory_bytes')
+      const before = await resident()
+      const wires = await Promise.all(
+        Array.from({ length: 20 }, () => openWire(gateway.port, { paused: true })),
+      )
+      for (const [index, wire] of wires.entries()) {
+        wire.send(`GET /endless HTTP/1.1\r\n${HOST}X-Request-ID: unread-${index}\r\n\r\n`)
+      }
+      for (const index of wires.keys()) assert.equal(await statusCodeOf(`unread-${index}`), 504)
+      assert.ok((await resident()) - before < 60_000_000)
+      for (const wire of wires) {
+        wire.read()
+        await wire.ended()
+        assert.equal(wire.over, 'ECONNRESET')
+      }
+    })
+  })
+
+  describe('survives', () => {
+    const settled = async () => {
+      await until(async () =>
+        (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
+      )
+      const open = new Map<string, number>()
+      for (const { type, requestId } of gateway.audit()) {
+        if (requestId === undefined) continue
+        open.set(requestId, (open.get(requestId) ?? 0) + (type === 'API_REQUEST' ? 1 : -1))
+      }
+      assert.deepEqual(
+        [...open].filter(([, sum]) => sum !== 0),
+        [],
+      )
+    }
+
+    /** Sends the bytes, closes its half, and looks at what comes: whole heads, each with what belongs on every answer. */
+    async function assertSound(bytes: Buffer): Promise<void> {
+      const wire = await openWire(gateway.port)
+      wire.socket.end(bytes)
+      const answer = await wire.ended()
+      assert.match(answer, /^$|^HTTP\/1\.1 /)
+      for (const head of answer.split(/^(?=HTTP\/1\.1 [2-5])/m)) {
+        if (!/^HTTP\/1\.1 [2-5]/.test(head)) continue
+        for (const name of [
+          'x-request-id',
+          'x-frame-options',
+          'cache-control',
+          'strict-transport-security',
+        ]) {
+          assert.notEqual(headerOf(head, name), undefined, `${name} is not once in ${head.slice(0, 400)}`)
+        }
+      }
+    }
+
+    it('random bytes', async () => {
+      await fc.assert(
+        fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), (bytes) => assertSound(Buffer.from(bytes))),
+        { numRuns: 150 },
+      )
+      await settled()
+    })
+
+    it('random mutations of good requests', async () => {
+      const good = [
+        `GET /a?b=c HTTP/1.1\r\n${HOST}User-Agent: x\r\n\r\n`,
+        `POST /b HTTP/1.1\r\n${HOST}Content-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello`,
+        `PUT /c HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\nT: y\r\n\r\n`,
+        `GET /d HTTP/1.1\r\n${HOST}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`,
+        `POST /e HTTP/1.1\r\n${HOST}Expect: 100-continue\r\nContent-Length: 2\r\n\r\nhi`,
+        `CONNECT gateway:1 HTTP/1.1\r\n${HOST}\r\n`,
+        `HEAD http://gateway/f HTTP/1.0\r\n${HOST}Connection: keep-alive\r\n\r\n`,
+      ]
+      const token = fc.constantFrom(
+        '\r\n',
+        '\r',
+        '\n',
+        '\0',
+        ' ',
+        ':',
+        '0',
+        ',',
+        ';',
+        '%2f',
+        'chunked',
+        'HTTP/1.0',
+        'Content-Length: 3\r\n',
+        'Connection: close\r\n',
+        'Upgrade: x\r\n',
+        '\xff',
+        '',
+      )
+      const mutation = fc.record({ at: fc.nat(), length: fc.nat({ max: 6 }), put: token })
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.constantFrom(...good), { minLength: 1, maxLength: 4 }),
+          fc.array(mutation, { minLength: 1, maxLength: 4 }),
+          (requests, mutations) => {
+            let bytes = requests.join('')
+            for (const { at, length, put } of mutations) {
+              const from = at % bytes.length
+              bytes = bytes.slice(0, from) + put + bytes.slice(from + length)
+            }
+            return assertSound(Buffer.from(bytes, 'latin1'))
+          },
+        ),
+        { numRuns: 300 },
+      )
+      await settled()
+    })
+
+    it('a hundred clients that come and go at any time', async () => {
+      const clients = Array.from({ length: 100 }, (_, index) => {
+        const req = request({
+          port: gateway.port,
+          path: index % 3 === 0 ? '/held' : '/a',
+          method: index % 2 === 0 ? 'POST' : 'GET',
+        })
+        req.on('error', () => {})
+        req.on('response', (res) => res.resume())
+        if (index % 2 === 0) req.write('some')
+        else req.end()
+        return req
+      })
+      for (const [index, req] of clients.entries()) {
+        if (index % 5 === 0) await new Promise(setImmediate)
+        req.destroy()
+      }
+      await settled()
+      assert.equal(statusOf(await get('/alive')), 200)
+    })
+  })
+})

@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { call } from './client.ts'
+import { readAudit, until } from './gateway.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+describe('npm start', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  let ports: Record<'backend' | 'gateway' | 'admin', number>
+  let both: ChildProcess | undefined
+  let log = ''
+
+  before(async () => {
+    ports = { backend: await freePort(), gateway: await freePort(), admin: await freePort() }
+  })
+  after(() => {
+    both?.kill('SIGKILL')
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  /** In a process group of its own, as a terminal does it. */
+  function start(env: Record<string, string> = {}): void {
+    log = ''
+    both = spawn(process.execPath, ['gateway/start.ts'], {
+      cwd: ROOT,
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: {
+        PATH: process.env.PATH,
+        BACKEND_PORT: String(ports.backend),
+        BACKEND_DATA_DIR: join(dir, 'backend'),
+        GATEWAY_UPSTREAM: `http://127.0.0.1:${ports.backend}`,
+        GATEWAY_PORT: String(ports.gateway),
+        GATEWAY_ADMIN_PORT: String(ports.admin),
+        GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),
+        GATEWAY_DATA_DIR: join(dir, 'gateway'),
+        ...env,
+      },
+    })
+    both.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      log += text
+    })
+  }
+
+  const ended = async () => (both === undefined ? undefined : (await once(both, 'close'))[0])
+  const status = (path: string) =>
+    call(`http://127.0.0.1:${ports.gateway}${path}`).then(
+      (answer) => answer.status,
+      () => 0,
+    )
+  const backendUp = () =>
+    call(`http://127.0.0.1:${ports.backend}/openapi.json`).then(
+      () => true,
+      () => false,
+    )
+  const serving = () => eventually(async () => (await status('/openapi.json')) === 200)
+  const gatewayPid = () =>
+    Number(readAudit(join(dir, 'audit.ndjson')).findLast(({ type }) => type === 'AUDIT_START')?.pid)
+  /** The database takes its time on a busy machine: more than `until` has. */
+  async function eventually(holds: () => Promise<boolean>): Promise<void> {
+    for (let i = 0; i < 5; i++) {
+      const held = await until(async () => ((await holds()) ? true : undefined)).catch(() => false)
+      if (held) return
+    }
+    assert.fail(log)
+  }
+
+  it('lets nobody in before the backend answers, so that the first answer is a good one', async () => {
+    start()
+    const seen = new Set<number>()
+    await eventually(async () => {
+      const got = await status('/openapi.json')
+      seen.add(got)
+      return got === 200
+    })
+    assert.deepEqual([...seen], [0, 200])
+  })
+
+  it('starts a gateway that was killed again, and recovers its trail', async () => {
+    const killed = gatewayPid()
+    process.kill(killed, 'SIGKILL')
+    await eventually(async () => gatewayPid() !== killed && (await status('/openapi.json')) === 200)
+    assert.match(log, /gateway was ended by SIGKILL, starting it again/)
+  })
+
+  it('starts a backend that was killed again, and no second gateway', async () => {
+    const before = gatewayPid()
+    const backendPid = Number(childrenOf(both?.pid).find((child) => child !== before))
+    process.kill(backendPid, 'SIGKILL')
+    await until(() => (log.includes('backend was ended by SIGKILL') ? true : undefined))
+    await serving()
+    assert.equal(gatewayPid(), before)
+    assert.equal(childrenOf(both?.pid).length, 2)
+  })
+
+  it('on Ctrl-C in its terminal drains the gateway, then ends the backend, and exits with 0', async () => {
+    process.kill(-Number(both?.pid), 'SIGINT')
+    const code = await ended()
+    assert.equal(code, 0, log)
+    assert.equal(readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason, 'SIGTERM')
+    assert.ok(log.lastIndexOf('"service":"backend"') > log.lastIndexOf('"draining"'))
+    assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGTERM","msg":"stopped"'), log)
+    assert.equal(await backendUp(), false)
+  })
+
+  it('killed with -9 leaves neither of the two behind', async () => {
+    start()
+    await serving()
+    both?.kill('SIGKILL')
+    await eventually(async () => (await status('/openapi.json')) === 0 && !(await backendUp()))
+    await until(() =>
+      readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason === 'parent gone' ? true : undefined,
+    )
+  })
+
+  it('with a bad configuration of the gateway ends both and exits with 1', async () => {
+    start({ GATEWAY_LOG_LEVEL: 'loud' })
+    const code = await ended()
+    assert.equal(code, 1)
+    assert.match(log, /^environment: GATEWAY_LOG_LEVEL: /m)
+    assert.equal(await backendUp(), false)
+  })
+
+  it('with a backend that cannot start exits with its code and starts no gateway', async () => {
+    const records = readFileSync(join(dir, 'audit.ndjson'), 'utf8')
+    start({ BACKEND_PORT: 'three thousand' })
+    const code = await ended()
+    assert.equal(code, 1)
+    assert.match(log, /BACKEND_PORT/)
+    assert.equal(readFileSync(join(dir, 'audit.ndjson'), 'utf8'), records)
+  })
+})
+
+function childrenOf(pid = 0): number[] {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
+}
