@@ -112,9 +112,9 @@ export class KeySet {
       }
       return keys
     } catch (error) {
-      faults.push(
-        `keys not refreshed, last good stay: ${error instanceof Error ? error.message : String(error)}`,
-      )
+      const { message, code } = error as NodeJS.ErrnoException
+      // Where every address of a host refuses, Node gives an AggregateError with a code and no message.
+      faults.push(`keys not refreshed, last good stay: ${message || code}`)
       return undefined
     }
   }

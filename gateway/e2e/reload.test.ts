@@ -175,7 +175,7 @@ describe('an edit of the limit table', () => {
       assert.equal(await gateway.metric(failures), before.failures + 1)
       const line = gateway.process.lines.slice(told).find(({ faults }) => faults !== undefined)
       assert.equal(line?.file, file)
-      const faults = (line?.faults as string[]).join('\n')
+      const faults = [line?.faults].flat().join('\n')
       assert.ok(faults.startsWith(`${file}: ${path}`), faults)
       assert.match(faults, reason)
       assert.equal(await policy(), '"stream";q=1000010;w=3600')

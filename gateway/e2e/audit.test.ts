@@ -1,0 +1,323 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
+import { after, before, describe, it } from 'node:test'
+import { call } from './client.ts'
+import {
+  type AuditRecord,
+  type GatewayOptions,
+  readAudit,
+  startGateway,
+  type TestGateway,
+  until,
+} from './gateway.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+
+/** Requests and responses by request id. */
+function byRequest(records: readonly AuditRecord[]): Map<string, AuditRecord[]> {
+  const found = new Map<string, AuditRecord[]>()
+  for (const record of records) {
+    if (record.requestId === undefined) continue
+    found.set(record.requestId, [...(found.get(record.requestId) ?? []), record])
+  }
+  return found
+}
+
+/** Asserts one request and one response, in this order, that agree in all they share; gives the response. */
+function assertPair(requestId: string, records: readonly AuditRecord[]): AuditRecord {
+  assert.deepEqual(
+    records.map(({ type }) => type),
+    ['API_REQUEST', 'API_RESPONSE'],
+    `${requestId}: ${JSON.stringify(records)}`,
+  )
+  const [request, response] = records as [AuditRecord, AuditRecord]
+  const { statusCode, duration, recovered, ...shared } = response
+  assert.deepEqual({ ...shared, type: 'API_REQUEST' }, request)
+  assert.ok(typeof statusCode === 'number' && typeof duration === 'number' && duration >= 0)
+  assert.ok(recovered === undefined || recovered === true)
+  return response
+}
+
+describe('the audit trail', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let options: GatewayOptions
+  const held: ServerResponse[] = []
+
+  before(async () => {
+    upstream = await startUpstream((req, res) => {
+      const kind = req.url?.split(/[/?]/)[1]
+      if (kind === 'held') held.push(res)
+      else if (kind === 'broken')
+        res.writeHead(200, { 'content-length': 9 }).write('part', () => res.destroy())
+      else if (kind === 'slow') setTimeout(() => res.end('late'), 20)
+      else res.writeHead(kind === 'missing' ? 404 : 200).end('whole')
+    })
+    options = {
+      config: {
+        upstream: upstream.url,
+        routes: [
+          { path: '/*', auth: ['none'] },
+          { path: '/mine', auth: ['bearer'] },
+        ],
+      },
+      limits: [{ path: '/once', limit: 1, window: '1h', purpose: 'tests' }],
+      env: { GATEWAY_LOG_LEVEL: 'trace' },
+    }
+    gateway = await startGateway(options)
+  })
+  after(async () => {
+    await gateway.end('SIGKILL')
+    upstream.close()
+  })
+
+  const holding = (count: number) => until(() => (held.length === count ? true : undefined))
+  const release = () => {
+    for (const res of held.splice(0)) res.end('whole')
+  }
+  const ask = (path: string, requestId: string, headers: Record<string, string> = {}) =>
+    call(gateway.url + path, { headers: { 'x-request-id': requestId, ...headers } })
+
+  const SHARED = ['type', 'requestId', 'timestamp', 'method', 'path', 'ip', 'userAgent']
+
+  it('names the fields in their order, the user only when one is authenticated, and no query', async () => {
+    const authorization = `Bearer ${await upstream.issuer.token({ sub: 'user-7' })}`
+    await ask('/open/%7Ea/../b?c=d', 'anonymous', { 'user-agent': 'tests/1.0 "quoted"' })
+    await ask('/mine', 'user', { authorization })
+    await ask('/mine', 'stranger', { authorization: 'Bearer x.y.z' })
+    const [request, response] = await gateway.pair('anonymous')
+    assert.deepEqual(Object.keys(request), SHARED)
+    assert.deepEqual(Object.keys(response), [...SHARED, 'statusCode', 'duration'])
+    assert.deepEqual(
+      [request.method, request.path, request.ip, request.userAgent],
+      ['GET', '/open/b', '127.0.0.1', 'tests/1.0 "quoted"'],
+    )
+    assert.match(String(request.timestamp), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+    assert.ok(Math.abs(Date.now() - Date.parse(String(request.timestamp))) < 60_000)
+    const [ofUser] = await gateway.pair('user')
+    assert.deepEqual(Object.keys(ofUser), SHARED.toSpliced(5, 0, 'userId'))
+    assert.equal(ofUser.userId, 'user-7')
+    const [ofStranger, refused] = await gateway.pair('stranger')
+    assert.deepEqual(Object.keys(ofStranger), SHARED)
+    assert.equal(refused.statusCode, 401)
+  })
+
+  it('and the operational log never hold a token, a query value, a header or a body', async () => {
+    const token = await upstream.issuer.token({ sub: 'user-8' })
+    const [, claims = '', signature = ''] = token.split('.')
+    const secrets = [
+      'query-secret',
+      'body-secret',
+      'header-secret',
+      'cookie-secret',
+      'basic-secret',
+      signature,
+      claims,
+    ]
+    const headers = { 'x-custom': 'header-secret', cookie: 'session=cookie-secret' }
+    const body = { email: 'a@example.com', password: 'body-secret' }
+    const attempts = [
+      { path: '/mine?q=query-secret', authorization: `Bearer ${token}` },
+      { path: '/mine?q=query-secret', authorization: `Bearer ${token.slice(0, -4)}AAAA` },
+      { path: '/mine?q=query-secret', authorization: `Bearer ${token} query-secret` },
+      { path: '/mine?q=query-secret', authorization: 'Basic basic-secret' },
+      { path: `/mine?access_token=${token}`, authorization: '' },
+      { path: '/once?q=query-secret', authorization: '' },
+      { path: '/once?q=query-secret', authorization: '' },
+      { path: '/broken?q=query-secret', authorization: '' },
+      { path: '/bad;query-secret=1?q=query-secret', authorization: '' },
+    ]
+    for (const { path, authorization } of attempts) {
+      await call(gateway.url + path, {
+        method: 'POST',
+        headers: authorization === '' ? headers : { ...headers, authorization },
+        body,
+      }).catch(() => {})
+    }
+    const count = gateway.process.lines.length
+    await until(async () =>
+      (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
+    )
+    const texts = {
+      trail: readFileSync(gateway.auditFile, 'utf8'),
+      log: JSON.stringify(gateway.process.lines) + gateway.process.plain(),
+      metrics: (await call(`${gateway.adminUrl}/metrics`)).body,
+    }
+    assert.ok(count > 3, 'refusals are logged at this level')
+    for (const [place, text] of Object.entries(texts)) {
+      for (const secret of secrets) assert.ok(!text.includes(secret), `${place} holds ${secret}`)
+    }
+  })
+
+  it('has a pair for every request however it ended, and nothing else', async () => {
+    const endings = ['ok', 'missing', 'slow', 'broken', 'aborted'] as const
+    const expected = new Map<string, number>()
+    const worker = async (name: number) => {
+      for (let i = 0; i < 40; i++) {
+        const ending = endings[(name * 7 + i * 3 + (i >> 2)) % endings.length] ?? 'ok'
+        const requestId = `load-${name}-${i}-${ending}`
+        const path = ending === 'aborted' ? '/held' : `/${ending}`
+        const headers = { 'x-request-id': requestId }
+        if (ending === 'aborted') {
+          expected.set(requestId, 499)
+          await fetch(gateway.url + path, { headers, signal: AbortSignal.timeout(15) }).catch(() => {})
+        } else if (ending === 'broken') {
+          expected.set(requestId, 502)
+          await assert.rejects(fetch(gateway.url + path, { headers }).then((answer) => answer.text()))
+        } else {
+          const { status } = await call(gateway.url + path, { headers })
+          expected.set(requestId, status)
+        }
+      }
+    }
+    await Promise.all(Array.from({ length: 6 }, (_, name) => worker(name)))
+    await until(async () =>
+      (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
+    )
+    held.splice(0)
+    const pairs = byRequest(gateway.audit())
+    for (const [requestId, status] of expected) {
+      const response = assertPair(requestId, pairs.get(requestId) ?? [])
+      assert.equal(response.statusCode, status, requestId)
+      assert.equal(response.recovered, undefined)
+    }
+    for (const [requestId, records] of pairs) assertPair(requestId, records)
+  })
+
+  it('after kill -9 in the middle of a load has what every client saw, and the rest recovered', async () => {
+    const open = Array.from({ length: 5 }, (_, i) => `open-${i}`)
+    const opened = open.map((requestId) => ask('/held', requestId).catch(() => {}))
+    await holding(open.length)
+    const seen = new Map<string, number>()
+    let sent = 0
+    const knock = async () => {
+      for (;;) {
+        const requestId = `crash-${sent++}`
+        const { status } = await ask('/slow', requestId)
+        seen.set(requestId, status)
+        if (seen.size === 60) gateway.process.child.kill('SIGKILL')
+      }
+    }
+    await Promise.allSettled([...Array.from({ length: 8 }, knock), ...opened])
+    await gateway.process.ended
+    held.splice(0)
+    appendFileSync(gateway.auditFile, '{"type":"API_REQUEST","requestId":"torn","ti')
+
+    gateway = await startGateway({ ...options, dir: gateway.dir })
+    const pairs = byRequest(gateway.audit())
+    for (const [requestId, status] of seen) {
+      assert.equal(assertPair(requestId, pairs.get(requestId) ?? []).statusCode, status)
+    }
+    const recovered = [...pairs].filter(([id, records]) => assertPair(id, records).recovered === true)
+    for (const [, records] of recovered)
+      assert.deepEqual([records[1]?.statusCode, records[1]?.duration], [0, 0])
+    const ids = recovered.map(([id]) => id)
+    assert.ok(
+      open.every((requestId) => ids.includes(requestId)),
+      ids.join(' '),
+    )
+    assert.ok(
+      ids.every((id) => open.includes(id) || (id.startsWith('crash-') && !seen.has(id))),
+      ids.join(' '),
+    )
+    const start = gateway.audit().findLast(({ type }) => type === 'AUDIT_START')
+    assert.deepEqual([start?.recovered, start?.cutBytes, start?.open], [ids.length, 44, 0])
+    assert.ok(!pairs.has('torn'))
+  })
+
+  it('goes on in a new file after a rename and SIGHUP, with the request that was open', async () => {
+    const across = ask('/held', 'across')
+    await holding(1)
+    const rotated = `${gateway.auditFile}.1`
+    renameSync(gateway.auditFile, rotated)
+    assert.equal((await ask('/ok', 'between')).status, 200)
+    gateway.process.child.kill('SIGHUP')
+    const [start] = await until(() => {
+      const { size } = statSync(gateway.auditFile, { throwIfNoEntry: false }) ?? { size: 0 }
+      return size > 0 ? gateway.audit() : undefined
+    })
+    assert.deepEqual([start?.type, start?.continues], ['AUDIT_START', String(statSync(rotated).ino)])
+    release()
+    assert.equal((await across).status, 200)
+    const old = readAudit(rotated)
+    assert.deepEqual([old.at(-1)?.type, old.at(-1)?.reason, old.at(-1)?.open], ['AUDIT_STOP', 'rotated', 1])
+    assertPair('between', byRequest(old).get('between') ?? [])
+    const both = byRequest([...old, ...gateway.audit()])
+    for (const [requestId, records] of both) assertPair(requestId, records)
+    assert.equal((await ask('/ok', 'afterwards')).status, 200)
+    await gateway.pair('afterwards')
+  })
+})
+
+const { error: noPrlimit } = spawnSync('prlimit', ['--version'])
+const limitable = noPrlimit === undefined ? {} : { skip: 'needs prlimit (util-linux) to take its disk away' }
+
+describe('a trail that cannot be written', limitable, () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const held: ServerResponse[] = []
+
+  before(async () => {
+    upstream = await startUpstream((req, res) => (req.url === '/held' ? held.push(res) : res.end('whole')))
+    gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+    })
+  })
+  after(async () => {
+    await gateway.end('SIGKILL')
+    upstream.close()
+  })
+
+  /** Files of the gateway cannot grow beyond this: write fails with EFBIG, after taking what still fits. */
+  const bound = (bytes: number | 'unlimited') =>
+    spawnSync('prlimit', ['--pid', String(gateway.process.child.pid), `--fsize=${bytes}:`])
+  const ready = async () => (await call(`${gateway.adminUrl}/readyz`)).status
+
+  it('refuses new requests with 503, finishes admitted ones, is not ready, and recovers when there is room', async () => {
+    const admitted = call(`${gateway.url}/held`, { headers: { 'x-request-id': 'admitted' } })
+    await until(() => (held.length === 1 ? true : undefined))
+    assert.equal(await ready(), 200)
+    bound(statSync(gateway.auditFile).size + 50)
+    for (let i = 0; i < 20; i++) {
+      const { status, headers, json } = await call(`${gateway.url}/new`)
+      assert.deepEqual([status, json().code, headers['retry-after']], [503, 'audit_unavailable', '5'])
+      assert.equal(headers['strict-transport-security'], 'max-age=31536000; includeSubDomains')
+      assert.equal(headers['cache-control'], 'no-store')
+    }
+    assert.equal(await ready(), 503)
+    assert.equal((await call(`${gateway.adminUrl}/healthz`)).status, 200)
+    assert.ok((await gateway.metric('gateway_audit_write_errors_total')) > 0)
+    const complaints = gateway.process.lines.filter(({ msg }) => msg === 'the audit trail cannot be written')
+    assert.ok(complaints.length > 0 && complaints.length < 10, String(complaints.length))
+    assert.match(String(complaints[0]?.cause), /EFBIG/)
+    held.shift()?.end('whole')
+    assert.equal((await admitted).status, 200)
+
+    bound('unlimited')
+    // Nothing but the probe comes meanwhile.
+    await until(async () => ((await ready()) === 200 ? true : undefined))
+    assert.equal(
+      (await call(`${gateway.url}/new`, { headers: { 'x-request-id': 'good-again' } })).status,
+      200,
+    )
+    await gateway.pair('good-again')
+    const records = gateway.audit()
+    for (const [requestId, pair] of byRequest(records)) assertPair(requestId, pair)
+    assert.deepEqual([...byRequest(records).keys()], ['admitted', 'good-again'])
+    const stop = records.findIndex(({ type }) => type === 'AUDIT_STOP')
+    assert.equal(records[stop]?.reason, 'write failed: EFBIG')
+    const start = records.findLast(({ type }) => type === 'AUDIT_START')
+    assert.ok(Number(start?.refused) >= 20, JSON.stringify(start))
+  })
+
+  it('and is standard output takes its records there', async () => {
+    await gateway.end()
+    gateway = await startGateway({ config: {}, dir: gateway.dir, env: { GATEWAY_AUDIT_FILE: '-' } })
+    await call(gateway.url, { headers: { 'x-request-id': 'printed' } })
+    await until(() => {
+      const printed = gateway.process.plain()
+      return printed.includes('"API_RESPONSE","requestId":"printed"') ? true : undefined
+    })
+  })
+})
