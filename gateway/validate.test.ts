@@ -66,7 +66,8 @@ test('files named as arguments are checked by what they hold, and the environmen
     two: LIMITS,
     three: '{"$schema":"../limits.schema.json"}',
     four: 'not JSON',
-    five: '[]',
+    five: '{}',
+    six: '{"limits":[],"routes":[]}',
   })
   const good = validate([paths.one!, paths.two!], { GATEWAY_PORT: 'x' })
   assert.deepEqual(good, {
@@ -75,7 +76,7 @@ test('files named as arguments are checked by what they hold, and the environmen
     errors: [],
   })
   const missing = join(paths.one!, '..', 'missing')
-  const bad = validate([paths.three!, paths.four!, paths.five!, missing, paths.two!])
+  const bad = validate([paths.three!, paths.four!, paths.five!, paths.six!, missing, paths.two!])
   assert.equal(bad.status, 1)
   assert.deepEqual(bad.out, [`${paths.two}: OK, limits: 1`])
   assert.deepEqual(
@@ -83,7 +84,9 @@ test('files named as arguments are checked by what they hold, and the environmen
     [
       [paths.three, '$.limits'],
       [paths.four, 'line 1 column 1'],
-      [paths.five, '$'],
+      [paths.five, '$.routes'],
+      [paths.six, '$.limits'],
+      [paths.six, '$.routes'],
       [missing, '$'],
     ],
   )

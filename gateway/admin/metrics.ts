@@ -33,11 +33,19 @@ const METHODS: ReadonlySet<string> = new Set([
 const NO_ROUTE = 'none'
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
+/** Sums of others of the library's metrics, under names that only a counter may have. */
+const MISNAMED = [
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]
+
 /** Makes the metrics in a registry of their own. */
 export function createMetrics(build: { readonly version: string }): Metrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 100 })
+  for (const name of MISNAMED) registry.removeSingleMetric(name)
   const http = httpMetrics(registers)
   const inside = insideMetrics(registers)
   const info = new Gauge({

@@ -12,26 +12,31 @@ interface AdminAnswer {
   readonly body: string
 }
 
+interface Parts {
+  readonly metrics: Metrics
+  readonly readiness: Readiness
+}
+
 /**
  * The admin listener: /metrics, /healthz (the process runs), /readyz (it should get traffic). It answers nothing else
  * and is bound to loopback unless it is told otherwise.
  */
-export function createAdminServer(parts: {
-  readonly metrics: Metrics
-  readonly readiness: Readiness
-}): Server {
-  return createServer((req, res) => {
+export function createAdminServer(parts: Parts): Server {
+  const server = createServer({ requireHostHeader: false })
+  const take = (req: IncomingMessage, res: ServerResponse) => {
     answer(parts, req).then(
       (made) => send(req, res, made),
       (fault: unknown) => send(req, res, text(500, `${String(fault)}\n`)),
     )
-  })
+  }
+  server.on('request', take)
+  // Node would answer these itself, without the mandatory headers.
+  server.on('checkExpectation', take)
+  server.on('clientError', (_error, socket) => socket.destroy())
+  return server
 }
 
-async function answer(
-  parts: { readonly metrics: Metrics; readonly readiness: Readiness },
-  req: IncomingMessage,
-): Promise<AdminAnswer> {
+async function answer(parts: Parts, req: IncomingMessage): Promise<AdminAnswer> {
   if (req.method !== 'GET' && req.method !== 'HEAD') return text(405, 'only GET\n')
   switch (req.url?.split('?')[0]) {
     case '/metrics':

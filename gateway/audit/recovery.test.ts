@@ -93,6 +93,8 @@ test('damage in the middle is counted, left as it is, and hides no open request'
     '\n',
     Buffer.from([0xff, 0xfe, 0, 10]),
     b.slice(0, 60) + b,
+    responseLine(b).slice(0, 60) + b,
+    `${responseLine(a).slice(0, -10)}\n`,
     `${b.slice(0, -2)}\n`,
     '{"type":"API_REQUEST","requestId":}\n',
     '{"type":"API_RESPONSE","requestId":"b"}\n',
@@ -103,6 +105,7 @@ test('damage in the middle is counted, left as it is, and hides no open request'
   const whole = recovered(directory, start(), a, ...damage, c, responseLine(c))
   assert.deepEqual(whole.recovery.records, [recoveredRecord(a)])
   assert.equal(whole.recovery.damagedLines, damage.length)
+  assert.equal(recovered(directory, '\n').recovery.damagedLines, 1)
   for (const line of damage)
     assert.equal(recovered(directory, start(), line).recovery.damagedLines, 1, String(line))
 })
@@ -120,6 +123,16 @@ test('damage after a line that counts open requests keeps the search going to th
     responseLine(c),
   )
   assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(b)])
+})
+
+test('damage before a line that counts open requests does not let a request that only seems open end the search', (t) => {
+  const { recovery } = recovered(temporaryDirectory(t), start(), a, b, 'garbage\n', stop(1), start(1))
+  assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(b)])
+})
+
+test('damage in the last run does not lead the search into the run before it', (t) => {
+  const { recovery } = recovered(temporaryDirectory(t), start(), a, start(), b, 'garbage\n')
+  assert.deepEqual(recovery.records, [recoveredRecord(b)])
 })
 
 test('nothing before the last start is read', (t) => {
@@ -230,6 +243,30 @@ test('a request is found through two rotations, and a later pause does not hide 
   fs.writeFileSync(second, start(2, inodeOf(first)) + responseLine(b) + stop(1))
   const { recovery } = recovered(directory, start(1, inodeOf(second)), c, stop(2), start(2))
   assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(c)])
+})
+
+test('lines that stand before the first start of a new file do not hide where it leads', (t) => {
+  const directory = temporaryDirectory(t)
+  const rotated = join(directory, 'named-by-the-operator')
+  fs.writeFileSync(rotated, start() + a + b)
+  const { ino } = fs.statSync(rotated, { bigint: true })
+  const { recovery } = recovered(directory, responseLine(b), stop(1), start(1, ino.toString()))
+  assert.deepEqual(recovery.records, [recoveredRecord(a)])
+})
+
+test('files that were never begun are passed on the way back, each once', (t) => {
+  const directory = temporaryDirectory(t)
+  const write = (name: string, text: string, second: number) => {
+    fs.writeFileSync(join(directory, name), text)
+    fs.utimesSync(join(directory, name), second, second)
+    return fs.statSync(join(directory, name), { bigint: true }).ino.toString()
+  }
+  write('audit.ndjson.3', start() + a + b, 1000)
+  write('audit.ndjson.2', responseLine(b), 2000)
+  const inode = write('audit.ndjson.1', '', 3000)
+  const { recovery } = recovered(directory, start(1, inode))
+  assert.deepEqual(recovery.records, [recoveredRecord(a)])
+  assert.equal(recovery.unresolved, 0)
 })
 
 test('open requests of a rotated file that is gone are counted', (t) => {

@@ -243,6 +243,22 @@ test('after a rename, reopen goes on in a new file, and both say how many reques
   assert.equal(fs.statSync(file).mode & 0o777, 0o600)
 })
 
+test('only the first AUDIT_START of a file names the file before', (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  fs.renameSync(file, `${file}.1`)
+  trail.reopen()
+  disk.roomBytes = 0
+  trail.append(requestLine('a'))
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  trail.recheck()
+  const starts = linesOf(file).filter((line) => line.type === 'AUDIT_START')
+  assert.deepEqual(
+    starts.map((line) => 'continues' in line),
+    [true, false],
+  )
+})
+
 test('reopen without a rename changes nothing', (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const open = fs.readdirSync('/proc/self/fd').length

@@ -12,14 +12,17 @@ export class JsonFile<T> {
   readonly value: T | undefined
   readonly #file: string
   readonly #lines: ReadonlyMap<string, number>
-  readonly #unsound: readonly string[]
+  readonly #unsound: ReadonlySet<string>
+  /** What has something unsound in it. */
+  readonly #spoilt: ReadonlySet<string>
   readonly #faults: { line: number; fault: Fault }[] = []
 
   /** @param file as the operator named it */
   constructor(file: string, text: string, check: SchemaCheck) {
     this.#file = file
     this.#lines = new Map()
-    this.#unsound = ['$']
+    this.#unsound = new Set(['$'])
+    this.#spoilt = new Set()
     // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
     const json = text.startsWith('\uFEFF') ? text.slice(1) : text
     const scan = scanJson(json)
@@ -34,14 +37,17 @@ export class JsonFile<T> {
       this.refuse({ path, reason: `is written twice, on line ${lines[0]} and again` })
     }
     const { problems, unsound } = check(value)
-    this.#unsound = unsound
+    this.#unsound = new Set(unsound)
+    this.#spoilt = new Set(unsound.flatMap((path) => [...ancestors(path)]))
     for (const problem of problems) this.refuse(problem)
     if (typeof value === 'object' && value !== null) this.value = value as T
   }
 
   /** Whether the schema allows everything at and below the path. */
   sound(path: string): boolean {
-    return !this.#unsound.some((bad) => bad === path || isBelow(bad, path) || isBelow(path, bad))
+    if (this.#unsound.has(path) || this.#spoilt.has(path)) return false
+    for (const above of ancestors(path)) if (this.#unsound.has(above)) return false
+    return true
   }
 
   /** Whether the operator wrote it: otherwise it is a default. */
@@ -62,7 +68,7 @@ export class JsonFile<T> {
 
   /** Of what is not in the file, the line of what it is missing from. */
   #lineOf(path: string): number {
-    for (let at: string | undefined = path; at !== undefined; at = parentPath(at)) {
+    for (const at of [path, ...ancestors(path)]) {
       const line = this.#lines.get(at)
       if (line !== undefined) return line
     }
@@ -70,6 +76,7 @@ export class JsonFile<T> {
   }
 }
 
-function isBelow(path: string, above: string): boolean {
-  return path.startsWith(above) && (path[above.length] === '.' || path[above.length] === '[')
+/** What the path stands in, from the inside out. */
+function* ancestors(path: string): Iterable<string> {
+  for (let at = parentPath(path); at !== undefined; at = parentPath(at)) yield at
 }

@@ -105,6 +105,18 @@ test('a half-written file that is whole at the next look is one change and no fa
   assert.deepEqual(inForce, [6])
 })
 
+test('a file that was bad for one look only is doubted anew when it comes back', async (t) => {
+  const { file, told, look } = reloaderOf(t, 5)
+  for (const text of ['{', table(6), '{']) {
+    writeFileSync(file, text)
+    await look(1)
+  }
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['success'],
+  )
+})
+
 test('the file in force after a bad one is a success again but no change', async (t) => {
   const { file, told, inForce, look } = reloaderOf(t, 5)
   writeFileSync(file, '{')

@@ -48,7 +48,7 @@ export class Reloader<T> {
     this.#options = options
     this.#value = value
     this.#watch = watchFile(file, {
-      ...(intervalMs === undefined ? {} : { intervalMs }),
+      intervalMs,
       known: text,
       onChange: (changed) => this.#changed(changed),
       onGone: (error) => this.#fail([unreadable(file, error)]),
@@ -70,7 +70,6 @@ export class Reloader<T> {
       this.#doubtful = undefined
       this.#accept(parsed.value)
     } else if (this.#doubtful === text) {
-      this.#doubtful = undefined
       this.#fail(parsed.faults)
     } else {
       this.#doubtful = text

@@ -15,6 +15,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { type Watch, type WatchOptions, watchFile } from './watch.ts'
 
@@ -205,6 +206,67 @@ test('a file that stays away is told once, and its content when it is back, even
   unlinkSync(file)
   for (let look = 0; look < 4; look++) await watch.check()
   assert.equal(errors.length, 2)
+})
+
+test('a file that comes back as it was, after a time in which nobody could ask, is told', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  let away = false
+  const disk = {
+    stat: (path: string) => (away ? Promise.reject('stale handle') : stat(path, { bigint: true })),
+    read: (path: string) => readFile(path, 'utf8'),
+  }
+  const { texts, errors, watch } = watched(t, file, { disk, known: '0' })
+  const look = async (times: number) => {
+    for (let count = 0; count < times; count++) await watch.check()
+  }
+  await look(20)
+  away = true
+  await look(2)
+  away = false
+  await look(2)
+  assert.deepEqual([texts, errors], [['0'], ['stale handle']])
+})
+
+test('the file is looked at four times a second until the watch is stopped', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  let looks = 0
+  const stat = async () => {
+    looks += 1
+    throw new Error('away')
+  }
+  const ignore = () => {}
+  const watch = watchFile('x', { disk: { stat, read: async () => '' }, onChange: ignore, onGone: ignore })
+  t.mock.timers.tick(249)
+  await setImmediate()
+  assert.equal(looks, 0)
+  for (const expected of [1, 2, 3]) {
+    t.mock.timers.tick(expected === 1 ? 1 : 250)
+    await setImmediate()
+    assert.equal(looks, expected)
+  }
+  t.mock.timers.tick(250)
+  watch.stop()
+  await setImmediate()
+  assert.equal(looks, 4)
+  t.mock.timers.tick(1000)
+  await setImmediate()
+  assert.equal(looks, 4)
+})
+
+test('a stopped watch has no look before it', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const ignore = () => {}
+  let looks = 0
+  const stat = async () => {
+    looks += 1
+    throw new Error('away')
+  }
+  const watch = watchFile('x', { disk: { stat, read: async () => '' }, onChange: ignore, onGone: ignore })
+  watch.stop()
+  t.mock.timers.tick(1000)
+  await setImmediate()
+  assert.equal(looks, 0)
 })
 
 test('what is no regular file is as good as away', async (t) => {

@@ -10,7 +10,7 @@ export interface Disk {
 
 export interface WatchOptions {
   /** Time between two looks at the file, in milliseconds. */
-  readonly intervalMs?: number
+  readonly intervalMs?: number | undefined
   /** The content the caller has already: it is not told again. Undefined: the first look tells it. */
   readonly known?: string
   /** The content is another. It may be half written: see `Watch.again`. */

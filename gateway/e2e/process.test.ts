@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { call, sendBytes, statusOf } from './client.ts'
+import { freePort } from './free-port.ts'
 import { readAudit, startGateway, type TestGateway, until } from './gateway.ts'
 import { type RunningProcess, run } from './process.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
@@ -185,30 +188,60 @@ describe('a gateway that is told to stop', () => {
     await start()
     await gateway.end()
     const records = gateway.audit().length
-    const early = run('gateway/main.ts', {
-      GATEWAY_CONFIG: join(gateway.dir, 'gateway.json'),
-      GATEWAY_LIMITS: gateway.limitsFile,
-      GATEWAY_AUDIT_FILE: gateway.auditFile,
-      GATEWAY_DATA_DIR: join(gateway.dir, 'data'),
-      GATEWAY_PORT: '0',
-      GATEWAY_ADMIN_PORT: '0',
-    })
+    const early = run('gateway/main.ts', environment(gateway))
     await until(() => (gateway.audit().length > records ? true : undefined))
     assert.equal(await early.end('SIGTERM'), 0)
     assert.deepEqual([lastRecord()?.type, lastRecord()?.reason], ['AUDIT_STOP', 'SIGTERM'])
   })
 
-  it('goes on serving when nobody reads its log any more', async () => {
+  const full = { skip: process.platform === 'linux' ? false : 'needs /dev/full' }
+  it('goes on serving when nobody reads its log, or the disk that it goes to is full', full, async () => {
     await start()
     gateway.process.child.stderr?.destroy()
-    for (let i = 0; i < 3; i++) {
-      writeFileSync(gateway.limitsFile, i % 2 === 0 ? '{' : '{"limits":[]}')
-      await until(async () => {
-        const good = await gateway.metric('gateway_config_last_reload_successful{file="limits.json"}')
-        return good === i % 2 ? true : undefined
-      })
-    }
+    await editBadly(gateway.limitsFile, gateway.adminUrl)
     assert.equal((await call(gateway.url)).status, 200)
     assert.equal(await gateway.end(), 0)
+
+    const ports = { GATEWAY_PORT: String(await freePort()), GATEWAY_ADMIN_PORT: String(await freePort()) }
+    const adminUrl = `http://127.0.0.1:${ports.GATEWAY_ADMIN_PORT}`
+    const logless = spawn(process.execPath, ['gateway/main.ts'], {
+      cwd: fileURLToPath(new URL('../..', import.meta.url)),
+      env: { ...environment(gateway), ...ports },
+      stdio: ['ignore', 'ignore', openSync('/dev/full', 'w')],
+    })
+    await until(() => call(`${adminUrl}/readyz`).catch(() => undefined))
+    await editBadly(gateway.limitsFile, adminUrl)
+    assert.equal((await call(`http://127.0.0.1:${ports.GATEWAY_PORT}/`)).status, 200)
+    logless.kill('SIGTERM')
+    assert.deepEqual(await once(logless, 'exit'), [0, null])
   })
 })
+
+/** What a gateway is started with again. */
+function environment({ dir, limitsFile, auditFile }: TestGateway): Record<string, string> {
+  return {
+    GATEWAY_CONFIG: join(dir, 'gateway.json'),
+    GATEWAY_LIMITS: limitsFile,
+    GATEWAY_AUDIT_FILE: auditFile,
+    GATEWAY_DATA_DIR: join(dir, 'data'),
+    GATEWAY_PORT: '0',
+    GATEWAY_ADMIN_PORT: '0',
+  }
+}
+
+/** Makes the gateway write to its log: a bad edit, a good one, a bad one. */
+async function editBadly(limitsFile: string, adminUrl: string): Promise<void> {
+  const sample = 'gateway_config_last_reload_successful{file="limits.json"}'
+  for (const [text, good] of [
+    ['{', 0],
+    ['{"limits":[]}', 1],
+    ['{', 0],
+    ['{"limits":[]}', 1],
+  ] as const) {
+    writeFileSync(limitsFile, text)
+    await until(async () => {
+      const { body } = await call(`${adminUrl}/metrics`)
+      return body.includes(`\n${sample} ${good}\n`) ? true : undefined
+    })
+  }
+}

@@ -66,9 +66,16 @@ describe('an edit of the limit table', () => {
     upstream.close()
   })
 
-  function version(name: string, text: string): void {
+  /** Both give the name in the mount. */
+  function version(name: string, text: string): string {
     mkdirSync(join(mount, name))
-    writeFileSync(join(mount, name, 'limits.json'), text)
+    write(`${name}/limits.json`, text)
+    return name
+  }
+
+  function write(name: string, text: string): string {
+    writeFileSync(join(mount, name), text)
+    return name
   }
 
   /** Points a link elsewhere in one step. */
@@ -88,10 +95,10 @@ describe('an edit of the limit table', () => {
     const requests = stream(`${gateway.url}/stream`)
     assert.equal((await kept()).headers.ratelimit, '"kept";r=3;t=3600')
     const edits: [limit: number, edit: () => void][] = [
-      [5, () => (version('v1', table(5)), swapLink(join(mount, '..data'), 'v1'))],
-      [6, () => (writeFileSync(`${file}.6`, table(6)), swapLink(file, 'limits.json.6'))],
+      [5, () => swapLink(join(mount, '..data'), version('v1', table(5)))],
+      [6, () => swapLink(file, write('limits.json.6', table(6)))],
       [7, () => writeFileSync(file, table(7))],
-      [8, () => (writeFileSync(`${file}.8`, table(8)), renameSync(`${file}.8`, file))],
+      [8, () => renameSync(join(mount, write('limits.json.8', table(8))), file)],
       [9, () => writeFileSync(file, table(9))],
     ]
     for (const [index, [limit, edit]] of edits.entries()) {
@@ -159,7 +166,7 @@ describe('an edit of the limit table', () => {
     { title: 'is deleted', spoil: () => rmSync(file), path: '$', reason: /ENOENT/ },
     {
       title: 'is a directory',
-      spoil: () => (rmSync(file), mkdirSync(file)),
+      spoil: () => swapLink(file, 'v0'),
       path: '$',
       reason: /regular file/,
     },

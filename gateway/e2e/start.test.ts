@@ -2,24 +2,15 @@ import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { call } from './client.ts'
+import { freePort } from './free-port.ts'
 import { readAudit, until } from './gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
-}
 
 describe('npm start', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
@@ -121,6 +112,20 @@ describe('npm start', () => {
     assert.equal(await backendUp(), false)
   })
 
+  it(
+    'whose terminal is closed before the backend answers starts no gateway and exits with 0',
+    onLinux,
+    async () => {
+      const started = gatewayPid()
+      start()
+      await until(() => (childrenOf(both?.pid).length === 1 ? true : undefined))
+      both?.kill('SIGHUP')
+      assert.equal(await ended(), 0, log)
+      assert.equal(gatewayPid(), started)
+      assert.equal(await backendUp(), false)
+    },
+  )
+
   it('killed with -9 leaves neither of the two behind', async () => {
     start()
     await serving()
@@ -150,5 +155,6 @@ describe('npm start', () => {
 })
 
 function childrenOf(pid = 0): number[] {
-  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+  return [...children.matchAll(/\d+/g)].map(Number)
 }

@@ -45,6 +45,7 @@ describe('PathTable', () => {
     assert.equal(folded('/DOCS/'), '/Docs')
     assert.equal(folded('/API/Users/'), '/api/users')
     assert.equal(folded('/Api/Users/7'), '/api/users/*')
+    assert.equal(folded('/API'), '/api/*')
     assert.equal(folded('/nothing'), undefined)
   })
 

@@ -66,6 +66,11 @@ describe('readRequestHeaders', () => {
     assert.equal(faultOf(many(100)), 'headers_too_large')
   })
 
+  it('refuses every version but 1.1 and 1.0', () => {
+    for (const version of ['0.9', '2.0']) assert.equal(faultOf([], version), 'malformed_request')
+    assert.equal(faultOf([], '1.0'), undefined)
+  })
+
   it('refuses ambiguous framing', () => {
     assert.equal(faultOf(['Content-Length', '1', 'Transfer-Encoding', 'chunked']), 'invalid_framing')
     assert.equal(faultOf(['Transfer-Encoding', 'gzip, chunked']), 'invalid_framing')
@@ -93,6 +98,9 @@ describe('isValidHost', () => {
     'a,b',
     '[::1',
     'h:123456',
+    'h:65536',
+    '[:::]',
+    '[1.2.3.4]',
   ]) {
     it(`refuses ${host}`, () => assert.equal(isValidHost(host), false))
   }

@@ -1,34 +1,38 @@
 import type { Duplex } from 'node:stream'
 
-/** How long the last bytes of one side may take to reach the other. */
+/** How long a tunnel that one side has ended may take to bring the last bytes over. */
 const LAST_BYTES_MS = 10_000
 
 /**
- * Carries bytes both ways with back-pressure until both sides have ended or one has failed. What a side had sent
- * before it ended still reaches the other.
+ * Carries bytes both ways with back-pressure until both sides have ended or one has failed. What a side sent before its
+ * end still reaches the other, within a bound of time.
  *
- * @param onEnd called once, when the downstream side is closed.
+ * @param onEnd called once, when both sides are closed.
  */
 export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void): void {
-  downstream.once('close', onEnd)
-  follow(downstream, upstream)
-  follow(upstream, downstream)
-  upstream.pipe(downstream)
-  downstream.pipe(upstream)
-}
-
-function follow(side: Duplex, other: Duplex): void {
-  // Its close follows, and an error without a listener would end the process.
-  side.on('error', () => {})
-  side.once('close', () => {
-    if (other.destroyed) return
-    if (side.errored !== null || other.writableFinished) {
-      other.destroy()
-      return
-    }
-    const timer = setTimeout(() => other.destroy(), LAST_BYTES_MS)
-    other.once('finish', () => other.destroy())
-    other.once('close', () => clearTimeout(timer))
-    other.end()
-  })
+  let open = 2
+  let lastBytes: NodeJS.Timeout | undefined
+  const windDown = () => {
+    lastBytes ??= setTimeout(() => {
+      downstream.destroy()
+      upstream.destroy()
+    }, LAST_BYTES_MS)
+  }
+  const join = (side: Duplex, other: Duplex) => {
+    // Its close follows, and an error without a listener would end the process.
+    side.on('error', () => {})
+    side.once('end', windDown)
+    side.once('close', () => {
+      windDown()
+      open -= 1
+      if (open === 0) {
+        clearTimeout(lastBytes)
+        onEnd()
+      } else if (side.errored !== null || other.writableFinished) other.destroy()
+      else other.end(() => other.destroy())
+    })
+    side.pipe(other)
+  }
+  join(upstream, downstream)
+  join(downstream, upstream)
 }

@@ -118,7 +118,7 @@ describe('the journal', () => {
     const at = directory()
     const { journal } = open(at, START)
     journal.declare([transfer], START)
-    journal.append(hit(START + 10))
+    for (const ms of [5, 10, 7]) journal.append(hit(START + ms))
     journal.append(hit(START + HOUR))
     journal.declare([transfer], START + HOUR + 9.75)
     assert.equal(segments(at).length, 2)

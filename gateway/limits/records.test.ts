@@ -98,6 +98,9 @@ describe('the lines of the journal', () => {
       '\u0000\u0000',
       '{"rows":[{}',
       JSON.stringify({ rows: [{ ...login, methods: [1] }] }),
+      JSON.stringify({ rows: [{ ...login, id: '1' }] }),
+      JSON.stringify({ rows: [{ ...login, limit: null }] }),
+      JSON.stringify({ rows: [{ ...login, windowMs: 0.5 }] }),
       JSON.stringify({ rows: [{ ...login, horizonMs: 'x' }] }),
       JSON.stringify({ rows: [{ ...login, methods: undefined }] }),
     ]

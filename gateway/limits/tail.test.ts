@@ -60,6 +60,20 @@ describe('the tail of the journal', () => {
     tail.close()
   })
 
+  test('counts what went out in bytes, not in characters', () => {
+    const { file, fd } = newFile()
+    const room = { bytes: 1000 }
+    const { tail } = fillingTail(room)
+    tail.swap(fd, '#\n', 0)
+    room.bytes = 'é line\n'.length
+    tail.put('é line\n', 0)
+    assert.equal(tail.waitingBytes, 8)
+    room.bytes = 1000
+    tail.put('next\n', 250)
+    assert.equal(readFileSync(file, 'utf8'), '#\né line\nnext\n')
+    tail.close()
+  })
+
   test('waits a quarter of a second between attempts on a disk that takes nothing', () => {
     const { fd } = newFile()
     const { tail, failures } = fillingTail({ bytes: 0 })

@@ -213,7 +213,7 @@ describe('an upgrade', () => {
   })
 
   it('to another protocol, to two, or to none is malformed, and the connection is closed', async () => {
-    for (const fields of ['Upgrade: h2c', 'Upgrade: websocket\r\nUpgrade: h2c', 'X: y']) {
+    for (const fields of ['Upgrade: h2c', 'Upgrade: h2c\r\nUpgrade: websocket', 'X: y']) {
       const script = `HTTP/1.1 101 Switching\r\nConnection: upgrade\r\n${fields}\r\n\r\n`
       const { told, connections } = await answered(script, { method: 'GET', upgrade: 'websocket' })
       assert.equal(told.fault?.kind, 'malformed', fields)
@@ -230,6 +230,17 @@ describe('an upgrade', () => {
     await upstream.close()
     assert.equal(socket.destroyed, false)
     socket.destroy()
+    await scripted.close()
+  })
+
+  it('that is refused for its protocol closes the connection', async () => {
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket }) => socket.write(SWITCH.replace('WebSocket', 'h2c')),
+    })
+    const upstream = upstreamsTo([scripted.url])
+    assert.equal((await ask(upstream, { upgrade: 'websocket' }).over).fault?.kind, 'malformed')
+    await until(() => scripted.open.size === 0)
+    await upstream.close()
     await scripted.close()
   })
 

@@ -68,7 +68,6 @@ describe('a connection', () => {
     })
     // Two seconds of patience leave no margin: the connection is given up with the answer.
     assert.ok((await ask(upstream, { target: '/2' }).over).ended)
-    await until(() => scripted.open.size === 0)
     assert.ok((await ask(upstream, { target: '/9' }).over).ended)
     assert.ok((await ask(upstream, { target: '/9' }).over).ended)
     assert.equal(scripted.connections, 2)
@@ -81,6 +80,19 @@ describe('a connection', () => {
     const both = [ask(upstream).over, ask(upstream, { method: 'POST', target: '/break' }).over]
     await Promise.all(both)
     for (let i = 0; i < 5; i++) await ask(upstream).over
+    assert.equal(scripted.connections, 2)
+  })
+
+  it('that stands is preferred to a new one, though another was lost while idle', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    await Promise.all([ask(upstream).over, ask(upstream).over])
+    await ask(upstream).over
+    scripted.requests.at(-1)!.socket.destroy()
+    await until(() => scripted.open.size === 1)
+    // The close has reached this side when a call that needs a new connection has been answered.
+    const far = await pair(t, ANSWER)
+    await ask(far.upstream).over
+    await ask(upstream).over
     assert.equal(scripted.connections, 2)
   })
 
@@ -229,8 +241,15 @@ describe('https', () => {
     const silent = createServer().listen(0, '127.0.0.1')
     t.after(() => silent.close())
     await until(() => silent.listening)
-    const sockets: { destroy(): void }[] = []
-    silent.on('connection', (socket) => sockets.push(socket))
+    let open = 0
+    silent.on('connection', (socket) => {
+      open += 1
+      socket.on('error', () => {})
+      socket.on('close', () => {
+        open -= 1
+      })
+      socket.resume()
+    })
     const { port } = silent.address() as { port: number }
     const health: boolean[] = []
     const upstream = upstreamsTo([`https://127.0.0.1:${port}`], {
@@ -243,8 +262,8 @@ describe('https', () => {
     assert.equal(told.fault?.kind, 'timeout')
     assert.match(told.fault!.cause, /no connection within 50 ms/)
     assert.deepEqual(health, [false])
+    await until(() => open === 0)
     await upstream.close()
-    for (const socket of sockets) socket.destroy()
   })
 
   it('that the caller gives up while connecting says nothing about the upstream', async (t) => {
@@ -265,10 +284,12 @@ describe('https', () => {
     const upstream = upstreamsTo([`https://127.0.0.1:${port}`], {
       onHealth: (_, healthy) => health.push(healthy),
     })
+    const startedAt = performance.now()
     const { flight } = ask(upstream)
     await until(() => open === 1)
     flight.abort()
     await until(() => open === 0)
+    assert.ok(performance.now() - startedAt < 1500, 'sooner than connectMs')
     assert.deepEqual(health, [])
     await upstream.close()
   })

@@ -26,7 +26,7 @@ export class Lanes {
   readonly #maxConnections: number
   readonly #health: Health
   readonly #all = new Set<Lane>()
-  /** Free, with a connection when last seen; the last used is used first, so that the others can idle out. */
+  /** Free, perhaps with a connection; the last used is used first, so that the others can idle out. */
   readonly #warm: Lane[] = []
   /** Free, without a connection. */
   readonly #cold: Lane[] = []
@@ -54,8 +54,7 @@ export class Lanes {
   /** Gives back a lane whose exchange is over, whether its connection stands or not. */
   release(lane: Lane): void {
     if (this.#closed !== undefined) this.#leave(lane)
-    else if (isAlive(lane)) this.#warm.push(lane)
-    else this.#cold.push(lane)
+    else this.#warm.push(lane)
   }
 
   /** Gives back a lane whose client still holds the request: both go, with the connection. */

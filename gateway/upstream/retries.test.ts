@@ -97,6 +97,22 @@ describe('a connection that is lost after the request was written', () => {
     }
   })
 
+  it('makes the second sending go out on a new connection, not on one that may be lost as well', async (t) => {
+    const used = new Set<number>()
+    const { scripted, upstream } = await upstreamsOf(t, [
+      {
+        onRequest({ socket, connection }) {
+          if (used.has(connection)) socket.destroy()
+          else socket.write(ok('x'))
+          used.add(connection)
+        },
+      },
+    ])
+    await Promise.all([ask(upstream).over, ask(upstream).over])
+    assert.ok((await ask(upstream).over).ended)
+    assert.equal(scripted[0].connections, 3)
+  })
+
   it('leaves a malformed answer and a timeout without a second try', async (t) => {
     const malformed = await upstreamsOf(t, [{ onRequest: ({ socket }) => socket.end('garbage\r\n\r\n') }])
     assert.equal((await ask(malformed.upstream).over).fault?.kind, 'malformed')
@@ -158,10 +174,16 @@ describe('an upstream that cannot be connected to', () => {
     for (let i = 0; i < 3; i++)
       assert.equal((await ask(upstream, { method: 'POST' }).over).fault?.kind, 'unreachable')
     assert.deepEqual(health, [false])
-    const scripted = await scriptedUpstream({ ...named('back'), port: Number(new URL(url).port) })
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket, head }) => head.includes('/silent') || socket.write(ok('back')),
+      port: Number(new URL(url).port),
+    })
     t.after(() => scripted.close())
-    assert.equal(bodyOf(await ask(upstream).over), 'back')
+    const silent = ask(upstream, { target: '/silent' })
+    await until(() => scripted.requests.length === 1)
     assert.deepEqual(health, [false, true])
+    silent.flight.abort()
+    assert.equal(bodyOf(await ask(upstream).over), 'back')
     await upstream.close()
   })
 
@@ -224,6 +246,16 @@ describe('several upstreams', () => {
       scripted.map(({ requests }) => requests.length),
       [3, 3, 3],
     )
+    const slow: ScriptedOptions = {
+      onRequest: ({ socket, head }) => head.includes('/slow') || socket.write(ok('x')),
+    }
+    const uneven = await upstreamsOf(t, [slow, slow])
+    for (let i = 0; i < 10; i++) {
+      ask(uneven.upstream, { target: '/slow' })
+      await ask(uneven.upstream).over
+    }
+    const slowOnes = uneven.scripted.map(({ received }) => received.split('/slow').length - 1)
+    assert.deepEqual(slowOnes, [5, 5])
     const busy = await upstreamsOf(t, [{}, {}, {}])
     for (let i = 0; i < 10; i++) ask(busy.upstream).over
     await until(() => busy.scripted.reduce((sum, { requests }) => sum + requests.length, 0) === 10)

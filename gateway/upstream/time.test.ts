@@ -87,6 +87,22 @@ describe('the time of an exchange', () => {
     assert.match((await asked.over).fault!.cause, /no piece/)
   })
 
+  it('between pieces of the body is not touched by an upload that ends after the head', async (t) => {
+    const { upstream, time } = await timed(t, {
+      onConnection: (socket) => socket.once('data', () => socket.write(`${HEAD}abc`)),
+    })
+    const body = new Readable({ read() {} })
+    const asked = ask(upstream, { method: 'POST', body, totalMs: 200_000 }, () => false)
+    body.push('abc')
+    await until(() => asked.told.chunks.length === 1)
+    body.push(null)
+    await until(() => body.readableEnded)
+    time.nowMs += 100_000
+    await ask(upstream, { totalMs: 0 }).over
+    assert.equal(asked.told.fault, undefined)
+    asked.flight.abort()
+  })
+
   it('as a whole is bounded, connecting included, however busy the upstream keeps it', async (t) => {
     const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
     const asked = ask(upstream, { totalMs: 5000 })

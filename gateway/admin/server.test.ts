@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { it } from 'node:test'
+import { createMetrics } from './metrics.ts'
+import { createAdminServer } from './server.ts'
+
+async function get(parts: Parameters<typeof createAdminServer>[0], path: string): Promise<Response> {
+  const server = createAdminServer(parts).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const answer = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)
+  server.close()
+  server.closeAllConnections()
+  return answer
+}
+
+const metrics = createMetrics({ version: '1.2.3' })
+
+it('/readyz gives the reason that it is asked for, each time anew', async () => {
+  const reasons = ['starting', undefined]
+  const parts = { metrics, readiness: () => reasons.shift() }
+  const first = await get(parts, '/readyz')
+  assert.deepEqual([first.status, await first.text()], [503, 'starting\n'])
+  const second = await get(parts, '/readyz')
+  assert.deepEqual([second.status, await second.text()], [200, 'ready\n'])
+})
+
+it('a fault while the metrics are collected is 500, with the mandatory headers', async () => {
+  const broken = { ...metrics, expose: () => Promise.reject(new Error('no numbers')) }
+  const answer = await get({ metrics: broken, readiness: () => undefined }, '/metrics')
+  assert.deepEqual([answer.status, await answer.text()], [500, 'Error: no numbers\n'])
+  assert.equal(answer.headers.get('x-content-type-options'), 'nosniff')
+})

@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { STATUS_CODES } from 'node:http'
+import { after, before, describe, it } from 'node:test'
+import { REFUSALS } from '../refusals.ts'
+import { sendBytes, statusOf } from './client.ts'
+import { startGateway, type TestGateway } from './gateway.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+import { headerOf } from './wire.ts'
+
+interface Problem {
+  readonly type: string
+  readonly title: string
+  readonly status: number
+  readonly detail: string
+  readonly code: keyof typeof REFUSALS
+  readonly requestId: string
+}
+
+function problemOf(answer: string): Problem {
+  return JSON.parse(
+    Buffer.from(answer.slice(answer.indexOf('\r\n\r\n') + 4), 'latin1').toString('utf8'),
+  ) as Problem
+}
+
+const HOST = 'Host: gateway\r\n'
+const CLOSE = `${HOST}Connection: close\r\n\r\n`
+const BODY = `${HOST}Content-Length: 5\r\n\r\nhello`
+
+describe('a refusal', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+
+  before(async () => {
+    upstream = await startUpstream((_req, res) => {
+      res.socket?.end('secret of the upstream')
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        routes: [
+          { path: '/private', methods: ['GET'], auth: ['bearer'] },
+          { path: '/scoped', auth: ['bearer'], scopes: ['admin'] },
+          { path: '/broken', auth: ['none'] },
+        ],
+      },
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  /** What is asked, the status, the code, and whether the connection is closed though the client would keep it. */
+  const cases: [string, number, string, boolean][] = [
+    [`GET /a;b HTTP/1.1\r\n${HOST}\r\n`, 400, 'invalid_target', false],
+    [`GET /private HTTP/1.1\r\n\r\n`, 400, 'invalid_host', true],
+    [`GET /private HTTP/1.1\r\nX_A: b\r\n${HOST}\r\n`, 400, 'invalid_header', true],
+    [`GET /private HTTP/1.1\r\n${HOST}X-A : b\r\n\r\n`, 400, 'malformed_request', true],
+    [
+      `POST /broken HTTP/1.1\r\n${HOST}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`,
+      400,
+      'invalid_framing',
+      true,
+    ],
+    [`GET /private?access_token=x HTTP/1.1\r\n${HOST}\r\n`, 400, 'token_in_query', false],
+    [`GET /private HTTP/1.1\r\n${HOST}Authorization: Bearer\r\n\r\n`, 400, 'invalid_credentials', false],
+    [`GET /private HTTP/1.1\r\n${HOST}\r\n`, 401, 'missing_token', false],
+    [`GET /private HTTP/1.1\r\n${HOST}Authorization: Bearer x.y.z\r\n\r\n`, 401, 'invalid_token', false],
+    [`GET /private HTTP/1.1\r\n${BODY}`, 401, 'missing_token', true],
+    [`GET /nowhere HTTP/1.1\r\n${HOST}\r\n`, 404, 'not_found', false],
+    [`PUT /nowhere HTTP/1.1\r\n${BODY}`, 404, 'not_found', true],
+    [`PUT /private HTTP/1.1\r\n${HOST}Content-Length: 0\r\n\r\n`, 405, 'method_not_allowed', false],
+    [`PUT /private HTTP/1.1\r\n${BODY}`, 405, 'method_not_allowed', true],
+    [`PUT /broken HTTP/1.1\r\n${HOST}Content-Length: 99999999999\r\n\r\n`, 413, 'body_too_large', true],
+    [`GET /${'a'.repeat(9000)} HTTP/1.1\r\n${HOST}\r\n`, 414, 'target_too_long', false],
+    [`GET /broken HTTP/1.1\r\n${HOST}\r\n`, 502, 'upstream_malformed', false],
+  ]
+  for (const [bytes, status, code, closes] of cases) {
+    it(`${status} ${code} of ${bytes.slice(0, 20)} is a problem that tells what is public, and ${closes ? 'closes' : 'keeps'} the connection`, async () => {
+      // A second request that is whole shows whether the connection is kept.
+      const answer = await sendBytes(gateway.port, `${bytes}GET /last HTTP/1.1\r\n${CLOSE}`)
+      const first = answer.split(/(?<=\})(?=HTTP\/1\.1 )/)[0] as string
+      assert.equal(statusOf(first), status, first)
+      assert.equal(headerOf(first, 'content-type'), 'application/problem+json')
+      const problem = problemOf(first)
+      assert.deepEqual(Object.keys(problem), ['type', 'title', 'status', 'detail', 'code', 'requestId'])
+      assert.equal(problem.type, `urn:countersign:problem:${code}`)
+      assert.equal(problem.title, STATUS_CODES[status])
+      assert.equal(problem.status, status)
+      assert.equal(problem.code, code)
+      assert.equal(REFUSALS[problem.code].status, status)
+      assert.match(problem.detail, /^[A-Z].*[.]?$/)
+      assert.equal(problem.requestId, headerOf(first, 'x-request-id'))
+      assert.equal(headerOf(first, 'connection'), closes ? 'close' : 'keep-alive')
+      assert.equal(answer.includes('"code":"not_found"', first.length), !closes)
+      assert.ok(!/secret|HPE_|ECONN|node:|Error:/.test(first))
+      assert.equal(
+        headerOf(first, 'www-authenticate') !== undefined,
+        status === 401 || /token_in|credentials/.test(code),
+      )
+      assert.equal(headerOf(first, 'allow'), status === 405 ? 'GET, HEAD' : undefined)
+      assert.equal((await gateway.metric(`gateway_refusals_total{code="${code}"}`)) > 0, true)
+    })
+  }
+
+  it('to HEAD has the head of its problem and no body', async () => {
+    const answer = await sendBytes(gateway.port, `HEAD /nowhere HTTP/1.1\r\n${CLOSE}`)
+    assert.equal(statusOf(answer), 404)
+    assert.ok(Number(headerOf(answer, 'content-length')) > 100)
+    assert.ok(answer.endsWith('\r\n\r\n'))
+  })
+
+  it('for want of credentials challenges as RFC 6750 says: without an error when there were none', async () => {
+    const challenge = async (lines: string, path = '/private') =>
+      headerOf(
+        await sendBytes(gateway.port, `GET ${path} HTTP/1.1\r\n${lines}${CLOSE}`),
+        'www-authenticate',
+      ) ?? ''
+    assert.match(await challenge(''), /^Bearer realm="[^"]+"$/)
+    assert.match(await challenge('Authorization: Bearer x.y.z\r\n'), /^Bearer .*error="invalid_token"/)
+    assert.match(await challenge('Authorization: Bearer\r\n'), /^Bearer .*error="invalid_request"/)
+    const token = await upstream.issuer.token()
+    assert.match(
+      await challenge(`Authorization: Bearer ${token}\r\n`, '/scoped'),
+      /^Bearer .*error="insufficient_scope".*scope="admin"/,
+    )
+  })
+
+  it('has a code of a closed list, each with its status, its source and a sentence', () => {
+    for (const [code, kind] of Object.entries(REFUSALS)) {
+      assert.match(code, /^[a-z]+(_[a-z]+)*$/)
+      assert.notEqual(STATUS_CODES[kind.status], undefined)
+      assert.ok(['downstream', 'gateway', 'upstream'].includes(kind.source))
+      assert.equal(kind.source === 'downstream', kind.status < 500)
+      assert.match(kind.detail, /^[A-Z].*\.$/)
+    }
+  })
+})

@@ -1,0 +1,313 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { after, before, describe, it } from 'node:test'
+import { call, sendBytes, statusOf } from './client.ts'
+import { startGateway, type TestGateway, until } from './gateway.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+import { headerLines, headerOf, openWire, statuses, type Wire } from './wire.ts'
+
+/** RFC 6455 section 1.3. */
+const MAGIC = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
+const KEY = 'dGhlIHNhbXBsZSBub25jZQ=='
+const ACCEPT = 's3pPLMBiTxaQ9kYGzzhZRbK+xOo='
+const MANDATORY = [
+  'strict-transport-security',
+  'x-content-type-options',
+  'x-frame-options',
+  'x-xss-protection',
+  'x-request-id',
+  'cache-control',
+]
+const MAX_IN_FLIGHT = 6
+
+const handshake = (path: string, lines = '') =>
+  `GET ${path} HTTP/1.1\r\nHost: gateway\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${KEY}\r\n${lines}\r\n`
+
+/** A text frame of the server: not masked, shorter than 126 bytes (RFC 6455 section 5.2). */
+function frame(text: string): Buffer {
+  return Buffer.concat([Buffer.from([0x81, text.length]), Buffer.from(text)])
+}
+
+/** The text of a masked frame of the client, shorter than 126 bytes; undefined for any other. */
+function textOf(bytes: Buffer): string | undefined {
+  if (bytes[0] !== 0x81) return undefined
+  const length = (bytes[1] as number) & 0x7f
+  const mask = bytes.subarray(2, 6)
+  return bytes
+    .subarray(6, 6 + length)
+    .map((byte, i) => byte ^ (mask[i % 4] as number))
+    .toString()
+}
+
+describe('a WebSocket', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const upgrades: { readonly req: IncomingMessage; readonly socket: Duplex }[] = []
+
+  before(async () => {
+    upstream = await startUpstream()
+    upstream.server.on('upgrade', (req: IncomingMessage, socket: Duplex, head: Buffer) => {
+      socket.on('error', () => {})
+      socket.on('end', () => socket.end())
+      upgrades.push({ req, socket })
+      if (head.length > 0) socket.unshift(head)
+      if (req.url === '/open/refuse') {
+        socket.end(
+          'HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\nServer: x\r\nConnection: close\r\n\r\nno!\n',
+        )
+      } else if (req.url === '/open/other') {
+        socket.end('HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n')
+      } else if (req.url !== '/open/silent') accept(req, socket)
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        maxInFlight: MAX_IN_FLIGHT,
+        timeouts: { drainMs: 500 },
+        routes: [
+          { path: '/open/*', auth: ['none'] },
+          { path: '/private', auth: ['bearer'] },
+          { path: '/limited', auth: ['none'] },
+        ],
+      },
+      limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'tests' }],
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  /** A minimal server side: the handshake, then the echo of each short text, in capitals. */
+  function accept(req: IncomingMessage, socket: Duplex): void {
+    const key = createHash('sha1').update(`${req.headers['sec-websocket-key']}${MAGIC}`).digest('base64')
+    socket.write(
+      `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade, X-Internal\r\nX-Internal: x\r\nServer: x\r\nCache-Control: public\r\nX-Revoke-Session: nobody\r\nSec-WebSocket-Accept: ${key}\r\n\r\n`,
+    )
+    if (req.url === '/open/raw') return
+    socket.write(frame('welcome'))
+    socket.on('data', (bytes: Buffer) => {
+      const text = textOf(bytes)
+      if (text !== undefined) socket.write(frame(text.toUpperCase()))
+      // Close: sent back, then the connection ends (RFC 6455 section 5.5.1).
+      else if (bytes[0] === 0x88) socket.end(Buffer.from([0x88, 0]))
+    })
+  }
+
+  async function openTunnel(path = '/open/raw', lines = ''): Promise<{ wire: Wire; server: Duplex }> {
+    const from = upgrades.length
+    const wire = await openWire(gateway.port)
+    wire.send(handshake(path, lines))
+    await wire.has('\r\n\r\n')
+    assert.deepEqual(statuses(wire.received), [101])
+    return { wire, server: (upgrades[from] as { socket: Duplex }).socket }
+  }
+
+  /** The upstream has been told that nobody is there any more. */
+  const gone = (server: Duplex) => {
+    server.resume()
+    return until(() => (server.readableEnded || server.destroyed ? true : undefined))
+  }
+
+  const noTunnels = () =>
+    until(async () => {
+      const { status } = await call(`${gateway.url}/open/probe`)
+      return status === 200 ? true : undefined
+    })
+
+  it('of a real client works through the tunnel, both ways, until it is closed properly', async () => {
+    const socket = new WebSocket(`ws://127.0.0.1:${gateway.port}/open/echo`)
+    const texts: string[] = []
+    socket.addEventListener('message', ({ data }) => {
+      texts.push(String(data))
+      if (texts.length === 1) socket.send('hello')
+      else socket.close()
+    })
+    const [event] = (await once(socket, 'close')) as [CloseEvent]
+    assert.deepEqual(texts, ['welcome', 'HELLO'])
+    assert.equal(event.wasClean, true)
+  })
+
+  it('carries what every answer carries on its 101, and is in the audit trail with it', async () => {
+    const { wire } = await openTunnel('/open/raw', 'X-Request-ID: tunnelled\r\n')
+    for (const name of MANDATORY) assert.notEqual(headerOf(wire.received, name), undefined, name)
+    assert.equal(headerOf(wire.received, 'cache-control'), 'no-store')
+    assert.equal(headerOf(wire.received, 'sec-websocket-accept'), ACCEPT)
+    assert.equal(headerOf(wire.received, 'connection'), 'Upgrade')
+    const names = headerLines(wire.received).map(([name]) => name)
+    for (const name of ['server', 'x-internal', 'x-revoke-session']) assert.ok(!names.includes(name), name)
+    const [, response] = await gateway.pair('tunnelled')
+    assert.equal(response.statusCode, 101)
+    assert.equal(response.path, '/open/raw')
+    wire.socket.destroy()
+  })
+
+  it('reaches the upstream with the headers that any request has there', async () => {
+    const from = upgrades.length
+    const token = await upstream.issuer.token()
+    const { wire } = await openTunnel(
+      '/private',
+      `Authorization: Bearer ${token}\r\nX-Auth-Subject: root\r\nX-Forwarded-For: 1.1.1.1\r\nSec-WebSocket-Protocol: chat\r\n`,
+    )
+    const { headers } = (upgrades[from] as { req: IncomingMessage }).req
+    assert.equal(headers['x-auth-subject'], 'user-1')
+    assert.equal(headers['x-forwarded-for'], '127.0.0.1')
+    assert.equal(headers.via, '1.1 countersign')
+    assert.equal(headers['sec-websocket-key'], KEY)
+    assert.equal(headers['sec-websocket-protocol'], 'chat')
+    assert.equal(headers.connection?.toLowerCase(), 'upgrade')
+    wire.socket.destroy()
+  })
+
+  it('brings along what the client sent too early, and everything a side sent before it ended', async () => {
+    const from = upgrades.length
+    const wire = await openWire(gateway.port)
+    wire.send(`${handshake('/open/raw')}too early`)
+    await wire.has('\r\n\r\n')
+    const { socket: server } = upgrades[from] as { socket: Duplex }
+    let heard = ''
+    server.on('data', (bytes: Buffer) => {
+      heard += bytes.toString()
+    })
+    await until(() => (heard === 'too early' ? true : undefined))
+    const head = wire.received.length
+    server.end(Buffer.alloc(5_000_000, 97))
+    await wire.ended()
+    assert.equal(wire.received.length - head, 5_000_000)
+    assert.equal(wire.over, 'end')
+  })
+
+  it('goes on one way when the other has ended', async () => {
+    const { wire, server } = await openTunnel()
+    let heard = ''
+    server.on('data', (bytes: Buffer) => {
+      heard += bytes.toString()
+    })
+    wire.socket.end('last words')
+    await once(server, 'end')
+    assert.equal(heard, 'last words')
+  })
+
+  it('is held back on either side: nothing piles up for one that does not read', async () => {
+    const before = await gateway.metric('process_resident_memory_bytes')
+    const { wire, server } = await openTunnel()
+    wire.socket.pause()
+    const piece = Buffer.alloc(65_536)
+    let written = 0
+    for (; server.write(piece) && written < 100_000_000; ) written += piece.length
+    await new Promise<void>((resolve) => {
+      let calm = 0
+      let last = -1
+      const timer = setInterval(() => {
+        while (
+          written < 100_000_000 &&
+          (server as { writableNeedDrain?: boolean }).writableNeedDrain === false
+        ) {
+          server.write(piece)
+          written += piece.length
+        }
+        calm = written === last ? calm + 1 : 0
+        last = written
+        if (calm < 30) return
+        clearInterval(timer)
+        resolve()
+      }, 10)
+    })
+    assert.ok(written < 30_000_000, `${written} bytes were taken`)
+    assert.ok((await gateway.metric('process_resident_memory_bytes')) - before < 60_000_000)
+    wire.socket.destroy()
+    await gone(server)
+  })
+
+  it('ends upstream when its client goes away, also before it is answered', async () => {
+    const { wire, server } = await openTunnel()
+    wire.socket.resetAndDestroy()
+    await gone(server)
+
+    for (const how of ['destroy', 'resetAndDestroy'] as const) {
+      const from = upgrades.length
+      const early = await openWire(gateway.port)
+      early.send(handshake('/open/silent', `X-Request-ID: silent-${how}\r\n`))
+      const waiting = await until(() => upgrades[from])
+      early.socket[how]()
+      assert.equal((await gateway.pair(`silent-${how}`))[1].statusCode, 499)
+      await gone(waiting.socket)
+    }
+  })
+
+  it('ends downstream when its upstream goes away', async () => {
+    const { wire, server } = await openTunnel()
+    server.destroy()
+    await wire.ended()
+  })
+
+  const refused: [string, string, number, string?][] = [
+    ['without a token', handshake('/private'), 401, 'missing_token'],
+    ['at an unknown path', handshake('/nowhere'), 404, 'not_found'],
+    ['with an edge rule broken', handshake('/open/a;b'), 400, 'invalid_target'],
+    ['to another protocol than was asked for', handshake('/open/other'), 502, 'upstream_malformed'],
+    ['by the upstream', handshake('/open/refuse'), 403],
+  ]
+  for (const [what, bytes, status, code] of refused) {
+    it(`is refused ${what} with ${status}, and the headers and the pair of any answer`, async () => {
+      const answer = await sendBytes(gateway.port, bytes)
+      assert.equal(statusOf(answer), status)
+      for (const name of MANDATORY) assert.notEqual(headerOf(answer, name), undefined, name)
+      assert.equal(headerOf(answer, 'server'), undefined)
+      assert.equal(headerOf(answer, 'connection'), 'close')
+      if (code === undefined) assert.ok(answer.endsWith('\r\n\r\nno!\n'))
+      else assert.match(answer, new RegExp(`"code":"${code}"`))
+      assert.equal((await gateway.pair(headerOf(answer, 'x-request-id') as string))[1].statusCode, status)
+    })
+  }
+
+  it('is counted by limits like any request', async () => {
+    const { wire } = await openTunnel('/limited')
+    assert.equal(headerOf(wire.received, 'ratelimit'), '"limited";r=0;t=3600')
+    wire.socket.destroy()
+    assert.equal(statusOf(await sendBytes(gateway.port, handshake('/limited'))), 429)
+  })
+
+  const ordinary: [string, string][] = [
+    ['without Connection: Upgrade', handshake('/open/a').replace('keep-alive, Upgrade', 'close')],
+    ['in HTTP/1.0', handshake('/open/a').replace('HTTP/1.1', 'HTTP/1.0')],
+    ['of another version', handshake('/open/a').replace('Version: 13', 'Version: 8')],
+    ['without a key', handshake('/open/a').replace(/Sec-WebSocket-Key.*\r\n/, '')],
+    ['by POST', handshake('/open/a').replace('GET', 'POST')],
+    ['with a body', handshake('/open/a', 'Content-Length: 5\r\n').concat('hello')],
+  ]
+  for (const [what, bytes] of ordinary) {
+    it(`that is asked for ${what} is an ordinary request`, async () => {
+      const from = upgrades.length
+      const answer = await sendBytes(gateway.port, `${bytes}`)
+      assert.deepEqual(statuses(answer), [200])
+      assert.equal(upgrades.length, from)
+      assert.equal(upstream.seen.at(-1)?.headers.upgrade, undefined)
+    })
+  }
+
+  it('counts against the cap as long as it is open', async () => {
+    await noTunnels()
+    const tunnels = []
+    for (let i = 0; i < MAX_IN_FLIGHT; i++) tunnels.push(await openTunnel())
+    assert.equal(await gateway.metric('gateway_http_requests_in_flight'), 0)
+    const answer = await call(`${gateway.url}/open/a`)
+    assert.equal(answer.status, 503)
+    assert.equal(answer.json().code, 'overloaded')
+    assert.equal(answer.headers['retry-after'], '1')
+    tunnels[0]?.wire.socket.destroy()
+    await noTunnels()
+    for (const { wire } of tunnels) wire.socket.destroy()
+    await noTunnels()
+  })
+
+  it('is closed at the end of a drain, which waits for it no longer than its deadline', async () => {
+    const { wire } = await openTunnel()
+    assert.equal(await gateway.end(), 0)
+    await wire.ended()
+    assert.equal(gateway.audit().at(-1)?.type, 'AUDIT_STOP')
+  })
+})
