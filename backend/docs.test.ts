@@ -72,6 +72,12 @@ describe('the description of the API', () => {
     }
   })
 
+  it('describes a problem once and refers to it', () => {
+    assert.deepEqual(Object.keys(document.components.schemas), ['Problem'])
+    const { schema } = document.paths['/api/balance'].get.responses['401'].content['application/problem+json']
+    assert.deepEqual(schema, { $ref: '#/components/schemas/Problem' })
+  })
+
   it('says which operations need a token', () => {
     const open = operations()
       .filter(({ operation }) => operation.security === undefined)

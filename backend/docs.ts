@@ -1,5 +1,6 @@
 import swagger from '@fastify/swagger'
 import swaggerUi from '@fastify/swagger-ui'
+import { ProblemSchema } from './problems.ts'
 import type { App, Services } from './services.ts'
 
 /**
@@ -22,7 +23,9 @@ const DESCRIPTION = `The API behind the gateway. Every error is \`application/pr
 
 /** GET /openapi.json, generated from the schemas of the routes registered after this, and GET /docs to read it. */
 export async function registerDocs(app: App, { publicUrl }: Services): Promise<void> {
+  app.addSchema(ProblemSchema)
   await app.register(swagger, {
+    refResolver: { buildLocalReference: (schema) => String(schema.$id) },
     openapi: {
       openapi: '3.1.0',
       info: { title: 'Countersign demo API', version: '1.0.0', description: DESCRIPTION },

@@ -97,7 +97,8 @@ export function problemBody(problem: Problem, requestId: string): string {
   })
 }
 
-const ProblemSchema = Type.Object(
+/** Registered once with the app; the responses of all routes refer to it. */
+export const ProblemSchema = Type.Object(
   {
     type: Type.String({ examples: ['urn:countersign:problem:invalid_request'] }),
     title: Type.String({ examples: ['Bad Request'] }),
@@ -114,7 +115,7 @@ const ProblemSchema = Type.Object(
       ),
     ),
   },
-  { description: 'A problem (RFC 9457).' },
+  { $id: 'Problem', description: 'A problem (RFC 9457).' },
 )
 
 /** The part of a route's response schemas that says which problems it answers with. */
@@ -124,7 +125,7 @@ export function problemResponses(...statuses: number[]): Record<number, unknown>
       status,
       {
         description: codesOf(status).join(', '),
-        content: { [PROBLEM_MEDIA_TYPE]: { schema: ProblemSchema } },
+        content: { [PROBLEM_MEDIA_TYPE]: { schema: Type.Ref('Problem#') } },
       },
     ]),
   )

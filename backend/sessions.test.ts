@@ -117,6 +117,8 @@ onEachDatabase('sessions', (database) => {
     const expired = await login()
     service.advance(10 * DAY_MS)
     const inForce = await login()
+    const exchanged = await login()
+    await refresh(exchanged.refreshToken)
     service.advance(20 * DAY_MS)
     await sweep(database(), service.now())
     const left = await database().query<{ id: string }>('SELECT id FROM sessions ORDER BY id')
@@ -124,5 +126,11 @@ onEachDatabase('sessions', (database) => {
     assert.ok(!ids.includes(expired.sessionId))
     assert.ok(ids.includes(inForce.sessionId))
     assert.equal((await refresh(inForce.refreshToken)).status, 200)
+    const reused = await refresh(exchanged.refreshToken)
+    assert.equal(
+      reused.body.code,
+      'refresh_token_reused',
+      'an exchanged token is remembered until it expires',
+    )
   })
 })

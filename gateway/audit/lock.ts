@@ -1,4 +1,4 @@
-import { closeSync, openSync, realpathSync } from 'node:fs'
+import { closeSync, existsSync, openSync, realpathSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
 /** Held until released or until the process ends, however it ends. */
@@ -12,6 +12,9 @@ const UNLOCKED: AuditLock = { held: false, release: () => {} }
 
 /** SQLITE_BUSY (sqlite.org/rescode.html): the one answer which means that somebody else holds the lock. */
 const SQLITE_BUSY = 5
+
+/** What holds locks, for otherwise the garbage collector could close it, and the lock with it. */
+const holders = new Set<object>()
 
 /**
  * Makes this process the only one that writes an audit file. A second writer would take the open requests of the first
@@ -31,7 +34,8 @@ export function takeLock(file: string): AuditLock {
   const path = lockPath(file)
   let database: InstanceType<typeof sqlite.DatabaseSync> | undefined
   try {
-    closeSync(openSync(path, 'a', 0o600))
+    // Only a missing file is opened here: closing any descriptor of a locked one drops the lock (POSIX `fcntl`).
+    if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
     database = new sqlite.DatabaseSync(path, { timeout: 0 })
     // Nothing is ever written, so no journal is wanted beside it.
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
@@ -42,8 +46,16 @@ export function takeLock(file: string): AuditLock {
       cause: error,
     })
   }
-  const held = database
-  return { held: true, release: () => held.close() }
+  return heldBy(database)
+}
+
+function heldBy(database: { close(): void }): AuditLock {
+  holders.add(database)
+  const release = () => {
+    holders.delete(database)
+    database.close()
+  }
+  return { held: true, release }
 }
 
 /** Beside the real file, so that two names of one file are one lock. */

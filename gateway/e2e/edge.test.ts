@@ -11,6 +11,7 @@ import { headerOf, openWire, statuses } from './wire.ts'
 const HOST = 'Host: gateway\r\n'
 const CLOSE = `${HOST}Connection: close\r\n\r\n`
 const LONG_BODY = 5_000_000
+const PIECE = Buffer.alloc(60_000, 97)
 
 /** What the upstream saw of the requests, oldest first, and those that it has not answered yet. */
 interface Seen {
@@ -50,9 +51,10 @@ describe('the edge', () => {
       })
       req.on('end', () => {
         entry.whole = true
-        if (!/^\/(held|endless|early)/.test(entry.url)) res.end(entry.url)
+        if (!/^\/(held|endless|early|piece)/.test(entry.url)) res.end(entry.url)
       })
       req.on('error', () => {})
+      if (entry.url.startsWith('/piece')) res.end(PIECE)
       if (entry.url.startsWith('/early')) res.writeHead(403).end('early')
       if (entry.url.startsWith('/endless')) pour(res)
     })
@@ -750,6 +752,28 @@ describe('the edge', () => {
         assert.equal(wire.over, 'ECONNRESET')
       }
     })
+  })
+
+  it('lets go of a client that reads none of the answers it has asked for', async (t) => {
+    const [timeoutMs, requestMs] = [500, 500]
+    const impatient = await startGateway({
+      config: {
+        upstream: upstream.url,
+        timeouts: { requestHeadersMs: requestMs, requestMs, headersMs: 400, bodyIdleMs: 400 },
+        routes: [{ path: '/*', auth: ['none'], timeoutMs }],
+      },
+    })
+    t.after(() => impatient.end())
+    const wire = await openWire(impatient.port, { paused: true })
+    const statusCodes = () =>
+      impatient.audit().flatMap(({ type, statusCode }) => (type === 'API_RESPONSE' ? [statusCode] : []))
+    // Until the buffers of both kernels are full, and some while more.
+    for (let sent = 50; !statusCodes().includes(499); sent += 50) {
+      wire.send(`GET /piece HTTP/1.1\r\n${HOST}\r\n`.repeat(50))
+      await until(() => (statusCodes().length === sent || statusCodes().includes(499) ? true : undefined))
+    }
+    assert.ok(statusCodes().includes(200))
+    wire.socket.destroy()
   })
 
   describe('survives', () => {

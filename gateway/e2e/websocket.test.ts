@@ -51,7 +51,7 @@ describe('a WebSocket', () => {
     upstream = await startUpstream()
     upstream.server.on('upgrade', (req: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on('error', () => {})
-      socket.on('end', () => socket.end())
+      if (req.url !== '/open/half') socket.on('end', () => socket.end())
       upgrades.push({ req, socket })
       if (head.length > 0) socket.unshift(head)
       if (req.url === '/open/refuse') {
@@ -87,7 +87,7 @@ describe('a WebSocket', () => {
     socket.write(
       `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade, X-Internal\r\nX-Internal: x\r\nServer: x\r\nCache-Control: public\r\nX-Revoke-Session: nobody\r\nSec-WebSocket-Accept: ${key}\r\n\r\n`,
     )
-    if (req.url === '/open/raw') return
+    if (/raw|half/.test(req.url ?? '')) return
     socket.write(frame('welcome'))
     socket.on('data', (bytes: Buffer) => {
       const text = textOf(bytes)
@@ -181,7 +181,7 @@ describe('a WebSocket', () => {
   })
 
   it('goes on one way when the other has ended', async () => {
-    const { wire, server } = await openTunnel()
+    const { wire, server } = await openTunnel('/open/half')
     let heard = ''
     server.on('data', (bytes: Buffer) => {
       heard += bytes.toString()
@@ -189,6 +189,9 @@ describe('a WebSocket', () => {
     wire.socket.end('last words')
     await once(server, 'end')
     assert.equal(heard, 'last words')
+    // Longer than a client that owes nothing to a tunnel would be waited for.
+    setTimeout(() => server.end('answer'), 700)
+    await wire.has(/answer$/)
   })
 
   it('is held back on either side: nothing piles up for one that does not read', async () => {

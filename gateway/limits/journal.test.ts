@@ -335,7 +335,7 @@ describe('the journal', () => {
     journal.close([], START)
   })
 
-  test('belongs to one gateway at a time, and to nobody after a crash', async () => {
+  test('belongs to one gateway at a time, and to nobody after a crash', async (context) => {
     const at = directory()
     const { journal } = open(at, START)
     assert.throws(() => open(at, START), /in use by another gateway/)
@@ -344,11 +344,12 @@ describe('the journal', () => {
       const { Journal } = await import(${JSON.stringify(new URL('./journal.ts', import.meta.url).href)})
       globalThis.journal = new Journal({ directory: ${JSON.stringify(at)}, reports: {} })
       console.log('open')
-      setInterval(() => {}, 1000)
+      process.stdin.resume()
     `
     const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
-      stdio: ['ignore', 'pipe', 'inherit'],
+      stdio: ['pipe', 'pipe', 'inherit'],
     })
+    context.after(() => child.kill('SIGKILL'))
     await once(child.stdout, 'data')
     assert.throws(() => open(at, START), /in use by another gateway/)
     child.kill('SIGKILL')

@@ -423,7 +423,7 @@ describe('the limiter', () => {
   })
 })
 
-test('a limiter that is killed with SIGKILL has every hit of an hour that it answered, on the next start', async () => {
+test('a limiter that is killed with SIGKILL has every hit of an hour that it answered, on the next start', async (context) => {
   const limits = directory()
   const transfer = row({ windowMs: HOUR, limit: 1_000 })
   const script = `
@@ -436,11 +436,12 @@ test('a limiter that is killed with SIGKILL has every hit of an hour that it ans
     const limiter = new Limiter({ clock: steadyClock(), journal })
     const row = ${JSON.stringify(transfer)}
     limiter.replace([row])
-    for (;;) if (limiter.take(row, 'p:alice').allowed) writeSync(1, '.')
+    for (const end = Date.now() + 20_000; Date.now() < end; ) if (limiter.take(row, 'p:alice').allowed) writeSync(1, '.')
   `
   const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
+  context.after(() => child.kill('SIGKILL'))
   let answered = 0
   child.stdout.on('data', (dots: Buffer) => {
     answered += dots.length

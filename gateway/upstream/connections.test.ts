@@ -6,6 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { parseAddress } from './address.ts'
+import { openConnection } from './connection.ts'
 import {
   ask,
   bodyOf,
@@ -118,6 +120,21 @@ describe('a connection', () => {
   })
 })
 
+describe('an opening that takes too long', () => {
+  it('is told once, and its socket is destroyed by then', async () => {
+    const silent = createServer().listen(0, '127.0.0.1')
+    await until(() => silent.listening)
+    const { port } = silent.address() as { port: number }
+    const failed = Promise.withResolvers<boolean>()
+    const socket = openConnection(parseAddress(`https://127.0.0.1:${port}`), 20, {
+      connected: () => failed.reject(new Error('connected')),
+      failed: (error) => failed.resolve(error.code === 'UPSTREAM_CONNECT_TIMEOUT' && socket.destroyed),
+    })
+    assert.equal(await failed.promise, true)
+    silent.close()
+  })
+})
+
 describe('closing the door', () => {
   it('closes idle connections at once, waits for exchanges under way, and refuses new calls', async (t) => {
     const { scripted, upstream } = await pair(t, {
@@ -127,7 +144,7 @@ describe('closing the door', () => {
     await Promise.all([ask(upstream).over, ask(upstream).over])
     await until(() => scripted.requests.length === 3)
     let closed = false
-    const closing = upstream.close().then(() => {
+    const closing = Promise.all([upstream.close(), upstream.close()]).then(() => {
       closed = true
     })
     await until(() => scripted.open.size === 1)

@@ -40,6 +40,7 @@ export function createUpstreams(options: UpstreamsOptions): Upstream {
 class Upstreams implements Upstream {
   readonly #origins: readonly Origin[]
   readonly #terms: Terms
+  #closing: Promise<void> | undefined = undefined
 
   constructor(origins: readonly Origin[], terms: Terms) {
     this.#origins = origins
@@ -52,8 +53,9 @@ class Upstreams implements Upstream {
     return exchange
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
     this.#terms.closed = true
-    await Promise.all(this.#origins.map((origin) => origin.lanes.close()))
+    this.#closing ??= Promise.all(this.#origins.map((origin) => origin.lanes.close())).then(() => undefined)
+    return this.#closing
   }
 }
