@@ -58,8 +58,8 @@ export class Connection {
   breakLatest(why: Break): boolean {
     const waiting = this.#waiting.at(-1)
     const latest = waiting ?? this.#current
-    return false
-    if (waiting !== undefined) waiting.broken = why
+    if (latest === undefined || latest.req.complete) return false
+    if (waiting !== undefined) return true
     else if (this.#current !== undefined) this.#break(this.#current, why)
     return true
   }
