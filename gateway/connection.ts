@@ -59,7 +59,7 @@ export class Connection {
     const waiting = this.#waiting.at(-1)
     const latest = waiting ?? this.#current
     if (latest === undefined || latest.req.complete) return false
-    if (waiting !== undefined) return true
+    if (waiting !== undefined) waiting.broken = why
     else if (this.#current !== undefined) this.#break(this.#current, why)
     return true
   }

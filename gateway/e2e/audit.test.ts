@@ -43,12 +43,13 @@ describe('the audit trail', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let options: GatewayOptions
-  const held: ServerResponse[] = []
+  /** Answers that the upstream owes, by request id. */
+  const held = new Map<string, ServerResponse>()
 
   before(async () => {
     upstream = await startUpstream((req, res) => {
       const kind = req.url?.split(/[/?]/)[1]
-      if (kind === 'held') held.push(res)
+      if (kind === 'held') held.set(String(req.headers['x-request-id']), res)
       else if (kind === 'broken')
         res.writeHead(200, { 'content-length': 9 }).write('part', () => res.destroy())
       else if (kind === 'slow') setTimeout(() => res.end('late'), 20)
@@ -72,9 +73,10 @@ describe('the audit trail', () => {
     upstream.close()
   })
 
-  const holding = (count: number) => until(() => (held.length === count ? true : undefined))
+  const holding = (count: number) => until(() => (held.size === count ? true : undefined))
   const release = () => {
-    for (const res of held.splice(0)) res.end('whole')
+    for (const res of held.values()) res.end('whole')
+    held.clear()
   }
   const ask = (path: string, requestId: string, headers: Record<string, string> = {}) =>
     call(gateway.url + path, { headers: { 'x-request-id': requestId, ...headers } })
@@ -168,7 +170,11 @@ describe('the audit trail', () => {
         const headers = { 'x-request-id': requestId }
         if (ending === 'aborted') {
           expected.set(requestId, 499)
-          await fetch(gateway.url + path, { headers, signal: AbortSignal.timeout(15) }).catch(() => {})
+          const leaving = new AbortController()
+          const left = assert.rejects(fetch(gateway.url + path, { headers, signal: leaving.signal }))
+          await until(() => held.get(requestId))
+          leaving.abort()
+          await left
         } else if (ending === 'broken') {
           expected.set(requestId, 502)
           await assert.rejects(fetch(gateway.url + path, { headers }).then((answer) => answer.text()))
@@ -182,7 +188,7 @@ describe('the audit trail', () => {
     await until(async () =>
       (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
     )
-    held.splice(0)
+    held.clear()
     const pairs = byRequest(gateway.audit())
     for (const [requestId, status] of expected) {
       const response = assertPair(requestId, pairs.get(requestId) ?? [])
@@ -208,7 +214,7 @@ describe('the audit trail', () => {
     }
     await Promise.allSettled([...Array.from({ length: 8 }, knock), ...opened])
     await gateway.process.ended
-    held.splice(0)
+    held.clear()
     appendFileSync(gateway.auditFile, '{"type":"API_REQUEST","requestId":"torn","ti')
 
     gateway = await startGateway({ ...options, dir: gateway.dir })

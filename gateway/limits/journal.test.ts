@@ -167,7 +167,9 @@ describe('the journal', () => {
     // The table of the run that came last counts, though its clock was behind.
     assert.deepEqual(last.rows, [{ ...transfer, name: 'after' }])
     assert.deepEqual(last.hits, [hit(START + 2), hit(START + 1)])
-    last.journal.close([], START + 2)
+    last.journal.declare([transfer], START + 2 + HOUR)
+    assert.equal(segments(at).length, 1)
+    last.journal.close([], START + 2 + HOUR)
   })
 
   test('reports damage with file and line, starts anyway, and gives everything else', () => {
@@ -211,6 +213,7 @@ describe('the journal', () => {
       segments(at),
       [`hits-${START + 2 * HOUR}.ndjson`, `hits-${START + 5}.ndjson`, 'hits-x.ndjson'].sort(),
     )
+    assert.deepEqual(second.failed, [])
     second.journal.close([], START + 2 * HOUR)
   })
 
@@ -295,9 +298,9 @@ describe('the journal', () => {
     mkdirSync(obstacle)
     journal.append(hit(START + HOUR))
     journal.append(hit(START + HOUR + 1))
-    assert.deepEqual([failed.length, journal.waitingBytes], [1, 0])
+    assert.deepEqual([failed.length, journal.waitingBytes, segments(at).length], [1, 0, 2])
     journal.append(hit(START + HOUR + 10_000))
-    assert.equal(failed.length, 1)
+    assert.deepEqual([failed.length, segments(at).length], [1, 3])
     journal.close([], START + HOUR + 10_000)
     rmSync(obstacle, { recursive: true })
     const next = open(at, START + HOUR + 10_000)
@@ -313,6 +316,59 @@ describe('the journal', () => {
     journal.append(hit(START + HOUR))
     assert.equal(segments(at).length, 1)
     journal.close([], START + HOUR)
+  })
+
+  test('gives no id twice, also to a row that nothing was counted for', () => {
+    const at = directory()
+    const first = open(at, START)
+    first.journal.declare([{ ...transfer, id: 5 }], START)
+    first.journal.close([], START)
+    const second = open(at, START)
+    assert.equal(second.journal.newId(), 6)
+    second.journal.close([], START)
+  })
+
+  test('appends the hits that a row brings along in segments of 16 MiB, and keeps all of them', () => {
+    const at = directory()
+    const { journal } = open(at, START)
+    journal.declare([transfer], START)
+    const key = 'k'.repeat(1024 * 1024)
+    journal.appendAll(2, new Array(20).fill(hit(START, key, 2)), START)
+    assert.equal(segments(at).length, 2)
+    journal.declare([{ ...transfer, id: 2 }], START)
+    assert.equal(segments(at).length, 2)
+    journal.close([], START)
+    const next = open(at, START)
+    assert.equal(next.hits.length, 20)
+    next.journal.close([], START)
+  })
+
+  test('writes what is waiting when it is closed, and nothing afterwards', () => {
+    const at = directory()
+    let failing = false
+    const { journal } = open(at, START, (fd, bytes) =>
+      failing ? assert.fail('full') : writeSync(fd, bytes as string),
+    )
+    journal.declare([transfer], START)
+    failing = true
+    journal.append(hit(START + 1))
+    failing = false
+    journal.close([], START + 1)
+    journal.append(hit(START + HOUR))
+    const next = open(at, START + HOUR)
+    assert.deepEqual([next.hits, segments(at).length], [[hit(START + 1)], 1])
+    next.journal.close([], START + HOUR)
+  })
+
+  test('takes the place of a snapshot that was never finished', () => {
+    const at = directory()
+    const { journal, failed } = open(at, START)
+    journal.declare([transfer], START)
+    writeFileSync(join(at, 'snapshot.tmp'), 'half a sna')
+    journal.close([hit(START)], START)
+    const next = open(at, START)
+    assert.deepEqual([next.hits, failed], [[hit(START)], []])
+    next.journal.close([], START)
   })
 
   test('leaves the snapshot of before when a new one cannot be written, and says so', () => {

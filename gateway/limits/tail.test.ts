@@ -132,7 +132,7 @@ describe('the tail of the journal', () => {
       swap: fc.boolean(),
     })
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 30, size: 'max' }), (steps) => {
         const room = { bytes: 10 }
         const { tail } = fillingTail(room)
         let current = newFile()

@@ -17,7 +17,7 @@ const pause = fc.oneof(
   },
   { weight: 2, arbitrary: fc.integer({ min: 0, max: 40_000 }).map((quarters) => quarters / 4) },
 )
-const schedule = fc.array(pause, { minLength: 1, maxLength: 120 })
+const schedule = fc.array(pause, { minLength: 1, maxLength: 120, size: 'max' })
 
 /** The times of a schedule of pauses. */
 function timesOf(pauses: readonly number[]): number[] {
@@ -162,7 +162,7 @@ for (const [form, open] of forms) {
 test('a log agrees with a plain list of times in every answer, whatever the laws', () => {
   const step = fc.tuple(pause, fc.integer({ min: 1, max: 5 }))
   fc.assert(
-    fc.property(fc.array(step, { maxLength: 150 }), (steps) => {
+    fc.property(fc.array(step, { maxLength: 150, size: 'max' }), (steps) => {
       const window = new LogWindow()
       let list: number[] = []
       let now = START
