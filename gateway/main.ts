@@ -43,6 +43,8 @@ async function main(): Promise<void> {
     { host: settings.host, port, adminHost: settings.adminHost, adminPort, upstreams: settings.upstreams },
     'listening',
   )
+  // Whoever started this process over a channel starts it again only if it has got this far.
+  process.send?.('ready')
 
   const reason = await stop.asked
   background.reloader.stop()

@@ -4,8 +4,8 @@ import { fileURLToPath } from 'node:url'
 /**
  * `npm start`: the backend and, as soon as it answers, the gateway beside it, each in a process of its own. On SIGTERM,
  * SIGINT or when its terminal is closed the gateway drains first, because what it has admitted still needs the backend.
- * A child that crashes is started again; one that ends by itself (a bad configuration, a port in use) ends the other,
- * and its exit code is ours.
+ * A child that crashes after it was ready is started again; one that ends before (a bad configuration, a port in use), or
+ * in good order, ends the other, and its exit code is ours.
  */
 const RESTART_MS = 500
 
@@ -37,18 +37,23 @@ function launch(part: Part): void {
     detached: true,
   })
   part.child = child
-  // The one message there is: the backend's, that it listens.
-  child.once('message', () => backendReady.resolve())
+  let ready = false
+  // The one message there is: that it listens.
+  child.once('message', () => {
+    ready = true
+    if (part === backend) backendReady.resolve()
+  })
   child.on('exit', (code, signal) => {
     part.child = undefined
     if (stopping) return
-    if (signal === null) void stop(code ?? 1)
-    else {
-      process.stderr.write(`${part.name} was ended by ${signal}, starting it again\n`)
-      setTimeout(() => {
-        if (!stopping) launch(part)
-      }, RESTART_MS)
+    if (code === 0 || !ready) {
+      void stop(code ?? 1)
+      return
     }
+    process.stderr.write(`${part.name} ended with ${signal ?? `exit code ${code}`}, starting it again\n`)
+    setTimeout(() => {
+      if (!stopping) launch(part)
+    }, RESTART_MS)
   })
 }
 

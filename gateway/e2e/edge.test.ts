@@ -632,10 +632,13 @@ describe('the edge', () => {
       for (const framing of [`Content-Length: ${LONG_BODY}`, 'Transfer-Encoding: chunked']) {
         it(`${what} (${status}), ${framing}`, async () => {
           const wire = await openWire(gateway.port, { paused: true })
-          wire.send(`POST ${path} HTTP/1.1\r\n${HOST}${framing}\r\n\r\n`)
+          const id = `refused-${status}-${framing.slice(0, 1)}`
+          wire.send(`POST ${path} HTTP/1.1\r\n${HOST}X-Request-ID: ${id}\r\n${framing}\r\n\r\n`)
           if (framing.startsWith('T')) wire.send(`${LONG_BODY.toString(16)}\r\n`)
           for (let sent = 0; sent < LONG_BODY; sent += 50_000) {
             if (!wire.socket.write(Buffer.alloc(50_000, 97))) await once(wire.socket, 'drain')
+            // The upstream is asked when the body begins. What follows comes after the refusal.
+            if (sent === 0) assert.equal(await statusCodeOf(id), status)
           }
           if (framing.startsWith('T')) wire.send('\r\n0\r\n\r\n')
           wire.read()
@@ -770,7 +773,9 @@ describe('the edge', () => {
     // Until the buffers of both kernels are full, and some while more.
     for (let sent = 50; !statusCodes().includes(499); sent += 50) {
       wire.send(`GET /piece HTTP/1.1\r\n${HOST}\r\n`.repeat(50))
-      await until(() => (statusCodes().length === sent || statusCodes().includes(499) ? true : undefined))
+      const settled = () => (statusCodes().length === sent || statusCodes().includes(499) ? true : undefined)
+      // Node looks twice before it finds that nothing moves.
+      await until(settled).catch(() => until(settled))
     }
     assert.ok(statusCodes().includes(200))
     wire.socket.destroy()
@@ -814,7 +819,7 @@ describe('the edge', () => {
     it('random bytes', async () => {
       await fc.assert(
         fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), (bytes) => assertSound(Buffer.from(bytes))),
-        { numRuns: 150 },
+        { numRuns: 100 },
       )
       await settled()
     })
@@ -862,7 +867,7 @@ describe('the edge', () => {
             return assertSound(Buffer.from(bytes, 'latin1'))
           },
         ),
-        { numRuns: 300 },
+        { numRuns: 200 },
       )
       await settled()
     })

@@ -88,7 +88,7 @@ describe('npm start', () => {
     const killed = gatewayPid()
     process.kill(killed, 'SIGKILL')
     await eventually(async () => gatewayPid() !== killed && (await status('/openapi.json')) === 200)
-    assert.match(log, /gateway was ended by SIGKILL, starting it again/)
+    assert.match(log, /gateway ended with SIGKILL, starting it again/)
   })
 
   const onLinux = { skip: process.platform === 'linux' ? false : 'needs /proc to tell the children apart' }
@@ -96,7 +96,7 @@ describe('npm start', () => {
     const before = gatewayPid()
     const backendPid = Number(childrenOf(both?.pid).find((child) => child !== before))
     process.kill(backendPid, 'SIGKILL')
-    await until(() => (log.includes('backend was ended by SIGKILL') ? true : undefined))
+    await until(() => (log.includes('backend ended with SIGKILL') ? true : undefined))
     await serving()
     assert.equal(gatewayPid(), before)
     assert.equal(childrenOf(both?.pid).length, 2)
