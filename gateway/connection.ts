@@ -94,15 +94,12 @@ export class Connection {
    * gone answers with a reset.
    */
   #awaitHalfClosed(): void {
-    if (!this.#owesAnswer()) return
+    // A tunnel ends when its two sides do.
+    if (this.#current === undefined || this.#current.closed) return
     const written = this.#socket.bytesWritten
     const timer = setTimeout(() => {
-      if (this.#owesAnswer() && this.#socket.bytesWritten === written) this.#socket.destroy()
+      if (this.#socket.bytesWritten === written) this.#socket.destroy()
     }, HALF_CLOSED_MS)
     this.#socket.once('close', () => clearTimeout(timer))
-  }
-
-  #owesAnswer(): boolean {
-    return this.#current !== undefined && !this.#current.closed
   }
 }

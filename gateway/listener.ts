@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import { Connection } from './connection.ts'
 import type { Gateway } from './gateway.ts'
 import { readStartLine } from './http/start-line.ts'
-import { isWebSocketUpgrade, watchUnread } from './http/websocket.ts'
+import { isWebSocketUpgrade } from './http/websocket.ts'
 import { handle, handleUnparsed } from './pipeline.ts'
 import { type Refusal, refusal } from './refusals.ts'
 
@@ -43,7 +43,6 @@ export function createListener(gateway: Gateway): Server {
   server.on('connect', (req) => takeOver(gateway, req, undefined))
   server.on('upgrade', (req, socket, head) => {
     if (head.length > 0) socket.unshift(head)
-    watchUnread(req.socket)
     takeOver(gateway, req, 'websocket')
   })
   server.on('clientError', (error: ParserError, socket) => fail(gateway, error, socket as Socket))
@@ -86,6 +85,8 @@ function take(gateway: Gateway, req: IncomingMessage, res: ServerResponse): void
 
 /** A request that Node does not answer with its own machinery: its response is made when the socket is free for it. */
 function takeOver(gateway: Gateway, req: IncomingMessage, upgrade: 'websocket' | undefined): void {
+  // Node has removed its own listener, and an error without one ends the process. The close that follows is heard.
+  req.socket.on('error', () => {})
   connectionOf(gateway, req.socket).take({
     req,
     begin: () => handle(gateway, { req, res: responseOn(req), upgrade }),
@@ -95,8 +96,6 @@ function takeOver(gateway: Gateway, req: IncomingMessage, upgrade: 'websocket' |
 /** The last response on a connection, outside of Node's own machinery: CONNECT, an upgrade, a parser error. */
 function responseOn(req: IncomingMessage): ServerResponse {
   const { socket } = req
-  // Node has removed its own listener, and an error without one ends the process.
-  socket.on('error', () => socket.destroy())
   const res = new ServerResponse(req)
   res.shouldKeepAlive = false
   if (!socket.destroyed) res.assignSocket(socket)

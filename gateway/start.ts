@@ -31,11 +31,15 @@ if (!stopping) launch(gateway)
 
 function launch(part: Part): void {
   // The channel tells a child when this process dies, however it dies, so that none is left behind.
-  const child = spawn(process.execPath, [fileURLToPath(new URL(part.script, import.meta.url))], {
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    // Its own process group: Ctrl-C in a terminal reaches this process alone, which ends the children in their order.
-    detached: true,
-  })
+  const child = spawn(
+    process.execPath,
+    [...process.execArgv, fileURLToPath(new URL(part.script, import.meta.url))],
+    {
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      // Its own process group: Ctrl-C in a terminal reaches this process alone, which ends the children in their order.
+      detached: true,
+    },
+  )
   part.child = child
   let ready = false
   // The one message there is: that it listens.

@@ -157,6 +157,7 @@ describe('the admin listener', () => {
     assert.equal(later.length, before)
     const routes = new Set(later.map(({ labels }) => labels.route).filter((route) => route !== undefined))
     assert.deepEqual([...routes].sort(), ['/open/*', '/private', 'none'])
+    assert.ok(!later.some(({ labels }) => labels.method === 'PROPFIND' || labels.method === 'QUERY'))
     assert.ok(!JSON.stringify(later).includes('made-up'))
     agent.destroy()
   })

@@ -34,6 +34,8 @@ export async function call(url: string, options: Call = {}): Promise<Answer> {
   })
   req.end(bytes)
   const [res] = await once(req, 'response')
+  // An answer that is broken off rejects below; without a listener the socket's own error would end the test process.
+  req.on('error', () => {})
   const chunks: Buffer[] = []
   for await (const chunk of res) chunks.push(chunk as Buffer)
   const text = Buffer.concat(chunks).toString('utf8')
@@ -57,7 +59,8 @@ export async function sendBytes(port: number, bytes: string | Buffer): Promise<s
   socket.on('error', () => {})
   socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
   socket.on('end', () => socket.end())
-  await once(socket, 'close')
+  // Not events.once: it rejects on a reset, and what came before the reset is the answer.
+  await new Promise((resolve) => socket.on('close', resolve))
   return answer
 }
 

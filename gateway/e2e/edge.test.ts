@@ -738,6 +738,25 @@ describe('the edge', () => {
       assert.equal(seen.length, from + 1)
     })
 
+    it('before what cannot be read, or takes the socket over, had its turn behind another', async () => {
+      for (const rest of ['garbage\r\n\r\n', `CONNECT gateway:1 HTTP/1.1\r\n${HOST}\r\n`]) {
+        const from = seen.length
+        const before = gateway.audit().length
+        const wire = await openWire(gateway.port)
+        wire.send(`GET /held HTTP/1.1\r\n${HOST}\r\n${rest}`)
+        await arrival('/held', from)
+        wire.socket.resetAndDestroy()
+        const records = await until(() => {
+          const later = gateway.audit().slice(before)
+          return later.length === 4 ? later : undefined
+        })
+        assert.deepEqual(
+          records.flatMap(({ statusCode }) => statusCode ?? []),
+          [499, 499],
+        )
+      }
+    })
+
     it('by not reading: broken off when the time of the route is up, with little held in memory', async () => {
       const resident = () => gateway.metric('process_resident_memory_bytes')
       const before = await resident()

@@ -123,7 +123,7 @@ describe('the README', () => {
     Limits: [
       /HTTP\/1\.1 401 [\s\S]*HTTP\/1\.1 401 [\s\S]*HTTP\/1\.1 429 [\s\S]*Retry-After: \d+/,
       /HTTP\/1\.1 200 OK[\s\S]*RateLimit-Policy: "login";q=8;w=60/,
-      /^200\n(?:.*\n)*ready\n200\n429$/m,
+      /200\n(?:.*\n)*ready\n200\n429\n/,
     ],
     'Audit trail and metrics': [
       /"API_REQUEST","requestId":"my-request-1"[\s\S]*"API_RESPONSE","requestId":"my-request-1"[\s\S]*"statusCode":200/,

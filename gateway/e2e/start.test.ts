@@ -29,7 +29,7 @@ describe('npm start', () => {
   /** In a process group of its own, as a terminal does it. */
   function start(env: Record<string, string> = {}): void {
     log = ''
-    both = spawn(process.execPath, ['gateway/start.ts'], {
+    both = spawn(process.execPath, ['--import', 'tsx', 'gateway/start.ts'], {
       cwd: ROOT,
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],

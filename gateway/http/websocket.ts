@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http'
-import type { Socket } from 'node:net'
 
 /**
  * RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13. HTTP/1.0 cannot ask for another
@@ -23,28 +22,4 @@ export function upgradeHead(headers: readonly string[]): string {
   let head = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
   for (let i = 0; i + 1 < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
   return `${head}\r\n`
-}
-
-/**
- * Node stops reading a socket that asks for an upgrade, and only who reads learns that the client has gone. From here
- * on what comes stays in the socket's buffer, and its end destroys the socket, until the tunnel takes it.
- */
-export function watchUnread(socket: Socket): void {
-  socket.on('readable', look)
-  socket.on('end', destroy)
-}
-
-/** Ends the watch: the socket is read by its pipes. */
-export function unwatch(socket: Socket): void {
-  socket.off('readable', look)
-  socket.off('end', destroy)
-}
-
-function look(this: Socket): void {
-  // With nothing in the buffer this takes nothing, but it lets the end be told.
-  if (this.readableLength === 0) this.read()
-}
-
-function destroy(this: Socket): void {
-  this.destroy()
 }

@@ -5,7 +5,7 @@ import { answerHeaders, revokedSessions } from '../http/answer-headers.ts'
 import { boundedBody } from '../http/bounded-body.ts'
 import { lingerAfterAnswer } from '../http/linger.ts'
 import { tunnel } from '../http/tunnel.ts'
-import { unwatch, upgradeHead } from '../http/websocket.ts'
+import { upgradeHead } from '../http/websocket.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
 import { withMandatory, writeHead } from './answer.ts'
@@ -148,7 +148,6 @@ class Forwarding implements UpstreamAnswer {
     close(this.#gateway, this.#exchange, 101)
     socket.write(upgradeHead(withMandatory(this.#exchange, answerHeaders(rawHeaders, 101).headers)), 'latin1')
     res.detachSocket(socket)
-    unwatch(socket)
     socket.setTimeout(0)
     load.tunnels.add(socket)
     tunnel(socket, upstreamSocket, () => load.tunnels.delete(socket))
