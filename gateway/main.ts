@@ -19,6 +19,8 @@ import { createListener } from './listener.ts'
 const UNUSABLE = 1
 /** Under npm one Ctrl-C comes twice: from the terminal, and passed on by npm. */
 const SAME_CTRL_C_MS = 1000
+/** How often a trail that cannot be written is tried again without traffic. */
+const TRAIL_RECHECK_MS = 1000
 
 await main()
 
@@ -38,7 +40,10 @@ async function main(): Promise<void> {
   const adminPort = await listen(gateway, admin, { host: settings.adminHost, port: settings.adminPort })
   const port = await listen(gateway, server, { host: settings.host, port: settings.port })
   serving = true
-  background.keys.start()
+  // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
+  if (settings.routes.some((route) => route.auth.has('bearer'))) background.keys.start()
+  // A trail whose disk has room again takes up what it owes without waiting for a request.
+  setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
   log.info(
     { host: settings.host, port, adminHost: settings.adminHost, adminPort, upstreams: settings.upstreams },
     'listening',
