@@ -72,7 +72,7 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
     limits: { table: limitTable(limits.value) },
     limiter,
     upstream: makeUpstream(ground, metrics),
-    load: { inFlight: new Set(), tunnels: new Set(), draining: false },
+    load: { inFlight: new Set(), tunnels: new Set(), draining: false, warnedAtMs: new Map() },
   }
   const reloader = watchLimits(gateway, ground)
   // Last: with the first table the snapshot of the last run has done its duty and is removed.

@@ -9,6 +9,7 @@ import type { Exchange } from './exchange.ts'
 import type { PathTable } from './http/path-table.ts'
 import type { Limiter } from './limits/limiter.ts'
 import type { LimitTable } from './limits/policies.ts'
+import type { RefusalCode } from './refusals.ts'
 import type { Upstream } from './upstream/door.ts'
 
 /** What the gateway is doing at this moment. */
@@ -19,6 +20,8 @@ export interface Load {
   readonly tunnels: Set<Duplex>
   /** SIGTERM has come: nothing more is admitted. Written by drain. */
   draining: boolean
+  /** When a refusal of each code was last warned of, on the steady clock. Written by refuse. */
+  readonly warnedAtMs: Map<RefusalCode, number>
 }
 
 /** The parts of a running gateway, made once in main and passed to every stage. */

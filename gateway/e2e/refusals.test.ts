@@ -26,6 +26,23 @@ const HOST = 'Host: gateway\r\n'
 const CLOSE = `${HOST}Connection: close\r\n\r\n`
 const BODY = `${HOST}Content-Length: 5\r\n\r\nhello`
 
+describe("refusals that are not the caller's doing", () => {
+  it('are warned of once in a second for each code, and all counted', async () => {
+    const gateway = await startGateway({
+      config: { upstream: 'http://127.0.0.1:9', routes: [{ path: '/*', auth: ['none'] }] },
+    })
+    const startedMs = performance.now()
+    for (let i = 0; i < 100; i++) {
+      assert.equal(statusOf(await sendBytes(gateway.port, `GET / HTTP/1.1\r\n${CLOSE}`)), 502)
+    }
+    const seconds = Math.ceil((performance.now() - startedMs) / 1000)
+    assert.equal(await gateway.metric('gateway_refusals_total{code="upstream_unreachable"}'), 100)
+    await gateway.end()
+    const warnings = gateway.process.lines.filter((line) => line.msg === 'refused')
+    assert.ok(warnings.length >= 1 && warnings.length <= seconds, `${warnings.length} in ${seconds} s`)
+  })
+})
+
 describe('a refusal', () => {
   let upstream: TestUpstream
   let gateway: TestGateway

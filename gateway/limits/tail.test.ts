@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, fstatSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
@@ -94,6 +94,7 @@ describe('the tail of the journal', () => {
     room.bytes = 100
     tail.swap(next.fd, 'header\n', 1)
     assert.equal(readFileSync(next.file, 'utf8'), 'header\nthree\n')
+    assert.throws(() => fstatSync(old.fd), /EBADF/)
     tail.close()
   })
 

@@ -2,10 +2,13 @@ import { STATUS_CODES } from 'node:http'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { breakOff, lingerAfterAnswer } from '../http/linger.ts'
-import { REFUSALS, type Refusal } from '../refusals.ts'
+import { REFUSALS, type Refusal, type RefusalCode } from '../refusals.ts'
 import { writeHead } from './answer.ts'
 import { close } from './close.ts'
 import { record } from './record.ts'
+
+/** One warning a second for each code. */
+const WARN_EVERY_MS = 1000
 
 /** Ends an exchange with an answer of our own. What cannot be recorded is answered 503, whatever it was. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
@@ -50,8 +53,17 @@ function note(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
     route: exchange.route?.path,
     cause: refusal.cause,
   }
-  if (source === 'downstream') gateway.log.debug(line, 'refused')
+  if (source === 'downstream' || !isFirstInAWhile(gateway, refusal.code)) gateway.log.debug(line, 'refused')
   else gateway.log.warn(line, 'refused')
+}
+
+/** An upstream that is down, or too much load, refuses thousands alike: the metric counts them, the log shows some. */
+function isFirstInAWhile(gateway: Gateway, code: RefusalCode): boolean {
+  const nowMs = gateway.steadyClock()
+  const lastMs = gateway.load.warnedAtMs.get(code)
+  if (lastMs !== undefined && nowMs - lastMs < WARN_EVERY_MS) return false
+  gateway.load.warnedAtMs.set(code, nowMs)
+  return true
 }
 
 /**
