@@ -11,8 +11,7 @@ const SESSION_CLIENT = 'session'
 export type Role = 'user' | 'operator'
 
 const USER_SCOPES = 'accounts:read transfers:write identity:verify'
-/** What the holder of a role may do. */
-export const SCOPES_OF_ROLE: Readonly<Record<Role, string>> = {
+const SCOPES: Readonly<Record<Role, string>> = {
   user: USER_SCOPES,
   operator: `${USER_SCOPES} users:admin`,
 }
@@ -27,7 +26,7 @@ export interface TokenSubject {
 /** What the issuer needs: its URL (`iss`; the audience is that plus `/api`), its keys, the time. */
 export interface Issuer {
   readonly publicUrl: string
-  readonly keys: Pick<SigningKeys, 'current'>
+  readonly keys: SigningKeys
   readonly clock: () => Date
 }
 
@@ -38,7 +37,7 @@ export function issueAccessToken(issuer: Issuer, subject: TokenSubject): Promise
   return new SignJWT({
     sid: subject.sessionId,
     client_id: SESSION_CLIENT,
-    scope: SCOPES_OF_ROLE[subject.role],
+    scope: SCOPES[subject.role],
   })
     .setProtectedHeader({ alg: algorithm, typ: 'at+jwt', kid })
     .setIssuer(issuer.publicUrl)
