@@ -13,6 +13,9 @@ import { DatabaseBusyError } from './database/database.ts'
 import { registerDocs } from './docs.ts'
 import { registerHealth } from './health.ts'
 import { registerJwks } from './identity/jwks.ts'
+import { registerInteraction } from './identity/oauth/interaction.ts'
+import { registerOAuthProtocol } from './identity/oauth/protocol-routes.ts'
+import { createAuthorizationServer } from './identity/oauth/server.ts'
 import { registerLogin } from './login.ts'
 import { PROBLEM_MEDIA_TYPE, Problem, type ProblemCode, problemBody } from './problems.ts'
 import type { App, Services } from './services.ts'
@@ -23,6 +26,7 @@ import { answerUnparsed } from './unparsed-requests.ts'
 import { registerUsers } from './users.ts'
 import { fieldFaults, validatorCompiler } from './validation.ts'
 import { registerVerify } from './verify.ts'
+import { registerWebhooks } from './webhooks.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
@@ -77,7 +81,11 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   registerBalance(app, services)
   registerTransfer(app, services)
   registerVerify(app, services)
+  await registerWebhooks(app, services)
   registerJwks(app, services)
+  const server = await createAuthorizationServer(services, logger)
+  await registerOAuthProtocol(app, services, server)
+  await registerInteraction(app, services, server)
   registerHealth(app, services)
   await app.ready()
   return app

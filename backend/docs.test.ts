@@ -55,6 +55,7 @@ describe('the description of the API', () => {
       'post /api/transfer',
       'post /api/users',
       'post /api/verify',
+      'post /api/webhooks/{source}',
       'put /api/users/{id}',
     ])
   })

@@ -38,6 +38,12 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
             bearerFormat: 'JWT',
             description: 'The accessToken of POST /api/login.',
           },
+          webhook: {
+            type: 'apiKey',
+            in: 'header',
+            name: 'X-API-Key',
+            description: 'The id of a key, with the signature headers of Standard Webhooks 1.0.',
+          },
         },
       },
       tags: [
@@ -45,6 +51,7 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
         { name: 'account', description: 'Balance and transfers' },
         { name: 'users', description: 'User records' },
         { name: 'identity', description: 'Travel documents' },
+        { name: 'webhooks', description: 'What other systems report' },
         { name: 'reference', description: 'Data for everybody' },
       ],
     },

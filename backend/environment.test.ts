@@ -16,6 +16,8 @@ describe('readEnvironment', () => {
       dataDirectory: 'data/backend',
       publicUrl: 'http://localhost:8080',
       demo: true,
+      oauthClientsFile: undefined,
+      keyRotationDays: 30,
     })
   })
 
@@ -25,6 +27,8 @@ describe('readEnvironment', () => {
       BACKEND_PORT: '0',
       BACKEND_DATA_DIR: '/var/lib/backend',
       BACKEND_DEMO: 'false',
+      BACKEND_OAUTH_CLIENTS: '/etc/backend/clients.json',
+      BACKEND_KEY_ROTATION_DAYS: '90',
       DATABASE_URL: 'postgres://user:secret@db/bank',
       PUBLIC_URL: 'https://api.example.com/',
     }
@@ -35,6 +39,8 @@ describe('readEnvironment', () => {
       dataDirectory: '/var/lib/backend',
       publicUrl: 'https://api.example.com',
       demo: false,
+      oauthClientsFile: '/etc/backend/clients.json',
+      keyRotationDays: 90,
     })
   })
 
@@ -44,15 +50,24 @@ describe('readEnvironment', () => {
       DATABASE_URL: 'mysql://user:secret@db/bank',
       PUBLIC_URL: 'ftp://example.com',
       BACKEND_DEMO: 'yes',
+      BACKEND_KEY_ROTATION_DAYS: '0',
     })
     const names = faults.map((fault) => fault.split(' ')[0])
-    assert.deepEqual(names, ['BACKEND_PORT', 'DATABASE_URL', 'PUBLIC_URL', 'BACKEND_DEMO'])
+    assert.deepEqual(names, [
+      'BACKEND_PORT',
+      'DATABASE_URL',
+      'PUBLIC_URL',
+      'BACKEND_DEMO',
+      'BACKEND_KEY_ROTATION_DAYS',
+    ])
     assert.doesNotMatch(faults.join(), /secret/)
   })
 
   it('refuses ports and URLs that are none', () => {
     for (const port of ['-1', '80a', '1e3', '999999', ' '])
       assert.equal(faultsOf({ BACKEND_PORT: port }).length, 1)
+    for (const days of ['-1', '366', '1.5', 'x'])
+      assert.equal(faultsOf({ BACKEND_KEY_ROTATION_DAYS: days }).length, 1)
     for (const url of ['localhost', 'https://a?b=1', 'https://a#b', 'https://user@a', 'https://a/?']) {
       assert.equal(faultsOf({ PUBLIC_URL: url }).length, 1, url)
     }

@@ -7,8 +7,12 @@ export interface Environment {
   readonly dataDirectory: string
   /** Without a slash at its end. */
   readonly publicUrl: string
-  /** Whether the demo users are put into the database. */
+  /** Whether the demo users are put into the database, and the demo OAuth clients are there. */
   readonly demo: boolean
+  /** A file with the OAuth clients; without one there are none but those of the demo. */
+  readonly oauthClientsFile: string | undefined
+  /** How old a signing key grows before the next one takes its place. */
+  readonly keyRotationDays: number
 }
 
 /**
@@ -24,6 +28,8 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { r
     dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
     publicUrl: readPublicUrl(variables.PUBLIC_URL, faults),
     demo: readDemo(variables, faults),
+    oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
+    keyRotationDays: readRotation(variables.BACKEND_KEY_ROTATION_DAYS, faults),
   }
   return faults.length === 0 ? environment : { faults }
 }
@@ -34,6 +40,14 @@ function readPort(text: string | undefined, faults: string[]): number {
   if (!/^\d{1,5}$/.test(text) || port > 65_535)
     faults.push(`BACKEND_PORT is "${text}"; it must be 0 to 65535`)
   return port
+}
+
+function readRotation(text: string | undefined, faults: string[]): number {
+  if (!text) return 30
+  const days = Number(text)
+  if (!/^\d{1,3}$/.test(text) || days < 1 || days > 365)
+    faults.push(`BACKEND_KEY_ROTATION_DAYS is "${text}"; it must be 1 to 365`)
+  return days
 }
 
 function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {

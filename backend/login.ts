@@ -1,10 +1,9 @@
 import { Type } from 'typebox'
-import { verifyPassword } from './identity/passwords.ts'
 import { openSession } from './identity/session-store.ts'
+import { signIn } from './identity/sign-in.ts'
 import { Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 import { TokenAnswer, tokenAnswer } from './sessions.ts'
-import { findCredentials } from './user-store.ts'
 import { Email } from './users.ts'
 
 const LoginBody = Type.Object(
@@ -23,16 +22,27 @@ export function registerLogin(app: App, services: Services): void {
       schema: {
         operationId: 'login',
         summary: 'Log in with e-mail address and password',
+        description:
+          'After five wrong passwords in a row for an address each further attempt has to wait, at first a second, at ' +
+          'most 15 minutes; the sign-in page of OAuth counts the same attempts.',
         tags: ['session'],
         body: LoginBody,
-        response: { 200: TokenAnswer, ...problemResponses(400, 401, 413, 415, 503) },
+        response: { 200: TokenAnswer, ...problemResponses(400, 401, 413, 415, 429, 503) },
       },
     },
     async (request) => {
-      const user = await findCredentials(services.database, request.body.email)
-      const matches = await verifyPassword(request.body.password, user?.passwordHash)
-      if (user === undefined || !matches) throw new Problem('invalid_credentials')
-      return tokenAnswer(services, await openSession(services.database, user, services.clock()))
+      const { database, clock } = services
+      const result = await signIn(database, request.body, clock())
+      switch (result.outcome) {
+        case 'signed_in':
+          return tokenAnswer(services, await openSession(database, result.user, clock()))
+        case 'throttled':
+          throw new Problem('too_many_attempts', {
+            headers: { 'retry-after': String(result.retryAfterSeconds) },
+          })
+        case 'wrong':
+          throw new Problem('invalid_credentials')
+      }
     },
   )
 }

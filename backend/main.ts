@@ -3,15 +3,18 @@ import { buildApp } from './app.ts'
 import type { Database } from './database/database.ts'
 import { DirectoryInUseError } from './database/directory-lock.ts'
 import { migrate } from './database/migrations.ts'
-import { openPglite } from './database/pglite.ts'
-import { openPostgres } from './database/postgres.ts'
+import { openDatabase } from './database/open.ts'
 import { seedDemoUsers } from './demo-users.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { sweep } from './housekeeping.ts'
-import { loadSigningKeys } from './identity/keys.ts'
+import { keepKeys, LOOK_EVERY_MS } from './identity/key-upkeep.ts'
+import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
+import { loadClients } from './identity/oauth/clients.ts'
+import { loadServerSecrets } from './identity/secrets.ts'
 import type { App } from './services.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
+const DAY_MS = 24 * 60 * 60 * 1000
 /** How long a stop waits for the requests in flight. */
 const DRAIN_DEADLINE_MS = 10_000
 
@@ -29,48 +32,59 @@ await start(environment).catch((fault: unknown) => {
 })
 
 async function start(settings: Environment): Promise<void> {
-  const { host, port, publicUrl } = settings
+  const { host } = settings
   if (!isLoopback(host)) {
     logger.warn({ host }, 'not a loopback address: whoever reaches it can call in the name of anybody')
   }
-  const database = await openDatabase(settings)
+  const database = await openDatabase(settings, (fault) =>
+    logger.error({ err: fault }, 'an idle database connection broke'),
+  )
   const applied = await migrate(database)
   if (applied.length > 0) logger.info({ applied }, 'schema migrated')
   if (settings.demo) await seedDemoUsers(database, clock())
   await sweep(database, clock())
-  const keys = await loadSigningKeys(database, clock())
-  const app = await buildApp({ database, keys, publicUrl, clock }, logger)
-  try {
-    await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
-  } catch (fault) {
+  const keys = await loadSigningKeys(database, clock)
+  const app = await listen(settings, database, keys).catch(async (fault: unknown) => {
     await database.close()
     throw fault
-  }
-  const sweeping = setInterval(() => {
-    sweep(database, clock()).catch((fault: unknown) => logger.error({ err: fault }, 'sweep failed'))
-  }, SWEEP_EVERY_MS)
-  stopOnSignal(app, database, sweeping)
+  })
+  const timers = startUpkeep(settings, database, keys)
+  stopOnSignal(app, database, timers)
   // Whoever started this process over a channel waits for it before it lets requests come. A parent that went away
   // meanwhile is no fault of ours: the callback keeps the broken channel from ending the process.
   process.send?.('ready', () => {})
 }
 
-function openDatabase({ databaseUrl, dataDirectory }: Environment): Promise<Database> {
-  if (databaseUrl === undefined) return openPglite(dataDirectory)
-  return openPostgres({
-    url: databaseUrl,
-    onIdleFault: (fault) => logger.error({ err: fault }, 'an idle database connection broke'),
-  })
+async function listen(settings: Environment, database: Database, keys: SigningKeys): Promise<App> {
+  const { host, port, publicUrl } = settings
+  const secrets = await loadServerSecrets(database)
+  const clients = await loadClients({ ...settings, file: settings.oauthClientsFile })
+  const app = await buildApp({ database, keys, secrets, clients, publicUrl, clock }, logger)
+  await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
+  return app
+}
+
+function startUpkeep(settings: Environment, database: Database, keys: SigningKeys): NodeJS.Timeout[] {
+  const { dataDirectory, keyRotationDays } = settings
+  const upkeep = { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
+  const repeat = (what: string, everyMs: number, work: () => Promise<void>) =>
+    setInterval(() => {
+      work().catch((fault: unknown) => logger.error({ err: fault }, `${what} failed`))
+    }, everyMs)
+  return [
+    repeat('sweep', SWEEP_EVERY_MS, () => sweep(database, clock())),
+    repeat('upkeep of the signing keys', LOOK_EVERY_MS, () => keepKeys(upkeep)),
+  ]
 }
 
 /** Finishes what is in flight, closes the database, exits with 0. The parent that goes away is a signal too. */
-function stopOnSignal(app: App, database: Database, sweeping: NodeJS.Timeout): void {
+function stopOnSignal(app: App, database: Database, timers: readonly NodeJS.Timeout[]): void {
   let stopping = false
   const stop = async (reason: string) => {
     if (stopping) return
     stopping = true
     logger.info({ reason }, 'stopping')
-    clearInterval(sweeping)
+    for (const timer of timers) clearInterval(timer)
     setTimeout(() => {
       logger.error('requests still in flight at the deadline were cut off')
       process.exit(1)

@@ -43,6 +43,10 @@ const PROBLEMS = {
   unknown_destination: { status: 422, detail: 'No open account has the id in toAccountId.' },
   same_account: { status: 422, detail: 'The destination is the account that the money comes from.' },
   currency_mismatch: { status: 422, detail: 'Both accounts must be in the currency of the transfer.' },
+  too_many_attempts: {
+    status: 429,
+    detail: 'Too many attempts to log in with this e-mail address. Try again later.',
+  },
   headers_too_large: { status: 431, detail: 'The header section is larger than what is accepted here.' },
   internal: { status: 500, detail: 'Something went wrong here. Nothing was changed.' },
   busy: { status: 503, detail: 'There is too much to do at this moment. Nothing was changed. Try again.' },

@@ -1,13 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
+import type { ClientMetadata } from 'oidc-provider'
 import type { Database } from './database/database.ts'
 import type { SigningKeys } from './identity/keys.ts'
+import type { ServerSecrets } from './identity/secrets.ts'
 
 /** What the resources work with: made once by the process, handed to each of them. */
 export interface Services {
   readonly database: Database
   readonly keys: SigningKeys
+  readonly secrets: ServerSecrets
+  /** Who may ask users for access by OAuth. */
+  readonly clients: readonly ClientMetadata[]
   /** Issuer of the tokens and base of links, without a slash at its end. */
   readonly publicUrl: string
   readonly clock: () => Date

@@ -1,12 +1,11 @@
 import { Type } from 'typebox'
 import { callerOf, isId, requireUser } from './caller.ts'
+import { revokeGrant } from './identity/oauth/artifacts.ts'
+import { REVOKE_SESSION } from './identity/revoke-session.ts'
 import { exchangeRefreshToken, type OpenedSession, revokeSession } from './identity/session-store.ts'
 import { ACCESS_TOKEN_SECONDS, issueAccessToken } from './identity/tokens.ts'
 import { Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
-
-/** The answer header that tells the gateway to refuse the access tokens of a session from now on. */
-export const REVOKE_SESSION = 'x-revoke-session'
 
 /** What a login and a refresh answer. */
 export const TokenAnswer = Type.Object(
@@ -84,7 +83,11 @@ function registerLogout(app: App, services: Services): void {
         tags: ['session'],
         security: [{ bearer: [] }],
         response: {
-          204: Type.Null({ description: 'The tokens of the session are refused from now on.' }),
+          204: Type.Null({
+            description:
+              'The tokens of the session are refused from now on. For a token that an OAuth client got, all that the ' +
+              'user allowed it in that consent ends.',
+          }),
           ...problemResponses(401, 403, 503),
         },
       },
@@ -92,9 +95,20 @@ function registerLogout(app: App, services: Services): void {
     async (request, reply) => {
       const userId = requireUser(request)
       const { session } = callerOf(request)
-      if (session === undefined || !isId(session)) throw new Problem('no_session')
-      await revokeSession(services.database, { id: session, userId }, services.clock())
+      if (session === undefined || !(await endSession(services, { id: session, userId }))) {
+        throw new Problem('no_session')
+      }
       return reply.code(204).header(REVOKE_SESSION, session).send(null)
     },
   )
+}
+
+/** Ends a session that was opened with a password, or a grant; false when it is neither. */
+async function endSession(
+  { database, clock }: Services,
+  session: { readonly id: string; readonly userId: string },
+): Promise<boolean> {
+  if (!isId(session.id)) return revokeGrant(database, session)
+  await revokeSession(database, session, clock())
+  return true
 }

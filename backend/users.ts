@@ -2,9 +2,9 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type Static, type TSchema, Type } from 'typebox'
 import { callerOf, isId, requireScope, requireSelfOrAdmin, USERS_ADMIN } from './caller.ts'
 import { hashPassword } from './identity/passwords.ts'
+import { REVOKE_SESSION } from './identity/revoke-session.ts'
 import { Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
-import { REVOKE_SESSION } from './sessions.ts'
 import {
   addUser,
   type ChangedUser,
@@ -207,7 +207,7 @@ function registerChange<Body extends TSchema>(
       const { subject, session } = callerOf(request)
       const changed = await changeUser(
         database,
-        { id, keepSession: subject === id && session !== undefined && isId(session) ? session : undefined },
+        { id, keepSession: subject === id ? session : undefined },
         { change: { name: name ?? nombre, email, passwordHash }, now: clock() },
       )
       return sendChanged(reply, changed)

@@ -86,8 +86,8 @@ onEachDatabase('a database', (database) => {
   it('is migrated once, however many programs start together', async () => {
     const applied = await Promise.all([migrate(database()), migrate(database())])
     assert.deepEqual(applied.flat(), [])
-    const recorded = await database().query<{ name: string }>('SELECT name FROM migrations')
-    assert.deepEqual(recorded, [{ name: '0001-initial' }])
+    const recorded = await database().query<{ name: string }>('SELECT name FROM migrations ORDER BY name')
+    assert.deepEqual(recorded, [{ name: '0001-initial' }, { name: '0002-oauth' }])
   })
 
   it('is left alone when a newer version has migrated it', async () => {

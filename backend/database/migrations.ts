@@ -1,5 +1,6 @@
 import type { Database, Row } from './database.ts'
 import { initialSchema } from './schema/0001-initial.ts'
+import { oauthSchema } from './schema/0002-oauth.ts'
 
 /** One step of the schema. Steps are only ever added at the end; one that was released is never changed. */
 interface Migration {
@@ -10,7 +11,10 @@ interface Migration {
 /** Any number, as long as nothing else in the database takes the same advisory lock. */
 const SCHEMA_LOCK = 7_310_514
 
-const MIGRATIONS: readonly Migration[] = [{ name: '0001-initial', sql: initialSchema }]
+const MIGRATIONS: readonly Migration[] = [
+  { name: '0001-initial', sql: initialSchema },
+  { name: '0002-oauth', sql: oauthSchema },
+]
 
 /**
  * Brings the schema to the newest version: each missing step in one transaction, together with the row that records

@@ -8,28 +8,28 @@ const HOUR_MS = 60 * 60 * 1000
 
 onEachDatabase('signing keys', (database) => {
   it('are made once, also by programs that start together, and found again', async () => {
-    const loaded = await Promise.all(Array.from({ length: 4 }, () => loadSigningKeys(database(), NOW)))
-    const again = await loadSigningKeys(database(), NOW)
+    const loaded = await Promise.all(Array.from({ length: 4 }, () => loadSigningKeys(database(), () => NOW)))
+    const again = await loadSigningKeys(database(), () => NOW)
     assert.equal(new Set([...loaded, again].map((keys) => keys.current.kid)).size, 1)
     assert.equal(again.published.keys.length, 1)
     assert.equal(again.current.algorithm, 'ES256')
   })
 
   it('overlap: a key that signs no more is published as long as it should be, and one that does not sign yet is', async () => {
-    const { current } = await loadSigningKeys(database(), NOW)
+    const { current } = await loadSigningKeys(database(), () => NOW)
     const later = new Date(NOW.getTime() + HOUR_MS)
     await database().query('UPDATE signing_keys SET signs_until = $2, published_until = $3 WHERE kid = $1', [
       current.kid,
       later,
       new Date(later.getTime() + HOUR_MS),
     ])
-    const rotated = await loadSigningKeys(database(), later)
+    const rotated = await loadSigningKeys(database(), () => later)
     assert.notEqual(rotated.current.kid, current.kid)
     assert.deepEqual(
       rotated.published.keys.map((key) => key.kid),
       [rotated.current.kid, current.kid],
     )
-    const atLast = await loadSigningKeys(database(), new Date(later.getTime() + HOUR_MS))
+    const atLast = await loadSigningKeys(database(), () => new Date(later.getTime() + HOUR_MS))
     assert.deepEqual(
       atLast.published.keys.map((key) => key.kid),
       [rotated.current.kid],
@@ -38,6 +38,9 @@ onEachDatabase('signing keys', (database) => {
 
   it('fault on a stored key of another kind', async () => {
     await database().query('UPDATE signing_keys SET public_jwk = \'{"kty":"RSA"}\'')
-    await assert.rejects(loadSigningKeys(database(), NOW), /is not an elliptic curve key/)
+    await assert.rejects(
+      loadSigningKeys(database(), () => NOW),
+      /is not an elliptic curve key/,
+    )
   })
 })

@@ -1,5 +1,5 @@
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK } from 'jose'
-import type { Database } from '../database/database.ts'
+import type { Database, Queryable, Row } from '../database/database.ts'
 
 const ALGORITHM = 'ES256'
 
@@ -21,76 +21,186 @@ export interface PublishedKey {
   readonly use: 'sig'
 }
 
-/** The keys of the issuer: the one that signs, and the public halves of all that may still be verified. */
-export interface SigningKeys {
-  readonly current: SigningKey
-  /** RFC 7517 key set; public members only. */
-  readonly published: { readonly keys: PublishedKey[] }
+/** A published key with its private half, for the authorization server. */
+export interface PrivateJwk extends PublishedKey {
+  readonly d: string
 }
 
-interface KeyRow extends Record<string, unknown> {
+/** The keys of the issuer, as they are at the moment of asking. */
+export interface SigningKeys {
+  readonly current: SigningKey
+  /** RFC 7517 key set of all that may still be verified, and of what will sign next; public members only. */
+  readonly published: { readonly keys: PublishedKey[] }
+  /** The same keys with their private halves; the one that signs now comes first. */
+  readonly privateKeys: readonly PrivateJwk[]
+  /** Reads what another process, or the command, has added since. */
+  refresh(): Promise<void>
+}
+
+interface KeyRow extends Row {
   kid: string
   algorithm: string
   public_jwk: JWK
   private_jwk: JWK
-  signs: boolean
+  signs_from: Date
+  signs_until: Date | null
+  published_until: Date | null
+}
+
+interface LoadedKey {
+  readonly kid: string
+  readonly algorithm: string
+  readonly privateKey: CryptoKey
+  readonly jwk: PrivateJwk
+  readonly signsFrom: Date
+  readonly signsUntil: Date | null
+  readonly publishedUntil: Date | null
 }
 
 /**
- * Loads the signing keys (P-256, ES256) from the database, and makes the first one when none may sign at `now`.
- * Programs that start together end with the same key: the transaction is serialisable.
+ * Loads the signing keys (P-256, ES256) from the database, and makes the first one when none may sign now. Programs
+ * that start together end with the same key: the transaction is serialisable.
  */
-export async function loadSigningKeys(database: Database, now: Date): Promise<SigningKeys> {
-  const candidate = await newKey()
-  const rows = await database.transaction(async (transaction) => {
-    const found = await transaction.query<KeyRow>(
-      `SELECT kid, algorithm, public_jwk, private_jwk,
-              signs_from <= $1 AND (signs_until IS NULL OR signs_until > $1) AS signs
-         FROM signing_keys
-        WHERE published_until IS NULL OR published_until > $1
-        ORDER BY signs_from DESC, kid`,
-      [now],
+export async function loadSigningKeys(database: Database, clock: () => Date): Promise<SigningKeys> {
+  return new KeyRing({ database, clock, keys: await readKeys(database, clock()) })
+}
+
+/**
+ * The keys and the times from which and until which each signs and is published. Because the times are stored with the
+ * key before it signs, every process changes over at the same moment by its clock, without asking.
+ */
+class KeyRing implements SigningKeys {
+  readonly #database: Database
+  readonly #clock: () => Date
+  #keys: readonly LoadedKey[]
+
+  constructor(ring: {
+    readonly database: Database
+    readonly clock: () => Date
+    readonly keys: readonly LoadedKey[]
+  }) {
+    this.#database = ring.database
+    this.#clock = ring.clock
+    this.#keys = ring.keys
+  }
+
+  get current(): SigningKey {
+    return this.#signer(this.#clock())
+  }
+
+  get published(): { readonly keys: PublishedKey[] } {
+    return { keys: this.#inForce().map(({ jwk }) => publicHalf(jwk)) }
+  }
+
+  get privateKeys(): readonly PrivateJwk[] {
+    return this.#inForce().map(({ jwk }) => jwk)
+  }
+
+  async refresh(): Promise<void> {
+    this.#keys = await readKeys(this.#database, this.#clock())
+  }
+
+  #signer(now: Date): LoadedKey {
+    const signer = this.#keys.find(({ signsFrom, signsUntil }) => signs({ signsFrom, signsUntil }, now))
+    // Without one the clock was set back: what was made first is what verifiers have known the longest.
+    const fallback = signer ?? this.#keys.at(-1)
+    if (fallback === undefined) throw new Error('there is no signing key')
+    return fallback
+  }
+
+  #inForce(): LoadedKey[] {
+    const now = this.#clock()
+    const signer = this.#signer(now)
+    const others = this.#keys.filter(
+      (key) => key !== signer && (key.publishedUntil === null || key.publishedUntil > now),
     )
-    if (found.some((row) => row.signs)) return found
-    await transaction.query(
-      `INSERT INTO signing_keys (kid, algorithm, public_jwk, private_jwk, created_at, signs_from)
-       VALUES ($1, $2, $3, $4, $5, $5)`,
-      [
-        candidate.kid,
-        candidate.algorithm,
-        JSON.stringify(candidate.public_jwk),
-        JSON.stringify(candidate.private_jwk),
-        now,
-      ],
-    )
-    return [candidate, ...found]
-  })
-  const current = rows.find((row) => row.signs) ?? candidate
-  const privateKey = await importJWK(current.private_jwk, current.algorithm)
-  if (privateKey instanceof Uint8Array)
-    throw new Error(`signing key ${current.kid} is not an elliptic curve key`)
-  return {
-    current: { kid: current.kid, algorithm: current.algorithm, privateKey },
-    published: { keys: rows.map(published) },
+    return [signer, ...others]
   }
 }
 
-async function newKey(): Promise<KeyRow> {
+function signs(times: { readonly signsFrom: Date; readonly signsUntil: Date | null }, now: Date): boolean {
+  return times.signsFrom <= now && (times.signsUntil === null || times.signsUntil > now)
+}
+
+async function readKeys(database: Database, now: Date): Promise<LoadedKey[]> {
+  const known = await storedKeys(database, now)
+  if (known.some((row) => signs({ signsFrom: row.signs_from, signsUntil: row.signs_until }, now))) {
+    return Promise.all(known.map(load))
+  }
+  const candidate = await newKey()
+  const rows = await database.transaction(async (transaction) => {
+    const found = await storedKeys(transaction, now)
+    if (found.some((row) => signs({ signsFrom: row.signs_from, signsUntil: row.signs_until }, now)))
+      return found
+    await storeKey(transaction, candidate, { now, signsFrom: now })
+    return storedKeys(transaction, now)
+  })
+  return Promise.all(rows.map(load))
+}
+
+/** Latest first. */
+function storedKeys(database: Queryable, now: Date): Promise<KeyRow[]> {
+  return database.query<KeyRow>(
+    `SELECT kid, algorithm, public_jwk, private_jwk, signs_from, signs_until, published_until
+       FROM signing_keys WHERE published_until IS NULL OR published_until > $1
+      ORDER BY signs_from DESC, kid`,
+    [now],
+  )
+}
+
+/** A key pair that is in no table yet. */
+export interface NewKey {
+  readonly kid: string
+  readonly algorithm: string
+  readonly publicJwk: JWK
+  readonly privateJwk: JWK
+}
+
+export async function newKey(): Promise<NewKey> {
   const pair = await generateKeyPair(ALGORITHM, { extractable: true })
-  const public_jwk = await exportJWK(pair.publicKey)
+  const publicJwk = await exportJWK(pair.publicKey)
   return {
     // RFC 7638: the id follows from the key, so two keys never share one.
-    kid: await calculateJwkThumbprint(public_jwk),
+    kid: await calculateJwkThumbprint(publicJwk),
     algorithm: ALGORITHM,
-    public_jwk,
-    private_jwk: await exportJWK(pair.privateKey),
-    signs: true,
+    publicJwk,
+    privateJwk: await exportJWK(pair.privateKey),
+  }
+}
+
+/** Stores a key that is published at once and signs from `signsFrom`. */
+export async function storeKey(
+  transaction: Queryable,
+  key: NewKey,
+  { now, signsFrom }: { readonly now: Date; readonly signsFrom: Date },
+): Promise<void> {
+  await transaction.query(
+    `INSERT INTO signing_keys (kid, algorithm, public_jwk, private_jwk, created_at, signs_from)
+     VALUES ($1, $2, $3, $4, $5, $6)`,
+    [key.kid, key.algorithm, JSON.stringify(key.publicJwk), JSON.stringify(key.privateJwk), now, signsFrom],
+  )
+}
+
+async function load(row: KeyRow): Promise<LoadedKey> {
+  const { kid, algorithm } = row
+  const { kty, crv, x, y } = row.public_jwk
+  const { d } = row.private_jwk
+  if (kty !== 'EC' || !crv || !x || !y || !d)
+    throw new Error(`signing key ${kid} is not an elliptic curve key`)
+  const jwk: PrivateJwk = { kty, crv, x, y, d, kid, alg: algorithm, use: 'sig' }
+  const privateKey = (await importJWK({ kty, crv, x, y, d }, algorithm)) as CryptoKey
+  return {
+    kid,
+    algorithm,
+    privateKey,
+    jwk,
+    signsFrom: row.signs_from,
+    signsUntil: row.signs_until,
+    publishedUntil: row.published_until,
   }
 }
 
 /** Members are named one by one: nothing that is added to a stored key may ever be published by accident. */
-function published({ kid, algorithm, public_jwk }: KeyRow): PublishedKey {
-  const { kty, crv, x, y } = public_jwk
-  if (kty !== 'EC' || !crv || !x || !y) throw new Error(`signing key ${kid} is not an elliptic curve key`)
-  return { kty, crv, x, y, kid, alg: algorithm, use: 'sig' }
+function publicHalf({ kty, crv, x, y, kid, alg, use }: PrivateJwk): PublishedKey {
+  return { kty, crv, x, y, kid, alg, use }
 }

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { v7 as uuid } from 'uuid'
 import type { Database, Queryable } from '../database/database.ts'
+import { revokeGrantsOf } from './oauth/artifacts.ts'
 import { ACCESS_TOKEN_SECONDS, type Role, type TokenSubject } from './tokens.ts'
 
 const REFRESH_TOKEN_BYTES = 32
@@ -105,26 +106,32 @@ export async function revokeSession(
   )
 }
 
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
 /**
- * Ends every session of the user but `exceptId`, and gives the ids of those that may still have an access token in
- * force, which is what the gateway has to be told.
+ * Ends every session of the user but `exceptId`, those that OAuth clients were granted too, and gives the ids of those
+ * that may still have an access token in force, which is what the gateway has to be told.
  */
 export async function revokeSessionsOf(
   transaction: Queryable,
   userId: string,
   options: { readonly exceptId?: string | undefined; readonly now: Date },
 ): Promise<string[]> {
+  const { exceptId } = options
+  // Sessions have a UUID, grants do not.
+  const exceptSession = exceptId !== undefined && UUID.test(exceptId) ? exceptId : null
   const lastIssued = new Date(options.now.getTime() - ACCESS_TOKEN_SECONDS * 1000)
   const recent = await transaction.query<{ id: string }>(
     `SELECT id FROM sessions
       WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $2
         AND EXISTS (SELECT 1 FROM refresh_tokens WHERE session_id = sessions.id AND issued_at >= $3)
       ORDER BY id`,
-    [userId, options.exceptId ?? null, lastIssued],
+    [userId, exceptSession, lastIssued],
   )
   await transaction.query(
     'UPDATE sessions SET revoked_at = $3 WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $2',
-    [userId, options.exceptId ?? null, options.now],
+    [userId, exceptSession, options.now],
   )
-  return recent.map((session) => session.id)
+  const grants = await revokeGrantsOf(transaction, userId, options)
+  return [...recent.map((session) => session.id), ...grants]
 }

@@ -11,7 +11,8 @@ const SESSION_CLIENT = 'session'
 export type Role = 'user' | 'operator'
 
 const USER_SCOPES = 'accounts:read transfers:write identity:verify'
-const SCOPES: Readonly<Record<Role, string>> = {
+/** What the holder of a role may do. */
+export const SCOPES_OF_ROLE: Readonly<Record<Role, string>> = {
   user: USER_SCOPES,
   operator: `${USER_SCOPES} users:admin`,
 }
@@ -26,7 +27,7 @@ export interface TokenSubject {
 /** What the issuer needs: its URL (`iss`; the audience is that plus `/api`), its keys, the time. */
 export interface Issuer {
   readonly publicUrl: string
-  readonly keys: SigningKeys
+  readonly keys: Pick<SigningKeys, 'current'>
   readonly clock: () => Date
 }
 
@@ -37,7 +38,7 @@ export function issueAccessToken(issuer: Issuer, subject: TokenSubject): Promise
   return new SignJWT({
     sid: subject.sessionId,
     client_id: SESSION_CLIENT,
-    scope: SCOPES[subject.role],
+    scope: SCOPES_OF_ROLE[subject.role],
   })
     .setProtectedHeader({ alg: algorithm, typ: 'at+jwt', kid })
     .setIssuer(issuer.publicUrl)

@@ -2,9 +2,10 @@ import type { InjectOptions } from 'fastify'
 import pino from 'pino'
 import { buildApp } from '../app.ts'
 import type { Database } from '../database/database.ts'
-import { loadSigningKeys } from '../identity/keys.ts'
+import { loadSigningKeys, type SigningKeys } from '../identity/keys.ts'
+import { loadServerSecrets } from '../identity/secrets.ts'
 import { fundAccount } from '../ledger.ts'
-import type { App } from '../services.ts'
+import type { App, Services } from '../services.ts'
 import { addUser } from '../user-store.ts'
 
 export const PUBLIC_URL = 'https://api.example.com'
@@ -20,6 +21,7 @@ export interface TestUser {
 export interface TestService {
   readonly app: App
   readonly database: Database
+  readonly keys: SigningKeys
   /** What was logged, one object a line. */
   readonly log: readonly Record<string, unknown>[]
   now: () => Date
@@ -52,16 +54,27 @@ export interface TestAnswer {
 
 let userNumber = 0
 
-export async function startTestService(database: Database): Promise<TestService> {
+export async function startTestService(
+  database: Database,
+  own: Partial<Pick<Services, 'publicUrl' | 'clock' | 'clients'>> = {},
+): Promise<TestService> {
   let nowMs = Date.parse('2026-03-01T12:00:00Z')
-  const clock = () => new Date(nowMs)
+  const clock = own.clock ?? (() => new Date(nowMs))
   const log: Record<string, unknown>[] = []
   const logger = pino({ level: 'info' }, { write: (line) => void log.push(JSON.parse(line)) })
-  const keys = await loadSigningKeys(database, clock())
-  const app = await buildApp({ database, keys, publicUrl: PUBLIC_URL, clock }, logger)
+  const services = {
+    database,
+    keys: await loadSigningKeys(database, clock),
+    secrets: await loadServerSecrets(database),
+    clients: own.clients ?? [],
+    publicUrl: own.publicUrl ?? PUBLIC_URL,
+    clock,
+  }
+  const app = await buildApp(services, logger)
   return {
     app,
     database,
+    keys: services.keys,
     log,
     now: clock,
     advance: (ms) => {

@@ -1,0 +1,13 @@
+import type { Environment } from '../environment.ts'
+import type { Database } from './database.ts'
+import { openPglite } from './pglite.ts'
+import { openPostgres } from './postgres.ts'
+
+/** Opens the database that the environment names; throws what {@link openPglite} and {@link openPostgres} throw. */
+export function openDatabase(
+  { databaseUrl, dataDirectory }: Pick<Environment, 'databaseUrl' | 'dataDirectory'>,
+  onIdleFault: (fault: Error) => void,
+): Promise<Database> {
+  if (databaseUrl === undefined) return openPglite(dataDirectory)
+  return openPostgres({ url: databaseUrl, onIdleFault })
+}

@@ -1,0 +1,54 @@
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { FastifyBaseLogger } from 'fastify'
+import type { Database } from '../database/database.ts'
+import { type Rotation, rotateSigningKeys } from './key-rotation.ts'
+import type { SigningKeys } from './keys.ts'
+
+/** How often a process looks for keys that another one has made, and for a request to rotate. */
+export const LOOK_EVERY_MS = 30_000
+
+/** Only one process can have an embedded database open: the command leaves a file there, and the backend does it. */
+const REQUEST_FILE = 'rotate-keys.request'
+
+export interface KeyUpkeep {
+  readonly database: Database
+  readonly keys: SigningKeys
+  readonly clock: () => Date
+  readonly logger: FastifyBaseLogger
+  readonly dataDirectory: string
+  /** Rotated when the newest key is older than this. */
+  readonly rotateAfterMs: number
+}
+
+/** Learns of keys that others have made, and starts a rotation when one is asked for or due. */
+export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
+  const { database, keys, clock, logger, dataDirectory, rotateAfterMs } = upkeep
+  const isAsked = existsSync(join(dataDirectory, REQUEST_FILE))
+  const rotation = await rotateSigningKeys(database, {
+    now: clock(),
+    ...(isAsked ? {} : { olderThanMs: rotateAfterMs }),
+  })
+  if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
+  if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
+  await keys.refresh()
+}
+
+/** Asks the process that has the database in `dataDirectory` open. Gives a function that says whether it has done so. */
+export function askForRotation(dataDirectory: string): () => boolean {
+  const file = join(dataDirectory, REQUEST_FILE)
+  writeFileSync(file, '')
+  return () => !existsSync(file)
+}
+
+/** One line for a person. */
+export function rotationText(rotation: Rotation): string {
+  switch (rotation.outcome) {
+    case 'started':
+      return `signing key ${rotation.kid} is published and signs from ${rotation.signsFrom.toISOString()}`
+    case 'pending':
+      return `nothing to do: signing key ${rotation.kid} is published already and signs from ${rotation.signsFrom.toISOString()}`
+    case 'early':
+      return 'nothing to do: the newest signing key is young enough'
+  }
+}

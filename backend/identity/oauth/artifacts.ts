@@ -1,0 +1,165 @@
+import { createHash } from 'node:crypto'
+import type { Adapter, AdapterPayload } from 'oidc-provider'
+import type { Database, Queryable, Row } from '../../database/database.ts'
+import { errors } from './library.ts'
+
+export interface ArtifactStoreOptions {
+  readonly database: Database
+  /** Told of the grant that was revoked because a code or token of it came twice at the same moment. */
+  readonly onReuse: (grantId: string) => void
+}
+
+interface ArtifactRow extends Row {
+  payload: string
+  consumed_at: Date | null
+}
+
+/**
+ * Where oidc-provider keeps one kind of what it makes (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
+ * ids are secrets (a code, a token, a cookie), so only their SHA-256 is stored. Expired rows are still given, because
+ * the provider looks at the time itself; the housekeeping deletes them. Each method is one statement, so two
+ * requests, on any instance, see it done or not done.
+ */
+export class ArtifactStore implements Adapter {
+  readonly #model: string
+  readonly #database: Database
+  readonly #onReuse: (grantId: string) => void
+
+  constructor(model: string, { database, onReuse }: ArtifactStoreOptions) {
+    this.#model = model
+    this.#database = database
+    this.#onReuse = onReuse
+  }
+
+  /** A jti of `ReplayDetection` that is there already is refused: looking first and storing then would let two pass. */
+  async upsert(id: string, payload: AdapterPayload, expiresInSeconds: number): Promise<void> {
+    const { jti: _secret, ...rest } = payload
+    // The provider reads the system clock too: another clock here would part their ideas of what has expired.
+    const now = Date.now()
+    const stored = await this.#database.query(
+      `INSERT INTO oauth_artifacts AS artifacts
+         (model, id_hash, payload, grant_id, account_id, uid, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+       ON CONFLICT (model, id_hash) DO UPDATE
+         SET payload = excluded.payload, grant_id = excluded.grant_id, account_id = excluded.account_id,
+             uid = excluded.uid, expires_at = excluded.expires_at
+       WHERE artifacts.model <> 'ReplayDetection' OR artifacts.expires_at <= $8
+       RETURNING 1 AS stored`,
+      [
+        this.#model,
+        hashed(id),
+        JSON.stringify(rest),
+        this.#model === 'Grant' ? id : (payload.grantId ?? null),
+        payload.accountId ?? null,
+        payload.uid ?? null,
+        new Date(now + expiresInSeconds * 1000),
+        new Date(now),
+      ],
+    )
+    if (stored.length === 0) throw new errors.InvalidGrant('the same proof or assertion came twice')
+  }
+
+  async find(id: string): Promise<AdapterPayload | undefined> {
+    // Clients come from the configuration only, and who asks for another may ask for any text.
+    if (this.#model === 'Client') return undefined
+    const [row] = await this.#database.query<ArtifactRow>(
+      'SELECT payload, consumed_at FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
+      [this.#model, hashed(id)],
+    )
+    return row && { ...toPayload(row), jti: id }
+  }
+
+  /** Without the id, which nobody who knows only the uid may learn. */
+  async findByUid(uid: string): Promise<AdapterPayload | undefined> {
+    const [row] = await this.#database.query<ArtifactRow>(
+      'SELECT payload, consumed_at FROM oauth_artifacts WHERE model = $1 AND uid = $2',
+      [this.#model, uid],
+    )
+    return row && toPayload(row)
+  }
+
+  /** The device flow is off. */
+  async findByUserCode(): Promise<undefined> {
+    return undefined
+  }
+
+  /**
+   * Marks it as used. Of several at the same moment one succeeds; for the others the whole grant is revoked, as for a
+   * use that comes later (RFC 9700 section 4.14.2), and `invalid_grant` is thrown.
+   */
+  async consume(id: string): Promise<void> {
+    const consumed = await this.#database.query(
+      `UPDATE oauth_artifacts SET consumed_at = $3
+        WHERE model = $1 AND id_hash = $2 AND consumed_at IS NULL RETURNING 1 AS consumed`,
+      [this.#model, hashed(id), new Date()],
+    )
+    if (consumed.length > 0) return
+    const [reused] = await this.#database.query<{ grant_id: string | null }>(
+      'SELECT grant_id FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
+      [this.#model, hashed(id)],
+    )
+    const grantId = reused?.grant_id
+    if (grantId) {
+      await this.revokeByGrantId(grantId)
+      this.#onReuse(grantId)
+    }
+    throw new errors.InvalidGrant('used already')
+  }
+
+  async destroy(id: string): Promise<void> {
+    await this.#database.query('DELETE FROM oauth_artifacts WHERE model = $1 AND id_hash = $2', [
+      this.#model,
+      hashed(id),
+    ])
+  }
+
+  /** Of every kind at once, and the grant itself, so that what is stored for it a moment later is worth nothing. */
+  async revokeByGrantId(grantId: string): Promise<void> {
+    await this.#database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
+  }
+}
+
+function toPayload({ payload, consumed_at }: ArtifactRow): AdapterPayload {
+  const stored = JSON.parse(payload) as AdapterPayload
+  return consumed_at === null ? stored : { ...stored, consumed: Math.floor(consumed_at.getTime() / 1000) }
+}
+
+/** Without a salt: ids have 256 random bits, so there is nothing to guess. */
+function hashed(id: string): string {
+  return createHash('sha256').update(id).digest('hex')
+}
+
+/** Ends one grant of a user, and what was issued for it; whether there was one. */
+export async function revokeGrant(
+  database: Queryable,
+  grant: { readonly id: string; readonly userId: string },
+): Promise<boolean> {
+  const deleted = await database.query(
+    `DELETE FROM oauth_artifacts WHERE grant_id = $1 AND EXISTS
+       (SELECT 1 FROM oauth_artifacts WHERE model = 'Grant' AND grant_id = $1 AND account_id = $2)
+     RETURNING 1 AS deleted`,
+    [grant.id, grant.userId],
+  )
+  return deleted.length > 0
+}
+
+/**
+ * Ends everything the authorization server keeps for a user, signed-in browsers too, but the grant `exceptId`. Gives
+ * the ids of the grants that ended, which the gateway has to be told.
+ */
+export async function revokeGrantsOf(
+  transaction: Queryable,
+  userId: string,
+  options: { readonly exceptId?: string | undefined; readonly now: Date },
+): Promise<string[]> {
+  const ended = await transaction.query<{ grant_id: string }>(
+    `SELECT grant_id FROM oauth_artifacts
+      WHERE model = 'Grant' AND account_id = $1 AND grant_id IS DISTINCT FROM $2 AND expires_at > $3
+      ORDER BY grant_id`,
+    [userId, options.exceptId ?? null, options.now],
+  )
+  await transaction.query(
+    'DELETE FROM oauth_artifacts WHERE account_id = $1 AND (grant_id IS NULL OR grant_id IS DISTINCT FROM $2)',
+    [userId, options.exceptId ?? null],
+  )
+  return ended.map((row) => row.grant_id)
+}

@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict'
+import { createHash, X509Certificate } from 'node:crypto'
+import { after, before, describe, it } from 'node:test'
+import 'reflect-metadata'
+import { SubjectAlternativeNameExtension, X509CertificateGenerator } from '@peculiar/x509'
+import { calculateJwkThumbprint, decodeJwt, exportJWK } from 'jose'
+import * as client from 'openid-client'
+import { migrate } from '../../database/migrations.ts'
+import { openPglite } from '../../database/pglite.ts'
+import {
+  allow,
+  type OAuthService,
+  pkce,
+  startOAuthService,
+  tokensFor,
+  WEB_REDIRECT,
+} from '../../testing/oauth.ts'
+import { certificateNames, clientCertificate } from './client-certificate.ts'
+
+const TLS_CLIENT = {
+  client_id: 'tls-portal',
+  token_endpoint_auth_method: 'tls_client_auth',
+  tls_client_auth_san_dns: 'portal.example.com',
+  tls_client_certificate_bound_access_tokens: true,
+  redirect_uris: [WEB_REDIRECT],
+  grant_types: ['authorization_code', 'refresh_token'],
+} as const
+
+async function certificateFor(...names: string[]): Promise<X509Certificate> {
+  const keys = await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, false, [
+    'sign',
+    'verify',
+  ])
+  const certificate = await X509CertificateGenerator.createSelfSigned({
+    name: 'CN=portal.example.com',
+    notAfter: new Date(Date.now() + 60_000),
+    signingAlgorithm: { name: 'ECDSA', hash: 'SHA-256' },
+    keys,
+    extensions: [
+      new SubjectAlternativeNameExtension(
+        names.map((value) => ({ type: value.includes(':') ? 'url' : 'dns', value })),
+      ),
+    ],
+  })
+  return new X509Certificate(Buffer.from(certificate.rawData))
+}
+
+const header = (certificate: X509Certificate) => `:${certificate.raw.toString('base64')}:`
+
+describe('OAuth tokens bound to a key or certificate', () => {
+  let oauth: OAuthService
+  let mobile: client.Configuration
+  before(async () => {
+    const database = await openPglite()
+    await migrate(database)
+    oauth = await startOAuthService(database, [TLS_CLIENT])
+    mobile = await oauth.discover('mobile-app')
+  })
+  after(async () => {
+    await oauth.service.app.close()
+    await oauth.service.database.close()
+  })
+
+  it('carry the thumbprint of the DPoP key, after the round for a nonce (RFC 9449 section 8)', async () => {
+    const keys = await client.randomDPoPKeyPair('ES256')
+    const asked: number[] = []
+    mobile[client.customFetch] = async (url, options) => {
+      const answer = await fetch(url, options as RequestInit)
+      if (String(url).endsWith('/token')) asked.push(answer.status)
+      return answer
+    }
+    const tokens = await tokensFor(oauth, mobile, { dpop: client.getDPoPHandle(mobile, keys) })
+    assert.deepEqual(asked, [400, 200], 'the first proof had no nonce')
+    assert.equal(tokens.token_type, 'dpop')
+    const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
+    assert.deepEqual(decodeJwt(tokens.access_token).cnf, { jkt })
+
+    const stolen = client.refreshTokenGrant(mobile, tokens.refresh_token ?? '')
+    await assert.rejects(stolen, { error: 'invalid_grant' }, 'without a proof')
+    const other = client.getDPoPHandle(mobile, await client.randomDPoPKeyPair('ES256'))
+    const forged = client.refreshTokenGrant(mobile, tokens.refresh_token ?? '', undefined, { DPoP: other })
+    await assert.rejects(forged, { error: 'invalid_grant' }, 'with the proof of another key')
+    const own = client.getDPoPHandle(mobile, keys)
+    const refreshed = await client.refreshTokenGrant(mobile, tokens.refresh_token ?? '', undefined, {
+      DPoP: own,
+    })
+    assert.deepEqual(decodeJwt(refreshed.access_token).cnf, { jkt })
+    mobile[client.customFetch] = fetch as client.CustomFetch
+  })
+
+  it('are not given for a proof that was used before, not even at the same moment', async () => {
+    const keys = await client.randomDPoPKeyPair('ES256')
+    const { refresh_token } = await tokensFor(oauth, mobile, { dpop: client.getDPoPHandle(mobile, keys) })
+    let sent: RequestInit | undefined
+    let statuses: number[] = []
+    mobile[client.customFetch] = async (url, options) => {
+      sent = options as RequestInit
+      const answers = await Promise.all([1, 2, 3].map(() => fetch(url, sent)))
+      statuses = answers.map(({ status }) => status)
+      return answers.find(({ status }) => status === 200) ?? (answers[0] as Response)
+    }
+    const own = client.getDPoPHandle(mobile, keys)
+    await client.refreshTokenGrant(mobile, refresh_token ?? '', undefined, { DPoP: own }).catch(() => {})
+    mobile[client.customFetch] = fetch as client.CustomFetch
+    assert.ok(statuses.filter((status) => status === 200).length <= 1, String(statuses))
+  })
+
+  it('are asked for with dpop_jkt in vain by whoever has another key (RFC 9449 section 10)', async () => {
+    const { verifier, parameters } = await pkce({ dpop_jkt: 'A'.repeat(43) })
+    const back = await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))
+    const keys = await client.randomDPoPKeyPair('ES256')
+    const checks = { pkceCodeVerifier: verifier, expectedState: 'a-state' }
+    const grant = client.authorizationCodeGrant(mobile, back, checks, undefined, {
+      DPoP: client.getDPoPHandle(mobile, keys),
+    })
+    await assert.rejects(grant, { error: 'invalid_grant' })
+  })
+
+  it('carry the thumbprint of the client certificate, which also authenticates the client (RFC 8705)', async () => {
+    const certificate = await certificateFor('portal.example.com')
+    const config = await client.discovery(
+      new URL(oauth.url),
+      'tls-portal',
+      undefined,
+      client.TlsClientAuth(),
+      {
+        execute: [client.allowInsecureRequests],
+      },
+    )
+    const presenting = (shown: X509Certificate | undefined) => {
+      config[client.customFetch] = (url, options) => {
+        const headers = new Headers(options.headers)
+        if (shown !== undefined) headers.set('client-cert', header(shown))
+        return fetch(url, { ...(options as RequestInit), headers })
+      }
+    }
+    presenting(certificate)
+    const tokens = await tokensFor(oauth, config, { parameters: { redirect_uri: WEB_REDIRECT } })
+    const thumbprint = createHash('sha256').update(certificate.raw).digest('base64url')
+    assert.deepEqual(decodeJwt(tokens.access_token).cnf, { 'x5t#S256': thumbprint })
+
+    for (const shown of [undefined, await certificateFor('other.example.com')]) {
+      presenting(shown)
+      const stolen = client.refreshTokenGrant(config, tokens.refresh_token ?? '')
+      await assert.rejects(stolen, { error: 'invalid_client' })
+    }
+    presenting(certificate)
+    assert.ok((await client.refreshTokenGrant(config, tokens.refresh_token ?? '')).access_token)
+  })
+})
+
+describe('clientCertificate', () => {
+  it('reads a byte sequence of RFC 9440, and nothing else', async () => {
+    const certificate = await certificateFor('a.example')
+    assert.equal(clientCertificate(header(certificate))?.fingerprint256, certificate.fingerprint256)
+    const encoded = certificate.raw.toString('base64')
+    for (const value of [undefined, '', encoded, `:${encoded}`, ':AAAA:', '::', [header(certificate)]]) {
+      assert.equal(clientCertificate(value), undefined)
+    }
+  })
+})
+
+describe('certificateNames', () => {
+  it('compares whole alternative names of the right kind', async () => {
+    const certificate = await certificateFor('a.example', 'https://client.example/one')
+    const names = (property: string, expected: string) => certificateNames(certificate, property, expected)
+    assert.ok(names('tls_client_auth_san_dns', 'a.example'))
+    assert.ok(names('tls_client_auth_san_uri', 'https://client.example/one'))
+    assert.ok(!names('tls_client_auth_san_dns', 'example'))
+    assert.ok(!names('tls_client_auth_san_uri', 'a.example'))
+    assert.ok(!names('tls_client_auth_subject_dn', 'CN=portal.example.com'))
+    const tricky = await certificateFor('a.example, DNS:b.example')
+    assert.ok(!certificateNames(tricky, 'tls_client_auth_san_dns', 'b.example'))
+  })
+})

@@ -1,0 +1,27 @@
+import { X509Certificate } from 'node:crypto'
+
+/**
+ * The client certificate in a `Client-Cert` header (RFC 9440 section 2.1: a byte sequence, `:base64:`). Only the gateway
+ * sets it, after it has verified the chain, so that it is there is proof enough. `undefined` without one, and for
+ * anything that is none.
+ */
+export function clientCertificate(header: string | string[] | undefined): X509Certificate | undefined {
+  const encoded = typeof header === 'string' ? /^:([A-Za-z0-9+/]+={0,2}):$/.exec(header)?.[1] : undefined
+  if (encoded === undefined) return undefined
+  try {
+    return new X509Certificate(Buffer.from(encoded, 'base64'))
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * Whether the certificate carries the registered name of a client (RFC 8705 section 2.1.2). Only
+ * `tls_client_auth_san_dns` and `tls_client_auth_san_uri` are offered; any other property never matches.
+ */
+export function certificateNames(certificate: X509Certificate, property: string, expected: string): boolean {
+  const kind = { tls_client_auth_san_dns: 'DNS', tls_client_auth_san_uri: 'URI' }[property]
+  // Node puts a name that could be misread into quotes; those are nobody's.
+  const names = certificate.subjectAltName?.split(', ') ?? []
+  return kind !== undefined && names.includes(`${kind}:${expected}`)
+}

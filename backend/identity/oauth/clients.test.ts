@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import type { Database } from '../../database/database.ts'
+import { migrate } from '../../database/migrations.ts'
+import { openPglite } from '../../database/pglite.ts'
+import { startTestService } from '../../testing/service.ts'
+import { loadServerSecrets } from '../secrets.ts'
+import { loadClients } from './clients.ts'
+
+describe('loadClients', () => {
+  let dataDirectory: string
+  before(() => {
+    dataDirectory = mkdtempSync(join(tmpdir(), 'clients-'))
+  })
+  after(() => rmSync(dataDirectory, { recursive: true }))
+
+  function file(content: string): string {
+    const path = join(dataDirectory, 'clients.json')
+    writeFileSync(path, content)
+    return path
+  }
+
+  it('has two clients for the demo, and none without', async () => {
+    assert.deepEqual(await loadClients({ file: undefined, demo: false, dataDirectory }), [])
+    const clients = await loadClients({ file: undefined, demo: true, dataDirectory })
+    assert.deepEqual(
+      clients.map(({ client_id }) => client_id),
+      ['mobile-app', 'bank-portal'],
+    )
+    assert.doesNotMatch(String(clients[0]?.scope), /users:admin/)
+  })
+
+  it('makes the key of bank-portal once, readable for its owner only, and registers its public half', async () => {
+    const [, portal] = await loadClients({ file: undefined, demo: true, dataDirectory })
+    const [, again] = await loadClients({ file: undefined, demo: true, dataDirectory })
+    assert.deepEqual(again, portal)
+    const path = join(dataDirectory, 'bank-portal.private.jwk.json')
+    assert.equal(statSync(path).mode & 0o777, 0o600)
+    const { d } = JSON.parse(readFileSync(path, 'utf8'))
+    assert.ok(d)
+    assert.ok(!JSON.stringify(portal).includes(d))
+    writeFileSync(path, '{')
+    const broken = loadClients({ file: undefined, demo: true, dataDirectory })
+    await assert.rejects(broken, /bank-portal\.private\.jwk\.json is no key/)
+    rmSync(path)
+  })
+
+  it('takes clients from a file, which may replace those of the demo', async () => {
+    const own = [{ client_id: 'mobile-app', client_name: 'Ours' }, { client_id: 'another' }]
+    const clients = await loadClients({ file: file(JSON.stringify(own)), demo: true, dataDirectory })
+    assert.deepEqual(
+      clients.map(({ client_id }) => client_id),
+      ['mobile-app', 'another', 'bank-portal'],
+    )
+    assert.equal(clients[0]?.client_name, 'Ours')
+  })
+
+  it('says what is wrong with the file', async () => {
+    for (const [content, message] of [
+      ['{', /BACKEND_OAUTH_CLIENTS: .*clients\.json cannot be read/],
+      ['{"client_id":"x"}', /must be a list/],
+      ['[{}]', /each with a client_id/],
+      ['[null]', /each with a client_id/],
+    ] as const) {
+      await assert.rejects(loadClients({ file: file(content), demo: false, dataDirectory }), message)
+    }
+    const missing = loadClients({ file: '/nowhere.json', demo: false, dataDirectory })
+    await assert.rejects(missing, /BACKEND_OAUTH_CLIENTS: \/nowhere\.json cannot be read/)
+  })
+})
+
+describe('the authorization server', () => {
+  let database: Database
+  before(async () => {
+    database = await openPglite()
+    await migrate(database)
+  })
+  after(() => database.close())
+
+  it('does not start with a client that it cannot serve, and names it', async () => {
+    const good = { redirect_uris: ['https://a.example/'], token_endpoint_auth_method: 'none' }
+    for (const [metadata, fault] of [
+      [{ redirect_uris: ['not a uri'] }, /OAuth client bad: redirect_uris/],
+      [{ response_types: ['code id_token'] }, /OAuth client bad: .*response_types/],
+      [{ token_endpoint_auth_method: undefined }, /OAuth client bad: jwks/],
+      [
+        { token_endpoint_auth_method: 'client_secret_basic', client_secret: 'x' },
+        /OAuth client bad: .*token_endpoint_auth_method/,
+      ],
+      [{ scope: 'everything' }, /OAuth client bad: scope/],
+    ] as const) {
+      const clients = [{ client_id: 'bad', ...good, ...metadata }] as never
+      await assert.rejects(startTestService(database, { clients }), fault)
+    }
+  })
+
+  it('shares its secrets with every process over the same database', async () => {
+    const [one, other] = await Promise.all([loadServerSecrets(database), loadServerSecrets(database)])
+    assert.deepEqual(one, other)
+    assert.equal(one.dpopNonce.length, 32)
+    assert.notDeepEqual(one.dpopNonce, one.knownBrowser)
+  })
+})

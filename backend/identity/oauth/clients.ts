@@ -1,0 +1,92 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { exportJWK, generateKeyPair, type JWK } from 'jose'
+import type { ClientMetadata } from 'oidc-provider'
+import { DEFAULT_CLIENT_SCOPE } from './scopes.ts'
+
+const PORTAL_KEY_FILE = 'bank-portal.private.jwk.json'
+
+export interface ClientSources {
+  /** JSON: a list of client metadata (RFC 7591 section 2). */
+  readonly file: string | undefined
+  /** Whether the two demo clients are there too. */
+  readonly demo: boolean
+  /** Where the key of the demo client `bank-portal` is kept. */
+  readonly dataDirectory: string
+}
+
+/**
+ * The OAuth clients. Throws an error that names the file when it cannot be read or is no list; what is in the metadata
+ * is judged by the authorization server (oauth/server.ts).
+ */
+export async function loadClients({ file, demo, dataDirectory }: ClientSources): Promise<ClientMetadata[]> {
+  const registered = file === undefined ? [] : await readClients(file)
+  if (!demo) return registered
+  const taken = new Set(registered.map((client) => client.client_id))
+  const portalKey = await demoKey(join(dataDirectory, PORTAL_KEY_FILE))
+  // A client of the same name in the file takes the place of ours.
+  return [...registered, ...demoClients(portalKey).filter((client) => !taken.has(client.client_id))]
+}
+
+async function readClients(file: string): Promise<ClientMetadata[]> {
+  let clients: unknown
+  try {
+    clients = JSON.parse(await readFile(file, 'utf8'))
+  } catch (cause) {
+    throw new Error(`BACKEND_OAUTH_CLIENTS: ${file} cannot be read: ${(cause as Error).message}`, { cause })
+  }
+  const isList = Array.isArray(clients) && clients.every((client) => typeof client?.client_id === 'string')
+  if (!isList)
+    throw new Error(`BACKEND_OAUTH_CLIENTS: ${file} must be a list of clients, each with a client_id`)
+  return clients as ClientMetadata[]
+}
+
+function demoClients(portalKey: JWK): ClientMetadata[] {
+  return [
+    {
+      client_id: 'mobile-app',
+      client_name: 'Example Mobile App',
+      application_type: 'native',
+      token_endpoint_auth_method: 'none',
+      // RFC 8252 sections 7.1 and 7.3: a scheme of the app's own, or the loopback interface with any port.
+      redirect_uris: ['http://127.0.0.1/callback', 'com.example.app:/callback'],
+      grant_types: ['authorization_code', 'refresh_token'],
+      scope: DEFAULT_CLIENT_SCOPE,
+    },
+    {
+      client_id: 'bank-portal',
+      client_name: 'Example Bank Portal',
+      application_type: 'web',
+      token_endpoint_auth_method: 'private_key_jwt',
+      token_endpoint_auth_signing_alg: 'ES256',
+      redirect_uris: ['https://portal.example.com/callback'],
+      grant_types: ['authorization_code', 'refresh_token'],
+      scope: `${DEFAULT_CLIENT_SCOPE} users:admin`,
+      jwks: { keys: [portalKey as never] },
+    },
+  ]
+}
+
+/** The public half of the key in the file, which is made when it is missing: whoever tries the client reads it there. */
+async function demoKey(file: string): Promise<JWK> {
+  const key = (await readKey(file)) ?? (await makeKey(file))
+  const { kty, crv, x, y } = key
+  return { kty: kty ?? 'EC', crv: crv ?? '', x: x ?? '', y: y ?? '', use: 'sig', alg: 'ES256' }
+}
+
+async function readKey(file: string): Promise<JWK | undefined> {
+  try {
+    return JSON.parse(await readFile(file, 'utf8')) as JWK
+  } catch (fault) {
+    if ((fault as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new Error(`${file} is no key: ${(fault as Error).message}`, { cause: fault })
+  }
+}
+
+async function makeKey(file: string): Promise<JWK> {
+  const { privateKey } = await generateKeyPair('ES256', { extractable: true })
+  const jwk = await exportJWK(privateKey)
+  await mkdir(dirname(file), { recursive: true })
+  await writeFile(file, `${JSON.stringify(jwk)}\n`, { mode: 0o600 })
+  return jwk
+}

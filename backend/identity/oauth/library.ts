@@ -1,0 +1,16 @@
+import type OidcProvider from 'oidc-provider'
+
+/**
+ * oidc-provider, without the warning that it prints on every Node whose release is not marked as long-term support: the
+ * one this project pins is tested here, and standard error is for the log.
+ */
+const print = console.warn
+console.warn = (...parts: unknown[]) => {
+  if (!String(parts[0]).includes('Unsupported runtime')) print(...parts)
+}
+const library = await import('oidc-provider')
+console.warn = print
+
+export const Provider = library.default
+export type Provider = OidcProvider
+export const { errors } = library

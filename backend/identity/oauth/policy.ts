@@ -1,0 +1,76 @@
+import type { AccessToken, Configuration, KoaContextWithOIDC } from 'oidc-provider'
+import { ACCESS_TOKEN_SECONDS } from '../tokens.ts'
+import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
+
+const CODE_SECONDS = 60
+const DAY_SECONDS = 24 * 60 * 60
+/** As long as the sessions of POST /api/login last. */
+const REFRESH_SECONDS = 30 * DAY_SECONDS
+/** How long a browser stays signed in after its last sign-in or consent; its cookie goes when the browser is closed. */
+const BROWSER_SECONDS = 30 * 60
+/** From the first page to the last. */
+const INTERACTION_SECONDS = 15 * 60
+
+/** FAPI 2.0 section 5.3.2.1: clocks of clients may run ahead by this. */
+const CLOCK_TOLERANCE_SECONDS = 10
+
+const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
+
+/** The rules of the authorization server: what it issues, to whom, for how long. RFC 9700 throughout. */
+export function policyConfiguration(): Configuration {
+  return {
+    scopes: [...ALL_SCOPES],
+    claims: { openid: ['sub'] },
+    responseTypes: ['code'],
+    // RFC 9700 section 2.1.1; that the method is S256 is not up to the configuration.
+    pkce: { required: () => true },
+    clientAuthMethods: ['none', 'private_key_jwt', 'tls_client_auth'],
+    clientDefaults: {
+      grant_types: ['authorization_code'],
+      response_types: ['code'],
+      token_endpoint_auth_method: 'private_key_jwt',
+      id_token_signed_response_alg: 'ES256',
+      scope: DEFAULT_CLIENT_SCOPE,
+    },
+    enabledJWA: {
+      clientAuthSigningAlgValues: [...SIGNATURES],
+      dPoPSigningAlgValues: [...SIGNATURES],
+      idTokenSigningAlgValues: ['ES256'],
+    },
+    // A redirect URI that is left out cannot be compared.
+    allowOmittingSingleRegisteredRedirectUri: false,
+    clockTolerance: CLOCK_TOLERANCE_SECONDS,
+    // Clients are programs and servers; no page of another origin has business here.
+    clientBasedCORS: () => false,
+    cookies: {
+      names: { session: 'oauth_session', interaction: 'oauth_interaction', resume: 'oauth_resume' },
+      long: { httpOnly: true, sameSite: 'lax', path: '/oauth' },
+      short: { httpOnly: true, sameSite: 'lax' },
+    },
+    ttl: {
+      AccessToken: ACCESS_TOKEN_SECONDS,
+      IdToken: ACCESS_TOKEN_SECONDS,
+      AuthorizationCode: CODE_SECONDS,
+      RefreshToken: REFRESH_SECONDS,
+      // A grant outlives the last refresh token that it can have.
+      Grant: 366 * DAY_SECONDS,
+      Session: BROWSER_SECONDS,
+      Interaction: INTERACTION_SECONDS,
+    },
+    rotateRefreshToken: mustRotate,
+    extraTokenClaims: (_ctx, token) => sessionClaim(token as AccessToken),
+  }
+}
+
+/**
+ * RFC 9700 section 4.14.2: a refresh token of a public client is good once. One that is bound to a key of a confidential
+ * client is useless to a thief already, and FAPI 2.0 section 5.3.2.1 advises against rotating it.
+ */
+function mustRotate({ oidc }: KoaContextWithOIDC): boolean {
+  return oidc.client?.clientAuthMethod === 'none'
+}
+
+/** The gateway revokes by `sid`. Here the session is the grant: what one consent of a user brought about. */
+function sessionClaim({ grantId }: AccessToken): { sid: string | undefined } {
+  return { sid: grantId }
+}

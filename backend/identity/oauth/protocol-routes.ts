@@ -1,0 +1,60 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { App, Services } from '../../services.ts'
+import { type AuthorizationServer, OAUTH_PATHS } from './server.ts'
+
+const METADATA_PATHS = ['/.well-known/openid-configuration', '/.well-known/oauth-authorization-server']
+
+const GET_PATHS = [
+  ...METADATA_PATHS,
+  OAUTH_PATHS.authorization,
+  // Where a sign-in comes back to.
+  `${OAUTH_PATHS.authorization}/:id`,
+  OAUTH_PATHS.end_session,
+  `${OAUTH_PATHS.end_session}/success`,
+]
+
+const POST_PATHS = [
+  OAUTH_PATHS.pushed_authorization_request,
+  OAUTH_PATHS.token,
+  OAUTH_PATHS.revocation,
+  `${OAUTH_PATHS.end_session}/confirm`,
+]
+
+/**
+ * For what oidc-provider renders by itself; our pages replace it. To script-src it adds the hash of the script that it
+ * needs, and beside a hash there cannot be 'none': this one is of the empty script.
+ */
+const CONTENT_SECURITY_POLICY =
+  "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"
+
+/**
+ * The protocol endpoints: requests are handed to oidc-provider as they came in. They pass through fastify, so that
+ * they are known routes (405 with Allow), carry the request id, and are waited for when the process stops.
+ */
+export async function registerOAuthProtocol(
+  app: App,
+  services: Services,
+  server: AuthorizationServer,
+): Promise<void> {
+  const { protocol, host } = new URL(services.publicUrl)
+  const hand = (request: FastifyRequest, reply: FastifyReply) => {
+    reply.hijack()
+    const { raw } = request
+    // The issuer has one name, whatever the caller called it: metadata, redirects and the htu of proofs depend on it.
+    raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)
+    raw.headers['x-forwarded-host'] = host
+    raw.headers['x-request-id'] = request.id
+    reply.raw.setHeader('x-request-id', request.id)
+    reply.raw.setHeader('content-security-policy', CONTENT_SECURITY_POLICY)
+    reply.raw.setHeader('referrer-policy', 'no-referrer')
+    void server.instance().callback()(raw, reply.raw)
+  }
+  await app.register(async (scope) => {
+    // The provider reads the bodies, and bounds them.
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser('*', (_request, _payload, done) => done(null))
+    const schema = { hide: true }
+    for (const url of GET_PATHS) scope.get(url, { schema }, async (request, reply) => hand(request, reply))
+    for (const url of POST_PATHS) scope.post(url, { schema }, async (request, reply) => hand(request, reply))
+  })
+}

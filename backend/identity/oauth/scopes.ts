@@ -1,0 +1,36 @@
+import { SCOPES_OF_ROLE } from '../tokens.ts'
+
+/** What an application may ask for beside the scopes of the API: OpenID Connect Core sections 3.1.2.1 and 11. */
+const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
+
+/** What holders of the role `user` may grant to an application, and what a client gets that names no scopes. */
+const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
+
+const API_SCOPES: readonly string[] = SCOPES_OF_ROLE.operator.split(' ')
+
+export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]
+
+/** `scope` of a client that asks for what every user holds. */
+export const DEFAULT_CLIENT_SCOPE = [...PROTOCOL_SCOPES, ...USER_SCOPES].join(' ')
+
+/** The scopes of the API among `requested` that somebody of this role holds, and so may grant. */
+export function grantable(requested: Iterable<string>, role: keyof typeof SCOPES_OF_ROLE): string[] {
+  const held = SCOPES_OF_ROLE[role].split(' ')
+  return [...requested].filter((scope) => held.includes(scope))
+}
+
+/** The scopes of the API that a client may be given, whoever signs in: those in its `scope`. */
+export function apiScopesOfClient(clientScope: string | undefined): string[] {
+  const allowed = (clientScope ?? DEFAULT_CLIENT_SCOPE).split(' ')
+  return API_SCOPES.filter((scope) => allowed.includes(scope))
+}
+
+/** What a scope lets an application do, in the words of the consent page. */
+export const SCOPE_MEANINGS: Readonly<Record<string, string>> = {
+  openid: 'know that it is you, by an identifier',
+  'accounts:read': 'see the balance of your account',
+  'transfers:write': 'transfer money from your account',
+  'identity:verify': 'have travel documents checked in your name',
+  'users:admin': 'read, change and delete the records of all users',
+  offline_access: 'keep this access also while you are not using it',
+}

@@ -1,0 +1,162 @@
+import type { X509Certificate } from 'node:crypto'
+import type { FastifyBaseLogger } from 'fastify'
+import type { Configuration, KoaContextWithOIDC, ResourceServer } from 'oidc-provider'
+import type { Services } from '../../services.ts'
+import { REVOKE_SESSION } from '../revoke-session.ts'
+import { ACCESS_TOKEN_SECONDS } from '../tokens.ts'
+import { findAccount, type UserAccount } from './account.ts'
+import { ArtifactStore } from './artifacts.ts'
+import { certificateNames, clientCertificate } from './client-certificate.ts'
+import { errors, Provider } from './library.ts'
+import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
+import { policyConfiguration } from './policy.ts'
+import { apiScopesOfClient, grantable } from './scopes.ts'
+
+/** Paths of the authorization server; the gateway must let them through. Metadata (RFC 8414) names them to clients. */
+export const OAUTH_PATHS = {
+  authorization: '/oauth/authorize',
+  pushed_authorization_request: '/oauth/par',
+  token: '/oauth/token',
+  revocation: '/oauth/revoke',
+  end_session: '/oauth/logout',
+  jwks: '/.well-known/jwks.json',
+} as const
+
+/** Where people sign in and consent; the forms are posted to paths below it. */
+export const INTERACTION_PATH = '/oauth/interaction'
+
+/** The authorization server, whose instance changes with the signing keys. */
+export interface AuthorizationServer {
+  /** The instance to use for one request; another one after the keys have changed. */
+  instance(): Provider
+}
+
+/**
+ * The authorization server over the project's database. Throws when the metadata of a client is not valid, naming the
+ * client.
+ *
+ * oidc-provider takes its keys when it is made and has no other state of its own, so a new instance is made when the
+ * keys change; requests under way finish with the one they began with.
+ */
+export async function createAuthorizationServer(
+  services: Services,
+  logger: FastifyBaseLogger,
+): Promise<AuthorizationServer> {
+  let made: { readonly keys: string; readonly provider: Provider } | undefined
+  const instance = () => {
+    const keys = services.keys.privateKeys.map(({ kid }) => kid).join()
+    if (made?.keys !== keys) made = { keys, provider: createProvider(services, logger) }
+    return made.provider
+  }
+  for (const { client_id } of services.clients) {
+    try {
+      await instance().Client.find(client_id)
+    } catch (cause) {
+      const { message, error_description } = cause as InstanceType<typeof errors.OIDCProviderError>
+      throw new Error(`OAuth client ${client_id}: ${error_description ?? message}`, { cause })
+    }
+  }
+  return { instance }
+}
+
+function createProvider(services: Services, logger: FastifyBaseLogger): Provider {
+  const provider = new Provider(services.publicUrl, configuration(services))
+  // The public URL is put into the forwarded headers before a request gets here (routes.ts).
+  provider.proxy = true
+  provider.on('grant.revoked', (ctx, grantId) => {
+    ctx.append(REVOKE_SESSION, grantId)
+    logger.info({ sessionId: grantId, requestId: ctx.get('x-request-id') }, 'grant revoked')
+  })
+  provider.on('server_error', (ctx, err) => {
+    logger.error({ err, requestId: ctx.get('x-request-id') }, 'authorization server failed')
+  })
+  return provider
+}
+
+function configuration(services: Services): Configuration {
+  const store = {
+    database: services.database,
+    onReuse: (grantId: string) => Provider.ctx?.append(REVOKE_SESSION, grantId),
+  }
+  return {
+    ...policyConfiguration(),
+    adapter: (model: string) => new ArtifactStore(model, store),
+    clients: [...services.clients],
+    jwks: { keys: services.keys.privateKeys.map((key) => ({ ...key })) },
+    routes: OAUTH_PATHS,
+    features: features(services),
+    findAccount: (_ctx, id) => findAccount(services.database, id),
+    interactions: { url: (_ctx, { uid }) => `${INTERACTION_PATH}?id=${uid}` },
+    renderError: (ctx, { error, error_description: detail }) =>
+      show(ctx, errorPage(services.publicUrl, { error, detail })),
+  }
+}
+
+function features({ publicUrl, secrets }: Services): NonNullable<Configuration['features']> {
+  const api = `${publicUrl}/api`
+  return {
+    devInteractions: { enabled: false },
+    // An access token is for the API. What the ID token says of the user is all there is.
+    userinfo: { enabled: false },
+    revocation: {
+      enabled: true,
+      allowedPolicy: (_ctx, client, token) => token.clientId === client.clientId,
+    },
+    pushedAuthorizationRequests: { enabled: true },
+    dPoP: { enabled: true, nonceSecret: secrets.dpopNonce, requireNonce: () => true },
+    mTLS: {
+      enabled: true,
+      certificateBoundAccessTokens: true,
+      tlsClientAuth: true,
+      getCertificate: certificateOf,
+      certificateAuthorized: (ctx) => certificateOf(ctx) !== undefined,
+      certificateSubjectMatches: (ctx, property, expected) => {
+        const certificate = certificateOf(ctx)
+        return certificate !== undefined && certificateNames(certificate, property, expected)
+      },
+    },
+    resourceIndicators: {
+      enabled: true,
+      defaultResource: () => api,
+      useGrantedResource: () => true,
+      getResourceServerInfo: (ctx, resource, client) => {
+        if (resource !== api) throw new errors.InvalidTarget()
+        return resourceServer(ctx, { api, clientScope: client.scope })
+      },
+    },
+    rpInitiatedLogout: {
+      enabled: true,
+      logoutSource: (ctx, form) => {
+        const leadsTo = ctx.oidc.params?.post_logout_redirect_uri as string | undefined
+        show(ctx, signOutPage(publicUrl, { form, leadsTo }))
+      },
+      postLogoutSuccessSource: (ctx) => show(ctx, signedOutPage(publicUrl)),
+    },
+  }
+}
+
+/** The API as a resource (RFC 8707): its tokens are JWTs (RFC 9068) with the scopes that client and user may both have. */
+function resourceServer(
+  { oidc }: KoaContextWithOIDC,
+  { api, clientScope }: { readonly api: string; readonly clientScope: string | undefined },
+): ResourceServer {
+  const scopes = apiScopesOfClient(clientScope)
+  // Known wherever tokens are issued, so a role that was taken away counts at the next refresh.
+  const account = oidc.account as UserAccount | undefined
+  return {
+    audience: api,
+    scope: (account === undefined ? scopes : grantable(scopes, account.role)).join(' '),
+    accessTokenFormat: 'jwt',
+    accessTokenTTL: ACCESS_TOKEN_SECONDS,
+    jwt: { sign: { alg: 'ES256' } },
+  }
+}
+
+function certificateOf(ctx: KoaContextWithOIDC): X509Certificate | undefined {
+  return clientCertificate(ctx.req.headers['client-cert'])
+}
+
+function show(ctx: KoaContextWithOIDC, page: Page): void {
+  ctx.set({ ...page.headers })
+  ctx.body = page.html
+}

@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict'
+import { after, before, it } from 'node:test'
+import { decodeJwt } from 'jose'
+import * as client from 'openid-client'
+import { sweep } from '../../housekeeping.ts'
+import { onEachDatabase } from '../../testing/databases.ts'
+import { type OAuthService, startOAuthService, tokensFor, WEB_REDIRECT } from '../../testing/oauth.ts'
+import { hashPassword } from '../passwords.ts'
+
+onEachDatabase('OAuth tokens', (database) => {
+  let oauth: OAuthService
+  let mobile: client.Configuration
+  before(async () => {
+    oauth = await startOAuthService(database())
+    mobile = await oauth.discover('mobile-app')
+  })
+  after(() => oauth.service.app.close())
+
+  const refresh = (refresh_token: string | undefined) =>
+    fetch(`${oauth.url}/oauth/token`, {
+      method: 'POST',
+      body: new URLSearchParams({
+        grant_type: 'refresh_token',
+        client_id: 'mobile-app',
+        refresh_token: refresh_token ?? '',
+      }),
+    })
+  const isDead = async (refreshToken: string | undefined) => (await refresh(refreshToken)).status === 400
+  const sessionOf = (accessToken: string) => String(decodeJwt(accessToken).sid)
+
+  it('rotate for a public client; a token used again revokes the grant, and the gateway is told', async () => {
+    const first = await tokensFor(oauth, mobile)
+    const second = await client.refreshTokenGrant(mobile, first.refresh_token ?? '')
+    assert.notEqual(second.refresh_token, first.refresh_token)
+    assert.equal(sessionOf(second.access_token), sessionOf(first.access_token))
+    const reused = await refresh(first.refresh_token)
+    assert.equal(reused.status, 400)
+    assert.equal(reused.headers.get('x-revoke-session'), sessionOf(first.access_token))
+    assert.ok(await isDead(second.refresh_token))
+  })
+
+  it('do not survive being used several times at the same moment', async () => {
+    const { refresh_token, access_token } = await tokensFor(oauth, mobile)
+    const answers = await Promise.all(Array.from({ length: 6 }, () => refresh(refresh_token)))
+    const won = answers.filter((answer) => answer.status === 200)
+    assert.ok(won.length <= 1, `${won.length} won`)
+    assert.ok(answers.some((answer) => answer.headers.get('x-revoke-session') === sessionOf(access_token)))
+    for (const answer of won) {
+      const { refresh_token: next } = (await answer.json()) as { refresh_token: string }
+      assert.ok(await isDead(next), 'what the winner got is revoked too')
+    }
+  })
+
+  it('of a confidential client stay the same: its key is what makes them useless to a thief', async () => {
+    const portal = await oauth.discover('bank-portal')
+    const { refresh_token } = await tokensFor(oauth, portal, { parameters: { redirect_uri: WEB_REDIRECT } })
+    const refreshed = await client.refreshTokenGrant(portal, refresh_token ?? '')
+    assert.equal(refreshed.refresh_token, refresh_token)
+    assert.ok(await isDead(refresh_token), 'for another client')
+  })
+
+  it('end with their revocation (RFC 7009), and the gateway is told', async () => {
+    const tokens = await tokensFor(oauth, mobile)
+    const body = new URLSearchParams({ client_id: 'mobile-app', token: tokens.refresh_token ?? '' })
+    const answer = await fetch(`${oauth.url}/oauth/revoke`, { method: 'POST', body })
+    assert.equal(answer.status, 200)
+    assert.equal(answer.headers.get('x-revoke-session'), sessionOf(tokens.access_token))
+    assert.ok(await isDead(tokens.refresh_token))
+  })
+
+  it('end with POST /api/logout, for their own user only', async () => {
+    const tokens = await tokensFor(oauth, mobile)
+    const session = sessionOf(tokens.access_token)
+    const logout = (as: { id: string }) =>
+      oauth.service.send({ method: 'POST', url: '/api/logout', as, session })
+    const mallory = await oauth.service.addUser()
+    assert.equal((await logout(mallory)).status, 403)
+    const answer = await logout(oauth.user)
+    assert.equal(answer.status, 204)
+    assert.equal(answer.headers['x-revoke-session'], session)
+    assert.ok(await isDead(tokens.refresh_token))
+  })
+
+  it('end with a new password, but for the session that set it', async () => {
+    const [ended, kept] = [await tokensFor(oauth, mobile), await tokensFor(oauth, mobile)]
+    const answer = await oauth.service.send({
+      method: 'PATCH',
+      url: `/api/users/${oauth.user.id}`,
+      as: oauth.user,
+      session: sessionOf(kept.access_token),
+      payload: { password: 'correct horse' },
+    })
+    assert.equal(answer.status, 200)
+    assert.ok([answer.headers['x-revoke-session']].flat().includes(sessionOf(ended.access_token)))
+    assert.ok(![answer.headers['x-revoke-session']].flat().includes(sessionOf(kept.access_token)))
+    assert.ok(await isDead(ended.refresh_token))
+    assert.ok(!(await isDead(kept.refresh_token)))
+  })
+
+  it('end with their user', async () => {
+    const user = await oauth.service.addUser({ passwordHash: await hashPassword('correct horse') })
+    const tokens = await tokensFor({ ...oauth, user }, mobile)
+    const answer = await oauth.service.send({ method: 'DELETE', url: `/api/users/${user.id}`, as: user })
+    assert.deepEqual(answer.headers['x-revoke-session'], [sessionOf(tokens.access_token)])
+    assert.ok(await isDead(tokens.refresh_token))
+    const [left] = await database().query('SELECT 1 AS one FROM oauth_artifacts WHERE account_id = $1', [
+      user.id,
+    ])
+    assert.equal(left, undefined)
+  })
+
+  it('without offline_access have none to refresh with', async () => {
+    const tokens = await tokensFor(oauth, mobile, { parameters: { scope: 'openid accounts:read' } })
+    assert.equal(tokens.refresh_token, undefined)
+  })
+
+  it('are nowhere in the database, nor are codes and cookies', async () => {
+    const tokens = await tokensFor(oauth, mobile)
+    const rows = await database().query('SELECT * FROM oauth_artifacts')
+    const text = JSON.stringify(rows, (_key, value) => (typeof value === 'bigint' ? String(value) : value))
+    assert.ok(!text.includes(tokens.refresh_token ?? 'none'))
+    assert.ok(!text.includes('"jti"'))
+    const kinds = new Set(rows.map((row) => row.model))
+    for (const kind of ['Session', 'Grant', 'AuthorizationCode', 'RefreshToken'])
+      assert.ok(kinds.has(kind), kind)
+  })
+
+  it('are swept when they have expired', async () => {
+    const count = async () => (await database().query('SELECT 1 AS one FROM oauth_artifacts')).length
+    assert.ok((await count()) > 0)
+    await sweep(database(), new Date(Date.now() + 31 * 24 * 60 * 60 * 1000))
+    const left = await database().query<{ model: string }>('SELECT DISTINCT model FROM oauth_artifacts')
+    assert.deepEqual(left, [{ model: 'Grant' }])
+    await sweep(database(), new Date(Date.now() + 367 * 24 * 60 * 60 * 1000))
+    assert.equal(await count(), 0)
+  })
+})

@@ -1,0 +1,52 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { DirectoryInUseError } from '../database/directory-lock.ts'
+import { migrate } from '../database/migrations.ts'
+import { openDatabase } from '../database/open.ts'
+import { type Environment, readEnvironment } from '../environment.ts'
+import { rotateSigningKeys } from './key-rotation.ts'
+import { askForRotation, LOOK_EVERY_MS, rotationText } from './key-upkeep.ts'
+
+const WAIT_MS = LOOK_EVERY_MS * 2
+const ASK_EVERY_MS = 200
+
+/**
+ * `npm run keys:rotate`: starts a rotation of the signing keys in the database that the backend's environment names.
+ * Exit status 0, also when one is under way already; 1 with a line on standard error otherwise.
+ */
+const environment = readEnvironment(process.env)
+if ('faults' in environment) fail(environment.faults.join('\n'))
+else await rotate(environment).catch((fault: Error) => fail(fault.message || String(fault)))
+
+async function rotate(settings: Environment): Promise<void> {
+  const database = await openDatabase(settings, () => {}).catch((fault: unknown) => {
+    // The embedded database belongs to the backend that runs.
+    if (fault instanceof DirectoryInUseError) return undefined
+    throw fault
+  })
+  if (database === undefined) return askBackend(settings.dataDirectory)
+  try {
+    await migrate(database)
+    say(rotationText(await rotateSigningKeys(database, { now: new Date() })))
+  } finally {
+    await database.close()
+  }
+}
+
+async function askBackend(dataDirectory: string): Promise<void> {
+  const isDone = askForRotation(dataDirectory)
+  say(`the running backend was asked; it looks every ${LOOK_EVERY_MS / 1000} s`)
+  for (let waitedMs = 0; !isDone(); waitedMs += ASK_EVERY_MS) {
+    if (waitedMs >= WAIT_MS) throw new Error('the backend has not taken the request up; see its log')
+    await pause(ASK_EVERY_MS)
+  }
+  say('the backend has taken it up; its log names the key')
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`)
+}
+
+function fail(line: string): void {
+  process.stderr.write(`${line}\n`)
+  process.exitCode = 1
+}

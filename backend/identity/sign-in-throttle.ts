@@ -1,0 +1,65 @@
+import { createHash } from 'node:crypto'
+import type { Database } from '../database/database.ts'
+
+/** So many attempts in a row need no waiting: people mistype. */
+const FREE_ATTEMPTS = 5
+
+const FIRST_DELAY_SECONDS = 1
+const MAX_DELAY_SECONDS = 15 * 60
+
+/** So long after the last failed attempt all of them are forgotten. */
+export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
+
+/** Whether an attempt may be made now. `wait`: not before so many seconds. */
+export type Admission =
+  | { readonly outcome: 'go' }
+  | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
+
+/**
+ * Admits one attempt to sign in and counts it as failed until {@link forgetFailures} says otherwise; counted before the
+ * password is looked at, so that attempts made at the same moment, on any instance, do not all slip through. After
+ * {@link FREE_ATTEMPTS} each failure doubles the wait for the next, from 1 s to 15 min: at most about a hundred guesses
+ * a day, which is what NIST SP 800-63B section 5.2.2 allows in all. An attempt that has to wait counts nothing, so
+ * nobody can make the wait longer by asking again.
+ *
+ * `key` names what is guessed at, whether or not it exists; only its SHA-256 is stored.
+ */
+export async function admitAttempt(database: Database, key: string, now: Date): Promise<Admission> {
+  const [admitted] = await database.query(
+    `INSERT INTO sign_in_attempts AS attempts (key, failures, last_at, next_at) VALUES ($1, 1, $2, $2)
+     ON CONFLICT (key) DO UPDATE
+       SET failures = CASE WHEN attempts.last_at <= $3 THEN 1 ELSE attempts.failures + 1 END,
+           last_at = $2,
+           next_at = CASE
+             WHEN attempts.last_at <= $3 OR attempts.failures + 1 < $4 THEN $2::timestamptz
+             ELSE $2::timestamptz + make_interval(secs =>
+               least($6::float8, $5::float8 * power(2, least(attempts.failures + 1 - $4, 30))))
+           END
+     WHERE attempts.next_at <= $2 OR attempts.last_at <= $3
+     RETURNING failures`,
+    [
+      hashed(key),
+      now,
+      new Date(now.getTime() - FORGOTTEN_AFTER_MS),
+      FREE_ATTEMPTS,
+      FIRST_DELAY_SECONDS,
+      MAX_DELAY_SECONDS,
+    ],
+  )
+  if (admitted !== undefined) return { outcome: 'go' }
+  const [row] = await database.query<{ next_at: Date }>(
+    'SELECT next_at FROM sign_in_attempts WHERE key = $1',
+    [hashed(key)],
+  )
+  const waitMs = (row?.next_at.getTime() ?? 0) - now.getTime()
+  return { outcome: 'wait', retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) }
+}
+
+/** The attempt succeeded: the next one is free again. */
+export async function forgetFailures(database: Database, key: string): Promise<void> {
+  await database.query('DELETE FROM sign_in_attempts WHERE key = $1', [hashed(key)])
+}
+
+function hashed(key: string): string {
+  return createHash('sha256').update(key).digest('hex')
+}

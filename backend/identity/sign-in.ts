@@ -1,0 +1,36 @@
+import type { Database } from '../database/database.ts'
+import { type Credentials, emailKey, findCredentials } from '../user-store.ts'
+import { verifyPassword } from './passwords.ts'
+import { admitAttempt, forgetFailures } from './sign-in-throttle.ts'
+
+export interface SignInAttempt {
+  readonly email: string
+  readonly password: string
+  /** A browser in which this address signed in before: it has a throttle of its own (known-browser.ts). */
+  readonly knownBrowser?: string | undefined
+}
+
+/** `wrong`: the address, the password, or both. `throttled`: nothing was looked at; come back later. */
+export type SignIn =
+  | { readonly outcome: 'signed_in'; readonly user: Credentials }
+  | { readonly outcome: 'wrong' }
+  | { readonly outcome: 'throttled'; readonly retryAfterSeconds: number }
+
+/**
+ * Checks an e-mail address and a password. Every door goes through here, POST /api/login and the sign-in page, so that
+ * guesses at one are counted at the other. The answer and the time it takes do not tell whether there is such a user.
+ * Throws the `busy` problem under load.
+ */
+export async function signIn(database: Database, attempt: SignInAttempt, now: Date): Promise<SignIn> {
+  const account = emailKey(attempt.email)
+  // An attacker who keeps an account waiting does not keep its owner waiting, who comes with a known browser.
+  const key = attempt.knownBrowser === undefined ? account : `${attempt.knownBrowser}\n${account}`
+  const admission = await admitAttempt(database, key, now)
+  if (admission.outcome === 'wait')
+    return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
+  const user = await findCredentials(database, attempt.email)
+  const matches = await verifyPassword(attempt.password, user?.passwordHash)
+  if (user === undefined || !matches) return { outcome: 'wrong' }
+  await forgetFailures(database, key)
+  return { outcome: 'signed_in', user }
+}
