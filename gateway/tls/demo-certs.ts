@@ -1,0 +1,106 @@
+import { hash } from 'node:crypto'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import {
+  CLIENT_AUTH,
+  type Issued,
+  makeAuthority,
+  makeCertificate,
+  makeRevocationList,
+  SERVER_AUTH,
+} from './throw-away-ca.ts'
+
+/*
+ * `npm run certs:demo`: certificates for trying mutual TLS on one's own machine. `npm run certs:demo -- --force` makes
+ * them anew, another directory may be named. Exit status 0, or 1 when that would overwrite something.
+ */
+
+const DIRECTORY = 'data/certs'
+
+const { values, positionals } = parseArgs({
+  options: { force: { type: 'boolean', default: false } },
+  allowPositionals: true,
+})
+await main(positionals[0] ?? DIRECTORY, values.force)
+
+async function main(directory: string, force: boolean): Promise<void> {
+  const { files, client } = await makeFiles()
+  const present = [...files.keys()].filter((name) => existsSync(join(directory, name)))
+  if (present.length > 0 && !force) {
+    console.error(
+      `${directory} already holds ${present.join(', ')}: npm run certs:demo -- --force makes them anew`,
+    )
+    process.exitCode = 1
+    return
+  }
+  mkdirSync(directory, { recursive: true })
+  for (const [name, text] of files) {
+    writeFileSync(join(directory, name), text, { mode: name.endsWith('-key.pem') ? 0o600 : 0o644 })
+  }
+  console.log(instructions(directory, client))
+}
+
+/** The authority's key is not among them: nobody can issue more in its name. */
+async function makeFiles(): Promise<{
+  readonly files: ReadonlyMap<string, string>
+  readonly client: Issued
+}> {
+  const ca = await makeAuthority({ subject: 'CN=Throw-away authority,O=Countersign demo' })
+  const server = await makeCertificate({
+    subject: 'CN=localhost,O=Countersign demo',
+    issuer: ca,
+    san: [
+      { type: 'dns', value: 'localhost' },
+      { type: 'ip', value: '127.0.0.1' },
+      { type: 'ip', value: '::1' },
+    ],
+    extendedKeyUsages: [SERVER_AUTH],
+  })
+  const makeClient = (name: string) =>
+    makeCertificate({
+      subject: `CN=${name},O=Countersign demo`,
+      issuer: ca,
+      san: [{ type: 'url', value: `urn:countersign:demo:${name}` }],
+      extendedKeyUsages: [CLIENT_AUTH],
+    })
+  const client = await makeClient('bank-b')
+  const revoked = await makeClient('bank-x')
+  const files = new Map([
+    ['ca.pem', ca.certPem],
+    ['server.pem', server.certPem],
+    ['server-key.pem', server.keyPem],
+    ['client.pem', client.certPem],
+    ['client-key.pem', client.keyPem],
+    ['revoked.pem', revoked.certPem],
+    ['revoked-key.pem', revoked.keyPem],
+    ['crl.pem', await makeRevocationList(ca)],
+    ['crl-revoking.pem', await makeRevocationList(ca, { revoked: [revoked] })],
+  ])
+  return { files, client }
+}
+
+function instructions(directory: string, client: Issued): string {
+  const at = (name: string) => join(directory, name)
+  return `Throw-away certificates, good for 30 days, are in ${directory}. Never use them for anything real.
+
+The gateway with them:
+  GATEWAY_TLS_PORT=8443 GATEWAY_TLS_CERT=${at('server.pem')} GATEWAY_TLS_KEY=${at('server-key.pem')} \\
+  GATEWAY_TLS_CLIENT_CA=${at('ca.pem')} GATEWAY_TLS_CLIENT_CRL=${at('crl.pem')} npm start
+
+A client with its certificate:
+  curl --cacert ${at('ca.pem')} --cert ${at('client.pem')} --key ${at('client-key.pem')} https://localhost:8443/api/data
+
+The client in config/clients.json, by one of:
+  "mtls": { "sanUri": "urn:countersign:demo:bank-b" }
+  "mtls": { "subject": "CN=bank-b,O=Countersign demo" }
+  "mtls": { "thumbprint": "${thumbprint(client)}" }
+
+revoked.pem is accepted until its revocation comes into force, while the gateway runs:
+  cp ${at('crl-revoking.pem')} ${at('crl.pem')}`
+}
+
+/** SHA-256 of the DER, in hex. */
+function thumbprint({ certificate }: Issued): string {
+  return hash('sha256', Buffer.from(certificate.rawData), 'hex')
+}

@@ -1,0 +1,132 @@
+import { hash, type X509Certificate } from 'node:crypto'
+import type { TLSSocket } from 'node:tls'
+import { alternativeNamesOf, subjectOf } from './names.ts'
+import { type ClientTrust, distrustOf, type SentChain } from './trust.ts'
+
+/** A client certificate that was proved in the handshake of a connection, and what is thought of it. Immutable. */
+export interface PeerCertificate {
+  /** Whether it may stand for a client. Everything below is worth nothing when not. */
+  readonly authorized: boolean
+  /** Why not, in words for the log: they stay inside. Undefined when it is authorized. */
+  readonly reason: string | undefined
+  /** SHA-256 of the DER, 64 hex digits in lower case. */
+  readonly thumbprintHex: string
+  /** The same as `x5t#S256` writes it (RFC 8705 section 3.1). */
+  readonly thumbprintBase64url: string
+  /** See `subjectOf`; empty when it names nobody. */
+  readonly subject: string
+  /** In lower case. */
+  readonly sanDns: readonly string[]
+  readonly sanUri: readonly string[]
+  readonly der: Buffer
+}
+
+/** Words for what OpenSSL found; another code stands for itself. */
+const REASONS: ReadonlyMap<string, string> = new Map([
+  ['CERT_HAS_EXPIRED', 'it has expired'],
+  ['CERT_NOT_YET_VALID', 'it is not valid yet'],
+  ['CERT_REVOKED', 'it was revoked'],
+  ['CERT_CHAIN_TOO_LONG', 'its chain of issuers is too long'],
+  ['CERT_SIGNATURE_FAILURE', 'its signature is wrong'],
+  ['CRL_HAS_EXPIRED', 'the revocation list of its issuer is out of date'],
+  ['CRL_NOT_YET_VALID', 'the revocation list of its issuer is not valid yet'],
+  ['DEPTH_ZERO_SELF_SIGNED_CERT', 'it is signed by itself'],
+  ['INVALID_CA', 'its issuer may not issue certificates'],
+  ['INVALID_PURPOSE', 'it is not for clients (key usage or extended key usage)'],
+  ['SELF_SIGNED_CERT_IN_CHAIN', 'it leads to an authority that is not trusted'],
+  ['UNABLE_TO_GET_CRL', 'its issuer is signed by itself, or has no revocation list here'],
+  ['UNABLE_TO_GET_ISSUER_CERT', 'its issuer is not known'],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'its issuer is not known'],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'its issuer is not known'],
+  // Whatever Node has no name for.
+  [
+    'UNSPECIFIED',
+    'it breaks a rule: its issuer is no authority, its key is short, its hash is weak or the like',
+  ],
+])
+
+/** More are not sent by anybody who means well. */
+const MAX_INTERMEDIATES = 10
+
+interface Known {
+  readonly peer: PeerCertificate
+  readonly chain: SentChain
+  readonly notAfterMs: number
+  /** What `peer` was last held against. */
+  readonly trust: ClientTrust
+}
+
+/** Null: the client has shown no certificate, and none can come later. */
+const KNOWN = new WeakMap<TLSSocket, Known | null>()
+
+/**
+ * The client certificate of a connection, or undefined when the client has shown none. Worked out once per connection,
+ * and again when the authorities or lists in force are other ones, or its certificate has expired meanwhile: the next
+ * request on the same connection is refused then, and so are all after it. `socket.authorized` says no more than what
+ * the handshake found. Only to be called after the handshake.
+ *
+ * @param trust what is in force now; undefined when client certificates are not asked for
+ */
+export function peerOf(
+  socket: TLSSocket,
+  trust: ClientTrust | undefined,
+  nowMs: number,
+): PeerCertificate | undefined {
+  if (trust === undefined) return undefined
+  const known = KNOWN.get(socket)
+  if (known === undefined) return meet(socket, trust, nowMs)
+  if (known === null) return undefined
+  if (known.trust === trust && nowMs <= known.notAfterMs) return known.peer
+  return remember(socket, { ...known, trust }, nowMs)
+}
+
+function meet(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertificate | undefined {
+  const leaf = socket.getPeerX509Certificate()
+  if (leaf === undefined) {
+    KNOWN.set(socket, null)
+    return undefined
+  }
+  const reason = socket.authorized === true ? undefined : refusalReason(socket.authorizationError)
+  const names = alternativeNamesOf(leaf)
+  const peer: PeerCertificate = {
+    authorized: reason === undefined,
+    reason,
+    thumbprintHex: hash('sha256', leaf.raw, 'hex'),
+    thumbprintBase64url: hash('sha256', leaf.raw, 'base64url'),
+    subject: subjectOf(leaf),
+    sanDns: names.dns,
+    sanUri: names.uri,
+    der: leaf.raw,
+  }
+  const chain = { leaf, intermediates: intermediatesOf(leaf) }
+  // The handshake may have begun before a reload that came before this.
+  return remember(socket, { peer, chain, notAfterMs: leaf.validToDate.getTime(), trust }, nowMs)
+}
+
+function remember(socket: TLSSocket, known: Known, nowMs: number): PeerCertificate {
+  const { chain, trust } = known
+  let { peer } = known
+  if (peer.authorized) {
+    const reason = distrustOf(chain, trust, nowMs)
+    if (reason !== undefined) peer = { ...peer, authorized: false, reason }
+  }
+  KNOWN.set(socket, { ...known, peer })
+  return peer
+}
+
+/** What the client sent between its certificate and an authority. */
+function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
+  const found: X509Certificate[] = []
+  let issuer = leaf.issuerCertificate
+  while (issuer !== undefined && found.length < MAX_INTERMEDIATES) {
+    found.push(issuer)
+    issuer = issuer.issuerCertificate
+  }
+  return found
+}
+
+/** Node's types call it an Error; at a server it is OpenSSL's name of the fault. */
+function refusalReason(error: unknown): string {
+  const code = String(error)
+  return REASONS.get(code) ?? `the handshake did not take it (${code})`
+}

@@ -1,0 +1,123 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import type { Findings } from './findings.ts'
+import { type PemBlock, readPem } from './pem.ts'
+
+/** RSA keys below are within reach of a patient attacker (RFC 9325 section 4.5). */
+const MIN_RSA_BITS = 2048
+/** By OpenSSL's names; every client knows them. */
+const CURVES: ReadonlySet<string | undefined> = new Set(['prime256v1', 'secp384r1', 'secp521r1'])
+const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
+
+/**
+ * The certificates of a PEM file, in their order; what cannot be one is told to `findings`. Undefined when there was a
+ * fault.
+ */
+export function readCertificates(
+  text: string,
+  { file, findings }: { readonly file: string; readonly findings: Findings },
+): readonly X509Certificate[] | undefined {
+  const blocks = readPem(text)
+  if (typeof blocks === 'string') return findings.fault({ file, path: '$', reason: blocks })
+  const certificates: X509Certificate[] = []
+  for (const [index, block] of blocks.entries()) {
+    const certificate = readCertificate(block)
+    if (typeof certificate !== 'string') certificates.push(certificate)
+    else findings.fault({ file, path: `block ${index + 1}`, reason: certificate })
+  }
+  return certificates.length === blocks.length ? certificates : undefined
+}
+
+function readCertificate({ label, text }: PemBlock): X509Certificate | string {
+  if (label.includes('PRIVATE KEY')) return 'is a private key: it has no place beside certificates'
+  if (label !== 'CERTIFICATE') return `must be a CERTIFICATE, but is a ${label}`
+  try {
+    return new X509Certificate(text)
+  } catch {
+    return 'is not an X.509 certificate'
+  }
+}
+
+/** The one private key of a PEM file, of a kind that is good for a server; undefined when there was a fault. */
+export function readKey(
+  text: string,
+  { file, findings }: { readonly file: string; readonly findings: Findings },
+): KeyObject | undefined {
+  const refuse = (reason: string) => findings.fault({ file, path: '$', reason })
+  const blocks = readPem(text)
+  if (typeof blocks === 'string') return refuse(blocks)
+  // `openssl ecparam -genkey` writes the curve's parameters before the key.
+  const [block, ...rest] = blocks.filter(({ label }) => label !== 'EC PARAMETERS')
+  if (block === undefined || rest.length > 0) return refuse('must hold one private key and nothing else')
+  if (!block.label.endsWith('PRIVATE KEY')) return refuse(`must be a PRIVATE KEY, but is a ${block.label}`)
+  if (block.label.startsWith('ENCRYPTED') || block.der.length === 0) {
+    return refuse(
+      'is encrypted, and nobody is here to give its password: store it decrypted, readable by the gateway alone',
+    )
+  }
+  try {
+    const key = createPrivateKey(block.text)
+    const reason = keyFault(key)
+    return reason === undefined ? key : refuse(reason)
+  } catch {
+    return refuse('is not a private key')
+  }
+}
+
+function keyFault({ asymmetricKeyType: kind, asymmetricKeyDetails: details }: KeyObject): string | undefined {
+  if (kind === 'rsa') {
+    const bits = details?.modulusLength ?? 0
+    return bits >= MIN_RSA_BITS
+      ? undefined
+      : `must be an RSA key of ${MIN_RSA_BITS} bits or more, but has ${bits}`
+  }
+  if (kind !== 'ec') return `must be an RSA or an EC key, but is of the kind ${kind}`
+  if (CURVES.has(details?.namedCurve)) return undefined
+  return `must be on the curve P-256, P-384 or P-521, but is on ${details?.namedCurve}`
+}
+
+/** What certificate, chain and key say of each other: that the key is another one's is a fault, all else a warning. */
+export function checkServerCertificate(
+  chain: readonly [X509Certificate, ...X509Certificate[]],
+  place: {
+    readonly certFile: string
+    readonly keyFile: string
+    readonly key: KeyObject
+    readonly nowMs: number
+    readonly findings: Findings
+  },
+): void {
+  const { certFile, keyFile, key, nowMs, findings } = place
+  const [leaf] = chain
+  if (!leaf.checkPrivateKey(key)) {
+    const reason = `is not the key of the certificate in ${certFile}`
+    findings.fault({ file: keyFile, path: '$', reason })
+  }
+  const usages = leaf.keyUsage
+  if (usages !== undefined && !usages.includes(SERVER_AUTH)) {
+    findings.warn(
+      `${certFile}: the certificate is not for servers (extended key usage): clients will refuse it`,
+    )
+  }
+  warnOfTime(chain, { file: certFile, nowMs, findings })
+  for (const [index, certificate] of chain.entries()) {
+    const next = chain[index + 1]
+    if (next === undefined || certificate.checkIssued(next)) continue
+    findings.warn(
+      `${certFile}: certificate ${index + 2} has not issued certificate ${index + 1}: some clients will refuse it`,
+    )
+  }
+}
+
+/** Certificates that are not valid now: a warning, because time may be what is wrong, and passes. */
+export function warnOfTime(
+  certificates: readonly X509Certificate[],
+  place: { readonly file: string; readonly nowMs: number; readonly findings: Findings },
+): void {
+  const { file, nowMs, findings } = place
+  for (const [index, { validFromDate, validToDate }] of certificates.entries()) {
+    const name = `${file}: certificate ${index + 1}`
+    if (nowMs > validToDate.getTime()) findings.warn(`${name} expired at ${validToDate.toISOString()}`)
+    if (nowMs < validFromDate.getTime())
+      findings.warn(`${name} is not valid before ${validFromDate.toISOString()}`)
+  }
+}

@@ -1,0 +1,169 @@
+// The generator asks for it, before anything else.
+import 'reflect-metadata'
+import { randomBytes, webcrypto } from 'node:crypto'
+import {
+  AuthorityKeyIdentifierExtension,
+  BasicConstraintsExtension,
+  ExtendedKeyUsageExtension,
+  Extension,
+  type JsonGeneralName,
+  KeyUsageFlags,
+  KeyUsagesExtension,
+  Name,
+  SubjectAlternativeNameExtension,
+  SubjectKeyIdentifierExtension,
+  type X509Certificate,
+  X509CertificateGenerator,
+  X509CrlGenerator,
+} from '@peculiar/x509'
+
+/*
+ * Certificates for trying things out and for tests: their keys stand in files without protection. Nothing of this runs
+ * in the gateway, and what it uses is a development dependency.
+ */
+
+/** Extended key usages (RFC 5280 section 4.2.1.12). */
+export const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
+export const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2'
+
+const DAY_MS = 86_400_000
+const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
+
+/** A certificate with its private key, both in PEM. */
+export interface Issued {
+  readonly certificate: X509Certificate
+  readonly certPem: string
+  readonly keyPem: string
+}
+
+/** One that may issue others. */
+export interface Authority extends Issued {
+  readonly keys: webcrypto.CryptoKeyPair
+}
+
+export interface Wish {
+  /** An RFC 4514 string, most specific first: `CN=bank-b,O=Bank B`. */
+  readonly subject: string
+  /** Undefined: it signs itself. */
+  readonly issuer?: Authority | undefined
+  /** Days from now; default: one day ago to 30 days ahead. */
+  readonly fromDays?: number
+  readonly untilDays?: number
+  readonly san?: readonly JsonGeneralName[]
+  /** Default: none, which is good for all. */
+  readonly extendedKeyUsages?: readonly string[]
+  /** Critical extensions of these types, that no verifier knows. */
+  readonly criticalOids?: readonly string[]
+  /** Default: true, as RFC 5280 section 4.2.1.1 asks for. */
+  readonly keyIdentifiers?: boolean
+  /** Default: ECDSA on P-256. */
+  readonly rsaBits?: number
+}
+
+/** Makes a certificate authority, signed by itself or by `issuer`. */
+export function makeAuthority(wish: Wish): Promise<Authority> {
+  const usages = KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign
+  return make(wish, [
+    new BasicConstraintsExtension(true, undefined, true),
+    new KeyUsagesExtension(usages, true),
+  ])
+}
+
+/** Makes the certificate of a server or a client. */
+export function makeCertificate(wish: Wish): Promise<Issued> {
+  const { san = [], extendedKeyUsages = [] } = wish
+  const extensions: Extension[] = [
+    new BasicConstraintsExtension(false, undefined, true),
+    new KeyUsagesExtension(KeyUsageFlags.digitalSignature, true),
+  ]
+  if (extendedKeyUsages.length > 0) extensions.push(new ExtendedKeyUsageExtension([...extendedKeyUsages]))
+  if (san.length > 0) extensions.push(new SubjectAlternativeNameExtension([...san]))
+  return make(wish, extensions)
+}
+
+async function make(wish: Wish, extensions: readonly Extension[]): Promise<Authority> {
+  const { issuer, fromDays = -1, untilDays = 30 } = wish
+  // In a certificate they stand the other way round than in RFC 4514, which the generator does not heed.
+  const subject = new Name(new Name(wish.subject).toJSON().reverse())
+  const keys = await makeKeys(wish.rsaBits)
+  const certificate = await X509CertificateGenerator.create({
+    // Positive, whatever the random bits (RFC 5280 section 4.1.2.2).
+    serialNumber: `4${randomBytes(15).toString('hex').slice(1)}`,
+    subject,
+    issuer: issuer === undefined ? subject : issuer.certificate.subjectName,
+    notBefore: daysFromNow(fromDays),
+    notAfter: daysFromNow(untilDays),
+    publicKey: keys.publicKey,
+    signingKey: (issuer?.keys ?? keys).privateKey,
+    signingAlgorithm: signingAlgorithm((issuer?.keys ?? keys).privateKey),
+    extensions: [
+      ...extensions,
+      ...(wish.keyIdentifiers === false ? [] : await keyIdentifiers(keys, issuer?.keys ?? keys)),
+      ...(wish.criticalOids ?? []).map((oid) => new Extension(oid, true, Buffer.from([5, 0]))),
+    ],
+  })
+  const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey))
+  return {
+    certificate,
+    certPem: pem('CERTIFICATE', certificate.rawData),
+    keyPem: pem('PRIVATE KEY', pkcs8),
+    keys,
+  }
+}
+
+/** A list of what the authority has revoked, in PEM; by default in force from an hour ago, for 30 days. */
+export async function makeRevocationList(
+  authority: Authority,
+  wish: {
+    readonly revoked?: readonly Issued[]
+    readonly fromDays?: number
+    readonly untilDays?: number
+  } = {},
+): Promise<string> {
+  const { revoked = [], fromDays = -1 / 24, untilDays = 30 } = wish
+  const list = await X509CrlGenerator.create({
+    issuer: authority.certificate.subjectName,
+    thisUpdate: daysFromNow(fromDays),
+    nextUpdate: daysFromNow(untilDays),
+    signingAlgorithm: signingAlgorithm(authority.keys.privateKey),
+    signingKey: authority.keys.privateKey,
+    entries: revoked.map(({ certificate }) => ({
+      serialNumber: certificate.serialNumber,
+      revocationDate: daysFromNow(fromDays),
+    })),
+    extensions: [await AuthorityKeyIdentifierExtension.create(authority.keys.publicKey)],
+  })
+  return pem('X509 CRL', list.rawData)
+}
+
+function makeKeys(rsaBits: number | undefined): Promise<webcrypto.CryptoKeyPair> {
+  if (rsaBits === undefined) return webcrypto.subtle.generateKey(P256, true, ['sign', 'verify'])
+  const rsa = {
+    name: 'RSASSA-PKCS1-v1_5',
+    hash: 'SHA-256',
+    modulusLength: rsaBits,
+    publicExponent: new Uint8Array([1, 0, 1]),
+  }
+  return webcrypto.subtle.generateKey(rsa, true, ['sign', 'verify'])
+}
+
+async function keyIdentifiers(own: webcrypto.CryptoKeyPair, issuer: webcrypto.CryptoKeyPair) {
+  return [
+    await SubjectKeyIdentifierExtension.create(own.publicKey),
+    await AuthorityKeyIdentifierExtension.create(issuer.publicKey),
+  ]
+}
+
+function signingAlgorithm(key: webcrypto.CryptoKey) {
+  return { name: key.algorithm.name, hash: 'SHA-256' }
+}
+
+function daysFromNow(days: number): Date {
+  return new Date(Date.now() + days * DAY_MS)
+}
+
+function pem(label: string, der: ArrayBuffer | Buffer): string {
+  const base64 = Buffer.from(der as ArrayBuffer).toString('base64')
+  const lines = base64.replace(/(.{64})(?!$)/g, '$1\n')
+  return `-----BEGIN ${label}-----\n${lines}\n-----END ${label}-----\n`
+}
