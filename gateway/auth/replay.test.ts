@@ -1,0 +1,243 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { type TestContext, test } from 'node:test'
+import fc from 'fast-check'
+import { ReplayMemory } from './replay.ts'
+
+const START_MS = 1_763_692_800_000
+const LIFETIME_MS = 600_000
+
+interface Place {
+  readonly dataDir: string
+  readonly file: string
+  readonly faults: string[]
+  readonly time: { nowMs: number }
+  open(maxEntries?: number): ReplayMemory
+}
+
+function place(t: TestContext): Place {
+  const parent = mkdtempSync(join(tmpdir(), 'replay-'))
+  t.after(() => rmSync(parent, { recursive: true }))
+  const dataDir = join(parent, 'data')
+  const faults: string[] = []
+  const time = { nowMs: START_MS }
+  const store = { dataDir, name: 'webhooks', onFault: (cause: string) => faults.push(cause) }
+  const open = (maxEntries = 100) =>
+    new ReplayMemory({ lifetimeMs: LIFETIME_MS, maxEntries, clock: () => time.nowMs, store })
+  return { dataDir, file: join(dataDir, 'webhooks.ndjson'), faults, time, open }
+}
+
+function inMemory(time: { nowMs: number }, maxEntries = 100): ReplayMemory {
+  return new ReplayMemory({ lifetimeMs: LIFETIME_MS, maxEntries, clock: () => time.nowMs })
+}
+
+test('a message passes once', () => {
+  const memory = inMemory({ nowMs: START_MS })
+  assert.equal(memory.take('a'), undefined)
+  assert.equal(memory.take('a'), 'replayed')
+  assert.equal(memory.take('b'), undefined)
+  assert.equal(memory.size, 2)
+})
+
+test('a message is remembered for its whole lifetime and no longer', () => {
+  const time = { nowMs: START_MS }
+  const memory = inMemory(time)
+  memory.take('a')
+  time.nowMs = START_MS + LIFETIME_MS - 1
+  assert.equal(memory.take('a'), 'replayed')
+  time.nowMs = START_MS + LIFETIME_MS
+  assert.equal(memory.take('a'), undefined)
+  assert.equal(memory.take('a'), 'replayed')
+})
+
+test('a replay does not lengthen the time for which its message is remembered', () => {
+  const time = { nowMs: START_MS }
+  const memory = inMemory(time)
+  memory.take('a')
+  time.nowMs += LIFETIME_MS / 2
+  assert.equal(memory.take('a'), 'replayed')
+  time.nowMs = START_MS + LIFETIME_MS
+  assert.equal(memory.take('a'), undefined)
+})
+
+test('a full memory refuses what is new and forgets nothing that counts', () => {
+  const time = { nowMs: START_MS }
+  const memory = inMemory(time, 3)
+  for (const key of ['a', 'b', 'c']) assert.equal(memory.take(key), undefined)
+  assert.equal(memory.take('d'), 'full')
+  for (const key of ['a', 'b', 'c']) assert.equal(memory.take(key), 'replayed')
+  assert.equal(memory.size, 3)
+  time.nowMs += LIFETIME_MS
+  assert.equal(memory.take('d'), undefined)
+})
+
+test('memory is bounded by time: old messages go as new ones come, a few at each', () => {
+  const time = { nowMs: START_MS }
+  const memory = inMemory(time, 1000)
+  for (let count = 0; count < 700; count++) memory.take(`old-${count}`)
+  time.nowMs += LIFETIME_MS
+  for (let count = 0; count < 100; count++) assert.equal(memory.take(`new-${count}`), undefined)
+  assert.equal(memory.size, 100)
+})
+
+test('a clock that is set back forgets nothing', () => {
+  const time = { nowMs: START_MS }
+  const memory = inMemory(time)
+  memory.take('a')
+  time.nowMs -= 3_600_000
+  assert.equal(memory.take('a'), 'replayed')
+  memory.take('b')
+  assert.equal(memory.take('b'), 'replayed')
+})
+
+test('whatever comes, no message passes twice within a lifetime, and none is refused without cause', () => {
+  const steps = fc.array(
+    fc.record({ key: fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f'), afterMs: fc.nat({ max: 400_000 }) }),
+    { maxLength: 60 },
+  )
+  fc.assert(
+    fc.property(steps, fc.integer({ min: 1, max: 6 }), (taken, maxEntries) => {
+      const time = { nowMs: START_MS }
+      const memory = inMemory(time, maxEntries)
+      const passed = new Map<string, number>()
+      for (const { key, afterMs } of taken) {
+        time.nowMs += afterMs
+        const live = [...passed].filter(([, atMs]) => time.nowMs < atMs + LIFETIME_MS)
+        const due = new Map(live).has(key) ? 'replayed' : live.length >= maxEntries ? 'full' : undefined
+        assert.equal(memory.take(key), due)
+        if (due === undefined) passed.set(key, time.nowMs)
+      }
+    }),
+  )
+})
+
+test('a message is in the file when take returns, by its hash, readable by its owner alone', (t) => {
+  const { open, file, faults } = place(t)
+  open().take('key_acme\0msg_1\u00001614265330')
+  const text = readFileSync(file, 'utf8')
+  assert.match(text, /^\{"message":"[A-Za-z0-9_-]{43}","seenAtMs":1763692800000\}\n$/)
+  assert.equal(statSync(file).mode & 0o777, 0o600)
+  assert.deepEqual(faults, [])
+})
+
+test('a memory without a store writes nothing and forgets with its process', (t) => {
+  const { time, dataDir } = place(t)
+  inMemory(time).take('a')
+  assert.equal(inMemory(time).take('a'), undefined)
+  assert.throws(() => readdirSync(dataDir), /ENOENT/)
+})
+
+test('a restart opens no window: what was seen stays refused until its time is over', (t) => {
+  const { open, time } = place(t)
+  open().take('a')
+  time.nowMs += LIFETIME_MS - 1
+  assert.equal(open().take('a'), 'replayed')
+  time.nowMs += 1
+  assert.equal(open().take('a'), undefined)
+})
+
+test('a restart counts what is live against the bound', (t) => {
+  const { open } = place(t)
+  const before = open(2)
+  before.take('a')
+  before.take('b')
+  const after = open(2)
+  assert.equal(after.size, 2)
+  assert.equal(after.take('c'), 'full')
+})
+
+test('the disk holds two lifetimes of messages at most, and every one that counts', (t) => {
+  const { open, time, dataDir } = place(t)
+  const memory = open()
+  const atMs = new Map<string, number>()
+  for (let minute = 0; minute < 103; minute++) {
+    assert.equal(memory.take(`minute-${minute}`), undefined)
+    atMs.set(`minute-${minute}`, time.nowMs)
+    time.nowMs += 60_000
+  }
+  const files = readdirSync(dataDir).sort()
+  assert.deepEqual(files, ['webhooks.ndjson', 'webhooks.old.ndjson'])
+  const lines = files.flatMap((file) => readFileSync(join(dataDir, file), 'utf8').trim().split('\n'))
+  assert.ok(lines.length <= 20, String(lines.length))
+  const after = open(1000)
+  for (const [key, seenAtMs] of atMs) {
+    assert.equal(after.take(key), time.nowMs < seenAtMs + LIFETIME_MS ? 'replayed' : undefined, key)
+  }
+})
+
+test('a torn last line and lines that are no messages are left out and reported', (t) => {
+  const { open, file, dataDir, faults } = place(t)
+  mkdirSync(dataDir)
+  const short = JSON.stringify({ message: 'short', seenAtMs: START_MS })
+  writeFileSync(file, `garbage\n${short}\n{"message":7,"seenAtMs":1}\n`)
+  const memory = open()
+  assert.equal(memory.size, 0)
+  assert.deepEqual(faults, [`${file}: 3 line(s) that are no messages are left out, the first is line 1`])
+  memory.take('a')
+  appendFileSync(file, '{"message":"AAAA')
+  const after = open()
+  assert.equal(after.take('a'), 'replayed')
+  assert.deepEqual(faults.slice(1), [`${file}: the last line was cut off and is left out`])
+})
+
+test('a file that is there and cannot be read stops the start', (t) => {
+  const { open, file } = place(t)
+  mkdirSync(file, { recursive: true })
+  assert.throws(open, /webhooks\.ndjson: messages seen before cannot be read/)
+})
+
+test('a disk that refuses is reported, and replays stay refused in memory', (t) => {
+  const { open, dataDir, faults } = place(t)
+  const memory = open()
+  rmSync(dataDir, { recursive: true })
+  writeFileSync(dataDir, 'no directory')
+  assert.equal(memory.take('a'), undefined)
+  assert.equal(memory.take('a'), 'replayed')
+  assert.equal(faults.length, 1)
+  assert.match(faults[0] ?? '', /cannot append: .*ENOTDIR/)
+})
+
+test('kill -9 lets no message pass again whose take had returned', async (t) => {
+  const { dataDir, open, time } = place(t)
+  const program = `
+    import { writeSync } from 'node:fs'
+    import { ReplayMemory } from ${JSON.stringify(new URL('./replay.ts', import.meta.url).href)}
+    const store = { dataDir: ${JSON.stringify(dataDir)}, name: 'webhooks', onFault: console.error }
+    const memory = new ReplayMemory({ lifetimeMs: ${LIFETIME_MS}, clock: Date.now, store })
+    for (let count = 0; ; count++) {
+      memory.take('message-' + count)
+      writeSync(1, 'message-' + count + '\\n')
+    }`
+  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  t.after(() => child.kill('SIGKILL'))
+  const returned: string[] = []
+  for await (const line of createInterface(child.stdout)) {
+    returned.push(line)
+    if (returned.length === 200) child.kill('SIGKILL')
+  }
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  assert.equal(child.signalCode, 'SIGKILL')
+  assert.ok(returned.length >= 200)
+  time.nowMs = Date.now()
+  const after = open(1_000_000)
+  assert.deepEqual(
+    returned.filter((key) => after.take(key) !== 'replayed'),
+    [],
+  )
+})

@@ -1,0 +1,74 @@
+import { createSecretKey, type KeyObject } from 'node:crypto'
+import { readFileSync, statSync } from 'node:fs'
+import type { SecretPlace } from './clients.ts'
+
+/** Where secrets come from: the machine, or what a test puts in its place. */
+export interface SecretSources {
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** The text of a file. Throws what `node:fs` throws when it cannot be read. */
+  readonly readFile: (file: string) => string
+}
+
+export type SecretReading =
+  | { readonly secret: KeyObject; readonly reason?: never }
+  | { readonly reason: string; readonly secret?: never }
+
+export const THIS_MACHINE: SecretSources = { env: process.env, readFile: readSmallFile }
+
+const PREFIX = 'whsec_'
+/** Standard Webhooks 1.0, "Signature scheme". */
+const MIN_BYTES = 24
+const MAX_BYTES = 64
+/** Of 24 random bytes, fewer than 8 different ones come less than once in 10^20 times. */
+const MIN_DIFFERENT_BYTES = 8
+const MAX_FILE_BYTES = 4096
+
+/**
+ * Reads one secret: `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0); in a file, perhaps with a line
+ * end after it.
+ *
+ * @returns the key, or what is wrong, naming the place and never what stands there
+ */
+export function readSecret(place: SecretPlace, sources: SecretSources): SecretReading {
+  if ('env' in place) {
+    const text = sources.env[place.env]
+    const name = `the environment variable ${place.env}`
+    if (text === undefined) return { reason: `${name} is not set` }
+    return parseSecret(text, name)
+  }
+  const name = `the file ${JSON.stringify(place.file)}`
+  try {
+    return parseSecret(sources.readFile(place.file).replace(/\r?\n$/, ''), name)
+  } catch (error) {
+    return { reason: `${name} cannot be read: ${whyUnreadable(error)}` }
+  }
+}
+
+function parseSecret(text: string, name: string): SecretReading {
+  if (text === '') return { reason: `${name} is empty` }
+  const must = `${name} must hold a secret: "${PREFIX}" and the base64 of ${MIN_BYTES} to ${MAX_BYTES} random bytes`
+  if (!text.startsWith(PREFIX)) return { reason: `${must}, but does not begin with "${PREFIX}"` }
+  const encoded = text.slice(PREFIX.length)
+  const bytes = Buffer.from(encoded, 'base64')
+  // Node's decoder passes over what is no base64; only the canonical spelling survives the way back.
+  if (bytes.toString('base64') !== encoded) return { reason: `${must}, but what follows is not base64` }
+  if (bytes.length < MIN_BYTES || bytes.length > MAX_BYTES) {
+    return { reason: `${must}, but holds ${bytes.length}` }
+  }
+  if (new Set(bytes).size < MIN_DIFFERENT_BYTES) return { reason: `${must}, but its bytes are not random` }
+  return { secret: createSecretKey(bytes) }
+}
+
+/** A pipe or a device could keep a reload waiting for ever. */
+function readSmallFile(file: string): string {
+  const at = statSync(file)
+  if (!at.isFile()) throw new Error('it is not a regular file')
+  if (at.size > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`)
+  return readFileSync(file, 'utf8')
+}
+
+/** The system's messages repeat the path; its codes do. */
+function whyUnreadable(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException
+  return code ?? message
+}

@@ -1,0 +1,144 @@
+import type { KeyObject } from 'node:crypto'
+import type { AuthMethod, Principal } from '../auth/principal.ts'
+import { checkClientsSchema, withoutSecrets } from './client-rules.ts'
+import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
+import type { CertificateIdentity, ClientRow, ClientTable, WebhookKey } from './clients.ts'
+import { canonicalName } from './distinguished-name.ts'
+import type { Parsed } from './faults.ts'
+import { JsonFile } from './json-file.ts'
+
+interface Written {
+  readonly clients: readonly ClientRow[]
+}
+
+/** The table while it is made, and what its parts must not share. */
+interface Draft {
+  readonly json: JsonFile<Written>
+  readonly sources: SecretSources
+  readonly byKeyId: Map<string, WebhookKey>
+  readonly byThumbprint: Map<string, Principal>
+  readonly bySanDns: Map<string, Principal>
+  readonly bySanUri: Map<string, Principal>
+  readonly bySubject: Map<string, Principal>
+  /** What has been seen, by kind and value, with its path. */
+  readonly owners: Map<string, string>
+}
+
+/**
+ * Reads config/clients.json and the secrets that it names. Reads them again each time: a file whose content has changed
+ * counts from the next change of config/clients.json on. No fault repeats a secret.
+ *
+ * @param file its name, for the faults
+ */
+export function parseClients(file: string, text: string, sources = THIS_MACHINE): Parsed<ClientTable> {
+  const json = new JsonFile<Written>(file, text, checkClientsSchema)
+  const rows = json.value?.clients
+  if (!Array.isArray(rows)) return { faults: withoutSecrets(json.faults()) }
+  const draft: Draft = {
+    json,
+    sources,
+    byKeyId: new Map(),
+    byThumbprint: new Map(),
+    bySanDns: new Map(),
+    bySanUri: new Map(),
+    bySubject: new Map(),
+    owners: new Map(),
+  }
+  for (const [index, row] of rows.entries()) {
+    if (typeof row === 'object' && row !== null) addClient(draft, `$.clients[${index}]`, row)
+  }
+  const faults = json.faults()
+  if (faults.length > 0) return { faults: withoutSecrets(faults) }
+  const { byKeyId, byThumbprint, bySanDns, bySanUri, bySubject } = draft
+  return { value: { rows, byKeyId, byThumbprint, bySanDns, bySanUri, bySubject } }
+}
+
+/** Adds to the table what is sound all through; looks for faults between the parts also where another part has one. */
+function addClient(draft: Draft, at: string, row: ClientRow): void {
+  const { json } = draft
+  if (json.sound(`${at}.id`)) claim(draft, { path: `${at}.id`, kind: 'id', value: row.id })
+  const [identity, table] = identityOf(draft, `${at}.mtls`, row.mtls)
+  const secrets = secretsOf(draft, `${at}.hmac`, row.hmac)
+  if (!json.sound(at)) return
+  if (row.mtls === undefined && row.hmac === undefined) {
+    json.refuse({ path: at, reason: 'must have "mtls", "hmac" or both: nothing else proves who calls' })
+  }
+  if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
+  if (row.hmac === undefined) return
+  const { keyId } = row.hmac
+  draft.byKeyId.set(keyId, { keyId, principal: principalOf(row, 'hmac'), secrets })
+}
+
+type Identity = readonly [key: string | undefined, table: Map<string, Principal>]
+
+/** What a certificate is looked up by, and where. */
+function identityOf(draft: Draft, at: string, mtls: CertificateIdentity | undefined): Identity {
+  const { json } = draft
+  if (mtls === undefined || !json.sound(at)) return [undefined, draft.bySubject]
+  const own = (kind: string, value: string, table: Map<string, Principal>): Identity => {
+    claim(draft, { path: `${at}.${kind}`, kind, value })
+    return [value, table]
+  }
+  if ('thumbprint' in mtls) {
+    return own('thumbprint', mtls.thumbprint.replaceAll(':', '').toLowerCase(), draft.byThumbprint)
+  }
+  if ('sanDns' in mtls) return own('sanDns', mtls.sanDns.toLowerCase(), draft.bySanDns)
+  if ('sanUri' in mtls) return own('sanUri', mtls.sanUri, draft.bySanUri)
+  const subject = canonicalName(mtls.subject)
+  if (subject !== undefined) return own('subject', subject, draft.bySubject)
+  json.refuse({ path: `${at}.subject`, reason: 'must be a name such as "CN=bank-b,O=Bank B,C=DE"' })
+  return [undefined, draft.bySubject]
+}
+
+/** The secrets that can be read. */
+function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject[] {
+  const { json } = draft
+  const secrets: KeyObject[] = []
+  if (hmac === undefined) return secrets
+  if (json.sound(`${at}.keyId`)) claim(draft, { path: `${at}.keyId`, kind: 'keyId', value: hmac.keyId })
+  if (!json.sound(`${at}.secrets`)) return secrets
+  for (const [index, place] of hmac.secrets.entries()) {
+    const path = `${at}.secrets[${index}]`
+    const { secret, reason } = readSecret(place, draft.sources)
+    if (secret === undefined) {
+      json.refuse({ path, reason })
+      continue
+    }
+    // Standard Webhooks, "Additional considerations": with a secret in common each of two could be the other.
+    claim(draft, { path, kind: 'secret', value: secret.export().toString('base64') })
+    secrets.push(secret)
+  }
+  return secrets
+}
+
+interface Claim {
+  readonly path: string
+  readonly kind: string
+  readonly value: string
+}
+
+/** When somebody else has it already, a fault names who. */
+function claim({ json, owners }: Draft, { path, kind, value }: Claim): void {
+  const key = `${kind}\0${value}`
+  const owner = owners.get(key)
+  if (owner === undefined) {
+    owners.set(key, path)
+    return
+  }
+  const reason =
+    kind === 'secret' ? `holds the secret of ${owner} once more` : `is the same ${kind} as ${owner}`
+  json.refuse({ path, reason })
+}
+
+/** The caller that a credential of the client proves: the same to limits by whatever method. */
+function principalOf({ id, scopes }: ClientRow, method: AuthMethod): Principal {
+  return Object.freeze({
+    method,
+    subject: undefined,
+    client: id,
+    session: undefined,
+    scopes: new Set(scopes),
+    scope: scopes.join(' '),
+    key: `client:${id}`,
+  } satisfies Principal)
+}

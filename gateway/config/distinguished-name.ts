@@ -1,0 +1,47 @@
+/** Type and value of one attribute, in one pass over `type=value` that ends before an unescaped `,`, `+` or the end. */
+const ATTRIBUTE =
+  / *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *((?:\\[0-9A-Fa-f]{2}|\\[ "#+,;<=>\\]|[^\\,+;"<>\0])*)([,+]?)/uy
+const ESCAPE = /(?:\\[0-9A-Fa-f]{2})+|\\./gu
+
+/**
+ * One spelling for all of a distinguished name (RFC 4514), such as `CN=bank-b,O=Bank B,C=DE`: the letter case of types,
+ * spaces around separators, the way of escaping and the order within a multi-valued part make no difference. Values
+ * are compared character by character, which is stricter than RFC 4518: certificates of one CA are written one way.
+ * Both the name that an operator wrote and that of a certificate are to pass through here before they are compared.
+ *
+ * @returns undefined when it is none, or empty
+ */
+export function canonicalName(text: string): string | undefined {
+  const parts: string[][] = [[]]
+  let separator = ','
+  for (let at = 0; separator !== ''; ) {
+    ATTRIBUTE.lastIndex = at
+    const match = ATTRIBUTE.exec(text)
+    if (match === null) return undefined
+    const [whole, type = '', value = '', next = ''] = match
+    if (separator === ',') parts.push([])
+    parts.at(-1)?.push(`${type.toUpperCase()}=${JSON.stringify(unescaped(withoutClosingSpaces(value)))}`)
+    separator = next
+    at += whole.length
+    if (separator === '' && at !== text.length) return undefined
+  }
+  return parts
+    .slice(1)
+    .map((attributes) => attributes.sort().join('+'))
+    .join(',')
+}
+
+/** Spaces at the end of a value count only when the last is escaped. */
+function withoutClosingSpaces(value: string): string {
+  let end = value.length
+  while (value[end - 1] === ' ') end -= 1
+  const escapes = /\\*$/.exec(value.slice(0, end))?.[0].length ?? 0
+  return value.slice(0, escapes % 2 === 1 ? end + 1 : end)
+}
+
+/** Pairs of hexadecimal digits are bytes of UTF-8. */
+function unescaped(value: string): string {
+  return value.replace(ESCAPE, (escaped) =>
+    escaped.length === 2 ? escaped.slice(1) : Buffer.from(escaped.replaceAll('\\', ''), 'hex').toString(),
+  )
+}
