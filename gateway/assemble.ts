@@ -1,11 +1,17 @@
+import { randomBytes } from 'node:crypto'
 import { basename, join } from 'node:path'
 import type { Logger } from 'pino'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { openTrail } from './audit/open.ts'
 import { configChangeRecord } from './audit/records.ts'
 import type { Trail } from './audit/trail.ts'
-import { KeySet } from './auth/jwks.ts'
+import { PROOF_LIFETIME_MS, ProofVerifier } from './auth/dpop.ts'
+import { keysOf, trustedIssuers } from './auth/issuers.ts'
+import type { KeySet } from './auth/jwks.ts'
+import { Nonces } from './auth/nonces.ts'
+import { ReplayMemory } from './auth/replay.ts'
 import { Revocations } from './auth/revocations.ts'
+import { AuthThrottle } from './auth/throttle.ts'
 import { TokenVerifier } from './auth/verifier.ts'
 import { describeFault } from './config/faults.ts'
 import type { LoadedFile } from './config/load-file.ts'
@@ -13,7 +19,9 @@ import { Reloader } from './config/reload.ts'
 import type { Settings } from './config/settings.ts'
 import type { Gateway } from './gateway.ts'
 import { PathTable } from './http/path-table.ts'
+import { readTarget } from './http/target.ts'
 import { steadyClock } from './limits/clock.ts'
+import { Counters, Room } from './limits/counters.ts'
 import { Journal } from './limits/journal.ts'
 import { Limiter } from './limits/limiter.ts'
 import { limitTable } from './limits/policies.ts'
@@ -34,7 +42,7 @@ export interface Ground {
 
 /** What runs beside the requests, until the gateway stops. */
 export interface Background {
-  readonly keys: KeySet
+  readonly keys: Pick<KeySet, 'start' | 'stop'>
   readonly reloader: Reloader<readonly LimitRow[]>
 }
 
@@ -48,17 +56,15 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
   const metrics = createMetrics({ version: ground.version })
   const trail = makeTrail(ground, metrics)
   const limiter = makeLimiter(ground)
-  const keys = new KeySet({
-    uri: settings.jwksUri,
+  const issuers = trustedIssuers(settings, {
     clock: Date.now,
-    onFault: (cause) => log.warn({ uri: settings.jwksUri, cause }, 'signing keys'),
+    onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
   })
   const revocations = new Revocations({
     dataDir: settings.dataDir,
     clock: Date.now,
     onFault: (cause) => log.error({ cause }, 'revocations'),
   })
-  const { issuer, audience } = settings
   const gateway: Gateway = {
     settings,
     clock: Date.now,
@@ -67,7 +73,9 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
     metrics,
     trail,
     routes: new PathTable(settings.routes),
-    verifier: new TokenVerifier({ issuer, audience, keys, revocations, clock: Date.now }),
+    verifier: new TokenVerifier({ issuers, revocations, clock: Date.now }),
+    proofs: makeProofs(settings),
+    throttle: makeThrottle(settings),
     revocations,
     limits: { table: limitTable(limits.value) },
     limiter,
@@ -77,7 +85,37 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
   const reloader = watchLimits(gateway, ground)
   // Last: with the first table the snapshot of the last run has done its duty and is removed.
   limiter.replace(limits.value)
-  return { gateway, background: { keys, reloader } }
+  return { gateway, background: { keys: keysOf(issuers), reloader } }
+}
+
+function makeProofs({ dpop }: Settings): ProofVerifier {
+  const clock = Date.now
+  return new ProofVerifier({
+    clock,
+    replays: new ReplayMemory({ lifetimeMs: PROOF_LIFETIME_MS, clock }),
+    nonces: dpop.nonce === 'required' ? new Nonces({ secret: randomBytes(32), clock }) : undefined,
+    publicUrls: dpop.publicUrls,
+    readTarget,
+  })
+}
+
+function makeThrottle({ authThrottle: { failures, windowMs } }: Settings): AuthThrottle | undefined {
+  if (failures === 0) return undefined
+  const room = new Room()
+  room.divide([0])
+  const record = {
+    id: 0,
+    name: 'auth',
+    path: '*',
+    methods: null,
+    limit: failures,
+    windowMs,
+    horizonMs: null,
+  }
+  return new AuthThrottle({
+    counter: new Counters(record, room),
+    clock: steadyClock(),
+  })
 }
 
 function makeTrail({ settings, log, version }: Ground, metrics: Metrics): Trail {

@@ -2,7 +2,9 @@ import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Metrics } from './admin/metrics.ts'
 import type { Trail } from './audit/trail.ts'
+import type { ProofVerifier } from './auth/dpop.ts'
 import type { Revocations } from './auth/revocations.ts'
+import type { AuthThrottle } from './auth/throttle.ts'
 import type { TokenVerifier } from './auth/verifier.ts'
 import type { Route, Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
@@ -36,6 +38,9 @@ export interface Gateway {
   readonly trail: Trail
   readonly routes: PathTable<Route>
   readonly verifier: TokenVerifier
+  readonly proofs: ProofVerifier
+  /** Undefined: any number of bad credentials is looked at. */
+  readonly throttle: AuthThrottle | undefined
   readonly revocations: Revocations
   /** The table in force: a reload swaps the reference. */
   readonly limits: { table: LimitTable }

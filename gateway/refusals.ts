@@ -52,6 +52,13 @@ export const REFUSALS = {
   },
   missing_token: { status: 401, source: 'downstream', detail: 'This needs an access token.' },
   invalid_token: { status: 401, source: 'downstream', detail: 'The access token is not valid.' },
+  invalid_dpop_proof: { status: 401, source: 'downstream', detail: 'The DPoP proof is not valid.' },
+  use_dpop_nonce: {
+    status: 401,
+    source: 'downstream',
+    detail: 'The DPoP proof needs a nonce of this server.',
+  },
+  too_many_failures: { status: 429, source: 'downstream', detail: 'Too many bad credentials.' },
   insufficient_scope: { status: 403, source: 'downstream', detail: 'The access token does not permit this.' },
   not_found: { status: 404, source: 'downstream', detail: 'There is nothing at this path.' },
   method_not_allowed: {

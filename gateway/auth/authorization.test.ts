@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { challenge, readBearer } from './authorization.ts'
+import { challenges, readAccessToken, schemeOf } from './authorization.ts'
 import { tokenFault } from './token-fault.ts'
 
 for (const [value, expected] of [
   [undefined, 'missing'],
-  ['Bearer abc', { token: 'abc' }],
-  ['bearer abc', { token: 'abc' }],
-  ['BEARER abc', { token: 'abc' }],
-  ['Bearer   abc', { token: 'abc' }],
-  ['Bearer aA0-._~+/==', { token: 'aA0-._~+/==' }],
-  [`Bearer ${'a'.repeat(8192)}`, { token: 'a'.repeat(8192) }],
+  ['Bearer abc', { scheme: 'bearer', token: 'abc' }],
+  ['bearer abc', { scheme: 'bearer', token: 'abc' }],
+  ['BEARER abc', { scheme: 'bearer', token: 'abc' }],
+  ['Bearer   abc', { scheme: 'bearer', token: 'abc' }],
+  ['Bearer aA0-._~+/==', { scheme: 'bearer', token: 'aA0-._~+/==' }],
+  [`Bearer ${'a'.repeat(8192)}`, { scheme: 'bearer', token: 'a'.repeat(8192) }],
   [`Bearer ${'a'.repeat(8193)}`, 'malformed'],
   ['', 'malformed'],
   [' ', 'malformed'],
@@ -33,7 +33,15 @@ for (const [value, expected] of [
   ['Basic,abc', 'malformed'],
   ['Basic YTpi', 'other'],
   ['Basic', 'other'],
-  ['DPoP abc', 'other'],
+  ['DPoP abc', { scheme: 'dpop', token: 'abc' }],
+  ['dpop abc', { scheme: 'dpop', token: 'abc' }],
+  [
+    'DPoP  Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU',
+    { scheme: 'dpop', token: 'Kz~8mXK1EalYznwH-LC-1fBAo.4Ljp~zsPE_NeO.gxU' },
+  ],
+  ['DPoP', 'malformed'],
+  ['DPoP a, Bearer a', 'malformed'],
+  ['DPoPabc', 'other'],
   ['Bearerabc', 'other'],
   ['Bearer2 abc', 'other'],
   ['Bear abc', 'other'],
@@ -43,7 +51,7 @@ for (const [value, expected] of [
       ? `Bearer and ${value.length - 7} characters`
       : JSON.stringify(value)
   test(`Authorization ${shown} is read as ${typeof expected === 'string' ? expected : 'a token'}`, () => {
-    assert.deepEqual(readBearer(value), expected)
+    assert.deepEqual(readAccessToken(value), expected)
   })
 }
 
@@ -55,34 +63,81 @@ test('no value makes reading throw, and a token that is read has only characters
         fc.string().map((rest) => `Bearer ${rest}`),
       ),
       (value) => {
-        const reading = readBearer(value)
+        const reading = readAccessToken(value)
         if (typeof reading !== 'string') assert.match(reading.token, /^[A-Za-z0-9._~+/-]+=*$/)
       },
     ),
   )
 })
 
-test('challenges are spelled as RFC 6750 section 3 has them', () => {
-  assert.equal(challenge('missing'), 'Bearer realm="api"')
-  assert.equal(
-    challenge('invalid_request', 'The Authorization header is malformed'),
-    'Bearer realm="api", error="invalid_request", error_description="The Authorization header is malformed"',
+test('the scheme is told of credentials that are not well-formed too', () => {
+  for (const [value, scheme] of [
+    ['Bearer', 'bearer'],
+    ['dpop a b', 'dpop'],
+    ['Basic YTpi', undefined],
+    [' Bearer a', undefined],
+    [undefined, undefined],
+  ] as const) {
+    assert.equal(schemeOf(value), scheme)
+  }
+})
+
+const PLAIN_BEARER = 'Bearer realm="api"'
+const PLAIN_DPOP = 'DPoP algs="ES256 PS256 EdDSA"'
+
+/** The two challenges, each in a field of its own. */
+function pair(...refused: Parameters<typeof challenges>): readonly (string | undefined)[] {
+  const [first, bearer, second, dpop, ...more] = challenges(...refused)
+  assert.deepEqual([first, second, more], ['WWW-Authenticate', 'WWW-Authenticate', []])
+  return [bearer, dpop]
+}
+
+test('RFC 9449 section 7.2: without credentials both schemes are offered, and RFC 6750 section 3.1: without an error', () => {
+  assert.deepEqual(pair(), [PLAIN_BEARER, PLAIN_DPOP])
+})
+
+test('RFC 6750 section 3.1: what is wrong with a bearer token is told by the Bearer challenge alone', () => {
+  assert.deepEqual(
+    pair({ error: 'invalid_token', description: 'The access token expired', scheme: 'bearer' }),
+    [`${PLAIN_BEARER}, error="invalid_token", error_description="The access token expired"`, PLAIN_DPOP],
   )
-  assert.equal(
-    challenge('invalid_token', 'The access token expired'),
-    'Bearer realm="api", error="invalid_token", error_description="The access token expired"',
-  )
-  assert.equal(
-    challenge('insufficient_scope', 'transfers:write accounts:read'),
-    'Bearer realm="api", error="insufficient_scope", scope="transfers:write accounts:read"',
+  assert.deepEqual(
+    pair({ error: 'insufficient_scope', scope: 'transfers:write accounts:read', scheme: 'bearer' }),
+    [`${PLAIN_BEARER}, error="insufficient_scope", scope="transfers:write accounts:read"`, PLAIN_DPOP],
   )
 })
 
-test('a challenge leaves out what would break out of its quotes', () => {
-  assert.equal(
-    challenge('invalid_token', 'a"b\\c\r\nd\u00e9e'),
-    'Bearer realm="api", error="invalid_token", error_description="abcde"',
+test('RFC 9449 section 7.1: what is wrong with a DPoP token or its proof is told by the DPoP challenge alone', () => {
+  const algs = 'algs="ES256 PS256 EdDSA"'
+  for (const error of [
+    'invalid_token',
+    'invalid_dpop_proof',
+    'use_dpop_nonce',
+    'insufficient_scope',
+  ] as const) {
+    assert.deepEqual(pair({ error, scheme: 'dpop' }), [PLAIN_BEARER, `DPoP error="${error}", ${algs}`])
+  }
+  assert.deepEqual(
+    pair({ error: 'invalid_token', description: 'Invalid DPoP key binding', scheme: 'dpop' }),
+    [PLAIN_BEARER, `DPoP error="invalid_token", error_description="Invalid DPoP key binding", ${algs}`],
   )
+})
+
+test('RFC 9449 section 7.2: where nobody knows the scheme both challenges tell what is wrong', () => {
+  assert.deepEqual(pair({ error: 'invalid_request', description: 'No', scheme: undefined }), [
+    `${PLAIN_BEARER}, error="invalid_request", error_description="No"`,
+    'DPoP error="invalid_request", error_description="No", algs="ES256 PS256 EdDSA"',
+  ])
+})
+
+test('a challenge leaves out what would break out of its quotes', () => {
+  const [bearer] = pair({
+    error: 'invalid_token',
+    description: 'a"b\\c\r\nd\u00e9e',
+    scope: 'x"y',
+    scheme: 'bearer',
+  })
+  assert.equal(bearer, `${PLAIN_BEARER}, error="invalid_token", error_description="abcde", scope="xy"`)
 })
 
 test('the public sentence of every fault has only characters that a challenge may have', () => {

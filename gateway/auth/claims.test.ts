@@ -4,10 +4,11 @@ import fc from 'fast-check'
 import { readClaims } from './claims.ts'
 import { AUDIENCE, goodClaims, ISSUER, type Members, NOW_MS, NOW_SECONDS } from './issuer.test-support.ts'
 
-const rules = { issuer: ISSUER, audience: AUDIENCE, nowMs: NOW_MS }
+const rules = { issuer: ISSUER, audience: AUDIENCE, own: true, boundOnly: false }
+const JKT = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I'
 
 function read(changes: Members = {}) {
-  return readClaims(goodClaims(changes), rules)
+  return readClaims(goodClaims(changes), rules, NOW_MS)
 }
 
 test('a session token proves a user and no client', () => {
@@ -95,8 +96,7 @@ const refusals: readonly (readonly [what: string, changes: Members, cause: RegEx
   ['an aud list with a number', { aud: [AUDIENCE, 1] }, /^aud is neither/],
   ['an aud list in a list', { aud: [[AUDIENCE]] }, /^aud is neither/],
   ['an aud object', { aud: { [AUDIENCE]: true } }, /^aud is neither/],
-  ['cnf with a DPoP key', { cnf: { jkt: '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I' } }, /^cnf/],
-  ['cnf with a certificate', { cnf: { 'x5t#S256': 'bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2' } }, /^cnf/],
+  ['a confirmation that cannot be asked for', { cnf: { jkt: JKT, kid: 'k' } }, /^cnf/],
   ['an empty cnf', { cnf: {} }, /^cnf/],
   ['a cnf that is null', { cnf: null }, /^cnf/],
   ['no sub', { sub: undefined }, /^sub/],
@@ -146,10 +146,40 @@ for (const [what, changes, cause] of refusals) {
 
 test('a token expires at the millisecond of its exp', () => {
   const claims = goodClaims({ exp: NOW_SECONDS })
-  assert.ok(readClaims(claims, { ...rules, nowMs: NOW_MS - 1 }).principal)
-  const { fault } = readClaims(claims, rules)
+  assert.ok(readClaims(claims, rules, NOW_MS - 1).principal)
+  const { fault } = readClaims(claims, rules, NOW_MS)
   assert.equal(fault?.reason, 'expired')
   assert.equal(fault.description, 'The access token expired')
+})
+
+test('a token tells what it is bound to', () => {
+  assert.equal(read().binding, undefined)
+  assert.deepEqual(read({ cnf: { jkt: JKT } }).binding, { jkt: JKT, thumbprint: undefined })
+  assert.deepEqual(read({ cnf: { 'x5t#S256': JKT } }).binding, { jkt: undefined, thumbprint: JKT })
+})
+
+test('an issuer that is trusted for bound tokens only is not trusted for others (FAPI 2.0 section 5.3.4-5)', () => {
+  const fapi = { ...rules, boundOnly: true }
+  const { fault } = readClaims(goodClaims(), fapi, NOW_MS)
+  assert.deepEqual([fault?.reason, fault?.cause.slice(0, 7)], ['invalid', 'no cnf:'])
+  assert.ok(readClaims(goodClaims({ cnf: { jkt: JKT } }), fapi, NOW_MS).principal)
+})
+
+test('users, clients and sessions of another issuer are names in its realm', () => {
+  const foreign = { ...rules, own: false }
+  const of = (changes: Members) => readClaims(goodClaims(changes), foreign, NOW_MS).principal
+  const user = of({ client_id: 'app' })
+  assert.deepEqual(
+    [user?.subject, user?.client, user?.session, user?.key],
+    [`${ISSUER}#user-1`, `${ISSUER}#app`, `${ISSUER}#session-1`, `user:${ISSUER}#user-1`],
+  )
+  const machine = of({ sub: 'bank-b', client_id: 'bank-b', sid: undefined })
+  assert.deepEqual(
+    [machine?.subject, machine?.client, machine?.session, machine?.key],
+    [undefined, `${ISSUER}#bank-b`, undefined, `client:${ISSUER}#bank-b`],
+  )
+  assert.equal(of({ client_id: 'session' })?.client, `${ISSUER}#session`)
+  assert.equal(of({ client_id: undefined })?.client, undefined)
 })
 
 test('what goes upstream of any accepted token can stand in a header', () => {

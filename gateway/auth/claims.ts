@@ -1,21 +1,39 @@
+import { type Binding, readBinding } from './binding.ts'
+import type { JsonObject } from './jws.ts'
 import type { Principal } from './principal.ts'
 import { quote } from './quote.ts'
-import type { JsonObject } from './token.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
 import { isVisibleId } from './visible-id.ts'
 
+/** What an issuer's tokens must be. */
 export interface ClaimRules {
-  /** The one issuer whose tokens are accepted: `iss`, compared character by character. */
+  /** `iss`, compared character by character. */
   readonly issuer: string
   /** Us: must be among `aud`. */
   readonly audience: string
-  /** Epoch milliseconds. */
-  readonly nowMs: number
+  /**
+   * The names it gives are our own names of users, clients and sessions. Those of any other issuer are names in its own
+   * realm: `<issuer>#<name>` here, so that no issuer can speak of another's users.
+   */
+  readonly own: boolean
+  /** Only tokens that are bound to a key or certificate are accepted (FAPI 2.0 section 5.3.4). */
+  readonly boundOnly: boolean
 }
 
 export type ClaimsReading =
-  | { readonly principal: Principal; readonly expiresAtMs: number; readonly fault?: never }
-  | { readonly fault: TokenFault; readonly principal?: never; readonly expiresAtMs?: never }
+  | {
+      readonly principal: Principal
+      /** What must be proved beside the token, at every use of it. */
+      readonly binding: Binding | undefined
+      readonly expiresAtMs: number
+      readonly fault?: never
+    }
+  | {
+      readonly fault: TokenFault
+      readonly principal?: never
+      readonly binding?: never
+      readonly expiresAtMs?: never
+    }
 
 /** Issuer clocks may run ahead by this (FAPI 2.0 section 5.3.2.1 asks for 10 s); `exp` gets no such grace. */
 const SKEW_SECONDS = 10
@@ -28,18 +46,25 @@ const SESSION_CLIENT = 'session'
 
 /**
  * Reads the claims of an access token whose issuer has yet to be proved by its signature: RFC 9068 section 2.2, with
- * `client_id` optional because sessions have none, and RFC 8725 section 3. What goes upstream in headers is visible
- * ASCII and bounded. A token with `cnf` is bound to a key or certificate and never accepted without proof of it
- * (RFC 9449 section 7.2, RFC 8705 section 3). Faults are `invalid` or `expired`. Never throws.
+ * `client_id` optional because sessions have none, RFC 8725 section 3, and `cnf` of RFC 9449 section 6.1 and RFC 8705
+ * section 3.1. What goes upstream in headers is visible ASCII and bounded. Faults are `invalid` or `expired`.
+ * Never throws.
+ *
+ * @param nowMs epoch milliseconds
  */
-export function readClaims(claims: JsonObject, rules: ClaimRules): ClaimsReading {
-  const cause =
-    faultOfOrigin(claims, rules) ?? faultOfNames(claims) ?? faultOfTimes(claims, rules.nowMs / 1000)
+export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
+  const cause = faultOfOrigin(claims, rules) ?? faultOfNames(claims) ?? faultOfTimes(claims, nowMs / 1000)
   if (cause !== undefined) return { fault: tokenFault('invalid', cause) }
+  const binding = readBinding(claims.cnf)
+  if (typeof binding === 'string') return { fault: tokenFault('invalid', binding) }
+  if (binding === undefined && rules.boundOnly) {
+    return { fault: tokenFault('invalid', 'no cnf: this issuer is trusted for bound tokens only') }
+  }
   const { exp, sub, sid, client_id: client, scope = '' } = claims as unknown as CheckedClaims
   const expiresAtMs = exp * 1000
-  if (rules.nowMs >= expiresAtMs) return { fault: tokenFault('expired', `exp ${exp}`) }
-  return { principal: toPrincipal({ sub, client, session: sid, scope }), expiresAtMs }
+  if (nowMs >= expiresAtMs) return { fault: tokenFault('expired', `exp ${exp}`) }
+  const names = rules.own ? ownNames({ sub, client, sid }) : namesOf(rules.issuer, { sub, client, sid })
+  return { principal: toPrincipal(names, scope), binding, expiresAtMs }
 }
 
 interface CheckedClaims {
@@ -50,12 +75,11 @@ interface CheckedClaims {
   readonly scope?: string
 }
 
-function faultOfOrigin({ iss, aud, cnf }: JsonObject, { issuer, audience }: ClaimRules): string | undefined {
+function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRules): string | undefined {
   if (iss !== issuer) return `iss ${quote(iss)} is not the issuer`
   const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
   if (!audiences.every((one) => typeof one === 'string')) return 'aud is neither a string nor a list of them'
-  if (!audiences.includes(audience)) return `aud ${quote(aud)} does not name us`
-  return cnf === undefined ? undefined : 'cnf: bound to a key or certificate, presented without proof of it'
+  return audiences.includes(audience) ? undefined : `aud ${quote(aud)} does not name us`
 }
 
 function faultOfNames({ sub, jti, sid, client_id: client, scope }: JsonObject): string | undefined {
@@ -87,19 +111,27 @@ function isNumericDate(value: unknown): value is number {
 interface Names {
   readonly sub: string
   readonly client: string | undefined
-  readonly session: string | undefined
-  readonly scope: string
+  readonly sid: string | undefined
 }
 
-function toPrincipal({ sub, client: named, session, scope }: Names): Principal {
-  const client = named === SESSION_CLIENT ? undefined : named
+function ownNames({ sub, client, sid }: Names): Names {
+  return { sub, client: client === SESSION_CLIENT ? undefined : client, sid }
+}
+
+/** An issuer has no `#` in it (RFC 8414 section 2), so where its name ends is never in doubt. */
+function namesOf(issuer: string, { sub, client, sid }: Names): Names {
+  const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
+  return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
+}
+
+function toPrincipal({ sub, client, sid }: Names, scope: string): Principal {
   // RFC 9068 section 2.2: where no user takes part, sub is the client itself.
   const isMachine = client === sub
   return Object.freeze({
     method: 'bearer',
     subject: isMachine ? undefined : sub,
     client,
-    session,
+    session: sid,
     scopes: new Set(scope === '' ? [] : scope.split(' ')),
     scope,
     key: isMachine ? `client:${sub}` : `user:${sub}`,

@@ -1,5 +1,5 @@
 /** How a caller proved who it is; the label of metrics and of `X-Auth-Method`. */
-export type AuthMethod = 'bearer'
+export type AuthMethod = 'bearer' | 'mtls' | 'hmac'
 
 /**
  * Who a credential proved: the caller of one exchange. Immutable and shared by every exchange that presents the

@@ -186,6 +186,19 @@ test('a token of exactly 8 KiB is read and one character more is not', () => {
   assert.match(parseToken(over).fault?.cause ?? '', /longer than 8192/)
 })
 
+test('a name given twice deeper down is refused too: a binding must not have two readings', () => {
+  for (const claims of [
+    '{"cnf":{"jkt":"a","jkt":"b"}}',
+    '{"a":[{"b":[{"c":1,"c":1}]}]}',
+    '{"a":{"b":1,"\\u0062":1}}',
+  ]) {
+    assert.match(
+      parseToken(spelled(`{${HEADER}}`, claims)).fault?.cause ?? '',
+      /payload names a member twice/,
+    )
+  }
+})
+
 test('braces, colons, quotes and nested objects in the payload are no members given twice', () => {
   const claims = {
     text: '{":}[',

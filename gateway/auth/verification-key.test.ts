@@ -19,6 +19,20 @@ function without(jwk: JWK, ...names: string[]): JWK {
   return Object.fromEntries(Object.entries(jwk).filter(([name]) => !names.includes(name)))
 }
 
+/** 2048 bits that leave the remainder of 65537 to the power of 5 by every small prime, as that generator's moduli do. */
+function rocaModulus(): string {
+  let primes = 2n
+  for (let candidate = 3n; candidate <= 167n; candidate += 2n) {
+    if (!smallFactor(candidate)) primes *= candidate
+  }
+  const start = 1n << 2047n
+  return encode(Buffer.from((start - (start % primes) + primes + 65_537n ** 5n).toString(16), 'hex'))
+}
+
+function smallFactor(candidate: bigint): boolean {
+  return [3n, 5n, 7n, 11n].some((factor) => candidate !== factor && candidate % factor === 0n)
+}
+
 for (const [what, jwk, algorithms] of [
   ['an EC key with alg ES256', ec, ['ES256']],
   ['an EC key without alg', without(ec, 'alg'), ['ES256']],
@@ -71,6 +85,7 @@ for (const [what, jwk, fault] of [
     { ...rsa, e: encode(Buffer.from([1, 0, 2])) },
     /public exponent 65538,/,
   ],
+  ['an RSA key of the flawed generator of ROCA', { ...rsa, n: rocaModulus() }, /CVE-2017-15361/],
   ['an RSA key without a modulus', without(rsa, 'n'), /no base64url member "n"/],
   ['a key with padded base64url', { ...ec, x: `${ec.x}=` }, /no base64url member "x"/],
   ['an EC key with a short coordinate', { ...ec, y: encode('short') }, /"y" that is not 32 bytes/],

@@ -20,12 +20,25 @@ import {
   serve,
   signingKey,
 } from './issuer.test-support.ts'
+import type { TrustedIssuer } from './issuers.ts'
 import { KeySet } from './jwks.ts'
 import { Revocations } from './revocations.ts'
 import type { Algorithm } from './verification-key.ts'
 import { TokenVerifier, type Verification } from './verifier.ts'
 
 const published = (['ES256', 'PS256', 'RS256', 'EdDSA'] as const).map((alg) => signingKey(alg).jwk)
+
+function trusted(keys: KeySet, changes: Partial<TrustedIssuer> = {}): TrustedIssuer {
+  return {
+    issuer: ISSUER,
+    audience: AUDIENCE,
+    own: true,
+    boundOnly: false,
+    algorithms: new Set(['ES256', 'PS256', 'RS256', 'EdDSA']),
+    keys,
+    ...changes,
+  }
+}
 
 interface Harness {
   readonly verifier: TokenVerifier
@@ -54,7 +67,7 @@ async function harnessOf(t: TestContext, document: unknown = { keys: published }
     },
   })
   const revocations = new Revocations({ dataDir, clock, onFault: assert.fail })
-  const verifier = new TokenVerifier({ issuer: ISSUER, audience: AUDIENCE, keys, revocations, clock })
+  const verifier = new TokenVerifier({ issuers: [trusted(keys)], revocations, clock })
   const harness: Harness = { verifier, keys, revocations, time, document, fetches: 0 }
   await keys.refresh()
   time.nowMs += 10_000
@@ -354,9 +367,7 @@ test('no more tokens are remembered than the cache size', async (t) => {
   const { keys, revocations } = await harnessOf(t)
   const clock = () => NOW_MS
   const verifier = new TokenVerifier({
-    issuer: ISSUER,
-    audience: AUDIENCE,
-    keys,
+    issuers: [trusted(keys)],
     revocations,
     clock,
     cacheSize: 2,
@@ -390,7 +401,7 @@ test('with a real issuer: start, rotation with overlap, outage, and tokens all t
   const clock = () => time.nowMs
   const keys = new KeySet({ uri: source.uri, clock, onFault: () => undefined })
   t.after(() => keys.stop())
-  const verifier = new TokenVerifier({ issuer: ISSUER, audience: AUDIENCE, keys, revocations, clock })
+  const verifier = new TokenVerifier({ issuers: [trusted(keys)], revocations, clock })
   keys.start()
   const oldToken = tokenOf('old', old)
   assert.ok((await verifier.verify(oldToken)).principal)
@@ -407,4 +418,92 @@ test('with a real issuer: start, rotation with overlap, outage, and tokens all t
   assert.equal(await keys.refresh(), 'refreshed')
   assert.equal((await verifier.verify(oldToken)).fault?.reason, 'invalid')
   assert.ok(assertSync(verifier.verify(tokenOf('next', next))).principal)
+})
+
+const OTHER = 'https://other.example'
+
+/** Two issuers that publish keys of the same name. */
+async function twoIssuersOf(t: TestContext, changes: Partial<TrustedIssuer> = {}) {
+  const { keys, revocations } = await harnessOf(t)
+  const otherKey = freshKey('ES256')
+  const clock = () => NOW_MS
+  const fetch = async () => ({ keys: [otherKey.jwk] })
+  const otherKeys = new KeySet({ uri: 'memory:other', clock, onFault: assert.fail, fetch })
+  await otherKeys.refresh()
+  const other = trusted(otherKeys, { issuer: OTHER, own: false, ...changes })
+  const verifier = new TokenVerifier({ issuers: [trusted(keys), other], revocations, clock })
+  const tokenOf = (iss: string, key: typeof otherKey) =>
+    es256Token({ claims: goodClaims({ iss }), key: key.privateKey })
+  return { verifier, tokenOf, otherKey, otherKeys }
+}
+
+test('each issuer is verified by its own keys, though both name them alike', async (t) => {
+  const { verifier, tokenOf, otherKey } = await twoIssuersOf(t)
+  for (const round of ['first', 'remembered']) {
+    const ours = assertSync(verifier.verify(tokenOf(ISSUER, signingKey('ES256'))))
+    const theirs = assertSync(verifier.verify(tokenOf(OTHER, otherKey)))
+    assert.deepEqual(
+      [round, ours.principal?.subject, theirs.principal?.subject],
+      [round, 'user-1', `${OTHER}#user-1`],
+    )
+  }
+})
+
+test('the key of one issuer never verifies the token of another', async (t) => {
+  const { verifier, tokenOf, otherKey } = await twoIssuersOf(t)
+  for (const token of [tokenOf(ISSUER, otherKey), tokenOf(OTHER, signingKey('ES256'))]) {
+    assert.equal(assertSync(verifier.verify(token)).fault?.cause, 'the signature does not fit')
+  }
+})
+
+test("a remembered token of one issuer dies with that issuer's key, whatever the other publishes", async (t) => {
+  const { verifier, tokenOf, otherKey, otherKeys } = await twoIssuersOf(t)
+  const token = tokenOf(OTHER, otherKey)
+  assert.ok(assertSync(verifier.verify(token)).principal)
+  t.mock.method(otherKeys, 'find', () => undefined)
+  assert.equal((await verifier.verify(token)).fault?.reason, 'invalid')
+})
+
+test('an issuer that nobody trusts is invalid, also when its name is nearly that of one, and costs no fetch', async (t) => {
+  const { verifier, tokenOf, otherKey, otherKeys } = await twoIssuersOf(t)
+  const asked = t.mock.method(otherKeys, 'refresh')
+  for (const iss of [`${OTHER}/`, OTHER.toUpperCase(), 'https://nobody.example', '']) {
+    assert.match(
+      assertSync(verifier.verify(tokenOf(iss, otherKey))).fault?.cause ?? '',
+      /^iss .* not trusted/,
+    )
+  }
+  for (const iss of [undefined, null, [OTHER], { toString: OTHER }]) {
+    const token = es256Token({ claims: goodClaims({ iss }), key: otherKey.privateKey })
+    assert.match(assertSync(verifier.verify(token)).fault?.cause ?? '', /^iss .* not trusted/)
+  }
+  assert.equal(asked.mock.callCount(), 0)
+})
+
+test('each issuer has its own audience', async (t) => {
+  const { verifier, tokenOf, otherKey } = await twoIssuersOf(t, { audience: 'us' })
+  assert.match(assertSync(verifier.verify(tokenOf(OTHER, otherKey))).fault?.cause ?? '', /^aud/)
+  const claims = goodClaims({ iss: OTHER, aud: 'us' })
+  assert.ok(assertSync(verifier.verify(es256Token({ claims, key: otherKey.privateKey }))).principal)
+})
+
+test('FAPI 2.0 section 5.4.1: an algorithm that the issuer is not trusted with is invalid, though its key could verify it', async (t) => {
+  const { keys, revocations } = await harnessOf(t)
+  const algorithms = new Set(['ES256', 'PS256', 'EdDSA'] as const)
+  const clock = () => NOW_MS
+  const verifier = new TokenVerifier({ issuers: [trusted(keys, { algorithms })], revocations, clock })
+  assert.match(
+    assertSync(verifier.verify(await joseToken('RS256'))).fault?.cause ?? '',
+    /^alg RS256 is not accepted of this issuer/,
+  )
+  for (const alg of algorithms) assert.ok((await verifier.verify(await joseToken(alg))).principal)
+})
+
+test('what a token is bound to is told at every use, from memory too', async (t) => {
+  const { verifier } = await harnessOf(t)
+  const jkt = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I'
+  const token = es256Token({ claims: goodClaims({ cnf: { jkt } }) })
+  for (let use = 0; use < 2; use++) {
+    assert.deepEqual(assertSync(verifier.verify(token)).binding, { jkt, thumbprint: undefined })
+  }
 })

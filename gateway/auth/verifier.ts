@@ -1,5 +1,7 @@
 import { LRUCache } from 'lru-cache'
+import type { Binding } from './binding.ts'
 import { readClaims } from './claims.ts'
+import type { TrustedIssuer } from './issuers.ts'
 import type { KeySet } from './jwks.ts'
 import type { Principal } from './principal.ts'
 import { quote } from './quote.ts'
@@ -11,17 +13,18 @@ import type { VerificationKey } from './verification-key.ts'
 
 export type { TokenFault } from './token-fault.ts'
 
-/** Who the token proves, or why it proves nobody. Shared by every use of the token; immutable. */
+/**
+ * Who the token proves, or why it proves nobody. Where there is a binding the token by itself proves nobody either:
+ * whoever presents it must hold what it is bound to, at every use (`provePossession`). Shared by every use of the
+ * token; immutable.
+ */
 export type Verification =
-  | { readonly principal: Principal; readonly fault?: never }
-  | { readonly fault: TokenFault; readonly principal?: never }
+  | { readonly principal: Principal; readonly binding: Binding | undefined; readonly fault?: never }
+  | { readonly fault: TokenFault; readonly principal?: never; readonly binding?: never }
 
 export interface TokenVerifierOptions {
-  /** Whose tokens are accepted. */
-  readonly issuer: string
-  /** Whom they must be meant for. */
-  readonly audience: string
-  readonly keys: KeySet
+  /** Whose tokens are accepted; no two of one name. */
+  readonly issuers: readonly TrustedIssuer[]
   readonly revocations: Revocations
   /** Epoch milliseconds. */
   readonly clock: () => number
@@ -32,6 +35,7 @@ export interface TokenVerifierOptions {
 /** A token whose signature and claims were found good. What can change since is checked at each use. */
 interface Verified {
   readonly verification: Verification & { readonly principal: Principal }
+  readonly issuer: TrustedIssuer
   readonly key: VerificationKey
   readonly expiresAtMs: number
 }
@@ -45,11 +49,13 @@ const BAD_SIGNATURE: Verification = { fault: tokenFault('invalid', 'the signatur
 /** Tells who a bearer token proves. Remembers good tokens until they expire, never bad ones. */
 export class TokenVerifier {
   readonly #options: TokenVerifierOptions
+  readonly #issuers: ReadonlyMap<unknown, TrustedIssuer>
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
 
   constructor(options: TokenVerifierOptions) {
     this.#options = options
+    this.#issuers = new Map(options.issuers.map((issuer) => [issuer.issuer, issuer]))
     this.#verified = new LRUCache({
       max: options.cacheSize ?? CACHE_SIZE,
       maxSize: MAX_CACHED_CHARS,
@@ -65,7 +71,7 @@ export class TokenVerifier {
   verify(token: string): Verification | Promise<Verification> {
     const known = this.#verified.get(token)
     if (known !== undefined) {
-      if (this.#options.keys.find(known.key.kid) === known.key) return this.#standing(token, known)
+      if (known.issuer.keys.find(known.key.kid) === known.key) return this.#standing(token, known)
       // The issuer dropped the key, or gave its name to another.
       this.#verified.delete(token)
     }
@@ -73,29 +79,20 @@ export class TokenVerifier {
   }
 
   #verifyNew(text: string): Verification | Promise<Verification> {
-    const { issuer, audience, keys, clock } = this.#options
     const { token, fault } = parseToken(text)
     if (token === undefined) return { fault }
+    const { algorithm, kid, claims } = token
+    const issuer = this.#issuers.get(claims.iss)
+    if (issuer === undefined) return invalid(`iss ${quote(claims.iss)} is not trusted`)
+    if (!issuer.algorithms.has(algorithm)) return invalid(`alg ${algorithm} is not accepted of this issuer`)
     // Claims before keys: only a token that could be good at all may send us to the issuer.
-    const reading = readClaims(token.claims, { issuer, audience, nowMs: clock() })
+    const reading = readClaims(claims, issuer, this.#options.clock())
     if (reading.principal === undefined) return { fault: reading.fault }
-    const { principal, expiresAtMs } = reading
+    const { principal, binding, expiresAtMs } = reading
     const check = (key: VerificationKey) =>
-      this.#checkSignature(text, token, { verification: { principal }, key, expiresAtMs })
-    const key = keys.find(token.kid)
-    return key === undefined ? this.#once(text, this.#findAnew(token.kid, check)) : check(key)
-  }
-
-  async #findAnew(
-    kid: string,
-    check: (key: VerificationKey) => Verification | Promise<Verification>,
-  ): Promise<Verification> {
-    const { keys } = this.#options
-    const refreshed = await keys.refresh()
-    const key = keys.find(kid)
-    if (key !== undefined) return check(key)
-    const cause = `kid ${quote(kid)} is not known; key set: ${refreshed}`
-    return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
+      this.#checkSignature(text, token, { verification: { principal, binding }, issuer, key, expiresAtMs })
+    const key = issuer.keys.find(kid)
+    return key === undefined ? this.#once(text, findAnew(issuer.keys, kid, check)) : check(key)
   }
 
   #checkSignature(text: string, token: ParsedToken, found: Verified): Verification | Promise<Verification> {
@@ -103,7 +100,7 @@ export class TokenVerifier {
     const { key, algorithms } = found.key
     // RFC 8725 section 3.1: the key decides, not the token.
     if (!algorithms.includes(algorithm)) {
-      return { fault: tokenFault('invalid', `alg ${algorithm} is not what key ${quote(token.kid)} is for`) }
+      return invalid(`alg ${algorithm} is not what key ${quote(token.kid)} is for`)
     }
     const signed = isSignedBy(key, algorithm, text)
     if (typeof signed === 'boolean') return this.#settle(signed, text, found)
@@ -134,4 +131,20 @@ export class TokenVerifier {
     this.#pending.set(text, shared)
     return shared
   }
+}
+
+async function findAnew(
+  keys: KeySet,
+  kid: string,
+  check: (key: VerificationKey) => Verification | Promise<Verification>,
+): Promise<Verification> {
+  const refreshed = await keys.refresh()
+  const key = keys.find(kid)
+  if (key !== undefined) return check(key)
+  const cause = `kid ${quote(kid)} is not known; key set: ${refreshed}`
+  return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
+}
+
+function invalid(cause: string): Verification {
+  return { fault: tokenFault('invalid', cause) }
 }

@@ -3,6 +3,7 @@ import { closestTo } from './did-you-mean.ts'
 import type { Fault, Parsed } from './faults.ts'
 import type { GatewayFile } from './gateway-file.ts'
 import { describeValue } from './schema-check.ts'
+import type { TlsKeys } from './tls-rules.ts'
 import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
 
 /** The file of a fault that is in no file. */
@@ -41,10 +42,11 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
   ['GATEWAY_LOG_LEVEL', (text, overrides) => levelFault(text) ?? set(overrides, { logLevel: text })],
   ['GATEWAY_CLIENTS', () => 'machine callers are not part of this version: unset it'],
-  ...['PORT', 'CERT', 'KEY', 'CLIENT_CA', 'CLIENT_CRL'].map((name): [string, Read] => [
-    `GATEWAY_TLS_${name}`,
-    () => 'an HTTPS listener is not part of this version: unset it',
-  ]),
+  ['GATEWAY_TLS_PORT', (text, overrides) => portFault(text) ?? setTls(overrides, { port: Number(text) })],
+  ['GATEWAY_TLS_CERT', (text, overrides) => setTls(overrides, { certFile: text })],
+  ['GATEWAY_TLS_KEY', (text, overrides) => setTls(overrides, { keyFile: text })],
+  ['GATEWAY_TLS_CLIENT_CA', (text, overrides) => setTls(overrides, { clientCaFile: text })],
+  ['GATEWAY_TLS_CLIENT_CRL', (text, overrides) => setTls(overrides, { clientCrlFile: text })],
 ])
 
 /** The files that the environment names, or those read when it names none. Relative to the working directory. */
@@ -92,6 +94,10 @@ function unknownFault(name: string): string {
 
 function set(overrides: Overrides, values: Overrides): undefined {
   Object.assign(overrides, values)
+}
+
+function setTls(overrides: Overrides, keys: TlsKeys): undefined {
+  overrides.tls = { ...overrides.tls, ...keys }
 }
 
 /** For what `configFiles` reads. */

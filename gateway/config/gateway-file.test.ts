@@ -38,11 +38,17 @@ test('a file with nothing but a route gets every default', () => {
     upstreams: ['http://127.0.0.1:3000'],
     host: '127.0.0.1',
     port: 8080,
+    tls: undefined,
     adminHost: '127.0.0.1',
     adminPort: 9090,
     issuer: 'http://localhost:8080',
     jwksUri: undefined,
     audience: undefined,
+    algorithms: ['ES256', 'PS256', 'EdDSA', 'RS256'],
+    profile: undefined,
+    issuers: [],
+    dpop: { nonce: 'off', publicUrls: undefined },
+    authThrottle: { failures: 20, windowMs: 60_000 },
     auditFile: 'data/audit.ndjson',
     dataDir: 'data',
     logLevel: 'info',
@@ -76,11 +82,21 @@ test('every key of the file arrives, and a route has its own bounds before those
     upstream: ['http://a:1/', 'unix:/run/b.sock'],
     host: '::',
     port: 1,
+    tls: { port: 3, keyFile: 'k.pem' },
     adminHost: '10.0.0.1',
     adminPort: 2,
     issuer: 'https://bank.example',
     jwksUri: 'https://bank.example/keys',
     audience: 'api',
+    algorithms: ['PS256'],
+    profile: 'fapi',
+    issuers: [
+      { issuer: 'https://a.example', jwksUri: 'http://a.example/keys', audience: 'x' },
+      { issuer: 'https://b.example', jwksUri: 'https://b.example/keys', audience: 'y', profile: 'fapi' },
+      { issuer: 'https://c.example', jwksUri: 'https://c.example/k', audience: 'z', algorithms: ['EdDSA'] },
+    ],
+    dpop: { nonce: 'required', publicUrls: ['https://bank.example', 'http://localhost:8080/api/'] },
+    authThrottle: { failures: 0, window: '24h' },
     audit: { file: '-', durability: 'written' },
     dataDir: '/var/lib/x',
     logLevel: 'warn',
@@ -107,11 +123,39 @@ test('every key of the file arrives, and a route has its own bounds before those
     upstreams: ['http://a:1', 'unix:/run/b.sock'],
     host: '::',
     port: 1,
+    tls: { port: 3, keyFile: 'k.pem' },
     adminHost: '10.0.0.1',
     adminPort: 2,
     issuer: 'https://bank.example',
     jwksUri: 'https://bank.example/keys',
     audience: 'api',
+    algorithms: ['PS256'],
+    profile: 'fapi',
+    issuers: [
+      {
+        issuer: 'https://a.example',
+        jwksUri: 'http://a.example/keys',
+        audience: 'x',
+        algorithms: ['ES256', 'PS256', 'EdDSA', 'RS256'],
+        profile: undefined,
+      },
+      {
+        issuer: 'https://b.example',
+        jwksUri: 'https://b.example/keys',
+        audience: 'y',
+        algorithms: ['ES256', 'PS256', 'EdDSA'],
+        profile: 'fapi',
+      },
+      {
+        issuer: 'https://c.example',
+        jwksUri: 'https://c.example/k',
+        audience: 'z',
+        algorithms: ['EdDSA'],
+        profile: undefined,
+      },
+    ],
+    dpop: { nonce: 'required', publicUrls: ['https://bank.example', 'http://localhost:8080/api/'] },
+    authThrottle: { failures: 0, windowMs: 86_400_000 },
     auditFile: '-',
     dataDir: '/var/lib/x',
     logLevel: 'warn',
@@ -166,6 +210,25 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ issuer: 5 }, /^\$\.issuer: must be text, but is 5/],
     [{ jwksUri: 'keys.json' }, /^\$\.jwksUri: must be an http or https URL/],
     [{ audience: '' }, /^\$\.audience: must not be empty/],
+    [{ algorithms: [] }, /^\$\.algorithms: must not be empty/],
+    [{ algorithms: ['HS256'] }, /^\$\.algorithms\[0\]: must be .* but is "HS256"/],
+    [{ profile: 'fapi2' }, /^\$\.profile: must be "fapi", but is "fapi2"/],
+    [{ dpop: { nonce: true } }, /^\$\.dpop\.nonce: must be "off" or "required", but is true/],
+    [{ dpop: { nonces: 'off' } }, /^\$\.dpop\.nonces: is not a known key; did you mean "nonce"\?/],
+    [{ dpop: { publicUrls: [] } }, /^\$\.dpop\.publicUrls: must not be empty/],
+    [{ dpop: { publicUrls: ['a.example'] } }, /^\$\.dpop\.publicUrls\[0\]: must be an http or https URL/],
+    [{ dpop: { publicUrls: ['http://a', 'http://a?b'] } }, /^\$\.dpop\.publicUrls\[1\]: .* without a query/],
+    [
+      { dpop: { publicUrls: ['http://a', 'http://a'] } },
+      /^\$\.dpop\.publicUrls: must not hold "http:\/\/a" twice/,
+    ],
+    [{ authThrottle: { failures: -1 } }, /^\$\.authThrottle\.failures: must be between 0 and 1000/],
+    [
+      { authThrottle: { window: '1d' } },
+      /^\$\.authThrottle\.window: must be a whole number followed by s, m or h/,
+    ],
+    [{ authThrottle: { window: '25h' } }, /^\$\.authThrottle\.window: must be at most "24h", but is "25h"/],
+    [{ authThrottle: { window: 60 } }, /^\$\.authThrottle\.window: must be text/],
     [{ audit: { file: '' } }, /^\$\.audit\.file: must not be empty/],
     [{ audit: { durability: 'synced' } }, /^\$\.audit\.durability: must be "written", but is "synced"/],
     [{ audit: { fiel: 'x' } }, /^\$\.audit\.fiel: is not a known key; did you mean "file"\?/],
@@ -225,6 +288,52 @@ test('each key of a route refuses what is not of its kind, by its path', () => {
     [{ path: '/a/*/b' }, /^\$\.routes\[0\]\.path: may hold "\*" only at the end/],
   ]
   for (const [part, sentence] of cases) assert.match(onlyOfRoutes({ ...route, ...part }), sentence)
+})
+
+test('each key of a further issuer refuses what is not of its kind, by its path', () => {
+  const issuer = { issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }
+  const cases: [part: object, sentence: RegExp][] = [
+    [{ issuer: undefined }, /^\$\.issuers\[0\]\.issuer: is missing/],
+    [{ jwksUri: undefined }, /^\$\.issuers\[0\]\.jwksUri: is missing/],
+    [{ audience: undefined }, /^\$\.issuers\[0\]\.audience: is missing/],
+    [{ audience: '' }, /^\$\.issuers\[0\]\.audience: must not be empty/],
+    [{ issuer: 'a.example' }, /^\$\.issuers\[0\]\.issuer: must be an http or https URL/],
+    [{ issuer: 'https://a.example?b' }, /^\$\.issuers\[0\]\.issuer: must be a URL without a query/],
+    [{ issuer: 'https://a.example#b' }, /^\$\.issuers\[0\]\.issuer: must be a URL without a fragment/],
+    [{ issuer: 'https://ä.example' }, /^\$\.issuers\[0\]\.issuer: must be ASCII/],
+    [{ issuer: `https://a.example/${'x'.repeat(240)}` }, /^\$\.issuers\[0\]\.issuer: must/],
+    [{ jwksUri: 'keys' }, /^\$\.issuers\[0\]\.jwksUri: must be an http or https URL/],
+    [{ jwksUrl: 'x' }, /^\$\.issuers\[0\]\.jwksUrl: is not a known key; did you mean "jwksUri"\?/],
+    [{ algorithms: ['none'] }, /^\$\.issuers\[0\]\.algorithms\[0\]: must be .* but is "none"/],
+    [{ profile: 'fapi', algorithms: ['RS256'] }, /^\$\.issuers\[0\]\.algorithms: must not hold "RS256"/],
+    [
+      { profile: 'fapi', jwksUri: 'http://a.example/keys' },
+      /^\$\.issuers\[0\]\.jwksUri: must be https under/,
+    ],
+  ]
+  for (const [part, sentence] of cases) assert.match(only({ issuers: [{ ...issuer, ...part }] }), sentence)
+  assert.match(only({ issuers: {} }), /^\$\.issuers: must be an array/)
+  assert.match(
+    only({ profile: 'fapi', algorithms: ['ES256', 'RS256'] }),
+    /^\$\.algorithms: must not hold "RS256"/,
+  )
+  for (const host of ['localhost', '127.0.0.1:3000', '[::1]:3000']) {
+    good({ routes: ROUTES, issuers: [{ ...issuer, profile: 'fapi', jwksUri: `http://${host}/keys` }] })
+  }
+})
+
+test('two issuers must share neither their name nor their keys', () => {
+  const one = { issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }
+  const other = { issuer: 'https://b.example', jwksUri: 'https://b.example/keys', audience: 'x' }
+  good({ routes: ROUTES, issuers: [one, other] })
+  assert.equal(
+    only({ issuers: [one, { ...other, issuer: one.issuer }] }),
+    '$.issuers[1]: the issuer https://a.example is also the one of $.issuers[0]',
+  )
+  assert.equal(
+    only({ issuers: [one, { ...other, jwksUri: one.jwksUri }] }),
+    '$.issuers[1]: the jwksUri https://a.example/keys is also that of $.issuers[0]: the keys of one issuer would verify tokens of the other',
+  )
 })
 
 test('scopes are a fault where anyone is let through', () => {

@@ -1,18 +1,37 @@
 import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Parsed } from './faults.ts'
+import {
+  algorithmsAndProfile,
+  checkIssuers,
+  checkOwnIssuer,
+  issuerSettings,
+  type WrittenIssuer,
+} from './issuer-rules.ts'
 import { JsonFile } from './json-file.ts'
 import { methodSet } from './method-rules.ts'
 import { checkRows } from './row-rules.ts'
 import { compileSchema } from './schema-check.ts'
-import type { Route, RouteAuth, Timeouts } from './settings.ts'
+import type {
+  AuthThrottleSettings,
+  DpopSettings,
+  IssuerSettings,
+  Route,
+  RouteAuth,
+  Timeouts,
+  TokenAlgorithm,
+} from './settings.ts'
+import type { TlsKeys } from './tls-rules.ts'
 import { addNetwork, hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
+import { windowToMs } from './window-rule.ts'
 
 /** What config/gateway.json says, with every default filled in that does not depend on the environment. Immutable. */
 export interface GatewayFile {
   readonly upstreams: readonly string[]
   readonly host: string
   readonly port: number
+  /** Undefined: the file has no such section. What it lacks may be in the environment. */
+  readonly tls: TlsKeys | undefined
   readonly adminHost: string
   readonly adminPort: number
   readonly issuer: string
@@ -20,6 +39,14 @@ export interface GatewayFile {
   readonly jwksUri: string | undefined
   /** Undefined: made of the issuer in force. */
   readonly audience: string | undefined
+  readonly algorithms: readonly TokenAlgorithm[]
+  readonly profile: 'fapi' | undefined
+  readonly issuers: readonly IssuerSettings[]
+  readonly dpop: Pick<DpopSettings, 'nonce'> & {
+    /** Undefined: made of the issuer in force. */
+    readonly publicUrls: readonly string[] | undefined
+  }
+  readonly authThrottle: AuthThrottleSettings
   readonly auditFile: string
   readonly dataDir: string
   readonly logLevel: string
@@ -34,11 +61,17 @@ interface Written {
   readonly upstream: string | readonly string[]
   readonly host: string
   readonly port: number
+  readonly tls?: TlsKeys
   readonly adminHost: string
   readonly adminPort: number
   readonly issuer: string
   readonly jwksUri?: string
   readonly audience?: string
+  readonly algorithms?: readonly TokenAlgorithm[]
+  readonly profile?: 'fapi'
+  readonly issuers: readonly WrittenIssuer[]
+  readonly dpop: { readonly nonce: DpopSettings['nonce']; readonly publicUrls?: readonly string[] }
+  readonly authThrottle: { readonly failures: number; readonly window: string }
   readonly audit: { readonly file: string }
   readonly dataDir: string
   readonly logLevel: string
@@ -58,6 +91,7 @@ interface WrittenRoute {
   readonly maxBodyBytes?: number
 }
 
+const MAX_THROTTLE_MS = 86_400_000
 const checkSchema = compileSchema(schema)
 
 /** Reads config/gateway.json. @param file its name, for the faults */
@@ -66,6 +100,9 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
   checkTexts(json, written)
+  checkOwnIssuer(json, written)
+  checkIssuers(json, written.issuers)
+  checkAuthentication(json, written)
   checkUpstreams(json, written)
   checkTimeouts(json, written)
   checkRoutes(json, written)
@@ -80,11 +117,19 @@ function gatewayFile(written: Written, trustedProxies: BlockList): GatewayFile {
     upstreams: [written.upstream].flat().map(tidyUpstream),
     host,
     port,
+    tls: written.tls,
     adminHost,
     adminPort,
     issuer,
     jwksUri,
     audience,
+    ...algorithmsAndProfile(written),
+    issuers: written.issuers.map(issuerSettings),
+    dpop: { nonce: written.dpop.nonce, publicUrls: written.dpop.publicUrls },
+    authThrottle: {
+      failures: written.authThrottle.failures,
+      windowMs: windowToMs(written.authThrottle.window),
+    },
     auditFile: written.audit.file,
     dataDir,
     logLevel,
@@ -116,6 +161,19 @@ function checkTexts(json: JsonFile<Written>, written: Written): void {
     const reason = value === undefined ? undefined : fault(value)
     if (reason !== undefined) json.refuse({ path, reason })
   }
+}
+
+function checkAuthentication(json: JsonFile<Written>, { dpop, authThrottle }: Written): void {
+  if (json.sound('$.dpop.publicUrls')) {
+    for (const [index, url] of (dpop.publicUrls ?? []).entries()) {
+      // The rules are those of an issuer: no query, no fragment, no credentials.
+      const reason = issuerFault(url)
+      if (reason !== undefined) json.refuse({ path: `$.dpop.publicUrls[${index}]`, reason })
+    }
+  }
+  if (!json.sound('$.authThrottle.window') || windowToMs(authThrottle.window) <= MAX_THROTTLE_MS) return
+  const reason = `must be at most "24h", but is "${authThrottle.window}"`
+  json.refuse({ path: '$.authThrottle.window', reason })
 }
 
 function checkUpstreams(json: JsonFile<Written>, { upstream }: Written): void {

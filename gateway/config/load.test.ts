@@ -57,6 +57,42 @@ test('the audience is the issuer + /api, wherever the issuer was named', () => {
   assert.equal(good({}, { GATEWAY_AUDIENCE: 'x' }).audience, 'x')
 })
 
+test('clients know the gateway by the origin of the issuer, wherever that was named, unless the file says better', () => {
+  assert.deepEqual(good({}).dpop, { nonce: 'off', publicUrls: ['http://localhost:8080'] })
+  const env = { GATEWAY_ISSUER: 'https://bank.example:443/auth' }
+  assert.deepEqual(good({}, env).dpop.publicUrls, ['https://bank.example'])
+  const dpop = { publicUrls: ['https://api.example/x'] }
+  assert.deepEqual(good({ dpop }, env).dpop.publicUrls, dpop.publicUrls)
+})
+
+test('no further issuer may have the name or the keys of our own, wherever that was named', () => {
+  const issuers = [{ issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }]
+  assert.deepEqual(faults({ issuers, issuer: 'https://a.example' }), [
+    'config/gateway.json: $.issuer: the issuer https://a.example is also the one of $.issuers[0]',
+  ])
+  assert.match(
+    faults({ issuers }, { GATEWAY_ISSUER: 'https://a.example' }).join(),
+    /^environment: GATEWAY_ISSUER: the issuer https:\/\/a\.example is also/,
+  )
+  assert.match(
+    faults({ issuers }, { GATEWAY_JWKS_URI: 'https://a.example/keys' }).join(),
+    /^environment: GATEWAY_JWKS_URI: the jwksUri .* is also that of/,
+  )
+})
+
+test('under the profile fapi our own keys come over https too, unless they never leave the machine', () => {
+  const file = { profile: 'fapi' }
+  assert.deepEqual(good(file).algorithms, ['ES256', 'PS256', 'EdDSA'])
+  assert.match(
+    faults({ ...file, upstream: 'http://service:3000' }).join(),
+    /^config\/gateway\.json: \$\.jwksUri: must be https under the profile "fapi"/,
+  )
+  assert.match(
+    faults(file, { GATEWAY_JWKS_URI: 'http://service/keys' }).join(),
+    /^environment: GATEWAY_JWKS_URI: must be https/,
+  )
+})
+
 test('behind sockets alone the place of the keys must be named, if a route accepts bearer tokens', () => {
   assert.match(faults({ upstream: 'unix:/a' })[0] ?? '', /^config\/gateway\.json: \$\.jwksUri: is missing: /)
   good({ upstream: 'unix:/a', jwksUri: 'http://k' })

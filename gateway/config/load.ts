@@ -7,14 +7,17 @@ import {
 } from './environment.ts'
 import type { Fault, Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
+import { fapiUriFault, sameIssuerFault } from './issuer-rules.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
-import type { Settings } from './settings.ts'
+import type { Settings, TlsSettings } from './settings.ts'
+import { completeTls, type TlsSources, tlsPlace } from './tls-rules.ts'
 
 /** Where each key that can be in conflict with another is set: in the file, and in the environment. */
 const PLACES = {
   port: ['$.port', 'GATEWAY_PORT'],
   adminPort: ['$.adminPort', 'GATEWAY_ADMIN_PORT'],
   upstreams: ['$.upstream', 'GATEWAY_UPSTREAM'],
+  issuer: ['$.issuer', 'GATEWAY_ISSUER'],
   jwksUri: ['$.jwksUri', 'GATEWAY_JWKS_URI'],
 } as const
 
@@ -38,10 +41,17 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     return { faults: [...(environment.faults ?? []), ...(file.faults ?? [])] }
   }
   const told = { ...file.value.value, ...environment.value }
-  const conflicts = conflictsOf(told, placeIn(configFile, environment.value))
-  if (conflicts.length > 0) return { faults: conflicts }
+  const tlsSources = { configFile, written: file.value.value.tls, environment: environment.value.tls }
+  const tls = completeTls(tlsSources)
+  const conflicts = [
+    ...conflictsOf(told, placeIn(configFile, environment.value)),
+    ...(tls.faults ?? tlsConflicts({ ...told, tls: tls.value }, tlsSources)),
+  ]
+  if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
   const { jwksUri = defaultJwksUri(told), audience = `${withoutClosingSlash(told.issuer)}/api` } = told
-  return { value: { ...told, configFile, limitsFile, jwksUri, audience } }
+  const { nonce, publicUrls = [new URL(told.issuer).origin] } = told.dpop
+  const dpop = { nonce, publicUrls }
+  return { value: { ...told, configFile, limitsFile, tls: tls.value, jwksUri, audience, dpop } }
 }
 
 function placeIn(configFile: string, overrides: Overrides): Place {
@@ -62,7 +72,7 @@ function conflictsOf(told: GatewayFile, place: Place): Fault[] {
     faults.push({ ...place('adminPort', 'port'), reason })
   }
   for (const upstream of told.upstreams) {
-    if (!reaches(upstream, host, port)) continue
+    if (!reaches(upstream, { protocol: 'http:', host, port })) continue
     const reason = `the upstream ${upstream} is the gateway's own listener: requests would go round for ever`
     faults.push({ ...place('upstreams', 'port'), reason })
   }
@@ -72,6 +82,42 @@ function conflictsOf(told: GatewayFile, place: Place): Fault[] {
       'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
     faults.push({ ...place('jwksUri'), reason })
   }
+  return [...faults, ...issuerConflicts(told, place)]
+}
+
+/** The HTTPS listener against the others, and against what stands behind it. */
+function tlsConflicts(
+  told: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstreams'> & {
+    readonly tls: TlsSettings | undefined
+  },
+  sources: TlsSources,
+): Fault[] {
+  if (told.tls === undefined || told.tls.port === 0) return []
+  const { host, adminHost } = told
+  const { port } = told.tls
+  const place = tlsPlace(sources, 'port')
+  const reasons: string[] = []
+  if (port === told.port) reasons.push(`must not be the port of the HTTP listener too (${port})`)
+  if (port === told.adminPort && addressesMeet(host, adminHost)) {
+    reasons.push(`must not be the port of the admin listener too (${port})`)
+  }
+  for (const upstream of told.upstreams) {
+    if (!reaches(upstream, { protocol: 'https:', host, port })) continue
+    reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would go round for ever`)
+  }
+  return reasons.map((reason) => ({ ...place, reason }))
+}
+
+/** Our own issuer against those beside it, and against its profile. */
+function issuerConflicts(told: GatewayFile, place: Place): Fault[] {
+  const { issuer, profile, issuers, jwksUri = defaultJwksUri(told) } = told
+  const faults: Fault[] = []
+  for (const [index, other] of issuers.entries()) {
+    const reason = sameIssuerFault({ issuer, jwksUri }, other, `$.issuers[${index}]`)
+    if (reason !== undefined) faults.push({ ...place('issuer', 'jwksUri'), reason })
+  }
+  const reason = profile === 'fapi' ? fapiUriFault(jwksUri) : undefined
+  if (reason !== undefined) faults.push({ ...place('jwksUri', 'upstreams'), reason })
   return faults
 }
 
@@ -85,10 +131,16 @@ function isSocket(upstream: string): boolean {
   return upstream.startsWith('unix:')
 }
 
-function reaches(upstream: string, host: string, port: number): boolean {
-  if (!upstream.startsWith('http:')) return false
+interface Listener {
+  readonly protocol: 'http:' | 'https:'
+  readonly host: string
+  readonly port: number
+}
+
+function reaches(upstream: string, { protocol, host, port }: Listener): boolean {
+  if (!upstream.startsWith(protocol)) return false
   const url = new URL(upstream)
-  if (Number(url.port || 80) !== port) return false
+  if (Number(url.port || (protocol === 'http:' ? 80 : 443)) !== port) return false
   const name = url.hostname.replace(/^\[|\]$/g, '')
   return name === host || (LOOPBACK.has(name) && (EVERY_ADDRESS.has(host) || addressesMeet(name, host)))
 }

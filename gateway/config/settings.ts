@@ -37,19 +37,63 @@ export interface Timeouts {
   readonly drainMs: number
 }
 
+/** The signature algorithms that tokens may have. */
+export type TokenAlgorithm = 'ES256' | 'PS256' | 'EdDSA' | 'RS256'
+
+/** An issuer whose tokens are accepted, with every default filled in. Immutable. */
+export interface IssuerSettings {
+  /** Exactly the `iss` of its tokens. */
+  readonly issuer: string
+  readonly jwksUri: string
+  readonly audience: string
+  readonly algorithms: readonly TokenAlgorithm[]
+  /** `fapi`: FAPI 2.0 section 5; its tokens must be bound to a key or certificate, and RS256 is none of `algorithms`. */
+  readonly profile: 'fapi' | undefined
+}
+
+/** What DPoP proofs must have (RFC 9449). */
+export interface DpopSettings {
+  /** Whether a proof needs a nonce that the gateway gave out. */
+  readonly nonce: 'off' | 'required'
+  /** The URLs that clients know the gateway by; what the path of a request is put to before it is compared with `htu`. */
+  readonly publicUrls: readonly string[]
+}
+
+/** When an address has presented so many bad credentials that no more of them are looked at. */
+export interface AuthThrottleSettings {
+  /** 0: never. */
+  readonly failures: number
+  readonly windowMs: number
+}
+
+/** The public HTTPS listener. Files are relative to the working directory. Immutable. */
+export interface TlsSettings {
+  readonly port: number
+  /** PEM: the server's certificate first, then those that lead to its root. */
+  readonly certFile: string
+  readonly keyFile: string
+  /** Undefined: clients are not asked for certificates. */
+  readonly clientCaFile: string | undefined
+  /** Undefined: nothing is revoked. Never without `clientCaFile`. */
+  readonly clientCrlFile: string | undefined
+}
+
 /** Everything the gateway was told: file, overridden by environment, with every default filled in. Immutable. */
-export interface Settings {
+export interface Settings extends IssuerSettings {
   readonly configFile: string
   readonly limitsFile: string
   readonly host: string
   readonly port: number
+  /** Undefined: plain HTTP only. It has the host of the public listener. */
+  readonly tls: TlsSettings | undefined
   readonly adminHost: string
   readonly adminPort: number
   /** At least one: `http://host:port`, `https://host:port` or `unix:/path.sock`. */
   readonly upstreams: readonly string[]
-  readonly issuer: string
-  readonly jwksUri: string
-  readonly audience: string
+  /** Trusted beside our own one, which is the one of these settings themselves. */
+  readonly issuers: readonly IssuerSettings[]
+  readonly dpop: DpopSettings
+  readonly authThrottle: AuthThrottleSettings
   readonly auditFile: string
   readonly dataDir: string
   readonly logLevel: string

@@ -47,6 +47,8 @@ export interface RequestHeaders {
   readonly authorization: string | undefined
   /** Undefined when there is none or more than one. */
   readonly requestId: string | undefined
+  /** Every value of DPoP, joined by a comma: more than one is no proof. */
+  readonly dpop: string | undefined
   readonly userAgent: string
   /** Bytes announced; undefined when the length is not known beforehand or there is no body. */
   readonly contentLength: number | undefined
@@ -72,6 +74,7 @@ export function readRequestHeaders(rawHeaders: readonly string[], httpVersion: s
     host: values.get('host'),
     authorization: values.get('authorization'),
     requestId: values.get('x-request-id'),
+    dpop: values.get('dpop'),
     userAgent: values.get('user-agent') ?? '',
     contentLength: length === undefined ? undefined : Number(length),
     hasBody: coding !== undefined || (length !== undefined && Number(length) > 0),
@@ -90,7 +93,7 @@ export function isValidHost(value: string | undefined): value is string {
 }
 
 /** The values that the gateway reads, by name in lower case. */
-const READ: ReadonlySet<string> = new Set([...SINGLETONS, 'x-request-id', 'x-forwarded-for'])
+const READ: ReadonlySet<string> = new Set([...SINGLETONS, 'x-request-id', 'x-forwarded-for', 'dpop'])
 
 function collect(rawHeaders: readonly string[]): Readings {
   const readings: Readings = { values: new Map(), fault: undefined }
@@ -113,7 +116,7 @@ function keep(readings: Readings, name: string, value: string): void {
   const { values } = readings
   const earlier = values.get(name)
   if (earlier === undefined) values.set(name, value)
-  else if (name === 'x-forwarded-for') values.set(name, `${earlier}, ${value}`)
+  else if (name === 'x-forwarded-for' || name === 'dpop') values.set(name, `${earlier}, ${value}`)
   // A value that no request id may have: the pair counts as none.
   else if (name === 'x-request-id') values.set(name, '')
   else readings.fault ??= repeated(name)

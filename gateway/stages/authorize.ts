@@ -1,4 +1,4 @@
-import { challenge } from '../auth/authorization.ts'
+import { challenges, schemeOf } from '../auth/authorization.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
@@ -9,7 +9,11 @@ export function authorize(_gateway: Gateway, exchange: Exchange): Refusal | unde
   for (const scope of needed) {
     if (exchange.principal?.scopes.has(scope) === true) continue
     return refusal('insufficient_scope', {
-      headers: ['WWW-Authenticate', challenge('insufficient_scope', needed.join(' '))],
+      headers: challenges({
+        error: 'insufficient_scope',
+        scope: needed.join(' '),
+        scheme: schemeOf(exchange.headers.authorization),
+      }),
     })
   }
   return undefined

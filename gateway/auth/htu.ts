@@ -1,0 +1,36 @@
+/** An absolute URL without query and fragment, normalised: two that are equal name the same resource. */
+export interface Htu {
+  /** Scheme and authority in lower case, without the scheme's default port. */
+  readonly origin: string
+  /** As the target of a request has it once it is normalised. */
+  readonly path: string
+}
+
+/** Reads a target in absolute form, or gives a sentence that says what is wrong with it. */
+export type ReadTarget = (
+  raw: string,
+) => { readonly path: string; readonly authority: string | undefined } | string
+
+const ORIGIN = /^(https?):\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?(?:[/?#]|$)/i
+const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
+  ['http', '80'],
+  ['https', '443'],
+])
+
+/**
+ * Reads the claim `htu` (RFC 9449 section 4.2) as section 4.3 compares it: without query and fragment, after the
+ * normalisation of RFC 3986 sections 6.2.2 and 6.2.3. The path goes through the reader of request targets, so that the
+ * two sides of the comparison cannot disagree about it.
+ *
+ * @returns undefined for what is no http or https URL, names a user, or has a path that no request may have
+ */
+export function readHtu(htu: string, readTarget: ReadTarget): Htu | undefined {
+  const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
+  if (scheme === '') return undefined
+  const end = htu.search(/[?#]/)
+  const target = readTarget(end === -1 ? htu : htu.slice(0, end))
+  if (typeof target === 'string') return undefined
+  const lower = scheme.toLowerCase()
+  const suffix = port === '' || Number(port) === Number(DEFAULT_PORTS.get(lower)) ? '' : `:${Number(port)}`
+  return { origin: `${lower}://${host.toLowerCase()}${suffix}`, path: target.path }
+}

@@ -1,0 +1,11 @@
+const UNIT_MS: ReadonlyMap<string, number> = new Map([
+  ['s', 1000],
+  ['m', 60_000],
+  ['h', 3_600_000],
+  ['d', 86_400_000],
+])
+
+/** Milliseconds of a window such as `30s`, `1m`, `1h` or `1d`; NaN for anything else. */
+export function windowToMs(window: string): number {
+  return Number(window.slice(0, -1)) * (UNIT_MS.get(window.slice(-1)) ?? Number.NaN)
+}
