@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { openTrail } from './audit/open.ts'
-import { configChangeRecord } from './audit/records.ts'
 import type { Trail } from './audit/trail.ts'
 import { PROOF_LIFETIME_MS, ProofVerifier } from './auth/dpop.ts'
 import { keysOf, trustedIssuers } from './auth/issuers.ts'
@@ -13,9 +12,9 @@ import { ReplayMemory } from './auth/replay.ts'
 import { Revocations } from './auth/revocations.ts'
 import { AuthThrottle } from './auth/throttle.ts'
 import { TokenVerifier } from './auth/verifier.ts'
-import { describeFault } from './config/faults.ts'
+import { WEBHOOK_TOLERANCE_SECONDS } from './auth/webhook-signature.ts'
+import type { ClientTable } from './config/clients.ts'
 import type { LoadedFile } from './config/load-file.ts'
-import { Reloader } from './config/reload.ts'
 import type { Settings } from './config/settings.ts'
 import type { Gateway } from './gateway.ts'
 import { PathTable } from './http/path-table.ts'
@@ -26,16 +25,27 @@ import { Journal } from './limits/journal.ts'
 import { Limiter } from './limits/limiter.ts'
 import { limitTable } from './limits/policies.ts'
 import type { LimitRow } from './limits/row.ts'
-import { parseLimits } from './limits/table.ts'
+import { type Watching, watchFiles } from './reloads.ts'
+import type { LoadedTls } from './tls/reload.ts'
 import { createUpstreams } from './upstream/upstreams.ts'
 
 /** The same fault of the audit trail is told again after this time. */
 const FAULT_EVERY_MS = 1000
+const NO_CLIENTS: ClientTable = {
+  rows: [],
+  byKeyId: new Map(),
+  byThumbprint: new Map(),
+  bySanDns: new Map(),
+  bySanUri: new Map(),
+  bySubject: new Map(),
+}
 
 /** What main has read before there is a gateway. */
 export interface Ground {
   readonly settings: Settings
   readonly limits: LoadedFile<readonly LimitRow[]>
+  readonly clients: LoadedFile<ClientTable> | undefined
+  readonly tls: LoadedTls | undefined
   readonly version: string
   readonly log: Logger
 }
@@ -43,7 +53,7 @@ export interface Ground {
 /** What runs beside the requests, until the gateway stops. */
 export interface Background {
   readonly keys: Pick<KeySet, 'start' | 'stop'>
-  readonly reloader: Reloader<readonly LimitRow[]>
+  readonly watching: readonly Watching[]
 }
 
 /**
@@ -77,15 +87,24 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
     proofs: makeProofs(settings),
     throttle: makeThrottle(settings),
     revocations,
+    clients: { table: ground.clients?.value ?? NO_CLIENTS },
+    deliveries: makeDeliveries(ground),
+    tls: { trust: ground.tls?.material.trust },
     limits: { table: limitTable(limits.value) },
     limiter,
     upstream: makeUpstream(ground, metrics),
-    load: { inFlight: new Set(), tunnels: new Set(), draining: false, warnedAtMs: new Map() },
+    load: {
+      inFlight: new Set(),
+      tunnels: new Set(),
+      gatheredBytes: 0,
+      draining: false,
+      warnedAtMs: new Map(),
+    },
   }
-  const reloader = watchLimits(gateway, ground)
+  const watching = watchFiles(gateway, ground)
   // Last: with the first table the snapshot of the last run has done its duty and is removed.
   limiter.replace(limits.value)
-  return { gateway, background: { keys: keysOf(issuers), reloader } }
+  return { gateway, background: { keys: keysOf(issuers), watching } }
 }
 
 function makeProofs({ dpop }: Settings): ProofVerifier {
@@ -96,6 +115,20 @@ function makeProofs({ dpop }: Settings): ProofVerifier {
     nonces: dpop.nonce === 'required' ? new Nonces({ secret: randomBytes(32), clock }) : undefined,
     publicUrls: dpop.publicUrls,
     readTarget,
+  })
+}
+
+/** A delivery is acceptable from so long before our time until so long after it, and remembered for all of it. */
+function makeDeliveries({ settings, log }: Ground): ReplayMemory {
+  return new ReplayMemory({
+    // A second more, because timestamps have no fractions.
+    lifetimeMs: (2 * WEBHOOK_TOLERANCE_SECONDS + 1) * 1000,
+    clock: Date.now,
+    store: {
+      dataDir: settings.dataDir,
+      name: 'webhooks',
+      onFault: (cause) => log.error({ cause }, 'accepted webhooks'),
+    },
   })
 }
 
@@ -163,35 +196,6 @@ function makeUpstream({ settings, log }: Ground, metrics: Metrics) {
     onHealth: (upstream, healthy) => {
       metrics.upstreamHealth(upstream, healthy)
       log.warn({ upstream, healthy }, 'upstream health')
-    },
-  })
-}
-
-/** Every accepted edit is in force, counted and in the audit trail; a bad one only says what is wrong with it. */
-function watchLimits(gateway: Gateway, ground: Ground): Reloader<readonly LimitRow[]> {
-  const { log, metrics, trail, settings, limiter, limits } = gateway
-  const label = basename(settings.limitsFile)
-  metrics.configReload(label, 'success')
-  return new Reloader({
-    file: settings.limitsFile,
-    ...ground.limits,
-    parse: parseLimits,
-    swap: (rows) => {
-      const table = limitTable(rows)
-      limiter.replace(rows)
-      limits.table = table
-    },
-    onReload: (reload) => {
-      const { file, result } = reload
-      metrics.configReload(label, result)
-      if (result === 'failure') {
-        log.error({ file, faults: reload.faults.map(describeFault) }, 'the last good limits stay in force')
-        return
-      }
-      const { changed, before, after } = reload
-      const timestamp = new Date(gateway.clock()).toISOString()
-      if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
-      log.info({ file, rows: after.length, changed }, 'limits in force')
     },
   })
 }

@@ -1,11 +1,14 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
+import type { Server as SecureServer } from 'node:https'
 import type { Gateway } from './gateway.ts'
 import { interrupt } from './pipeline.ts'
 import { refusal } from './refusals.ts'
 
 /** How often connections that have become idle are closed meanwhile. */
 const SWEEP_MS = 50
+
+type Listener = Server | SecureServer
 
 export interface Stop {
   /** Goes into the AUDIT_STOP record. */
@@ -18,15 +21,21 @@ export interface Stop {
  * Finishes what was admitted, admits nothing more, then closes the parts. What is not finished within
  * `timeouts.drainMs` is refused, or broken off if its answer has begun.
  */
-export async function drain(gateway: Gateway, server: Server, { reason, hurry }: Stop): Promise<void> {
+export async function drain(
+  gateway: Gateway,
+  listeners: readonly Listener[],
+  { reason, hurry }: Stop,
+): Promise<void> {
   const { load, log, settings } = gateway
   load.draining = true
   log.info({ inFlight: load.inFlight.size, reason }, 'draining')
-  const closed = once(server, 'close')
-  server.close()
-  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
-  const deadline = setTimeout(() => breakOffRest(gateway, server), settings.timeouts.drainMs)
-  void hurry.then(() => breakOffRest(gateway, server))
+  const closed = Promise.all(listeners.map((listener) => once(listener, 'close')))
+  for (const listener of listeners) listener.close()
+  const sweep = setInterval(() => {
+    for (const listener of listeners) listener.closeIdleConnections()
+  }, SWEEP_MS)
+  const deadline = setTimeout(() => breakOffRest(gateway, listeners), settings.timeouts.drainMs)
+  void hurry.then(() => breakOffRest(gateway, listeners))
   await closed
   clearInterval(sweep)
   clearTimeout(deadline)
@@ -40,11 +49,13 @@ export async function closeParts(gateway: Gateway, reason: string): Promise<void
   gateway.trail.close(reason)
 }
 
-function breakOffRest(gateway: Gateway, server: Server): void {
+function breakOffRest(gateway: Gateway, listeners: readonly Listener[]): void {
   const { load, log } = gateway
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
   for (const exchange of load.inFlight) interrupt(gateway, exchange, refusal('draining'))
   for (const socket of load.tunnels) socket.destroy()
   // A turn of the loop lets the refusals out.
-  setTimeout(() => server.closeAllConnections(), SWEEP_MS)
+  setTimeout(() => {
+    for (const listener of listeners) listener.closeAllConnections()
+  }, SWEEP_MS)
 }

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { TLSSocket } from 'node:tls'
 import type { Principal } from './auth/principal.ts'
 import type { Route } from './config/settings.ts'
 import type { RequestHeaders } from './http/request-headers.ts'
@@ -43,6 +44,8 @@ export class Exchange {
   /** Downstream address after trusted-proxy rules. */
   readonly address: string
   readonly viaTrustedProxy: boolean
+  /** The connection, when it is encrypted. */
+  readonly secure: TLSSocket | undefined
   /** admit, or the listener for a request that was never parsed: normalised; `-` when there was no target that could be read. */
   path = '-'
   /** admit: as received, with its question mark. */
@@ -53,6 +56,8 @@ export class Exchange {
   route: Route | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
+  /** authenticate: the body, when all of it had to be seen before any of it goes on. */
+  gathered: Buffer | undefined = undefined
   /** record: the API_REQUEST line that is in the trail; undefined until then. */
   requestLine: string | undefined = undefined
   /** limit: RateLimit fields for the answer, flat. */
@@ -75,5 +80,7 @@ export class Exchange {
     this.method = opening.req.method ?? '-'
     this.address = opening.address
     this.viaTrustedProxy = opening.viaTrustedProxy
+    const { socket } = opening.req
+    this.secure = 'encrypted' in socket ? (socket as TLSSocket) : undefined
   }
 }

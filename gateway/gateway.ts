@@ -3,15 +3,18 @@ import type { Logger } from 'pino'
 import type { Metrics } from './admin/metrics.ts'
 import type { Trail } from './audit/trail.ts'
 import type { ProofVerifier } from './auth/dpop.ts'
+import type { ReplayMemory } from './auth/replay.ts'
 import type { Revocations } from './auth/revocations.ts'
 import type { AuthThrottle } from './auth/throttle.ts'
 import type { TokenVerifier } from './auth/verifier.ts'
+import type { ClientTable } from './config/clients.ts'
 import type { Route, Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
 import type { PathTable } from './http/path-table.ts'
 import type { Limiter } from './limits/limiter.ts'
 import type { LimitTable } from './limits/policies.ts'
 import type { RefusalCode } from './refusals.ts'
+import type { ClientTrust } from './tls/trust.ts'
 import type { Upstream } from './upstream/door.ts'
 
 /** What the gateway is doing at this moment. */
@@ -20,6 +23,8 @@ export interface Load {
   readonly inFlight: Set<Exchange>
   /** Upgraded connections that are being tunnelled. Written by forward. */
   readonly tunnels: Set<Duplex>
+  /** Of request bodies that wait in memory. Written by authenticate. */
+  gatheredBytes: number
   /** SIGTERM has come: nothing more is admitted. Written by drain. */
   draining: boolean
   /** When a refusal of each code was last warned of, on the steady clock. Written by refuse. */
@@ -42,6 +47,12 @@ export interface Gateway {
   /** Undefined: any number of bad credentials is looked at. */
   readonly throttle: AuthThrottle | undefined
   readonly revocations: Revocations
+  /** The machine callers in force: a reload swaps the reference. */
+  readonly clients: { table: ClientTable }
+  /** Webhooks that were accepted. */
+  readonly deliveries: ReplayMemory
+  /** What client certificates are held against, in force now; undefined when none are asked for. */
+  readonly tls: { trust: ClientTrust | undefined }
   /** The table in force: a reload swaps the reference. */
   readonly limits: { table: LimitTable }
   readonly limiter: Limiter

@@ -20,8 +20,11 @@ const PLAIN: ReadonlySet<string> = new Set([
   'gateway/upstream/door.ts',
 ])
 
-/** The table parser is configuration of limits: it stands in their room and uses the tools of the other. */
-const ALLOWED: ReadonlySet<string> = new Set(['gateway/limits/table.ts → gateway/config'])
+/** What reads files of configuration stands in the room that it is for, and uses the tools of the other. */
+const ALLOWED: ReadonlySet<string> = new Set([
+  'gateway/limits/table.ts → gateway/config',
+  'gateway/tls/reload.ts → gateway/config',
+])
 
 interface Import {
   readonly from: string
@@ -44,6 +47,11 @@ function layerOf(file: string): number {
   if (file.startsWith('gateway/stages/')) return 2
   if (file === 'gateway/pipeline.ts') return 3
   return dirname(file) === 'gateway' ? 4 : 1
+}
+
+/** `gateway/upstream` for anything below it. */
+function roomOf(file: string): string {
+  return file.split('/').slice(0, 2).join('/')
 }
 
 const files = globSync('{gateway,backend}/**/*.ts', { cwd: ROOT })
@@ -79,8 +87,8 @@ describe('the layers', () => {
         from.startsWith('gateway/') &&
         layerOf(from) === 1 &&
         layerOf(to) === 1 &&
-        dirname(from) !== dirname(to) &&
-        !ALLOWED.has(`${from} → ${dirname(to)}`),
+        roomOf(from) !== roomOf(to) &&
+        !ALLOWED.has(`${from} → ${roomOf(to)}`),
     )
     assert.deepEqual(crossings, [])
   })

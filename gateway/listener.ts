@@ -1,4 +1,5 @@
-import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http'
+import { createServer, IncomingMessage, type Server, type ServerOptions, ServerResponse } from 'node:http'
+import { createServer as createSecureServer, type Server as SecureServer } from 'node:https'
 import type { Socket } from 'node:net'
 import { Connection } from './connection.ts'
 import type { Gateway } from './gateway.ts'
@@ -6,6 +7,7 @@ import { readStartLine } from './http/start-line.ts'
 import { isWebSocketUpgrade } from './http/websocket.ts'
 import { handle, handleUnparsed } from './pipeline.ts'
 import { type Refusal, refusal } from './refusals.ts'
+import { listenerOptions, type TlsMaterial } from './tls/context.ts'
 
 /** The parser's own bound on a request's head; it answers 431. */
 const MAX_HEADER_BYTES = 16 * 1024
@@ -19,8 +21,17 @@ const CONNECTIONS = new WeakMap<Socket, Connection>()
  * answer has its headers, its audit pair and its metric.
  */
 export function createListener(gateway: Gateway): Server {
+  return attach(gateway, createServer(httpOptions(gateway)))
+}
+
+/** The same behind TLS. `setSecureContext` puts another certificate in force, for connections to come. */
+export function createSecureListener(gateway: Gateway, material: TlsMaterial): SecureServer {
+  return attach(gateway, createSecureServer({ ...httpOptions(gateway), ...listenerOptions(material) }))
+}
+
+function httpOptions(gateway: Gateway): ServerOptions {
   const { timeouts } = gateway.settings
-  const server = createServer({
+  return {
     maxHeaderSize: MAX_HEADER_BYTES,
     // Checked by admit, whose answer has our headers.
     requireHostHeader: false,
@@ -30,7 +41,10 @@ export function createListener(gateway: Gateway): Server {
     keepAliveTimeout: timeouts.keepAliveMs,
     connectionsCheckingInterval: TIMEOUT_CHECK_MS,
     shouldUpgradeCallback: (req) => upgrades(gateway, req),
-  })
+  }
+}
+
+function attach<S extends Server | SecureServer>(gateway: Gateway, server: S): S {
   // Node drops the headers beyond its bound in silence; admit counts them all and answers 431.
   server.maxHeadersCount = 0
   server.timeout = longestSilenceMs(gateway)
@@ -115,6 +129,11 @@ interface ParserError extends Error {
 
 /** A request that the parser gave up on, or whose time ran out before it was whole. */
 function fail(gateway: Gateway, error: ParserError, socket: Socket): void {
+  // Beside HTTP, or before there was any: there is nobody to answer.
+  if (error.code?.startsWith('ERR_SSL_') || inHandshake(socket)) {
+    socket.destroy()
+    return
+  }
   const connection = connectionOf(gateway, socket)
   if (connection.failed) return
   connection.failed = true
@@ -133,6 +152,11 @@ function fail(gateway: Gateway, error: ParserError, socket: Socket): void {
   const req = unparsedRequest(socket, method)
   const begin = () => handleUnparsed(gateway, { req, res: responseOn(req), path, refused })
   connection.take(gone ? { req, begin, broken } : { req, begin })
+}
+
+/** Node's types do not know the name. */
+function inHandshake(socket: Socket): boolean {
+  return 'secureConnecting' in socket && socket.secureConnecting === true
 }
 
 function refusalOf(error: ParserError): Refusal {

@@ -1,24 +1,29 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
+import type { Server as SecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { destination, type Logger, pino } from 'pino'
 import packageJson from '../package.json' with { type: 'json' }
 import { createAdminServer } from './admin/server.ts'
 import { assemble } from './assemble.ts'
+import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault } from './config/faults.ts'
 import { loadSettings } from './config/load.ts'
 import { loadFile } from './config/load-file.ts'
-import type { Settings } from './config/settings.ts'
+import type { Settings, TlsSettings } from './config/settings.ts'
 import { closeParts, drain } from './drain.ts'
 import type { Gateway } from './gateway.ts'
 import { parseLimits } from './limits/table.ts'
-import { createListener } from './listener.ts'
+import { createListener, createSecureListener } from './listener.ts'
+import { type Watching, watchTls } from './reloads.ts'
+import { type LoadedTls, loadTls } from './tls/reload.ts'
 
 /** Exit code for a configuration or an environment that cannot be served with, and for a place that cannot be had. */
 const UNUSABLE = 1
 /** Under npm one Ctrl-C comes twice: from the terminal, and passed on by npm. */
 const SAME_CTRL_C_MS = 1000
+const NOTHING = { value: undefined, faults: undefined }
 /** How often a trail that cannot be written is tried again without traffic. */
 const TRAIL_RECHECK_MS = 1000
 
@@ -36,39 +41,53 @@ async function main(): Promise<void> {
   process.on('SIGHUP', () => trail.reopen())
   let serving = false
   const admin = createAdminServer({ metrics, readiness: () => notReady(gateway, serving) })
-  const server = createListener(gateway)
+  const listeners: (Server | SecureServer)[] = [createListener(gateway)]
   const adminPort = await listen(gateway, admin, { host: settings.adminHost, port: settings.adminPort })
-  const port = await listen(gateway, server, { host: settings.host, port: settings.port })
+  const port = await listen(gateway, listeners[0] as Server, { host: settings.host, port: settings.port })
+  const secured =
+    settings.tls &&
+    ground.tls &&
+    (await listenSecurely(gateway, { settings: settings.tls, loaded: ground.tls }))
+  if (secured !== undefined) listeners.push(secured.listener)
   serving = true
   // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
   if (settings.routes.some((route) => route.auth.has('bearer'))) background.keys.start()
   // A trail whose disk has room again takes up what it owes without waiting for a request.
   setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
   log.info(
-    { host: settings.host, port, adminHost: settings.adminHost, adminPort, upstreams: settings.upstreams },
+    {
+      host: settings.host,
+      port,
+      tlsPort: secured?.port,
+      adminHost: settings.adminHost,
+      adminPort,
+      upstreams: settings.upstreams,
+    },
     'listening',
   )
   // Whoever started this process over a channel starts it again only if it has got this far.
   process.send?.('ready')
 
   const reason = await stop.asked
-  background.reloader.stop()
+  for (const watching of [...background.watching, ...(secured ? [secured.watching] : [])]) watching.stop()
   background.keys.stop()
-  await drain(gateway, server, { reason, hurry: stop.hurry })
+  await drain(gateway, listeners, { reason, hurry: stop.hurry })
   admin.close()
   admin.closeAllConnections()
   log.info({ reason }, 'stopped')
   process.exit(0)
 }
 
-/** Settings and limit table; every fault of both is told at once. */
+/** Everything that is read before anything is made; every fault of all of it is told at once. */
 function readGround() {
   const settings = loadSettings(process.env)
+  const { clientsFile, tls: tlsSettings } = settings.value ?? {}
   const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)
-  if (settings.value === undefined || limits.value === undefined) {
-    stopForFaults([...(settings.faults ?? []), ...(limits.faults ?? [])])
-  }
-  return { settings: settings.value, limits: limits.value }
+  const clients = clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients)
+  const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
+  const faults = [settings, limits, clients, tls].flatMap((read) => read.faults ?? [])
+  if (faults.length > 0 || settings.value === undefined || limits.value === undefined) stopForFaults(faults)
+  return { settings: settings.value, limits: limits.value, clients: clients.value, tls: tls.value }
 }
 
 function stopForFaults(faults: readonly Fault[]): never {
@@ -93,10 +112,30 @@ function orExit<T>(log: Logger, make: () => T): T {
   }
 }
 
+interface Securing {
+  readonly settings: TlsSettings
+  readonly loaded: LoadedTls
+}
+
+interface Secured {
+  readonly listener: SecureServer
+  readonly port: number
+  readonly watching: Watching
+}
+
+async function listenSecurely(gateway: Gateway, { settings, loaded }: Securing): Promise<Secured> {
+  const { material } = loaded
+  for (const warning of material.warnings) gateway.log.warn({ warning }, 'tls')
+  const listener = createSecureListener(gateway, material)
+  const port = await listen(gateway, listener, { host: gateway.settings.host, port: settings.port })
+  const setSecureContext = listener.setSecureContext.bind(listener)
+  return { listener, port, watching: watchTls(gateway, { settings, loaded, setSecureContext }) }
+}
+
 /** Resolves to the port that was bound. */
 async function listen(
   gateway: Gateway,
-  server: Server,
+  server: Server | SecureServer,
   address: { readonly host: string; readonly port: number },
 ): Promise<number> {
   server.listen(address.port, address.host)

@@ -58,6 +58,22 @@ export const REFUSALS = {
     source: 'downstream',
     detail: 'The DPoP proof needs a nonce of this server.',
   },
+  missing_credentials: { status: 401, source: 'downstream', detail: 'This needs proof of who calls.' },
+  invalid_certificate: {
+    status: 401,
+    source: 'downstream',
+    detail: 'The client certificate is not accepted.',
+  },
+  invalid_signature: {
+    status: 401,
+    source: 'downstream',
+    detail: 'The webhook is not signed as it must be.',
+  },
+  webhook_replayed: {
+    status: 409,
+    source: 'downstream',
+    detail: 'This very delivery was accepted before.',
+  },
   too_many_failures: { status: 429, source: 'downstream', detail: 'Too many bad credentials.' },
   insufficient_scope: { status: 403, source: 'downstream', detail: 'The access token does not permit this.' },
   not_found: { status: 404, source: 'downstream', detail: 'There is nothing at this path.' },
@@ -103,6 +119,11 @@ export const REFUSALS = {
     status: 503,
     source: 'upstream',
     detail: 'Access tokens cannot be verified at the moment.',
+  },
+  webhooks_unavailable: {
+    status: 503,
+    source: 'gateway',
+    detail: 'Webhooks cannot be accepted at the moment.',
   },
   draining: { status: 503, source: 'gateway', detail: 'The gateway is stopping.', closes: true },
   overloaded: {

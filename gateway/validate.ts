@@ -1,12 +1,14 @@
+import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault, type Parsed } from './config/faults.ts'
 import { parseGatewayFile } from './config/gateway-file.ts'
 import { loadSettings } from './config/load.ts'
 import { type LoadedFile, loadFile } from './config/load-file.ts'
-import type { Route } from './config/settings.ts'
+import type { Route, TlsSettings } from './config/settings.ts'
 import { warningsOf } from './config/warnings.ts'
 import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
+import { loadTls } from './tls/reload.ts'
 
 /*
  * `npm run validate`: what the gateway would say of its configuration at start, with the same parsers. Without
@@ -19,30 +21,43 @@ interface Findings {
   readonly faults: Fault[]
   readonly routes: Route[]
   readonly rows: LimitRow[]
+  readonly warnings: string[]
 }
 
-const findings: Findings = { good: [], faults: [], routes: [], rows: [] }
+const findings: Findings = { good: [], faults: [], routes: [], rows: [], warnings: [] }
 const files = process.argv.slice(2)
 if (files.length === 0) checkEnvironment(findings)
 for (const file of files) checkFile(findings, file)
 report(findings)
 
 function checkEnvironment(found: Findings): void {
-  const { configFile, limitsFile } = configFiles(process.env)
+  const { configFile, limitsFile, clientsFile } = configFiles(process.env)
   const settings = loadSettings(process.env)
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
   else keepRoutes(found, configFile, settings.value.routes)
   keepRows(found, limitsFile, loadFile(limitsFile, parseLimits))
+  if (settings.value?.clientsFile !== undefined) keepClients(found, clientsFile)
+  if (settings.value?.tls !== undefined) keepTls(found, settings.value.tls)
 }
 
 function checkFile(found: Findings, file: string): void {
   const text = loadFile(file, (_, content) => ({ value: content }))
   if (text.faults !== undefined) found.faults.push(...text.faults)
+  else if (isClientTable(text.value.text)) keepClients(found, file)
   else if (isLimitTable(text.value.text)) keepRows(found, file, loadFile(file, parseLimits))
   else {
     const gateway = loadFile(file, parseGatewayFile)
     if (gateway.faults !== undefined) found.faults.push(...gateway.faults)
     else keepRoutes(found, file, gateway.value.value.routes)
+  }
+}
+
+function isClientTable(text: string): boolean {
+  try {
+    const { $schema, clients, routes } = JSON.parse(text)
+    return routes === undefined && (clients !== undefined || String($schema).endsWith('clients.schema.json'))
+  } catch {
+    return false
   }
 }
 
@@ -70,11 +85,29 @@ function keepRows(found: Findings, file: string, table: Parsed<LoadedFile<readon
   found.good.push(`${file}: OK, limits: ${table.value.value.length}`)
 }
 
-function report({ good, faults, routes, rows }: Findings): void {
+function keepClients(found: Findings, file: string): void {
+  const { value, faults } = loadFile(file, parseClients)
+  if (faults !== undefined) found.faults.push(...faults)
+  else found.good.push(`${file}: OK, clients: ${value.value.rows.length}`)
+}
+
+function keepTls(found: Findings, settings: TlsSettings): void {
+  const { value, faults } = loadTls(settings, Date.now())
+  if (faults !== undefined) {
+    found.faults.push(...faults)
+    return
+  }
+  const { summary, warnings } = value.material
+  const until = new Date(summary.certificate.notAfterSeconds * 1000).toISOString()
+  found.good.push(`${settings.certFile}: OK, good until ${until}`)
+  found.warnings.push(...warnings)
+}
+
+function report({ good, faults, routes, rows, warnings }: Findings): void {
   for (const line of good) console.log(line)
   // Without routes nothing is known of what reaches a limit.
-  const warnings = routes.length === 0 ? [] : warningsOf(routes, rows)
-  for (const warning of warnings) console.error(`warning: ${warning}`)
+  const idle = routes.length === 0 ? [] : warningsOf(routes, rows)
+  for (const warning of [...warnings, ...idle]) console.error(`warning: ${warning}`)
   for (const fault of faults) console.error(describeFault(fault))
   if (faults.length > 0) process.exitCode = 1
 }

@@ -15,6 +15,8 @@ export interface Metrics {
   auditRecord(type: string): void
   auditWriteError(): void
   configReload(file: string, result: 'success' | 'failure'): void
+  /** Epoch seconds after which the listener's certificate is no longer good. */
+  certificateExpiry(notAfterSeconds: number): void
 }
 
 /** Any other method is counted as one, so that a caller cannot make label values. */
@@ -120,7 +122,7 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
 
 type InsideMetrics = Pick<
   Metrics,
-  'authDecision' | 'limitDecision' | 'auditRecord' | 'auditWriteError' | 'configReload'
+  'authDecision' | 'limitDecision' | 'auditRecord' | 'auditWriteError' | 'configReload' | 'certificateExpiry'
 >
 
 function insideMetrics(registers: Registry[]): InsideMetrics {
@@ -159,7 +161,17 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
     labelNames: ['file'],
     registers,
   })
+  let expiry: Gauge | undefined
   return {
+    certificateExpiry: (notAfterSeconds) => {
+      // Without an HTTPS listener a sample would say that a certificate expired in 1970.
+      expiry ??= new Gauge({
+        name: 'gateway_tls_certificate_expiry_timestamp_seconds',
+        help: 'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
+        registers,
+      })
+      expiry.set(notAfterSeconds)
+    },
     authDecision: (method, outcome) => auth.inc({ method, outcome }),
     limitDecision: (limit, decision) => limits.inc({ limit, decision }),
     auditRecord: (type) => records.inc({ type }),

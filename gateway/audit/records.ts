@@ -1,5 +1,3 @@
-import type { LimitRow } from '../limits/row.ts'
-
 /**
  * The lines of the audit trail: NDJSON (one JSON object of RFC 8259 a line), UTF-8, each ending in `\n`. Fields always
  * stand in the same order, so that equal facts are equal bytes: recovery pairs records by them.
@@ -51,12 +49,13 @@ interface StopFacts {
   readonly reason: string
 }
 
-/** An accepted change of the limit table. */
+/** An accepted change of a configuration file. */
 interface ConfigChangeFacts {
   readonly timestamp: string
   readonly file: string
-  readonly before: readonly LimitRow[]
-  readonly after: readonly LimitRow[]
+  /** As they are to be read; never a secret. */
+  readonly before: readonly object[]
+  readonly after: readonly object[]
 }
 
 const PATH_MAX_CHARS = 4096
@@ -153,18 +152,10 @@ export function stopRecord(facts: StopFacts): string {
   return `${JSON.stringify({ type: 'AUDIT_STOP', timestamp, pid, open, reason })}\n`
 }
 
-/** Both tables whole, each row as the operator may write it (DESIGN 5.4), with its defaults filled in. */
+/** What was in force and what is now, both whole. */
 export function configChangeRecord(facts: ConfigChangeFacts): string {
-  const { timestamp, file } = facts
-  const before = facts.before.map(writtenRow)
-  const after = facts.after.map(writtenRow)
+  const { timestamp, file, before, after } = facts
   return `${JSON.stringify({ type: 'CONFIG_CHANGE', timestamp, file, before, after })}\n`
-}
-
-function writtenRow(row: LimitRow): object {
-  const { path, limit, window, purpose, name, per, mode, onStoreFailure } = row
-  const methods = row.methods === undefined ? undefined : [...row.methods]
-  return { path, limit, window, purpose, name, methods, per, mode, onStoreFailure }
 }
 
 /** The type of a line made here: the label of `gateway_audit_records_total`. */

@@ -27,6 +27,7 @@ const SERVICE_LINK_VALUE = /^(?:tcp|udp|sctp):\/\//
 const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_CONFIG', ignore],
   ['GATEWAY_LIMITS', ignore],
+  ['GATEWAY_CLIENTS', ignore],
   ['GATEWAY_HOST', (text, overrides) => hostFault(text) ?? set(overrides, { host: text })],
   ['GATEWAY_PORT', (text, overrides) => portFault(text) ?? set(overrides, { port: Number(text) })],
   ['GATEWAY_ADMIN_HOST', (text, overrides) => hostFault(text) ?? set(overrides, { adminHost: text })],
@@ -41,7 +42,6 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_WORKERS', (text) => onlyFault(text, '1')],
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
   ['GATEWAY_LOG_LEVEL', (text, overrides) => levelFault(text) ?? set(overrides, { logLevel: text })],
-  ['GATEWAY_CLIENTS', () => 'machine callers are not part of this version: unset it'],
   ['GATEWAY_TLS_PORT', (text, overrides) => portFault(text) ?? setTls(overrides, { port: Number(text) })],
   ['GATEWAY_TLS_CERT', (text, overrides) => setTls(overrides, { certFile: text })],
   ['GATEWAY_TLS_KEY', (text, overrides) => setTls(overrides, { keyFile: text })],
@@ -49,11 +49,18 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_TLS_CLIENT_CRL', (text, overrides) => setTls(overrides, { clientCrlFile: text })],
 ])
 
+export interface ConfigFiles {
+  readonly configFile: string
+  readonly limitsFile: string
+  readonly clientsFile: string
+}
+
 /** The files that the environment names, or those read when it names none. Relative to the working directory. */
-export function configFiles(env: Environment): { readonly configFile: string; readonly limitsFile: string } {
+export function configFiles(env: Environment): ConfigFiles {
   return {
     configFile: env.GATEWAY_CONFIG || 'config/gateway.json',
     limitsFile: env.GATEWAY_LIMITS || 'config/limits.json',
+    clientsFile: env.GATEWAY_CLIENTS || 'config/clients.json',
   }
 }
 

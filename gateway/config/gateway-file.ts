@@ -89,6 +89,7 @@ interface WrittenRoute {
   readonly scopes: readonly string[]
   readonly timeoutMs?: number
   readonly maxBodyBytes?: number
+  readonly clientCert: boolean
 }
 
 const MAX_THROTTLE_MS = 86_400_000
@@ -143,6 +144,7 @@ function gatewayFile(written: Written, trustedProxies: BlockList): GatewayFile {
       scopes: route.scopes,
       timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,
       maxBodyBytes: route.maxBodyBytes ?? written.maxBodyBytes,
+      clientCert: route.clientCert,
     })),
   }
 }

@@ -9,7 +9,7 @@ import type { Fault, Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { fapiUriFault, sameIssuerFault } from './issuer-rules.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
-import type { Settings, TlsSettings } from './settings.ts'
+import type { Route, Settings, TlsSettings } from './settings.ts'
 import { completeTls, type TlsSources, tlsPlace } from './tls-rules.ts'
 
 /** Where each key that can be in conflict with another is set: in the file, and in the environment. */
@@ -34,7 +34,7 @@ const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
  * says. Relative files are relative to the working directory. Faults of the environment and the file come together.
  */
 export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
-  const { configFile, limitsFile } = configFiles(env)
+  const { configFile, limitsFile, clientsFile } = configFiles(env)
   const environment = parseEnvironment(env)
   const file = loadFile(configFile, parseGatewayFile, readFile)
   if (environment.faults !== undefined || file.faults !== undefined) {
@@ -46,12 +46,19 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const conflicts = [
     ...conflictsOf(told, placeIn(configFile, environment.value)),
     ...(tls.faults ?? tlsConflicts({ ...told, tls: tls.value }, tlsSources)),
+    ...(tls.faults ?? certificateConflicts(configFile, file.value.value.routes, tls.value)),
   ]
   if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
   const { jwksUri = defaultJwksUri(told), audience = `${withoutClosingSlash(told.issuer)}/api` } = told
   const { nonce, publicUrls = [new URL(told.issuer).origin] } = told.dpop
   const dpop = { nonce, publicUrls }
-  return { value: { ...told, configFile, limitsFile, tls: tls.value, jwksUri, audience, dpop } }
+  const files = { configFile, limitsFile, clientsFile: clientsInUse(env, told) ? clientsFile : undefined }
+  return { value: { ...told, ...files, tls: tls.value, jwksUri, audience, dpop } }
+}
+
+/** A gateway that takes no machine callers needs no file of them. */
+function clientsInUse(env: Environment, { routes }: GatewayFile): boolean {
+  return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
 }
 
 function placeIn(configFile: string, overrides: Overrides): Place {
@@ -106,6 +113,16 @@ function tlsConflicts(
     reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would go round for ever`)
   }
   return reasons.map((reason) => ({ ...place, reason }))
+}
+
+/** Beside another method `mtls` may wait for a listener that asks for certificates; alone it would let nobody in. */
+function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSettings | undefined): Fault[] {
+  if (tls?.clientCaFile !== undefined) return []
+  const reason =
+    'accepts nothing but client certificates, and no HTTPS listener asks for any: set tls.clientCaFile'
+  return routes.flatMap(({ auth }, index) =>
+    auth.has('mtls') && auth.size === 1 ? [{ file, path: `$.routes[${index}].auth`, reason }] : [],
+  )
 }
 
 /** Our own issuer against those beside it, and against its profile. */

@@ -1,7 +1,7 @@
 import type { BlockList } from 'node:net'
 
 /** What a route accepts as proof of the caller. `none` lets anyone through, also beside another method. */
-export type RouteAuth = 'none' | 'bearer'
+export type RouteAuth = 'none' | 'bearer' | 'mtls' | 'hmac'
 
 /** One row of config/gateway.json's `routes`, with every default filled in. Immutable. */
 export interface Route {
@@ -15,6 +15,8 @@ export interface Route {
   /** Whole exchange upstream, from sending to the last byte of the answer. */
   readonly timeoutMs: number
   readonly maxBodyBytes: number
+  /** Whether an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
+  readonly clientCert: boolean
 }
 
 /** Bounds on time, each in milliseconds. */
@@ -82,6 +84,8 @@ export interface TlsSettings {
 export interface Settings extends IssuerSettings {
   readonly configFile: string
   readonly limitsFile: string
+  /** Undefined: no route takes machine callers, and nobody named a file of them. */
+  readonly clientsFile: string | undefined
   readonly host: string
   readonly port: number
   /** Undefined: plain HTTP only. It has the host of the public listener. */

@@ -15,6 +15,8 @@ export interface GatewayOptions {
   readonly config: object
   /** Rows of limits.json; none when left out. */
   readonly limits?: readonly object[]
+  /** Rows of clients.json; none when left out. */
+  readonly clients?: readonly object[]
   readonly env?: Readonly<Record<string, string>>
   /** A directory of an earlier run, to start again where it ended. */
   readonly dir?: string
@@ -26,8 +28,11 @@ export interface TestGateway {
   readonly dir: string
   readonly port: number
   readonly url: string
+  /** Of the HTTPS listener; undefined without one. */
+  readonly tlsPort: number | undefined
   readonly adminUrl: string
   readonly limitsFile: string
+  readonly clientsFile: string
   readonly auditFile: string
   audit(): AuditRecord[]
   /** Waits until both records of the request are there. */
@@ -41,15 +46,18 @@ export interface TestGateway {
 export async function startGateway(options: GatewayOptions): Promise<TestGateway> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'countersign-'))
   const limitsFile = join(dir, 'limits.json')
+  const clientsFile = join(dir, 'clients.json')
   const auditFile = join(dir, 'audit.ndjson')
   if (options.dir === undefined) {
     process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
     writeFileSync(join(dir, 'gateway.json'), JSON.stringify(options.config))
     writeFileSync(limitsFile, JSON.stringify({ limits: options.limits ?? [] }))
+    writeFileSync(clientsFile, JSON.stringify({ clients: options.clients ?? [] }))
   }
   const child = run('gateway/main.ts', {
     GATEWAY_CONFIG: join(dir, 'gateway.json'),
     GATEWAY_LIMITS: limitsFile,
+    GATEWAY_CLIENTS: clientsFile,
     GATEWAY_AUDIT_FILE: auditFile,
     GATEWAY_DATA_DIR: join(dir, 'data'),
     GATEWAY_PORT: '0',
@@ -65,8 +73,10 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
     dir,
     port,
     url: `http://127.0.0.1:${port}`,
+    tlsPort: started.tlsPort as number | undefined,
     adminUrl,
     limitsFile,
+    clientsFile,
     auditFile,
     audit,
     pair: (requestId) => pairOf(audit, requestId),

@@ -28,6 +28,10 @@ const SINGLETONS: ReadonlySet<string> = new Set([
   'sec-websocket-version',
   'transfer-encoding',
   'user-agent',
+  'webhook-id',
+  'webhook-signature',
+  'webhook-timestamp',
+  'x-api-key',
 ])
 
 const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?$/
@@ -50,6 +54,11 @@ export interface RequestHeaders {
   /** Every value of DPoP, joined by a comma: more than one is no proof. */
   readonly dpop: string | undefined
   readonly userAgent: string
+  /** Names the key that a webhook is signed with. */
+  readonly apiKey: string | undefined
+  readonly webhookId: string | undefined
+  readonly webhookTimestamp: string | undefined
+  readonly webhookSignature: string | undefined
   /** Bytes announced; undefined when the length is not known beforehand or there is no body. */
   readonly contentLength: number | undefined
   readonly hasBody: boolean
@@ -76,6 +85,10 @@ export function readRequestHeaders(rawHeaders: readonly string[], httpVersion: s
     requestId: values.get('x-request-id'),
     dpop: values.get('dpop'),
     userAgent: values.get('user-agent') ?? '',
+    apiKey: values.get('x-api-key'),
+    webhookId: values.get('webhook-id'),
+    webhookTimestamp: values.get('webhook-timestamp'),
+    webhookSignature: values.get('webhook-signature'),
     contentLength: length === undefined ? undefined : Number(length),
     hasBody: coding !== undefined || (length !== undefined && Number(length) > 0),
     expect: values.get('expect'),

@@ -1,123 +1,61 @@
-import { challenges, readAccessToken, type Scheme, schemeOf } from '../auth/authorization.ts'
-import { provePossession } from '../auth/possession.ts'
-import type { ProofFault } from '../auth/proof-fault.ts'
-import { mayBeGuess } from '../auth/throttle.ts'
-import type { TokenFault, Verification } from '../auth/verifier.ts'
+import { challenges, readAccessToken } from '../auth/authorization.ts'
+import type { RouteAuth } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { limitKey } from '../limits/key.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import { proveBearer } from './prove-bearer.ts'
+import { presentsCertificate, proveCertificate } from './prove-certificate.ts'
+import { proveWebhook } from './prove-webhook.ts'
 
-const MISSING = refusal('missing_token', { headers: challenges() })
-const IN_QUERY = refusal('token_in_query', {
+const TOKEN_IN_QUERY = refusal('token_in_query', {
   headers: challenges({
     error: 'invalid_request',
     description: 'The access token must not be in the query',
     scheme: undefined,
   }),
 })
-type PresentedToken = Exclude<ReturnType<typeof readAccessToken>, string>
+const MISSING_TOKEN = refusal('missing_token', { headers: challenges() })
+const MISSING_SIGNATURE = refusal('missing_credentials', {
+  detail: 'This needs a signed webhook.',
+  headers: ['WWW-Authenticate', 'Webhook realm="api"'],
+})
+const MISSING_CERTIFICATE = refusal('missing_credentials', {
+  detail: 'This needs a client certificate.',
+  headers: ['WWW-Authenticate', 'Certificate realm="api"'],
+})
 const TOKEN_PARAMETER = /[?&]access_token(?:=|&|$)/i
 
 /**
  * Finds out who calls, by what the route accepts. A credential that is presented must be good, also where anyone may
- * call. Waits only for keys that are not known yet or a token that was not seen before. Writes `principal`.
+ * call; of several, one in the request counts before the certificate of its connection. Waits only for keys that are
+ * not known yet, a token that was not seen before, or the body of a webhook. Writes `principal` and `gathered`.
  */
 export function authenticate(
   gateway: Gateway,
   exchange: Exchange,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   const accepted = exchange.route?.auth
-  if (accepted?.has('bearer') !== true) return undefined
-  if (exchange.query !== '' && TOKEN_PARAMETER.test(exchange.query))
-    return decided(gateway, 'malformed', IN_QUERY)
-  const credential = readAccessToken(exchange.headers.authorization)
-  if (credential === 'malformed') return decided(gateway, 'malformed', refuseMalformed(exchange))
-  if (typeof credential === 'string') {
-    return accepted.has('none') ? undefined : decided(gateway, 'missing', MISSING)
+  if (accepted === undefined) return undefined
+  if (accepted.has('bearer')) {
+    if (exchange.query !== '' && TOKEN_PARAMETER.test(exchange.query)) {
+      gateway.metrics.authDecision('bearer', 'malformed')
+      return TOKEN_IN_QUERY
+    }
+    const credential = readAccessToken(exchange.headers.authorization)
+    if (credential !== 'missing' && credential !== 'other') return proveBearer(gateway, exchange, credential)
   }
-  const blockedSeconds = gateway.throttle?.blockedSeconds(limitKey('address', undefined, exchange.address))
-  if (blockedSeconds !== undefined) {
-    return decided(
-      gateway,
-      'throttled',
-      refusal('too_many_failures', {
-        headers: ['Retry-After', String(blockedSeconds)],
-      }),
-    )
+  const { apiKey } = exchange.headers
+  if (accepted.has('hmac') && apiKey !== undefined) return proveWebhook(gateway, exchange, apiKey)
+  if (accepted.has('mtls') && presentsCertificate(gateway, exchange)) {
+    return proveCertificate(gateway, exchange)
   }
-  const verification = gateway.verifier.verify(credential.token)
-  return verification instanceof Promise
-    ? verification.then((settled) => accept(gateway, exchange, credential, settled))
-    : accept(gateway, exchange, credential, verification)
+  return accepted.has('none') ? undefined : refuseNobody(gateway, accepted)
 }
 
-function refuseMalformed(exchange: Exchange): Refusal {
-  return refusal('invalid_credentials', {
-    headers: challenges({
-      error: 'invalid_request',
-      description: 'The Authorization header is not well-formed',
-      scheme: schemeOf(exchange.headers.authorization),
-    }),
-  })
+function refuseNobody(gateway: Gateway, accepted: ReadonlySet<RouteAuth>): Refusal {
+  const method = accepted.has('bearer') ? 'bearer' : accepted.has('hmac') ? 'hmac' : 'mtls'
+  gateway.metrics.authDecision(method, 'missing')
+  return MISSING[method]
 }
 
-function accept(
-  gateway: Gateway,
-  exchange: Exchange,
-  { scheme, token }: PresentedToken,
-  verification: Verification,
-): Refusal | undefined {
-  if (verification.fault !== undefined) {
-    const { reason } = verification.fault
-    if (mayBeGuess(reason)) gateway.throttle?.failed(limitKey('address', undefined, exchange.address))
-    return decided(gateway, reason, refuseToken(verification.fault, scheme))
-  }
-  const { method, path } = exchange
-  const proof = exchange.headers.dpop
-  const certificate = undefined
-  const fault = provePossession(gateway.proofs, verification.binding, {
-    scheme,
-    token,
-    proof,
-    certificate,
-    method,
-    path,
-  })
-  if (fault !== undefined)
-    return decided(gateway, fault.error, refusePossession(gateway, exchange, fault, scheme))
-  exchange.principal = verification.principal
-  return decided(gateway, 'accepted', undefined)
-}
-
-function refusePossession(gateway: Gateway, exchange: Exchange, fault: ProofFault, scheme: Scheme): Refusal {
-  const { error, description, cause } = fault
-  if (error !== 'use_dpop_nonce') gateway.throttle?.failed(limitKey('address', undefined, exchange.address))
-  const nonce = gateway.proofs.nonce()
-  const headers = [...challenges({ error, description, scheme })]
-  if (nonce !== undefined) headers.push('DPoP-Nonce', nonce)
-  return refusal(error, { detail: description, headers, cause })
-}
-
-function refuseToken(fault: TokenFault, scheme: Scheme): Refusal {
-  if (fault.reason === 'keys_unavailable') {
-    return refusal('keys_unavailable', {
-      headers: ['Retry-After', '5'],
-      cause: fault.cause,
-    })
-  }
-  return refusal('invalid_token', {
-    detail: fault.description,
-    headers: challenges({
-      error: 'invalid_token',
-      description: fault.description,
-      scheme,
-    }),
-    cause: fault.cause,
-  })
-}
-
-function decided(gateway: Gateway, outcome: string, refused: Refusal | undefined): Refusal | undefined {
-  gateway.metrics.authDecision('bearer', outcome)
-  return refused
-}
+const MISSING = { bearer: MISSING_TOKEN, hmac: MISSING_SIGNATURE, mtls: MISSING_CERTIFICATE }

@@ -3,6 +3,7 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { answerHeaders, revokedSessions } from '../http/answer-headers.ts'
 import { boundedBody } from '../http/bounded-body.ts'
+import { bodyOf } from '../http/gather-body.ts'
 import { lingerAfterAnswer } from '../http/linger.ts'
 import { tunnel } from '../http/tunnel.ts'
 import { upgradeHead } from '../http/websocket.ts'
@@ -25,10 +26,11 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
   // RFC 9110 section 10.1.1: not without a body, and never to HTTP/1.0.
-  if (headers.expect !== undefined && headers.hasBody && req.httpVersion === '1.1') res.writeContinue()
+  const unread = headers.hasBody && exchange.gathered === undefined
+  if (headers.expect !== undefined && unread && req.httpVersion === '1.1') res.writeContinue()
   const forwarding = new Forwarding(gateway, exchange)
-  let body: Readable | null = null
-  if (headers.hasBody) {
+  let body: Readable | null = exchange.gathered === undefined ? null : bodyOf(exchange.gathered)
+  if (unread) {
     body =
       headers.contentLength !== undefined
         ? req
@@ -41,7 +43,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     {
       method: exchange.method,
       target: exchange.path + exchange.query,
-      headers: upstreamHeaders(exchange),
+      headers: upstreamHeaders(gateway, exchange),
       body,
       upgrade: exchange.upgrade,
       totalMs: route.timeoutMs,

@@ -1,6 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
 import { isHopByHop, isIdentityClaim, nominatedBy } from '../http/hop-by-hop.ts'
+import { clientCertHeader } from '../tls/client-cert.ts'
+import { peerOf } from '../tls/peer.ts'
 
 /** W3C Trace Context: version 00, or a later one that begins alike and may go on; an all-zero id is no id. */
 const TRACEPARENT =
@@ -20,13 +23,14 @@ const NOT_COPIED: ReadonlySet<string> = new Set([
  * The flat header list that goes upstream: the end-to-end headers, then who the caller is and how it came. What the
  * gateway says is added after the caller's Connection header has had its say, so it cannot be taken out again.
  */
-export function upstreamHeaders(exchange: Exchange): string[] {
+export function upstreamHeaders(gateway: Gateway, exchange: Exchange): string[] {
   const carried: Carried = { via: undefined, traceparents: [], tracestates: [], forwarded: new Map() }
   const headers = ['host', exchange.host]
   copyEndToEnd(exchange, headers, carried)
   addPath(exchange, headers, carried)
   addTrace(headers, carried)
   addCaller(exchange, headers)
+  if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, headers)
   return headers
 }
 
@@ -94,7 +98,10 @@ function addPath(exchange: Exchange, headers: string[], carried: Carried): void 
   const chain = forwarded.get('x-forwarded-for')
   headers.push('X-Request-ID', exchange.requestId)
   headers.push('X-Forwarded-For', chain === undefined ? peer : `${chain}, ${peer}`)
-  headers.push('X-Forwarded-Proto', forwarded.get('x-forwarded-proto') ?? 'http')
+  headers.push(
+    'X-Forwarded-Proto',
+    forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https'),
+  )
   headers.push('X-Forwarded-Host', forwarded.get('x-forwarded-host') ?? exchange.host)
   headers.push('Via', via === undefined ? hop : `${via}, ${hop}`)
 }
@@ -123,4 +130,10 @@ function addCaller(exchange: Exchange, headers: string[]): void {
   if (principal.client !== undefined) headers.push('X-Auth-Client', principal.client)
   if (principal.session !== undefined) headers.push('X-Auth-Session', principal.session)
   headers.push('X-Auth-Method', principal.method, 'X-Auth-Scope', principal.scope)
+}
+
+/** RFC 9440: what the service behind may bind tokens to. A certificate that is not authorized is nobody's. */
+function addCertificate(gateway: Gateway, { secure }: Exchange, headers: string[]): void {
+  const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
+  if (peer?.authorized === true) headers.push('Client-Cert', clientCertHeader(peer.der))
 }

@@ -1,0 +1,104 @@
+import {
+  readWebhookHeaders,
+  replayKey,
+  verifyWebhook,
+  WEBHOOK_REFUSED,
+  type WebhookMessage,
+} from '../auth/webhook-signature.ts'
+import type { WebhookKey } from '../config/clients.ts'
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { gatherBody } from '../http/gather-body.ts'
+import { type Refusal, refusal } from '../refusals.ts'
+import { countGuess, refuseGuessing } from './guessing.ts'
+
+/** Of one body: all of it is in memory before its signature can be looked at. */
+const MAX_BODY_BYTES = 1024 * 1024
+/** Of all bodies at the same time. */
+const MAX_GATHERED_BYTES = 64 * MAX_BODY_BYTES
+
+const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
+const NO_BODY = Buffer.alloc(0)
+const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'webhook bodies' })
+const REPLAYED = refusal('webhook_replayed')
+const MEMORY_FULL = refusal('webhooks_unavailable', { headers: ['Retry-After', '60'] })
+
+/**
+ * Proves a signed webhook (Standard Webhooks 1.0): what its head says first, then its body, then that it was not
+ * accepted before. Which check has failed stays inside. Writes `principal` and `gathered`.
+ */
+export function proveWebhook(
+  gateway: Gateway,
+  exchange: Exchange,
+  keyId: string,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const blocked = refuseGuessing(gateway, exchange)
+  if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
+  const key = gateway.clients.table.byKeyId.get(keyId)
+  if (key === undefined) {
+    countGuess(gateway, exchange)
+    return decided(gateway, 'unknown_key', refuseUnproved('the key is not known'))
+  }
+  const { webhookId: id, webhookTimestamp: timestamp, webhookSignature: signature } = exchange.headers
+  const { message, fault } = readWebhookHeaders({ id, timestamp, signature }, gateway.clock())
+  if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause))
+  if (!exchange.headers.hasBody) return accept(gateway, exchange, { key, message, body: NO_BODY })
+  const body = gather(gateway, exchange)
+  if (!(body instanceof Promise)) return decided(gateway, body.code, body)
+  return body.then((gathered) => {
+    if (!Buffer.isBuffer(gathered)) return decided(gateway, gathered.code, gathered)
+    exchange.gathered = gathered
+    return accept(gateway, exchange, { key, message, body: gathered })
+  })
+}
+
+/** Waits for the whole body; what is too much to wait for is refused before any of it is read. */
+function gather(gateway: Gateway, exchange: Exchange): Refusal | Promise<Buffer | Refusal> {
+  const { req, res, headers, route } = exchange
+  const { load } = gateway
+  const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, MAX_BODY_BYTES)
+  const bytes = headers.contentLength ?? maxBytes
+  if (bytes > maxBytes) return refusal('body_too_large')
+  if (load.gatheredBytes + bytes > MAX_GATHERED_BYTES) return OVERLOADED
+  load.gatheredBytes += bytes
+  res.once('close', () => {
+    load.gatheredBytes -= bytes
+  })
+  // Its sender waits with the body that has to be seen before anything can be said about it.
+  if (headers.expect !== undefined && req.httpVersion === '1.1') res.writeContinue()
+  return gatherBody(req, { maxBytes, contentLength: headers.contentLength }).then((body) => {
+    if (body === 'too_large') return refusal('body_too_large')
+    return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
+  })
+}
+
+interface Delivery {
+  readonly key: WebhookKey
+  readonly message: WebhookMessage
+  readonly body: Buffer
+}
+
+function accept(gateway: Gateway, exchange: Exchange, { key, message, body }: Delivery): Refusal | undefined {
+  // Its client has gone: taken now, the delivery could not be tried again.
+  if (exchange.closed) return undefined
+  const fault = verifyWebhook(message, { body, secrets: key.secrets })
+  if (fault !== undefined) {
+    countGuess(gateway, exchange)
+    return decided(gateway, fault.reason, refuseUnproved(fault.cause))
+  }
+  // Before it is known to be new: of whom a replay is, is proved.
+  exchange.principal = key.principal
+  const seen = gateway.deliveries.take(replayKey(key.keyId, message))
+  if (seen === 'replayed') return decided(gateway, 'replayed', REPLAYED)
+  if (seen === 'full') return decided(gateway, 'full', MEMORY_FULL)
+  return decided(gateway, 'accepted', undefined)
+}
+
+function refuseUnproved(cause: string): Refusal {
+  return refusal('invalid_signature', { detail: `${WEBHOOK_REFUSED}.`, headers: CHALLENGE, cause })
+}
+
+function decided<R extends Refusal | undefined>(gateway: Gateway, outcome: string, refused: R): R {
+  gateway.metrics.authDecision('hmac', outcome)
+  return refused
+}
