@@ -19,7 +19,7 @@ const ALGORITHMS: ReadonlySet<unknown> = new Set<Algorithm>(['ES256', 'PS256', '
 const TYPES: ReadonlySet<string> = new Set(['at+jwt', 'application/at+jwt'])
 // Keys out of the token itself (RFC 8725 section 3.10), extensions we do not have (RFC 7515 section 4.1.11, RFC 7797),
 // compression (RFC 8725 section 3.6).
-const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
+export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
 export type TokenParsing =
   | { readonly token: ParsedToken; readonly fault?: never }

@@ -12,13 +12,18 @@ function fault(name: string, text: string): string {
 
 test('an empty environment overrides nothing and names the usual files', () => {
   assert.deepEqual(parseEnvironment({ HOME: '/', GATEWAY_PORT: undefined }), { value: {} })
-  assert.deepEqual(configFiles({}), { configFile: 'config/gateway.json', limitsFile: 'config/limits.json' })
+  assert.deepEqual(configFiles({}), {
+    configFile: 'config/gateway.json',
+    limitsFile: 'config/limits.json',
+    clientsFile: 'config/clients.json',
+  })
 })
 
 test('every variable arrives at its key', () => {
   const env = {
     GATEWAY_CONFIG: 'a.json',
     GATEWAY_LIMITS: 'b.json',
+    GATEWAY_CLIENTS: 'c.json',
     GATEWAY_HOST: '0.0.0.0',
     GATEWAY_PORT: '0',
     GATEWAY_TLS_PORT: '8443',
@@ -39,7 +44,7 @@ test('every variable arrives at its key', () => {
     GATEWAY_DATA_DIR: '/var/lib/x',
     GATEWAY_LOG_LEVEL: 'debug',
   }
-  assert.deepEqual(configFiles(env), { configFile: 'a.json', limitsFile: 'b.json' })
+  assert.deepEqual(configFiles(env), { configFile: 'a.json', limitsFile: 'b.json', clientsFile: 'c.json' })
   assert.deepEqual(parseEnvironment(env), {
     value: {
       host: '0.0.0.0',
@@ -84,7 +89,6 @@ test('what this version cannot do is refused instead of ignored', () => {
   assert.match(fault('GATEWAY_STORE', 'redis://x'), /must be memory in this version, but is "redis:\/\/x"/)
   assert.match(fault('GATEWAY_WORKERS', 'auto'), /must be 1 in this version, but is "auto"/)
   assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'synced'), /must be written in this version/)
-  assert.match(fault('GATEWAY_CLIENTS', 'config/clients.json'), /not part of this version/)
 })
 
 test('a variable that is set but empty is a fault', () => {

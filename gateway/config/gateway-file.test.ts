@@ -71,6 +71,7 @@ test('a file with nothing but a route gets every default', () => {
         scopes: [],
         timeoutMs: 60_000,
         maxBodyBytes: 1_048_576,
+        clientCert: false,
       },
     ],
   })
@@ -112,6 +113,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         scopes: ['x:y', 'z'],
         timeoutMs: 6,
         maxBodyBytes: 0,
+        clientCert: true,
       },
       { path: '/b', auth: ['none', 'bearer'], scopes: [] },
     ],
@@ -168,6 +170,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         scopes: ['x:y', 'z'],
         timeoutMs: 6,
         maxBodyBytes: 0,
+        clientCert: true,
       },
       {
         path: '/b',
@@ -176,6 +179,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         scopes: [],
         timeoutMs: 5000,
         maxBodyBytes: 4,
+        clientCert: false,
       },
     ],
   })
@@ -270,7 +274,11 @@ test('each key of a route refuses what is not of its kind, by its path', () => {
     [{ path: undefined }, /^\$\.routes\[0\]\.path: is missing/],
     [{ auth: undefined }, /^\$\.routes\[0\]\.auth: is missing/],
     [{ auth: [] }, /^\$\.routes\[0\]\.auth: must not be empty/],
-    [{ auth: ['mtls'] }, /^\$\.routes\[0\]\.auth\[0\]: must be "none" or "bearer", but is "mtls"/],
+    [
+      { auth: ['basic'] },
+      /^\$\.routes\[0\]\.auth\[0\]: must be "none", "bearer", "mtls" or "hmac", but is "basic"/,
+    ],
+    [{ clientCert: 1 }, /^\$\.routes\[0\]\.clientCert: must be boolean, but is 1/],
     [{ auth: ['none', 'none'] }, /^\$\.routes\[0\]\.auth: must not hold "none" twice/],
     [{ auth: 'none' }, /^\$\.routes\[0\]\.auth: must be an array, but is "none"/],
     [{ methods: [] }, /^\$\.routes\[0\]\.methods: must not be empty/],

@@ -146,3 +146,19 @@ test('a file that cannot be read is a fault beside those of the environment', ()
   )
   assert.match(found?.[1]?.reason ?? '', /^cannot be read: ENOENT/)
 })
+
+test('a file of machine callers is read where a route takes them or the environment names one', () => {
+  const route = (auth: string[]) => ({ routes: [{ path: '/*', auth }] })
+  assert.equal(good(route(['bearer'])).clientsFile, undefined)
+  assert.equal(good(route(['hmac'])).clientsFile, 'config/clients.json')
+  assert.equal(good(route(['bearer', 'mtls'])).clientsFile, 'config/clients.json')
+  assert.equal(good(route(['none']), { GATEWAY_CLIENTS: 'mine.json' }).clientsFile, 'mine.json')
+})
+
+test('a route that accepts nothing but certificates needs a listener that asks for them', () => {
+  const file = { routes: [{ path: '/*', auth: ['mtls'] }] }
+  const tls = { GATEWAY_TLS_PORT: '8443', GATEWAY_TLS_CERT: 'c.pem', GATEWAY_TLS_KEY: 'k.pem' }
+  assert.match(faults(file)[0] ?? '', /\$\.routes\[0\]\.auth: accepts nothing but client certificates/)
+  assert.match(faults(file, tls)[0] ?? '', /set tls\.clientCaFile/)
+  assert.ok(good(file, { ...tls, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }))
+})

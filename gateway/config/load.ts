@@ -45,8 +45,10 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const tls = completeTls(tlsSources)
   const conflicts = [
     ...conflictsOf(told, placeIn(configFile, environment.value)),
-    ...(tls.faults ?? tlsConflicts({ ...told, tls: tls.value }, tlsSources)),
-    ...(tls.faults ?? certificateConflicts(configFile, file.value.value.routes, tls.value)),
+    ...(tls.faults ?? [
+      ...tlsConflicts({ ...told, tls: tls.value }, tlsSources),
+      ...certificateConflicts(configFile, told.routes, tls.value),
+    ]),
   ]
   if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
   const { jwksUri = defaultJwksUri(told), audience = `${withoutClosingSlash(told.issuer)}/api` } = told

@@ -133,13 +133,31 @@ describe('a refusal', () => {
         await sendBytes(gateway.port, `GET ${path} HTTP/1.1\r\n${lines}${CLOSE}`),
         'www-authenticate',
       ) ?? ''
-    assert.match(await challenge(''), /^Bearer realm="[^"]+"$/)
-    assert.match(await challenge('Authorization: Bearer x.y.z\r\n'), /^Bearer .*error="invalid_token"/)
-    assert.match(await challenge('Authorization: Bearer\r\n'), /^Bearer .*error="invalid_request"/)
+    const realm = 'Bearer realm="api"'
+    const algs = 'algs="ES256 PS256 EdDSA"'
+    const said = (error: string, text: string) => `error="${error}", error_description="${text}"`
+    // RFC 6750 section 3.1: without credentials no error is told; RFC 9449 section 7.2: each scheme has its challenge.
+    assert.equal(await challenge(''), `${realm} | DPoP ${algs}`)
+    const malformed = said('invalid_request', 'The Authorization header is not well-formed')
+    assert.equal(await challenge('Authorization: Bearer\r\n'), `${realm}, ${malformed} | DPoP ${algs}`)
+    assert.equal(await challenge('Authorization: DPoP\r\n'), `${realm} | DPoP ${malformed}, ${algs}`)
+    assert.match(
+      await challenge('Authorization: Bearer x.y.z\r\n'),
+      /^Bearer realm="api", error="invalid_token", error_description="[^"]+" \| DPoP algs="ES256 PS256 EdDSA"$/,
+    )
+    assert.match(
+      await challenge('Authorization: DPoP x.y.z\r\n'),
+      /^Bearer realm="api" \| DPoP error="invalid_token", error_description="[^"]+", algs="ES256 PS256 EdDSA"$/,
+    )
+    const query = said('invalid_request', 'The access token must not be in the query')
+    assert.equal(
+      await challenge('', '/private?access_token=x'),
+      `${realm}, ${query} | DPoP ${query}, ${algs}`,
+    )
     const token = await upstream.issuer.token()
     assert.match(
       await challenge(`Authorization: Bearer ${token}\r\n`, '/scoped'),
-      /^Bearer .*error="insufficient_scope".*scope="admin"/,
+      /^Bearer realm="api", error="insufficient_scope", (?:error_description="[^"]+", )?scope="admin" \| DPoP algs/,
     )
   })
 

@@ -76,8 +76,11 @@ export function headerLines(answer: string): readonly [string, string][] {
     })
 }
 
-/** The value of the header; undefined unless it stands exactly once. */
+/** The value of the header; undefined unless it stands exactly once, or each time with a challenge of another scheme. */
 export function headerOf(answer: string, name: string): string | undefined {
-  const values = headerLines(answer).filter(([given]) => given === name)
-  return values.length === 1 ? values[0]?.[1] : undefined
+  const values = headerLines(answer)
+    .filter(([given]) => given === name)
+    .map(([, value]) => value)
+  if (name === 'www-authenticate') return values.length === 0 ? undefined : values.join(' | ')
+  return values.length === 1 ? values[0] : undefined
 }
