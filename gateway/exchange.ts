@@ -3,6 +3,7 @@ import type { TLSSocket } from 'node:tls'
 import type { Principal } from './auth/principal.ts'
 import type { Route } from './config/settings.ts'
 import type { RequestHeaders } from './http/request-headers.ts'
+import { timestampOf } from './http/timestamp.ts'
 import type { RefusalCode } from './refusals.ts'
 
 /** A request as the listener hands it over. */
@@ -76,7 +77,7 @@ export class Exchange {
     this.headers = opening.headers
     this.requestId = opening.requestId
     this.startedSteadyMs = opening.startedSteadyMs
-    this.timestamp = new Date(opening.startedAtMs).toISOString()
+    this.timestamp = timestampOf(opening.startedAtMs)
     this.method = opening.req.method ?? '-'
     this.address = opening.address
     this.viaTrustedProxy = opening.viaTrustedProxy

@@ -50,7 +50,7 @@ export interface GatewayFile {
   readonly auditFile: string
   readonly dataDir: string
   readonly logLevel: string
-  readonly trustedProxies: BlockList
+  readonly trustedProxies: BlockList | undefined
   readonly maxInFlight: number
   readonly timeouts: Timeouts
   readonly routes: readonly Route[]
@@ -112,7 +112,7 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
   return faults.length > 0 ? { faults } : { value: gatewayFile(written, trustedProxies) }
 }
 
-function gatewayFile(written: Written, trustedProxies: BlockList): GatewayFile {
+function gatewayFile(written: Written, trustedProxies: BlockList | undefined): GatewayFile {
   const { host, port, adminHost, adminPort, issuer, jwksUri, audience, dataDir, logLevel } = written
   return {
     upstreams: [written.upstream].flat().map(tidyUpstream),
@@ -221,9 +221,9 @@ function checkRoutes(json: JsonFile<Written>, { routes }: Written): void {
   }
 }
 
-function readNetworks(json: JsonFile<Written>, { trustedProxies }: Written): BlockList {
+function readNetworks(json: JsonFile<Written>, { trustedProxies }: Written): BlockList | undefined {
+  if (!json.sound('$.trustedProxies') || trustedProxies.length === 0) return undefined
   const list = new BlockList()
-  if (!json.sound('$.trustedProxies')) return list
   for (const [index, network] of trustedProxies.entries()) {
     const reason = addNetwork(list, network)
     if (reason !== undefined) json.refuse({ path: `$.trustedProxies[${index}]`, reason })

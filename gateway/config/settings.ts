@@ -101,8 +101,8 @@ export interface Settings extends IssuerSettings {
   readonly auditFile: string
   readonly dataDir: string
   readonly logLevel: string
-  /** Addresses whose forwarded headers are believed. */
-  readonly trustedProxies: BlockList
+  /** Addresses whose forwarded headers are believed; undefined: none. */
+  readonly trustedProxies: BlockList | undefined
   /** Exchanges open at once; one more is refused with 503. */
   readonly maxInFlight: number
   readonly timeouts: Timeouts

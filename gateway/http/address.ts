@@ -15,10 +15,10 @@ export interface Downstream {
 export function downstreamOf(
   peer: string | undefined,
   forwardedFor: string | undefined,
-  trustedProxies: BlockList,
+  trustedProxies: BlockList | undefined,
 ): Downstream {
   const address = peer === undefined ? '-' : withoutMapping(peer)
-  if (trustedProxies.rules.length === 0 || !isTrusted(address, trustedProxies)) {
+  if (trustedProxies === undefined || !isTrusted(address, trustedProxies)) {
     return { address, viaTrustedProxy: false }
   }
   let believed = address

@@ -14,6 +14,9 @@ import { close } from './close.ts'
 import { giveUp } from './refuse.ts'
 import { upstreamHeaders } from './upstream-headers.ts'
 
+/** Beyond it, to copy a body costs more than a further part of a write. */
+const MAX_TEXT_BYTES = 16 * 1024
+
 const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
   unreachable: 'upstream_unreachable',
   timeout: 'upstream_timeout',
@@ -120,11 +123,17 @@ class Forwarding implements UpstreamAnswer {
   data(chunk: Buffer): boolean {
     if (this.#bodiless) return true
     const { res } = this.#exchange
+    const first = !this.#bodyBegan
     this.#bodyBegan = true
     if (this.#bytesLeft !== undefined) {
       this.#bytesLeft -= chunk.length
       // The client has the whole answer with this piece, so the trail must have it before.
       if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
+    }
+    if (first && this.#bytesLeft === 0 && chunk.length <= MAX_TEXT_BYTES) {
+      // Head and body as one string leave in one write; a buffer would take three parts.
+      res.end(chunk.toString('latin1'), 'latin1')
+      return true
     }
     const more = res.write(chunk)
     if (!more && !this.#heldBack) {

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { isHopByHop, isIdentityClaim, nominatedBy } from '../http/hop-by-hop.ts'
+import { newTraceparent } from '../http/traceparent.ts'
 import { clientCertHeader } from '../tls/client-cert.ts'
 import { peerOf } from '../tls/peer.ts'
 
@@ -115,12 +115,6 @@ function addTrace(headers: string[], { traceparents, tracestates }: Carried): vo
   }
   headers.push('traceparent', traceparent)
   for (const tracestate of tracestates) headers.push('tracestate', tracestate)
-}
-
-/** Flag 00: nobody has decided to sample this trace. */
-function newTraceparent(): string {
-  const id = randomBytes(24).toString('hex')
-  return `00-${id.slice(0, 32)}-${id.slice(32)}-00`
 }
 
 function addCaller(exchange: Exchange, headers: string[]): void {

@@ -1,0 +1,16 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { timestampOf } from './timestamp.ts'
+
+test('a timestamp is what toISOString gives, in whatever order the times come', () => {
+  const epochMs = fc.integer({ min: -1e12, max: 4e12 })
+  fc.assert(
+    fc.property(fc.array(fc.tuple(epochMs, fc.integer({ min: 0, max: 2500 }))), (times) => {
+      for (const [start, later] of times) {
+        assert.equal(timestampOf(start), new Date(start).toISOString())
+        assert.equal(timestampOf(start + later), new Date(start + later).toISOString())
+      }
+    }),
+  )
+})
