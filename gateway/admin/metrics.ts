@@ -1,5 +1,6 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client'
 import type { Exchange } from '../exchange.ts'
+import { Spreading, Tally } from './tally.ts'
 
 /** Everything Prometheus is told, one verb for each thing that happens. Names and labels are the contract's. */
 export interface Metrics {
@@ -65,57 +66,71 @@ export function createMetrics(build: { readonly version: string }): Metrics {
   }
 }
 
+/** The library's types know its own classes only; its registry takes what answers `get`. */
+function expose(registers: Registry[], families: readonly (Tally | Spreading)[]): void {
+  for (const registry of registers) {
+    for (const family of families) registry.registerMetric(family as unknown as Metric)
+  }
+}
+
 type HttpMetrics = Pick<Metrics, 'opened' | 'closed' | 'upstreamAnswered' | 'upstreamHealth'>
 
 function httpMetrics(registers: Registry[]): HttpMetrics {
-  const requests = new Counter({
+  const requests = new Tally({
     name: 'gateway_http_requests_total',
     help: 'Requests closed, by route, method and status; 499 is a client that went away.',
     labelNames: ['route', 'method', 'status'],
-    registers,
   })
-  const durations = new Histogram({
-    name: 'gateway_http_request_duration_seconds',
-    help: 'Time from the request to the last byte of its answer.',
-    labelNames: ['route', 'method'],
-    buckets: BUCKETS_SECONDS,
-    registers,
-  })
-  const inFlight = new Gauge({
+  const durations = new Spreading(
+    {
+      name: 'gateway_http_request_duration_seconds',
+      help: 'Time from the request to the last byte of its answer.',
+      labelNames: ['route', 'method'],
+    },
+    BUCKETS_SECONDS,
+  )
+  let inFlight = 0
+  new Gauge({
     name: 'gateway_http_requests_in_flight',
     help: 'Requests begun and not closed.',
     registers,
+    collect() {
+      this.set(inFlight)
+    },
   })
-  const refusals = new Counter({
+  const refusals = new Tally({
     name: 'gateway_refusals_total',
     help: 'Answers made by the gateway instead of the upstream, by code.',
     labelNames: ['code'],
-    registers,
   })
-  const upstreamDurations = new Histogram({
-    name: 'gateway_upstream_request_duration_seconds',
-    help: "Time from sending a request upstream to the head of the upstream's answer.",
-    labelNames: ['upstream'],
-    buckets: BUCKETS_SECONDS,
-    registers,
-  })
+  const upstreamDurations = new Spreading(
+    {
+      name: 'gateway_upstream_request_duration_seconds',
+      help: "Time from sending a request upstream to the head of the upstream's answer.",
+      labelNames: ['upstream'],
+    },
+    BUCKETS_SECONDS,
+  )
   const healthy = new Gauge({
     name: 'gateway_upstream_healthy',
     help: '1 unless the last connection to the upstream failed.',
     labelNames: ['upstream'],
     registers,
   })
+  expose(registers, [requests, durations, refusals, upstreamDurations])
   return {
-    opened: () => inFlight.inc(),
+    opened: () => {
+      inFlight++
+    },
     closed: (exchange, statusCode, durationSeconds) => {
       const route = exchange.route?.path ?? NO_ROUTE
       const method = METHODS.has(exchange.method) ? exchange.method : 'OTHER'
-      inFlight.dec()
-      requests.inc({ route, method, status: statusCode })
-      durations.observe({ route, method }, durationSeconds)
-      if (exchange.refusalCode !== undefined) refusals.inc({ code: exchange.refusalCode })
+      inFlight--
+      requests.count(route, method, statusCode)
+      durations.observe(durationSeconds, route, method)
+      if (exchange.refusalCode !== undefined) refusals.count(exchange.refusalCode)
     },
-    upstreamAnswered: (upstream, durationSeconds) => upstreamDurations.observe({ upstream }, durationSeconds),
+    upstreamAnswered: (upstream, durationSeconds) => upstreamDurations.observe(durationSeconds, upstream),
     upstreamHealth: (upstream, isHealthy) => healthy.set({ upstream }, isHealthy ? 1 : 0),
   }
 }
@@ -126,28 +141,25 @@ type InsideMetrics = Pick<
 >
 
 function insideMetrics(registers: Registry[]): InsideMetrics {
-  const auth = new Counter({
+  const auth = new Tally({
     name: 'gateway_auth_decisions_total',
     help: 'Credentials looked at, by authentication method and outcome.',
     labelNames: ['method', 'outcome'],
-    registers,
   })
-  const limits = new Counter({
+  const limits = new Tally({
     name: 'gateway_rate_limit_decisions_total',
     help: 'Requests counted against a limit, by its name and the decision.',
     labelNames: ['limit', 'decision'],
-    registers,
   })
-  const records = new Counter({
+  const records = new Tally({
     name: 'gateway_audit_records_total',
     help: 'Records handed to the audit trail, by type.',
     labelNames: ['type'],
-    registers,
   })
-  const writeErrors = new Counter({
+  const writeErrors = new Tally({
     name: 'gateway_audit_write_errors_total',
     help: 'Writes to the audit trail that failed.',
-    registers,
+    labelNames: [],
   })
   const reloads = new Counter({
     name: 'gateway_config_reloads_total',
@@ -161,6 +173,7 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
     labelNames: ['file'],
     registers,
   })
+  expose(registers, [auth, limits, records, writeErrors])
   let expiry: Gauge | undefined
   return {
     certificateExpiry: (notAfterSeconds) => {
@@ -172,10 +185,10 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
       })
       expiry.set(notAfterSeconds)
     },
-    authDecision: (method, outcome) => auth.inc({ method, outcome }),
-    limitDecision: (limit, decision) => limits.inc({ limit, decision }),
-    auditRecord: (type) => records.inc({ type }),
-    auditWriteError: () => writeErrors.inc(),
+    authDecision: (method, outcome) => auth.count(method, outcome),
+    limitDecision: (limit, decision) => limits.count(limit, decision),
+    auditRecord: (type) => records.count(type),
+    auditWriteError: () => writeErrors.count(),
     configReload: (file, result) => {
       reloads.inc({ file, result })
       lastReload.set({ file }, result === 'success' ? 1 : 0)
