@@ -3,7 +3,6 @@ import type { TLSSocket } from 'node:tls'
 import type { Principal } from './auth/principal.ts'
 import type { Route } from './config/settings.ts'
 import type { RequestHeaders } from './http/request-headers.ts'
-import { timestampOf } from './http/timestamp.ts'
 import type { RefusalCode } from './refusals.ts'
 
 /** A request as the listener hands it over. */
@@ -18,8 +17,8 @@ export interface Arrival {
 export interface Opening extends Arrival {
   readonly headers: RequestHeaders
   readonly requestId: string
-  /** Wall time in milliseconds since the epoch. */
-  readonly startedAtMs: number
+  /** Wall time, ISO 8601. */
+  readonly timestamp: string
   /** On the gateway's steady clock. */
   readonly startedSteadyMs: number
   readonly address: string
@@ -77,7 +76,7 @@ export class Exchange {
     this.headers = opening.headers
     this.requestId = opening.requestId
     this.startedSteadyMs = opening.startedSteadyMs
-    this.timestamp = timestampOf(opening.startedAtMs)
+    this.timestamp = opening.timestamp
     this.method = opening.req.method ?? '-'
     this.address = opening.address
     this.viaTrustedProxy = opening.viaTrustedProxy

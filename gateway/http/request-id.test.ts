@@ -5,6 +5,15 @@ import { requestIdFrom } from './request-id.ts'
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 describe('requestIdFrom', () => {
+  it('makes ids that ascend and never repeat', () => {
+    const ids = Array.from({ length: 5000 }, () => requestIdFrom(undefined))
+    assert.deepEqual(ids.toSorted(), ids)
+    assert.equal(new Set(ids).size, ids.length)
+    assert.ok(
+      Math.abs(Number.parseInt((ids[0] ?? '').replaceAll('-', '').slice(0, 12), 16) - Date.now()) < 1000,
+    )
+  })
+
   for (const id of ['a', 'Az09._-:/+=@', 'x'.repeat(128)]) {
     it(`keeps ${id.slice(0, 20)}`, () => assert.equal(requestIdFrom(id), id))
   }

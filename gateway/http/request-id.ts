@@ -1,8 +1,23 @@
 import { v7 } from 'uuid'
+import { randomness } from './randomness.ts'
 
 const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
+/** Of the id made last: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2). */
+let last = { msecs: Number.NEGATIVE_INFINITY, seq: 0 }
+
 /** The caller's own id when it is harmless in a header, a log line and a JSON string; otherwise a new UUID (RFC 9562, version 7). */
 export function requestIdFrom(presented: string | undefined): string {
-  return presented !== undefined && ACCEPTABLE.test(presented) ? presented : v7()
+  return presented !== undefined && ACCEPTABLE.test(presented) ? presented : newId(Date.now())
+}
+
+/** The library does the same by itself, but asks the system for randomness at every id. */
+function newId(nowMs: number): string {
+  const random = randomness(16)
+  if (nowMs > last.msecs) last = { msecs: nowMs, seq: random.readInt32BE(6) & 0x7fff_ffff }
+  else {
+    const seq = (last.seq + 1) | 0
+    last = { msecs: seq === 0 ? last.msecs + 1 : last.msecs, seq }
+  }
+  return v7({ random, ...last })
 }

@@ -3,6 +3,7 @@ import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/address.ts'
 import { readRequestHeaders } from '../http/request-headers.ts'
 import { requestIdFrom } from '../http/request-id.ts'
+import { timestampOf } from '../http/timestamp.ts'
 import { close } from './close.ts'
 
 /** Audit status of a request whose client went away before the answer was whole. */
@@ -23,7 +24,7 @@ export function open(gateway: Gateway, arrival: Arrival): Exchange {
     upgrade,
     headers,
     requestId: requestIdFrom(headers.requestId),
-    startedAtMs: gateway.clock(),
+    timestamp: timestampOf(gateway.clock()),
     startedSteadyMs: gateway.steadyClock(),
     address: downstream.address,
     viaTrustedProxy: downstream.viaTrustedProxy,
