@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { InteractionResults } from 'oidc-provider'
+import { Problem } from '../../problems.ts'
 import type { App, Services } from '../../services.ts'
 import { KNOWN_BROWSER_COOKIE, KNOWN_BROWSER_SECONDS, knownBrowser, markBrowser } from '../known-browser.ts'
 import { signIn } from '../sign-in.ts'
@@ -7,10 +8,11 @@ import { findAccount, type UserAccount } from './account.ts'
 import { cookieOf } from './cookie.ts'
 import { errors, type Provider } from './library.ts'
 import { type Asked, consentPage, errorPage, type Page, signInPage } from './pages.ts'
+import { INTERACTION_COOKIE, INTERACTION_SECONDS } from './policy.ts'
 import { ALL_SCOPES, apiScopesOfClient, grantable, SCOPE_MEANINGS } from './scopes.ts'
 import { type AuthorizationServer, INTERACTION_PATH } from './server.ts'
+import { byBody, FORM, SIGN_IN_FORM_PATH, signInCookie } from './sign-in-form.ts'
 
-const FORM = 'application/x-www-form-urlencoded'
 const FORM_LIMIT_BYTES = 16 * 1024
 const MAX_EMAIL_CHARACTERS = 254
 const MAX_PASSWORD_CHARACTERS = 1024
@@ -29,8 +31,9 @@ interface Turn {
 }
 
 /**
- * The pages on which a person signs in and consents: GET /oauth/interaction shows the one that is due; its forms are
- * posted to /login, /consent and /deny below it. No script, no state but that of oidc-provider.
+ * The pages on which a person signs in and consents: GET /oauth/interaction shows the one that is due. The form with the
+ * password is posted to /api/login (sign-in-form.ts), the others to /consent and /deny below the page. No script, no
+ * state but that of oidc-provider.
  *
  * A form is accepted from our own page only: the id in it must be that in the browser's cookie, which is HttpOnly and
  * SameSite=Lax, and the browser must not say that another site sent it.
@@ -41,6 +44,7 @@ export async function registerInteraction(
   server: AuthorizationServer,
 ): Promise<void> {
   const context = { services, server }
+  app.addConstraintStrategy(byBody)
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser(
@@ -50,7 +54,13 @@ export async function registerInteraction(
     )
     const schema = { hide: true }
     scope.get(INTERACTION_PATH, { schema }, (request, reply) => inTurn(context, { request, reply }, showDue))
-    const steps = { login: signInStep, consent: consentStep, deny: denyStep }
+    scope.post(SIGN_IN_FORM_PATH, { schema, constraints: { body: 'form' } }, (request, reply) => {
+      // A form that is not of our page is a client of the API with the wrong media type.
+      if (!(request.body instanceof URLSearchParams && request.body.has('id')))
+        throw new Problem('unsupported_media_type')
+      return inTurn(context, { request, reply }, signInStep)
+    })
+    const steps = { consent: consentStep, deny: denyStep }
     for (const [name, step] of Object.entries(steps)) {
       scope.post(`${INTERACTION_PATH}/${name}`, { schema }, (request, reply) =>
         inTurn(context, { request, reply }, step),
@@ -98,10 +108,13 @@ function isCrossSite({ headers }: FastifyRequest, issuer: string): boolean {
 }
 
 async function showDue(turn: Turn): Promise<FastifyReply> {
-  const { reply, details, asked } = turn
+  const { reply, services, details, asked } = turn
   if (details.prompt.name === 'login') {
     const hint = details.params.login_hint
     const email = typeof hint === 'string' && hint.length <= MAX_EMAIL_CHARACTERS ? hint : ''
+    // The provider's own cookie of this name is for the path of the page alone.
+    const cookie = { name: INTERACTION_COOKIE, value: details.uid, seconds: INTERACTION_SECONDS }
+    reply.header('set-cookie', signInCookie(services.publicUrl, cookie))
     return send(reply, 200, signInPage(asked, { email }))
   }
   const account = await signedIn(turn)
@@ -177,12 +190,12 @@ async function signInStep(turn: Turn): Promise<FastifyReply> {
       reply.header('retry-after', String(result.retryAfterSeconds))
       return again(429, `Too many attempts to sign in. ${waitText(result.retryAfterSeconds)}`)
     case 'signed_in': {
-      const secure = services.publicUrl.startsWith('https:') ? '; Secure' : ''
-      reply.header(
-        'set-cookie',
-        `${KNOWN_BROWSER_COOKIE}=${markBrowser(secret, email)}; Path=${INTERACTION_PATH}; ` +
-          `Max-Age=${KNOWN_BROWSER_SECONDS}; HttpOnly; SameSite=Lax${secure}`,
-      )
+      const mark = {
+        name: KNOWN_BROWSER_COOKIE,
+        value: markBrowser(secret, email),
+        seconds: KNOWN_BROWSER_SECONDS,
+      }
+      reply.header('set-cookie', signInCookie(services.publicUrl, mark))
       return finish(turn, { login: { accountId: result.user.id, remember: false, amr: ['pwd'] } })
     }
   }

@@ -22,7 +22,7 @@ button { display: block; width: 100%; min-height: 3rem; margin-top: 1rem; paddin
   font-weight: 600; cursor: pointer; }
 button.quiet { background: #fff; color: #123a75; }
 button:hover { background: #0c2850; color: #fff; }
-a { color: #123a75; }
+a { color: #123a75; white-space: nowrap; }
 :focus-visible { outline: 3px solid #b35c00; outline-offset: 2px; }
 .problem { margin: 0 0 1rem; padding: .75rem 1rem; border-left: .375rem solid #9b1c1c; background: #fdf0f0; }
 .problem p { margin: 0; }

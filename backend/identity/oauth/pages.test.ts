@@ -168,7 +168,7 @@ describe('the pages of the sign-in', () => {
     const { browser, page } = await begin()
     const id = /name="id" value="([^"]+)"/.exec(page.page)?.[1] ?? ''
     const post = (path: string, body: Record<string, string>, headers: Record<string, string> = {}) =>
-      browser.open(`/oauth/interaction/${path}`, { method: 'POST', body: new URLSearchParams(body), headers })
+      browser.open(path, { method: 'POST', body: new URLSearchParams(body), headers })
     const fields = { email: oauth.user.email, password: PASSWORD }
     for (const headers of [
       { origin: 'https://attacker.example' },
@@ -176,29 +176,49 @@ describe('the pages of the sign-in', () => {
       { 'sec-fetch-site': 'cross-site' },
       { 'sec-fetch-site': 'same-site' },
     ]) {
-      assert.equal((await post('login', { id, ...fields }, headers)).status, 403)
+      assert.equal((await post('/api/login', { id, ...fields }, headers)).status, 403)
     }
     for (const wrong of ['', 'made-up', `${id}x`]) {
-      const { status, page } = await post('login', { id: wrong, ...fields })
+      const { status, page } = await post('/api/login', { id: wrong, ...fields })
       assert.equal(status, 400)
       assert.match(page, /expired/)
     }
     const elsewhere = new FormBrowser(oauth.url)
-    const stolen = await elsewhere.open('/oauth/interaction/login', {
+    const stolen = await elsewhere.open('/api/login', {
       method: 'POST',
       body: new URLSearchParams({ id, ...fields }),
     })
     assert.equal(stolen.status, 400, 'the id without the cookie')
-    assert.equal((await post('consent', { id })).status, 400, 'consent before anybody signed in')
-    const json = await browser.open('/oauth/interaction/login', {
-      method: 'POST',
-      body: '{}',
-      headers: { 'content-type': 'application/json' },
-    })
-    assert.equal(json.status, 415)
-    const own = await post('login', { id, ...fields }, { origin: oauth.url, 'sec-fetch-site': 'same-origin' })
+    assert.equal(
+      (await post('/oauth/interaction/consent', { id })).status,
+      400,
+      'consent before anybody signed in',
+    )
+    const json = { body: '{}', headers: { 'content-type': 'application/json' } }
+    const wrongType = await browser.open('/oauth/interaction/consent', { method: 'POST', ...json })
+    assert.equal(wrongType.status, 415)
+    const own = await post(
+      '/api/login',
+      { id, ...fields },
+      { origin: oauth.url, 'sec-fetch-site': 'same-origin' },
+    )
     assert.match(own.page, /<h1>Allow/)
-    assert.equal((await post('login', { id, ...fields })).status, 400, 'the step is over')
+    assert.equal((await post('/api/login', { id, ...fields })).status, 400, 'the step is over')
+  })
+
+  it('post the password where POST /api/login is, which is for JSON as ever', async () => {
+    const { browser, page } = await begin()
+    const form = new URLSearchParams({ email: oauth.user.email, password: PASSWORD })
+    const open = (body: URLSearchParams | string, headers: Record<string, string> = {}) =>
+      browser.open('/api/login', { method: 'POST', body, headers })
+    const notOurs = await open(form)
+    assert.equal(notOurs.status, 415, 'a form that is not of the page')
+    assert.match(notOurs.page, /"code":"unsupported_media_type"/)
+    const json = await open(JSON.stringify(Object.fromEntries(form)), { 'content-type': 'application/json' })
+    assert.deepEqual([json.status, Object.keys(JSON.parse(json.page)).includes('accessToken')], [200, true])
+    form.set('id', /name="id" value="([^"]+)"/.exec(page.page)?.[1] ?? '')
+    const type = { 'content-type': 'Application/X-WWW-Form-Urlencoded ; charset=utf-8' }
+    assert.match((await open(form.toString(), type)).page, /<h1>Allow/)
   })
 
   it('ask again for each consent of an app, and sign the browser out when asked to', async () => {

@@ -1,5 +1,6 @@
 import { Html, html } from './html.ts'
 import { STYLE, STYLE_SOURCE } from './page-style.ts'
+import { SIGN_IN_FORM_PATH } from './sign-in-form.ts'
 
 /** A page and the headers that go with it. */
 export interface Page {
@@ -79,9 +80,9 @@ export function signInPage(
     issuer: asked.issuer,
     leadsTo: asked.redirectUri,
     body: html`<h1>Sign in</h1>
-<p>to continue to <strong>${asked.application}</strong>. What it may do you decide on the next page.</p>
+<p>to continue to <strong>${asked.application}</strong>. On the next page you decide what it may do.</p>
 ${problem === undefined ? undefined : html`<div class="problem" role="alert" id="problem"><p>${problem}</p></div>`}
-<form method="post" action="/oauth/interaction/login">
+<form method="post" action="${SIGN_IN_FORM_PATH}">
 <input type="hidden" name="id" value="${asked.id}">
 <label for="email">E-mail address</label>
 <input id="email" name="email" type="email" autocomplete="username" maxlength="254" required value="${email}"${invalid}${first}>

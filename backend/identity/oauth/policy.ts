@@ -9,7 +9,10 @@ const REFRESH_SECONDS = 30 * DAY_SECONDS
 /** How long a browser stays signed in after its last sign-in or consent; its cookie goes when the browser is closed. */
 const BROWSER_SECONDS = 30 * 60
 /** From the first page to the last. */
-const INTERACTION_SECONDS = 15 * 60
+export const INTERACTION_SECONDS = 15 * 60
+
+/** Names the sign-in that is under way in a browser. */
+export const INTERACTION_COOKIE = 'oauth_interaction'
 
 /** FAPI 2.0 section 5.3.2.1: clocks of clients may run ahead by this. */
 const CLOCK_TOLERANCE_SECONDS = 10
@@ -43,7 +46,7 @@ export function policyConfiguration(): Configuration {
     // Clients are programs and servers; no page of another origin has business here.
     clientBasedCORS: () => false,
     cookies: {
-      names: { session: 'oauth_session', interaction: 'oauth_interaction', resume: 'oauth_resume' },
+      names: { session: 'oauth_session', interaction: INTERACTION_COOKIE, resume: 'oauth_resume' },
       long: { httpOnly: true, sameSite: 'lax', path: '/oauth' },
       short: { httpOnly: true, sameSite: 'lax' },
     },

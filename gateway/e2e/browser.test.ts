@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { existsSync, mkdirSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import * as client from 'openid-client'
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { call } from './client.ts'
+import { ALICE, discover } from './oauth-client.ts'
+import { startService, type TestService } from './service.ts'
+
+const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
+/** Where to put pictures of the pages, for people to look at; none when it is not set. */
+const SCREENSHOTS = process.env.SCREENSHOTS
+
+if (existsSync(CHROMIUM)) describe('a person with a browser', describeBrowser)
+// A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
+else it('a person with a browser', { skip: `${CHROMIUM} is not installed` })
+
+function describeBrowser(): void {
+  let service: TestService
+  let mobile: client.Configuration
+  let browser: Browser
+  let app: Server
+  let appUrl: string
+  before(async () => {
+    service = await startService({ limits: 'logins-unlimited' })
+    mobile = await discover(service, 'mobile-app')
+    browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+    app = createServer((_request, response) => response.end('back in the app')).listen(0, '127.0.0.1')
+    await once(app, 'listening')
+    appUrl = `http://127.0.0.1:${(app.address() as AddressInfo).port}/callback`
+    if (SCREENSHOTS !== undefined) mkdirSync(SCREENSHOTS, { recursive: true })
+  })
+  after(async () => {
+    await browser?.close()
+    app?.closeAllConnections()
+    app?.close()
+    await service?.end()
+  })
+
+  /** A fresh browser at the sign-in, which notes what the policy of a page blocks. */
+  async function begin(width: number, scripts: boolean) {
+    const context = await browser.newContext({
+      viewport: { width, height: 740 },
+      javaScriptEnabled: scripts,
+    })
+    const page = await context.newPage()
+    const complaints: string[] = []
+    page.on('console', (message) => {
+      // Chromium reports answers of 4xx, and asks for an icon.
+      if (!/status of 4\d\d|favicon/.test(message.text())) complaints.push(message.text())
+    })
+    const pkceCodeVerifier = client.randomPKCECodeVerifier()
+    const expectedState = client.randomState()
+    const start = client.buildAuthorizationUrl(mobile, {
+      redirect_uri: appUrl,
+      scope: 'openid offline_access accounts:read transfers:write',
+      prompt: 'consent',
+      code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+      code_challenge_method: 'S256',
+      state: expectedState,
+    })
+    await page.goto(start.href)
+    return { context, page, complaints, checks: { pkceCodeVerifier, expectedState } }
+  }
+
+  async function picture(page: Page, name: string): Promise<void> {
+    if (SCREENSHOTS !== undefined) await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) })
+  }
+
+  /** Role and name of what has the focus, as assistive technology is told. */
+  async function focused(page: Page): Promise<string> {
+    const snapshot = await page.locator(':focus').ariaSnapshot()
+    return /^- (\w+ "[^"]*")/.exec(snapshot)?.[1] ?? snapshot
+  }
+
+  async function balanceWith(page: Page, checks: client.AuthorizationCodeGrantChecks) {
+    const tokens = await client.authorizationCodeGrant(mobile, new URL(page.url()), checks)
+    return call(`${service.url}/api/balance`, { headers: { authorization: `Bearer ${tokens.access_token}` } })
+  }
+
+  it('gets an app its balance by keyboard alone, 360 px wide, with scripts turned off', async () => {
+    const { context, page, complaints, checks } = await begin(360, false)
+    const press = async (key: string, expected: string) => {
+      await page.keyboard.press(key)
+      assert.equal(await focused(page), expected)
+    }
+    assert.equal(await focused(page), 'textbox "E-mail address"')
+    await picture(page, '360-sign-in')
+    await page.keyboard.type(ALICE.email)
+    await press('Tab', 'textbox "Password"')
+    await page.keyboard.type('wrong')
+    await page.keyboard.press('Enter')
+    await page.getByRole('alert').waitFor()
+    await picture(page, '360-wrong')
+    assert.equal(await focused(page), 'textbox "Password"')
+    await page.keyboard.type(ALICE.password)
+    await press('Tab', 'button "Sign in"')
+    await picture(page, '360-focus')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: /^Allow/ }).waitFor()
+    await picture(page, '360-consent')
+    await press('Tab', 'link "sign out"')
+    await press('Tab', 'button "Allow"')
+    await page.keyboard.press('Enter')
+    await page.waitForURL(/\/callback\?/)
+    assert.equal(await page.locator('body').innerText(), 'back in the app')
+    assert.deepEqual(complaints, [], 'the policy of the page came through and blocks nothing it needs')
+    const balance = await balanceWith(page, checks)
+    assert.deepEqual([balance.status, balance.json().balance], [200, '1000.00'])
+    await context.close()
+  })
+
+  for (const width of [360, 1280]) {
+    it(`sees pages that fit ${width} px, are easy to read and press, and show where the focus is`, async () => {
+      const { context, page } = await begin(width, true)
+      const look = async (name: string) => {
+        const overflow = await page.evaluate('document.documentElement.scrollWidth - window.innerWidth')
+        assert.ok((overflow as number) <= 0, `${name} scrolls sideways`)
+        for (const button of await page.getByRole('button').all()) {
+          const box = await button.boundingBox()
+          assert.ok(box !== null && box.height >= 44 && box.width >= 44, `${name} has a small button`)
+        }
+        assert.deepEqual(await page.evaluate(FAINT_TEXT), [], `${name} has faint text`)
+        await page.keyboard.press('Tab')
+        const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')
+        assert.equal(outline, 'solid', name)
+        await picture(page, `${width}-${name}`)
+      }
+      await look('sign-in')
+      await signIn(page, 'wrong')
+      await page.getByRole('alert').waitFor()
+      await look('wrong')
+      await signIn(page, ALICE.password)
+      await page.getByRole('heading', { name: /^Allow/ }).waitFor()
+      await look('consent')
+      await page.goto(`${service.url}/oauth/logout`)
+      await look('sign-out')
+      await page.goto(`${service.url}/oauth/authorize?client_id=nobody`)
+      await picture(page, `${width}-error`)
+      await context.close()
+    })
+  }
+
+  async function signIn(page: Page, password: string): Promise<void> {
+    await page.getByLabel('E-mail address').fill(ALICE.email)
+    await page.getByLabel('Password').fill(password)
+    await page.keyboard.press('Enter')
+  }
+
+  it('who says no sends the app back without a code', async () => {
+    const { context, page } = await begin(360, false)
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.waitForURL(/\/callback\?/)
+    const answer = new URL(page.url()).searchParams
+    assert.deepEqual([answer.get('error'), answer.get('code')], ['access_denied', null])
+    await context.close()
+  })
+
+  it('in which nobody is signed in is signed out by a form that sends itself', async () => {
+    const { context, page, complaints } = await begin(360, true)
+    await page.goto(`${service.url}/oauth/logout`)
+    await page.getByRole('heading', { name: 'Done' }).waitFor()
+    assert.deepEqual(complaints, [])
+    await context.close()
+  })
+
+  it('cannot be brought to sign in within the frame of another page', async () => {
+    const { context, page } = await begin(1280, true)
+    const framed = await inFrame(context, page.url())
+    assert.equal(framed, 'chrome-error://chromewebdata/')
+    await context.close()
+  })
+
+  /** What a page of another origin gets to see in a frame of its own. */
+  async function inFrame(context: BrowserContext, url: string): Promise<string | undefined> {
+    const page = await context.newPage()
+    await page.goto(appUrl)
+    await page.setContent(`<iframe src="${url}"></iframe>`)
+    await page.waitForLoadState('networkidle')
+    return page.frames()[1]?.url()
+  }
+}
+
+/** Texts whose contrast with what is behind them is below 7:1 (WCAG 2.2 success criterion 1.4.6). */
+const FAINT_TEXT = `(() => {
+  const channels = (color) => color.match(/[\\d.]+/g).map(Number)
+  const luminance = (color) => {
+    const [r, g, b] = channels(color).map((value) => {
+      const share = value / 255
+      return share <= 0.03928 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4
+    })
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+  }
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const color = getComputedStyle(one).backgroundColor
+      if (channels(color)[3] !== 0) return color
+    }
+    return 'rgb(255, 255, 255)'
+  }
+  return [...document.querySelectorAll('main *')]
+    .filter((element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim() !== ''))
+    .filter((element) => {
+      const [light, dark] = [luminance(getComputedStyle(element).color), luminance(behind(element))].sort((a, b) => b - a)
+      return (light + 0.05) / (dark + 0.05) < 7
+    })
+    .map((element) => element.textContent)
+})()`

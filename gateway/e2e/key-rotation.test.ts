@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { Agent } from 'node:http'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { decodeJwt, decodeProtectedHeader } from 'jose'
+import { type Answer, call } from './client.ts'
+import { until } from './gateway.ts'
+import { run } from './process.ts'
+import { startService, type TestService } from './service.ts'
+import { lapsed } from './time-lapse.ts'
+
+/** Ten minutes, the life of a token and the time for which a key is published ahead, pass in three seconds. */
+const FACTOR = 180
+const FROM_MS = Date.now()
+const CLIENTS = 4
+/** A token is used until so long before it expires: the two thirds of a second that an answer may take here. */
+const MARGIN_SECONDS = 120
+/** An app that asks for a new token in good time. */
+const REFRESH_SECONDS = 480
+
+interface Session {
+  readonly accessToken: string
+  readonly refreshToken: string
+}
+
+/** The schedule as it is in production, both programs in time lapse, requests all the while. */
+describe('a rotation of the signing keys under load', () => {
+  let service: TestService
+  before(async () => {
+    service = await startService({
+      limits: 'logins-unlimited',
+      env: {
+        TIME_LAPSE: String(FACTOR),
+        TIME_LAPSE_FROM: String(FROM_MS),
+        NODE_OPTIONS: `--import ${fileURLToPath(new URL('time-lapse.ts', import.meta.url))}`,
+      },
+    })
+  })
+  after(() => service.end())
+
+  const nowSeconds = () => lapsed(Date.now(), { factor: FACTOR, fromMs: FROM_MS }) / 1000
+  const kidOf = (token: string) => String(decodeProtectedHeader(token).kid)
+  const usableSeconds = (token: string) => Number(decodeJwt(token).exp) - nowSeconds()
+  const post = (path: string, body: object) => call(service.url + path, { method: 'POST', body })
+  const publishedKids = async () =>
+    (await call(`${service.url}/.well-known/jwks.json`))
+      .json<{ keys: { kid: string }[] }>()
+      .keys.map(({ kid }) => kid)
+
+  /** What came of the requests, by key. */
+  const accepted = new Map<string, number>()
+  const others: string[] = []
+  let newestKid = ''
+  let oldAfterNew = 0
+  let over = false
+
+  function note(answer: Answer, token: string): void {
+    const kid = kidOf(token)
+    if (answer.status !== 200)
+      others.push(`${answer.status} with ${usableSeconds(token)} s to go, ${answer.body}`)
+    accepted.set(kid, (accepted.get(kid) ?? 0) + 1)
+    if (kid !== newestKid) oldAfterNew++
+  }
+
+  /** One app: it calls without a pause, refreshes in time, and goes on using each token while it lives. */
+  async function callOn(email: string): Promise<void> {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    let session = (await post('/api/login', { email, password: 'demo-password' })).json<Session>()
+    let tokens = [session.accessToken]
+    while (!over) {
+      tokens = tokens.filter((token) => usableSeconds(token) > MARGIN_SECONDS)
+      const newest = session.accessToken
+      if (usableSeconds(newest) < REFRESH_SECONDS) {
+        session = (await post('/api/session/refresh', { refreshToken: session.refreshToken })).json<Session>()
+        tokens.push(session.accessToken)
+        newestKid = kidOf(session.accessToken)
+      }
+      for (const token of tokens) {
+        const headers = { authorization: `Bearer ${token}` }
+        note(await call(`${service.url}/api/data`, { agent, headers }), token)
+      }
+    }
+    agent.destroy()
+  }
+
+  it('by command refuses no good token, uses the new key once it is known, and drops the old one', async (test) => {
+    const [oldKid = ''] = await publishedKids()
+    newestKid = oldKid
+    const emails = ['alice@example.com', 'bob@example.com', 'operator@example.com', 'alice@example.com']
+    const load = Promise.all(emails.slice(0, CLIENTS).map(callOn))
+    load.catch(() => {})
+    const command = run('backend/identity/rotate-keys.ts', { BACKEND_DATA_DIR: service.backendDir })
+    assert.equal(await command.ended, 0, command.plain())
+    assert.match(command.plain(), /taken it up/)
+
+    const both = await until(async () =>
+      (await publishedKids()).length === 2 ? await publishedKids() : undefined,
+    )
+    assert.equal(both[0], oldKid, 'published ahead, the old one still signs')
+    const newKid = both[1] as string
+    assert.equal(accepted.has(newKid), false)
+    await until(() => ((accepted.get(newKid) ?? 0) > 0 ? true : undefined), 15_000)
+    await until(async () => ((await publishedKids()).includes(oldKid) ? undefined : true), 15_000)
+    const whenDropped = accepted.get(newKid) as number
+    // The gateway reads the key set each five minutes: twice that, and it knows the old key no more.
+    await until(() => ((accepted.get(newKid) ?? 0) > whenDropped + 100 ? true : undefined), 15_000)
+    over = true
+    await load
+
+    assert.deepEqual(await publishedKids(), [newKid])
+    assert.deepEqual(others, [])
+    assert.ok((accepted.get(oldKid) ?? 0) > 100, 'tokens of the old key were accepted')
+    assert.ok(oldAfterNew > 10, `${oldAfterNew} of them after the new key had begun to sign`)
+    test.diagnostic(
+      `accepted: ${accepted.get(oldKid)} old, ${accepted.get(newKid)} new, ${oldAfterNew} old after new`,
+    )
+  })
+})

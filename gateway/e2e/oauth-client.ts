@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { importJWK } from 'jose'
+import * as client from 'openid-client'
+import { FormBrowser } from './form-browser.ts'
+import type { TestService } from './service.ts'
+
+export const ALICE = { email: 'alice@example.com', password: 'demo-password' }
+
+/** Of the two demo clients; nobody listens there. */
+export const REDIRECTS = {
+  'mobile-app': 'http://127.0.0.1:49152/callback',
+  'bank-portal': 'https://portal.example.com/callback',
+} as const
+
+type DemoClient = keyof typeof REDIRECTS
+
+/** Discovers the service as an application does; `bank-portal` proves itself with the key of the demo. */
+export async function discover(service: TestService, clientId: DemoClient): Promise<client.Configuration> {
+  const authentication = clientId === 'mobile-app' ? client.None() : await portalKey(service)
+  return client.discovery(new URL(service.url), clientId, undefined, authentication, {
+    execute: [client.allowInsecureRequests],
+  })
+}
+
+async function portalKey({ backendDir }: TestService): Promise<client.ClientAuth> {
+  const jwk = JSON.parse(readFileSync(join(backendDir, 'bank-portal.private.jwk.json'), 'utf8')) as object
+  return client.PrivateKeyJwt((await importJWK(jwk, 'ES256')) as client.CryptoKey)
+}
+
+interface FlowOptions {
+  readonly scope?: string
+  /** For a client that is none of the demo. */
+  readonly redirectUri?: string
+  /** Whether the request is pushed (RFC 9126) instead of carried by the browser. */
+  readonly pushed?: boolean
+  readonly dpop?: client.DPoPHandle
+}
+
+/** An authorization request up to where the browser comes back to the application. */
+interface Authorized {
+  readonly back: URL
+  readonly checks: client.AuthorizationCodeGrantChecks
+}
+
+/** Asks for access and lets Alice sign in and allow it. */
+export async function authorize(
+  config: client.Configuration,
+  options: FlowOptions = {},
+): Promise<Authorized> {
+  const { client_id: clientId } = config.clientMetadata()
+  const pkceCodeVerifier = client.randomPKCECodeVerifier()
+  const expectedState = client.randomState()
+  const parameters = {
+    redirect_uri: options.redirectUri ?? REDIRECTS[clientId as DemoClient],
+    scope: options.scope ?? 'openid offline_access accounts:read',
+    prompt: 'consent',
+    code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+    code_challenge_method: 'S256',
+    state: expectedState,
+  }
+  const dpop = options.dpop === undefined ? undefined : { DPoP: options.dpop }
+  const start = options.pushed
+    ? await client.buildAuthorizationUrlWithPAR(config, parameters, dpop)
+    : client.buildAuthorizationUrl(config, parameters)
+  const back = await signInAndAllow(new FormBrowser(start.origin), start)
+  return { back, checks: { pkceCodeVerifier, expectedState } }
+}
+
+/** What a person does in the browser; gives where it was sent then. */
+export async function signInAndAllow(browser: FormBrowser, start: URL): Promise<URL> {
+  const signIn = await browser.open(start)
+  const consent = await browser.press(signIn, 'Sign in', ALICE)
+  assert.match(consent.page, /<h1>Allow/)
+  return (await browser.press(consent, 'Allow')).url
+}
+
+/** The whole flow, up to the tokens. */
+export async function tokensFor(config: client.Configuration, options: FlowOptions = {}) {
+  const { back, checks } = await authorize(config, options)
+  const dpop = options.dpop === undefined ? undefined : { DPoP: options.dpop }
+  return client.authorizationCodeGrant(config, back, checks, undefined, dpop)
+}

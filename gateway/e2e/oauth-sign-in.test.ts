@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { after, before, beforeEach, describe, it } from 'node:test'
+import * as client from 'openid-client'
+import { call } from './client.ts'
+import { FormBrowser, type Landing } from './form-browser.ts'
+import { ALICE, discover, REDIRECTS } from './oauth-client.ts'
+import { startService, type TestService } from './service.ts'
+
+describe('the sign-in page behind the gateway', () => {
+  let service: TestService
+  let start: URL
+  let browser: FormBrowser
+  before(async () => {
+    service = await startService({ limits: 'shipped' })
+    const mobile = await discover(service, 'mobile-app')
+    start = client.buildAuthorizationUrl(mobile, {
+      redirect_uri: REDIRECTS['mobile-app'],
+      scope: 'openid',
+      code_challenge: 'a'.repeat(43),
+      code_challenge_method: 'S256',
+    })
+  })
+  after(() => service.end())
+
+  const decisions = (decision: string) =>
+    `gateway_rate_limit_decisions_total{limit="login",decision="${decision}"}`
+  beforeEach(() => {
+    browser = new FormBrowser(service.url)
+  })
+
+  it('keeps its own policy, and has each mandatory header once', async () => {
+    const page = await browser.open(start)
+    assert.equal(page.status, 200)
+    const { rawHeaders } = await call(page.url.href)
+    const named = (headers: readonly string[], name: string) =>
+      headers.filter((_, index) => index % 2 === 1 && headers[index - 1]?.toLowerCase() === name)
+    assert.deepEqual(named(rawHeaders, 'cache-control'), ['no-store'])
+    assert.deepEqual(named(rawHeaders, 'x-frame-options'), ['DENY'])
+    assert.deepEqual(named(rawHeaders, 'x-content-type-options'), ['nosniff'])
+    assert.deepEqual(named(rawHeaders, 'strict-transport-security'), ['max-age=31536000; includeSubDomains'])
+    assert.equal(named(rawHeaders, 'x-request-id').length, 1)
+    assert.equal(named(rawHeaders, 'content-security-policy').length, 1)
+    const policy = page.headers.get('content-security-policy') ?? ''
+    assert.match(
+      policy,
+      /^default-src 'none'; style-src 'sha256-[^ ]+'; form-action 'self' http:\/\/127\.0\.0\.1:49152;/,
+    )
+    assert.match(policy, /frame-ancestors 'none'$/)
+    assert.equal(page.headers.get('cache-control'), 'no-store')
+    assert.equal(page.headers.get('referrer-policy'), 'same-origin')
+  })
+
+  it('leaves no password, no code and no query in the audit trail', async () => {
+    const page = await browser.open(start)
+    const wrong = await browser.press(page, 'Sign in', { ...ALICE, password: 'a-wrong-guess' })
+    assert.equal(wrong.status, 422)
+    const [request] = await service.gateway.pair(String(wrong.headers.get('x-request-id')))
+    assert.deepEqual([request.method, request.path], ['POST', '/api/login'])
+    assert.doesNotMatch(JSON.stringify(service.gateway.audit()), /a-wrong-guess|alice@|code_challenge|\?id=/)
+  })
+
+  it('and POST /api/login are bounded by one row: guesses at the two doors are counted together', async () => {
+    const page = await browser.open(start)
+    const guessAtPage = (password: string): Promise<Landing> =>
+      browser.press(page, 'Sign in', { email: 'nobody@example.com', password })
+    const guessAtApi = (password: string) =>
+      call(`${service.url}/api/login`, { method: 'POST', body: { email: 'nobody@example.com', password } })
+    const statuses: number[] = []
+    for (let guess = 0; guess < 3; guess++) {
+      statuses.push((await guessAtPage(`page ${guess}`)).status, (await guessAtApi(`api ${guess}`)).status)
+    }
+    assert.deepEqual(statuses.slice(0, 4), [422, 401, 422, 401])
+    assert.equal(statuses[5], 429)
+    const refused = await guessAtPage('one more')
+    assert.equal(refused.status, 429)
+    assert.match(refused.headers.get('ratelimit-policy') ?? '', /^"login";q=5;w=60/)
+    assert.ok(Number(refused.headers.get('retry-after')) > 0)
+    assert.equal(await service.gateway.metric(decisions('allowed')), 5, 'the five of the row, from both')
+  })
+
+  it('has no other door: what the form is posted to is the path of that row', async () => {
+    const page = await browser.open(start)
+    const actions = [...page.page.matchAll(/action="([^"]+)"/g)].map(([, action]) => action)
+    assert.deepEqual(actions, ['/api/login', '/oauth/interaction/deny'])
+    const id = /name="id" value="([^"]+)"/.exec(page.page)?.[1] ?? ''
+    const body = new URLSearchParams({ id, ...ALICE })
+    for (const path of ['/oauth/interaction', '/oauth/interaction/login', '/oauth/login', '/API/login']) {
+      const { status } = await browser.open(path, { method: 'POST', body })
+      assert.ok([404, 405, 429].includes(status), `${path}: ${status}`)
+    }
+  })
+})

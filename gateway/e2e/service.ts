@@ -1,0 +1,73 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { freePort } from './free-port.ts'
+import { startGateway, type TestGateway } from './gateway.ts'
+import { type RunningProcess, run } from './process.ts'
+
+const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
+
+export interface ServiceOptions {
+  /** Keys of gateway.json that take the place of those that are shipped. */
+  readonly config?: object
+  /** `shipped`, or without the row for log-ins, so that tests may sign in as often as they like. */
+  readonly limits?: 'shipped' | 'logins-unlimited'
+  /** Environment of both processes. */
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** The service as `npm start` runs it, with the configuration that is shipped, at an address of its own. */
+export interface TestService {
+  readonly backend: RunningProcess
+  readonly backendDir: string
+  readonly gateway: TestGateway
+  /** The issuer, which is also where the gateway listens. */
+  readonly url: string
+  end(): Promise<void>
+}
+
+/** Starts backend and gateway and waits until both serve. */
+export async function startService(options: ServiceOptions = {}): Promise<TestService> {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-service-'))
+  const backendDir = join(dir, 'backend')
+  const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const backend = run('backend/main.ts', {
+    BACKEND_DATA_DIR: backendDir,
+    BACKEND_PORT: '0',
+    PUBLIC_URL: url,
+    ...options.env,
+  })
+  const line = await backend.line(({ msg }) => msg?.startsWith('listening at ') === true)
+  const { limits } = read<{ limits: { path: string }[] }>('limits.json')
+  const starting = startGateway({
+    config: { ...read<object>('gateway.json'), ...options.config },
+    limits: options.limits === 'shipped' ? limits : limits.filter(({ path }) => path !== '/api/login'),
+    env: {
+      GATEWAY_UPSTREAM: String(line.msg).replace('listening at ', ''),
+      GATEWAY_ISSUER: url,
+      GATEWAY_PORT: String(port),
+      ...options.env,
+    },
+  })
+  const gateway = await starting.catch(async (fault: unknown) => {
+    await backend.end('SIGKILL')
+    throw fault
+  })
+  return {
+    backend,
+    backendDir,
+    gateway,
+    url,
+    end: async () => {
+      await gateway.end()
+      await backend.end('SIGTERM')
+      rmSync(dir, { recursive: true, force: true })
+    },
+  }
+}
+
+function read<T>(name: string): T {
+  return JSON.parse(readFileSync(join(CONFIG, name), 'utf8')) as T
+}

@@ -1,0 +1,34 @@
+/**
+ * Loaded before a program (`--import`), lets its time run faster, so that a schedule of minutes passes in seconds as it
+ * was written: the date by `TIME_LAPSE`, from the moment in `TIME_LAPSE_FROM` (epoch milliseconds) that all programs of
+ * a test share, and repetitions and waits of half a minute and more with it. Shorter waits stay, because they are for
+ * the network.
+ */
+const FACTOR = Number(process.env.TIME_LAPSE ?? '1')
+const FROM_MS = Number(process.env.TIME_LAPSE_FROM ?? '0')
+const LONG_MS = 30_000
+
+if (FACTOR !== 1) speedUp()
+
+/** What a program under `environment` takes for the time when it is really `realMs`. */
+export function lapsed(
+  realMs: number,
+  environment: { readonly factor: number; readonly fromMs: number },
+): number {
+  return environment.fromMs + (realMs - environment.fromMs) * environment.factor
+}
+
+function speedUp(): void {
+  const RealDate = Date
+  const now = () => Math.floor(lapsed(RealDate.now(), { factor: FACTOR, fromMs: FROM_MS }))
+  globalThis.Date = new Proxy(RealDate, {
+    construct: (target, parts) => Reflect.construct(target, parts.length === 0 ? [now()] : parts),
+    get: (target, name) => (name === 'now' ? now : Reflect.get(target, name)),
+  })
+  for (const name of ['setTimeout', 'setInterval'] as const) {
+    const real = globalThis[name]
+    const faster = (work: () => void, ms = 0, ...rest: unknown[]) =>
+      Reflect.apply(real, globalThis, [work, ms >= LONG_MS ? ms / FACTOR : ms, ...rest])
+    globalThis[name] = Object.assign(faster, real) as never
+  }
+}
