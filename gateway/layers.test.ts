@@ -15,7 +15,6 @@ const PLAIN: ReadonlySet<string> = new Set([
   'gateway/config/settings.ts',
   'gateway/http/mandatory-headers.ts',
   'gateway/http/path-table.ts',
-  'gateway/http/request-id.ts',
   'gateway/limits/row.ts',
   'gateway/upstream/door.ts',
 ])
