@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { connect, createServer, type Socket } from 'node:net'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { startGateway, type TestGateway, until } from './gateway.ts'
+import type { LogLine } from './process.ts'
+import { createIssuer } from './tokens.ts'
+
+const WARM_UP = 1500
+const COUNTED = 1000
+
+/**
+ * What one authenticated, limited, audited request may cost, counted and not timed, so that the verdict is the same on
+ * any machine. The budgets have some air over what was counted when they were set; they are for the change that
+ * doubles something unnoticed, not for the last byte.
+ */
+const BUDGET = {
+  /** Writes to the kernel: to the upstream, to the client, two audit records. */
+  writes: 4.1,
+  /** Bytes allocated on the JavaScript heap. */
+  allocatedBytes: 32_000,
+}
+
+const BODY = JSON.stringify({ balance: '1000.00', currency: 'EUR', asOf: '2026-01-01T00:00:00Z' })
+const ANSWER = `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`
+
+/** An upstream that costs as little as it can, and the keys of its issuer. */
+async function startBareUpstream() {
+  const issuer = await createIssuer()
+  const jwks = JSON.stringify(issuer.jwks)
+  const keys = `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${jwks.length}\r\n\r\n${jwks}`
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.on('data', (chunk) => socket.write(chunk.includes('jwks.json') ? keys : ANSWER))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return { issuer, server, url: `http://127.0.0.1:${(server.address() as { port: number }).port}` }
+}
+
+/** One request after the other on one connection, each answer one piece of the stream. */
+async function ask(socket: Socket, request: string, times: number): Promise<void> {
+  for (let i = 0; i < times; i++) {
+    socket.write(request, 'latin1')
+    const [piece] = (await once(socket, 'data')) as [Buffer]
+    const text = piece.toString('latin1')
+    assert.ok(text.startsWith('HTTP/1.1 200 ') && text.endsWith(BODY), `in one piece, but came: ${text}`)
+  }
+}
+
+const noKernelAccounts = existsSync('/proc/self/io')
+  ? false
+  : 'needs /proc, which tells what a process has written'
+
+describe('the budget of a request', { skip: noKernelAccounts }, () => {
+  let upstream: Awaited<ReturnType<typeof startBareUpstream>>
+  let gateway: TestGateway
+  let socket: Socket
+  let request: string
+
+  before(async () => {
+    upstream = await startBareUpstream()
+    const probe = fileURLToPath(new URL('heap-probe.ts', import.meta.url))
+    gateway = await startGateway({
+      config: { routes: [{ path: '/api/balance', auth: ['bearer'], scopes: ['accounts:read'] }] },
+      limits: [{ path: '/api/balance', limit: 1000000, window: '1m', purpose: 'Counting.' }],
+      env: {
+        GATEWAY_UPSTREAM: upstream.url,
+        NODE_OPTIONS: `--import ${probe}`,
+      },
+    })
+    const token = await upstream.issuer.token()
+    request =
+      'GET /api/balance HTTP/1.1\r\nHost: localhost\r\nUser-Agent: budget\r\nAccept: */*\r\n' +
+      `Authorization: Bearer ${token}\r\n\r\n`
+    socket = connect({ port: gateway.port, host: '127.0.0.1', noDelay: true })
+    await once(socket, 'connect')
+    await ask(socket, request, WARM_UP)
+  })
+  after(async () => {
+    socket?.destroy()
+    await gateway?.end()
+    upstream.server.close()
+  })
+
+  it('is four writes: each answer is one, each audit record is one', async () => {
+    const before = writesOf(gateway)
+    await ask(socket, request, COUNTED)
+    const writes = (writesOf(gateway) - before) / COUNTED
+    assert.ok(writes <= BUDGET.writes, `${writes} writes for a request, of at most ${BUDGET.writes}`)
+    // Fewer would mean that the count is not what it is taken for.
+    assert.ok(writes >= 3.9, `${writes} writes for a request`)
+  })
+
+  it('is a bounded number of bytes on the heap', async () => {
+    const before = await allocatedBy(gateway)
+    await ask(socket, request, COUNTED)
+    const bytes = ((await allocatedBy(gateway)) - before) / COUNTED
+    assert.ok(bytes <= BUDGET.allocatedBytes, `${bytes} bytes, of at most ${BUDGET.allocatedBytes}`)
+    assert.ok(bytes > 500, `${bytes} bytes for a request`)
+  })
+})
+
+/** Calls that wrote, to files and sockets, by the kernel's account of the process. */
+function writesOf(gateway: TestGateway): number {
+  return Number(/^syscw: (\d+)$/m.exec(readFileSync(`/proc/${gateway.process.child.pid}/io`, 'utf8'))?.[1])
+}
+
+async function allocatedBy(gateway: TestGateway): Promise<number> {
+  const isAnswer = (line: LogLine) => line.msg === 'heap'
+  const told = gateway.process.lines.filter(isAnswer).length
+  gateway.process.child.kill('SIGUSR2')
+  const line = await until(() => gateway.process.lines.filter(isAnswer)[told])
+  return Number(line.allocatedBytes)
+}
