@@ -1,25 +1,24 @@
 import type { Choice } from './choice.ts'
-import type { Lane } from './lanes.ts'
-import type { Origin } from './origin.ts'
+import type { Lane, LanedOrigin } from './lanes.ts'
 
-const NONE_TRIED: readonly Origin[] = []
+const NONE_TRIED: readonly LanedOrigin[] = []
 
 /** Where an exchange is carried out: the upstream it was given, and the lane to it. One attempt after the other. */
 export class Berth {
-  readonly #choice: Choice
-  #origin: Origin
+  readonly #choice: Choice<LanedOrigin>
+  #origin: LanedOrigin
   #lane: Lane | undefined = undefined
   /** Upstreams that could not be connected to, or had no lane free. */
-  #tried: readonly Origin[] = NONE_TRIED
+  #tried: readonly LanedOrigin[] = NONE_TRIED
 
   /** @param first what `origin` says until a berth is taken. */
-  constructor(choice: Choice, first: Origin) {
+  constructor(choice: Choice<LanedOrigin>, first: LanedOrigin) {
     this.#choice = choice
     this.#origin = first
   }
 
   /** The last taken. */
-  get origin(): Origin {
+  get origin(): LanedOrigin {
     return this.#origin
   }
 

@@ -1,12 +1,12 @@
 import type { Origin } from './origin.ts'
 
 /** Which of several upstreams is asked next. */
-export class Choice {
-  readonly #origins: readonly Origin[]
+export class Choice<Kind extends Origin> {
+  readonly #origins: readonly Kind[]
   #turn = 0
 
   /** @param origins at least one. */
-  constructor(origins: readonly Origin[]) {
+  constructor(origins: readonly Kind[]) {
     this.#origins = origins
   }
 
@@ -16,13 +16,13 @@ export class Choice {
    *
    * @returns undefined when all are in `tried`.
    */
-  next(tried: readonly Origin[]): Origin | undefined {
+  next(tried: readonly Kind[]): Kind | undefined {
     const origins = this.#origins
     this.#turn = (this.#turn + 1) % origins.length
-    let best: Origin | undefined
-    let soonest: Origin | undefined
+    let best: Kind | undefined
+    let soonest: Kind | undefined
     for (let i = 0; i < origins.length; i++) {
-      const origin = origins[(this.#turn + i) % origins.length] as Origin
+      const origin = origins[(this.#turn + i) % origins.length] as Kind
       if (tried.includes(origin)) continue
       if (origin.health.usable()) {
         if (best === undefined || origin.inFlight < best.inFlight) best = origin

@@ -1,4 +1,4 @@
-import { connect as connectTcp, isIP, type Socket } from 'node:net'
+import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Address } from './address.ts'
 
@@ -16,6 +16,8 @@ export class ConnectError extends Error {
 
 /** What the opener of a connection is told: exactly one of the two, once, and never before `openConnection` returned. */
 export interface ConnectionOpening {
+  /** Where a connection in the clear reads into, instead of its stream. */
+  readonly onread?: OnReadOpts
   connected(socket: Socket): void
   failed(error: ConnectError): void
 }
@@ -37,7 +39,10 @@ export function openConnection(address: Address, connectMs: number, opening: Con
         // Written out, so that NODE_TLS_REJECT_UNAUTHORIZED=0 does not reach here.
         rejectUnauthorized: true,
       })
-    : connectTcp(socketPath === undefined ? { host, port } : { path: socketPath })
+    : connectTcp({
+        ...(socketPath === undefined ? { host, port } : { path: socketPath }),
+        ...(opening.onread === undefined ? {} : { onread: opening.onread }),
+      })
   socket.setNoDelay(true)
   socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
 

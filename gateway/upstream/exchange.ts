@@ -6,6 +6,7 @@ import { ConnectError } from './connection.ts'
 import type { Timed } from './deadlines.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
 import { faultOf } from './fault-kinds.ts'
+import type { LanedOrigin } from './lanes.ts'
 import { mayRetry } from './retry.ts'
 import type { Terms } from './terms.ts'
 import { Upload } from './upload.ts'
@@ -33,7 +34,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   readonly reset = false
   readonly blocking = false
 
-  readonly #terms: Terms
+  readonly #terms: Terms<LanedOrigin>
   readonly #answer: UpstreamAnswer
   readonly #berth: Berth
   readonly #source: Readable | null
@@ -52,7 +53,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   #over = false
   slot = -1
 
-  constructor(terms: Terms, call: UpstreamCall, answer: UpstreamAnswer) {
+  constructor(terms: Terms<LanedOrigin>, call: UpstreamCall, answer: UpstreamAnswer) {
     this.path = call.target
     this.method = call.method
     // undici only reads them; its type says more than it needs.

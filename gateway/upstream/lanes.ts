@@ -4,9 +4,15 @@ import type { Address } from './address.ts'
 import { type ConnectError, openConnection } from './connection.ts'
 import { correctHeads } from './head-corrections.ts'
 import type { Health } from './health.ts'
+import type { Origin } from './origin.ts'
 
 const KEEP_ALIVE_MS = 4000
 const MAX_HEADER_BYTES = 16 * 1024
+
+/** An upstream that undici speaks to. */
+export interface LanedOrigin extends Origin {
+  readonly lanes: Lanes
+}
 
 /** Room for one exchange at a time: an undici client, which connects when it is used and again when that has ended. */
 export interface Lane {

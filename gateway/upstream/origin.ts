@@ -1,6 +1,5 @@
-import { parseAddress } from './address.ts'
+import type { Address } from './address.ts'
 import { Health } from './health.ts'
-import { Lanes } from './lanes.ts'
 
 /** What every upstream of a gateway has in common. Times in milliseconds. */
 export interface OriginOptions {
@@ -10,20 +9,15 @@ export interface OriginOptions {
   readonly onHealth: (upstream: string, healthy: boolean) => void
 }
 
-/** One upstream: what is known of it, and the connections to it. */
+/** One upstream, and what is known of it. */
 export interface Origin {
   /** As configured. */
   readonly url: string
   readonly health: Health
-  readonly lanes: Lanes
   /** Exchanges under way. Written by the exchanges. */
   inFlight: number
 }
 
-/** @throws TypeError when `url` is not one of an upstream. */
-export function createOrigin(url: string, options: OriginOptions): Origin {
-  const address = parseAddress(url)
-  const { connectMs, maxConnections, clock, onHealth } = options
-  const health = new Health(clock, (healthy) => onHealth(url, healthy))
-  return { url, health, lanes: new Lanes({ address, connectMs, maxConnections, health }), inFlight: 0 }
+export function createOrigin({ url }: Address, { clock, onHealth }: OriginOptions): Origin {
+  return { url, health: new Health(clock, (healthy) => onHealth(url, healthy)), inFlight: 0 }
 }

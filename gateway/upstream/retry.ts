@@ -18,10 +18,10 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /**
  * Whether a failed call may be sent again without the risk that it is carried out twice (RFC 9110 section 9.2.2):
- * where no connection stood, always; where one stood and was lost, once, if nothing of the call had been written, or
+ * where no connection stood (`error` says so), always; where one stood and was lost, once, if nothing of the call had been written, or
  * it is safe, has no body, and nothing of an answer had come.
  */
-export function mayRetry(error: Error, kind: UpstreamFaultKind, attempted: Attempted): boolean {
+export function mayRetry(error: Error | undefined, kind: UpstreamFaultKind, attempted: Attempted): boolean {
   if (error instanceof ConnectError) return true
   if (attempted.retried || kind !== 'broken') return false
   if (!attempted.sent) return true

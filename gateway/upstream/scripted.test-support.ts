@@ -3,7 +3,9 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
+import { parseAddress } from './address.ts'
 import type { Flight, Upstream, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
+import { createUndiciUpstreams } from './undici-upstreams.ts'
 import { createUpstreams, type UpstreamsOptions } from './upstreams.ts'
 
 /** One request as it came over the wire. */
@@ -112,8 +114,20 @@ export function ok(body: string, extra = ''): string {
   return `HTTP/1.1 200 OK\r\n${extra}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
 }
 
-export function upstreamsTo(urls: readonly string[], options: Partial<UpstreamsOptions> = {}): Upstream {
-  return createUpstreams({
+type CreateUpstreams = (options: UpstreamsOptions) => Upstream
+
+/** Which client the tests of this process go through. Written by the test that runs the others through another one. */
+export const client: { create: CreateUpstreams } = { create: createUpstreams }
+
+export const throughUndici: CreateUpstreams = (options) =>
+  createUndiciUpstreams(options.urls.map(parseAddress), options)
+
+export function upstreamsTo(
+  urls: readonly string[],
+  options: Partial<UpstreamsOptions> = {},
+  create: CreateUpstreams = client.create,
+): Upstream {
+  return create({
     urls,
     connectMs: 2000,
     headersMs: 20_000,

@@ -3,14 +3,14 @@ import type { Deadlines } from './deadlines.ts'
 import type { Origin } from './origin.ts'
 
 /** What all exchanges of a gateway share. Times in milliseconds. */
-export interface Terms {
+export interface Terms<Kind extends Origin> {
   readonly clock: () => number
   readonly headersMs: number
   readonly bodyIdleMs: number
-  readonly choice: Choice
+  readonly choice: Choice<Kind>
   readonly deadlines: Deadlines
   /** Whose label a flight bears that never found a lane. */
-  readonly first: Origin
+  readonly first: Kind
   /** Nothing new is begun. Written by close. */
   closed: boolean
 }

@@ -8,7 +8,11 @@ import type { Readable } from 'node:stream'
  * @returns undefined when there is no Content-Length, or not all of it has come: the source has not been touched.
  */
 export function wholeBody(source: Readable, headers: readonly string[]): Buffer | undefined {
-  const bytes = contentLength(headers)
+  return takeWhole(source, contentLength(headers))
+}
+
+/** The same, of a body that is `bytes` long. */
+export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
   if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
   // Read by somebody else, or broken off: both are a stream's affair.
   if (source.readableFlowing === true || source.destroyed) return undefined
@@ -18,9 +22,11 @@ export function wholeBody(source: Readable, headers: readonly string[]): Buffer 
   return body ?? undefined
 }
 
-function contentLength(headers: readonly string[]): number | undefined {
+/** @returns undefined when there is none. */
+export function contentLength(headers: readonly string[]): number | undefined {
   for (let i = 0; i + 1 < headers.length; i += 2) {
-    if (headers[i]?.toLowerCase() === 'content-length') return Number(headers[i + 1])
+    const name = headers[i] as string
+    if (name.length === 14 && name.toLowerCase() === 'content-length') return Number(headers[i + 1])
   }
   return undefined
 }

@@ -1,0 +1,21 @@
+import type { ConnectError } from '../connection.ts'
+import type { UpstreamFaultKind } from '../door.ts'
+import type { Asked } from './answer-parser.ts'
+import type { UpgradedStream } from './upgraded-stream.ts'
+
+/** The exchange that a connection carries. `nowMs` is the connection's clock, read once for each piece that came. */
+export interface Carried extends Asked {
+  /** The connection stands: the request may be written. */
+  connected(): void
+  /** It could not be made; nothing was sent. */
+  unconnected(error: ConnectError): void
+  interim(status: number, headers: readonly string[]): void
+  head(status: number, headers: readonly string[], nowMs: number): void
+  /** @returns `false` to be held back. */
+  data(piece: Buffer, nowMs: number): boolean
+  /** The answer is whole; the connection is off the exchange's hands. */
+  ended(): void
+  switched(headers: readonly string[], socket: UpgradedStream): void
+  /** The connection is gone. */
+  failed(kind: UpstreamFaultKind, cause: string): void
+}

@@ -1,0 +1,308 @@
+import { switchesTo } from '../answer-head.ts'
+import type { ConnectError } from '../connection.ts'
+import type { Timed } from '../deadlines.ts'
+import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault, UpstreamFaultKind } from '../door.ts'
+import type { Origin } from '../origin.ts'
+import { mayRetry } from '../retry.ts'
+import type { Terms } from '../terms.ts'
+import { contentLength, takeWhole } from '../whole-body.ts'
+import type { Carried } from './carried.ts'
+import type { Connections } from './connections.ts'
+import type { PlainConnection } from './plain-connection.ts'
+import { type BodySender, RequestBody } from './request-body.ts'
+import { requestHead } from './request-head.ts'
+import type { UpgradedStream } from './upgraded-stream.ts'
+import type { Waiter, Waiting } from './waiting.ts'
+
+const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
+const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
+const NONE_TRIED: readonly PlainOrigin[] = []
+const NEVER = Number.POSITIVE_INFINITY
+
+/** An upstream that is spoken to in the clear. */
+export interface PlainOrigin extends Origin {
+  readonly connections: Connections
+}
+
+export interface PlainTerms extends Terms<PlainOrigin> {
+  readonly waiting: Waiting
+  /** How long a call may wait for a connection to be made or to become free, milliseconds. */
+  readonly connectMs: number
+}
+
+/**
+ * One call and its answer, on one connection after the other. It is at once the flight and what a connection carries:
+ * one object for a request. On a connection that stands the request is written before `send` returns; nothing is told
+ * before.
+ */
+export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter {
+  slot = -1
+  readonly #terms: PlainTerms
+  readonly #call: UpstreamCall
+  readonly #answer: UpstreamAnswer
+  readonly #totalDeadlineMs: number
+  #nowMs: number
+  /** For a connection, the answer's head, then each piece of its body; none while something else is waited for. */
+  #idleDeadlineMs = NEVER
+  #requestHead = ''
+  #origin: PlainOrigin
+  #connection: PlainConnection | undefined = undefined
+  /** The downstream body, when all of it was there; else it is streamed by `#body`. */
+  #wholeBody: Buffer | undefined = undefined
+  #body: RequestBody | undefined = undefined
+  /** Upstreams that could not be connected to. */
+  #tried = NONE_TRIED
+  /** Writing the request to the present connection has begun. */
+  #sent = false
+  #retried = false
+  #waits = false
+  #headTold = false
+  #heldBack = false
+  /** Whole, failed, upgraded or given up: nothing more is told. */
+  #over = false
+
+  constructor(terms: PlainTerms, call: UpstreamCall, answer: UpstreamAnswer) {
+    this.#terms = terms
+    this.#call = call
+    this.#answer = answer
+    this.#nowMs = terms.clock()
+    this.#totalDeadlineMs = this.#nowMs + call.totalMs
+    this.#origin = terms.first
+  }
+
+  get upstream(): string {
+    return this.#origin.url
+  }
+
+  get method(): string {
+    return this.#call.method
+  }
+
+  get upgrade(): string | undefined {
+    return this.#call.upgrade
+  }
+
+  begin(): void {
+    this.#terms.deadlines.add(this)
+    const fault = this.#terms.closed ? CLOSED : this.#prepare()
+    if (fault === undefined) this.#attempt(ALL_IN_USE)
+    else this.#tellLater(fault)
+  }
+
+  #prepare(): UpstreamFault | undefined {
+    try {
+      this.#requestHead = requestHead(this.#call)
+      return undefined
+    } catch (error) {
+      return { kind: 'unreachable', cause: `the call cannot be sent: ${error}` }
+    }
+  }
+
+  resume(): void {
+    if (!this.#heldBack) return
+    this.#heldBack = false
+    // The caller may be in the middle of another answer, or of this one.
+    process.nextTick(takeUp, this)
+  }
+
+  takeUp(): void {
+    if (this.#over || this.#heldBack) return
+    this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+    this.#connection?.resume()
+  }
+
+  abort(): void {
+    if (this.#over) return
+    this.#leave()
+    this.#dropConnection()
+  }
+
+  checkTime(nowMs: number): void {
+    if (nowMs >= this.#totalDeadlineMs)
+      this.#give('timeout', `the answer was not whole within ${this.#call.totalMs} ms`)
+    else if (nowMs >= this.#idleDeadlineMs) this.#give('timeout', this.#idleCause())
+  }
+
+  #idleCause(): string {
+    const { connectMs, headersMs, bodyIdleMs } = this.#terms
+    if (this.#waits) return `no connection became free within ${connectMs} ms`
+    return this.#headTold ? `no piece of the body within ${bodyIdleMs} ms` : `no head within ${headersMs} ms`
+  }
+
+  tryAgain(): void {
+    this.#waits = false
+    this.#nowMs = this.#terms.clock()
+    this.#attempt(ALL_IN_USE)
+  }
+
+  /** @param fault what is told when no upstream is left. */
+  #attempt(fault: UpstreamFault): void {
+    this.#sent = false
+    this.#idleDeadlineMs = NEVER
+    const connection = this.#lease()
+    if (connection !== undefined) {
+      this.#connection = connection
+      this.#origin.inFlight += 1
+      connection.carry(this)
+    } else if (fault === ALL_IN_USE && !this.#terms.waiting.isFull) {
+      this.#waits = true
+      this.#idleDeadlineMs = this.#nowMs + this.#terms.connectMs
+      this.#terms.waiting.add(this)
+    } else this.#tellLater(fault)
+  }
+
+  /** A connection to the next upstream that has one for us, and that could be connected to so far. */
+  #lease(): PlainConnection | undefined {
+    const { choice } = this.#terms
+    let passed = this.#tried
+    for (let origin = choice.next(passed); origin !== undefined; origin = choice.next(passed)) {
+      this.#origin = origin
+      const connection = origin.connections.lease(this.#retried, this.#nowMs)
+      if (connection !== undefined) return connection
+      passed = [...passed, origin]
+    }
+    return undefined
+  }
+
+  connected(): void {
+    const connection = this.#connection
+    if (connection === undefined) return
+    const { body: source, headers } = this.#call
+    if (source === null) this.#write(connection, undefined)
+    else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
+      this.bodyFailed('the body was broken off')
+    else {
+      const bytes = contentLength(headers)
+      this.#wholeBody ??= takeWhole(source, bytes)
+      this.#write(connection, this.#wholeBody)
+      if (this.#wholeBody !== undefined || !this.#sent) return
+      this.#body = new RequestBody(source, bytes, { socket: connection.socket, sender: this })
+      this.#body.start()
+    }
+  }
+
+  #write(connection: PlainConnection, body: Buffer | undefined): void {
+    connection.write(this.#requestHead, body)
+    this.#sent = !connection.tookNothing
+    if (this.#sent && (body !== undefined || this.#call.body === null)) this.bodySent()
+  }
+
+  unconnected(error: ConnectError): void {
+    this.#tried = [...this.#tried, this.#origin]
+    this.#letGo()
+    this.#nowMs = this.#terms.clock()
+    const kind = error.code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
+    this.#attempt({ kind, cause: `${error.code}: ${error.message}` })
+  }
+
+  bodySent(): void {
+    this.#body = undefined
+    this.#connection?.sent()
+    if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#terms.headersMs
+  }
+
+  /** Whoever broke it off may be in the middle of `send`. */
+  bodyFailed(cause: string): void {
+    this.#dropConnection()
+    this.#tellLater({ kind: 'broken', cause })
+  }
+
+  interim(status: number, headers: readonly string[]): void {
+    if (status === 103) this.#answer.information(status, headers)
+  }
+
+  head(status: number, headers: readonly string[], nowMs: number): void {
+    this.#headTold = true
+    this.#idleDeadlineMs = nowMs + this.#terms.bodyIdleMs
+    this.#origin.health.alive()
+    this.#answer.head(status, headers)
+  }
+
+  data(piece: Buffer, nowMs: number): boolean {
+    this.#idleDeadlineMs = nowMs + this.#terms.bodyIdleMs
+    if (this.#answer.data(piece)) return true
+    this.#heldBack = true
+    this.#idleDeadlineMs = NEVER
+    return false
+  }
+
+  ended(): void {
+    this.#leave()
+    this.#letGo()
+    this.#answer.end()
+  }
+
+  switched(headers: readonly string[], socket: UpgradedStream): void {
+    this.#leave()
+    this.#letGo()
+    if (switchesTo(this.#call.upgrade ?? '', headers)) this.#answer.upgrade(headers, socket)
+    else {
+      socket.destroy()
+      this.#answer.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
+    }
+  }
+
+  failed(kind: UpstreamFaultKind, cause: string): void {
+    const answerBegan = this.#connection?.answerBegan ?? false
+    this.#letGo()
+    const { method, body, upgrade } = this.#call
+    const attempted = {
+      method,
+      hasBody: body !== null,
+      upgrade: upgrade !== undefined,
+      sent: this.#sent,
+      answerBegan,
+      retried: this.#retried,
+    }
+    if (mayRetry(undefined, kind, attempted)) {
+      this.#retried = true
+      this.#nowMs = this.#terms.clock()
+      this.#attempt({ kind, cause })
+    } else this.tell({ kind, cause })
+  }
+
+  tell(fault: UpstreamFault): void {
+    if (this.#over) return
+    this.#leave()
+    this.#answer.fault(fault)
+  }
+
+  #tellLater(fault: UpstreamFault): void {
+    process.nextTick(tell, this, fault)
+  }
+
+  /** Fails the exchange by our own decision. */
+  #give(kind: UpstreamFaultKind, cause: string): void {
+    this.abort()
+    this.#answer.fault({ kind, cause })
+  }
+
+  #leave(): void {
+    this.#over = true
+    this.#terms.deadlines.remove(this)
+    if (this.#waits) this.#terms.waiting.remove(this)
+  }
+
+  #dropConnection(): void {
+    const connection = this.#connection
+    this.#letGo()
+    connection?.destroy()
+  }
+
+  /** The connection is no affair of ours any more: it goes its own way. */
+  #letGo(): void {
+    if (this.#connection === undefined) return
+    this.#connection = undefined
+    this.#origin.inFlight -= 1
+    this.#body?.stop()
+    this.#body = undefined
+  }
+}
+
+function tell(exchange: PlainExchange, fault: UpstreamFault): void {
+  exchange.tell(fault)
+}
+
+function takeUp(exchange: PlainExchange): void {
+  exchange.takeUp()
+}
