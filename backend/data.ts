@@ -29,6 +29,7 @@ export function registerData(app: App): void {
         operationId: 'getReferenceData',
         summary: 'The currencies of ISO 4217',
         tags: ['reference'],
+        description: 'A machine caller may also prove itself by its client certificate.',
         security: [{ bearer: [] }],
         response: { 200: DataAnswer, ...problemResponses(401) },
       },

@@ -96,7 +96,7 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
     load: {
       inFlight: new Set(),
       tunnels: new Set(),
-      gatheredBytes: 0,
+      gathered: { bytes: 0, ofAddress: new Map() },
       draining: false,
       warnedAtMs: new Map(),
     },

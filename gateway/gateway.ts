@@ -17,14 +17,20 @@ import type { RefusalCode } from './refusals.ts'
 import type { ClientTrust } from './tls/trust.ts'
 import type { Upstream } from './upstream/door.ts'
 
+/** Room set aside for request bodies that wait in memory. */
+export interface Gathered {
+  bytes: number
+  readonly ofAddress: Map<string, number>
+}
+
 /** What the gateway is doing at this moment. */
 export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
   readonly inFlight: Set<Exchange>
   /** Upgraded connections that are being tunnelled. Written by forward. */
   readonly tunnels: Set<Duplex>
-  /** Of request bodies that wait in memory. Written by authenticate. */
-  gatheredBytes: number
+  /** Written by authenticate. */
+  readonly gathered: Gathered
   /** SIGTERM has come: nothing more is admitted. Written by drain. */
   draining: boolean
   /** When a refusal of each code was last warned of, on the steady clock. Written by refuse. */
@@ -55,7 +61,7 @@ export interface Gateway {
   readonly tls: { trust: ClientTrust | undefined }
   /** The table in force: a reload swaps the reference. */
   readonly limits: { table: LimitTable }
-  readonly limiter: Limiter
+  readonly limiter: Pick<Limiter, 'take' | 'close'>
   readonly upstream: Upstream
   readonly load: Load
 }

@@ -26,7 +26,30 @@ export function createListener(gateway: Gateway): Server {
 
 /** The same behind TLS. `setSecureContext` puts another certificate in force, for connections to come. */
 export function createSecureListener(gateway: Gateway, material: TlsMaterial): SecureServer {
-  return attach(gateway, createSecureServer({ ...httpOptions(gateway), ...listenerOptions(material) }))
+  const server = createSecureServer({ ...httpOptions(gateway), ...listenerOptions(material) })
+  server.on('secureConnection', (socket) => {
+    // TLS knows no reset, and Node throws. Without a close_notify the client sees as well that something is missing.
+    socket.resetAndDestroy = () => socket.destroy()
+  })
+  closeHandshakesAsIdle(server)
+  return attach(gateway, server)
+}
+
+/** A connection still in its handshake has asked for nothing: it goes when the idle ones go, so no drain waits for it. */
+function closeHandshakesAsIdle(server: SecureServer): void {
+  const handshakes = new Map<string, Socket>()
+  const nameOf = ({ remoteAddress, remotePort }: Socket) => `${remoteAddress} ${remotePort}`
+  server.on('connection', (socket: Socket) => {
+    const name = nameOf(socket)
+    handshakes.set(name, socket)
+    socket.once('close', () => handshakes.delete(name))
+  })
+  server.on('secureConnection', (socket) => handshakes.delete(nameOf(socket)))
+  const closeIdle = server.closeIdleConnections.bind(server)
+  server.closeIdleConnections = () => {
+    closeIdle()
+    for (const socket of handshakes.values()) socket.destroy()
+  }
 }
 
 function httpOptions(gateway: Gateway): ServerOptions {

@@ -38,7 +38,11 @@ function files(t: TestContext, texts: Record<string, string>): Record<string, st
 test('the configuration that comes with the gateway is good, with a line for each file', () => {
   assert.deepEqual(validate([]), {
     status: 0,
-    out: ['config/gateway.json: OK, routes: 13', 'config/limits.json: OK, limits: 4'],
+    out: [
+      'config/gateway.json: OK, routes: 17',
+      'config/limits.json: OK, limits: 4',
+      'config/clients.json: OK, clients: 0',
+    ],
     errors: [],
   })
 })

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
+import type { CryptoKeyPair } from 'openid-client'
+import { Webhook } from 'standardwebhooks'
 import { call, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
+import { ath, proof } from './proofs.ts'
+import { makeSecureGround, type SecureGround, secureOptions, sendSecureBytes } from './secure.ts'
+import { ISSUER } from './tokens.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
 
 const MANDATORY: readonly [string, string | RegExp][] = [
@@ -53,6 +61,19 @@ interface Case {
   readonly path: string
   readonly route?: string
   readonly code?: string
+  /** Over TLS, with a client certificate that nobody is known by. */
+  readonly secure?: true
+}
+
+const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
+const ACME = { id: 'acme', scopes: [], hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME_SECRET' }] } }
+
+/** The head of a webhook without a body; the same id again is a replay. */
+function webhook(id: string, secret = SECRET): string {
+  const now = new Date()
+  const seconds = Math.floor(now.getTime() / 1000)
+  const signature = new Webhook(secret).sign(id, now, '')
+  return `POST /hook HTTP/1.1\r\nX-API-Key: key_acme\r\nWebhook-Id: ${id}\r\nWebhook-Timestamp: ${seconds}\r\nWebhook-Signature: ${signature}\r\n${CLOSE}`
 }
 
 const CLOSE = 'Host: gateway\r\nConnection: close\r\n\r\n'
@@ -60,8 +81,10 @@ const CLOSE = 'Host: gateway\r\nConnection: close\r\n\r\n'
 describe('every answer', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
+  let ground: SecureGround
 
   before(async () => {
+    ground = await makeSecureGround()
     upstream = await startUpstream((req, res) => {
       const status = Number(req.url?.split('/').at(-1))
       if (req.url === '/open/never') return
@@ -87,8 +110,13 @@ describe('every answer', () => {
           { path: '/limited', methods: ['GET'], auth: ['none'] },
           { path: '/private', methods: ['GET'], auth: ['bearer'] },
           { path: '/scoped', auth: ['bearer'], scopes: ['admin'] },
+          { path: '/machine', auth: ['mtls'] },
+          { path: '/hook', methods: ['POST'], auth: ['hmac'] },
         ],
+        dpop: { nonce: 'required' },
       },
+      clients: [ACME],
+      env: { ...ground.env, ACME_SECRET: SECRET },
       limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'tests' }],
     })
     await call(`${gateway.url}/limited`)
@@ -99,6 +127,13 @@ describe('every answer', () => {
   })
 
   const token = () => upstream.issuer.token()
+  /** A request with a token that is bound to a key. */
+  async function boundRequest(prove: (keys: CryptoKeyPair, token: string) => Promise<string>) {
+    const keys = await generateKeyPair('ES256', { extractable: true })
+    const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
+    const access = await upstream.issuer.token({ cnf: { jkt } })
+    return `GET /private HTTP/1.1\r\nAuthorization: DPoP ${access}\r\nDPoP: ${await prove(keys, access)}\r\n${CLOSE}`
+  }
   const cases: Case[] = [
     {
       title: 'forwarded',
@@ -224,6 +259,77 @@ describe('every answer', () => {
       path: '/scoped',
       route: '/scoped',
       code: 'insufficient_scope',
+    },
+    {
+      title: 'to a token of a key without its proof',
+      status: 401,
+      bytes: () => boundRequest(async () => 'x.y.z'),
+      method: 'GET',
+      path: '/private',
+      route: '/private',
+      code: 'invalid_dpop_proof',
+    },
+    {
+      title: 'to a proof without a nonce',
+      status: 401,
+      bytes: () =>
+        boundRequest((keys, access) =>
+          proof(keys, { htm: 'GET', htu: `${ISSUER}/private`, ath: ath(access) }),
+        ),
+      method: 'GET',
+      path: '/private',
+      route: '/private',
+      code: 'use_dpop_nonce',
+    },
+    {
+      title: 'without a client certificate',
+      status: 401,
+      bytes: `GET /machine HTTP/1.1\r\n${CLOSE}`,
+      method: 'GET',
+      path: '/machine',
+      route: '/machine',
+      code: 'missing_credentials',
+    },
+    {
+      title: 'to a client certificate of nobody',
+      status: 401,
+      bytes: `GET /machine HTTP/1.1\r\n${CLOSE}`,
+      secure: true,
+      method: 'GET',
+      path: '/machine',
+      route: '/machine',
+      code: 'invalid_certificate',
+    },
+    {
+      title: 'to a webhook that is not signed',
+      status: 401,
+      bytes: `POST /hook HTTP/1.1\r\n${CLOSE}`,
+      method: 'POST',
+      path: '/hook',
+      route: '/hook',
+      code: 'missing_credentials',
+    },
+    {
+      title: 'to a webhook that is signed wrongly',
+      status: 401,
+      bytes: async () => webhook('msg_wrong', SECRET.replace('YSB3', 'QSB3')),
+      method: 'POST',
+      path: '/hook',
+      route: '/hook',
+      code: 'invalid_signature',
+    },
+    {
+      title: 'to a webhook that came before',
+      status: 409,
+      bytes: async () => {
+        const bytes = webhook('msg_again')
+        assert.equal(statusOf(await sendBytes(gateway.port, bytes)), 200)
+        return bytes
+      },
+      method: 'POST',
+      path: '/hook',
+      route: '/hook',
+      code: 'webhook_replayed',
     },
     {
       title: 'over the limit',
@@ -394,7 +500,9 @@ describe('every answer', () => {
       const bytes = typeof expected.bytes === 'string' ? expected.bytes : await expected.bytes()
       const sample = `gateway_http_requests_total{route="${expected.route ?? 'none'}",method="${expected.method === '-' ? 'OTHER' : expected.method}",status="${expected.status}"}`
       const before = await gateway.metric(sample)
-      const answer = await sendBytes(gateway.port, bytes)
+      const refusals = `gateway_refusals_total{code="${expected.code}"}`
+      const refusedBefore = await gateway.metric(refusals)
+      const answer = await (expected.secure === true ? sendAsNobody(bytes) : sendBytes(gateway.port, bytes))
       assert.equal(statusOf(answer), expected.status, answer.slice(0, 600))
       const requestId = assertMandatory(headOf(answer))
       const [request, response] = await gateway.pair(requestId)
@@ -413,9 +521,44 @@ describe('every answer', () => {
         assert.equal(problem.status, expected.status)
         assert.equal(problem.requestId, requestId)
         assert.match(answer, /\r\ncontent-type: application\/problem\+json\r\n/i)
+        assert.equal(/\r\nwww-authenticate: /i.test(answer), expected.status === 401 || challenged(expected))
+        assert.equal(await gateway.metric(refusals), refusedBefore + 1)
       }
     })
   }
+  const challenged = ({ code }: Case) =>
+    code === 'insufficient_scope' || code === 'token_in_query' || code === 'invalid_credentials'
+
+  async function sendAsNobody(bytes: string): Promise<string> {
+    const nobody = await ground.client({ subject: 'CN=nobody' })
+    return sendSecureBytes(gateway.tlsPort, secureOptions(ground.ca, nobody), bytes)
+  }
+
+  it('of a gateway that cannot remember more webhooks, or has seen too many bad ones, has them too', async () => {
+    const full = await startGateway({
+      config: {
+        upstream: upstream.url,
+        routes: [{ path: '/hook', auth: ['hmac'] }],
+        authThrottle: { failures: 1 },
+      },
+      clients: [ACME],
+      env: { ACME_SECRET: SECRET, GATEWAY_DATA_DIR: fullMemory(ground.dir) },
+    })
+    for (const [secret, status, code] of [
+      [SECRET, 503, 'webhooks_unavailable'],
+      [SECRET.replace('YSB3', 'QSB3'), 401, 'invalid_signature'],
+      [SECRET, 429, 'too_many_failures'],
+    ] as const) {
+      const answer = await sendBytes(full.port, webhook(`msg_${code}`, secret))
+      assert.equal(statusOf(answer), status, answer)
+      const [, response] = await full.pair(assertMandatory(headOf(answer)))
+      assert.equal(response.statusCode, status)
+      assert.match(answer, new RegExp(`"code":"${code}"`))
+      assert.equal(/\r\nretry-after: [1-9]/i.test(answer), status !== 401)
+      assert.equal(await full.metric(`gateway_refusals_total{code="${code}"}`), 1)
+    }
+    assert.equal(await full.end(), 0)
+  })
 
   it('to a request that comes after a good one on the same connection has them too', async () => {
     const answer = await sendBytes(
@@ -449,3 +592,16 @@ describe('every answer', () => {
     assert.ok(count('API_REQUEST') > cases.length)
   })
 })
+
+/** A data directory whose memory of webhooks has no room left. */
+function fullMemory(dir: string): string {
+  const dataDir = join(dir, 'full')
+  mkdirSync(dataDir)
+  const seenAtMs = Date.now()
+  const lines = Array.from(
+    { length: 500_000 },
+    (_, i) => `{"message":"${String(i).padStart(43, 'A')}","seenAtMs":${seenAtMs}}\n`,
+  )
+  writeFileSync(join(dataDir, 'webhooks.ndjson'), lines.join(''))
+  return dataDir
+}

@@ -73,19 +73,24 @@ describe('the README', () => {
     }
     symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'))
     const ports = new Map<string, number>()
-    for (const port of ['8080', '9090', '3000', '3001', '8081', '9091']) ports.set(port, await freePort())
+    for (const port of ['8080', '9090', '3000', '3001', '8081', '9091', '8082', '9092', '8443'])
+      ports.set(port, await freePort())
     adapt = (script) =>
       script
-        .replace(/\b(8080|9090|3000|3001|8081|9091)\b/g, (port) => String(ports.get(port)))
+        .replace(/\b(8080|9090|3000|3001|8081|9091|8082|9092|8443)\b/g, (port) => String(ports.get(port)))
         .replace('pkill -9 -f gateway', `pkill -9 -f ${dir}/gateway`)
     start = spawn('npm', ['start'], {
       cwd: dir,
       stdio: 'ignore',
+      // npm does not pass SIGTERM on: the group is what ends.
+      detached: true,
       env: {
         ...process.env,
         GATEWAY_PORT: String(ports.get('8080')),
         GATEWAY_ADMIN_PORT: String(ports.get('9090')),
         BACKEND_PORT: String(ports.get('3000')),
+        PUBLIC_URL: `http://localhost:${ports.get('8080')}`,
+        GATEWAY_ISSUER: `http://localhost:${ports.get('8080')}`,
         GATEWAY_UPSTREAM: `http://127.0.0.1:${ports.get('3000')}`,
       },
     })
@@ -99,7 +104,7 @@ describe('the README', () => {
   after(async () => {
     shell.end()
     const ended = once(start, 'exit')
-    start.kill('SIGTERM')
+    process.kill(-(start.pid as number), 'SIGTERM')
     await ended
     rmSync(dir, { recursive: true, force: true })
   })
@@ -128,6 +133,17 @@ describe('the README', () => {
     'Audit trail and metrics': [
       /"API_REQUEST","requestId":"my-request-1"[\s\S]*"API_RESPONSE","requestId":"my-request-1"[\s\S]*"statusCode":200/,
       /^gateway_http_requests_total\{route="\/api\/balance",method="GET",status="200"\} [1-9]/m,
+    ],
+    'Mobile apps: OAuth 2.0 with PKCE': [
+      /Access: accounts:read \(Bearer, \d+ s\)\nBalance: \d+\.\d\d\nRenewed: true/,
+      /"pushed_authorization_request_endpoint":/,
+    ],
+    'Server to server: mutual TLS': [
+      /HTTP\/1\.1 200 OK[\s\S]*"currencies"[\s\S]*HTTP\/1\.1 200 OK[\s\S]*HTTP\/1\.1 401 [\s\S]*"code":"missing_token"/,
+      /"code":"invalid_certificate"[\s\S]*HTTP\/1\.1 200 OK[\s\S]*"clientId":"bank-b"/,
+    ],
+    'Webhooks: signed with HMAC': [
+      /HTTP\/1\.1 202 [\s\S]*HTTP\/1\.1 409 [\s\S]*"code":"webhook_replayed"[\s\S]*HTTP\/1\.1 202 [\s\S]*Idempotency-Replayed: true[\s\S]*HTTP\/1\.1 401 [\s\S]*"code":"invalid_signature"/i,
     ],
     'Before your own service': [/HTTP\/1\.1 200 OK[\s\S]*X-Frame-Options: DENY[\s\S]*hello from behind/],
   }

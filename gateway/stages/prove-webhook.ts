@@ -7,15 +7,16 @@ import {
 } from '../auth/webhook-signature.ts'
 import type { WebhookKey } from '../config/clients.ts'
 import type { Exchange } from '../exchange.ts'
-import type { Gateway } from '../gateway.ts'
+import type { Gateway, Gathered } from '../gateway.ts'
 import { gatherBody } from '../http/gather-body.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { countGuess, refuseGuessing } from './guessing.ts'
 
 /** Of one body: all of it is in memory before its signature can be looked at. */
 const MAX_BODY_BYTES = 1024 * 1024
-/** Of all bodies at the same time. */
+/** Of all bodies at the same time, and of those from one address: a key's name is no secret, so anyone can begin one. */
 const MAX_GATHERED_BYTES = 64 * MAX_BODY_BYTES
+const MAX_FROM_ADDRESS_BYTES = 8 * MAX_BODY_BYTES
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
@@ -59,17 +60,29 @@ function gather(gateway: Gateway, exchange: Exchange): Refusal | Promise<Buffer 
   const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, MAX_BODY_BYTES)
   const bytes = headers.contentLength ?? maxBytes
   if (bytes > maxBytes) return refusal('body_too_large')
-  if (load.gatheredBytes + bytes > MAX_GATHERED_BYTES) return OVERLOADED
-  load.gatheredBytes += bytes
-  res.once('close', () => {
-    load.gatheredBytes -= bytes
-  })
+  if (!reserve(load.gathered, exchange, bytes)) return OVERLOADED
+  res.once('close', () => release(load.gathered, exchange, bytes))
   // Its sender waits with the body that has to be seen before anything can be said about it.
   if (headers.expect !== undefined && req.httpVersion === '1.1') res.writeContinue()
   return gatherBody(req, { maxBytes, contentLength: headers.contentLength }).then((body) => {
     if (body === 'too_large') return refusal('body_too_large')
     return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
   })
+}
+
+function reserve(gathered: Gathered, { address }: Exchange, bytes: number): boolean {
+  const ofAddress = (gathered.ofAddress.get(address) ?? 0) + bytes
+  if (gathered.bytes + bytes > MAX_GATHERED_BYTES || ofAddress > MAX_FROM_ADDRESS_BYTES) return false
+  gathered.bytes += bytes
+  gathered.ofAddress.set(address, ofAddress)
+  return true
+}
+
+function release(gathered: Gathered, { address }: Exchange, bytes: number): void {
+  const left = (gathered.ofAddress.get(address) ?? 0) - bytes
+  gathered.bytes -= bytes
+  if (left > 0) gathered.ofAddress.set(address, left)
+  else gathered.ofAddress.delete(address)
 }
 
 interface Delivery {

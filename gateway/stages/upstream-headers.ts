@@ -84,6 +84,8 @@ function keepClaim(
   claim: { readonly carried: Carried; readonly name: string; readonly value: string },
 ): void {
   const lower = claim.name.toLowerCase()
+  // The certificate of this connection is the proxy's own.
+  if (lower.startsWith('client-cert') && exchange.secure?.getPeerX509Certificate() !== undefined) return
   if (REWRITTEN_FORWARDED.has(lower)) {
     const earlier = claim.carried.forwarded.get(lower)
     claim.carried.forwarded.set(lower, earlier === undefined ? claim.value : `${earlier}, ${claim.value}`)

@@ -28,7 +28,7 @@ export interface TlsReloadOptions {
   /** Wall time in milliseconds. */
   readonly clock: () => number
   /** Puts other material in force. When it throws, what was before is still taken to be in force. */
-  readonly swap: (material: TlsMaterial) => void
+  readonly swap: (material: TlsMaterial, texts: TlsTexts) => void
   /** Told of every edit once, after `swap`. */
   readonly onReload: (reload: TlsReload) => void
   readonly intervalMs?: number
@@ -154,7 +154,7 @@ export class TlsReloader {
     const changed = after !== before
     if (changed) {
       try {
-        swap(after)
+        swap(after, loaded.texts)
       } catch (error) {
         const reason = `cannot be put in force: ${error instanceof Error ? error.message : String(error)}`
         this.#fail([{ file: files.certFile, path: '$', reason }])

@@ -15,6 +15,9 @@ export function headerText(rawHeaders: unknown): string[] {
   return text
 }
 
+/** Other white space than spaces makes undici's parser hand the chunks on undecoded. */
+const CHUNKED = /^ *chunked *$/i
+
 /**
  * Judges what undici's parser leaves to its user:
  *
@@ -30,7 +33,7 @@ export function bodyFraming(method: string, status: number, headers: readonly st
       if (framed || (status === 204 && Number(value) !== 0)) return 'faulty'
       framed = true
     } else if (name.length === TRANSFER_ENCODING.length && name.toLowerCase() === TRANSFER_ENCODING) {
-      if (framed || status === 204 || value.trim().toLowerCase() !== 'chunked') return 'faulty'
+      if (framed || status === 204 || !CHUNKED.test(value)) return 'faulty'
       framed = true
     }
   }
