@@ -1,0 +1,121 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { familyOf } from './kernel.ts'
+
+/** How long a program has to begin serving. */
+const START_MS = 20_000
+/** How long it has to end when it is told to, before it is ended. */
+const END_MS = 5_000
+
+const running = new Set<ChildProcess>()
+process.on('exit', () => {
+  for (const { pid } of running) if (pid !== undefined) killFamily(pid)
+})
+
+export interface ChildOptions {
+  readonly command: readonly [string, ...string[]]
+  readonly env?: Readonly<Record<string, string>>
+  /** Processors it may use, as taskset(1) takes them. */
+  readonly cpus: string | undefined
+  /** File descriptor that takes its standard output; dropped when left out. */
+  readonly stdout?: number
+  /** A channel to a Node program. */
+  readonly ipc?: boolean
+}
+
+/** A program that was started, with what it has said on standard error. */
+export interface Child {
+  readonly process: ChildProcess
+  readonly pid: number
+  said(): string
+  /** Resolves when it has ended; SIGTERM first, SIGKILL when that is not enough. */
+  end(): Promise<void>
+}
+
+/** Starts a program with this environment beside PATH. Throws when there is no such program. */
+export function startChild(options: ChildOptions): Child {
+  // taskset replaces itself by the program: the process id stays.
+  const pinned = options.cpus === undefined || !hasTaskset() ? [] : ['taskset', '-c', options.cpus]
+  const [program, ...args] = [...pinned, ...options.command] as [string, ...string[]]
+  const child = spawn(program, args, {
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...options.env },
+    stdio: ['ignore', options.stdout ?? 'ignore', 'pipe', ...(options.ipc === true ? ['ipc' as const] : [])],
+  })
+  const { pid } = child
+  if (pid === undefined) throw new Error(`cannot start ${program}`)
+  running.add(child)
+  let said = ''
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    said = (said + text).slice(-4000)
+  })
+  const ended = once(child, 'exit').then(() => running.delete(child))
+  const end = async () => {
+    child.kill('SIGTERM')
+    const hurry = setTimeout(() => killFamily(pid), END_MS)
+    await ended
+    clearTimeout(hurry)
+  }
+  return { process: child, pid, said: () => said, end }
+}
+
+/** Waits for the first message over the channel. Rejects when the program ends before. */
+export async function firstMessage<T>(child: Child): Promise<T> {
+  const end = once(child.process, 'exit').then(() => Promise.reject(new Error(lastWordsOf(child))))
+  const [message] = (await Promise.race([once(child.process, 'message'), end])) as [T]
+  return message
+}
+
+/** Waits until the program takes connections. Rejects when it ends before, or its time is up. */
+export async function listening(child: Child, port: number): Promise<void> {
+  const deadline = performance.now() + START_MS
+  while (performance.now() < deadline) {
+    if (child.process.exitCode !== null || child.process.signalCode !== null) {
+      throw new Error(lastWordsOf(child))
+    }
+    if (await canConnect(port)) return
+    await sleep(20)
+  }
+  throw new Error(`does not listen after ${START_MS} ms: ${child.said()}`)
+}
+
+/** Whether a program of this name is on the PATH, and what it says of its version. */
+export function versionOf(command: readonly [string, ...string[]], pattern: RegExp): string | undefined {
+  const [program, ...args] = command
+  const { error, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' })
+  return error === undefined ? (pattern.exec(stdout + stderr)?.[1] ?? 'unknown') : undefined
+}
+
+/** A master that is killed leaves its workers behind. */
+function killFamily(pid: number): void {
+  for (const member of familyOf(pid)) {
+    try {
+      process.kill(member, 'SIGKILL')
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+}
+
+function lastWordsOf(child: Child): string {
+  return `ended before it served: ${child.said().trim().slice(0, 500)}`
+}
+
+async function canConnect(port: number): Promise<boolean> {
+  const socket = connect({ host: '127.0.0.1', port })
+  try {
+    await once(socket, 'connect')
+    return true
+  } catch {
+    return false
+  } finally {
+    socket.destroy()
+  }
+}
+
+let taskset: boolean | undefined
+function hasTaskset(): boolean {
+  taskset ??= versionOf(['taskset', '--version'], /(\S+)$/) !== undefined
+  return taskset
+}

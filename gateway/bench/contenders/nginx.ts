@@ -1,0 +1,82 @@
+import { truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { listening, startChild, versionOf } from '../child.ts'
+import type { Contender, Ground, RunningContender } from '../contender.ts'
+import { freePort } from '../free-port.ts'
+
+/** nginx with what its free edition can do: it forwards any token unread. */
+export const nginx: Contender = {
+  name: 'nginx',
+  work: 'no token check; limit_req by Authorization, JSON access log, six headers, id',
+  authenticates: false,
+  version: () => versionOf(['nginx', '-v'], /nginx\/(\S+)/),
+  start,
+}
+
+async function start(ground: Ground): Promise<RunningContender> {
+  const port = await freePort()
+  const configFile = join(ground.dir, 'nginx.conf')
+  const logFile = join(ground.dir, 'nginx.log')
+  writeFileSync(configFile, nginxConfig(ground, { port, logFile }))
+  const child = startChild({
+    command: ['nginx', '-p', ground.dir, '-e', join(ground.dir, 'nginx-error.log'), '-c', configFile],
+    cpus: ground.cpus,
+  })
+  await listening(child, port)
+  return { port, pid: child.pid, tidy: () => truncateSync(logFile), end: child.end }
+}
+
+export function nginxConfig(
+  ground: Pick<Ground, 'upstreamPort' | 'dir'>,
+  own: { readonly port: number; readonly logFile: string },
+): string {
+  const proxy = [
+    'proxy_pass http://service;',
+    'proxy_http_version 1.1;',
+    'proxy_set_header Connection "";',
+    'proxy_set_header Host $host;',
+    'proxy_set_header X-Request-ID $request_id;',
+    'proxy_set_header X-Forwarded-For $remote_addr;',
+    'proxy_set_header X-Forwarded-Proto $scheme;',
+  ].join('\n    ')
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+    .map((kind) => `  ${kind}_temp_path ${ground.dir}/${kind};`)
+    .join('\n')
+  return `daemon off;
+worker_processes 1;
+pid ${ground.dir}/nginx.pid;
+events { worker_connections 8192; }
+http {
+${temporary}
+  log_format json escape=json '{"time":"$time_iso8601","id":"$request_id","ip":"$remote_addr","method":"$request_method","path":"$uri","agent":"$http_user_agent","status":$status,"seconds":$request_time}';
+  access_log ${own.logFile} json;
+  keepalive_timeout 65s;
+  keepalive_requests 1000000000;
+  limit_req_zone $http_authorization zone=callers:32m rate=1000000r/s;
+  add_header Strict-Transport-Security "max-age=31536000; includeSubDomains" always;
+  add_header X-Content-Type-Options nosniff always;
+  add_header X-Frame-Options DENY always;
+  add_header X-XSS-Protection "1; mode=block" always;
+  add_header Cache-Control no-store always;
+  add_header X-Request-ID $request_id always;
+  upstream service {
+    server 127.0.0.1:${ground.upstreamPort};
+    keepalive 256;
+    keepalive_requests 1000000000;
+  }
+  server {
+    listen 127.0.0.1:${own.port};
+    location / {
+    limit_req zone=callers burst=100000 nodelay;
+    ${proxy}
+    }
+    location = /api/accounts {
+    ${proxy}
+    }
+    location = /api/data {
+    ${proxy}
+    }
+  }
+}
+`
+}

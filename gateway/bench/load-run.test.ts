@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { after, describe, it } from 'node:test'
+import { Histogram } from './histogram.ts'
+import type { LoadJob } from './load-job.ts'
+import { LoadRun } from './load-run.ts'
+
+const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+const servers: Server[] = []
+after(() => {
+  for (const server of servers) server.close()
+})
+
+async function serve(answer: (socket: Socket, request: string) => void): Promise<number> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.on('data', (bytes) => answer(socket, bytes.toString()))
+  }).listen(0, '127.0.0.1')
+  servers.push(server)
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+function jobOf(port: number, more: Partial<LoadJob> = {}): LoadJob {
+  return {
+    port,
+    request: { method: 'GET', path: '/', body: '', tokensFile: '', tokens: 3, order: 'own', answerBytes: 2 },
+    connections: 3,
+    idleConnections: 0,
+    warmUpMs: 10,
+    measureMs: 100,
+    perSecond: undefined,
+    pids: [process.pid],
+    ...more,
+  }
+}
+
+const REQUESTS = ['a', 'b', 'c'].map((name) => Buffer.from(`GET /${name} HTTP/1.1\r\n\r\n`))
+
+describe('a run of the load generator', { skip: process.platform !== 'linux' }, () => {
+  it('counts answers of a closed loop, one request under way on each connection', async () => {
+    const open = new Set<Socket>()
+    let most = 0
+    const port = await serve((socket, request) => {
+      assert.equal(request.split('GET').length, 2)
+      open.add(socket)
+      most = Math.max(most, open.size)
+      socket.write(ANSWER)
+    })
+    const result = await new LoadRun(jobOf(port, { idleConnections: 2 }), REQUESTS).closedLoop()
+    assert.ok(result.answers > 3)
+    assert.equal(most, 3)
+    assert.ok(result.seconds > 0.09 && result.cpu.userUs + result.cpu.systemUs >= 0)
+  })
+
+  it('fails for a wrong answer and for a connection that is closed', async () => {
+    const wrong = await serve((socket) => socket.write(ANSWER.replace('200', '503')))
+    await assert.rejects(new LoadRun(jobOf(wrong), REQUESTS).closedLoop(), /not 200: HTTP\/1\.1 503/)
+    const closing = await serve((socket) => socket.end())
+    await assert.rejects(new LoadRun(jobOf(closing), REQUESTS).closedLoop(), /closed|ECONNRESET/)
+  })
+
+  it('sends each token in turn when asked to', async () => {
+    const seen: string[] = []
+    const port = await serve((socket, request) => {
+      seen.push(request.charAt(5))
+      socket.write(ANSWER)
+    })
+    const job = jobOf(port, { connections: 1 })
+    await new LoadRun({ ...job, request: { ...job.request, order: 'cyclic' } }, REQUESTS).closedLoop()
+    assert.equal(seen.slice(0, 6).join(''), 'bcabca')
+  })
+
+  it('keeps to the rate of an open loop and counts waiting from the intended start', async () => {
+    // One connection, and a server that holds the first answer back until a second request could have been sent.
+    const held: Socket[] = []
+    let asked = 0
+    const port = await serve((socket) => {
+      asked += 1
+      if (asked === 1) held.push(socket)
+      else socket.write(ANSWER)
+    })
+    const run = new LoadRun(jobOf(port, { connections: 1, warmUpMs: 0, measureMs: 200 }), REQUESTS)
+    const ticker = setInterval(() => run.tick(), 1)
+    const release = setTimeout(() => held[0]?.write(ANSWER), 150)
+    const result = await run.openLoop(100)
+    clearInterval(ticker)
+    clearTimeout(release)
+    assert.equal(asked, 20)
+    const latency = new Histogram()
+    latency.add(result.latency!)
+    assert.equal(latency.total, 20)
+    // Those due every 10 ms while the first one was held waited 140 ms, 130 ms, and so on.
+    assert.ok(latency.quantile(0.5) > 20_000, `${latency.quantile(0.5)}`)
+  })
+})

@@ -1,0 +1,54 @@
+import { readFileSync } from 'node:fs'
+import { Worker } from 'node:worker_threads'
+import type { LoadJob, LoadReply, LoadRequest } from './load-job.ts'
+import { LoadRun } from './load-run.ts'
+
+// The load generator as a process: takes one job after the other from its parent.
+
+const TICK_MS = 0.25
+const prepared = new Map<string, readonly Buffer[]>()
+
+process.on('message', (job: LoadJob) => {
+  carryOut(job).then(
+    (reply) => process.send?.(reply),
+    (error: unknown) => process.send?.({ fault: error instanceof Error ? error.message : String(error) }),
+  )
+})
+process.on('disconnect', () => process.exit(0))
+
+async function carryOut(job: LoadJob): Promise<LoadReply> {
+  const run = new LoadRun(job, requestsOf(job.request))
+  if (job.perSecond === undefined) return { result: await run.closedLoop() }
+  // Node's own timers step by a whole millisecond, which is more than most answers take.
+  const ticker = new Worker(new URL('./ticker.ts', import.meta.url), { workerData: TICK_MS })
+  ticker.on('message', () => run.tick())
+  try {
+    return { result: await run.openLoop(job.perSecond) }
+  } finally {
+    await ticker.terminate()
+  }
+}
+
+/** The bytes of every request, made once for all runs. */
+function requestsOf(request: LoadRequest): readonly Buffer[] {
+  const key = JSON.stringify(request)
+  let requests = prepared.get(key)
+  if (requests === undefined) {
+    const tokens = readFileSync(request.tokensFile, 'latin1').split('\n').slice(0, request.tokens)
+    requests = tokens.map((token) => Buffer.from(requestText(request, token), 'latin1'))
+    prepared.set(key, requests)
+  }
+  return requests
+}
+
+function requestText({ method, path, body }: LoadRequest, token: string): string {
+  const head = [
+    `${method} ${path} HTTP/1.1`,
+    'Host: api.example.test',
+    'User-Agent: bench/1',
+    'Accept: application/json',
+    `Authorization: Bearer ${token}`,
+  ]
+  if (body !== '') head.push('Content-Type: application/json', `Content-Length: ${Buffer.byteLength(body)}`)
+  return `${head.join('\r\n')}\r\n\r\n${body}`
+}

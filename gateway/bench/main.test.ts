@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
+
+describe('npm run bench', { skip: process.platform !== 'linux' }, () => {
+  it('measures real processes and writes page and picture', () => {
+    const out = mkdtempSync(join(tmpdir(), 'bench-'))
+    const args = [
+      '--quick',
+      '--seconds',
+      '0.2',
+      '--only',
+      'unlimited,latency',
+      '--among',
+      'byte pump',
+      '--out',
+      out,
+    ]
+    const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], { encoding: 'utf8' })
+    assert.equal(status, 0, stdout + stderr)
+    const page = readFileSync(join(out, 'RESULTS.md'), 'utf8')
+    assert.match(page, /^## Unlimited path\n\n[^#]*\| byte pump \| [\d.]+ \(/m)
+    assert.match(page, /^### 50 % of its own saturation\n\n[^#]*\| byte pump \| [\d,]+ \|/m)
+    assert.match(readFileSync(join(out, 'results.svg'), 'utf8'), /^<svg /)
+    rmSync(out, { recursive: true })
+  })
+
+  it('says how it is used when it is asked for what is not there', () => {
+    const { status, stderr } = spawnSync(process.execPath, [MAIN, '--only', 'everything'], {
+      encoding: 'utf8',
+    })
+    assert.equal(status, 1)
+    assert.match(stderr, /no scenario everything/)
+    assert.match(stderr, /--quick/)
+  })
+})

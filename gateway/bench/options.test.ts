@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { parseOptions } from './options.ts'
+
+const IDS = ['main', 'cold']
+
+describe('the command line of the benchmark', () => {
+  it('asks for five rounds of everything and for the committed page by default', () => {
+    const options = parseOptions([], IDS)
+    assert.deepEqual(
+      [options.rounds, options.measureMs, options.only, options.out],
+      [5, 2500, undefined, undefined],
+    )
+  })
+
+  it('keeps a run that is not whole away from the committed page', () => {
+    const partial = [
+      ['--quick'],
+      ['--only', 'main'],
+      ['--among', 'x'],
+      ['--rounds', '4'],
+      ['--root', '/x'],
+      ['--against', '/x'],
+    ]
+    for (const args of partial) assert.equal(parseOptions(args, IDS).out, 'data/bench', args.join(' '))
+    assert.equal(parseOptions(['--quick', '--out', 'here'], IDS).out, 'here')
+  })
+
+  it('names the scenarios when one is asked for that is not', () => {
+    assert.throws(() => parseOptions(['--only', 'main,nope'], IDS), /no scenario nope: there are main, cold/)
+  })
+
+  it('refuses a number that is none', () => {
+    for (const args of [
+      ['--rounds', '1.5'],
+      ['--rounds', '0'],
+      ['--seconds', 'x'],
+    ]) {
+      assert.throws(() => parseOptions(args, IDS), /must be a number above 0/)
+    }
+  })
+})

@@ -1,0 +1,65 @@
+import { parseArgs } from 'node:util'
+
+/** What the command line asks for. */
+export interface BenchOptions {
+  readonly rounds: number
+  readonly measureMs: number
+  /** Scenarios by their ids; undefined: all. */
+  readonly only: ReadonlySet<string> | undefined
+  /** Contenders by their names; undefined: all. */
+  readonly among: ReadonlySet<string> | undefined
+  /** Other trees of this repository, to be measured beside this one. */
+  readonly against: readonly string[]
+  /** The tree whose gateway is measured; undefined: the one that this file is in. */
+  readonly root: string | undefined
+  /** Where results are written; undefined: the committed ones, which only a whole run may replace. */
+  readonly out: string | undefined
+}
+
+export const USAGE = `npm run bench -- [options]
+  --quick            one short round of everything, to try it out
+  --only a,b         only these scenarios
+  --among a,b        only these contenders, by their names in the table
+  --rounds n         default 5
+  --seconds n        of each contender in each round, default 2.5
+  --against DIR,DIR  measure other trees of this repository beside this one
+  --root DIR         measure the gateway of that tree instead of this one's
+  --out DIR          where RESULTS.md and results.svg go; default gateway/bench for a whole run, data/bench otherwise`
+
+/** Throws with words for the user when it cannot be read. @param ids of all scenarios */
+export function parseOptions(args: readonly string[], ids: readonly string[]): BenchOptions {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string' },
+      among: { type: 'string' },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      against: { type: 'string' },
+      root: { type: 'string' },
+      out: { type: 'string' },
+    },
+  })
+  const { quick, root } = values
+  const against = values.against?.split(',') ?? []
+  const only = values.only === undefined ? undefined : new Set(values.only.split(','))
+  const among = values.among === undefined ? undefined : new Set(values.among.split(','))
+  const unknown = [...(only ?? [])].filter((id) => !ids.includes(id))
+  if (unknown.length > 0) throw new Error(`no scenario ${unknown.join(', ')}: there are ${ids.join(', ')}`)
+  const rounds = positive('rounds', values.rounds) ?? (quick ? 1 : 5)
+  const seconds = positive('seconds', values.seconds) ?? (quick ? 0.5 : 2.5)
+  const asIs = [only, among, values.against, root].every((value) => value === undefined)
+  const whole = asIs && !quick && rounds >= 5
+  const out = values.out ?? (whole ? undefined : 'data/bench')
+  return { rounds, measureMs: seconds * 1000, only, among, against, root, out }
+}
+
+function positive(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined
+  const value = Number(text)
+  if (!(value > 0) || (name === 'rounds' && !Number.isInteger(value))) {
+    throw new Error(`--${name} must be a number above 0, but is "${text}"`)
+  }
+  return value
+}

@@ -1,0 +1,141 @@
+import {
+  cpuOf,
+  type EntryReport,
+  type Measure,
+  type Report,
+  ratioAt,
+  SATURATION,
+  type ScenarioReport,
+  spreadAt,
+} from './report.ts'
+import type { Spread } from './statistics.ts'
+
+/** The report as a Markdown page: a table for each scenario and each load in it. */
+export function renderResults(report: Report): string {
+  return `${[
+    '# Results of the benchmark',
+    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of the rounds (${report.rounds}, of ${report.secondsPerRound} s each), with the least and the greatest in brackets; contenders take turns within a round, and a ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per answer. Latency is counted from when a request was meant to start.`,
+    '![CPU per request](results.svg)',
+    table(['', ''], report.facts),
+    table(
+      ['contender', 'version', 'what it does for a request'],
+      report.contenders.map(({ name, version, work }) => [name, version, work]),
+    ),
+    ...report.scenarios.flatMap(scenarioSections),
+  ].join('\n\n')}\n`
+}
+
+function scenarioSections(scenario: ScenarioReport): string[] {
+  const loads = new Set(scenario.entries.flatMap(({ measures }) => measures.map(({ load }) => load)))
+  const sections = [`## ${scenario.title}`]
+  for (const load of loads) {
+    if (loads.size > 1) sections.push(`### ${load}`)
+    sections.push(load === SATURATION ? saturationTable(scenario) : rateTable(scenario, load))
+  }
+  const skipped = scenario.entries.filter((entry) => entry.skipped !== undefined)
+  if (skipped.length > 0) {
+    sections.push(
+      skipped.map(({ name, skipped: why }) => `- Skipped: ${name}: ${oneLine(why ?? '')}`).join('\n'),
+    )
+  }
+  return sections
+}
+
+function saturationTable(scenario: ScenarioReport): string {
+  const first = scenario.entries[0]
+  return table(
+    ['', 'CPU µs', 'user', 'system', 'answers/s', `CPU of ${first?.name ?? ''} ÷ this`, 'peak MiB'],
+    measured(scenario, SATURATION).map((entry) => [
+      entry.name,
+      spread(spreadAt(entry, SATURATION, cpuOf), 1),
+      median(
+        spreadAt(entry, SATURATION, (measure) => measure.userUs),
+        1,
+      ),
+      median(
+        spreadAt(entry, SATURATION, (measure) => measure.systemUs),
+        1,
+      ),
+      spread(
+        spreadAt(entry, SATURATION, (measure) => measure.perSecond),
+        0,
+      ),
+      ratioToFirst(first, entry, { load: SATURATION, value: cpuOf }),
+      entry.peakBytes === undefined ? '' : (entry.peakBytes / 2 ** 20).toFixed(0),
+    ]),
+  )
+}
+
+function rateTable(scenario: ScenarioReport, load: string): string {
+  const first = scenario.entries[0]
+  const p99 = (measure: Measure) => measure.latencyUs?.p99
+  return table(
+    [
+      '',
+      'requests/s',
+      'CPU µs',
+      'p50 µs',
+      'p99 µs',
+      'p99.9 µs',
+      `p99 of ${first?.name ?? ''} ÷ this`,
+      'generator late p99 µs',
+    ],
+    measured(scenario, load).map((entry) => [
+      entry.name,
+      median(
+        spreadAt(entry, load, (measure) => measure.perSecond),
+        0,
+      ),
+      spread(spreadAt(entry, load, cpuOf), 1),
+      median(
+        spreadAt(entry, load, (measure) => measure.latencyUs?.p50),
+        0,
+      ),
+      spread(spreadAt(entry, load, p99), 0),
+      spread(
+        spreadAt(entry, load, (measure) => measure.latencyUs?.p999),
+        0,
+      ),
+      ratioToFirst(first, entry, { load, value: p99 }),
+      median(
+        spreadAt(entry, load, (measure) => measure.latenessP99Us),
+        0,
+      ),
+    ]),
+  )
+}
+
+function measured(scenario: ScenarioReport, load: string): readonly EntryReport[] {
+  return scenario.entries.filter(({ measures }) => measures.some((measure) => measure.load === load))
+}
+
+function ratioToFirst(
+  first: EntryReport | undefined,
+  entry: EntryReport,
+  of: { readonly load: string; readonly value: (measure: Measure) => number | undefined },
+): string {
+  if (first === undefined || first === entry) return ''
+  return spread(ratioAt({ one: first, other: entry }, of.load, of.value), 2)
+}
+
+function spread(value: Spread | undefined, digits: number): string {
+  if (value === undefined) return ''
+  return `${number(value.median, digits)} (${number(value.min, digits)}–${number(value.max, digits)})`
+}
+
+function median(value: Spread | undefined, digits: number): string {
+  return value === undefined ? '' : number(value.median, digits)
+}
+
+function number(value: number, digits: number): string {
+  return value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits })
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map(oneLine).join(' | ')} |`
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').replaceAll('|', '\\|')
+}

@@ -1,0 +1,170 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Child } from './child.ts'
+import type { RunningContender } from './contender.ts'
+import { refusesForgery } from './forgery.ts'
+import { familyOf, peakBytesOf } from './kernel.ts'
+import type { LoadJob } from './load-job.ts'
+import { carryOut, measureOf } from './measure.ts'
+import { type EntryReport, type Measure, SATURATION, type ScenarioReport } from './report.ts'
+import type { Entry, Scenario } from './scenarios.ts'
+import { spreadOf } from './statistics.ts'
+import type { Tokens } from './tokens.ts'
+
+/** What all scenarios run on. */
+export interface Field {
+  readonly dir: string
+  readonly load: Child
+  readonly upstreamPort: number
+  readonly tokens: Tokens
+  readonly rounds: number
+  readonly measureMs: number
+  /** Processor of a contender that has one to itself. */
+  readonly cpus: string | undefined
+  readonly say: (line: string) => void
+}
+
+/** Node compiles what is hot only after many calls: a contender is ready after so many answers, or as many runs' time. */
+const WARM_UP_ANSWERS = 60_000
+const WARM_UP_RUNS = 4
+/** Before each run. */
+const WARM_UP_MS = 300
+
+/** An entry under measurement. */
+interface Runner {
+  readonly entry: Entry
+  running: RunningContender | undefined
+  readonly measures: Measure[]
+  peakBytes: number | undefined
+  skipped: string | undefined
+}
+
+/** Starts every contender, lets them take turns, ends them. One that fails is left out with the reason. */
+export async function runScenario(scenario: Scenario, field: Field): Promise<ScenarioReport> {
+  field.say(`${scenario.id}: ${scenario.title}`)
+  const runners = scenario.entries.map(
+    (entry): Runner => ({
+      entry,
+      running: undefined,
+      measures: [],
+      peakBytes: undefined,
+      skipped: undefined,
+    }),
+  )
+  const dir = mkdtempSync(join(field.dir, `${scenario.id}-`))
+  try {
+    for (const [index, runner] of runners.entries()) {
+      await guarded(runner, field, () => start(runner, scenario, { ...field, dir: join(dir, String(index)) }))
+    }
+    await takeTurns(scenario, runners, field)
+    for (const runner of runners) {
+      // Throws for one that has ended meanwhile.
+      await guarded(runner, field, async () => {
+        if (runner.running !== undefined) runner.peakBytes = peakBytesOf(familyOf(runner.running.pid))
+      })
+    }
+  } finally {
+    await Promise.all(runners.map(({ running }) => running?.end()))
+    rmSync(dir, { recursive: true, force: true })
+  }
+  return { id: scenario.id, title: scenario.title, entries: runners.map(reportOf) }
+}
+
+function reportOf({ entry, measures, peakBytes, skipped }: Runner): EntryReport {
+  return { name: entry.name, measures, peakBytes, skipped }
+}
+
+async function start(runner: Runner, scenario: Scenario, field: Field): Promise<void> {
+  const { contender, env } = runner.entry
+  if (contender.version() === undefined) throw new Error('not installed')
+  mkdirSync(field.dir, { recursive: true })
+  const running = await contender.start({
+    dir: field.dir,
+    upstreamPort: field.upstreamPort,
+    tokens: field.tokens,
+    gatewayEnv: env,
+    cpus: scenario.pinned ? field.cpus : undefined,
+  })
+  runner.running = running
+  if (contender.authenticates && !(await refusesForgery(running.port, scenario.request, field.tokens))) {
+    throw new Error('lets a forged token through')
+  }
+  await warmUp(jobOf(scenario, running, field), field.load)
+}
+
+async function warmUp(job: LoadJob, load: Child): Promise<void> {
+  let answers = 0
+  for (let run = 0; run < WARM_UP_RUNS && answers < WARM_UP_ANSWERS; run++) {
+    answers += (await carryOut(load, job)).answers
+  }
+}
+
+async function takeTurns(scenario: Scenario, runners: readonly Runner[], field: Field): Promise<void> {
+  await rounds(SATURATION, () => undefined, { scenario, runners, field })
+  if (scenario.loads === 'saturation') return
+  const saturation = new Map(runners.map((runner) => [runner, saturationOf(runner)]))
+  const own = (share: number) => (runner: Runner) => (saturation.get(runner) ?? 0) * share
+  const common = Math.min(...[...saturation.values()].filter((rate) => rate > 0)) / 2
+  const turns = { scenario, runners, field }
+  await rounds('50 % of its own saturation', own(0.5), turns)
+  await rounds('80 % of its own saturation', own(0.8), turns)
+  await rounds('The same rate for all: 50 % of the slowest', () => common, turns)
+}
+
+function saturationOf({ measures }: Runner): number {
+  return measures.length === 0 ? 0 : spreadOf(measures.map(({ perSecond }) => perSecond)).median
+}
+
+/** @param rateOf requests per second of an open loop; undefined for a closed one */
+async function rounds(
+  load: string,
+  rateOf: (runner: Runner) => number | undefined,
+  { scenario, runners, field }: { scenario: Scenario; runners: readonly Runner[]; field: Field },
+): Promise<void> {
+  for (let round = 1; round <= field.rounds; round++) {
+    for (const runner of runners) {
+      const { running } = runner
+      if (running === undefined || runner.skipped !== undefined) continue
+      await guarded(runner, field, async () => {
+        const job = { ...jobOf(scenario, running, field), perSecond: rateOf(runner) }
+        const measure = measureOf(await carryOut(field.load, job), { load, round })
+        runner.measures.push(measure)
+        running.tidy()
+        field.say(lineOf(runner, measure))
+      })
+    }
+  }
+}
+
+function jobOf(scenario: Scenario, running: RunningContender, field: Field): LoadJob {
+  const { algorithm, ...request } = scenario.request
+  return {
+    port: running.port,
+    request: { ...request, tokensFile: field.tokens.files[algorithm] },
+    connections: scenario.connections,
+    idleConnections: scenario.idleConnections,
+    warmUpMs: WARM_UP_MS,
+    measureMs: field.measureMs,
+    perSecond: undefined,
+    pids: familyOf(running.pid),
+  }
+}
+
+/** A contender that cannot do it is left out from here on, and said so; the others go on. */
+async function guarded(runner: Runner, field: Field, action: () => Promise<void>): Promise<void> {
+  try {
+    await action()
+  } catch (error) {
+    runner.skipped = error instanceof Error ? error.message : String(error)
+    field.say(`  ${runner.entry.name}: skipped: ${runner.skipped}`)
+    await runner.running?.end()
+    runner.running = undefined
+  }
+}
+
+function lineOf({ entry }: Runner, { load, round, userUs, systemUs, perSecond, latencyUs }: Measure): string {
+  const cpu = `${(userUs + systemUs).toFixed(1)} µs (${userUs.toFixed(1)} + ${systemUs.toFixed(1)})`
+  const waits =
+    latencyUs === undefined ? '' : `, p50 ${latencyUs.p50} p99 ${latencyUs.p99} p99.9 ${latencyUs.p999} µs`
+  return `  ${round} ${load}: ${entry.name}: ${cpu}, ${perSecond.toFixed(0)}/s${waits}`
+}

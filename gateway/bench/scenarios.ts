@@ -1,0 +1,123 @@
+import { basename } from 'node:path'
+import type { Contender } from './contender.ts'
+import { bytePump } from './contenders/byte-pump.ts'
+import { gateway } from './contenders/gateway.ts'
+import { haproxy } from './contenders/haproxy.ts'
+import { nginx } from './contenders/nginx.ts'
+import { nodePeer } from './contenders/node-peer.ts'
+import type { LoadRequest } from './load-job.ts'
+import { CALLERS, type TokenAlgorithm } from './tokens.ts'
+import { ANSWER_BYTES, LARGE_ANSWER_BYTES, LARGE_PATH } from './upstream-answers.ts'
+
+/** One of those that a scenario measures side by side. */
+export interface Entry {
+  readonly name: string
+  readonly contender: Contender
+  /** Added to the gateway's environment. */
+  readonly env: Readonly<Record<string, string>>
+}
+
+export type ScenarioRequest = Omit<LoadRequest, 'tokensFile'> & { readonly algorithm: TokenAlgorithm }
+
+/** One question, asked of several contenders in turn. */
+export interface Scenario {
+  readonly id: string
+  readonly title: string
+  readonly request: ScenarioRequest
+  readonly connections: number
+  readonly idleConnections: number
+  readonly entries: readonly Entry[]
+  /** The contender has one processor to itself; otherwise the kernel decides. */
+  readonly pinned: boolean
+  /** How much is asked: all that can be answered, or a fixed rate too, to see how long answers take. */
+  readonly loads: 'saturation' | 'rates'
+}
+
+const HTTP_PROXY = new URL('./peers/http-proxy.ts', import.meta.url)
+const FASTIFY_HTTP_PROXY = new URL('./peers/fastify-http-proxy.ts', import.meta.url)
+
+const CONNECTIONS = 64
+/** More than any contender remembers. */
+const DISTINCT_TOKENS = 20_000
+const TRANSFER = JSON.stringify({
+  to: 'DE02120300000000202051',
+  amountMinor: 12_500,
+  currency: 'EUR',
+  reference: 'Invoice 2026-1107, second part of three; thank you'.padEnd(213, '.'),
+})
+
+const BALANCE: ScenarioRequest = {
+  method: 'GET',
+  path: '/api/balance',
+  body: '',
+  algorithm: 'RS256',
+  tokens: CONNECTIONS,
+  order: 'own',
+  answerBytes: ANSWER_BYTES,
+}
+
+/** @param trees this gateway's tree, and those of other versions of it to compare */
+export function scenariosOf(trees: {
+  readonly root: string
+  readonly against: readonly string[]
+}): readonly Scenario[] {
+  const own = entry(gateway({ name: 'gateway', root: trees.root }))
+  const others = trees.against.map((root) => entry(gateway({ name: `gateway in ${basename(root)}`, root })))
+  const common = [own, ...others, entry(haproxy), entry(nginx), entry(bytePump)]
+  const every = [
+    ...common,
+    entry(nodePeer('@fastify/http-proxy', FASTIFY_HTTP_PROXY)),
+    entry(nodePeer('http-proxy', HTTP_PROXY)),
+    entry(nodePeer('http-proxy-3', HTTP_PROXY)),
+  ]
+  const authenticating = common.filter((one) => one.contender.authenticates)
+  const setting = (name: string, value: string, label: string): Entry => ({
+    ...own,
+    name: label,
+    env: { [name]: value },
+  })
+  const one = (id: string, title: string, change: Change): Scenario => ({
+    id,
+    title,
+    connections: CONNECTIONS,
+    idleConnections: 0,
+    entries: common,
+    pinned: true,
+    loads: 'saturation',
+    ...change,
+    request: { ...BALANCE, ...change.request },
+  })
+  const token = { entries: authenticating }
+  const distinct = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
+  const transfer = { method: 'POST', path: '/api/transfer', body: TRANSFER } as const
+  const large = { path: LARGE_PATH, answerBytes: LARGE_ANSWER_BYTES }
+  return [
+    one('main', 'GET, RS256 token seen before, limited path', { entries: every }),
+    one('latency', 'The same at a fixed rate', { loads: 'rates' }),
+    one('es256', 'ES256 token seen before', { ...token, request: { algorithm: 'ES256' } }),
+    one('cold', 'RS256, every token new', { ...token, request: distinct }),
+    one('callers', '10,000 callers', { request: { tokens: CALLERS, order: 'random' } }),
+    one('transfer', 'POST with a body of 300 bytes, limit per hour', { request: transfer }),
+    one('large', 'Answers of 64 KiB, unlimited path', { request: large }),
+    one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
+    one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
+    one('workers', 'One worker and two', {
+      pinned: false,
+      entries: [
+        setting('GATEWAY_WORKERS', '1', 'gateway, 1 worker'),
+        setting('GATEWAY_WORKERS', '2', 'gateway, 2 workers'),
+      ],
+    }),
+    one('audit', 'Durability of the audit trail', {
+      entries: ['written', 'buffered', 'synced'].map((durability) =>
+        setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),
+      ),
+    }),
+  ]
+}
+
+type Change = Partial<Omit<Scenario, 'request'>> & { readonly request?: Partial<ScenarioRequest> }
+
+function entry(contender: Contender): Entry {
+  return { name: contender.name, contender, env: {} }
+}

@@ -1,0 +1,9 @@
+import { parentPort, workerData } from 'node:worker_threads'
+
+// A clock in a thread of its own: says a word every `workerData` milliseconds, or a little later.
+
+const never = new Int32Array(new SharedArrayBuffer(4))
+for (;;) {
+  Atomics.wait(never, 0, 0, workerData as number)
+  parentPort?.postMessage(0)
+}
