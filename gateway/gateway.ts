@@ -61,7 +61,7 @@ export interface Gateway {
   readonly tls: { trust: ClientTrust | undefined }
   /** The table in force: a reload swaps the reference. */
   readonly limits: { table: LimitTable }
-  readonly limiter: Pick<Limiter, 'take' | 'close'>
+  readonly limiter: Limiter
   readonly upstream: Upstream
   readonly load: Load
 }
