@@ -16,7 +16,8 @@ export type Break = Refusal | 'gone'
 /** A request whose turn on its connection will come. */
 export interface Turn {
   readonly req: IncomingMessage
-  readonly begin: () => Exchange
+  /** `refused`: its rest will not come, and this is its answer. */
+  readonly begin: (refused: Refusal | undefined) => Exchange
   broken?: Break
 }
 
@@ -65,13 +66,14 @@ export class Connection {
   }
 
   #start(turn: Turn): void {
-    if (turn.broken === 'gone') this.#socket.destroy()
-    const exchange = turn.begin()
+    const { broken } = turn
+    if (broken === 'gone') this.#socket.destroy()
+    // Never begun as if it were whole: its first half could already be upstream when it is broken off.
+    const exchange = turn.begin(broken === 'gone' ? undefined : broken)
     // The client has gone, or was told `Connection: close`: nothing more is carried out (RFC 9112 section 9.6).
     if (!this.#socket.writable) return
     this.#current = exchange
     exchange.res.once('close', () => this.#next())
-    if (turn.broken !== undefined) this.#break(exchange, turn.broken)
   }
 
   /** Requests that can no longer be begun have their audit pair all the same. */

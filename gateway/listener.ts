@@ -117,7 +117,7 @@ function take(gateway: Gateway, req: IncomingMessage, res: ServerResponse): void
   const connection = connectionOf(gateway, req.socket)
   // Node's parser loses what comes in one packet with such a request, and would take up in the middle of the next one.
   if (connection.keptOrdinary === req) res.shouldKeepAlive = false
-  connection.take({ req, begin: () => handle(gateway, { req, res, upgrade: undefined }) })
+  connection.take({ req, begin: (refused) => handle(gateway, { req, res, upgrade: undefined }, refused) })
 }
 
 /** A request that Node does not answer with its own machinery: its response is made when the socket is free for it. */
@@ -126,7 +126,7 @@ function takeOver(gateway: Gateway, req: IncomingMessage, upgrade: 'websocket' |
   req.socket.on('error', () => {})
   connectionOf(gateway, req.socket).take({
     req,
-    begin: () => handle(gateway, { req, res: responseOn(req), upgrade }),
+    begin: (refused) => handle(gateway, { req, res: responseOn(req), upgrade }, refused),
   })
 }
 

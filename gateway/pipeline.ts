@@ -16,10 +16,15 @@ type Stage = (gateway: Gateway, exchange: Exchange) => Refusal | undefined | Pro
 
 const STAGES: readonly Stage[] = [admit, route, authenticate, record, authorize, limit]
 
-/** The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook. */
-export function handle(gateway: Gateway, arrival: Arrival): Exchange {
+/**
+ * The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook.
+ *
+ * @param refused the request will never be whole, and this is its answer, unless `admit` has another
+ */
+export function handle(gateway: Gateway, arrival: Arrival, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
-  proceed(gateway, exchange, 0)
+  if (refused === undefined) proceed(gateway, exchange, 0)
+  else if (!exchange.closed) refuse(gateway, exchange, admit(gateway, exchange) ?? refused)
   return exchange
 }
 

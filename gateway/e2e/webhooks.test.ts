@@ -7,7 +7,7 @@ import { Webhook } from 'standardwebhooks'
 import { type Answer, call, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
-import { openWire, statuses } from './wire.ts'
+import { headerOf, openWire, statuses } from './wire.ts'
 
 const MIB = 1024 * 1024
 const SECRET = secret('acme')
@@ -420,29 +420,41 @@ describe('a signed webhook', () => {
       await passes(await call(`${gateway.url}/hooks/x`, { method: 'POST', headers: fields, body: PAYLOAD }))
     })
 
-    it('beside 64 MiB of others that are waited for is refused for now', async () => {
-      const waiting = await Promise.all(
-        Array.from({ length: 64 }, async () => {
-          const wire = await openWire(gateway.port)
-          wire.send(head({ ...headersOf({}), 'content-length': String(MIB) }))
-          return wire
-        }),
-      )
-      await until(async () =>
-        (await gateway.metric('gateway_http_requests_in_flight')) === 64 ? true : undefined,
-      )
-      const fields = headersOf({ id: 'msg_later' })
-      const send = () => call(`${gateway.url}/hooks/x`, { method: 'POST', headers: fields, body: PAYLOAD })
-      const refused = await send()
-      assert.equal(refused.status, 503, refused.body)
-      assert.equal(refused.json().code, 'overloaded')
-      assert.equal(refused.headers['retry-after'], '1')
-      for (const wire of waiting) wire.socket.destroy()
-      await until(async () =>
-        (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
-      )
-      await passes(await send())
-    })
+    for (const [what, addresses] of [
+      ['8 MiB of others from its address', 1],
+      ['64 MiB of others', 8],
+    ] as const) {
+      it(`beside ${what} that are waited for is refused for now`, async () => {
+        const waiting = await Promise.all(
+          Array.from({ length: 8 * addresses }, async (_, i) => {
+            // Beginning with the address that everything else here comes from.
+            const localAddress = `127.0.0.${1 + (i % addresses)}`
+            const wire = await openWire(gateway.port, { localAddress })
+            wire.send(head({ ...headersOf({}), 'content-length': String(MIB) }))
+            return wire
+          }),
+        )
+        const inFlight = () => gateway.metric('gateway_http_requests_in_flight')
+        await until(async () => ((await inFlight()) === waiting.length ? true : undefined))
+        const fields = headersOf({ id: `msg_later_${addresses}` })
+        const deliver = async (localAddress: string) => {
+          const wire = await openWire(gateway.port, { localAddress })
+          wire.send(
+            `${head({ ...fields, connection: 'close', 'content-length': `${PAYLOAD.length}` })}${PAYLOAD}`,
+          )
+          return await wire.ended()
+        }
+        const refused = await deliver('127.0.0.1')
+        assert.equal(statusOf(refused), 503, refused)
+        assert.match(refused, /"code":"overloaded"/)
+        assert.equal(headerOf(refused, 'retry-after'), '1')
+        // Somebody else is kept out only when all the room is taken.
+        assert.equal(statusOf(await deliver('127.0.0.99')), addresses === 1 ? 200 : 503)
+        for (const wire of waiting) wire.socket.destroy()
+        await until(async () => ((await inFlight()) === 0 ? true : undefined))
+        assert.equal(statusOf(await deliver('127.0.0.1')), addresses === 1 ? 409 : 200)
+      })
+    }
   })
 
   describe('is accepted once', () => {

@@ -19,8 +19,17 @@ export interface Wire {
 }
 
 /** Connects; what comes is read at once unless `paused`. The client's half stays open until the test closes it. */
-export async function openWire(port: number, options: { readonly paused?: boolean } = {}): Promise<Wire> {
-  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+export async function openWire(
+  port: number,
+  options: { readonly paused?: boolean; readonly localAddress?: string } = {},
+): Promise<Wire> {
+  const { localAddress } = options
+  const socket = connect({
+    port,
+    host: '127.0.0.1',
+    allowHalfOpen: true,
+    ...(localAddress && { localAddress }),
+  })
   socket.setNoDelay(true)
   let received = ''
   let over: string | undefined

@@ -9,12 +9,12 @@ import { tunnel } from '../http/tunnel.ts'
 import { upgradeHead } from '../http/websocket.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
-import { withMandatory, writeHead } from './answer.ts'
+import { isOrdinary, withMandatory, writeHead, writeWhole } from './answer.ts'
 import { close } from './close.ts'
 import { giveUp } from './refuse.ts'
 import { upstreamHeaders } from './upstream-headers.ts'
 
-/** Beyond it, to copy a body costs more than a further part of a write. */
+/** Beyond it, to copy a body costs more than further parts of a write. */
 const MAX_TEXT_BYTES = 16 * 1024
 
 const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
@@ -66,6 +66,8 @@ class Forwarding implements UpstreamAnswer {
   #bodiless = false
   /** Bytes of the announced body still to come; undefined when its end is not known beforehand. */
   #bytesLeft: number | undefined = undefined
+  /** The head of a short answer waits for its body, to go out with it. */
+  #waitingHead: readonly string[] | undefined = undefined
   #heldBack = false
   #bodyBegan = false
 
@@ -109,6 +111,10 @@ class Forwarding implements UpstreamAnswer {
     if (unread) lingerAfterAnswer(req)
     if (unread || this.#gateway.load.draining) head.headers.push('Connection', 'close')
     if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
+    else if (this.#mayGoWhole(unread)) {
+      this.#waitingHead = head.headers
+      return
+    }
     writeHead(this.#exchange, status, head.headers)
     // Who streams may have nothing to say for long; a head that comes with its body goes with it.
     if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
@@ -123,17 +129,21 @@ class Forwarding implements UpstreamAnswer {
   data(chunk: Buffer): boolean {
     if (this.#bodiless) return true
     const { res } = this.#exchange
-    const first = !this.#bodyBegan
     this.#bodyBegan = true
     if (this.#bytesLeft !== undefined) {
       this.#bytesLeft -= chunk.length
       // The client has the whole answer with this piece, so the trail must have it before.
       if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
     }
-    if (first && this.#bytesLeft === 0 && chunk.length <= MAX_TEXT_BYTES) {
-      // Head and body as one string leave in one write; a buffer would take three parts.
-      res.end(chunk.toString('latin1'), 'latin1')
-      return true
+    if (this.#waitingHead !== undefined) {
+      const headers = this.#waitingHead
+      this.#waitingHead = undefined
+      if (this.#bytesLeft === 0) {
+        const whole = { status: this.#status, headers, body: chunk.toString('latin1') }
+        writeWhole(this.#gateway, this.#exchange, whole)
+        return true
+      }
+      writeHead(this.#exchange, this.#status, [...headers])
     }
     const more = res.write(chunk)
     if (!more && !this.#heldBack) {
@@ -172,6 +182,12 @@ class Forwarding implements UpstreamAnswer {
     // An answer of announced length that has come whole is whole, whatever the upstream does after it.
     if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
+  }
+
+  #mayGoWhole(unread: boolean): boolean {
+    const bytes = this.#bytesLeft
+    if (bytes === undefined || bytes > MAX_TEXT_BYTES || unread || this.#gateway.load.draining) return false
+    return isOrdinary(this.#exchange)
   }
 
   #upstream(): string {
