@@ -1,4 +1,5 @@
-import { challenges, readAccessToken } from '../auth/authorization.ts'
+import type { Socket } from 'node:net'
+import { type AccessTokenReading, challenges, readAccessToken } from '../auth/authorization.ts'
 import type { RouteAuth } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
@@ -41,7 +42,7 @@ export function authenticate(
       gateway.metrics.authDecision('bearer', 'malformed')
       return TOKEN_IN_QUERY
     }
-    const credential = readAccessToken(exchange.headers.authorization)
+    const credential = presentedToken(exchange)
     if (credential !== 'missing' && credential !== 'other') return proveBearer(gateway, exchange, credential)
   }
   const { apiKey } = exchange.headers
@@ -50,6 +51,22 @@ export function authenticate(
     return proveCertificate(gateway, exchange)
   }
   return accepted.has('none') ? undefined : refuseNobody(gateway, accepted)
+}
+
+/** What each connection presented last. */
+const PRESENTED = new WeakMap<Socket, { readonly value: string; readonly reading: AccessTokenReading }>()
+
+/** A connection presents the same token again and again: to compare is cheaper than to read and hash it each time. */
+function presentedToken({
+  req: { socket },
+  headers: { authorization: value },
+}: Exchange): AccessTokenReading {
+  if (value === undefined) return 'missing'
+  const last = PRESENTED.get(socket)
+  if (last?.value === value) return last.reading
+  const reading = readAccessToken(value)
+  PRESENTED.set(socket, { value, reading })
+  return reading
 }
 
 function refuseNobody(gateway: Gateway, accepted: ReadonlySet<RouteAuth>): Refusal {
