@@ -35,4 +35,4 @@ ENV GATEWAY_HOST=0.0.0.0 GATEWAY_ADMIN_HOST=0.0.0.0
 EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.GATEWAY_ADMIN_PORT ?? 9090}/healthz`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
-CMD ["node", "dist/gateway/main.js"]
+CMD ["node", "--min-semi-space-size=32", "--max-semi-space-size=32", "dist/gateway/main.js"]

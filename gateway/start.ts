@@ -9,15 +9,19 @@ import { fileURLToPath } from 'node:url'
  */
 const RESTART_MS = 500
 
+/** Room for young objects: a request is over before it is full, so that little of it is ever copied. Megabytes. */
+const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
+
 interface Part {
   readonly name: string
+  readonly flags: readonly string[]
   readonly script: string
   child: ChildProcess | undefined
 }
 
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-const backend: Part = { name: 'backend', script: `../backend/main.${extension}`, child: undefined }
-const gateway: Part = { name: 'gateway', script: `./main.${extension}`, child: undefined }
+const backend: Part = { name: 'backend', flags: [], script: `../backend/main.${extension}`, child: undefined }
+const gateway: Part = { name: 'gateway', flags: YOUNG, script: `./main.${extension}`, child: undefined }
 const backendReady = Promise.withResolvers<void>()
 let stopping = false
 
@@ -33,7 +37,7 @@ function launch(part: Part): void {
   // The channel tells a child when this process dies, however it dies, so that none is left behind.
   const child = spawn(
     process.execPath,
-    [...process.execArgv, fileURLToPath(new URL(part.script, import.meta.url))],
+    [...process.execArgv, ...part.flags, fileURLToPath(new URL(part.script, import.meta.url))],
     {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       // Its own process group: Ctrl-C in a terminal reaches this process alone, which ends the children in their order.
