@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, mkdirSync, openSync, type Stats } from 'node:fs'
+import { closeSync, constants, fstatSync, fsyncSync, mkdirSync, openSync, type Stats } from 'node:fs'
 import { dirname } from 'node:path'
 
 /** Makes the directory of the audit file, if it is missing, readable by its owner only. @throws Error that names the file. */
@@ -29,6 +29,18 @@ export function openToAppend(file: string): number {
   if (stats.isFile() || stats.isCharacterDevice()) return fd
   closeSync(fd)
   throw unusable(file, new Error(`${kindOf(stats)} is no place for a trail; - is standard output`))
+}
+
+/** Makes the name of a new file as lasting as what is in it. @throws Error that names the file. */
+export function syncDirectory(file: string): void {
+  const fd = openSync(dirname(file), constants.O_RDONLY)
+  try {
+    fsyncSync(fd)
+  } catch (error) {
+    throw unusable(file, error)
+  } finally {
+    closeSync(fd)
+  }
 }
 
 function kindOf(stats: Stats): string {

@@ -35,7 +35,13 @@ export class OpenRequests {
   /** Last first. */
   readonly #requests: string[] = []
   /** How many open requests there are in all, when a line has said so. */
-  #expected: number | undefined = undefined
+  #expected: number | undefined
+
+  /** @param expected how many are open in all, when that is known beforehand. */
+  constructor(expected?: number) {
+    this.#expected = expected
+    this.found = expected === 0
+  }
 
   /** What follows belongs to the file before, of which nothing is known. */
   beginFile(): void {

@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs'
-import { makeDirectory } from './file.ts'
+import { makeDirectory, syncDirectory, unusable } from './file.ts'
 import { takeLock } from './lock.ts'
 import { type Recovery, recover } from './recovery.ts'
+import type { TrailHandle } from './shared.ts'
 import { STANDARD_OUTPUT } from './sink.ts'
 import { Trail, type TrailOptions } from './trail.ts'
 
@@ -16,17 +17,36 @@ const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0
  * @throws Error that names the file, when it cannot be used or another process is writing it.
  */
 export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
-  const { file } = options
-  if (file === STANDARD_OUTPUT || isDevice(file)) return begun(new Trail(options), NOTHING_TO_RECOVER)
+  const { file, durability } = options
+  if (file === STANDARD_OUTPUT || isDevice(file)) {
+    if (durability === 'synced') throw unusable(file, new Error('only a regular file can be synced'))
+    return begun(new Trail(options), NOTHING_TO_RECOVER)
+  }
   makeDirectory(file)
   const lock = takeLock(file)
   try {
     const recovery = recover(file)
-    return begun(new Trail({ ...options, lock }), recovery)
+    const trail = new Trail({ ...options, lock })
+    if (durability === 'synced') syncDirectory(file)
+    return begun(trail, recovery)
   } catch (error) {
     lock.release()
     throw error
   }
+}
+
+/**
+ * The trail of another thread, to append to from this one: the same interface; it neither begins, rotates nor ends it,
+ * and follows when the other does. A thread that dies is to be told of (`settleOpenOf`).
+ *
+ * @param handle what the other thread's trail gives, posted to this one.
+ * @throws Error when as many threads have joined as there are seats for.
+ */
+export function joinTrail(
+  handle: TrailHandle,
+  options: Omit<TrailOptions, 'file' | 'lock' | 'threads'>,
+): Trail {
+  return new Trail({ ...options, file: handle.file }, handle)
 }
 
 function begun(trail: Trail, recovery: Recovery): Trail {

@@ -158,6 +158,12 @@ export function configChangeRecord(facts: ConfigChangeFacts): string {
   return `${JSON.stringify({ type: 'CONFIG_CHANGE', timestamp, file, before, after })}\n`
 }
 
+/** What a line does to the number of open requests: 1, -1 or 0. */
+export function openChangeOf(record: string): number {
+  if (record.startsWith(REQUEST_HEAD)) return 1
+  return record.startsWith(RESPONSE_HEAD) ? -1 : 0
+}
+
 /** The type of a line made here: the label of `gateway_audit_records_total`. */
 export function typeOf(record: string): string {
   if (record.startsWith(REQUEST_HEAD)) return 'API_REQUEST'

@@ -1,4 +1,4 @@
-import { closeSync, existsSync, fstatSync, openSync } from 'node:fs'
+import { closeSync, existsSync, fstatSync, openSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { unusable } from './file.ts'
 import { endOfLastLine, linesBackward } from './lines-backward.ts'
@@ -45,6 +45,35 @@ export function recover(file: string): Recovery {
   }
 }
 
+/** A trail that is being written, as it stood at a moment. */
+export interface LiveTrail {
+  readonly file: string
+  /** Of the file being written, which may have been renamed already. */
+  readonly inode: string
+  readonly sizeBytes: number
+  readonly open: number
+}
+
+/**
+ * The API_REQUEST lines of a trail in use that had no API_RESPONSE at that moment, in their order. Reads backwards no
+ * further than the first of them.
+ *
+ * @throws Error that names the file, when it cannot be read.
+ */
+export function openLines({ file, inode, sizeBytes, open }: LiveTrail): string[] {
+  const requests = new OpenRequests(open)
+  try {
+    const present = statSync(file, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
+    const path = present ? file : rotatedFile({ file, continues: inode, visited: new Set() })
+    if (path === undefined) return []
+    readTrail(path, requests, sizeBytes)
+    readRotated(resolve(path), requests)
+    return requests.lines()
+  } catch (error) {
+    throw unusable(file, error)
+  }
+}
+
 /** Back through the files of a rotated trail, as far as they are needed and there. */
 function readRotated(file: string, requests: OpenRequests): void {
   const visited = new Set([file])
@@ -57,12 +86,13 @@ function readRotated(file: string, requests: OpenRequests): void {
   }
 }
 
-function readTrail(file: string, requests: OpenRequests): void {
+function readTrail(file: string, requests: OpenRequests, sizeBytes?: number): void {
   const fd = openSync(file, 'r')
   try {
-    for (const line of linesBackward(fd, endOfLastLine(fd, fstatSync(fd).size))) {
-      requests.read(line)
+    const size = Math.min(sizeBytes ?? Number.POSITIVE_INFINITY, fstatSync(fd).size)
+    for (const line of linesBackward(fd, endOfLastLine(fd, size))) {
       if (requests.found) return
+      requests.read(line)
     }
   } finally {
     closeSync(fd)

@@ -5,7 +5,7 @@ import { breakOff, lingerAfterAnswer } from '../http/linger.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../refusals.ts'
 import { writeHead } from './answer.ts'
 import { close } from './close.ts'
-import { record } from './record.ts'
+import { recordAtEnd } from './record.ts'
 
 /** One warning a second for each code. */
 const WARN_EVERY_MS = 1000
@@ -13,7 +13,7 @@ const WARN_EVERY_MS = 1000
 /** Ends an exchange with an answer of our own. What cannot be recorded is answered 503, whatever it was. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
-  const answer = exchange.requestLine === undefined ? (record(gateway, exchange) ?? refusal) : refusal
+  const answer = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
   exchange.refusalCode = answer.code
   const body = problemOf(exchange, answer)
   const headers = [

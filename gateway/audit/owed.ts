@@ -1,0 +1,76 @@
+import type { Pen } from './pen.ts'
+import { stopRecord } from './records.ts'
+
+/** An AUDIT_STOP whose count of open requests is that of the moment at which it is written. */
+export interface Stop {
+  readonly reason: string
+  readonly timestamp: string
+}
+
+/** Lines that go in together, because a part of them stands in the file. Mostly it is one line. */
+type Item = readonly string[] | Stop
+
+export interface OwedOptions {
+  readonly pen: Pen
+  /** Every attempt. */
+  onPut(lines: readonly string[], error: Error | undefined): void
+}
+
+/** Records that could not be written, in their order; a torn one is the first. */
+export class Owed {
+  readonly #options: OwedOptions
+  #items: Item[] = []
+
+  constructor(options: OwedOptions) {
+    this.#options = options
+  }
+
+  add(...items: readonly Item[]): void {
+    this.#items.push(...items)
+  }
+
+  /** How many there are. */
+  get lines(): number {
+    return this.#items.reduce((sum, item) => sum + (isStop(item) ? 1 : item.length), 0)
+  }
+
+  /** Writes them, as far as they go in. @returns why the first of the rest did not. */
+  flush(): Error | undefined {
+    let done = 0
+    let error: Error | undefined
+    for (const item of this.#items) {
+      error = isStop(item) ? this.#putStop(item, done) : this.#putLines(item)
+      if (error !== undefined) break
+      done++
+    }
+    this.#items.splice(0, done)
+    return error
+  }
+
+  copy(): readonly Item[] {
+    return [...this.#items]
+  }
+
+  restore(items: readonly Item[]): void {
+    this.#items = [...items]
+  }
+
+  #putLines(lines: readonly string[]): Error | undefined {
+    const error = this.#options.pen.put(lines)
+    this.#options.onPut(lines, error)
+    return error
+  }
+
+  #putStop({ reason, timestamp }: Stop, at: number): Error | undefined {
+    const { pen, onPut } = this.#options
+    const { line, error } = pen.putMark((open) => stopRecord({ timestamp, pid: process.pid, open, reason }))
+    onPut([line], error)
+    // Its beginning is in the file: its end must be the same.
+    if (error !== undefined && pen.torn) this.#items[at] = [line]
+    return error
+  }
+}
+
+function isStop(item: Item): item is Stop {
+  return !Array.isArray(item)
+}
