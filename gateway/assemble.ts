@@ -1,32 +1,24 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import type { Logger } from 'pino'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { openTrail } from './audit/open.ts'
 import type { Trail } from './audit/trail.ts'
-import { PROOF_LIFETIME_MS, ProofVerifier } from './auth/dpop.ts'
+import { ProofVerifier } from './auth/dpop.ts'
 import { keysOf, trustedIssuers } from './auth/issuers.ts'
 import type { KeySet } from './auth/jwks.ts'
 import { Nonces } from './auth/nonces.ts'
-import { ReplayMemory } from './auth/replay.ts'
-import { Revocations } from './auth/revocations.ts'
-import { AuthThrottle } from './auth/throttle.ts'
+import type { ReplayMemory } from './auth/replay.ts'
 import { TokenVerifier } from './auth/verifier.ts'
-import { WEBHOOK_TOLERANCE_SECONDS } from './auth/webhook-signature.ts'
 import type { ClientTable } from './config/clients.ts'
-import type { LoadedFile } from './config/load-file.ts'
 import type { Settings } from './config/settings.ts'
-import type { Gateway } from './gateway.ts'
+import type { Gateway, Load } from './gateway.ts'
+import type { Ground } from './ground.ts'
+import { type Holdings, makeHoldings } from './holdings.ts'
 import { PathTable } from './http/path-table.ts'
 import { readTarget } from './http/target.ts'
-import { steadyClock } from './limits/clock.ts'
-import { Counters, Room } from './limits/counters.ts'
 import { Journal } from './limits/journal.ts'
-import { Limiter } from './limits/limiter.ts'
 import { limitTable } from './limits/policies.ts'
-import type { LimitRow } from './limits/row.ts'
 import { type Watching, watchFiles } from './reloads.ts'
-import type { LoadedTls } from './tls/reload.ts'
 import { createUpstreams } from './upstream/upstreams.ts'
 
 /** The same fault of the audit trail is told again after this time. */
@@ -40,20 +32,22 @@ const NO_CLIENTS: ClientTable = {
   bySubject: new Map(),
 }
 
-/** What main has read before there is a gateway. */
-export interface Ground {
-  readonly settings: Settings
-  readonly limits: LoadedFile<readonly LimitRow[]>
-  readonly clients: LoadedFile<ClientTable> | undefined
-  readonly tls: LoadedTls | undefined
-  readonly version: string
-  readonly log: Logger
-}
-
 /** What runs beside the requests, until the gateway stops. */
 export interface Background {
   readonly keys: Pick<KeySet, 'start' | 'stop'>
   readonly watching: readonly Watching[]
+}
+
+/** What a gateway is made of that its threads, if it has several, have in common. */
+export interface Common {
+  readonly holdings: Holdings
+  readonly limiter: Gateway['limiter']
+  readonly trail: Trail
+  readonly metrics: Metrics
+  /** Of the nonces for DPoP proofs. */
+  readonly nonceSecret: Uint8Array
+  /** When there are other workers. */
+  readonly load?: Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'>
 }
 
 /**
@@ -62,18 +56,42 @@ export interface Background {
  * @throws when a file or directory that nothing can be done without cannot be opened; the message names it.
  */
 export function assemble(ground: Ground): { readonly gateway: Gateway; readonly background: Background } {
-  const { settings, log, limits } = ground
-  const metrics = createMetrics({ version: ground.version })
-  const trail = makeTrail(ground, metrics)
-  const limiter = makeLimiter(ground)
+  const { version, limits } = ground
+  const metrics = createMetrics({ version })
+  const trail = openTrail(trailOptions(ground, metrics))
+  const holdings = makeHoldings(ground, makeJournal(ground))
+  const { limiter } = holdings
+  const common = { holdings, limiter, trail, metrics, nonceSecret: randomBytes(32) }
+  const { gateway, keys } = makeGateway(ground, common)
+  const watching = watchFiles({
+    ...gateway,
+    ground,
+    enforce: {
+      limits: (rows) => {
+        const table = limitTable(rows)
+        limiter.replace(rows)
+        gateway.limits.table = table
+      },
+      clients: (table) => {
+        gateway.clients.table = table
+      },
+    },
+  })
+  // Last: with the first table the snapshot of the last run has done its duty and is removed.
+  limiter.replace(limits.value)
+  return { gateway, background: { keys, watching } }
+}
+
+/** Makes what each thread has for itself, around what all have in common. */
+export function makeGateway(
+  ground: Ground,
+  { holdings, limiter, trail, metrics, nonceSecret, load }: Common,
+): { readonly gateway: Gateway; readonly keys: Background['keys'] } {
+  const { settings, log } = ground
+  const { revocations, deliveries, proofs, throttle } = holdings
   const issuers = trustedIssuers(settings, {
     clock: Date.now,
     onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
-  })
-  const revocations = new Revocations({
-    dataDir: settings.dataDir,
-    clock: Date.now,
-    onFault: (cause) => log.error({ cause }, 'revocations'),
   })
   const gateway: Gateway = {
     settings,
@@ -84,80 +102,48 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
     trail,
     routes: new PathTable(settings.routes),
     verifier: new TokenVerifier({ issuers, revocations, clock: Date.now }),
-    proofs: makeProofs(settings),
-    throttle: makeThrottle(settings),
+    proofs: makeProofs(settings, proofs, nonceSecret),
+    throttle,
     revocations,
     clients: { table: ground.clients?.value ?? NO_CLIENTS },
-    deliveries: makeDeliveries(ground),
+    deliveries,
     tls: { trust: ground.tls?.material.trust },
-    limits: { table: limitTable(limits.value) },
+    limits: { table: limitTable(ground.limits.value) },
     limiter,
     upstream: makeUpstream(ground, metrics),
     load: {
       inFlight: new Set(),
       tunnels: new Set(),
+      elsewhere: () => 0,
+      ...load,
       gathered: { bytes: 0, ofAddress: new Map() },
       draining: false,
       warnedAtMs: new Map(),
     },
   }
-  const watching = watchFiles(gateway, ground)
-  // Last: with the first table the snapshot of the last run has done its duty and is removed.
-  limiter.replace(limits.value)
-  return { gateway, background: { keys: keysOf(issuers), watching } }
+  return { gateway, keys: keysOf(issuers) }
 }
 
-function makeProofs({ dpop }: Settings): ProofVerifier {
+function makeProofs({ dpop }: Settings, replays: ReplayMemory, secret: Uint8Array): ProofVerifier {
   const clock = Date.now
   return new ProofVerifier({
     clock,
-    replays: new ReplayMemory({ lifetimeMs: PROOF_LIFETIME_MS, clock }),
-    nonces: dpop.nonce === 'required' ? new Nonces({ secret: randomBytes(32), clock }) : undefined,
+    replays,
+    nonces: dpop.nonce === 'required' ? new Nonces({ secret, clock }) : undefined,
     publicUrls: dpop.publicUrls,
     readTarget,
   })
 }
 
-/** A delivery is acceptable from so long before our time until so long after it, and remembered for all of it. */
-function makeDeliveries({ settings, log }: Ground): ReplayMemory {
-  return new ReplayMemory({
-    // A second more, because timestamps have no fractions.
-    lifetimeMs: (2 * WEBHOOK_TOLERANCE_SECONDS + 1) * 1000,
-    clock: Date.now,
-    store: {
-      dataDir: settings.dataDir,
-      name: 'webhooks',
-      onFault: (cause) => log.error({ cause }, 'accepted webhooks'),
-    },
-  })
-}
-
-function makeThrottle({ authThrottle: { failures, windowMs } }: Settings): AuthThrottle | undefined {
-  if (failures === 0) return undefined
-  const room = new Room()
-  room.divide([0])
-  const record = {
-    id: 0,
-    name: 'auth',
-    path: '*',
-    methods: null,
-    limit: failures,
-    windowMs,
-    horizonMs: null,
-  }
-  return new AuthThrottle({
-    counter: new Counters(record, room),
-    clock: steadyClock(),
-  })
-}
-
-function makeTrail({ settings, log, version }: Ground, metrics: Metrics): Trail {
+/** How a trail is kept, and what it tells the log and the metrics of its thread. */
+export function trailOptions({ settings, log, version }: Ground, metrics: Metrics) {
   const file = settings.auditFile
   let told = { cause: '', atMs: 0 }
-  return openTrail({
+  return {
     file,
+    durability: settings.auditDurability,
     version,
-    onFault: ({ message: cause }) => {
+    onFault: ({ message: cause }: Error) => {
       metrics.auditWriteError()
       const atMs = performance.now()
       // A full disk fails every request, and the log may be on the same disk.
@@ -165,21 +151,22 @@ function makeTrail({ settings, log, version }: Ground, metrics: Metrics): Trail 
       told = { cause, atMs }
       log.error({ file, cause }, 'the audit trail cannot be written')
     },
-    onRecord: (type) => metrics.auditRecord(type),
-  })
+    onRecord: (type: string) => metrics.auditRecord(type),
+  }
 }
 
-function makeLimiter({ settings, log }: Ground): Limiter {
+/** @param torn a flag of all threads that write to it, if there are several */
+export function makeJournal({ settings, log }: Ground, torn?: { raised: boolean }): Journal {
   const directory = join(settings.dataDir, 'limits')
-  const journal = new Journal({
+  return new Journal({
     directory,
     reports: {
       ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
       failed: (error) =>
         log.error({ directory, cause: error.message }, 'the limit journal cannot be written'),
     },
+    torn,
   })
-  return new Limiter({ clock: steadyClock(), journal })
 }
 
 function makeUpstream({ settings, log }: Ground, metrics: Metrics) {

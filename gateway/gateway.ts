@@ -29,6 +29,8 @@ export interface Load {
   readonly inFlight: Set<Exchange>
   /** Upgraded connections that are being tunnelled. Written by forward. */
   readonly tunnels: Set<Duplex>
+  /** How many exchanges and tunnels other workers have. */
+  readonly elsewhere: () => number
   /** Written by authenticate. */
   readonly gathered: Gathered
   /** SIGTERM has come: nothing more is admitted. Written by drain. */
@@ -61,7 +63,7 @@ export interface Gateway {
   readonly tls: { trust: ClientTrust | undefined }
   /** The table in force: a reload swaps the reference. */
   readonly limits: { table: LimitTable }
-  readonly limiter: Limiter
+  readonly limiter: Pick<Limiter, 'take' | 'close'>
   readonly upstream: Upstream
   readonly load: Load
 }

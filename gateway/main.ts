@@ -1,23 +1,20 @@
-import { once } from 'node:events'
 import type { Server } from 'node:http'
-import type { Server as SecureServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { destination, type Logger, pino } from 'pino'
 import packageJson from '../package.json' with { type: 'json' }
 import { createAdminServer } from './admin/server.ts'
-import { assemble } from './assemble.ts'
+import { serveAlone } from './alone.ts'
 import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault } from './config/faults.ts'
 import { loadSettings } from './config/load.ts'
 import { loadFile } from './config/load-file.ts'
-import type { Settings, TlsSettings } from './config/settings.ts'
-import { closeParts, drain } from './drain.ts'
-import type { Gateway } from './gateway.ts'
+import type { Settings } from './config/settings.ts'
+import type { Ground } from './ground.ts'
+import { Lead } from './lead.ts'
 import { parseLimits } from './limits/table.ts'
-import { createListener, createSecureListener } from './listener.ts'
-import { type Watching, watchTls } from './reloads.ts'
-import { type LoadedTls, loadTls } from './tls/reload.ts'
+import { CannotListen, canSharePorts, listen, type Place } from './public-listeners.ts'
+import type { Serving } from './serving.ts'
+import { loadTls } from './tls/reload.ts'
 
 /** Exit code for a configuration or an environment that cannot be served with, and for a place that cannot be had. */
 const UNUSABLE = 1
@@ -33,53 +30,44 @@ await main()
 async function main(): Promise<void> {
   const stop = listenForStop()
   const ground = readGround()
-  const log = operationalLog(ground.settings)
-  const { gateway, background } = orExit(log, () =>
-    assemble({ ...ground, log, version: packageJson.version }),
-  )
-  const { settings, trail, metrics } = gateway
-  process.on('SIGHUP', () => trail.reopen())
-  let serving = false
-  const admin = createAdminServer({ metrics, readiness: () => notReady(gateway, serving) })
-  const listeners: (Server | SecureServer)[] = [createListener(gateway)]
-  const adminPort = await listen(gateway, admin, { host: settings.adminHost, port: settings.adminPort })
-  const port = await listen(gateway, listeners[0] as Server, { host: settings.host, port: settings.port })
-  const secured =
-    settings.tls &&
-    ground.tls &&
-    (await listenSecurely(gateway, { settings: settings.tls, loaded: ground.tls }))
-  if (secured !== undefined) listeners.push(secured.listener)
-  serving = true
-  // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
-  if (settings.routes.some((route) => route.auth.has('bearer'))) background.keys.start()
+  const { settings, log } = ground
+  const withWorkers = settings.workers > 1 && (await canSharePorts(log))
+  const serving = orExit(log, () => (withWorkers ? new Lead(ground) : serveAlone(ground)))
+  process.on('SIGHUP', () => serving.trail.reopen())
+  const admin = createAdminServer({ metrics: serving.metrics, readiness: () => serving.notReady() })
+  const { adminPort, port, tlsPort } = await begin(ground, serving, admin)
   // A trail whose disk has room again takes up what it owes without waiting for a request.
-  setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
-  log.info(
-    {
-      host: settings.host,
-      port,
-      tlsPort: secured?.port,
-      adminHost: settings.adminHost,
-      adminPort,
-      upstreams: settings.upstreams,
-    },
-    'listening',
-  )
+  setInterval(() => serving.trail.recheck(), TRAIL_RECHECK_MS).unref()
+  const { host, adminHost, upstreams } = settings
+  const workers = withWorkers ? settings.workers : 1
+  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
   // Whoever started this process over a channel starts it again only if it has got this far.
   process.send?.('ready')
 
   const reason = await stop.asked
-  for (const watching of [...background.watching, ...(secured ? [secured.watching] : [])]) watching.stop()
-  background.keys.stop()
-  await drain(gateway, listeners, { reason, hurry: stop.hurry })
+  await serving.drain({ reason, hurry: stop.hurry })
   admin.close()
   admin.closeAllConnections()
   log.info({ reason }, 'stopped')
   process.exit(0)
 }
 
+/** Listens for probes first, then for requests. */
+async function begin({ settings, log }: Ground, serving: Serving, admin: Server) {
+  try {
+    const adminPort = await listen(admin, { host: settings.adminHost, port: settings.adminPort })
+    return { adminPort, ...(await serving.begin()) }
+  } catch (error) {
+    const { host, port }: Partial<Place> = error instanceof CannotListen ? error.place : {}
+    const cause = error instanceof Error ? error.message : String(error)
+    log.fatal({ host, port, cause }, 'cannot listen')
+    await serving.abandon('cannot listen')
+    process.exit(UNUSABLE)
+  }
+}
+
 /** Everything that is read before anything is made; every fault of all of it is told at once. */
-function readGround() {
+function readGround(): Ground {
   const settings = loadSettings(process.env)
   const { clientsFile, tls: tlsSettings } = settings.value ?? {}
   const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)
@@ -87,7 +75,14 @@ function readGround() {
   const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
   const faults = [settings, limits, clients, tls].flatMap((read) => read.faults ?? [])
   if (faults.length > 0 || settings.value === undefined || limits.value === undefined) stopForFaults(faults)
-  return { settings: settings.value, limits: limits.value, clients: clients.value, tls: tls.value }
+  return {
+    settings: settings.value,
+    limits: limits.value,
+    clients: clients.value,
+    tls: tls.value,
+    version: packageJson.version,
+    log: operationalLog(settings.value),
+  }
 }
 
 function stopForFaults(faults: readonly Fault[]): never {
@@ -110,51 +105,6 @@ function orExit<T>(log: Logger, make: () => T): T {
     log.fatal({ cause: error instanceof Error ? error.message : String(error) }, 'cannot start')
     process.exit(UNUSABLE)
   }
-}
-
-interface Securing {
-  readonly settings: TlsSettings
-  readonly loaded: LoadedTls
-}
-
-interface Secured {
-  readonly listener: SecureServer
-  readonly port: number
-  readonly watching: Watching
-}
-
-async function listenSecurely(gateway: Gateway, { settings, loaded }: Securing): Promise<Secured> {
-  const { material } = loaded
-  for (const warning of material.warnings) gateway.log.warn({ warning }, 'tls')
-  const listener = createSecureListener(gateway, material)
-  const port = await listen(gateway, listener, { host: gateway.settings.host, port: settings.port })
-  const setSecureContext = listener.setSecureContext.bind(listener)
-  return { listener, port, watching: watchTls(gateway, { settings, loaded, setSecureContext }) }
-}
-
-/** Resolves to the port that was bound. */
-async function listen(
-  gateway: Gateway,
-  server: Server | SecureServer,
-  address: { readonly host: string; readonly port: number },
-): Promise<number> {
-  server.listen(address.port, address.host)
-  try {
-    await once(server, 'listening')
-  } catch (error) {
-    const cause = error instanceof Error ? error.message : String(error)
-    gateway.log.fatal({ ...address, cause }, 'cannot listen')
-    await closeParts(gateway, 'cannot listen')
-    process.exit(UNUSABLE)
-  }
-  return (server.address() as AddressInfo).port
-}
-
-/** Why no traffic should come, in words for the probe; undefined when it should. */
-function notReady(gateway: Gateway, serving: boolean): string | undefined {
-  if (!serving) return 'starting'
-  if (gateway.load.draining) return 'draining'
-  return gateway.trail.recheck() ? undefined : 'the audit trail cannot be written'
 }
 
 /**

@@ -1,6 +1,4 @@
 import { basename } from 'node:path'
-import type { SecureContextOptions } from 'node:tls'
-import type { Ground } from './assemble.ts'
 import { configChangeRecord } from './audit/records.ts'
 import type { ClientTable } from './config/clients.ts'
 import { parseClients } from './config/clients-file.ts'
@@ -9,10 +7,11 @@ import type { LoadedFile } from './config/load-file.ts'
 import { Reloader } from './config/reload.ts'
 import type { TlsSettings } from './config/settings.ts'
 import type { Gateway } from './gateway.ts'
-import { limitTable } from './limits/policies.ts'
+import type { Ground } from './ground.ts'
 import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
 import { writtenRow } from './limits/written-row.ts'
+import type { TlsMaterial, TlsTexts } from './tls/context.ts'
 import { type LoadedTls, TlsReloader } from './tls/reload.ts'
 
 /** Looks at the files that operators edit, until it is stopped. */
@@ -20,28 +19,36 @@ export interface Watching {
   stop(): void
 }
 
+/** Where it is told what came of an edit. */
+type Telling = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
+
+interface WatchedFiles extends Telling {
+  readonly ground: Ground
+  /** Puts an edit in force. When it throws, what was before still is. */
+  readonly enforce: {
+    limits(rows: readonly LimitRow[]): void
+    clients(table: ClientTable): void
+  }
+}
+
 /** Every accepted edit is in force, counted and in the audit trail; a bad one only says what is wrong with it. */
-export function watchFiles(gateway: Gateway, ground: Ground): Watching[] {
-  const { clientsFile } = gateway.settings
-  const watching: Watching[] = [watchLimits(gateway, ground.limits)]
-  if (clientsFile !== undefined && ground.clients !== undefined) {
-    watching.push(watchClients(gateway, clientsFile, ground.clients))
+export function watchFiles(watched: WatchedFiles): Watching[] {
+  const { settings, limits, clients } = watched.ground
+  const watching: Watching[] = [watchLimits(watched, limits)]
+  if (settings.clientsFile !== undefined && clients !== undefined) {
+    watching.push(watchClients(watched, settings.clientsFile, clients))
   }
   return watching
 }
 
-function watchLimits(gateway: Gateway, loaded: LoadedFile<readonly LimitRow[]>): Watching {
-  const file = gateway.settings.limitsFile
-  const tell = teller(gateway, { file, label: basename(file), what: 'limits' })
+function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow[]>): Watching {
+  const file = watched.ground.settings.limitsFile
+  const tell = teller(watched, { file, label: basename(file), what: 'limits' })
   return new Reloader({
     file,
     ...loaded,
     parse: parseLimits,
-    swap: (rows) => {
-      const table = limitTable(rows)
-      gateway.limiter.replace(rows)
-      gateway.limits.table = table
-    },
+    swap: watched.enforce.limits,
     onReload: (reload) =>
       reload.result === 'failure'
         ? tell.failure(reload.faults)
@@ -49,15 +56,13 @@ function watchLimits(gateway: Gateway, loaded: LoadedFile<readonly LimitRow[]>):
   })
 }
 
-function watchClients(gateway: Gateway, file: string, loaded: LoadedFile<ClientTable>): Watching {
-  const tell = teller(gateway, { file, label: basename(file), what: 'clients' })
+function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<ClientTable>): Watching {
+  const tell = teller(watched, { file, label: basename(file), what: 'clients' })
   return new Reloader({
     file,
     ...loaded,
     parse: parseClients,
-    swap: (table) => {
-      gateway.clients.table = table
-    },
+    swap: watched.enforce.clients,
     onReload: (reload) =>
       reload.result === 'failure'
         ? tell.failure(reload.faults)
@@ -68,22 +73,21 @@ function watchClients(gateway: Gateway, file: string, loaded: LoadedFile<ClientT
 interface Secured {
   readonly settings: TlsSettings
   readonly loaded: LoadedTls
-  /** Of the HTTPS listener: connections that stand are left as they are. */
-  readonly setSecureContext: (options: SecureContextOptions) => void
+  /** Puts it in force for connections to come: those that stand are left as they are. */
+  readonly enforce: (material: TlsMaterial, texts: TlsTexts) => void
 }
 
 /** Certificate, key, client authorities and revocation lists: one material of up to four files. */
-export function watchTls(gateway: Gateway, { settings, loaded, setSecureContext }: Secured): Watching {
-  const { log, metrics, tls } = gateway
-  const tell = teller(gateway, { file: settings.certFile, label: 'tls', what: 'certificates' })
+export function watchTls(telling: Telling, { settings, loaded, enforce }: Secured): Watching {
+  const { log, metrics } = telling
+  const tell = teller(telling, { file: settings.certFile, label: 'tls', what: 'certificates' })
   metrics.certificateExpiry(loaded.material.summary.certificate.notAfterSeconds)
   return new TlsReloader({
     files: settings,
     loaded,
-    clock: gateway.clock,
-    swap: (material) => {
-      setSecureContext(material.secure)
-      tls.trust = material.trust
+    clock: telling.clock,
+    swap: (material, texts) => {
+      enforce(material, texts)
       metrics.certificateExpiry(material.summary.certificate.notAfterSeconds)
     },
     onReload: (reload) => {
@@ -106,8 +110,8 @@ interface Edited {
 }
 
 /** Says what came of an edit: metrics, log, audit trail. */
-function teller(gateway: Gateway, { file, label, what }: Edited) {
-  const { log, metrics, trail } = gateway
+function teller(telling: Telling, { file, label, what }: Edited) {
+  const { log, metrics, trail, clock } = telling
   metrics.configReload(label, 'success')
   return {
     failure: (faults: readonly Fault[]) => {
@@ -116,7 +120,7 @@ function teller(gateway: Gateway, { file, label, what }: Edited) {
     },
     success: (changed: boolean, before: readonly object[], after: readonly object[]) => {
       metrics.configReload(label, 'success')
-      const timestamp = new Date(gateway.clock()).toISOString()
+      const timestamp = new Date(clock()).toISOString()
       if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
       log.info({ file, rows: after.length, changed }, `${what} in force`)
     },

@@ -1,12 +1,19 @@
 import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client'
 import type { Exchange } from '../exchange.ts'
+import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
 import { Spreading, Tally } from './tally.ts'
 
-/** Everything Prometheus is told, one verb for each thing that happens. Names and labels are the contract's. */
-export interface Metrics {
+/** The page that Prometheus reads. */
+export interface Exposition {
   /** In the exposition format that `contentType` names. */
   expose(): Promise<string>
   readonly contentType: string
+}
+
+/** Everything Prometheus is told, one verb for each thing that happens. Names and labels are the contract's. */
+export interface Metrics extends Exposition {
+  /** The same as data, to be merged with those of other threads. */
+  snapshot(): Promise<MetricsSnapshot>
   opened(): void
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
   upstreamAnswered(upstream: string, durationSeconds: number): void
@@ -43,12 +50,13 @@ const MISNAMED = [
   'nodejs_active_resources_total',
 ]
 
-/** Makes the metrics in a registry of their own. */
-export function createMetrics(build: { readonly version: string }): Metrics {
+/** Makes the metrics in a registry of their own. `worker`: of a thread whose metrics are added to others'. */
+export function createMetrics(build: { readonly version: string; readonly worker?: boolean }): Metrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 100 })
   for (const name of MISNAMED) registry.removeSingleMetric(name)
+  prepareToMerge(registry, build.worker === true)
   const http = httpMetrics(registers)
   const inside = insideMetrics(registers)
   const info = new Gauge({
@@ -57,9 +65,10 @@ export function createMetrics(build: { readonly version: string }): Metrics {
     labelNames: ['version', 'node'],
     registers,
   })
-  info.set({ version: build.version, node: process.version }, 1)
+  if (build.worker !== true) info.set({ version: build.version, node: process.version }, 1)
   return {
     expose: () => registry.metrics(),
+    snapshot: () => registry.getMetricsAsJSON() as Promise<MetricsSnapshot>,
     contentType: registry.contentType,
     ...http,
     ...inside,
@@ -115,6 +124,8 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
     name: 'gateway_upstream_healthy',
     help: '1 unless the last connection to the upstream failed.',
     labelNames: ['upstream'],
+    // Of several threads: as the one sees it that has had trouble.
+    aggregator: 'min',
     registers,
   })
   expose(registers, [requests, durations, refusals, upstreamDurations])

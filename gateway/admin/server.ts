@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { MANDATORY_HEADERS } from '../http/mandatory-headers.ts'
 import { requestIdFrom } from '../http/request-id.ts'
-import type { Metrics } from './metrics.ts'
+import type { Exposition } from './metrics.ts'
 
 /** Why the gateway should get no traffic, in a word for the probe's log; undefined when it should. */
 export type Readiness = () => string | undefined
@@ -13,7 +13,7 @@ interface AdminAnswer {
 }
 
 interface Parts {
-  readonly metrics: Metrics
+  readonly metrics: Exposition
   readonly readiness: Readiness
 }
 

@@ -13,6 +13,19 @@ export interface KeyStore {
   readonly onFault: (cause: string) => void
 }
 
+/** What several threads need that remember the same keys, each in a copy of its own. */
+export interface KeySharing {
+  /** What the copies are to begin with; undefined for the thread that reads and tends the files. */
+  readonly copy: Iterable<readonly [key: string, atMs: number]> | undefined
+  enter(): void
+  leave(): void
+  catchUp(): void
+  /** Tells the others of a key; `written`: it is in the file. */
+  tell(key: string, atMs: number, written: boolean): void
+  /** A flag of all: the file ends in the middle of a line. */
+  readonly torn: { raised: boolean }
+}
+
 export interface RememberedKeysOptions {
   /** Each key is remembered for this long; the same for all, so that the oldest is always the first to go. */
   readonly lifetimeMs: number
@@ -20,6 +33,8 @@ export interface RememberedKeysOptions {
   readonly clock: () => number
   /** Undefined: memory only. */
   readonly store: KeyStore | undefined
+  /** Undefined: this thread is the only one. */
+  readonly sharing?: KeySharing | undefined
 }
 
 // More than are added by one call, so that old ones are gone sooner than new ones come.
@@ -33,22 +48,31 @@ const APPENDED_AT_ONCE = 1_000
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
-  readonly #disk: KeyLog | undefined
+  readonly #disk: KeyLog | JoinedKeyLog | undefined
   /** Key to the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
 
   /** @throws Error when there is a file that cannot be read: to go on would forget what it holds */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
-    if (options.store === undefined) return
-    const nowMs = options.clock()
-    this.#disk = new KeyLog(options.store, options.lifetimeMs, nowMs)
-    for (const { key, atMs: writtenMs } of this.#disk.load()) {
+    const { store, sharing } = options
+    if (sharing?.copy !== undefined) {
+      for (const [key, atMs] of sharing.copy) this.#keys.set(key, atMs)
+      this.#disk = store && new JoinedKeyLog(store, sharing)
+    } else if (store !== undefined) this.#disk = this.#load(store)
+  }
+
+  #load(store: KeyStore): KeyLog {
+    const { clock, lifetimeMs, sharing } = this.#options
+    const nowMs = clock()
+    const disk = new KeyLog(store, { lifetimeMs, nowMs, torn: sharing?.torn })
+    for (const { key, atMs: writtenMs } of disk.load()) {
       // A time to come, from a clock since set back, must not be remembered for longer than any other.
       const atMs = Math.min(writtenMs, nowMs)
-      if (atMs > nowMs - options.lifetimeMs) setNewest(this.#keys, key, atMs)
+      if (atMs > nowMs - lifetimeMs) setNewest(this.#keys, key, atMs)
     }
-    this.#disk.compact(this.#keys)
+    disk.compact(this.#keys)
+    return disk
   }
 
   /** Keys in memory: those that count, and those whose time is over but that have not been swept away yet. */
@@ -63,13 +87,26 @@ export class RememberedKeys {
 
   /**
    * Remembers a key anew: from now on in memory, and in the file by the time this returns. When the disk refuses, its
-   * line is tried again with the next key. Never throws.
+   * line is tried again with the next key. Among several threads it must be within a step. Never throws.
    */
   add(key: string): void {
     const nowMs = this.#options.clock()
     setNewest(this.#keys, key, nowMs)
     this.sweep()
-    this.#disk?.write(key, nowMs)
+    const written = this.#disk?.write(key, nowMs)
+    this.#options.sharing?.tell(key, nowMs, written !== false)
+  }
+
+  /** Another thread has remembered a key; `written`: its line is in the file. */
+  learn(key: string, atMs: number, written: boolean): void {
+    setNewest(this.#keys, key, atMs)
+    this.sweep()
+    this.#disk?.learn(key, atMs, written)
+  }
+
+  /** Every key with its time, oldest first. */
+  entries(): Iterable<readonly [key: string, atMs: number]> {
+    return this.#keys
   }
 
   /** Forgets the oldest few whose time is over: at least one, if there is one. */
@@ -83,6 +120,43 @@ export class RememberedKeys {
   }
 }
 
+interface KeyLogOptions {
+  readonly lifetimeMs: number
+  readonly nowMs: number
+  readonly torn?: { raised: boolean } | undefined
+}
+
+/** The file of a store as a thread has it that only appends to it. */
+class JoinedKeyLog {
+  readonly #store: KeyStore
+  readonly #sharing: KeySharing
+
+  constructor(store: KeyStore, sharing: KeySharing) {
+    this.#store = store
+    this.#sharing = sharing
+  }
+
+  /** Whether the line is in the file; otherwise the thread that tends the files will try again, and report it. */
+  write(key: string, atMs: number): boolean {
+    const { dataDir, name, form } = this.#store
+    const { torn } = this.#sharing
+    const line = formatKey(form, { key, atMs })
+    const text = torn.raised ? `\n${line}` : line
+    torn.raised = true
+    try {
+      appendLines(join(dataDir, `${name}.ndjson`), text)
+      torn.raised = false
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  learn(): void {}
+
+  drop(): void {}
+}
+
 /** The two files of a store. */
 class KeyLog {
   readonly #store: KeyStore
@@ -92,12 +166,13 @@ class KeyLog {
   /** Keys that are not in the file yet, with their time. */
   readonly #unwritten = new Map<string, number>()
   /** Whether the file may end in the middle of a line. */
-  #torn = false
+  readonly #torn: { raised: boolean }
   #fileSinceMs: number
 
-  constructor(store: KeyStore, lifetimeMs: number, nowMs: number) {
+  constructor(store: KeyStore, { lifetimeMs, nowMs, torn = { raised: false } }: KeyLogOptions) {
     this.#store = store
     this.#lifetimeMs = lifetimeMs
+    this.#torn = torn
     this.#file = join(store.dataDir, `${store.name}.ndjson`)
     this.#oldFile = join(store.dataDir, `${store.name}.old.ndjson`)
     this.#fileSinceMs = nowMs
@@ -108,7 +183,7 @@ class KeyLog {
       const { keys, faults, torn } = readKeys(this.#store.form, file)
       yield* keys
       for (const fault of faults) this.#store.onFault(`${file}: ${fault}`)
-      this.#torn = torn
+      this.#torn.raised = torn
     }
   }
 
@@ -116,7 +191,7 @@ class KeyLog {
     this.#attempt('compact', () => {
       mkdirSync(this.#store.dataDir, { recursive: true })
       replaceFile(this.#file, this.#linesOf(keys))
-      this.#torn = false
+      this.#torn.raised = false
       rmSync(this.#oldFile, { force: true })
     })
   }
@@ -127,6 +202,15 @@ class KeyLog {
     this.#attempt('append', () => this.#append())
   }
 
+  /** Another thread has written the key, or could not. */
+  learn(key: string, atMs: number, written: boolean): void {
+    if (!written || this.#unwritten.size > 0) {
+      if (!written) setNewest(this.#unwritten, key, atMs)
+      this.#attempt('append', () => this.#append())
+    }
+    this.#attempt('start a new file', () => this.#turnOver(atMs))
+  }
+
   drop(key: string): void {
     this.#unwritten.delete(key)
   }
@@ -135,10 +219,10 @@ class KeyLog {
     while (this.#unwritten.size > 0) {
       const batch = oldest(this.#unwritten, APPENDED_AT_ONCE)
       const lines = this.#linesOf(batch)
-      const text = this.#torn ? `\n${lines}` : lines
-      this.#torn = true
+      const text = this.#torn.raised ? `\n${lines}` : lines
+      this.#torn.raised = true
       appendLines(this.#file, text)
-      this.#torn = false
+      this.#torn.raised = false
       for (const [key] of batch) this.#unwritten.delete(key)
     }
   }
@@ -148,7 +232,7 @@ class KeyLog {
     if (nowMs - this.#fileSinceMs < this.#lifetimeMs) return
     renameSync(this.#file, this.#oldFile)
     this.#fileSinceMs = nowMs
-    this.#torn = false
+    this.#torn.raised = false
   }
 
   #linesOf(keys: Iterable<[string, number]>): string {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { RememberedKeys } from './remembered-keys.ts'
+import { type KeySharing, RememberedKeys } from './remembered-keys.ts'
 import type { KeyForm } from './remembered-keys-file.ts'
 
 export interface ReplayMemoryOptions {
@@ -11,6 +11,8 @@ export interface ReplayMemoryOptions {
   readonly clock: () => number
   /** Undefined: memory only, so that a restart forgets. */
   readonly store?: ReplayStore | undefined
+  /** Undefined: this thread is the only one. */
+  readonly sharing?: KeySharing | undefined
 }
 
 export interface ReplayStore {
@@ -47,10 +49,10 @@ export class ReplayMemory {
 
   /** @throws Error when there is a file that cannot be read: to go on would let replays in */
   constructor(options: ReplayMemoryOptions) {
-    const { lifetimeMs, clock, store } = options
+    const { lifetimeMs, clock, store, sharing } = options
     this.#options = options
     this.#maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES
-    this.#seen = new RememberedKeys({ lifetimeMs, clock, store: store && { ...store, form: FORM } })
+    this.#seen = new RememberedKeys({ lifetimeMs, clock, store: store && { ...store, form: FORM }, sharing })
   }
 
   /** Messages in memory. */
@@ -60,13 +62,33 @@ export class ReplayMemory {
 
   /**
    * Takes a message: undefined the first time, and then it is remembered before this returns, so that of any number of
-   * simultaneous copies one passes. To be called when the message is known to be genuine, before anything is done with
+   * simultaneous copies one passes, whatever threads they come to. To be called when the message is known to be genuine, before anything is done with
    * it. There is no way to give a message back: whoever failed to deliver it sends another. Never throws.
    *
    * @param key unique over everything that this memory is for; parts joined by a character that none can hold
    */
   take(key: string): ReplayFault | undefined {
     const digest = hash('sha256', key, 'base64url')
+    const { sharing } = this.#options
+    sharing?.enter()
+    try {
+      return this.#takeDigest(digest)
+    } finally {
+      sharing?.leave()
+    }
+  }
+
+  /** Another thread has let in the message of that digest; `written`: it is in the file. */
+  learn(digest: string, atMs: number, written: boolean): void {
+    this.#seen.learn(digest, atMs, written)
+  }
+
+  /** The digest of every message with the time when it was let in, oldest first. */
+  entries(): Iterable<readonly [digest: string, atMs: number]> {
+    return this.#seen.entries()
+  }
+
+  #takeDigest(digest: string): ReplayFault | undefined {
     const sinceMs = this.#seen.since(digest)
     if (sinceMs !== undefined && this.#options.clock() < sinceMs + this.#options.lifetimeMs) return 'replayed'
     if (this.#seen.size >= this.#maxEntries) this.#seen.sweep()

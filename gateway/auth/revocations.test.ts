@@ -311,3 +311,40 @@ test('kill -9 gives no session back whose revocation had returned', async (t) =>
     [],
   )
 })
+
+test('what another thread has ended is refused at the next question, without a wait', (t) => {
+  const at = place(t)
+  at.open()
+  const unheard: [sid: string, atMs: number, written: boolean][] = []
+  const base = { dataDir: at.dataDir, clock: () => NOW_MS, onFault: (fault: string) => at.faults.push(fault) }
+  let depth = 0
+  const step = { enter: () => depth++, leave: () => depth--, torn: { raised: false } }
+  const first = new Revocations({
+    ...base,
+    sharing: { ...step, copy: [], catchUp: () => {}, tell: (...told) => unheard.push(told) },
+  })
+  const second: Revocations = new Revocations({
+    ...base,
+    sharing: {
+      ...step,
+      copy: [['before', NOW_MS - 1]],
+      catchUp: () => {
+        for (const told of unheard.splice(0)) second.learn(...told)
+      },
+      tell: () => assert.fail(),
+    },
+  })
+  first.revoke('a')
+  assert.equal(depth, 0)
+  assert.equal(second.isRevoked('a'), true)
+  assert.equal(second.isRevoked('before'), true)
+  assert.equal(second.isRevoked('b'), false)
+  assert.deepEqual(
+    [...second.entries()],
+    [
+      ['before', NOW_MS - 1],
+      ['a', NOW_MS],
+    ],
+  )
+  assert.match(readFileSync(at.file, 'utf8'), /"a"/)
+})

@@ -1,5 +1,5 @@
 import { quote } from './quote.ts'
-import { RememberedKeys } from './remembered-keys.ts'
+import { type KeySharing, RememberedKeys } from './remembered-keys.ts'
 import type { KeyForm } from './remembered-keys-file.ts'
 import { isVisibleId } from './visible-id.ts'
 
@@ -10,6 +10,8 @@ export interface RevocationsOptions {
   readonly clock: () => number
   /** Told of anything wrong with the file; what was revoked stays revoked in memory. */
   readonly onFault: (cause: string) => void
+  /** Undefined: this thread is the only one. */
+  readonly sharing?: KeySharing | undefined
 }
 
 /** No token lives longer than 24 h; the minute covers an issuer whose clock runs ahead. */
@@ -30,12 +32,14 @@ const FORM: KeyForm = {
 export class Revocations {
   readonly #onFault: (cause: string) => void
   readonly #sessions: RememberedKeys
+  readonly #sharing: KeySharing | undefined
 
   /** @throws Error when there is a file that cannot be read: to go on would let revoked sessions in again */
-  constructor({ dataDir, clock, onFault }: RevocationsOptions) {
+  constructor({ dataDir, clock, onFault, sharing }: RevocationsOptions) {
     this.#onFault = onFault
+    this.#sharing = sharing
     const store = { dataDir, name: 'revocations', form: FORM, onFault }
-    this.#sessions = new RememberedKeys({ lifetimeMs: REMEMBERED_MS, clock, store })
+    this.#sessions = new RememberedKeys({ lifetimeMs: REMEMBERED_MS, clock, store, sharing })
   }
 
   /** Sessions remembered. */
@@ -45,15 +49,34 @@ export class Revocations {
 
   /** Whether the session has ended. No session, no revocation. */
   isRevoked(sid: string | undefined): boolean {
+    this.#sharing?.catchUp()
     return sid !== undefined && this.#sessions.since(sid) !== undefined
   }
 
   /**
-   * Ends a session: from now on in memory, and in the file by the time this returns. When the disk refuses, the line is
+   * Ends a session: from now on in memory, on every thread, and in the file by the time this returns. When the disk refuses, the line is
    * tried again with the next revocation. An id that no token can carry is reported and otherwise ignored. Never throws.
    */
   revoke(sid: string): void {
-    if (isVisibleId(sid)) this.#sessions.add(sid)
-    else this.#onFault(`a session cannot be revoked: ${quote(sid)} is no session id`)
+    if (!isVisibleId(sid)) {
+      this.#onFault(`a session cannot be revoked: ${quote(sid)} is no session id`)
+      return
+    }
+    this.#sharing?.enter()
+    try {
+      this.#sessions.add(sid)
+    } finally {
+      this.#sharing?.leave()
+    }
+  }
+
+  /** Another thread has ended a session; `written`: it is in the file. */
+  learn(sid: string, atMs: number, written: boolean): void {
+    this.#sessions.learn(sid, atMs, written)
+  }
+
+  /** Every session with the time when it was revoked, oldest first. */
+  entries(): Iterable<readonly [sid: string, atMs: number]> {
+    return this.#sessions.entries()
   }
 }

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Counters, Room } from '../limits/counters.ts'
-import { AuthThrottle, mayBeGuess } from './throttle.ts'
+import { AuthThrottle, mayBeGuess, type ThrottleOptions } from './throttle.ts'
 
 const MINUTE_MS = 60_000
 
 /** Over the counters that the limits count with: three failures in a minute. */
-function throttleOf({ maxBlocked = 100 } = {}) {
+function throttleOf({ maxBlocked = 100, sharing }: Partial<ThrottleOptions> = {}) {
   const room = new Room()
   const record = {
     id: 1,
@@ -20,7 +20,7 @@ function throttleOf({ maxBlocked = 100 } = {}) {
   room.divide([0])
   const time = { nowMs: 1_800_000_000_000 }
   const counter = new Counters(record, room)
-  const throttle = new AuthThrottle({ counter, clock: () => time.nowMs, maxBlocked })
+  const throttle = new AuthThrottle({ counter, clock: () => time.nowMs, maxBlocked, sharing })
   const fail = (key: string, times = 1) => {
     for (let i = 0; i < times; i++) throttle.failed(key)
   }
@@ -105,4 +105,23 @@ test('only a token that could have been made up may be a guess', () => {
   ] as const) {
     assert.equal(mayBeGuess(reason), guess)
   }
+})
+
+test('a throttle that learns what another has seen keeps the same callers away, and so does one with its copy', () => {
+  const told: [string, number][] = []
+  let depth = 0
+  const sharing = {
+    enter: () => depth++,
+    leave: () => depth--,
+    catchUp: () => {},
+    tell: (key: string, atMs: number) => told.push([key, atMs]),
+  }
+  const [first, other, late] = [throttleOf({ sharing }), throttleOf(), throttleOf()]
+  first.fail('a', 3)
+  assert.equal(depth, 0)
+  for (const [key, atMs] of told) other.throttle.learn(key, atMs)
+  assert.equal(other.throttle.blockedSeconds('a'), 60)
+  late.throttle.block(other.throttle.blocked())
+  assert.equal(late.throttle.blockedSeconds('a'), 60)
+  assert.equal(late.throttle.blockedSeconds('b'), undefined)
 })

@@ -13,12 +13,23 @@ export interface FailureCounter {
   ): { readonly allowed: boolean; readonly remaining: number; readonly resetSeconds: number }
 }
 
+/** What several threads need that count the same failures, each in a copy of its own. */
+export interface ThrottleSharing {
+  enter(): void
+  leave(): void
+  catchUp(): void
+  /** Tells the others of a failure. */
+  tell(key: string, atMs: number): void
+}
+
 export interface ThrottleOptions {
   readonly counter: FailureCounter
   /** The clock of the counter. */
   readonly clock: () => number
   /** Callers kept away at the same time; the one kept away longest ago makes room. */
   readonly maxBlocked?: number
+  /** Undefined: this thread is the only one. */
+  readonly sharing?: ThrottleSharing | undefined
 }
 
 const MAX_BLOCKED = 65_536
@@ -40,6 +51,7 @@ export class AuthThrottle {
 
   /** To be asked before a presented credential is looked at: undefined to go on, or `Retry-After` in seconds. */
   blockedSeconds(key: string): number | undefined {
+    this.#options.sharing?.catchUp()
     const untilMs = this.#blocked.get(key)
     if (untilMs === undefined) return undefined
     const leftMs = untilMs - this.#options.clock()
@@ -50,9 +62,31 @@ export class AuthThrottle {
 
   /** A credential of that caller was presented and was no good. */
   failed(key: string): void {
-    const nowMs = this.#options.clock()
+    const { clock, sharing } = this.#options
+    sharing?.enter()
+    try {
+      const nowMs = clock()
+      this.learn(key, nowMs)
+      sharing?.tell(key, nowMs)
+    } finally {
+      sharing?.leave()
+    }
+  }
+
+  /** The same happened at `nowMs`, on another thread. */
+  learn(key: string, nowMs: number): void {
     const { allowed, remaining, resetSeconds } = this.#options.counter.take(key, nowMs)
     if (!allowed || remaining === 0) this.#blocked.set(key, nowMs + resetSeconds * 1000)
+  }
+
+  /** Who is kept away, and until when: for the throttle of another thread. */
+  blocked(): [key: string, untilMs: number][] {
+    return [...this.#blocked.entries()].reverse()
+  }
+
+  /** Keeps away who was kept away there. */
+  block(blocked: Iterable<readonly [key: string, untilMs: number]>): void {
+    for (const [key, untilMs] of blocked) this.#blocked.set(key, untilMs)
   }
 }
 

@@ -38,7 +38,7 @@ test('every variable arrives at its key', () => {
     GATEWAY_JWKS_URI: 'https://bank.example/keys',
     GATEWAY_AUDIENCE: 'api',
     GATEWAY_AUDIT_FILE: '-',
-    GATEWAY_AUDIT_DURABILITY: 'written',
+    GATEWAY_AUDIT_DURABILITY: 'synced',
     GATEWAY_STORE: 'memory',
     GATEWAY_WORKERS: '1',
     GATEWAY_DATA_DIR: '/var/lib/x',
@@ -63,7 +63,9 @@ test('every variable arrives at its key', () => {
       jwksUri: 'https://bank.example/keys',
       audience: 'api',
       auditFile: '-',
+      auditDurability: 'synced',
       dataDir: '/var/lib/x',
+      workers: 1,
       logLevel: 'debug',
     },
   })
@@ -87,8 +89,10 @@ test('each variable refuses what is not of its kind', () => {
 
 test('what this version cannot do is refused instead of ignored', () => {
   assert.match(fault('GATEWAY_STORE', 'redis://x'), /must be memory in this version, but is "redis:\/\/x"/)
-  assert.match(fault('GATEWAY_WORKERS', 'auto'), /must be 1 in this version, but is "auto"/)
-  assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'synced'), /must be written in this version/)
+  for (const text of ['0', '65', '2.5', 'all', '-1', '1e1']) {
+    assert.match(fault('GATEWAY_WORKERS', text), /must be auto or a whole number between 1 and 64, but is "/)
+  }
+  assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'safe'), /must be one of written, synced, buffered/)
 })
 
 test('a variable that is set but empty is a fault', () => {

@@ -3,8 +3,10 @@ import { closestTo } from './did-you-mean.ts'
 import type { Fault, Parsed } from './faults.ts'
 import type { GatewayFile } from './gateway-file.ts'
 import { describeValue } from './schema-check.ts'
+import type { Durability } from './settings.ts'
 import type { TlsKeys } from './tls-rules.ts'
 import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
+import { MAX_WORKERS, workerCount } from './worker-count.ts'
 
 /** The file of a fault that is in no file. */
 export const ENVIRONMENT = 'environment'
@@ -18,6 +20,7 @@ export type Overrides = { -readonly [Key in keyof GatewayFile]?: GatewayFile[Key
 /** Takes what a variable says, or says what is wrong with it. */
 type Read = (text: string, overrides: Overrides) => string | undefined
 
+const DURABILITIES = schema.properties.audit.properties.durability.enum
 const LOG_LEVELS = schema.properties.logLevel.enum
 /** Kubernetes gives them to every container of a namespace that has a Service called `gateway` or `gateway-…`. */
 const SERVICE_LINK =
@@ -37,9 +40,9 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_JWKS_URI', (text, overrides) => urlFault(text) ?? set(overrides, { jwksUri: text })],
   ['GATEWAY_AUDIENCE', (text, overrides) => set(overrides, { audience: text })],
   ['GATEWAY_AUDIT_FILE', (text, overrides) => set(overrides, { auditFile: text })],
-  ['GATEWAY_AUDIT_DURABILITY', (text) => onlyFault(text, 'written')],
+  ['GATEWAY_AUDIT_DURABILITY', readDurability],
   ['GATEWAY_STORE', (text) => onlyFault(text, 'memory')],
-  ['GATEWAY_WORKERS', (text) => onlyFault(text, '1')],
+  ['GATEWAY_WORKERS', readWorkers],
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
   ['GATEWAY_LOG_LEVEL', (text, overrides) => levelFault(text) ?? set(overrides, { logLevel: text })],
   ['GATEWAY_TLS_PORT', (text, overrides) => portFault(text) ?? setTls(overrides, { port: Number(text) })],
@@ -124,6 +127,21 @@ function readUpstreams(text: string, overrides: Overrides): string | undefined {
     if (upstreams.indexOf(upstream) < index) return `must not name ${upstream} twice`
   }
   return set(overrides, { upstreams })
+}
+
+function readWorkers(text: string, overrides: Overrides): string | undefined {
+  const count = text === 'auto' ? text : Number(/^\d{1,2}$/.test(text) ? text : Number.NaN)
+  if (count !== 'auto' && !(count >= 1 && count <= MAX_WORKERS)) {
+    return `must be auto or a whole number between 1 and ${MAX_WORKERS}, but is ${describeValue(text)}`
+  }
+  return set(overrides, { workers: workerCount(count) })
+}
+
+function readDurability(text: string, overrides: Overrides): string | undefined {
+  if (!DURABILITIES.includes(text)) {
+    return `must be one of ${DURABILITIES.join(', ')}, but is ${describeValue(text)}`
+  }
+  return set(overrides, { auditDurability: text as Durability })
 }
 
 function levelFault(text: string): string | undefined {

@@ -15,6 +15,7 @@ import { compileSchema } from './schema-check.ts'
 import type {
   AuthThrottleSettings,
   DpopSettings,
+  Durability,
   IssuerSettings,
   Route,
   RouteAuth,
@@ -24,6 +25,7 @@ import type {
 import type { TlsKeys } from './tls-rules.ts'
 import { addNetwork, hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
 import { windowToMs } from './window-rule.ts'
+import { workerCount } from './worker-count.ts'
 
 /** What config/gateway.json says, with every default filled in that does not depend on the environment. Immutable. */
 export interface GatewayFile {
@@ -48,9 +50,11 @@ export interface GatewayFile {
   }
   readonly authThrottle: AuthThrottleSettings
   readonly auditFile: string
+  readonly auditDurability: Durability
   readonly dataDir: string
   readonly logLevel: string
   readonly trustedProxies: BlockList | undefined
+  readonly workers: number
   readonly maxInFlight: number
   readonly timeouts: Timeouts
   readonly routes: readonly Route[]
@@ -72,10 +76,11 @@ interface Written {
   readonly issuers: readonly WrittenIssuer[]
   readonly dpop: { readonly nonce: DpopSettings['nonce']; readonly publicUrls?: readonly string[] }
   readonly authThrottle: { readonly failures: number; readonly window: string }
-  readonly audit: { readonly file: string }
+  readonly audit: { readonly file: string; readonly durability: Durability }
   readonly dataDir: string
   readonly logLevel: string
   readonly trustedProxies: readonly string[]
+  readonly workers: number | 'auto'
   readonly maxInFlight: number
   readonly maxBodyBytes: number
   readonly timeouts: Timeouts
@@ -132,9 +137,11 @@ function gatewayFile(written: Written, trustedProxies: BlockList | undefined): G
       windowMs: windowToMs(written.authThrottle.window),
     },
     auditFile: written.audit.file,
+    auditDurability: written.audit.durability,
     dataDir,
     logLevel,
     trustedProxies,
+    workers: workerCount(written.workers),
     maxInFlight: written.maxInFlight,
     timeouts: written.timeouts,
     routes: written.routes.map((route) => ({

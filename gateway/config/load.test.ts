@@ -129,8 +129,8 @@ test('the gateway must not be its own upstream', () => {
 })
 
 test('faults of the environment and of the file come at once', () => {
-  assert.deepEqual(faults({ port: 'x' }, { GATEWAY_WORKERS: '4' }), [
-    'environment: GATEWAY_WORKERS: must be 1 in this version, but is "4"',
+  assert.deepEqual(faults({ port: 'x' }, { GATEWAY_WORKERS: 'some' }), [
+    'environment: GATEWAY_WORKERS: must be auto or a whole number between 1 and 64, but is "some"',
     'config/gateway.json: $.port: must be a whole number, but is "x" (line 1)',
   ])
 })
@@ -161,4 +161,17 @@ test('a route that accepts nothing but certificates needs a listener that asks f
   assert.match(faults(file)[0] ?? '', /\$\.routes\[0\]\.auth: accepts nothing but client certificates/)
   assert.match(faults(file, tls)[0] ?? '', /set tls\.clientCaFile/)
   assert.ok(good(file, { ...tls, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }))
+})
+
+test('standard output cannot be synced, wherever either was named', () => {
+  const reason = /^must be the name of a file: standard output cannot be synced$/
+  const audit = { file: '-', durability: 'synced' }
+  const [inFile] = load({ audit }).faults ?? []
+  assert.equal(inFile?.path, '$.audit.file')
+  assert.match(String(inFile?.reason), reason)
+  const env = { GATEWAY_AUDIT_DURABILITY: 'synced' }
+  const [inEnvironment] = load({ audit: { file: '-' } }, env).faults ?? []
+  assert.equal(inEnvironment?.path, 'GATEWAY_AUDIT_DURABILITY')
+  assert.equal(good({}, env).auditDurability, 'synced')
+  assert.equal(good({ audit: { durability: 'buffered' } }).auditDurability, 'buffered')
 })

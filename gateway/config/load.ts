@@ -19,6 +19,8 @@ const PLACES = {
   upstreams: ['$.upstream', 'GATEWAY_UPSTREAM'],
   issuer: ['$.issuer', 'GATEWAY_ISSUER'],
   jwksUri: ['$.jwksUri', 'GATEWAY_JWKS_URI'],
+  auditFile: ['$.audit.file', 'GATEWAY_AUDIT_FILE'],
+  auditDurability: ['$.audit.durability', 'GATEWAY_AUDIT_DURABILITY'],
 } as const
 
 /** Where the operator brought two keys into conflict: the one set by the environment, else the first. */
@@ -90,6 +92,10 @@ function conflictsOf(told: GatewayFile, place: Place): Fault[] {
     const reason =
       'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
     faults.push({ ...place('jwksUri'), reason })
+  }
+  if (told.auditDurability === 'synced' && told.auditFile === '-') {
+    const reason = 'must be the name of a file: standard output cannot be synced'
+    faults.push({ ...place('auditFile', 'auditDurability'), reason })
   }
   return [...faults, ...issuerConflicts(told, place)]
 }

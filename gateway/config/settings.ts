@@ -80,6 +80,9 @@ export interface TlsSettings {
   readonly clientCrlFile: string | undefined
 }
 
+/** How far an audit record has got when the request that it belongs to goes on. */
+export type Durability = 'written' | 'synced' | 'buffered'
+
 /** Everything the gateway was told: file, overridden by environment, with every default filled in. Immutable. */
 export interface Settings extends IssuerSettings {
   readonly configFile: string
@@ -99,10 +102,13 @@ export interface Settings extends IssuerSettings {
   readonly dpop: DpopSettings
   readonly authThrottle: AuthThrottleSettings
   readonly auditFile: string
+  readonly auditDurability: Durability
   readonly dataDir: string
   readonly logLevel: string
   /** Addresses whose forwarded headers are believed; undefined: none. */
   readonly trustedProxies: BlockList | undefined
+  /** Threads that serve requests; with 1 it is the main one. */
+  readonly workers: number
   /** Exchanges open at once; one more is refused with 503. */
   readonly maxInFlight: number
   readonly timeouts: Timeouts

@@ -48,6 +48,11 @@ export class Room {
     return true
   }
 
+  /** One more key in a row of `size` keys, whether there is room or not. */
+  occupy(size: number): void {
+    if (size >= this.#share) this.#used++
+  }
+
   /** A row of `size` keys gives one up. */
   release(size: number): void {
     if (size > this.#share) this.#used--
@@ -109,6 +114,22 @@ export class Counters {
       window = this.#refit(key, window, nowMs)
     }
     return window.take(nowMs, this.#law)
+  }
+
+  /** Counts one hit that was let through elsewhere, at `nowMs`, in the same windows; always finds room. */
+  count(key: string, nowMs: number): void {
+    this.#sweep(SWEEP, nowMs)
+    let window = this.#windows.get(key)
+    if (window === undefined) {
+      this.#room.occupy(this.#windows.size)
+      window = openWindow(this.#law)
+      this.#windows.set(key, window)
+    } else if (window.sliced !== isSliced(this.#law.limit)) {
+      window = this.#refit(key, window, nowMs)
+    }
+    // Lets go of what a take lets go of, or a key that others take would grow here for ever.
+    window.held(nowMs, this.#law)
+    window.add([nowMs, 1], this.#law)
   }
 
   /** Counts hits of an earlier run, oldest first; always finds room. */

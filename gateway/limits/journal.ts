@@ -1,4 +1,5 @@
 import { mkdirSync, openSync, rmSync, writeSync } from 'node:fs'
+import type { Keeping, Restoring } from './keeping.ts'
 import type { RowRecord } from './lineage.ts'
 import { lockDirectory } from './lock.ts'
 import { batches, type Hit, hitLine, type Ignored, lastTable, readHits, tableLine } from './records.ts'
@@ -24,12 +25,6 @@ export interface JournalReports {
   failed(error: Error): void
 }
 
-/** Where the counts of an earlier run go: first the rows, then each of their hits, oldest first for each key. */
-export interface Restoring {
-  rows(records: readonly RowRecord[]): void
-  hit(hit: Hit): void
-}
-
 /** Whether the hits of a row are journalled one by one: windows of an hour and more. */
 export function isDurable(record: RowRecord): boolean {
   return record.windowMs >= DURABLE_WINDOW_MS
@@ -41,7 +36,7 @@ export function isDurable(record: RowRecord): boolean {
  * Hits under shorter windows are in one snapshot, written by `close`. A disk that takes nothing stops nobody: hits
  * still count, and wait in memory.
  */
-export class Journal {
+export class Journal implements Keeping {
   readonly #directory: string
   readonly #reports: JournalReports
   readonly #tail: Tail
@@ -57,14 +52,19 @@ export class Journal {
 
   /**
    * Makes the directory when it is not there. Throws when it cannot be made, or when another gateway holds it.
-   * `write` takes the place of fs.writeSync.
+   * `write` takes the place of fs.writeSync; `torn` is a flag of all threads that write to its segments.
    */
-  constructor(options: { directory: string; reports: JournalReports; write?: Write }) {
+  constructor(options: {
+    directory: string
+    reports: JournalReports
+    write?: Write
+    torn?: { raised: boolean } | undefined
+  }) {
     this.#directory = options.directory
     this.#reports = options.reports
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
     this.#unlock = lockDirectory(this.#directory)
-    this.#tail = new Tail(options.write ?? (writeSync as Write), (error) => this.#fail(error))
+    this.#tail = new Tail(options.write ?? (writeSync as Write), (error) => this.#fail(error), options.torn)
   }
 
   /** Writes and removals that failed in this run. */
@@ -80,6 +80,11 @@ export class Journal {
   /** Hits that count in memory only, because too many others were waiting. */
   get lostHits(): number {
     return this.#lostHits
+  }
+
+  /** What `newId` gives next. */
+  get nextId(): number {
+    return this.#nextId
   }
 
   /** An id that stands nowhere in the journal. */
@@ -128,6 +133,28 @@ export class Journal {
     if (this.#rotateWhenDue(hit.atMs)) this.#discard(hit.atMs)
     this.#put(hitLine(hit), hit.atMs)
     this.#segments.at(-1)?.note(hit.id, hit.atMs)
+  }
+
+  /**
+   * One hit under a durable row that another thread let through: appended unless that thread has done so. Never begins a
+   * new segment: the others may be writing to this one.
+   */
+  adopt(hit: Hit, written: boolean): void {
+    const line = hitLine(hit)
+    if (written) this.#tail.grew(Buffer.byteLength(line))
+    else this.#put(line, hit.atMs)
+    this.#segments.at(-1)?.note(hit.id, hit.atMs)
+  }
+
+  /** Begins a new segment if it is time, and tries to write what is waiting. For when nobody else writes. */
+  tend(nowMs: number): void {
+    if (this.#rotateWhenDue(nowMs)) this.#discard(nowMs)
+    this.#tail.flush(nowMs)
+  }
+
+  /** Of the segment being written; undefined when none could be opened. Good until `tend` or `declare`. */
+  get descriptor(): number | undefined {
+    return this.#tail.descriptor
   }
 
   /** The hits that a row brings with it under a new id; to be called before that id is declared. */

@@ -1,6 +1,7 @@
 import { Counters, Room } from './counters.ts'
-import { isDurable, type Journal } from './journal.ts'
-import { editedRecord, predecessors, recordOf } from './lineage.ts'
+import { isDurable } from './journal.ts'
+import type { Keeping } from './keeping.ts'
+import { editedRecord, predecessors, type RowRecord, recordOf } from './lineage.ts'
 import type { Hit } from './records.ts'
 import type { LimitRow } from './row.ts'
 import type { Take } from './window.ts'
@@ -13,11 +14,12 @@ export type { Take } from './window.ts'
  */
 export class Limiter {
   readonly #clock: () => number
-  readonly #journal: Journal | undefined
+  readonly #journal: Keeping | undefined
   readonly #room: Room
   /** Also rows of earlier tables, as long as an exchange holds one: its counters are those of its successor. */
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #counters: readonly Counters[] = []
+  #byId: ReadonlyMap<number, Counters> = new Map()
   #lastId = 0
 
   /**
@@ -25,7 +27,7 @@ export class Limiter {
    * milliseconds and never runs back; `maxKeys` bounds the keys of all rows together. Without a journal counts end
    * with the process.
    */
-  constructor(options: { clock: () => number; journal?: Journal | undefined; maxKeys?: number }) {
+  constructor(options: { clock: () => number; journal?: Keeping | undefined; maxKeys?: number }) {
     this.#clock = options.clock
     this.#journal = options.journal
     this.#room = new Room(options.maxKeys)
@@ -33,11 +35,10 @@ export class Limiter {
   }
 
   /**
-   * Puts a new table in force and keeps the counts: a row goes on with those of the old row with the same path and
+   * Puts a new table in force as of `nowMs` and keeps the counts: a row goes on with those of the old row with the same path and
    * methods, else of the one with the same name, and starts empty when there is neither.
    */
-  replace(rows: readonly LimitRow[]): void {
-    const nowMs = this.#clock()
+  replace(rows: readonly LimitRow[], nowMs: number = this.#clock()): void {
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
     const followed = predecessors([...olds.keys()], rows)
     this.#counters = rows.map((row) => {
@@ -47,6 +48,7 @@ export class Limiter {
       this.#countersOf.set(row, current)
       return current
     })
+    this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
     this.#room.divide(this.#counters.map((counters) => counters.size))
     this.#journal?.declare(
       this.#counters.map((counters) => counters.record),
@@ -65,10 +67,30 @@ export class Limiter {
     if (counters === undefined) throw new Error(`limit "${row.name}" was never in the table`)
     const nowMs = this.#clock()
     const take = counters.take(key, nowMs)
-    if (take.allowed && this.#journal !== undefined && isDurable(counters.record)) {
-      this.#journal.append({ id: counters.record.id, atMs: nowMs, key, count: 1 })
+    if (take.allowed && this.#journal !== undefined) {
+      const { record } = counters
+      if (isDurable(record)) this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 })
+      else this.#journal.brief?.({ id: record.id, atMs: nowMs, key, count: 1 })
     }
     return take
+  }
+
+  /**
+   * Counts a hit that a limiter with the same table let through. Hits must come in the order in which they were let
+   * through, and no table in between. One of a row that has gone counts for nobody.
+   *
+   * @returns whether the row is durable
+   */
+  count({ id, key, atMs }: Hit): boolean {
+    const counters = this.#byId.get(id)
+    counters?.count(key, atMs)
+    return counters !== undefined && isDurable(counters.record)
+  }
+
+  /** Everything that counts now, for another limiter with the same table. */
+  copy(): { readonly records: readonly RowRecord[]; readonly hits: Iterable<Hit> } {
+    const records = this.#counters.map((counters) => counters.record)
+    return { records, hits: hitsOf(this.#counters, this.#clock()) }
   }
 
   /** Keys that are counted now, over all rows, including idle ones not dropped yet. */

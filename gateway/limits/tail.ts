@@ -13,6 +13,7 @@ const RETRY_MS = 250
 export class Tail {
   readonly #write: Write
   readonly #failed: (error: unknown) => void
+  readonly #torn: { raised: boolean } | undefined
   #fd: number | undefined
   #sizeBytes = 0
   /** Whole lines that have not gone out whole, and how many bytes of the first are in the file already. */
@@ -21,14 +22,26 @@ export class Tail {
   #sentBytes = 0
   #retryAtMs = Number.NEGATIVE_INFINITY
 
-  constructor(write: Write, failed: (error: unknown) => void) {
+  /** `torn`: a flag of all threads that write to the file, if there are several: it ends in the middle of a line. */
+  constructor(write: Write, failed: (error: unknown) => void, torn?: { raised: boolean }) {
     this.#write = write
     this.#failed = failed
+    this.#torn = torn
   }
 
   /** Bytes in the file. */
   get sizeBytes(): number {
     return this.#sizeBytes
+  }
+
+  /** The file; undefined when there is none. */
+  get descriptor(): number | undefined {
+    return this.#fd
+  }
+
+  /** Another thread has written so many bytes to the file. */
+  grew(bytes: number): void {
+    this.#sizeBytes += bytes
   }
 
   /** Bytes that are in memory only. */
@@ -39,20 +52,20 @@ export class Tail {
   /** Hands whole lines to the operating system before it returns, or keeps them for later and reports why. */
   put(lines: string, nowMs: number): void {
     let sent = 0
-    if (this.#waitingBytes === 0 && this.#fd !== undefined) {
+    if (this.#waitingBytes === 0 && this.#fd !== undefined && this.#torn?.raised !== true) {
       sent = this.#attempt(this.#fd, lines, nowMs)
       if (sent === Buffer.byteLength(lines)) return
       this.#sentBytes = sent
     }
-    const bytes = Buffer.from(lines)
-    this.#waiting.push(bytes)
-    this.#waitingBytes += bytes.length
+    this.#wait(this.#waiting.length, Buffer.from(lines))
+    this.#shareTorn()
     if (nowMs >= this.#retryAtMs) this.flush(nowMs)
   }
 
   /** Tries to write what is waiting. */
   flush(nowMs: number): void {
     if (this.#fd === undefined || this.#waitingBytes === 0) return
+    if (this.#torn?.raised) this.#wait(0, Buffer.from('\n'))
     const bytes = Buffer.concat(this.#waiting)
     let sent = this.#sentBytes
     while (sent < bytes.length) {
@@ -64,6 +77,8 @@ export class Tail {
     this.#waiting = whole === bytes.length ? [] : [bytes.subarray(whole)]
     this.#waitingBytes = bytes.length - whole
     this.#sentBytes = sent - whole
+    if (this.#torn?.raised && sent > 0) this.#torn.raised = false
+    this.#shareTorn()
   }
 
   /** Goes on in another file, with `header` and then what is waiting. */
@@ -72,9 +87,8 @@ export class Tail {
     this.#fd = fd
     this.#sizeBytes = 0
     this.#sentBytes = 0
-    const bytes = Buffer.from(header)
-    this.#waiting.unshift(bytes)
-    this.#waitingBytes += bytes.length
+    if (this.#torn !== undefined) this.#torn.raised = false
+    this.#wait(0, Buffer.from(header))
     this.flush(nowMs)
   }
 
@@ -87,6 +101,18 @@ export class Tail {
     } catch (error) {
       this.#failed(error)
     }
+  }
+
+  #wait(at: number, bytes: Buffer): void {
+    this.#waiting.splice(at, 0, bytes)
+    this.#waitingBytes += bytes.length
+  }
+
+  /** Where others write as well, the rest of a torn line would not be behind its beginning: the line goes out anew. */
+  #shareTorn(): void {
+    if (this.#torn === undefined || this.#sentBytes === 0) return
+    this.#torn.raised = true
+    this.#sentBytes = 0
   }
 
   /** How many bytes went out; 0 when the attempt failed. */

@@ -1,0 +1,40 @@
+import { assemble } from './assemble.ts'
+import { closeParts, drain } from './drain.ts'
+import type { Ground } from './ground.ts'
+import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
+import { type Watching, watchTls } from './reloads.ts'
+import type { Serving } from './serving.ts'
+
+/** A gateway in one thread, which is this one. Throws what `assemble` throws. */
+export function serveAlone(ground: Ground): Serving {
+  const { gateway, background } = assemble(ground)
+  const { settings, trail, metrics, load } = gateway
+  const watching: Watching[] = [...background.watching]
+  let open: PublicListeners | undefined
+  return {
+    trail,
+    metrics,
+    begin: async () => {
+      const { tls } = ground
+      for (const warning of tls?.material.warnings ?? []) ground.log.warn({ warning }, 'tls')
+      open = await openPublicListeners(gateway, { material: tls?.material })
+      if (settings.tls !== undefined && tls !== undefined) {
+        watching.push(watchTls(gateway, { settings: settings.tls, loaded: tls, enforce: open.enforce }))
+      }
+      // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
+      if (settings.routes.some((route) => route.auth.has('bearer'))) background.keys.start()
+      return open
+    },
+    notReady: () => {
+      if (open === undefined) return 'starting'
+      if (load.draining) return 'draining'
+      return trail.recheck() ? undefined : 'the audit trail cannot be written'
+    },
+    drain: async (stop) => {
+      for (const each of watching) each.stop()
+      background.keys.stop()
+      await drain(gateway, open?.listeners ?? [], stop)
+    },
+    abandon: (reason) => closeParts(gateway, reason),
+  }
+}

@@ -1,0 +1,48 @@
+import { once } from 'node:events'
+import { type TestGateway, until } from './gateway.ts'
+
+/** What a gateway must be started with so that its threads can be reached from outside. */
+export const INSPECTABLE = { NODE_OPTIONS: '--inspect=127.0.0.1:0' }
+
+/** The threads of a gateway, through the inspector of Node: the gateway itself has no way in. */
+export interface Threads {
+  /** Names of those that were seen, in the order in which they came; a name comes again when it was replaced. */
+  readonly seen: readonly string[]
+  /** Makes the latest thread of that name do something. */
+  evaluate(name: string, expression: string): void
+  close(): void
+}
+
+interface Message {
+  readonly method?: string
+  readonly params?: { readonly sessionId: string; readonly workerInfo: { readonly title: string } }
+}
+
+/** Sees every worker thread of a gateway that was started `INSPECTABLE`. */
+export async function inspectThreads(gateway: TestGateway): Promise<Threads> {
+  const url = await until(() => /ws:\/\/\S+/.exec(gateway.process.plain())?.[0])
+  const socket = new WebSocket(url)
+  await once(socket, 'open')
+  const seen: string[] = []
+  const sessions = new Map<string, string>()
+  let id = 0
+  const send = (method: string, params: object) => socket.send(JSON.stringify({ id: ++id, method, params }))
+  socket.addEventListener('message', ({ data }) => {
+    const { method, params } = JSON.parse(String(data)) as Message
+    if (method !== 'NodeWorker.attachedToWorker' || params === undefined) return
+    // The loader of the test run has threads too.
+    const name = /worker-\d+$/.exec(params.workerInfo.title)?.[0]
+    if (name === undefined) return
+    seen.push(name)
+    sessions.set(name, params.sessionId)
+  })
+  send('NodeWorker.enable', { waitForDebuggerOnStart: false })
+  return {
+    seen,
+    evaluate: (name, expression) => {
+      const message = JSON.stringify({ id: ++id, method: 'Runtime.evaluate', params: { expression } })
+      send('NodeWorker.sendMessageToWorker', { sessionId: sessions.get(name), message })
+    },
+    close: () => socket.close(),
+  }
+}

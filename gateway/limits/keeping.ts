@@ -1,0 +1,26 @@
+import type { RowRecord } from './lineage.ts'
+import type { Hit } from './records.ts'
+
+/** Where the counts of an earlier run, or of another thread, go: first the rows, then each of their hits, oldest first for each key. */
+export interface Restoring {
+  rows(records: readonly RowRecord[]): void
+  hit(hit: Hit): void
+}
+
+/** Whom a limiter tells what it counts, so that it is not lost with it. */
+export interface Keeping {
+  /** Gives what was kept; called once, before anything is told. */
+  load(nowMs: number, restoring: Restoring): void
+  /** An id that no counters have had. */
+  newId(): number
+  /** The table in force from now on. */
+  declare(rows: readonly RowRecord[], nowMs: number): void
+  /** One hit under a durable row, let through now. */
+  append(hit: Hit): void
+  /** One hit under any other row; undefined where they are not kept one by one. */
+  readonly brief?: ((hit: Hit) => void) | undefined
+  /** The hits that a row brings with it under a new id; called before that id is declared. */
+  appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void
+  /** Nothing is told afterwards. `hits`: those of the rows that are not durable. */
+  close(hits: Iterable<Hit>, nowMs: number): void
+}

@@ -1,0 +1,109 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { pino } from 'pino'
+import type { Ground } from './ground.ts'
+import type { LimitRow } from './limits/row.ts'
+import type { WorkerGround } from './worker-ground.ts'
+import { joinHoldings } from './worker-holdings.ts'
+import { commonClock } from './workers/clock.ts'
+import { Order } from './workers/order.ts'
+
+/** What a test asks of a thread that counts like a worker, without a listener. */
+export type Task =
+  /** Takes as fast as it can for so long. Answers with the times at which it was let through, by row and key. */
+  | { readonly task: 'hammer'; readonly forMs: number; readonly keys: readonly string[] }
+  /** Answers with everything that counts at that time. */
+  | { readonly task: 'state'; readonly atMs: number }
+  /** Answers with the messages that passed. */
+  | {
+      readonly task: 'replay'
+      readonly memory: 'proofs' | 'deliveries'
+      readonly messages: readonly string[]
+    }
+  | { readonly task: 'revoke'; readonly sid: string }
+  | { readonly task: 'isRevoked'; readonly sid: string }
+  | { readonly task: 'guess'; readonly key: string; readonly times: number }
+  | { readonly task: 'blocked'; readonly key: string }
+  /** Ends in the middle of a step, so that it cannot be left. Answers before. */
+  | { readonly task: 'dieWithin' }
+
+const begun = workerData as WorkerGround
+let rows: readonly LimitRow[] = begun.rows
+const order = new Order({
+  memory: begun.memory,
+  seat: begun.seat,
+  clock: commonClock(begun.originMs),
+  onLost: (error) => {
+    throw error
+  },
+})
+const ground = {
+  settings: begun.settings,
+  version: '',
+  limits: { text: '', value: rows },
+  log: pino({ level: 'silent' }),
+} as Partial<Ground> as Ground
+const { limiter, proofs, deliveries, revocations, throttle } = joinHoldings(begun, {
+  ground,
+  order,
+  onTable: (changed) => {
+    rows = changed
+  },
+})
+const memories = { proofs, deliveries }
+setInterval(() => order.catchUp(), 5)
+parentPort?.on('message', (task: Task) => parentPort?.postMessage(perform(task)))
+parentPort?.postMessage('ready')
+
+function perform(task: Task): unknown {
+  switch (task.task) {
+    case 'hammer':
+      return hammer(task.forMs, task.keys)
+    case 'state':
+      order.catchUp()
+      return state(task.atMs)
+    case 'replay':
+      return task.messages.filter((message) => memories[task.memory].take(message) === undefined)
+    case 'revoke':
+      return revocations.revoke(task.sid)
+    case 'isRevoked':
+      return revocations.isRevoked(task.sid)
+    case 'guess':
+      for (let i = 0; i < task.times; i++) throttle?.failed(task.key)
+      return undefined
+    case 'blocked':
+      return throttle?.blockedSeconds(task.key)
+    case 'dieWithin':
+      order.enter()
+      limiter.take(rows[0] as LimitRow, 'of a thread that died')
+      // The answer goes out with the turn; the step is never left.
+      setImmediate(() => process.exit(1))
+      return undefined
+  }
+}
+
+function hammer(forMs: number, keys: readonly string[]): Record<string, number[]> {
+  const untilMs = performance.now() + forMs
+  const times: Record<string, number[]> = {}
+  for (let i = begun.seat; performance.now() < untilMs; i++) {
+    order.enter()
+    // The table may have changed with this step.
+    const row = rows[i % rows.length] as LimitRow
+    const key = keys[i % keys.length] as string
+    if (limiter.take(row, key).allowed) {
+      const name = `${row.name} ${key}`
+      times[name] ??= []
+      times[name].push(order.nowMs)
+    }
+    order.leave()
+  }
+  return times
+}
+
+function state(atMs: number): unknown {
+  const { records, hits } = limiter.copy()
+  const counted = [...hits].filter((hit) => hit.atMs <= atMs)
+  return {
+    records,
+    hits: counted.map(({ id, atMs: at, key, count }) => `${id} ${key} ${at} ${count}`).sort(),
+  }
+}

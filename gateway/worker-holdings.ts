@@ -1,0 +1,41 @@
+import type { Ground } from './ground.ts'
+import { type Holdings, makeHoldings } from './holdings.ts'
+import { JoinedJournal } from './limits/joined-journal.ts'
+import type { LimitRow } from './limits/row.ts'
+import { follow, shareHoldings, takeFailures, tellHit, tornJournal } from './replica.ts'
+import type { WorkerGround } from './worker-ground.ts'
+import type { Order } from './workers/order.ts'
+
+interface Joining {
+  readonly ground: Ground
+  readonly order: Order
+  /** Told of another table as it comes into force. */
+  readonly onTable: (rows: readonly LimitRow[]) => void
+}
+
+/** What is counted and remembered, as a worker has it: the copy it was given, and what all have done since. */
+export function joinHoldings(
+  { copy, rows, descriptor }: Pick<WorkerGround, 'copy' | 'rows' | 'descriptor'>,
+  { ground, order, onTable }: Joining,
+): Holdings {
+  const journal = new JoinedJournal({
+    copy: copy.counts,
+    descriptor,
+    torn: tornJournal(order),
+    onHit: (hit, written) => tellHit(order, hit, written),
+  })
+  const holdings = makeHoldings(ground, journal, shareHoldings(order, copy))
+  holdings.limiter.replace(rows)
+  takeFailures(holdings, copy, order.nowMs)
+  follow(order, holdings, {
+    table: (changed, firstId, atMs) => {
+      journal.numberFrom(firstId)
+      holdings.limiter.replace(changed, atMs)
+      onTable(changed)
+    },
+    segment: (moved) => journal.moveTo(moved),
+    // The thread that counted it has written it, or the main thread will.
+    durableHit: () => {},
+  })
+  return holdings
+}

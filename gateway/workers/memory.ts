@@ -1,0 +1,49 @@
+/** Threads of one gateway that may take part at once, the main thread among them. */
+export const SEATS = 130
+/** The main thread's. */
+export const MAIN_SEAT = 0
+
+/** Words of 32 bits, each that is written often on a cache line of its own. */
+const LINE = 16
+export const LOCK = 0
+export const WRITTEN = LINE
+/** Two words: the time of the last step, as one 64-bit float. */
+export const LAST_MS = 2 * LINE
+export const MARKS = 3 * LINE
+/** Never written: waiting on it is the only way to rest without giving a step away. */
+export const REST = MARKS + LINE - 1
+const FIRST_SEAT = 4 * LINE
+const CONTROL_BYTES = (FIRST_SEAT + SEATS * LINE) * 4
+
+/**
+ * What a seat's words are: whether it is taken, how far its thread has read, its heartbeat, whether it is fit, and
+ * how much it has under way. */
+export const STATE = 0
+export const READ = 1
+export const BEAT = 2
+export const UNFIT = 3
+export const BUSY = 4
+
+/** Of a seat. `LOST`: its thread was left behind, and must not go on. */
+export const EMPTY = 0
+export const TAKEN = 1
+export const LOST = 2
+
+/** Room for some 100,000 deeds. */
+const RING_BYTES = 8 * 1024 * 1024
+
+/** What all threads of one gateway have in common; to be handed to each of them. */
+export interface SharedMemory {
+  readonly control: SharedArrayBuffer
+  readonly ring: SharedArrayBuffer
+}
+
+/** @param ringBytes a power of two, at least 4096; for tests of a ring that is full */
+export function createSharedMemory(ringBytes: number = RING_BYTES): SharedMemory {
+  return { control: new SharedArrayBuffer(CONTROL_BYTES), ring: new SharedArrayBuffer(ringBytes) }
+}
+
+/** Index of a word of a seat. */
+export function wordOf(seat: number, word: number): number {
+  return FIRST_SEAT + seat * LINE + word
+}
