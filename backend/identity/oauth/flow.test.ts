@@ -161,6 +161,20 @@ onEachDatabase('OAuth', (database) => {
     }
   })
 
+  it('takes the verifier of RFC 7636 appendix B for its challenge', async () => {
+    const { parameters } = await pkce()
+    const challenge = 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM'
+    const url = client.buildAuthorizationUrl(mobile, { ...parameters, code_challenge: challenge })
+    const body = new URLSearchParams({
+      grant_type: 'authorization_code',
+      client_id: 'mobile-app',
+      code: (await allow(oauth, url)).searchParams.get('code') ?? '',
+      code_verifier: 'dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk',
+      redirect_uri: NATIVE_REDIRECT,
+    })
+    assert.equal((await fetch(`${oauth.url}/oauth/token`, { method: 'POST', body })).status, 200)
+  })
+
   it('exchanges a code only for the right verifier, redirect URI and client', async () => {
     const { verifier, parameters } = await pkce()
     const code = (await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))).searchParams.get(
