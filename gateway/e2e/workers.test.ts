@@ -23,6 +23,9 @@ import { ath, proof } from './proofs.ts'
 import { makeSecureGround, makeServerCertificate, secureOptions } from './secure.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
 
+/** Threads leave no source maps beside their coverage, and without these it would be added to the wrong lines. */
+const WITH_WORKERS = { GATEWAY_WORKERS: '2', NODE_V8_COVERAGE: '' }
+
 const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 /** With as many the system gives both workers some: the chance that it does not is one in 2³¹. */
 const CONNECTIONS = 32
@@ -257,7 +260,7 @@ describe('counts of a gateway with two workers', () => {
       { path: '/durable', limit: 300, window: '1h', purpose: 'Any' },
       { path: '/brief', limit: 50, window: '10m', purpose: 'Any' },
     ],
-    env: { GATEWAY_WORKERS: '2' },
+    env: WITH_WORKERS,
   })
   const left = async (gateway: TestGateway, path: string) => {
     const { headers } = await call(gateway.url + path, { agent: new Agent() })
@@ -378,7 +381,7 @@ it('a gateway with workers lets in as many requests at once as one without, and 
 it('a gateway with workers does not begin on a port that is in use, also by another of its kind', async () => {
   const upstream = await startUpstream()
   const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] }
-  const first = await startGateway({ config, env: { GATEWAY_WORKERS: '2' } })
+  const first = await startGateway({ config, env: WITH_WORKERS })
   const second = run('gateway/main.ts', {
     GATEWAY_CONFIG: join(first.dir, 'gateway.json'),
     GATEWAY_LIMITS: first.limitsFile,
@@ -386,7 +389,7 @@ it('a gateway with workers does not begin on a port that is in use, also by anot
     GATEWAY_DATA_DIR: join(first.dir, 'other'),
     GATEWAY_PORT: String(first.port),
     GATEWAY_ADMIN_PORT: '0',
-    GATEWAY_WORKERS: '2',
+    ...WITH_WORKERS,
   })
   assert.equal(await second.ended, 1)
   const told = second.lines.find(({ msg }) => msg === 'cannot listen')
