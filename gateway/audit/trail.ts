@@ -34,7 +34,7 @@ export interface TrailOptions {
 
 /** Requests that a thread can have open and still be settled for when it dies; the next start settles any number. */
 const NOTED_OPEN = 8192
-/** A rotation that comes in the middle of a commit waits for its end. */
+/** A rotation that comes in the middle of a commit, or cannot have the file, is tried again. */
 const ROTATE_AGAIN_MS = 5
 
 /**
@@ -209,7 +209,7 @@ export class Trail {
       const old = this.#pen.sink.identity()
       const { device, inode } = next.identity()
       if (device === old.device && inode === old.inode) next.close()
-      else this.#moveTo(next, old.inode)
+      else if (!this.#moveTo(next, old.inode)) setTimeout(() => this.reopen(), ROTATE_AGAIN_MS)
     } catch (error) {
       this.#options.onFault(error as Error)
     }
@@ -258,10 +258,14 @@ export class Trail {
     }
   }
 
-  /** Lines that the old file would not take go to the new one, whole. */
-  #moveTo(next: Sink, continues: string): void {
+  /**
+   * Lines that the old file would not take go to the new one, whole.
+   *
+   * @returns false when other threads would not let this one have the file: it has been renamed, so it has to be left.
+   */
+  #moveTo(next: Sink, continues: string): boolean {
     let old: Sink | undefined
-    const kept = this.#pen.during(() => {
+    this.#pen.during(() => {
       if (this.#commits ? this.#writable : this.recheck()) {
         this.#owed.add({ reason: 'rotated', timestamp: this.#timestamp() })
         this.#owed.flush()
@@ -273,13 +277,14 @@ export class Trail {
     })
     if (old === undefined) {
       next.close()
-      throw kept ?? new Error('the audit file could not be left')
+      return false
     }
     if (this.#commits !== undefined) {
       old.sync()
       syncDirectory(this.#options.file)
     }
     this.#closeSink(old)
+    return true
   }
 
   #closeSink(sink: Sink): void {
