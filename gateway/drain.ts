@@ -1,14 +1,10 @@
-import { once } from 'node:events'
-import type { Server } from 'node:http'
-import type { Server as SecureServer } from 'node:https'
 import type { Gateway } from './gateway.ts'
+import type { HttpServer } from './http/downstream/server.ts'
 import { interrupt } from './pipeline.ts'
 import { refusal } from './refusals.ts'
 
 /** How often connections that have become idle are closed meanwhile. */
 const SWEEP_MS = 50
-
-type Listener = Server | SecureServer
 
 export interface Stop {
   /** Goes into the AUDIT_STOP record. */
@@ -23,14 +19,13 @@ export interface Stop {
  */
 export async function drain(
   gateway: Gateway,
-  listeners: readonly Listener[],
+  listeners: readonly HttpServer[],
   { reason, hurry }: Stop,
 ): Promise<void> {
   const { load, log, settings } = gateway
   load.draining = true
   log.info({ inFlight: load.inFlight.size, reason }, 'draining')
-  const closed = Promise.all(listeners.map((listener) => once(listener, 'close')))
-  for (const listener of listeners) listener.close()
+  const closed = Promise.all(listeners.map((listener) => listener.close()))
   const sweep = setInterval(() => {
     for (const listener of listeners) listener.closeIdleConnections()
   }, SWEEP_MS)
@@ -49,7 +44,7 @@ export async function closeParts(gateway: Gateway, reason: string): Promise<void
   gateway.trail.close(reason)
 }
 
-function breakOffRest(gateway: Gateway, listeners: readonly Listener[]): void {
+function breakOffRest(gateway: Gateway, listeners: readonly HttpServer[]): void {
   const { load, log } = gateway
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
   for (const exchange of load.inFlight) interrupt(gateway, exchange, refusal('draining'))

@@ -1,21 +1,14 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
 import type { Principal } from './auth/principal.ts'
 import type { Route } from './config/settings.ts'
+import type { Answer } from './http/downstream/answer.ts'
+import type { Arriving } from './http/downstream/connection.ts'
+import type { IncomingRequest } from './http/downstream/incoming-request.ts'
 import type { RequestHeaders } from './http/request-headers.ts'
 import type { RefusalCode } from './refusals.ts'
 
-/** A request as the listener hands it over. */
-export interface Arrival {
-  readonly req: IncomingMessage
-  readonly res: ServerResponse
-  /** The protocol it asks to go on with, when the socket has been taken from Node's parser; otherwise undefined. */
-  readonly upgrade: 'websocket' | undefined
-}
-
 /** What `open` knows of a request before any stage has looked at it. */
-export interface Opening extends Arrival {
-  readonly headers: RequestHeaders
+export interface Opening extends Arriving {
   readonly requestId: string
   /** Wall time, ISO 8601. */
   readonly timestamp: string
@@ -31,8 +24,8 @@ export interface Opening extends Arrival {
  */
 export class Exchange {
   /** open. */
-  readonly req: IncomingMessage
-  readonly res: ServerResponse
+  readonly req: IncomingRequest
+  readonly res: Answer
   readonly upgrade: 'websocket' | undefined
   readonly headers: RequestHeaders
   readonly requestId: string
@@ -46,7 +39,7 @@ export class Exchange {
   readonly viaTrustedProxy: boolean
   /** The connection, when it is encrypted. */
   readonly secure: TLSSocket | undefined
-  /** admit, or the listener for a request that was never parsed: normalised; `-` when there was no target that could be read. */
+  /** admit, or the pipeline for a request that could not be read: normalised; `-` when there was no target. */
   path = '-'
   /** admit: as received, with its question mark. */
   query = ''
@@ -73,11 +66,11 @@ export class Exchange {
     this.req = opening.req
     this.res = opening.res
     this.upgrade = opening.upgrade
-    this.headers = opening.headers
+    this.headers = opening.req.headers
     this.requestId = opening.requestId
     this.startedSteadyMs = opening.startedSteadyMs
     this.timestamp = opening.timestamp
-    this.method = opening.req.method ?? '-'
+    this.method = opening.req.method
     this.address = opening.address
     this.viaTrustedProxy = opening.viaTrustedProxy
     const { socket } = opening.req

@@ -1,7 +1,8 @@
-import type { Arrival, Exchange } from './exchange.ts'
+import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
+import type { Arriving } from './http/downstream/connection.ts'
 import { type Refusal, refusal } from './refusals.ts'
-import { admit } from './stages/admit.ts'
+import { admit, readPath } from './stages/admit.ts'
 import { authenticate } from './stages/authenticate.ts'
 import { authorize } from './stages/authorize.ts'
 import { forward } from './stages/forward.ts'
@@ -21,24 +22,18 @@ const STAGES: readonly Stage[] = [admit, route, authenticate, record, authorize,
  *
  * @param refused the request will never be whole, and this is its answer, unless `admit` has another
  */
-export function handle(gateway: Gateway, arrival: Arrival, refused?: Refusal): Exchange {
+export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   if (refused === undefined) proceed(gateway, exchange, 0)
   else if (!exchange.closed) refuse(gateway, exchange, admit(gateway, exchange) ?? refused)
   return exchange
 }
 
-/**
- * A request that never became one: the parser gave up on it, or its time ran out before its head was whole.
- * `path` is `-` unless its first line could be read.
- */
-export function handleUnparsed(
-  gateway: Gateway,
-  unparsed: Pick<Arrival, 'req' | 'res'> & { readonly path: string; readonly refused: Refusal },
-): Exchange {
-  const exchange = open(gateway, { ...unparsed, upgrade: undefined })
-  exchange.path = unparsed.path
-  refuse(gateway, exchange, unparsed.refused)
+/** A request that never became one: its head is malformed, or its time ran out before that was whole. */
+export function handleUnreadable(gateway: Gateway, arrival: Arriving, refused: Refusal): Exchange {
+  const exchange = open(gateway, arrival)
+  readPath(exchange)
+  refuse(gateway, exchange, refused)
   return exchange
 }
 

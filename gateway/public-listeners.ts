@@ -1,9 +1,8 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
-import type { Server as SecureServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 import type { Logger } from 'pino'
 import type { Gateway } from './gateway.ts'
+import type { HttpServer } from './http/downstream/server.ts'
 import { createListener, createSecureListener } from './listener.ts'
 import type { TlsMaterial } from './tls/context.ts'
 
@@ -27,7 +26,7 @@ export class CannotListen extends Error {
 
 /** The doors of one thread. */
 export interface PublicListeners {
-  readonly listeners: readonly (Server | SecureServer)[]
+  readonly listeners: readonly HttpServer[]
   readonly port: number
   /** Undefined: there is no HTTPS listener. */
   readonly tlsPort: number | undefined
@@ -43,12 +42,12 @@ export async function openPublicListeners(
   const { settings } = gateway
   const { material, shared = false } = options
   const listener = createListener(gateway)
-  const port = await listen(listener, { host: settings.host, port: settings.port, shared })
+  const port = await listen(listener.server, { host: settings.host, port: settings.port, shared })
   if (settings.tls === undefined || material === undefined) {
     return { listeners: [listener], port, tlsPort: undefined, enforce: () => {} }
   }
   const secure = createSecureListener(gateway, material)
-  const tlsPort = await listen(secure, { host: settings.host, port: settings.tls.port, shared })
+  const tlsPort = await listen(secure.server, { host: settings.host, port: settings.tls.port, shared })
   const enforce = (changed: TlsMaterial) => {
     secure.setSecureContext(changed.secure)
     gateway.tls.trust = changed.trust
@@ -57,7 +56,7 @@ export async function openPublicListeners(
 }
 
 /** Resolves to the port that was bound. Throws CannotListen. */
-export async function listen(server: Server | SecureServer, place: Place): Promise<number> {
+export async function listen(server: Server, place: Place): Promise<number> {
   const { host, port, shared = false } = place
   server.listen({ host, port, reusePort: shared })
   try {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, it } from 'node:test'
-import { cpuTimeOf, familyOf, parsePeakBytes, parseStat, peakBytesOf } from './kernel.ts'
+import { cpuTimeOf, familyOf, parsePeakBytes, parseStat, peakBytesOf, residentBytesOf } from './kernel.ts'
 
 const STAT =
   '4242 (odd) name (x) S 17 4242 4242 0 -1 4194560 9150 0 12 0 123 45 6 7 20 0 11 0 8412 1234 5678 18446744073709551615 1 1 0'
@@ -26,6 +26,8 @@ describe('the accounting of the kernel', () => {
     const told = cpuTimeOf([process.pid])
     assert.ok(Math.abs(told.userUs + told.systemUs - own.user - own.system) < 100_000)
     assert.ok(peakBytesOf([process.pid]) >= process.memoryUsage.rss() / 2)
+    const residentBytes = process.memoryUsage.rss()
+    assert.ok(Math.abs(residentBytesOf(process.pid) - residentBytes) < residentBytes / 2)
   })
 
   it('finds the children of children', { skip: process.platform !== 'linux' }, async () => {

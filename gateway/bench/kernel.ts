@@ -23,8 +23,17 @@ export function parseStat(text: string): CpuTime & { readonly parent: number } {
 
 /** Peak resident memory in bytes, from /proc/<pid>/status. */
 export function parsePeakBytes(text: string): number {
-  const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(text)?.[1]
-  if (kilobytes === undefined) throw new Error('no VmHWM in /proc/<pid>/status')
+  return bytesNamed('VmHWM', text)
+}
+
+/** Resident memory of the process now, in bytes. */
+export function residentBytesOf(pid: number): number {
+  return bytesNamed('VmRSS', readFileSync(`/proc/${pid}/status`, 'latin1'))
+}
+
+function bytesNamed(name: 'VmHWM' | 'VmRSS', text: string): number {
+  const kilobytes = new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text)?.[1]
+  if (kilobytes === undefined) throw new Error(`no ${name} in /proc/<pid>/status`)
   return Number(kilobytes) * 1024
 }
 

@@ -51,7 +51,8 @@ export function makeTokens(dir: string, count: Readonly<Record<TokenAlgorithm, n
   }
 }
 
-function tokenOf(algorithm: TokenAlgorithm, key: KeyObject, index: number): string {
+/** The nth token of the issuer. */
+export function tokenOf(algorithm: TokenAlgorithm, key: KeyObject, index: number): string {
   const nowSeconds = Math.floor(Date.now() / 1000)
   const claims = {
     iss: ISSUER,

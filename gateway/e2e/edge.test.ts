@@ -554,10 +554,12 @@ describe('the edge', () => {
       assert.deepEqual(statuses(asked), [200])
       const told = await sendBytes(
         gateway.port,
-        `POST /private HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhiPOST /beyond HTTP/1.1\r\n${HOST}X-Request-ID: beyond\r\nContent-Length: 0\r\n\r\n`,
+        `GET /told HTTP/1.1\r\n${HOST}X_Odd: 1\r\n\r\nGET /beyond HTTP/1.1\r\n${HOST}X-Request-ID: beyond\r\n\r\n`,
       )
-      assert.deepEqual(statuses(told), [401])
-      assert.equal(await statusCodeOf('beyond'), 499)
+      assert.deepEqual(statuses(told), [400])
+      assert.equal(headerOf(told, 'connection'), 'close')
+      // It is no request, so there is nothing to record.
+      assert.ok(!gateway.audit().some(({ requestId }) => requestId === 'beyond'))
       assert.ok(!seen.slice(from).some(({ url }) => url === '/beyond'))
     })
 
@@ -580,14 +582,30 @@ describe('the edge', () => {
       assert.equal((await arrival('/socket', next)).headers.upgrade, undefined)
     })
 
-    it('up to 128 of them', async () => {
+    it('however many: what does not fit in memory waits in the kernel', async () => {
+      const from = seen.length
       const wire = await openWire(gateway.port)
-      wire.send(`GET /held HTTP/1.1\r\n${HOST}\r\n`.repeat(200))
-      await wire.ended()
-      assert.deepEqual(statuses(wire.received), [])
-      await until(async () =>
-        (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
+      const filler = 'f'.repeat(1000)
+      wire.send(`GET /held HTTP/1.1\r\n${HOST}\r\n`)
+      const held = await arrival('/held', from)
+      const before = await gateway.metric('process_resident_memory_bytes')
+      for (let i = 0; i < 5000; i++) {
+        wire.send(`GET /ahead/${i} HTTP/1.1\r\n${HOST}X-Filler: ${filler}\r\n\r\n`)
+      }
+      // Another connection's turn comes meanwhile, and the sender stands still.
+      await get('/another')
+      const stands = wire.socket.writableLength
+      await get('/another')
+      assert.ok(stands > 0 && wire.socket.writableLength === stands)
+      assert.ok((await gateway.metric('process_resident_memory_bytes')) - before < 20_000_000)
+      held.res.end('held')
+      await wire.has('/ahead/4999')
+      const ahead = seen.slice(from).filter(({ url }) => url.startsWith('/ahead/'))
+      assert.deepEqual(
+        ahead.map(({ url }) => url),
+        Array.from({ length: 5000 }, (_, i) => `/ahead/${i}`),
       )
+      wire.socket.destroy()
     })
   })
 

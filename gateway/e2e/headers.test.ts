@@ -412,7 +412,7 @@ describe('every answer', () => {
       bytes: `POST /open/200 HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n${CLOSE}0\r\n\r\n`,
       method: 'POST',
       path: '/open/200',
-      code: 'malformed_request',
+      code: 'invalid_framing',
     },
     {
       title: 'to a chunk that is none',
@@ -420,7 +420,6 @@ describe('every answer', () => {
       bytes: `POST /open/never HTTP/1.1\r\nTransfer-Encoding: chunked\r\n${CLOSE}zz\r\n`,
       method: 'POST',
       path: '/open/never',
-      route: '/open/*',
       code: 'malformed_request',
     },
     {
@@ -443,8 +442,8 @@ describe('every answer', () => {
       title: 'to headers that do not come',
       status: 408,
       bytes: 'GET /open/200 HTTP/1.1\r\nHost: gateway\r\n',
-      method: '-',
-      path: '-',
+      method: 'GET',
+      path: '/open/200',
       code: 'request_timeout',
     },
     {

@@ -25,6 +25,8 @@ function problemOf(answer: string): Problem {
 const HOST = 'Host: gateway\r\n'
 const CLOSE = `${HOST}Connection: close\r\n\r\n`
 const BODY = `${HOST}Content-Length: 5\r\n\r\nhello`
+/** The request after it stands in the middle of its body. */
+const UNFINISHED = `${HOST}Content-Length: 9999\r\n\r\nhello`
 
 describe("refusals that are not the caller's doing", () => {
   it('are warned of once in a second for each code, and all counted', async () => {
@@ -83,17 +85,20 @@ describe('a refusal', () => {
     [`GET /private HTTP/1.1\r\n${HOST}Authorization: Bearer\r\n\r\n`, 400, 'invalid_credentials', false],
     [`GET /private HTTP/1.1\r\n${HOST}\r\n`, 401, 'missing_token', false],
     [`GET /private HTTP/1.1\r\n${HOST}Authorization: Bearer x.y.z\r\n\r\n`, 401, 'invalid_token', false],
-    [`GET /private HTTP/1.1\r\n${BODY}`, 401, 'missing_token', true],
+    [`GET /private HTTP/1.1\r\n${BODY}`, 401, 'missing_token', false],
+    [`GET /private HTTP/1.1\r\n${UNFINISHED}`, 401, 'missing_token', true],
     [`GET /nowhere HTTP/1.1\r\n${HOST}\r\n`, 404, 'not_found', false],
-    [`PUT /nowhere HTTP/1.1\r\n${BODY}`, 404, 'not_found', true],
+    [`PUT /nowhere HTTP/1.1\r\n${BODY}`, 404, 'not_found', false],
+    [`PUT /nowhere HTTP/1.1\r\n${UNFINISHED}`, 404, 'not_found', true],
     [`PUT /private HTTP/1.1\r\n${HOST}Content-Length: 0\r\n\r\n`, 405, 'method_not_allowed', false],
-    [`PUT /private HTTP/1.1\r\n${BODY}`, 405, 'method_not_allowed', true],
+    [`PUT /private HTTP/1.1\r\n${BODY}`, 405, 'method_not_allowed', false],
+    [`PUT /private HTTP/1.1\r\n${UNFINISHED}`, 405, 'method_not_allowed', true],
     [`PUT /broken HTTP/1.1\r\n${HOST}Content-Length: 99999999999\r\n\r\n`, 413, 'body_too_large', true],
     [`GET /${'a'.repeat(9000)} HTTP/1.1\r\n${HOST}\r\n`, 414, 'target_too_long', false],
     [`GET /broken HTTP/1.1\r\n${HOST}\r\n`, 502, 'upstream_malformed', false],
   ]
   for (const [bytes, status, code, closes] of cases) {
-    it(`${status} ${code} of ${bytes.slice(0, 20)} is a problem that tells what is public, and ${closes ? 'closes' : 'keeps'} the connection`, async () => {
+    it(`${status} ${code} of ${JSON.stringify(bytes.slice(0, 90))} is a problem that tells what is public, and ${closes ? 'closes' : 'keeps'} the connection`, async () => {
       // A second request that is whole shows whether the connection is kept.
       const answer = await sendBytes(gateway.port, `${bytes}GET /last HTTP/1.1\r\n${CLOSE}`)
       const first = answer.split(/(?<=\})(?=HTTP\/1\.1 )/)[0] as string

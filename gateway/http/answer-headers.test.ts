@@ -20,20 +20,25 @@ describe('answerHeaders', () => {
       ].flat(),
       200,
     )
-    assert.deepEqual(head, { headers: ['X-Kept', 'yes'], contentLength: undefined })
+    assert.deepEqual(head, { lines: 'X-Kept: yes\r\n', contentLength: undefined, dated: false })
   })
 
   it('keeps repeated Set-Cookie lines apart', () => {
-    const { headers } = answerHeaders(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2'], 200)
-    assert.deepEqual(headers, ['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2'])
+    const { lines } = answerHeaders(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2'], 200)
+    assert.equal(lines, 'Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n')
   })
 
   it('reads the content length, and drops it from a 204', () => {
     assert.deepEqual(answerHeaders(['Content-Length', '7'], 200), {
-      headers: ['Content-Length', '7'],
+      lines: 'Content-Length: 7\r\n',
       contentLength: 7,
+      dated: false,
     })
-    assert.deepEqual(answerHeaders(['Content-Length', '0'], 204), { headers: [], contentLength: undefined })
+    assert.deepEqual(answerHeaders(['Content-Length', '0'], 204), {
+      lines: '',
+      contentLength: undefined,
+      dated: false,
+    })
   })
 })
 

@@ -6,16 +6,19 @@ const REVOKE_SESSION = 'x-revoke-session'
 
 /** What goes downstream of an upstream answer's head. */
 export interface AnswerHead {
-  /** Flat list, without what belongs to one connection and without what the gateway sets itself. */
-  readonly headers: string[]
+  /** Lines `Name: value`, each with its CR LF, without what belongs to one connection or is set by the gateway itself. */
+  readonly lines: string
   readonly contentLength: number | undefined
+  /** The lines name Date. */
+  readonly dated: boolean
 }
 
 /** Filters the raw head of an upstream answer. Repeats such as Set-Cookie stay as they are. */
 export function answerHeaders(rawHeaders: readonly string[], status: number): AnswerHead {
   const nominated = nominatedBy(rawHeaders)
-  const headers: string[] = []
+  let lines = ''
   let contentLength: number | undefined
+  let dated = false
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const name = rawHeaders[i] as string
     const value = rawHeaders[i + 1] as string
@@ -25,10 +28,10 @@ export function answerHeaders(rawHeaders: readonly string[], status: number): An
       // RFC 9110 section 8.6: an answer without a body by its status has no length either.
       if (status === 204 || status === 101) continue
       contentLength = Number(value)
-    }
-    headers.push(name, value)
+    } else if (lower === 'date') dated = true
+    lines += `${name}: ${value}\r\n`
   }
-  return { headers, contentLength }
+  return { lines, contentLength, dated }
 }
 
 /** The sessions that an upstream answer ends. */

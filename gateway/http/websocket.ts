@@ -1,25 +1,38 @@
-import type { IncomingMessage } from 'node:http'
+/** What a WebSocket upgrade is recognised by, of a request whose Connection field names Upgrade. */
+interface Asking {
+  readonly method: string
+  readonly version: string
+  /** Flat list: name, value. */
+  readonly rawHeaders: readonly string[]
+  /** It has a body. */
+  readonly body: unknown
+}
 
 /**
- * RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13. HTTP/1.0 cannot ask for another
- * protocol (RFC 9110 section 7.8). That Connection names Upgrade is for the parser to see.
+ * RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13, and for nothing else. HTTP/1.0 cannot
+ * ask for another protocol (RFC 9110 section 7.8).
  */
-export function isWebSocketUpgrade(req: IncomingMessage): boolean {
-  const { headers } = req
+export function isWebSocketUpgrade({ method, version, rawHeaders, body }: Asking): boolean {
+  if (method !== 'GET' || version !== '1.1' || body !== null) return false
   return (
-    req.method === 'GET' &&
-    req.httpVersion === '1.1' &&
-    headers.upgrade?.toLowerCase() === 'websocket' &&
-    headers['sec-websocket-version'] === '13' &&
-    headers['sec-websocket-key'] !== undefined &&
-    headers['content-length'] === undefined &&
-    headers['transfer-encoding'] === undefined
+    fieldOf(rawHeaders, 'upgrade')?.toLowerCase() === 'websocket' &&
+    fieldOf(rawHeaders, 'sec-websocket-version') === '13' &&
+    fieldOf(rawHeaders, 'sec-websocket-key') !== undefined &&
+    fieldOf(rawHeaders, 'content-length') === undefined
   )
 }
 
-/** The head of a 101 answer (RFC 9110 section 15.2.2), which Node's response object cannot write once the socket is a tunnel. */
-export function upgradeHead(headers: readonly string[]): string {
-  let head = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
-  for (let i = 0; i + 1 < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
-  return `${head}\r\n`
+/** @returns undefined when there is none; all of them, joined, when there are several. */
+function fieldOf(rawHeaders: readonly string[], name: string): string | undefined {
+  let joined: string | undefined
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.toLowerCase() !== name) continue
+    joined = joined === undefined ? rawHeaders[i + 1] : `${joined}, ${rawHeaders[i + 1]}`
+  }
+  return joined
+}
+
+/** The head of a 101 answer (RFC 9110 section 15.2.2). @param lines each with its CR LF */
+export function upgradeHead(lines: string): string {
+  return `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${lines}\r\n`
 }

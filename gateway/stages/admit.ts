@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { isValidHost } from '../http/request-headers.ts'
-import { readTarget } from '../http/target.ts'
+import { readTarget, type Target } from '../http/target.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
 const MAX_TARGET_LENGTH = 8192
@@ -25,15 +25,20 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   return readPlace(exchange) ?? checkLoad(gateway) ?? checkMethod(exchange) ?? checkExpectation(exchange)
 }
 
-/** First, so that even a refusal's audit records name the path. */
-function readPlace(exchange: Exchange): Refusal | undefined {
-  const raw = exchange.req.url ?? ''
-  if (exchange.method === 'CONNECT') return METHOD_NOT_ALLOWED
+/** So that even a refusal's audit records name the path. @returns what `readTarget` does; undefined when it is too long. */
+export function readPath(exchange: Exchange): Target | string | undefined {
+  const raw = exchange.req.target
   const target = raw.length > MAX_TARGET_LENGTH ? undefined : readTarget(raw)
   if (typeof target === 'object') {
     exchange.path = target.path
     exchange.query = target.query
   }
+  return target
+}
+
+function readPlace(exchange: Exchange): Refusal | undefined {
+  if (exchange.method === 'CONNECT') return METHOD_NOT_ALLOWED
+  const target = readPath(exchange)
   const fault = exchange.headers.fault
   if (fault !== undefined) return refusal(fault.code, { detail: fault.detail })
   if (target === undefined) return TARGET_TOO_LONG

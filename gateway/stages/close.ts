@@ -1,4 +1,3 @@
-import type { ServerResponse } from 'node:http'
 import type { Commit } from '../audit/commit.ts'
 import { responseTo } from '../audit/records.ts'
 import type { Exchange } from '../exchange.ts'
@@ -28,34 +27,6 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
 }
 
 /** A commit that fails lets the answer go as well: what it tells of has happened, and is owed to the trail. */
-function holdBack({ req, res, upgrade }: Exchange, commit: Commit): void {
-  const { socket } = req
-  if (!socket.writable) return
-  if (upgrade === undefined) {
-    const release = held(res)
-    commit.whenDone(release)
-    return
-  }
-  // What follows a 101 goes to the socket itself.
-  socket.cork()
-  commit.whenDone(() => socket.uncork())
-}
-
-/** Keeps what is written to the response, until the function that it returns is called. */
-function held(res: ServerResponse): () => void {
-  const calls: (() => void)[] = []
-  const { write, end } = res
-  res.write = (...args: unknown[]) => {
-    calls.push(() => Reflect.apply(write, res, args))
-    return true
-  }
-  res.end = (...args: unknown[]) => {
-    calls.push(() => Reflect.apply(end, res, args))
-    return res
-  }
-  return () => {
-    res.write = write
-    res.end = end
-    for (const call of calls) call()
-  }
+function holdBack({ req, res }: Exchange, commit: Commit): void {
+  if (req.socket.writable) commit.whenDone(res.hold())
 }

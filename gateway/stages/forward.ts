@@ -4,18 +4,17 @@ import type { Gateway } from '../gateway.ts'
 import { answerHeaders, revokedSessions } from '../http/answer-headers.ts'
 import { boundedBody } from '../http/bounded-body.ts'
 import { bodyOf } from '../http/gather-body.ts'
-import { lingerAfterAnswer } from '../http/linger.ts'
 import { tunnel } from '../http/tunnel.ts'
 import { upgradeHead } from '../http/websocket.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
-import { isOrdinary, withMandatory, writeHead, writeWhole } from './answer.ts'
+import { withMandatory, writeHead } from './answer.ts'
 import { close } from './close.ts'
 import { giveUp } from './refuse.ts'
 import { upstreamHeaders } from './upstream-headers.ts'
 
-/** Beyond it, to copy a body costs more than further parts of a write. */
-const MAX_TEXT_BYTES = 16 * 1024
+/** RFC 8288 section 3, as far as an early hint needs it. */
+const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/
 
 const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
   unreachable: 'upstream_unreachable',
@@ -30,14 +29,14 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
   // RFC 9110 section 10.1.1: not without a body, and never to HTTP/1.0.
   const unread = headers.hasBody && exchange.gathered === undefined
-  if (headers.expect !== undefined && unread && req.httpVersion === '1.1') res.writeContinue()
+  if (headers.expect !== undefined && unread && req.version === '1.1') res.writeInterim(100, '')
   const forwarding = new Forwarding(gateway, exchange)
   let body: Readable | null = exchange.gathered === undefined ? null : bodyOf(exchange.gathered)
-  if (unread) {
+  if (unread && req.body !== null) {
     body =
       headers.contentLength !== undefined
-        ? req
-        : boundedBody(req, {
+        ? req.body
+        : boundedBody(req.body, {
             maxBytes: route.maxBodyBytes,
             onExceeded: () => forwarding.give(refusal('body_too_large')),
           })
@@ -66,8 +65,6 @@ class Forwarding implements UpstreamAnswer {
   #bodiless = false
   /** Bytes of the announced body still to come; undefined when its end is not known beforehand. */
   #bytesLeft: number | undefined = undefined
-  /** The head of a short answer waits for its body, to go out with it. */
-  #waitingHead: readonly string[] | undefined = undefined
   #heldBack = false
   #bodyBegan = false
 
@@ -80,23 +77,20 @@ class Forwarding implements UpstreamAnswer {
   /** RFC 9110 section 15.2: an interim answer is passed on, unless the client is too old to know any. */
   information(_status: number, rawHeaders: readonly string[]): void {
     const { req, res } = this.#exchange
-    if (req.httpVersion === '1.0' || res.headersSent || this.#exchange.closed) return
-    const links: string[] = []
+    if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
+    let lines = ''
     for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-      if (rawHeaders[i]?.toLowerCase() === 'link') links.push(rawHeaders[i + 1] as string)
+      if (rawHeaders[i]?.toLowerCase() !== 'link') continue
+      const link = rawHeaders[i + 1] as string
+      // A hint is not worth an answer.
+      if (!LINK.test(link)) return
+      lines += `Link: ${link}\r\n`
     }
-    // Node checks the syntax and throws on a bad one: a hint is not worth an answer.
-    if (links.length > 0) {
-      try {
-        res.writeEarlyHints({ link: links })
-      } catch {
-        this.#gateway.log.debug({ requestId: this.#exchange.requestId }, 'dropped a malformed early hint')
-      }
-    }
+    if (lines !== '') res.writeInterim(103, lines)
   }
 
   head(status: number, rawHeaders: readonly string[]): void {
-    const { req, headers } = this.#exchange
+    const { req, res } = this.#exchange
     this.#status = status
     this.#gateway.metrics.upstreamAnswered(
       this.#upstream(),
@@ -107,15 +101,9 @@ class Forwarding implements UpstreamAnswer {
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an upload that nobody wants would be read as the next request.
-    const unread = headers.hasBody && !req.complete
-    if (unread) lingerAfterAnswer(req)
-    if (unread || this.#gateway.load.draining) head.headers.push('Connection', 'close')
+    if (!req.complete || this.#gateway.load.draining) res.keepAlive = false
     if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
-    else if (this.#mayGoWhole(unread)) {
-      this.#waitingHead = head.headers
-      return
-    }
-    writeHead(this.#exchange, status, head.headers)
+    writeHead(this.#exchange, status, head)
     // Who streams may have nothing to say for long; a head that comes with its body goes with it.
     if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
   }
@@ -123,7 +111,7 @@ class Forwarding implements UpstreamAnswer {
   /** Sends the head off, unless its body has. */
   flush(): void {
     const { res } = this.#exchange
-    if (!this.#bodyBegan && !this.#exchange.closed) res.flushHeaders()
+    if (!this.#bodyBegan && !this.#exchange.closed) res.flushHead()
   }
 
   data(chunk: Buffer): boolean {
@@ -135,20 +123,10 @@ class Forwarding implements UpstreamAnswer {
       // The client has the whole answer with this piece, so the trail must have it before.
       if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
     }
-    if (this.#waitingHead !== undefined) {
-      const headers = this.#waitingHead
-      this.#waitingHead = undefined
-      if (this.#bytesLeft === 0) {
-        const whole = { status: this.#status, headers, body: chunk.toString('latin1') }
-        writeWhole(this.#gateway, this.#exchange, whole)
-        return true
-      }
-      writeHead(this.#exchange, this.#status, [...headers])
-    }
     const more = res.write(chunk)
     if (!more && !this.#heldBack) {
       this.#heldBack = true
-      res.once('drain', () => {
+      res.onDrain(() => {
         this.#heldBack = false
         this.flight?.resume()
       })
@@ -164,12 +142,9 @@ class Forwarding implements UpstreamAnswer {
   /** Tunnels until either side ends. The exchange is over with the 101; its tunnel still counts against the cap. */
   upgrade(rawHeaders: readonly string[], upstreamSocket: Duplex): void {
     const { load } = this.#gateway
-    const { res } = this.#exchange
-    const socket = this.#exchange.req.socket
     close(this.#gateway, this.#exchange, 101)
-    socket.write(upgradeHead(withMandatory(this.#exchange, answerHeaders(rawHeaders, 101).headers)), 'latin1')
-    res.detachSocket(socket)
-    socket.setTimeout(0)
+    const { lines } = answerHeaders(rawHeaders, 101)
+    const socket = this.#exchange.res.switch(upgradeHead(withMandatory(this.#exchange, lines)))
     load.tunnels.add(socket)
     tunnel(socket, upstreamSocket, () => load.tunnels.delete(socket))
   }
@@ -182,12 +157,6 @@ class Forwarding implements UpstreamAnswer {
     // An answer of announced length that has come whole is whole, whatever the upstream does after it.
     if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
-  }
-
-  #mayGoWhole(unread: boolean): boolean {
-    const bytes = this.#bytesLeft
-    if (bytes === undefined || bytes > MAX_TEXT_BYTES || unread || this.#gateway.load.draining) return false
-    return isOrdinary(this.#exchange)
   }
 
   #upstream(): string {

@@ -1,7 +1,7 @@
-import { type Arrival, Exchange } from '../exchange.ts'
+import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/address.ts'
-import { readRequestHeaders } from '../http/request-headers.ts'
+import type { Arriving } from '../http/downstream/connection.ts'
 import { requestIdFrom } from '../http/request-id.ts'
 import { timestampOf } from '../http/timestamp.ts'
 import { close } from './close.ts'
@@ -10,9 +10,9 @@ import { close } from './close.ts'
 const CLIENT_GONE = 499
 
 /** Begins an exchange: request id, clock, address, and the one hook that closes it when the client goes away. */
-export function open(gateway: Gateway, arrival: Arrival): Exchange {
+export function open(gateway: Gateway, arrival: Arriving): Exchange {
   const { req, res, upgrade } = arrival
-  const headers = readRequestHeaders(req.rawHeaders, req.httpVersion)
+  const { headers } = req
   const downstream = downstreamOf(
     req.socket.remoteAddress,
     headers.forwardedFor,
@@ -22,7 +22,6 @@ export function open(gateway: Gateway, arrival: Arrival): Exchange {
     req,
     res,
     upgrade,
-    headers,
     requestId: requestIdFrom(headers.requestId),
     timestamp: timestampOf(gateway.clock()),
     startedSteadyMs: gateway.steadyClock(),
@@ -38,6 +37,6 @@ export function open(gateway: Gateway, arrival: Arrival): Exchange {
   }
   // Closed, or about to be after an answer that said so.
   if (!req.socket.writable) leave()
-  else res.on('close', leave)
+  else res.onClose(leave)
   return exchange
 }

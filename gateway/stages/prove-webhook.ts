@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream'
 import {
   readWebhookHeaders,
   replayKey,
@@ -43,8 +44,9 @@ export function proveWebhook(
   const { webhookId: id, webhookTimestamp: timestamp, webhookSignature: signature } = exchange.headers
   const { message, fault } = readWebhookHeaders({ id, timestamp, signature }, gateway.clock())
   if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause))
-  if (!exchange.headers.hasBody) return accept(gateway, exchange, { key, message, body: NO_BODY })
-  const body = gather(gateway, exchange)
+  const source = exchange.req.body
+  if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
+  const body = gather(gateway, exchange, source)
   if (!(body instanceof Promise)) return decided(gateway, body.code, body)
   return body.then((gathered) => {
     if (!Buffer.isBuffer(gathered)) return decided(gateway, gathered.code, gathered)
@@ -54,17 +56,17 @@ export function proveWebhook(
 }
 
 /** Waits for the whole body; what is too much to wait for is refused before any of it is read. */
-function gather(gateway: Gateway, exchange: Exchange): Refusal | Promise<Buffer | Refusal> {
+function gather(gateway: Gateway, exchange: Exchange, source: Readable): Refusal | Promise<Buffer | Refusal> {
   const { req, res, headers, route } = exchange
   const { load } = gateway
   const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, MAX_BODY_BYTES)
   const bytes = headers.contentLength ?? maxBytes
   if (bytes > maxBytes) return refusal('body_too_large')
   if (!reserve(load.gathered, exchange, bytes)) return OVERLOADED
-  res.once('close', () => release(load.gathered, exchange, bytes))
+  res.onClose(() => release(load.gathered, exchange, bytes))
   // Its sender waits with the body that has to be seen before anything can be said about it.
-  if (headers.expect !== undefined && req.httpVersion === '1.1') res.writeContinue()
-  return gatherBody(req, { maxBytes, contentLength: headers.contentLength }).then((body) => {
+  if (headers.expect !== undefined && req.version === '1.1') res.writeInterim(100, '')
+  return gatherBody(source, { maxBytes, contentLength: headers.contentLength }).then((body) => {
     if (body === 'too_large') return refusal('body_too_large')
     return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
   })

@@ -1,9 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { breakOff, lingerAfterAnswer } from '../http/linger.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../refusals.ts'
-import { writeHead } from './answer.ts'
+import { linesOf, writeHead } from './answer.ts'
 import { close } from './close.ts'
 import { recordAtEnd } from './record.ts'
 
@@ -16,32 +15,28 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   const answer = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
   exchange.refusalCode = answer.code
   const body = problemOf(exchange, answer)
-  const headers = [
-    'Content-Type',
-    'application/problem+json',
-    'Content-Length',
-    String(Buffer.byteLength(body)),
-    ...answer.headers,
-  ]
-  const unread = exchange.headers.hasBody && !exchange.req.complete
-  if (answer.closes || unread || gateway.load.draining) headers.push('Connection', 'close')
+  const contentLength = body.length
+  const lines = `Content-Type: application/problem+json\r\nContent-Length: ${contentLength}\r\n${linesOf(answer.headers)}`
+  // The rest of a body that nobody wants would be read as the next request.
+  if (answer.closes || !exchange.req.complete || gateway.load.draining) exchange.res.keepAlive = false
   note(gateway, exchange, answer)
   close(gateway, exchange, answer.status)
-  if (unread || answer.closes) lingerAfterAnswer(exchange.req)
-  writeHead(exchange, answer.status, headers)
-  exchange.res.end(body)
+  writeHead(exchange, answer.status, { lines, contentLength, dated: false })
+  exchange.res.write(body)
+  exchange.res.end()
 }
 
 /** RFC 9457. */
-function problemOf(exchange: Exchange, refusal: Refusal): string {
-  return JSON.stringify({
+function problemOf(exchange: Exchange, refusal: Refusal): Buffer {
+  const problem = {
     type: `urn:countersign:problem:${refusal.code}`,
     title: STATUS_CODES[refusal.status] ?? 'Refused',
     status: refusal.status,
     detail: refusal.detail,
     code: refusal.code,
     requestId: exchange.requestId,
-  })
+  }
+  return Buffer.from(JSON.stringify(problem))
 }
 
 /** Refusals that are not the caller's doing are ours to look into. */
@@ -80,5 +75,5 @@ export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   note(gateway, exchange, refusal)
   exchange.refusalCode = refusal.code
   close(gateway, exchange, refusal.status)
-  breakOff(exchange.req.socket)
+  exchange.res.breakOff()
 }

@@ -95,7 +95,7 @@ function keepClaim(
 
 function addPath(exchange: Exchange, headers: string[], carried: Carried): void {
   const { forwarded, via } = carried
-  const hop = `${exchange.req.httpVersion} countersign`
+  const hop = `${exchange.req.version} countersign`
   const peer = exchange.req.socket.remoteAddress?.replace(/^::ffff:(?=.*\.)/, '') ?? exchange.address
   const chain = forwarded.get('x-forwarded-for')
   headers.push('X-Request-ID', exchange.requestId)

@@ -1,5 +1,5 @@
+import type { Deadlines } from '../http1/deadlines.ts'
 import type { Choice } from './choice.ts'
-import type { Deadlines } from './deadlines.ts'
 import type { Origin } from './origin.ts'
 
 /** What all exchanges of a gateway share. Times in milliseconds. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import { Deadlines } from './deadlines.ts'
+import { Deadlines } from '../http1/deadlines.ts'
 import {
   ask,
   ok,

@@ -1,6 +1,6 @@
+import { Deadlines } from '../http1/deadlines.ts'
 import type { Address } from './address.ts'
 import { Choice } from './choice.ts'
-import { Deadlines } from './deadlines.ts'
 import type { Flight, Upstream, UpstreamAnswer, UpstreamCall } from './door.ts'
 import { UpstreamExchange } from './exchange.ts'
 import { type LanedOrigin, Lanes } from './lanes.ts'

@@ -1,8 +1,10 @@
-import { ChunkFrames } from './chunk-frames.ts'
-import { HeadParser } from './head-parser.ts'
+import { ChunkFrames } from '../../http1/chunk-frames.ts'
+import { HeadParser } from '../../http1/head-parser.ts'
+import { AnswerLines } from './answer-lines.ts'
 
 /** Interim answers before one final answer. */
 const MAX_INTERIM = 32
+const MAX_FIELDS = 256
 /** A head is seldom longer, and the text of a body behind it is made for nothing. */
 const HEAD_PIECE_BYTES = 2048
 
@@ -48,7 +50,8 @@ export class AnswerParser {
   /** At least one byte of the present answer, or of an interim one before it, has come. */
   began = false
   readonly #reader: AnswerReader
-  readonly #head = new HeadParser()
+  readonly #lines = new AnswerLines()
+  readonly #head = new HeadParser(this.#lines, MAX_FIELDS)
   readonly #chunks = new ChunkFrames()
   #asked: Asked = { method: '', upgrade: undefined }
   #left = 0
@@ -61,11 +64,16 @@ export class AnswerParser {
   /** A request goes out: from now on its answer may come. */
   expect(asked: Asked): void {
     this.#asked = asked
-    this.#head.begin()
+    this.#beginHead()
     this.phase = 'head'
     this.held = false
     this.began = false
     this.#interim = 0
+  }
+
+  #beginHead(): void {
+    this.#lines.begin()
+    this.#head.begin()
   }
 
   /** Nothing more is read. */
@@ -80,17 +88,17 @@ export class AnswerParser {
 
   /** Whether the connection may be used again after this answer, as far as the answer says (RFC 9112 section 9.3). */
   get keepsConnection(): boolean {
-    return this.#head.minor === 1 && !this.#head.closes
+    return this.#lines.minor === 1 && !this.#lines.closes
   }
 
   /** What the answer said of how long the connection may idle, seconds. */
   get keepAliveSeconds(): number | undefined {
-    return this.#head.keepAliveSeconds
+    return this.#lines.keepAliveSeconds
   }
 
   /** Fields of the head read last. */
   get headers(): readonly string[] {
-    return this.#head.headers
+    return this.#lines.headers
   }
 
   /** @returns where it stopped: `to`, or before it when held back, or when the phase is one of the last four. */
@@ -129,7 +137,7 @@ export class AnswerParser {
   }
 
   #headWhole(): void {
-    const { status, headers } = this.#head
+    const { status, headers } = this.#lines
     if (status >= 200) this.#finalHead()
     // No interim answer and no 204 has a body (RFC 9110 section 15.2, RFC 9112 section 6.1); who frames one may send it.
     else if (this.#framesBody()) this.#refuse(`a ${status} answer that frames a body`)
@@ -138,13 +146,13 @@ export class AnswerParser {
       else this.phase = 'switched'
     } else if (++this.#interim > MAX_INTERIM) this.#refuse(`more than ${MAX_INTERIM} interim answers`)
     else {
-      this.#head.begin()
+      this.#beginHead()
       this.#reader.interim(status, headers)
     }
   }
 
   #finalHead(): void {
-    const { status, headers, chunked, contentLength } = this.#head
+    const { status, headers, chunked, contentLength } = this.#lines
     if (status === 204 && this.#framesBody()) {
       this.#refuse('a 204 answer that frames a body')
       return
@@ -163,7 +171,7 @@ export class AnswerParser {
   }
 
   #framesBody(): boolean {
-    return this.#head.chunked || this.#head.contentLength > 0
+    return this.#lines.chunked || this.#lines.contentLength > 0
   }
 
   #readPlain(bytes: Buffer, from: number, to: number): number {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { Deadlines } from '../../http1/deadlines.ts'
 import { parseAddress } from '../address.ts'
-import { Deadlines } from '../deadlines.ts'
 import { Health } from '../health.ts'
 import { scriptedUpstream } from '../scripted.test-support.ts'
 import { Connections } from './connections.ts'

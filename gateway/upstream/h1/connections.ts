@@ -1,5 +1,5 @@
+import type { Deadlines } from '../../http1/deadlines.ts'
 import type { Address } from '../address.ts'
-import type { Deadlines } from '../deadlines.ts'
 import type { Health } from '../health.ts'
 import type { Keeper } from './keeper.ts'
 import { PlainConnection } from './plain-connection.ts'

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
+import type { Timed } from '../../http1/deadlines.ts'
 import { type ConnectError, openConnection } from '../connection.ts'
-import type { Timed } from '../deadlines.ts'
 import type { UpstreamFaultKind } from '../door.ts'
 import { AnswerParser, type AnswerReader } from './answer-parser.ts'
 import type { Carried } from './carried.ts'

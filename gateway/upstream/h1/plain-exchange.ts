@@ -1,6 +1,6 @@
+import type { Timed } from '../../http1/deadlines.ts'
 import { switchesTo } from '../answer-head.ts'
 import type { ConnectError } from '../connection.ts'
-import type { Timed } from '../deadlines.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault, UpstreamFaultKind } from '../door.ts'
 import type { Origin } from '../origin.ts'
 import { mayRetry } from '../retry.ts'

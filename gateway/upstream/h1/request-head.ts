@@ -1,5 +1,5 @@
+import { isText, isToken } from '../../http1/characters.ts'
 import type { UpstreamCall } from '../door.ts'
-import { isText, isToken } from './characters.ts'
 
 /** What kind of field a name stands for. */
 type NameKind = 'ordinary' | 'host' | 'length' | 'refused'

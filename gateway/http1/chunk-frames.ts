@@ -33,6 +33,8 @@ const UNQUOTED = 12
 export class ChunkFrames {
   /** Why the frames are refused; undefined while they are not. */
   fault: string | undefined = undefined
+  /** The fault is one of size. */
+  tooLarge = false
   /** Bytes of the present chunk that are still to come, once `hasData`. */
   left = 0
   #state = SIZE
@@ -41,6 +43,7 @@ export class ChunkFrames {
 
   begin(): void {
     this.fault = undefined
+    this.tooLarge = false
     this.left = 0
     this.#state = SIZE
     this.#extensionBytes = 0
@@ -98,9 +101,10 @@ export class ChunkFrames {
     const bits = CHARACTERS[byte] as number
     const state = this.#state
     this.#extensionBytes += 1
-    if (this.#extensionBytes > MAX_EXTENSION_BYTES)
+    if (this.#extensionBytes > MAX_EXTENSION_BYTES) {
       this.fault = `chunk extensions beyond ${MAX_EXTENSION_BYTES} bytes`
-    else if (state === QUOTED || state === ESCAPED) {
+      this.tooLarge = true
+    } else if (state === QUOTED || state === ESCAPED) {
       if (!(bits & TEXT)) this.fault = 'a control character in a chunk extension'
       else if (state === ESCAPED) this.#state = QUOTED
       else if (byte === QUOTE) this.#state = UNQUOTED

@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { it } from 'node:test'
+import { fillWithConnections } from './memory-gateway.ts'
+
+const CONNECTIONS = 1_000
+/** On the heap; what the kernel and libuv have of a connection comes on top. */
+const BUDGET_BYTES = 6_500
+
+const noSignals = process.platform === 'linux' ? false : 'needs /proc'
+
+it('an idle connection is kept, costs a bounded number of bytes and gives them back', {
+  skip: noSignals,
+}, async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'memory-gateway-'))
+  t.after(() => rmSync(dir, { recursive: true, force: true }))
+  const { held, heapBytes, leftBytes } = await fillWithConnections(dir, CONNECTIONS, 3_000)
+  assert.equal(held, CONNECTIONS)
+  const each = heapBytes / held
+  assert.ok(each <= BUDGET_BYTES, `${each} bytes each, of at most ${BUDGET_BYTES}`)
+  // Less would mean that they were not there.
+  assert.ok(each >= 500, `${each} bytes each`)
+  assert.ok(leftBytes <= 0.2 * heapBytes, `${leftBytes} of ${heapBytes} bytes are left`)
+})

@@ -1,0 +1,403 @@
+import type { Socket } from 'node:net'
+import type { Timed } from '../../http1/deadlines.ts'
+import { isWebSocketUpgrade } from '../websocket.ts'
+import { Answer, type Carrier } from './answer.ts'
+import { IncomingRequest } from './incoming-request.ts'
+import { RequestBody } from './request-body.ts'
+import { type RequestFault, RequestParser, skipEmptyLines } from './request-parser.ts'
+
+/** What a client may send ahead while a request of it is being answered; then it is held back. */
+const MAX_AHEAD_BYTES = 64 * 1024
+/** How long a client that has closed its half is waited for, unless it takes something of an answer in that time. */
+const HALF_CLOSED_MS = 500
+/** A client that trusts in the announced time must not meet the connection's end in the middle of a request. */
+const KEEP_ALIVE_MARGIN_MS = 1000
+/** Longest silence of a client whose rest is waited for after the last answer, longest wait in all, and most bytes. */
+const LINGER_IDLE_MS = 2000
+const LINGER_TOTAL_MS = 10_000
+const LINGER_BYTES = 64 * 1024 * 1024
+const NEVER = Number.POSITIVE_INFINITY
+const TIMED_OUT: RequestFault = { code: 'request_timeout', cause: 'its time has run out' }
+const GONE: RequestFault = { code: 'malformed_request', cause: 'the client ended in its middle' }
+
+/** Times that a client is given, milliseconds. */
+export interface Patience {
+  /** From the first byte of a request, or from the beginning of the connection, to the end of its head. */
+  readonly headersMs: number
+  /** From the first byte of a request to its last. */
+  readonly requestMs: number
+  /** Between an answer and the next request. */
+  readonly keepAliveMs: number
+  /** In which nothing moves although there is something to be read or written. */
+  readonly silenceMs: number
+}
+
+/** A request, as the handler is given it. */
+export interface Arriving {
+  readonly req: IncomingRequest
+  readonly res: Answer
+  /** The protocol it asks to go on with, when that can be done; else the request is an ordinary one. */
+  readonly upgrade: 'websocket' | undefined
+}
+
+/** Who answers. `E` stands for one request under way. */
+export interface Handler<E> {
+  /** A request whose head is whole. `fault`: its rest will not come, and this is its answer. */
+  begin(arriving: Arriving, fault: RequestFault | undefined): E
+  /** Bytes that are no request; of its head there is only what `req` names. */
+  unreadable(arriving: Arriving, fault: RequestFault): E
+  /** The rest of a request under way will not come. */
+  interrupt(exchange: E, fault: RequestFault): void
+}
+
+/** What all connections of one listener share. */
+export interface ConnectionTerms<E> {
+  readonly handler: Handler<E>
+  readonly patience: Patience
+  /** Wall time, milliseconds since the epoch. */
+  readonly clock: () => number
+  /** Milliseconds that only pass. */
+  readonly steadyClock: () => number
+  /** The connection is gone, or has become somebody else's. */
+  readonly left: (connection: Connection<E>) => void
+}
+
+/**
+ * Where a connection is. `idle`: between requests. `head`, `body`: in the middle of one. `answering`: the request is
+ * whole, its answer is not. `deaf`: nothing that comes is a request any more, and the last one is being answered.
+ * `lingering`: that is done too, and what still comes is thrown away. `detached`: it is a tunnel.
+ */
+type Phase = 'idle' | 'head' | 'body' | 'answering' | 'deaf' | 'lingering' | 'detached'
+
+/**
+ * One downstream connection, and the requests that come on it, carried out one after the other: started side by side,
+ * two transfers could be carried out in the wrong order (RFC 9112 section 9.3.2). What comes ahead of its turn waits
+ * unread, in a bounded number of bytes.
+ *
+ * After the last answer our half is closed and what still comes is thrown away for a while: a plain close with bytes
+ * unread makes the kernel send a reset, which can destroy the answer on its way (RFC 9112 section 9.6), and most clients
+ * read only when they have sent all.
+ */
+export class Connection<E> implements Timed, Carrier {
+  slot = -1
+  readonly socket: Socket
+  readonly #terms: ConnectionTerms<E>
+  readonly #parser = new RequestParser()
+  #phase: Phase = 'idle'
+  #deadlineMs: number
+  /** The client has closed its half. */
+  #ended = false
+  /** What has come ahead of its turn. */
+  #ahead: Buffer | undefined = undefined
+  /** The request that is being read came ahead of its turn. */
+  #cameAhead = false
+  /** When the request that is being read began; known only of one that did not come all at once. */
+  #startedMs = NEVER
+  /** Bytes of the client that had come before it lingered, and until when it may. */
+  #lingerFromBytes = 0
+  #lingerEndMs = NEVER
+  #req: IncomingRequest | undefined = undefined
+  #res: Answer | undefined = undefined
+  #exchange: E | undefined = undefined
+
+  constructor(socket: Socket, terms: ConnectionTerms<E>) {
+    this.socket = socket
+    this.#terms = terms
+    this.#deadlineMs = terms.steadyClock() + terms.patience.headersMs
+    socket.setNoDelay(true)
+    socket.setTimeout(terms.patience.silenceMs, this.#onSilence)
+    socket.on('data', this.#onData)
+    socket.on('end', this.#onEnd)
+    socket.on('close', this.#onClose)
+    // A broken record of TLS does not end its socket by itself.
+    socket.on('error', () => socket.destroy())
+  }
+
+  get clock(): () => number {
+    return this.#terms.clock
+  }
+
+  get keepAliveSeconds(): number {
+    return Math.floor(this.#terms.patience.keepAliveMs / 1000)
+  }
+
+  /** Nothing has been asked that is not answered, and every byte of the answer is on its way. */
+  get isIdle(): boolean {
+    return this.#phase === 'idle' && this.#ahead === undefined && this.socket.writableLength === 0
+  }
+
+  checkTime(nowMs: number): void {
+    if (nowMs < this.#deadlineMs) return
+    if (this.#phase === 'head') this.#unreadable(TIMED_OUT)
+    else if (this.#phase === 'body') this.#break(TIMED_OUT)
+    // A client that takes its time over the last answer has not gone silent yet.
+    else if (this.socket.writableLength > 0) this.#deadlineMs = nowMs + LINGER_IDLE_MS
+    else this.socket.destroy()
+  }
+
+  answered(answer: Answer): void {
+    if (answer !== this.#res) return
+    const body = this.#req?.complete === false ? this.#req.body : null
+    this.#exchange = undefined
+    this.#req = undefined
+    this.#res = undefined
+    answer.close()
+    body?.destroy()
+    if (this.socket.destroyed) return
+    if (this.#phase !== 'answering' || !answer.keepAlive) this.#linger()
+    // A client that does not read its answers gets no further ones.
+    else if (this.socket.writableNeedDrain) this.socket.once('drain', () => this.#goOn())
+    else this.#goOn()
+  }
+
+  /** Room for another request. */
+  #goOn(): void {
+    if (this.#ahead !== undefined) this.#takeUpSoon()
+    else if (this.#ended) this.#linger()
+    else {
+      this.#phase = 'idle'
+      this.#deadlineMs = this.#terms.steadyClock() + this.#terms.patience.keepAliveMs + KEEP_ALIVE_MARGIN_MS
+    }
+  }
+
+  detach(): Socket {
+    const { socket } = this
+    const ahead = this.#ahead
+    this.#phase = 'detached'
+    this.#ahead = undefined
+    socket.off('data', this.#onData)
+    socket.off('end', this.#onEnd)
+    socket.off('close', this.#onClose)
+    socket.setTimeout(0)
+    socket.pause()
+    if (ahead !== undefined) socket.unshift(ahead)
+    this.#terms.left(this)
+    this.#res?.close()
+    return socket
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#phase === 'answering') this.#keep(bytes)
+    else if (this.#phase === 'lingering') this.#throwAway()
+    else if (this.#phase !== 'deaf') this.#read(bytes)
+  }
+
+  readonly #onEnd = (): void => {
+    this.#ended = true
+    if (this.#phase === 'answering' || this.#phase === 'deaf') this.#awaitHalfClosed()
+    else if (this.#phase === 'lingering') this.socket.destroySoon()
+    else this.#endWithin()
+  }
+
+  readonly #onSilence = (): void => {
+    // An idle one has its own time.
+    if (this.#phase !== 'idle' || this.socket.writableLength > 0) this.socket.destroy()
+  }
+
+  readonly #onClose = (): void => {
+    if (this.#phase === 'detached') return
+    this.#terms.left(this)
+    this.#leave()
+    // Requests that came ahead can no longer be begun, and have their audit pair all the same.
+    while (this.#ahead !== undefined) {
+      this.#takeUp()
+      this.#leave()
+    }
+  }
+
+  /** The client is gone: so is what it asked for. */
+  #leave(): void {
+    const answer = this.#res
+    this.#req?.body?.destroy()
+    this.#exchange = undefined
+    this.#req = undefined
+    this.#res = undefined
+    answer?.close()
+  }
+
+  /** The client has closed its half where no answer is owed, or before its request was whole. */
+  #endWithin(): void {
+    if (this.#phase === 'idle') this.#linger()
+    else if (this.#phase === 'head') {
+      this.socket.destroy()
+      this.#unreadable(GONE)
+    } else if (this.#phase === 'body') this.socket.destroy()
+  }
+
+  #keep(bytes: Buffer): void {
+    this.#ahead = this.#ahead === undefined ? bytes : Buffer.concat([this.#ahead, bytes])
+    if (this.#ahead.length > MAX_AHEAD_BYTES) this.socket.pause()
+  }
+
+  /** Many that came ahead and can be answered at once must not keep others from their turn. */
+  #takeUpSoon(): void {
+    setImmediate(() => {
+      if (this.#phase !== 'answering' || this.#res !== undefined || this.socket.destroyed) return
+      this.#takeUp()
+      if (this.#ended) this.#endWithin()
+    })
+  }
+
+  #takeUp(): void {
+    const bytes = this.#ahead
+    if (bytes === undefined) return
+    this.#ahead = undefined
+    this.#phase = 'idle'
+    this.#cameAhead = true
+    this.socket.resume()
+    this.#read(bytes)
+    this.#cameAhead = false
+  }
+
+  /**
+   * A request is begun when all that has come of it has been read: one that cannot become whole is never begun as if it
+   * could, and a short body is there at once.
+   */
+  #read(bytes: Buffer): void {
+    const parser = this.#parser
+    let at = 0
+    if (this.#phase === 'idle') {
+      at = skipEmptyLines(bytes)
+      if (at === bytes.length) return
+      parser.begin()
+      this.#phase = 'head'
+      this.#startedMs = NEVER
+    }
+    const isNew = this.#phase === 'head'
+    if (isNew) {
+      at = parser.readHead(bytes, at)
+      if (parser.fault !== undefined) {
+        this.#unreadable(parser.fault)
+        return
+      }
+      if (!parser.headWhole) {
+        this.#await(this.#terms.patience.headersMs)
+        return
+      }
+      this.#headWhole()
+    }
+    if (this.#phase === 'body') {
+      at = parser.readBody(bytes, at, this.#takePiece)
+      if (parser.whole) this.#requestWhole()
+    }
+    if (this.#phase === 'answering' && at < bytes.length) this.#keep(bytes.subarray(at))
+    if (isNew) this.#begin(parser.fault)
+    else if (parser.fault !== undefined) this.#break(parser.fault)
+  }
+
+  /** Sets the end of the time that the request has, from its first byte on. */
+  #await(patienceMs: number): void {
+    if (this.#startedMs === NEVER) this.#startedMs = this.#terms.steadyClock()
+    this.#deadlineMs = this.#startedMs + patienceMs
+  }
+
+  #headWhole(): void {
+    const { lines } = this.#parser
+    const req = new IncomingRequest(this.socket, lines)
+    const { headers } = req
+    const isOpaque = headers.fault !== undefined || req.method === 'CONNECT'
+    const keepsOpen = req.version === '1.1' || lines.keeps
+    this.#req = req
+    this.#res = new Answer(this, req, keepsOpen && !lines.closes && !lines.upgrades && !isOpaque)
+    // Where its body would end is in doubt, or what follows is no HTTP.
+    if (isOpaque) this.#phase = 'deaf'
+    else {
+      this.#parser.frame(headers.contentLength ?? (headers.hasBody ? 'chunks' : 0))
+      if (headers.hasBody) this.#awaitBody(req)
+      else this.#requestWhole()
+    }
+  }
+
+  #awaitBody(req: IncomingRequest): void {
+    req.body = new RequestBody(() => {
+      if (this.#phase === 'body') this.socket.resume()
+    })
+    this.#phase = 'body'
+    this.#await(this.#terms.patience.requestMs)
+  }
+
+  readonly #takePiece = (piece: Buffer): void => {
+    if (this.#req?.body?.push(piece) === false) this.socket.pause()
+  }
+
+  #requestWhole(): void {
+    const req = this.#req
+    this.#phase = 'answering'
+    this.#deadlineMs = NEVER
+    if (req === undefined) return
+    req.complete = true
+    if (req.body !== null) {
+      req.body.push(null)
+      // The body may have been held back; what comes behind it has its own bound.
+      this.socket.resume()
+    }
+  }
+
+  #begin(fault: RequestFault | undefined): void {
+    const [req, res] = [this.#req, this.#res]
+    if (req === undefined || res === undefined) return
+    if (fault !== undefined) this.#stopListening(res)
+    // Behind another one the client cannot know yet whether the connection goes on.
+    const upgrade = !this.#cameAhead && this.#parser.lines.upgrades && isWebSocketUpgrade(req)
+    const exchange = this.#terms.handler.begin(
+      { req, res, upgrade: upgrade ? 'websocket' : undefined },
+      fault,
+    )
+    if (this.#res === res) this.#exchange = exchange
+  }
+
+  #unreadable(fault: RequestFault): void {
+    const req = new IncomingRequest(this.socket, this.#parser.lines)
+    const res = new Answer(this, req, false)
+    this.#req = req
+    this.#res = res
+    this.#stopListening(res)
+    this.#terms.handler.unreadable({ req, res, upgrade: undefined }, fault)
+  }
+
+  #break(fault: RequestFault): void {
+    const [res, exchange] = [this.#res, this.#exchange]
+    if (res === undefined || exchange === undefined) return
+    this.#stopListening(res)
+    this.#terms.handler.interrupt(exchange, fault)
+  }
+
+  #stopListening(res: Answer): void {
+    this.#phase = 'deaf'
+    this.#deadlineMs = NEVER
+    res.keepAlive = false
+  }
+
+  #linger(): void {
+    const { socket } = this
+    const nowMs = this.#terms.steadyClock()
+    this.#phase = 'lingering'
+    this.#ahead = undefined
+    this.#deadlineMs = nowMs + LINGER_IDLE_MS
+    this.#lingerEndMs = nowMs + LINGER_TOTAL_MS
+    this.#lingerFromBytes = socket.bytesRead
+    if (this.#ended) socket.destroySoon()
+    else {
+      socket.end()
+      socket.resume()
+    }
+  }
+
+  #throwAway(): void {
+    this.#deadlineMs = Math.min(this.#terms.steadyClock() + LINGER_IDLE_MS, this.#lingerEndMs)
+    if (this.socket.bytesRead - this.#lingerFromBytes > LINGER_BYTES) this.socket.destroy()
+  }
+
+  /**
+   * A client that has gone and one that has only said all it will say look alike, until something is sent: one that has
+   * gone answers with a reset.
+   */
+  #awaitHalfClosed(): void {
+    const { socket } = this
+    const written = socket.bytesWritten
+    const timer = setTimeout(() => {
+      if (socket.bytesWritten === written) socket.destroy()
+    }, HALF_CLOSED_MS)
+    socket.once('close', () => clearTimeout(timer))
+  }
+}

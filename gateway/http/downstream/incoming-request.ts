@@ -1,0 +1,31 @@
+import type { Socket } from 'node:net'
+import { type RequestHeaders, readRequestHeaders } from '../request-headers.ts'
+import type { RequestBody } from './request-body.ts'
+import type { RequestLines } from './request-lines.ts'
+
+/** One request as it came, from the moment when its head is whole. */
+export class IncomingRequest {
+  readonly socket: Socket
+  /** `-` when there was no request line that could be read. */
+  readonly method: string
+  /** As received. */
+  readonly target: string
+  readonly version: '1.0' | '1.1'
+  /** Flat list: name, value, as received. */
+  readonly rawHeaders: readonly string[]
+  /** What the gateway itself needs of them. */
+  readonly headers: RequestHeaders
+  /** Null when it announces none. */
+  body: RequestBody | null = null
+  /** Every byte of it has come. */
+  complete = false
+
+  constructor(socket: Socket, lines: RequestLines) {
+    this.socket = socket
+    this.method = lines.method
+    this.target = lines.target
+    this.version = lines.version
+    this.rawHeaders = lines.headers
+    this.headers = readRequestHeaders(lines.headers, lines.version)
+  }
+}

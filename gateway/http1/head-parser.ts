@@ -1,0 +1,158 @@
+import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
+
+const MAX_HEAD_BYTES = 16 * 1024
+const TAB = 0x09
+const CR = 0x0d
+const SPACE = 0x20
+const COLON = 0x3a
+
+/** What the lines of a head mean: whose they are, an answer's or a request's. */
+export interface HeadReader {
+  /** Words for a first line that is none of these. */
+  readonly noStartLine: string
+  /** Whether a first line of this kind may begin so. */
+  mayBegin(text: string): boolean
+  /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is not. */
+  startLine(all: string, start: number, end: number): string | undefined
+  /** A field, as received without the white space around its value. @returns as above. */
+  field(name: string, value: string): string | undefined
+}
+
+type Stage = 'start line' | 'fields' | 'trailers'
+
+/**
+ * Reads the head of a message, or the trailers after its last chunk, piece by piece (RFC 9112 sections 2 to 5). Strict:
+ * lines end with CR LF and nothing else, a folded line is refused, a field name is a token with its colon right behind
+ * it, no control character stands anywhere. Bounded: 16 KiB, and as many fields as its maker says.
+ *
+ * A faulty line is refused when it is complete, and a byte that can be in no line as soon as it comes, so that nobody
+ * waits for the rest of something that is no HTTP.
+ */
+export class HeadParser {
+  /** Why the head is refused; undefined while it is not. */
+  fault: string | undefined = undefined
+  /** The fault is one of size. */
+  tooLarge = false
+  /** The empty line has come. */
+  whole = false
+
+  readonly #reader: HeadReader
+  readonly #maxFields: number
+  #stage: Stage = 'start line'
+  #bytes = 0
+  #fields = 0
+  /** The beginning of a line whose end has not come. */
+  #carried = ''
+
+  constructor(reader: HeadReader, maxFields: number) {
+    this.#reader = reader
+    this.#maxFields = maxFields
+  }
+
+  begin(): void {
+    this.#restart('start line')
+  }
+
+  /** Trailers are held to the rules of fields and then forgotten. */
+  beginTrailers(): void {
+    this.#restart('trailers')
+  }
+
+  #restart(stage: Stage): void {
+    this.fault = undefined
+    this.tooLarge = false
+    this.whole = false
+    this.#stage = stage
+    this.#bytes = 0
+    this.#fields = 0
+    this.#carried = ''
+  }
+
+  /**
+   * @param text the next bytes, latin1.
+   * @returns how many of them belong to the head; all of them while it is neither `whole` nor has a `fault`.
+   */
+  read(text: string): number {
+    const carried = this.#carried.length
+    const all = carried === 0 ? text : this.#carried + text
+    let start = 0
+    for (let from = carried; ; from = start) {
+      const feed = all.indexOf('\n', from)
+      if (feed < 0) {
+        this.#carry(all, start, from)
+        return text.length
+      }
+      this.#bytes += feed + 1 - start
+      if (this.#bytes > MAX_HEAD_BYTES) this.#overflow(`a head beyond ${MAX_HEAD_BYTES} bytes`)
+      else if (feed === start || all.charCodeAt(feed - 1) !== CR)
+        this.fault = 'a line feed without its carriage return'
+      else this.#line(all, start, feed - 1)
+      start = feed + 1
+      if (this.whole || this.fault !== undefined) {
+        this.#carried = ''
+        return start - carried
+      }
+    }
+  }
+
+  /** Keeps an unfinished line. @param from where in it the bytes begin that have not been looked at. */
+  #carry(all: string, start: number, from: number): void {
+    this.#carried = all.slice(start)
+    if (this.#bytes + this.#carried.length > MAX_HEAD_BYTES)
+      this.#overflow(`a head beyond ${MAX_HEAD_BYTES} bytes`)
+    if (this.#stage === 'start line' && !this.#reader.mayBegin(this.#carried))
+      this.fault = this.#reader.noStartLine
+    // The last one that was looked at may be a carriage return, whose line feed must be next.
+    const last = all.length - 1
+    for (let i = Math.max(start, from - 1); i <= last; i++) {
+      if (!(bitsAt(all, i) & TEXT) && !(i === last && all.charCodeAt(i) === CR))
+        this.fault = 'a control character in the head'
+    }
+  }
+
+  #line(all: string, start: number, end: number): void {
+    if (this.#stage === 'start line') {
+      this.#stage = 'fields'
+      this.fault = this.#reader.startLine(all, start, end)
+    } else if (start === end) this.whole = true
+    else this.#field(all, start, end)
+  }
+
+  /** RFC 9112 section 5. */
+  #field(all: string, start: number, end: number): void {
+    let colon = start
+    // The carriage return at the end is no token.
+    while (bitsAt(all, colon) & TOKEN) colon++
+    if (colon === start || all.charCodeAt(colon) !== COLON) this.fault = 'a field without a proper name'
+    let from = colon + 1
+    while (from < end && isSpace(all.charCodeAt(from))) from++
+    let to = end
+    while (to > from && isSpace(all.charCodeAt(to - 1))) to--
+    if (!isTextBetween(all, from, to)) this.fault ??= 'a control character in a field'
+    this.#fields += 1
+    if (this.#fields > this.#maxFields) this.#overflow(`more than ${this.#maxFields} fields`)
+    if (this.fault !== undefined || this.#stage === 'trailers') return
+    this.fault = this.#reader.field(all.slice(start, colon), all.slice(from, to))
+  }
+
+  #overflow(fault: string): void {
+    if (this.fault !== undefined) return
+    this.fault = fault
+    this.tooLarge = true
+  }
+}
+
+/** What comes from a connection is latin1: no character is beyond the table. */
+function bitsAt(all: string, at: number): number {
+  return CHARACTERS[all.charCodeAt(at)] as number
+}
+
+/** Whether all of a part of a latin1 text may stand in a field value. */
+export function isTextBetween(all: string, start: number, end: number): boolean {
+  for (let i = start; i < end; i++) if (!(bitsAt(all, i) & TEXT)) return false
+  return true
+}
+
+function isSpace(code: number): boolean {
+  return code === SPACE || code === TAB
+}
