@@ -15,6 +15,7 @@ export interface Opening extends Arriving {
   /** On the gateway's steady clock. */
   readonly startedSteadyMs: number
   readonly address: string
+  readonly peer: string
   readonly viaTrustedProxy: boolean
 }
 
@@ -36,6 +37,8 @@ export class Exchange {
   readonly method: string
   /** Downstream address after trusted-proxy rules. */
   readonly address: string
+  /** The other end of the connection: a proxy, perhaps. */
+  readonly peer: string
   readonly viaTrustedProxy: boolean
   /** The connection, when it is encrypted. */
   readonly secure: TLSSocket | undefined
@@ -72,6 +75,7 @@ export class Exchange {
     this.timestamp = opening.timestamp
     this.method = opening.req.method
     this.address = opening.address
+    this.peer = opening.peer
     this.viaTrustedProxy = opening.viaTrustedProxy
     const { socket } = opening.req
     this.secure = 'encrypted' in socket ? (socket as TLSSocket) : undefined

@@ -11,6 +11,7 @@ describe('downstreamOf', () => {
   it('is the peer, whatever it claims, when the peer is no trusted proxy', () => {
     assert.deepEqual(downstreamOf('203.0.113.9', '198.51.100.1', proxies), {
       address: '203.0.113.9',
+      peer: '203.0.113.9',
       viaTrustedProxy: false,
     })
     assert.equal(downstreamOf('10.0.0.1', '198.51.100.1', undefined).address, '10.0.0.1')

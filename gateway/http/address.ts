@@ -4,6 +4,8 @@ import { type BlockList, isIP } from 'node:net'
 export interface Downstream {
   /** Textual IP address; `-` when the socket was already gone. */
   readonly address: string
+  /** The other end of the connection itself: an IP address, or `-` as above. */
+  readonly peer: string
   /** The peer is a trusted proxy, so its forwarded headers are kept. */
   readonly viaTrustedProxy: boolean
 }
@@ -13,15 +15,15 @@ export interface Downstream {
  * X-Forwarded-For that is not itself one. Entries left of it could have been written by anyone.
  */
 export function downstreamOf(
-  peer: string | undefined,
+  remoteAddress: string | undefined,
   forwardedFor: string | undefined,
   trustedProxies: BlockList | undefined,
 ): Downstream {
-  const address = peer === undefined ? '-' : withoutMapping(peer)
-  if (trustedProxies === undefined || !isTrusted(address, trustedProxies)) {
-    return { address, viaTrustedProxy: false }
+  const peer = remoteAddress === undefined ? '-' : withoutMapping(remoteAddress)
+  if (trustedProxies === undefined || !isTrusted(peer, trustedProxies)) {
+    return { address: peer, peer, viaTrustedProxy: false }
   }
-  let believed = address
+  let believed = peer
   const entries = forwardedFor?.split(',') ?? []
   for (let i = entries.length - 1; i >= 0; i--) {
     const entry = withoutPort((entries[i] as string).trim())
@@ -29,7 +31,7 @@ export function downstreamOf(
     believed = withoutMapping(entry)
     if (!isTrusted(believed, trustedProxies)) break
   }
-  return { address: believed, viaTrustedProxy: true }
+  return { address: believed, peer, viaTrustedProxy: true }
 }
 
 function isTrusted(address: string, trustedProxies: BlockList): boolean {

@@ -1,40 +1,43 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { fieldsOf } from '../http1/field.ts'
 import { answerHeaders, revokedSessions } from './answer-headers.ts'
 
 describe('answerHeaders', () => {
   it('drops what the gateway sets itself, what is about one connection, and what gives the make away', () => {
     const head = answerHeaders(
-      [
-        ['Server', 'nginx'],
-        ['X-Powered-By', 'Express'],
-        ['Cache-Control', 'public'],
-        ['x-request-id', 'theirs'],
-        ['Connection', 'keep-alive, X-Hop'],
-        ['X-Hop', '1'],
-        ['Keep-Alive', 'timeout=5'],
-        ['Transfer-Encoding', 'chunked'],
-        ['X-Revoke-Session', 's1'],
-        ['Strict-Transport-Security', 'max-age=0'],
-        ['X-Kept', 'yes'],
-      ].flat(),
+      fieldsOf(
+        [
+          ['Server', 'nginx'],
+          ['X-Powered-By', 'Express'],
+          ['Cache-Control', 'public'],
+          ['x-request-id', 'theirs'],
+          ['Connection', 'keep-alive, X-Hop'],
+          ['X-Hop', '1'],
+          ['Keep-Alive', 'timeout=5'],
+          ['Transfer-Encoding', 'chunked'],
+          ['X-Revoke-Session', 's1'],
+          ['Strict-Transport-Security', 'max-age=0'],
+          ['X-Kept', 'yes'],
+        ].flat(),
+      ),
       200,
     )
     assert.deepEqual(head, { lines: 'X-Kept: yes\r\n', contentLength: undefined, dated: false })
   })
 
   it('keeps repeated Set-Cookie lines apart', () => {
-    const { lines } = answerHeaders(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2'], 200)
+    const { lines } = answerHeaders(fieldsOf(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2']), 200)
     assert.equal(lines, 'Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n')
   })
 
   it('reads the content length, and drops it from a 204', () => {
-    assert.deepEqual(answerHeaders(['Content-Length', '7'], 200), {
+    assert.deepEqual(answerHeaders(fieldsOf(['Content-Length', '7']), 200), {
       lines: 'Content-Length: 7\r\n',
       contentLength: 7,
       dated: false,
     })
-    assert.deepEqual(answerHeaders(['Content-Length', '0'], 204), {
+    assert.deepEqual(answerHeaders(fieldsOf(['Content-Length', '0']), 204), {
       lines: '',
       contentLength: undefined,
       dated: false,
@@ -44,10 +47,10 @@ describe('answerHeaders', () => {
 
 describe('revokedSessions', () => {
   it('are all that the upstream names, whatever the case of the header', () => {
-    assert.deepEqual(revokedSessions(['X-Revoke-Session', 'a', 'x-revoke-session', 'b', 'X-Other', 'c']), [
-      'a',
-      'b',
-    ])
-    assert.deepEqual(revokedSessions([]), [])
+    assert.deepEqual(
+      revokedSessions(fieldsOf(['X-Revoke-Session', 'a', 'x-revoke-session', 'b', 'X-Other', 'c'])),
+      ['a', 'b'],
+    )
+    assert.deepEqual(revokedSessions(fieldsOf([])), [])
   })
 })

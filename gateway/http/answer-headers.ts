@@ -1,3 +1,4 @@
+import type { Field } from '../http1/field.ts'
 import { isHopByHop, nominatedBy } from './hop-by-hop.ts'
 import { REPLACED_HEADERS } from './mandatory-headers.ts'
 
@@ -13,35 +14,31 @@ export interface AnswerHead {
   readonly dated: boolean
 }
 
-/** Filters the raw head of an upstream answer. Repeats such as Set-Cookie stay as they are. */
-export function answerHeaders(rawHeaders: readonly string[], status: number): AnswerHead {
-  const nominated = nominatedBy(rawHeaders)
+/** Filters the head of an upstream answer. Repeats such as Set-Cookie stay as they are. */
+export function answerHeaders(fields: readonly Field[], status: number): AnswerHead {
+  const nominated = nominatedBy(fields)
   let lines = ''
   let contentLength: number | undefined
   let dated = false
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] as string
-    const value = rawHeaders[i + 1] as string
-    const lower = name.toLowerCase()
+  for (const { lower, value, line } of fields) {
     if (REPLACED_HEADERS.has(lower) || lower === REVOKE_SESSION || isHopByHop(lower, nominated)) continue
     if (lower === 'content-length') {
       // RFC 9110 section 8.6: an answer without a body by its status has no length either.
       if (status === 204 || status === 101) continue
       contentLength = Number(value)
     } else if (lower === 'date') dated = true
-    lines += `${name}: ${value}\r\n`
+    lines += line
   }
   return { lines, contentLength, dated }
 }
 
 /** The sessions that an upstream answer ends. */
-export function revokedSessions(rawHeaders: readonly string[]): readonly string[] {
+export function revokedSessions(fields: readonly Field[]): readonly string[] {
   let sessions: string[] | undefined
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] as string
-    if (name.length !== REVOKE_SESSION.length || name.toLowerCase() !== REVOKE_SESSION) continue
+  for (const { lower, value } of fields) {
+    if (lower !== REVOKE_SESSION) continue
     sessions ??= []
-    sessions.push(rawHeaders[i + 1] as string)
+    sessions.push(value)
   }
   return sessions ?? NO_SESSIONS
 }

@@ -1,3 +1,5 @@
+import type { Field } from '../http1/field.ts'
+
 /** RFC 9110 section 7.6.1, and what older peers still send. They are about one connection, never forwarded. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
@@ -20,13 +22,12 @@ export function isHopByHop(name: string, nominated: ReadonlySet<string> | undefi
   return HOP_BY_HOP.has(name) || (nominated?.has(name) === true && !NOT_NOMINABLE.has(name))
 }
 
-/** The names, in lower case, that the Connection headers of a flat list nominate; undefined when there are none. */
-export function nominatedBy(rawHeaders: readonly string[]): ReadonlySet<string> | undefined {
+/** The names, in lower case, that the Connection fields nominate; undefined when there are none. */
+export function nominatedBy(fields: readonly Field[]): ReadonlySet<string> | undefined {
   let nominated: Set<string> | undefined
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] as string
-    if (name.length !== 10 || name.toLowerCase() !== 'connection') continue
-    for (const option of (rawHeaders[i + 1] as string).split(',')) {
+  for (const { lower, value } of fields) {
+    if (lower !== 'connection' || value === 'keep-alive') continue
+    for (const option of value.split(',')) {
       const nominee = option.trim().toLowerCase()
       if (nominee === '' || nominee === 'close' || nominee === 'keep-alive') continue
       nominated ??= new Set()

@@ -1,10 +1,13 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
+import { Field } from './field.ts'
 
 const MAX_HEAD_BYTES = 16 * 1024
 const TAB = 0x09
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
+/** Lines that are remembered from one head to the next: more would hold on to much for who sends many. */
+const MAX_KNOWN = 32
 
 /** What the lines of a head mean: whose they are, an answer's or a request's. */
 export interface HeadReader {
@@ -14,8 +17,8 @@ export interface HeadReader {
   mayBegin(text: string): boolean
   /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is not. */
   startLine(all: string, start: number, end: number): string | undefined
-  /** A field, as received without the white space around its value. @returns as above. */
-  field(name: string, value: string): string | undefined
+  /** The next field, as received without the white space around its value. @returns as above. */
+  field(field: Field): string | undefined
 }
 
 type Stage = 'start line' | 'fields' | 'trailers'
@@ -24,6 +27,9 @@ type Stage = 'start line' | 'fields' | 'trailers'
  * Reads the head of a message, or the trailers after its last chunk, piece by piece (RFC 9112 sections 2 to 5). Strict:
  * lines end with CR LF and nothing else, a folded line is refused, a field name is a token with its colon right behind
  * it, no control character stands anywhere. Bounded: 16 KiB, and as many fields as its maker says.
+ *
+ * On one connection heads are much alike, so a line that equals the one in its place in the head before is not read
+ * again: it becomes the same `Field`.
  *
  * A faulty line is refused when it is complete, and a byte that can be in no line as soon as it comes, so that nobody
  * waits for the rest of something that is no HTTP.
@@ -35,12 +41,16 @@ export class HeadParser {
   tooLarge = false
   /** The empty line has come. */
   whole = false
+  /** In their order, without trailers. A list of its own for each head. */
+  fields: Field[] = []
 
   readonly #reader: HeadReader
   readonly #maxFields: number
   #stage: Stage = 'start line'
   #bytes = 0
-  #fields = 0
+  #count = 0
+  /** Of the head before. */
+  #known: readonly Field[] = []
   /** The beginning of a line whose end has not come. */
   #carried = ''
 
@@ -50,6 +60,8 @@ export class HeadParser {
   }
 
   begin(): void {
+    if (this.whole) this.#known = this.fields
+    this.fields = []
     this.#restart('start line')
   }
 
@@ -64,7 +76,7 @@ export class HeadParser {
     this.whole = false
     this.#stage = stage
     this.#bytes = 0
-    this.#fields = 0
+    this.#count = 0
     this.#carried = ''
   }
 
@@ -77,6 +89,8 @@ export class HeadParser {
     const all = carried === 0 ? text : this.#carried + text
     let start = 0
     for (let from = carried; ; from = start) {
+      if (from === start) from = start = this.#skipKnown(all, start)
+      if (this.fault !== undefined) return start - carried
       const feed = all.indexOf('\n', from)
       if (feed < 0) {
         this.#carry(all, start, from)
@@ -129,10 +143,34 @@ export class HeadParser {
     let to = end
     while (to > from && isSpace(all.charCodeAt(to - 1))) to--
     if (!isTextBetween(all, from, to)) this.fault ??= 'a control character in a field'
-    this.#fields += 1
-    if (this.#fields > this.#maxFields) this.#overflow(`more than ${this.#maxFields} fields`)
+    this.#count += 1
+    if (this.#count > this.#maxFields) this.#overflow(`more than ${this.#maxFields} fields`)
     if (this.fault !== undefined || this.#stage === 'trailers') return
-    this.fault = this.#reader.field(all.slice(start, colon), all.slice(from, to))
+    const isPlain = from === colon + 2 && to === end && all.charCodeAt(colon + 1) === SPACE
+    const line = isPlain ? all.slice(start, end + 2) : undefined
+    this.#take(new Field(all.slice(start, colon), all.slice(from, to), line))
+  }
+
+  #take(field: Field): void {
+    this.fields.push(field)
+    this.fault = this.#reader.field(field)
+  }
+
+  /** Takes the lines that equal those of the head before. @returns where the first other one begins. */
+  #skipKnown(all: string, from: number): number {
+    let start = from
+    if (this.#stage !== 'fields') return start
+    while (this.#count < MAX_KNOWN) {
+      const known = this.#known[this.#count]
+      if (known === undefined || !all.startsWith(known.line, start)) return start
+      start += known.line.length
+      this.#bytes += known.line.length
+      this.#count += 1
+      if (this.#bytes > MAX_HEAD_BYTES) this.#overflow(`a head beyond ${MAX_HEAD_BYTES} bytes`)
+      else this.#take(known)
+      if (this.fault !== undefined) return start
+    }
+    return start
   }
 
   #overflow(fault: string): void {

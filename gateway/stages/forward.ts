@@ -6,12 +6,13 @@ import { boundedBody } from '../http/bounded-body.ts'
 import { bodyOf } from '../http/gather-body.ts'
 import { tunnel } from '../http/tunnel.ts'
 import { upgradeHead } from '../http/websocket.ts'
+import type { Field } from '../http1/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
 import { withMandatory, writeHead } from './answer.ts'
 import { close } from './close.ts'
 import { giveUp } from './refuse.ts'
-import { upstreamHeaders } from './upstream-headers.ts'
+import { upstreamFields } from './upstream-fields.ts'
 
 /** RFC 8288 section 3, as far as an early hint needs it. */
 const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/
@@ -45,7 +46,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     {
       method: exchange.method,
       target: exchange.path + exchange.query,
-      headers: upstreamHeaders(gateway, exchange),
+      fields: upstreamFields(gateway, exchange),
       body,
       upgrade: exchange.upgrade,
       totalMs: route.timeoutMs,
@@ -75,29 +76,28 @@ class Forwarding implements UpstreamAnswer {
   }
 
   /** RFC 9110 section 15.2: an interim answer is passed on, unless the client is too old to know any. */
-  information(_status: number, rawHeaders: readonly string[]): void {
+  information(_status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
     let lines = ''
-    for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-      if (rawHeaders[i]?.toLowerCase() !== 'link') continue
-      const link = rawHeaders[i + 1] as string
+    for (const { lower, value } of fields) {
+      if (lower !== 'link') continue
       // A hint is not worth an answer.
-      if (!LINK.test(link)) return
-      lines += `Link: ${link}\r\n`
+      if (!LINK.test(value)) return
+      lines += `Link: ${value}\r\n`
     }
     if (lines !== '') res.writeInterim(103, lines)
   }
 
-  head(status: number, rawHeaders: readonly string[]): void {
+  head(status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     this.#status = status
     this.#gateway.metrics.upstreamAnswered(
       this.#upstream(),
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
     )
-    for (const session of revokedSessions(rawHeaders)) this.#gateway.revocations.revoke(session)
-    const head = answerHeaders(rawHeaders, status)
+    for (const session of revokedSessions(fields)) this.#gateway.revocations.revoke(session)
+    const head = answerHeaders(fields, status)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an upload that nobody wants would be read as the next request.
@@ -140,10 +140,10 @@ class Forwarding implements UpstreamAnswer {
   }
 
   /** Tunnels until either side ends. The exchange is over with the 101; its tunnel still counts against the cap. */
-  upgrade(rawHeaders: readonly string[], upstreamSocket: Duplex): void {
+  upgrade(fields: readonly Field[], upstreamSocket: Duplex): void {
     const { load } = this.#gateway
     close(this.#gateway, this.#exchange, 101)
-    const { lines } = answerHeaders(rawHeaders, 101)
+    const { lines } = answerHeaders(fields, 101)
     const socket = this.#exchange.res.switch(upgradeHead(withMandatory(this.#exchange, lines)))
     load.tunnels.add(socket)
     tunnel(socket, upstreamSocket, () => load.tunnels.delete(socket))

@@ -26,6 +26,7 @@ export function open(gateway: Gateway, arrival: Arriving): Exchange {
     timestamp: timestampOf(gateway.clock()),
     startedSteadyMs: gateway.steadyClock(),
     address: downstream.address,
+    peer: downstream.peer,
     viaTrustedProxy: downstream.viaTrustedProxy,
   })
   gateway.load.inFlight.add(exchange)

@@ -424,7 +424,7 @@ describe('a receiver that makes a mistake', () => {
           bodyIdleMs: 9999, maxConnections: 1, clock: () => performance.now(), onHealth() {} })
         const mistake = () => { throw new Error('our own') }
         process.on('uncaughtException', (error) => { console.log(error.message); process.exit() })
-        upstream.send({ method: 'GET', target: '/', headers: ['host', 'h'], body: null, upgrade: ${JSON.stringify(upgrade)},
+        upstream.send({ method: 'GET', target: '/', fields: [], body: null, upgrade: ${JSON.stringify(upgrade)},
           totalMs: 9999 }, { information() {}, head() {}, data: () => true, end: mistake, upgrade: mistake, fault() {} })`
       const { stdout } = await promisify(execFile)(process.execPath, [
         '--import',

@@ -1,12 +1,13 @@
 import type { Duplex, Readable } from 'node:stream'
+import type { Field } from '../http1/field.ts'
 
 /** One request to send upstream. Everything in it has been checked: names, values and path can go on the wire. */
 export interface UpstreamCall {
   readonly method: string
   /** Normalised path with its query, beginning with `/`. */
   readonly target: string
-  /** Flat list: name, value, name, value. Includes `host`; no hop-by-hop field, no `expect`. */
-  readonly headers: readonly string[]
+  /** Includes Host, and Content-Length when the body's is known; no hop-by-hop field, no Expect. */
+  readonly fields: readonly Field[]
   /** The downstream body, streamed with back-pressure; null when there is none. */
   readonly body: Readable | null
   /** Protocol of an upgrade (`websocket`), else undefined. */
@@ -31,15 +32,15 @@ export interface UpstreamFault {
 /** What the sender is told. Calls come in this order: information*, then head, data*, end; or upgrade; a fault ends all. */
 export interface UpstreamAnswer {
   /** An interim answer (103); never 100, 101 or 102. */
-  information(status: number, rawHeaders: readonly string[]): void
-  /** The final answer's head: flat list name, value, as received (hop-by-hop fields still in it). */
-  head(status: number, rawHeaders: readonly string[]): void
+  information(status: number, fields: readonly Field[]): void
+  /** The final answer's head, as received: hop-by-hop fields are still in it. */
+  head(status: number, fields: readonly Field[]): void
   /** A piece of the body. Returns `false` to be held back until `resume()` of the flight. */
   data(chunk: Buffer): boolean
   /** The answer is whole. Trailers have been dropped. */
   end(): void
   /** 101: the socket belongs to the receiver from now on; its first bytes have been unshifted into it. */
-  upgrade(rawHeaders: readonly string[], socket: Duplex): void
+  upgrade(fields: readonly Field[], socket: Duplex): void
   /** Once, instead of `end`; nothing follows. May come after `head`. */
   fault(fault: UpstreamFault): void
 }

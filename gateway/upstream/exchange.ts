@@ -1,7 +1,8 @@
 import type { Duplex, Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Timed } from '../http1/deadlines.ts'
-import { bodyFraming, headerText, switchesTo } from './answer-head.ts'
+import type { Field } from '../http1/field.ts'
+import { bodyFraming, receivedFields, switchesTo } from './answer-head.ts'
 import { Berth } from './berth.ts'
 import { ConnectError } from './connection.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
@@ -10,7 +11,7 @@ import type { LanedOrigin } from './lanes.ts'
 import { mayRetry } from './retry.ts'
 import type { Terms } from './terms.ts'
 import { Upload } from './upload.ts'
-import { wholeBody } from './whole-body.ts'
+import { contentLength, takeWhole } from './whole-body.ts'
 
 const GIVEN_UP = new Error('the exchange was given up')
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
@@ -38,6 +39,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   readonly #answer: UpstreamAnswer
   readonly #berth: Berth
   readonly #source: Readable | null
+  readonly #bodyBytes: number | undefined
   readonly #totalMs: number
   readonly #totalDeadlineMs: number
   /** For the answer's head, then for each piece of its body; none while it is not the upstream that is waited for. */
@@ -56,8 +58,8 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   constructor(terms: Terms<LanedOrigin>, call: UpstreamCall, answer: UpstreamAnswer) {
     this.path = call.target
     this.method = call.method
-    // undici only reads them; its type says more than it needs.
-    this.headers = call.headers as string[]
+    this.headers = call.fields.flatMap(({ name, value }) => [name, value])
+    this.#bodyBytes = contentLength(call.fields)
     this.#source = call.body
     this.upgrade = call.upgrade ?? null
     this.#terms = terms
@@ -113,7 +115,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     const { lane } = this.#berth
     if (lane !== undefined) {
       if (this.#source !== null)
-        this.body ??= wholeBody(this.#source, this.headers) ?? asReadable(this.#source)
+        this.body ??= takeWhole(this.#source, this.#bodyBytes) ?? asReadable(this.#source)
       lane.client.dispatch(this, this)
     } else {
       this.#leave()
@@ -134,15 +136,15 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
-    const headers = headerText(controller.rawHeaders)
-    if (status >= 200) this.#begin(status, headers)
-    else if (status === 103) this.#answer.information(status, headers)
+    const fields = receivedFields(controller.rawHeaders)
+    if (status >= 200) this.#begin(status, fields)
+    else if (status === 103) this.#answer.information(status, fields)
     else if (status === 101 || status < 100)
       this.#give('malformed', `status ${status} where none was asked for`)
   }
 
-  #begin(status: number, headers: readonly string[]): void {
-    const framing = bodyFraming(this.method, status, headers)
+  #begin(status: number, fields: readonly Field[]): void {
+    const framing = bodyFraming(this.method, status, fields)
     if (framing === 'faulty') {
       this.#give('malformed', `a ${status} answer whose body has no sound frame`)
     } else {
@@ -150,7 +152,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
       this.#headTold = true
       this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
       this.#berth.origin.health.alive()
-      this.#answer.head(status, headers)
+      this.#answer.head(status, fields)
     }
   }
 
@@ -185,14 +187,14 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     _headers: unknown,
     socket: Duplex,
   ): void {
-    const headers = headerText(controller.rawHeaders)
+    const fields = receivedFields(controller.rawHeaders)
     this.#leave()
     const { lane } = this.#berth
     if (lane !== undefined) lane.socket = undefined
     this.#leaveBerth()
     try {
-      if (switchesTo(this.upgrade ?? '', headers)) {
-        this.#answer.upgrade(headers, socket)
+      if (switchesTo(this.upgrade ?? '', fields)) {
+        this.#answer.upgrade(fields, socket)
       } else {
         socket.destroy()
         this.#answer.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })

@@ -4,10 +4,11 @@ import { createServer, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import type { Upstream, UpstreamCall } from './door.ts'
+import type { Upstream } from './door.ts'
 import {
   ask,
   bodyOf,
+  type CallFacts,
   ok,
   type ScriptedOptions,
   scriptedUpstream,
@@ -31,7 +32,7 @@ const ANSWER: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x'
 /** A real downstream request: sent to a server in front of `upstream`, which makes a call of it. */
 async function fromDownstream(
   upstream: Upstream,
-  call: (req: IncomingMessage) => Partial<UpstreamCall>,
+  call: (req: IncomingMessage) => CallFacts,
   send: { method: string; headers: Record<string, string>; chunks: string[] },
 ) {
   const gone = Promise.withResolvers<IncomingMessage>()
@@ -268,7 +269,7 @@ describe('an answer that comes before the request was sent whole', () => {
 })
 
 describe('a call that cannot be sent', () => {
-  const BAD: Readonly<Record<string, Partial<UpstreamCall>>> = {
+  const BAD: Readonly<Record<string, CallFacts>> = {
     'an Expect field': { headers: ['host', 'h', 'expect', '100-continue'] },
     'a Transfer-Encoding field': { headers: ['host', 'h', 'transfer-encoding', 'chunked'] },
     'a Keep-Alive field': { headers: ['host', 'h', 'keep-alive', 'timeout=5'] },
@@ -277,10 +278,6 @@ describe('a call that cannot be sent', () => {
     'two lengths': { headers: ['host', 'h', 'content-length', '1', 'content-length', '1'] },
     'a length that is no number': { headers: ['host', 'h', 'content-length', '1x'] },
     'an odd Connection': { headers: ['host', 'h', 'connection', '@'] },
-    'a CR LF in a value': { headers: ['host', 'h', 'x-a', 'b\r\nc: d'] },
-    'a NUL in a value': { headers: ['host', 'h', 'x-a', 'b\0'] },
-    'a space in a name': { headers: ['host', 'h', 'x a', 'b'] },
-    'a name without a value': { headers: ['host', 'h', 'x-a'] },
     'a space in the target': { target: '/a b' },
     'the target *': { target: '*', method: 'OPTIONS' },
     'no method': { method: '' },

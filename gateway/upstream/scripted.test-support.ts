@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
+import { type Field, fieldsOf } from '../http1/field.ts'
 import { parseAddress } from './address.ts'
 import type { Flight, Upstream, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
 import { createUndiciUpstreams } from './undici-upstreams.ts'
@@ -139,11 +140,14 @@ export function upstreamsTo(
   })
 }
 
-export function callOf(call: Partial<UpstreamCall> = {}): UpstreamCall {
+/** `headers`: a flat list. */
+export type CallFacts = Partial<Omit<UpstreamCall, 'fields'>> & { readonly headers?: readonly string[] }
+
+export function callOf({ headers = ['host', 'service.test'], ...call }: CallFacts = {}): UpstreamCall {
   return {
     method: 'GET',
     target: '/',
-    headers: ['host', 'service.test'],
+    fields: fieldsOf(headers),
     body: null,
     upgrade: undefined,
     totalMs: 60_000,
@@ -172,7 +176,7 @@ export interface Asked {
 /** Sends a call and holds the door to its contract: the order of what is told, and nothing after the last. */
 export function ask(
   upstream: Upstream,
-  call: Partial<UpstreamCall> = {},
+  call: CallFacts = {},
   onData: (chunk: Buffer, flight: Flight) => boolean = () => true,
 ): Asked {
   const told: Told = {
@@ -196,14 +200,14 @@ export function ask(
     resolve(told)
   }
   const answer: UpstreamAnswer = {
-    information(status, headers) {
+    information(status, fields) {
       expect(told.status === undefined, 'information')
-      told.information.push({ status, headers })
+      told.information.push({ status, headers: flatOf(fields) })
     },
-    head(status, headers) {
+    head(status, fields) {
       expect(told.status === undefined, 'head')
       told.status = status
-      told.headers = headers
+      told.headers = flatOf(fields)
     },
     data(chunk) {
       expect(told.status !== undefined && chunk.length > 0, 'data')
@@ -215,9 +219,9 @@ export function ask(
       told.ended = true
       finish()
     },
-    upgrade(headers, socket) {
+    upgrade(fields, socket) {
       expect(told.status === undefined, 'upgrade')
-      told.headers = headers
+      told.headers = flatOf(fields)
       told.socket = socket
       finish()
     },
@@ -239,4 +243,8 @@ export function bodyOf(told: Told): string {
 /** Resolves when `condition` holds; looks again each turn of the event loop. */
 export async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1))
+}
+
+export function flatOf(fields: readonly Field[]): string[] {
+  return fields.flatMap(({ name, value }) => [name, value])
 }

@@ -293,7 +293,7 @@ export class Connection<E> implements Timed, Carrier {
 
   #headWhole(): void {
     const { lines } = this.#parser
-    const req = new IncomingRequest(this.socket, lines)
+    const req = new IncomingRequest(this.socket, this.#parser)
     const { headers } = req
     const isOpaque = headers.fault !== undefined || req.method === 'CONNECT'
     const keepsOpen = req.version === '1.1' || lines.keeps
@@ -347,7 +347,7 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   #unreadable(fault: RequestFault): void {
-    const req = new IncomingRequest(this.socket, this.#parser.lines)
+    const req = new IncomingRequest(this.socket, this.#parser)
     const res = new Answer(this, req, false)
     this.#req = req
     this.#res = res

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net'
+import type { Field } from '../../http1/field.ts'
 import { type RequestHeaders, readRequestHeaders } from '../request-headers.ts'
 import type { RequestBody } from './request-body.ts'
-import type { RequestLines } from './request-lines.ts'
+import type { RequestParser } from './request-parser.ts'
 
 /** One request as it came, from the moment when its head is whole. */
 export class IncomingRequest {
@@ -11,8 +12,7 @@ export class IncomingRequest {
   /** As received. */
   readonly target: string
   readonly version: '1.0' | '1.1'
-  /** Flat list: name, value, as received. */
-  readonly rawHeaders: readonly string[]
+  readonly fields: readonly Field[]
   /** What the gateway itself needs of them. */
   readonly headers: RequestHeaders
   /** Null when it announces none. */
@@ -20,12 +20,12 @@ export class IncomingRequest {
   /** Every byte of it has come. */
   complete = false
 
-  constructor(socket: Socket, lines: RequestLines) {
+  constructor(socket: Socket, { lines, fields }: Pick<RequestParser, 'lines' | 'fields'>) {
     this.socket = socket
     this.method = lines.method
     this.target = lines.target
     this.version = lines.version
-    this.rawHeaders = lines.headers
-    this.headers = readRequestHeaders(lines.headers, lines.version)
+    this.fields = fields
+    this.headers = readRequestHeaders(fields, lines.version)
   }
 }

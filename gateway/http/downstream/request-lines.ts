@@ -1,5 +1,6 @@
 import { METHODS } from 'node:http'
 import { hasOption } from '../../http1/connection-options.ts'
+import type { Field } from '../../http1/field.ts'
 import { type HeadReader, isTextBetween } from '../../http1/head-parser.ts'
 
 const NO_REQUEST_LINE = 'no HTTP/1 request line'
@@ -19,8 +20,6 @@ export class RequestLines implements HeadReader {
   /** As received; empty until the request line has been read. */
   target = ''
   version: '1.0' | '1.1' = '1.1'
-  /** Flat list: name, value. */
-  headers: string[] = []
   /** Connection has the option `close`, `keep-alive`, `upgrade`. */
   closes = false
   keeps = false
@@ -30,7 +29,6 @@ export class RequestLines implements HeadReader {
     this.method = '-'
     this.target = ''
     this.version = '1.1'
-    this.headers = []
     this.closes = false
     this.keeps = false
     this.upgrades = false
@@ -62,9 +60,8 @@ export class RequestLines implements HeadReader {
     return undefined
   }
 
-  field(name: string, value: string): undefined {
-    this.headers.push(name, value)
-    if (name.length !== 10 || name.toLowerCase() !== 'connection') return
+  field({ lower, value }: Field): undefined {
+    if (lower !== 'connection') return
     this.closes ||= hasOption(value, 'close')
     this.keeps ||= hasOption(value, 'keep-alive')
     this.upgrades ||= hasOption(value, 'upgrade')

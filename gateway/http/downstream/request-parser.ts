@@ -1,4 +1,5 @@
 import { ChunkFrames } from '../../http1/chunk-frames.ts'
+import type { Field } from '../../http1/field.ts'
 import { HeadParser } from '../../http1/head-parser.ts'
 import type { RefusalCode } from '../../refusals.ts'
 import { RequestLines } from './request-lines.ts'
@@ -38,6 +39,11 @@ export class RequestParser {
     this.#head.begin()
     this.fault = undefined
     this.#phase = 'head'
+  }
+
+  /** Of the head, as far as it has been read. */
+  get fields(): readonly Field[] {
+    return this.#head.fields
   }
 
   /** The head has been read; `frame` is next. */

@@ -1,4 +1,5 @@
 import { hasOption } from '../../http1/connection-options.ts'
+import type { Field } from '../../http1/field.ts'
 import { type HeadReader, isTextBetween } from '../../http1/head-parser.ts'
 
 const SPACE = 0x20
@@ -13,8 +14,6 @@ export class AnswerLines implements HeadReader {
   status = 0
   /** 0 or 1: HTTP/1.0 or HTTP/1.1. */
   minor = 1
-  /** Flat list: name, value. */
-  headers: string[] = []
   /** Bytes; -1 when there is no Content-Length. */
   contentLength = NO_LENGTH
   /** Transfer-Encoding is there, and is `chunked`. */
@@ -25,7 +24,6 @@ export class AnswerLines implements HeadReader {
   keepAliveSeconds: number | undefined = undefined
 
   begin(): void {
-    this.headers = []
     this.contentLength = NO_LENGTH
     this.chunked = false
     this.closes = false
@@ -57,17 +55,11 @@ export class AnswerLines implements HeadReader {
     return this.status < 100 ? `status ${this.status}` : undefined
   }
 
-  field(name: string, value: string): string | undefined {
-    this.headers.push(name, value)
-    if (name.length === 14) {
-      if (name.toLowerCase() === 'content-length') return this.#noteLength(value)
-    } else if (name.length === 17) {
-      if (name.toLowerCase() === 'transfer-encoding') return this.#noteCoding(value)
-    } else if (name.length === 10) {
-      const lower = name.toLowerCase()
-      if (lower === 'connection') this.closes ||= hasOption(value, 'close')
-      else if (lower === 'keep-alive') this.#noteKeepAlive(value)
-    }
+  field({ lower, value }: Field): string | undefined {
+    if (lower === 'content-length') return this.#noteLength(value)
+    if (lower === 'transfer-encoding') return this.#noteCoding(value)
+    if (lower === 'connection') this.closes ||= hasOption(value, 'close')
+    else if (lower === 'keep-alive') this.#noteKeepAlive(value)
     return undefined
   }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { flatOf } from '../scripted.test-support.ts'
 import { AnswerParser, type Asked } from './answer-parser.ts'
 import { type Parsed, parse } from './parsed.test-support.ts'
 
@@ -308,7 +309,7 @@ describe('a reader', () => {
     const heads: (number | string)[] = []
     const parser = new AnswerParser({
       interim() {},
-      head: (status, headers) => heads.push(status, headers.join()),
+      head: (status, fields) => heads.push(status, flatOf(fields).join()),
       data: () => true,
     })
     const answers = [

@@ -1,4 +1,5 @@
 import { ChunkFrames } from '../../http1/chunk-frames.ts'
+import type { Field } from '../../http1/field.ts'
 import { HeadParser } from '../../http1/head-parser.ts'
 import { AnswerLines } from './answer-lines.ts'
 
@@ -11,8 +12,8 @@ const HEAD_PIECE_BYTES = 2048
 /** Who reads an answer. What it is told may make it call `stop`. */
 export interface AnswerReader {
   /** 1xx, but never 101. */
-  interim(status: number, headers: readonly string[]): void
-  head(status: number, headers: readonly string[]): void
+  interim(status: number, fields: readonly Field[]): void
+  head(status: number, fields: readonly Field[]): void
   /** Bytes of the body, in a buffer that is used again right after. Returns `false` to be held back. */
   data(bytes: Buffer, from: number, to: number): boolean
 }
@@ -96,9 +97,9 @@ export class AnswerParser {
     return this.#lines.keepAliveSeconds
   }
 
-  /** Fields of the head read last. */
-  get headers(): readonly string[] {
-    return this.#lines.headers
+  /** Of the head read last. */
+  get fields(): readonly Field[] {
+    return this.#head.fields
   }
 
   /** @returns where it stopped: `to`, or before it when held back, or when the phase is one of the last four. */
@@ -137,7 +138,8 @@ export class AnswerParser {
   }
 
   #headWhole(): void {
-    const { status, headers } = this.#lines
+    const { status } = this.#lines
+    const { fields } = this.#head
     if (status >= 200) this.#finalHead()
     // No interim answer and no 204 has a body (RFC 9110 section 15.2, RFC 9112 section 6.1); who frames one may send it.
     else if (this.#framesBody()) this.#refuse(`a ${status} answer that frames a body`)
@@ -147,12 +149,12 @@ export class AnswerParser {
     } else if (++this.#interim > MAX_INTERIM) this.#refuse(`more than ${MAX_INTERIM} interim answers`)
     else {
       this.#beginHead()
-      this.#reader.interim(status, headers)
+      this.#reader.interim(status, fields)
     }
   }
 
   #finalHead(): void {
-    const { status, headers, chunked, contentLength } = this.#lines
+    const { status, chunked, contentLength } = this.#lines
     if (status === 204 && this.#framesBody()) {
       this.#refuse('a 204 answer that frames a body')
       return
@@ -167,7 +169,7 @@ export class AnswerParser {
       this.#left = contentLength
       this.phase = 'length'
     } else this.phase = 'until close'
-    this.#reader.head(status, headers)
+    this.#reader.head(status, this.#head.fields)
   }
 
   #framesBody(): boolean {

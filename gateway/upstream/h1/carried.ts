@@ -1,3 +1,4 @@
+import type { Field } from '../../http1/field.ts'
 import type { ConnectError } from '../connection.ts'
 import type { UpstreamFaultKind } from '../door.ts'
 import type { Asked } from './answer-parser.ts'
@@ -9,13 +10,13 @@ export interface Carried extends Asked {
   connected(): void
   /** It could not be made; nothing was sent. */
   unconnected(error: ConnectError): void
-  interim(status: number, headers: readonly string[]): void
-  head(status: number, headers: readonly string[], nowMs: number): void
+  interim(status: number, fields: readonly Field[]): void
+  head(status: number, fields: readonly Field[], nowMs: number): void
   /** @returns `false` to be held back. */
   data(piece: Buffer, nowMs: number): boolean
   /** The answer is whole; the connection is off the exchange's hands. */
   ended(): void
-  switched(headers: readonly string[], socket: UpgradedStream): void
+  switched(fields: readonly Field[], socket: UpgradedStream): void
   /** The connection is gone. */
   failed(kind: UpstreamFaultKind, cause: string): void
 }

@@ -1,3 +1,4 @@
+import { flatOf } from '../scripted.test-support.ts'
 import { AnswerParser, type Asked } from './answer-parser.ts'
 
 /** What a parser made of some bytes, pieces of the body joined. */
@@ -22,10 +23,10 @@ export function parse(text: string, ends: readonly number[] = [], asked: Partial
     ...{ interim: [], status: undefined, headers: [], body: '', outcome: '', rest: 0, keeps: false },
   }
   const parser = new AnswerParser({
-    interim: (status, headers) => parsed.interim.push({ status, headers }),
-    head(status, headers) {
+    interim: (status, fields) => parsed.interim.push({ status, headers: flatOf(fields) }),
+    head(status, fields) {
       parsed.status = status
-      parsed.headers = headers
+      parsed.headers = flatOf(fields)
     },
     data(piece, from, to) {
       parsed.body += piece.toString('latin1', from, to)

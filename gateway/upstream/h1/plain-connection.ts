@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../../http1/deadlines.ts'
+import type { Field } from '../../http1/field.ts'
 import { type ConnectError, openConnection } from '../connection.ts'
 import type { UpstreamFaultKind } from '../door.ts'
 import { AnswerParser, type AnswerReader } from './answer-parser.ts'
@@ -122,12 +123,12 @@ export class PlainConnection implements Timed, AnswerReader {
     if (nowMs >= this.idleUntilMs) this.destroy()
   }
 
-  interim(status: number, headers: readonly string[]): void {
-    this.#carried?.interim(status, headers)
+  interim(status: number, fields: readonly Field[]): void {
+    this.#carried?.interim(status, fields)
   }
 
-  head(status: number, headers: readonly string[]): void {
-    this.#carried?.head(status, headers, this.#nowMs)
+  head(status: number, fields: readonly Field[]): void {
+    this.#carried?.head(status, fields, this.#nowMs)
   }
 
   data(bytes: Buffer, from: number, to: number): boolean {
@@ -198,7 +199,7 @@ export class PlainConnection implements Timed, AnswerReader {
     this.#upgraded = upgraded
     if (from < to) upgraded.receive(bytes, from, to)
     this.#keeper.closed()
-    carried?.switched(this.#parser.headers, upgraded)
+    carried?.switched(this.#parser.fields, upgraded)
   }
 
   #resumeSocket(): void {

@@ -1,4 +1,5 @@
 import type { Timed } from '../../http1/deadlines.ts'
+import type { Field } from '../../http1/field.ts'
 import { switchesTo } from '../answer-head.ts'
 import type { ConnectError } from '../connection.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault, UpstreamFaultKind } from '../door.ts'
@@ -167,12 +168,12 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   connected(): void {
     const connection = this.#connection
     if (connection === undefined) return
-    const { body: source, headers } = this.#call
+    const { body: source, fields } = this.#call
     if (source === null) this.#write(connection, undefined)
     else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
       this.bodyFailed('the body was broken off')
     else {
-      const bytes = contentLength(headers)
+      const bytes = contentLength(fields)
       this.#wholeBody ??= takeWhole(source, bytes)
       this.#write(connection, this.#wholeBody)
       if (this.#wholeBody !== undefined || !this.#sent) return
@@ -207,15 +208,15 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
     this.#tellLater({ kind: 'broken', cause })
   }
 
-  interim(status: number, headers: readonly string[]): void {
-    if (status === 103) this.#answer.information(status, headers)
+  interim(status: number, fields: readonly Field[]): void {
+    if (status === 103) this.#answer.information(status, fields)
   }
 
-  head(status: number, headers: readonly string[], nowMs: number): void {
+  head(status: number, fields: readonly Field[], nowMs: number): void {
     this.#headTold = true
     this.#idleDeadlineMs = nowMs + this.#terms.bodyIdleMs
     this.#origin.health.alive()
-    this.#answer.head(status, headers)
+    this.#answer.head(status, fields)
   }
 
   data(piece: Buffer, nowMs: number): boolean {
@@ -232,10 +233,10 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
     this.#answer.end()
   }
 
-  switched(headers: readonly string[], socket: UpgradedStream): void {
+  switched(fields: readonly Field[], socket: UpgradedStream): void {
     this.#leave()
     this.#letGo()
-    if (switchesTo(this.#call.upgrade ?? '', headers)) this.#answer.upgrade(headers, socket)
+    if (switchesTo(this.#call.upgrade ?? '', fields)) this.#answer.upgrade(fields, socket)
     else {
       socket.destroy()
       this.#answer.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })

@@ -238,8 +238,6 @@ describe('a call with characters that are more than a byte', () => {
   it('cannot be sent: they would be others on the wire, a line feed perhaps', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
     for (const call of [
-      { headers: ['host', 'h', 'x-a', 'b\u010a'] },
-      { headers: ['host', 'h', 'x\u0141', 'b'] },
       { target: '/\u010d\u010a' },
       { method: 'GET\u0120' },
       { target: '/\t' },
