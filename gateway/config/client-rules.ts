@@ -1,6 +1,6 @@
-import schema from '../../config/schemas/clients.schema.json' with { type: 'json' }
 import type { Fault } from './faults.ts'
-import { compileSchema, type Problem, type SchemaReport } from './schema-check.ts'
+import { type Problem, type SchemaReport, schemaCheck } from './schema-check.ts'
+import { validateClients } from './validators.ts'
 
 const SECRET_BELONGS =
   'must be {"env": "VARIABLE"} or {"file": "/path"}: a secret stands in the environment or in a file of its own, never in this one'
@@ -23,7 +23,7 @@ const SECRET = /whsec_[^"\s]+/giu
 /** A text without its quotation marks, as the syntax check shows it. */
 const BARE_TEXT = /, but found "[A-Za-z]{8,}"/u
 
-const checkSchema = compileSchema(schema)
+const checkSchema = schemaCheck(validateClients)
 
 /**
  * Compares config/clients.json with its schema. Somebody may have put a secret where its place should be named, so no

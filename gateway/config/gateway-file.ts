@@ -1,5 +1,4 @@
 import { BlockList } from 'node:net'
-import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Parsed } from './faults.ts'
 import {
   algorithmsAndProfile,
@@ -11,7 +10,7 @@ import {
 import { JsonFile } from './json-file.ts'
 import { methodSet } from './method-rules.ts'
 import { checkRows } from './row-rules.ts'
-import { compileSchema } from './schema-check.ts'
+import { schemaCheck } from './schema-check.ts'
 import type {
   AuthThrottleSettings,
   DpopSettings,
@@ -23,6 +22,7 @@ import type {
   TokenAlgorithm,
 } from './settings.ts'
 import type { TlsKeys } from './tls-rules.ts'
+import { validateGateway } from './validators.ts'
 import { addNetwork, hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
 import { windowToMs } from './window-rule.ts'
 import { workerCount } from './worker-count.ts'
@@ -98,7 +98,7 @@ interface WrittenRoute {
 }
 
 const MAX_THROTTLE_MS = 86_400_000
-const checkSchema = compileSchema(schema)
+const checkSchema = schemaCheck(validateGateway)
 
 /** Reads config/gateway.json. @param file its name, for the faults */
 export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile> {

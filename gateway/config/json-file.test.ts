@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { JsonFile } from './json-file.ts'
-import { compileSchema } from './schema-check.ts'
+import { compileSchema } from './schema-compiler.ts'
 
 const check = compileSchema({
   type: 'object',

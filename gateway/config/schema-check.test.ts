@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { compileSchema, describeValue } from './schema-check.ts'
+import { describeValue } from './schema-check.ts'
+import { compileSchema } from './schema-compiler.ts'
 
 const check = compileSchema({
   type: 'object',

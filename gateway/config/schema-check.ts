@@ -1,4 +1,4 @@
-import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js'
+import type { ErrorObject } from 'ajv'
 import { closestTo } from './did-you-mean.ts'
 import { childPath, pathOfPointer } from './json-path.ts'
 
@@ -7,6 +7,12 @@ export interface Problem {
   /** JSON path. */
   readonly path: string
   readonly reason: string
+}
+
+/** Compiled of a schema: fills its defaults into the value, and keeps everything in it that the schema does not allow. */
+export interface Validate {
+  (value: unknown): unknown
+  errors?: readonly ErrorObject[] | null
 }
 
 /** What a schema does not allow in a value. */
@@ -28,23 +34,9 @@ const TYPE_WORDS = new Map([
 ])
 
 /**
- * Compiles a JSON Schema 2020-12 that operators' editors use as well, so that there is one truth.
- *
- * Beside the standard keywords it may use `patternErrorMessage`, which editors know too: the sentence for a text that
- * a `pattern` refuses.
- *
- * @throws Error when the schema itself is not valid: a defect of ours, met at start.
+ * What is compiled of a schema that operators' editors use as well, so that there is one truth, with sentences of ours.
  */
-export function compileSchema(schema: object): SchemaCheck {
-  const ajv = new Ajv2020({
-    allErrors: true,
-    strict: true,
-    allowUnionTypes: true,
-    useDefaults: true,
-    verbose: true,
-  })
-  ajv.addKeyword({ keyword: 'patternErrorMessage', schemaType: 'string' })
-  const validate = ajv.compile(schema)
+export function schemaCheck(validate: Validate): SchemaCheck {
   return (value) => {
     validate(value)
     const errors = validate.errors ?? []

@@ -3,7 +3,8 @@ import type { Parsed } from '../config/faults.ts'
 import { JsonFile } from '../config/json-file.ts'
 import { methodSet } from '../config/method-rules.ts'
 import { checkRows } from '../config/row-rules.ts'
-import { compileSchema } from '../config/schema-check.ts'
+import { schemaCheck } from '../config/schema-check.ts'
+import { validateLimits } from '../config/validators.ts'
 import type { LimitMode, LimitPer, LimitRow, OnStoreFailure } from './row.ts'
 
 /** The file as the schema allows it, with the schema's defaults. */
@@ -33,7 +34,7 @@ const MAX_WINDOW = '366d'
 const MAX_WINDOW_MS = windowToMs(MAX_WINDOW)
 const NAME = new RegExp(schema.$defs.limit.properties.name.pattern, 'u')
 
-const checkSchema = compileSchema(schema)
+const checkSchema = schemaCheck(validateLimits)
 
 /** Reads config/limits.json: the rows in the order of the file. @param file its name, for the faults */
 export function parseLimits(file: string, text: string): Parsed<readonly LimitRow[]> {
