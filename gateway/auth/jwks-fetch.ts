@@ -1,5 +1,4 @@
 import { isUtf8 } from 'node:buffer'
-import { Agent, request } from 'undici'
 
 const TIMEOUT_MS = 5_000
 const MAX_DOCUMENT_BYTES = 256 * 1024
@@ -13,6 +12,8 @@ const MAX_DOCUMENT_BYTES = 256 * 1024
  * @throws Error saying what went wrong, also when `signal` gives up
  */
 export async function fetchJwks(uri: string, signal: AbortSignal): Promise<unknown> {
+  // Not before it is needed, which is when the listeners are open: loading it takes 50 ms.
+  const { Agent, request } = await import('undici')
   // An agent of its own for each fetch: fetches are minutes apart, and a refused body is broken off with it.
   const agent = new Agent({ allowH2: false })
   try {

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto'
-import { compactVerify } from 'jose'
+import { compactVerify } from 'jose/jws/compact/verify'
 import jwt from 'jsonwebtoken'
 import type { Algorithm } from './verification-key.ts'
 

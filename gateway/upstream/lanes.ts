@@ -1,5 +1,6 @@
+import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
-import { Client } from 'undici'
+import type { Client } from 'undici'
 import type { Address } from './address.ts'
 import { type ConnectError, openConnection } from './connection.ts'
 import { correctHeads } from './head-corrections.ts'
@@ -8,6 +9,7 @@ import type { Origin } from './origin.ts'
 
 const KEEP_ALIVE_MS = 4000
 const MAX_HEADER_BYTES = 16 * 1024
+const require = createRequire(import.meta.url)
 
 /** An upstream that undici speaks to. */
 export interface LanedOrigin extends Origin {
@@ -27,6 +29,7 @@ export interface Lane {
  * invalid makes it wait for ever for the client it gave the call to.
  */
 export class Lanes {
+  readonly #Client: typeof Client
   readonly #address: Address
   readonly #connectMs: number
   readonly #maxConnections: number
@@ -40,6 +43,8 @@ export class Lanes {
   #closed: (() => void) | undefined = undefined
 
   constructor(options: { address: Address; connectMs: number; maxConnections: number; health: Health }) {
+    // Not imported: that would take 50 ms of the start also where no upstream is behind TLS.
+    this.#Client = (require('undici') as typeof import('undici')).Client
     this.#address = options.address
     this.#connectMs = options.connectMs
     this.#maxConnections = options.maxConnections
@@ -86,7 +91,7 @@ export class Lanes {
 
   #add(): Lane {
     const lane: Lane = {
-      client: new Client('http://upstream', {
+      client: new this.#Client('http://upstream', {
         connect: (_options, callback) => this.#connect(lane, callback),
         pipelining: 1,
         allowH2: false,
