@@ -14,6 +14,7 @@ const PLAIN: ReadonlySet<string> = new Set([
   'gateway/config/faults.ts',
   'gateway/config/settings.ts',
   'gateway/http/mandatory-headers.ts',
+  'gateway/http/node-http.ts',
   'gateway/http/path-table.ts',
   'gateway/limits/row.ts',
   'gateway/upstream/door.ts',

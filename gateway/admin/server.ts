@@ -1,5 +1,6 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { MANDATORY_HEADERS } from '../http/mandatory-headers.ts'
+import { createServer } from '../http/node-http.ts'
 import { requestIdFrom } from '../http/request-id.ts'
 import type { Exposition } from './metrics.ts'
 

@@ -1,4 +1,4 @@
-import { METHODS } from 'node:http'
+import { METHODS } from '../http/node-http.ts'
 import { closestTo } from './did-you-mean.ts'
 
 /** CONNECT asks for a tunnel and TRACE for an echo of credentials: neither is ever let through. */
