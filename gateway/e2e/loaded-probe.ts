@@ -1,0 +1,33 @@
+import { subscribe } from 'node:diagnostics_channel'
+import { writeFileSync } from 'node:fs'
+import { registerHooks } from 'node:module'
+
+/** What the process had loaded when it last opened a listener. */
+export interface Loaded {
+  /** URLs of files. */
+  readonly files: readonly string[]
+  /** Node's own modules, by Node's names. */
+  readonly builtins: readonly string[]
+}
+
+/** Node's types do not know it. */
+const { moduleLoadList: builtins } = process as NodeJS.Process & {
+  readonly moduleLoadList: readonly string[]
+}
+const files: string[] = []
+
+registerHooks({
+  load: (url, context, next) => {
+    if (url.startsWith('file:')) files.push(url)
+    return next(url, context)
+  },
+})
+
+/**
+ * Loaded before a program (`--import`), writes what was loaded by the time of its last listener into the file that
+ * `LOADED_FILE` names.
+ */
+subscribe('tracing:net.server.listen:asyncEnd', () => {
+  const loaded: Loaded = { files, builtins }
+  writeFileSync(process.env.LOADED_FILE ?? '', JSON.stringify(loaded))
+})

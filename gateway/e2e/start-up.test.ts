@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import type { Loaded } from './loaded-probe.ts'
+
+/** Each takes about a quarter of a millisecond. */
+const MOST_FILES = 240
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+/** What Node itself speaks HTTP with in `fetch` and `WebSocket`. */
+const BUILT_IN_UNDICI = 'NativeModule internal/deps/undici/undici'
+
+/**
+ * It should take less than half a second from spawn to listening. How long it takes depends on the machine and on what
+ * else that does; what is loaded until then does not.
+ */
+describe('until it listens', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  after(() => rmSync(dir, { recursive: true, force: true }))
+
+  it('a gateway loads no client for HTTP but its own, though it will fetch keys', async () => {
+    const { files, builtins } = await start('http://127.0.0.1:9')
+    assert.deepEqual(filesOf('undici', files), ['lib/core/symbols.js'])
+    assert.equal(builtins.includes(BUILT_IN_UNDICI), false)
+    // What the schemas were compiled to needs little of the compiler.
+    assert.deepEqual(filesOf('ajv', files).toSorted(), [
+      'dist/runtime/equal.js',
+      'dist/runtime/ucs2length.js',
+    ])
+    // Of jose it takes one function, not the whole.
+    assert.ok(filesOf('jose', files).includes('dist/webapi/jws/compact/verify.js'))
+    assert.equal(filesOf('jose', files).includes('dist/webapi/index.js'), false)
+    const packaged = files.filter((file) => file.includes('/node_modules/'))
+    assert.ok(packaged.length <= MOST_FILES, `${packaged.length} files of packages, of at most ${MOST_FILES}`)
+  })
+
+  it('a gateway before an upstream behind TLS loads undici', async () => {
+    const { files } = await start('https://127.0.0.1:9')
+    assert.ok(filesOf('undici', files).includes('index.js'))
+  })
+
+  /** In plain Node, as it is run: the loader of the tests has modules of its own. */
+  async function start(upstream: string): Promise<Loaded> {
+    const routes = [{ path: '/api/*', auth: ['bearer'] }]
+    writeFileSync(join(dir, 'gateway.json'), JSON.stringify({ routes }))
+    writeFileSync(join(dir, 'limits.json'), '{"limits":[]}')
+    const loaded = join(dir, 'loaded.json')
+    const probe = fileURLToPath(new URL('loaded-probe.ts', import.meta.url))
+    const gateway = spawn(process.execPath, ['--import', probe, 'gateway/main.ts'], {
+      cwd: ROOT,
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      env: {
+        LOADED_FILE: loaded,
+        GATEWAY_CONFIG: join(dir, 'gateway.json'),
+        GATEWAY_LIMITS: join(dir, 'limits.json'),
+        GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),
+        GATEWAY_DATA_DIR: join(dir, 'data'),
+        GATEWAY_PORT: '0',
+        GATEWAY_ADMIN_PORT: '0',
+        GATEWAY_UPSTREAM: upstream,
+        GATEWAY_LOG_LEVEL: 'error',
+      },
+    })
+    try {
+      // That it listens, or that it never will.
+      await Promise.race([once(gateway, 'message'), once(gateway, 'exit')])
+      return JSON.parse(readFileSync(loaded, 'utf8')) as Loaded
+    } finally {
+      gateway.kill('SIGKILL')
+      if (gateway.exitCode === null && gateway.signalCode === null) await once(gateway, 'exit')
+      rmSync(loaded, { force: true })
+    }
+  }
+})
+
+/** The files of one package among these, by their places in it. */
+function filesOf(name: string, files: readonly string[]): string[] {
+  const folder = `/node_modules/${name}/`
+  return files.flatMap((file) => {
+    const at = file.lastIndexOf(folder)
+    return at === -1 ? [] : [file.slice(at + folder.length)]
+  })
+}
