@@ -1,6 +1,6 @@
-import { STATUS_CODES } from 'node:http'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
+import { STATUS_CODES } from '../http/node-http.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../refusals.ts'
 import { linesOf, writeHead } from './answer.ts'
 import { close } from './close.ts'

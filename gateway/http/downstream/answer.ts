@@ -1,6 +1,6 @@
-import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { dateOf } from '../date.ts'
+import { STATUS_CODES } from '../node-http.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 
 /** Beyond it, to copy a body into the text of its head costs more than a write of several parts. */

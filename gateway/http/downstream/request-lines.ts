@@ -1,7 +1,7 @@
-import { METHODS } from 'node:http'
 import { hasOption } from '../../http1/connection-options.ts'
 import type { Field } from '../../http1/field.ts'
 import { type HeadReader, isTextBetween } from '../../http1/head-parser.ts'
+import { METHODS } from '../node-http.ts'
 
 const NO_REQUEST_LINE = 'no HTTP/1 request line'
 const SPACE = 0x20
