@@ -19,6 +19,7 @@ import { readTarget } from './http/target.ts'
 import { Journal } from './limits/journal.ts'
 import { limitTable } from './limits/policies.ts'
 import { type Watching, watchFiles } from './reloads.ts'
+import { Slots } from './slots.ts'
 import { createUpstreams } from './upstream/upstreams.ts'
 
 /** The same fault of the audit trail is told again after this time. */
@@ -112,7 +113,7 @@ export function makeGateway(
     limiter,
     upstream: makeUpstream(ground, metrics),
     load: {
-      inFlight: new Set(),
+      inFlight: new Slots(),
       tunnels: new Set(),
       elsewhere: () => 0,
       ...load,

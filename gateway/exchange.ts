@@ -6,6 +6,8 @@ import type { Arriving } from './http/downstream/connection.ts'
 import type { IncomingRequest } from './http/downstream/incoming-request.ts'
 import type { RequestHeaders } from './http/request-headers.ts'
 import type { RefusalCode } from './refusals.ts'
+import type { Slotted } from './slots.ts'
+import type { Flight } from './upstream/door.ts'
 
 /** What `open` knows of a request before any stage has looked at it. */
 export interface Opening extends Arriving {
@@ -23,7 +25,9 @@ export interface Opening extends Arriving {
  * One request with its answer, from first byte to close. Data only. Every field has a default and one writer, named
  * beside it; fields stand in the order in which the stages write them.
  */
-export class Exchange {
+export class Exchange implements Slotted {
+  /** open, close: its place among those in flight. */
+  slot = -1
   /** open. */
   readonly req: IncomingRequest
   readonly res: Answer
@@ -60,8 +64,8 @@ export class Exchange {
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded answer. */
   refusalCode: RefusalCode | undefined = undefined
-  /** forward: gives up what is going on upstream. */
-  abandon: (() => void) | undefined = undefined
+  /** forward: what is going on upstream. */
+  flight: Pick<Flight, 'abort'> | undefined = undefined
   /** close. */
   closed = false
 

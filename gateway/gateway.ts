@@ -14,6 +14,7 @@ import type { PathTable } from './http/path-table.ts'
 import type { Limiter } from './limits/limiter.ts'
 import type { LimitTable } from './limits/policies.ts'
 import type { RefusalCode } from './refusals.ts'
+import type { Slots } from './slots.ts'
 import type { ClientTrust } from './tls/trust.ts'
 import type { Upstream } from './upstream/door.ts'
 
@@ -26,7 +27,7 @@ export interface Gathered {
 /** What the gateway is doing at this moment. */
 export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
-  readonly inFlight: Set<Exchange>
+  readonly inFlight: Slots<Exchange>
   /** Upgraded connections that are being tunnelled. Written by forward. */
   readonly tunnels: Set<Duplex>
   /** How many exchanges and tunnels other workers have. */

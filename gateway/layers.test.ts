@@ -10,6 +10,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const PLAIN: ReadonlySet<string> = new Set([
   'gateway/exchange.ts',
   'gateway/refusals.ts',
+  'gateway/slots.ts',
   'gateway/auth/principal.ts',
   'gateway/config/faults.ts',
   'gateway/config/settings.ts',

@@ -8,12 +8,15 @@ import { authorize } from './stages/authorize.ts'
 import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
 import { open } from './stages/open.ts'
-import { record } from './stages/record.ts'
+import { PendingRecord, record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/refuse.ts'
 import { route } from './stages/route.ts'
 
-/** Goes on with `undefined`, ends the exchange with a refusal; waits only when it returns a promise. */
-type Stage = (gateway: Gateway, exchange: Exchange) => Refusal | undefined | Promise<Refusal | undefined>
+/** Goes on with `undefined`, ends the exchange with a refusal; waits when it returns what is not known yet. */
+type Stage = (
+  gateway: Gateway,
+  exchange: Exchange,
+) => Refusal | undefined | PendingRecord | Promise<Refusal | undefined>
 
 const STAGES: readonly Stage[] = [admit, route, authenticate, record, authorize, limit]
 
@@ -48,7 +51,9 @@ function proceed(gateway: Gateway, exchange: Exchange, from: number): void {
       if (exchange.closed) return
       const outcome = (STAGES[i] as Stage)(gateway, exchange)
       if (outcome === undefined) continue
-      if (outcome instanceof Promise) resume(gateway, exchange, { outcome, next: i + 1 })
+      if (outcome instanceof PendingRecord)
+        outcome.whenKnown((refused) => goOn(gateway, exchange, { refused, next: i + 1 }))
+      else if (outcome instanceof Promise) resume(gateway, exchange, { outcome, next: i + 1 })
       else refuse(gateway, exchange, outcome)
       return
     }
@@ -61,14 +66,21 @@ function proceed(gateway: Gateway, exchange: Exchange, from: number): void {
 function resume(
   gateway: Gateway,
   exchange: Exchange,
-  waiting: { readonly outcome: Promise<Refusal | undefined>; readonly next: number },
+  { outcome, next }: { readonly outcome: Promise<Refusal | undefined>; readonly next: number },
 ): void {
-  waiting.outcome
-    .then((refused) => {
-      if (refused === undefined) proceed(gateway, exchange, waiting.next)
-      else refuse(gateway, exchange, refused)
-    })
-    .catch((fault: unknown) => fail(gateway, exchange, fault))
+  outcome.then(
+    (refused) => goOn(gateway, exchange, { refused, next }),
+    (fault: unknown) => fail(gateway, exchange, fault),
+  )
+}
+
+function goOn(
+  gateway: Gateway,
+  exchange: Exchange,
+  { refused, next }: { readonly refused: Refusal | undefined; readonly next: number },
+): void {
+  if (refused === undefined) proceed(gateway, exchange, next)
+  else refuse(gateway, exchange, refused)
 }
 
 /** A bug of ours refuses; it never lets through. */

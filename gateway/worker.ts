@@ -12,6 +12,7 @@ import type { Ground } from './ground.ts'
 import { limitTable } from './limits/policies.ts'
 import { SharedLimiter } from './limits/shared-limiter.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
+import { Slots } from './slots.ts'
 import { parseTls, type TlsTexts } from './tls/context.ts'
 import type { WorkerGround, WorkerOrder } from './worker-ground.ts'
 import { joinHoldings } from './worker-holdings.ts'
@@ -105,7 +106,7 @@ function join(begun: WorkerGround, { ground, metrics, order }: Joining) {
 /** What is bounded for all workers together is counted for all together. */
 function loadOver(order: Order): Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'> {
   const publish = () => order.publishBusy(inFlight.size + tunnels.size)
-  const inFlight = new PublishedSet<Exchange>(publish)
+  const inFlight = new Slots<Exchange>(publish)
   const tunnels = new PublishedSet<Duplex>(publish)
   return { inFlight, tunnels, elsewhere: () => order.busyElsewhere() }
 }

@@ -1,9 +1,9 @@
+import { Slots, type Slotted } from '../slots.ts'
+
 const SWEEP_MS = 50
 
 /** Something that has to be over by some time. */
-export interface Timed {
-  /** Place in the list; belongs to Deadlines. */
-  slot: number
+export interface Timed extends Slotted {
   /** Looks whether time is up, and acts on it. */
   checkTime(nowMs: number): void
 }
@@ -14,7 +14,7 @@ export interface Timed {
  */
 export class Deadlines {
   readonly #clock: () => number
-  readonly #timed: Timed[] = []
+  readonly #timed = new Slots<Timed>()
   #timer: NodeJS.Timeout | undefined = undefined
 
   /** @param clock milliseconds, monotonic. */
@@ -23,23 +23,20 @@ export class Deadlines {
   }
 
   add(timed: Timed): void {
-    timed.slot = this.#timed.push(timed) - 1
+    this.#timed.add(timed)
     // Connections hold the process, not this timer.
     this.#timer ??= setTimeout(() => this.#sweep(), SWEEP_MS).unref()
   }
 
   /** Only for what was added and not yet removed. */
   remove(timed: Timed): void {
-    const last = this.#timed.pop()
-    if (last === undefined || last === timed) return
-    last.slot = timed.slot
-    this.#timed[timed.slot] = last
+    this.#timed.remove(timed)
   }
 
   #sweep(): void {
     const nowMs = this.#clock()
-    // Backwards, because whoever is out of time removes itself and the last takes its place; it may remove others too.
-    for (let i = this.#timed.length - 1; i >= 0; i--) this.#timed[i]?.checkTime(nowMs)
-    this.#timer = this.#timed.length === 0 ? undefined : this.#timer?.refresh()
+    // Whoever is out of time removes itself, and may remove others too.
+    this.#timed.forEach((timed) => timed.checkTime(nowMs))
+    this.#timer = this.#timed.size === 0 ? undefined : this.#timer?.refresh()
   }
 }

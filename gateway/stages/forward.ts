@@ -53,7 +53,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     },
     forwarding,
   )
-  exchange.abandon = () => forwarding.flight?.abort()
+  exchange.flight = forwarding.flight
 }
 
 /** The answer on its way back. */

@@ -33,7 +33,7 @@ export function open(gateway: Gateway, arrival: Arriving): Exchange {
   gateway.metrics.opened()
   const leave = () => {
     if (exchange.closed) return
-    exchange.abandon?.()
+    exchange.flight?.abort()
     close(gateway, exchange, CLIENT_GONE)
   }
   // Closed, or about to be after an answer that said so.

@@ -4,24 +4,34 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
-/** Exchanges that wait for one commit, and what becomes of all of them. */
-interface Group {
-  readonly exchanges: Exchange[]
-  readonly outcome: Promise<Refusal | undefined>
-}
+/** A record that has been handed over, of which it is not known yet whether it is safe. */
+export class PendingRecord {
+  readonly #commit: Commit
+  readonly #exchange: Exchange
 
-const GROUPS = new WeakMap<Commit, Group>()
+  constructor(commit: Commit, exchange: Exchange) {
+    this.#commit = commit
+    this.#exchange = exchange
+  }
+
+  /** @param run called once, with a refusal when the record is not in the trail. */
+  whenKnown(run: (refused: Refusal | undefined) => void): void {
+    this.#commit.whenDone((error) => {
+      // Its record is not in the trail, so no response belongs there.
+      if (error !== undefined) this.#exchange.requestLine = undefined
+      run(error && unavailable(error))
+    })
+  }
+}
 
 /**
  * Hands API_REQUEST to the audit trail; what cannot be recorded is not done. A user is named by `userId`, a machine
- * that acts for itself by `clientId`. Writes `requestLine`. Waits only where the trail has to be committed (`synced`).
+ * that acts for itself by `clientId`. Writes `requestLine`. Waits until the record is as safe as the trail promises.
  */
-export function record(
-  gateway: Gateway,
-  exchange: Exchange,
-): Refusal | undefined | Promise<Refusal | undefined> {
+export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
   const noted = note(gateway, exchange)
-  return noted instanceof Error ? unavailable(noted) : noted && committed(noted, exchange)
+  if (noted instanceof Error) return unavailable(noted)
+  return noted && new PendingRecord(noted, exchange)
 }
 
 /**
@@ -49,24 +59,6 @@ function note(gateway: Gateway, exchange: Exchange): Error | Commit | undefined 
   // Also of one that is not committed yet: a client that goes away meanwhile ends the exchange, and its pair.
   if (!(outcome instanceof Error)) exchange.requestLine = line
   return outcome
-}
-
-function committed(commit: Commit, exchange: Exchange): Promise<Refusal | undefined> {
-  const group = GROUPS.get(commit) ?? groupOf(commit)
-  group.exchanges.push(exchange)
-  return group.outcome
-}
-
-function groupOf(commit: Commit): Group {
-  const { promise: outcome, resolve } = Promise.withResolvers<Refusal | undefined>()
-  const group: Group = { exchanges: [], outcome }
-  GROUPS.set(commit, group)
-  commit.whenDone((error) => {
-    // Their records are not in the trail, so no response belongs there.
-    if (error !== undefined) for (const exchange of group.exchanges) exchange.requestLine = undefined
-    resolve(error && unavailable(error))
-  })
-  return group
 }
 
 function unavailable(fault: Error): Refusal {

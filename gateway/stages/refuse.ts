@@ -66,7 +66,7 @@ function isFirstInAWhile(gateway: Gateway, code: RefusalCode): boolean {
  * once it has begun, is broken off, never ended as if it were whole.
  */
 export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
-  exchange.abandon?.()
+  exchange.flight?.abort()
   if (exchange.closed) return
   if (!exchange.res.headersSent) {
     refuse(gateway, exchange, refusal)

@@ -45,7 +45,10 @@ export class Answer {
   #head = ''
   #chunked = false
   #bodiless = false
-  #held = false
+  /** What is kept back, in its order; undefined while nothing is. */
+  #held: (string | Buffer)[] | undefined = undefined
+  /** The protocol was switched while something was kept back. */
+  #switched = false
   /** The answer has been written, and whoever waits for that will be told. */
   #ended = false
   #closed = false
@@ -110,7 +113,7 @@ export class Answer {
       socket.cork()
       this.flushHead()
       if (this.#chunked) this.#send(`${piece.length.toString(16)}\r\n`)
-      if (socket.writable) socket.write(piece)
+      this.#send(piece)
       if (this.#chunked) this.#send('\r\n')
       socket.uncork()
     }
@@ -126,18 +129,21 @@ export class Answer {
       this.#chunked = false
     }
     this.flushHead()
-    if (!this.#held) this.#carrier.answered(this)
+    if (this.#held === undefined) this.#carrier.answered(this)
   }
 
   /** Keeps what is written from now on, until the function that it returns is called. */
   hold(): () => void {
     const { socket } = this.#carrier
-    this.#held = true
-    socket.cork()
+    this.#held = []
     return () => {
-      this.#held = false
-      socket.uncork()
-      if (this.#ended) this.#carrier.answered(this)
+      if (this.#switched) socket.uncork()
+      const held = this.#held ?? []
+      this.#held = undefined
+      if (held.length > 1) socket.cork()
+      for (const piece of held) this.#send(piece)
+      if (held.length > 1) socket.uncork()
+      if (this.#ended && !this.#switched) this.#carrier.answered(this)
     }
   }
 
@@ -145,6 +151,12 @@ export class Answer {
   switch(head: string): Socket {
     this.headersSent = true
     this.#ended = true
+    if (this.#held !== undefined) {
+      // What the new protocol sends must not overtake it.
+      this.#carrier.socket.cork()
+      this.#held = undefined
+      this.#switched = true
+    }
     this.#send(head)
     return this.#carrier.detach()
   }
@@ -161,8 +173,12 @@ export class Answer {
     if (this.#closeListeners !== undefined) for (const listener of this.#closeListeners) listener()
   }
 
-  #send(text: string): void {
+  /** @param piece text is latin1. */
+  #send(piece: string | Buffer): void {
     const { socket } = this.#carrier
-    if (socket.writable) socket.write(text, 'latin1')
+    if (this.#held !== undefined) this.#held.push(piece)
+    else if (!socket.writable) return
+    else if (typeof piece === 'string') socket.write(piece, 'latin1')
+    else socket.write(piece)
   }
 }

@@ -1,0 +1,281 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { GET, serving, until } from './client.test-support.ts'
+import { answer, readThrough, type Seen } from './scribe.test-support.ts'
+
+const KEEP = 'Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
+const OK = `HTTP/1.1 200 OK\r\nContent-Length: 0\r\n${KEEP}`
+const REFUSED = 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
+const POST = 'POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\n'
+const MIB = 1024 * 1024
+
+describe('a connection is given up, at the millisecond', () => {
+  it('10 s after its beginning when nothing comes', async (t) => {
+    const { seen, time, connect, swept } = await serving(t)
+    const client = await connect()
+    client.send('\r\n')
+    await client.read()
+    time.nowMs = 9999
+    await swept()
+    assert.equal(client.served.destroyed, false)
+    time.nowMs = 10_000
+    assert.deepEqual([await client.over(), seen.length], [{ text: '', reset: false }, 0])
+  })
+
+  it('10 s after the first byte of a head, however many come, with an answer', async (t) => {
+    const { seen, time, connect, swept } = await serving(t)
+    const client = await connect()
+    await swept()
+    time.nowMs = 5000
+    for (const byte of 'GET / HT') {
+      client.send(byte)
+      await client.read()
+      time.nowMs += 1249
+    }
+    await swept()
+    assert.equal(seen.length, 0)
+    time.nowMs = 15_000
+    assert.equal((await client.over()).text, REFUSED)
+    assert.deepEqual([seen[0]?.fault, seen[0]?.method], ['request_timeout', '-'])
+  })
+
+  it('30 s after the first byte of a request, when its body is not there by then', async (t) => {
+    const { seen, time, connect, swept } = await serving(t)
+    const client = await connect()
+    client.send('P')
+    await client.read()
+    time.nowMs = 1000
+    client.send(POST.slice(1))
+    await until(() => seen.length === 1)
+    time.nowMs = 29_999
+    client.send('a')
+    await client.read()
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs = 30_000
+    assert.equal((await client.over()).text, REFUSED)
+    assert.deepEqual([seen[0]?.fault, seen[0]?.text, seen[0]?.whole], ['request_timeout', 'a', false])
+  })
+
+  it('5 s, and one for the way, after its last answer', async (t) => {
+    const { time, connect, swept } = await serving(t)
+    const client = await connect()
+    time.nowMs = 100
+    client.send(GET)
+    await until(() => client.text() === OK)
+    time.nowMs = 6099
+    await swept()
+    assert.equal(client.served.destroyed, false)
+    time.nowMs = 6100
+    assert.deepEqual(await client.over(), { text: OK, reset: false })
+  })
+
+  it('defect: never when an empty line came ahead', async (t) => {
+    const { time, connect, swept } = await serving(t)
+    const client = await connect()
+    client.send(`${GET}\r\n`)
+    await until(() => client.text() === OK)
+    // What came ahead is taken up one turn later.
+    await swept()
+    time.nowMs = 6001
+    await client.gone()
+  })
+
+  it('never while its answer is awaited', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, { begun: (one) => readThrough(one, () => {}) })
+    const client = await connect()
+    client.send(`${POST}0123456789`)
+    await until(() => seen[0]?.whole === true)
+    time.nowMs = 1e9
+    await swept()
+    answer((seen[0] as Seen).res)
+    await until(() => client.text() === OK)
+  })
+
+  it('when its client takes nothing of the answer for as long as nobody may be silent', async (t) => {
+    const { seen, connect } = await serving(t, { begun: ({ res }) => res.writeHead(HEAD) }, { silenceMs: 50 })
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    await until(() => seen.length === 1)
+    ;(seen[0] as Seen).res.write(Buffer.alloc(16 * MIB))
+    await client.gone()
+    assert.equal(seen[0]?.closes, 1)
+  })
+})
+
+const HEAD = { status: 200, lines: '', contentLength: undefined, dated: true }
+
+describe('after an answer that came early, or before the last', () => {
+  const early = { begun: ({ res }: Seen) => answer(res, { status: 413 }) }
+  const TOO_MUCH =
+    'HTTP/1.1 413 Payload Too Large\r\nContent-Length: 0\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
+  const LARGE = `POST / HTTP/1.1\r\nContent-Length: ${100 * MIB}\r\n\r\n`
+
+  it('a client may send on what it has, and gets the answer whole', async (t) => {
+    const { seen, connect } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    client.send('x'.repeat(8 * MIB))
+    client.socket.end()
+    assert.deepEqual(await client.over(), { text: TOO_MUCH, reset: false })
+    await client.gone()
+    assert.deepEqual([seen.length, seen[0]?.body?.destroyed], [1, true])
+  })
+
+  it('nothing that still comes is a request', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.send(`${GET.replace('\r\n', '\r\nConnection: close\r\n')}${GET}`)
+    await until(() => client.socket.readableEnded)
+    client.send(GET)
+    await client.read()
+    client.socket.end()
+    await client.gone()
+    assert.equal(seen.length, 1)
+  })
+
+  it('it is over 2 s after the last byte', async (t) => {
+    const { time, connect, swept } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    await until(() => client.socket.readableEnded)
+    time.nowMs = 1999
+    client.send('a')
+    await client.read()
+    time.nowMs = 3998
+    await swept()
+    assert.equal(client.served.destroyed, false)
+    time.nowMs = 3999
+    await client.gone()
+  })
+
+  it('it is over after 10 s in all, whatever comes', async (t) => {
+    const { time, connect } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    await until(() => client.socket.readableEnded)
+    for (; time.nowMs < 9000; time.nowMs += 1500) {
+      client.send('a')
+      await client.read()
+    }
+    assert.equal(client.served.destroyed, false)
+    client.send('a')
+    await client.read()
+    time.nowMs = 10_000
+    await client.gone()
+  })
+
+  it('it is over after 64 MiB', async (t) => {
+    const { connect } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    await until(() => client.socket.readableEnded)
+    client.send('x'.repeat(66 * MIB))
+    await client.gone()
+    assert.ok(client.served.bytesRead < 66 * MIB)
+  })
+
+  it('defect: never for a client that takes nothing and sends a byte now and then', async (t) => {
+    const body = 'x'.repeat(16 * MIB)
+    const { time, connect, swept } = await serving(
+      t,
+      { begun: ({ res }) => answer(res, { body }) },
+      { silenceMs: 100 },
+    )
+    const client = await connect()
+    client.socket.pause()
+    client.send(LARGE)
+    await client.read()
+    for (; time.nowMs < 30_000 && !client.served.destroyed; time.nowMs += 1500) {
+      client.send('a')
+      await swept()
+    }
+    assert.equal(client.served.destroyed, true)
+  })
+})
+
+describe('a client that has closed its half', () => {
+  it('gets the answers to all that it has asked', async (t) => {
+    const { connect } = await serving(t)
+    const client = await connect()
+    client.send(`${GET}${POST}0123456789${GET}`)
+    client.socket.end()
+    assert.deepEqual(await client.over(), { text: OK + OK + OK, reset: false })
+    await client.gone()
+  })
+
+  it('is given up after half a second in which it is sent nothing, and not when it is sent something', async (t) => {
+    const { seen, connect } = await serving(t, { begun: ({ res }) => res.writeHead(HEAD) })
+    const [first, second] = [await connect(), await connect()]
+    for (const client of [first, second]) {
+      client.send(GET)
+      client.socket.end()
+    }
+    await until(() => seen.length === 2 && first.served.readableEnded && second.served.readableEnded)
+    const startMs = performance.now()
+    ;(seen[1] as Seen).res.write(Buffer.from('a'))
+    await first.gone()
+    assert.ok(performance.now() - startMs > 400)
+    ;(seen[1] as Seen).res.end()
+    assert.match((await second.over()).text, /\r\n1\r\na\r\n0\r\n\r\n$/)
+    assert.deepEqual(
+      seen.map(({ closes }) => closes),
+      [1, 1],
+    )
+  })
+
+  it('in the middle of a head has sent no request, and is gone', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.send('GET / HTTP/1.1\r\nHos')
+    client.socket.end()
+    await client.gone()
+    assert.deepEqual(
+      seen.map(({ fault, closes }) => [fault, closes]),
+      [['malformed_request', 1]],
+    )
+    assert.equal(client.text(), '')
+  })
+
+  for (const [half, fault] of [
+    ['GET / HTTP/1.1\r\nHos', 'malformed_request'],
+    [`${POST}012`, undefined],
+  ] as const) {
+    it(`gets its answer, and is gone with the ${half.length} bytes of a request behind that one`, async (t) => {
+      const { seen, connect } = await serving(t, { begun: () => {} })
+      const client = await connect()
+      client.send(GET + half)
+      client.socket.end()
+      await until(() => seen.length === 1 && client.served.readableEnded)
+      answer((seen[0] as Seen).res)
+      await client.gone()
+      assert.equal(client.text(), OK)
+      assert.deepEqual(
+        seen.map((one) => [one.fault, one.whole, one.closes]),
+        [
+          [undefined, false, 1],
+          [fault, false, 1],
+        ],
+      )
+    })
+  }
+
+  it('in the middle of a body is gone, and its request with it', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.send(`${POST}012`)
+    client.socket.end()
+    await client.gone()
+    const [one] = seen as [Seen]
+    assert.deepEqual([one.text, one.whole, one.closes, one.body?.destroyed], ['012', false, 1, true])
+  })
+
+  it('without having asked for anything is let go', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.socket.end()
+    assert.deepEqual(await client.over(), { text: '', reset: false })
+    assert.equal(seen.length, 0)
+  })
+})
