@@ -73,10 +73,11 @@ export class Answer {
 
   /** An interim answer (RFC 9110 section 15.2). */
   writeInterim(status: number, lines: string): void {
-    this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`)
+    if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`)
   }
 
   writeHead({ status, lines, contentLength, dated }: AnswerFields): void {
+    if (this.#ended) return
     const { version, method } = this.#request
     this.headersSent = true
     this.#bodiless = method === 'HEAD' || status === 204 || status === 304
@@ -103,6 +104,7 @@ export class Answer {
   /** A piece of the body. @returns false when the next one should wait for `onDrain`. */
   write(piece: Buffer): boolean {
     const { socket } = this.#carrier
+    if (this.#ended) return true
     if (this.#bodiless || piece.length === 0) return true
     if (piece.length <= MAX_TEXT_BYTES && this.#head !== '') {
       const head = this.#head
@@ -149,6 +151,7 @@ export class Answer {
 
   /** Ends the answer with the switch to another protocol that `head` announces: the socket is the caller's now. */
   switch(head: string): Socket {
+    const held = this.#held ?? []
     this.headersSent = true
     this.#ended = true
     if (this.#held !== undefined) {
@@ -157,13 +160,14 @@ export class Answer {
       this.#held = undefined
       this.#switched = true
     }
+    for (const piece of held) this.#send(piece)
     this.#send(head)
     return this.#carrier.detach()
   }
 
   /** Ends the connection so that the client cannot take what it has for a whole answer, whatever frames the answer. */
   breakOff(): void {
-    this.#carrier.socket.resetAndDestroy()
+    if (!this.#closed) this.#carrier.socket.resetAndDestroy()
   }
 
   /** For the connection: whoever waits for the end of the answer is told. */

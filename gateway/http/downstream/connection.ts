@@ -131,8 +131,11 @@ export class Connection<E> implements Timed, Carrier {
     if (this.#phase === 'head') this.#unreadable(TIMED_OUT)
     else if (this.#phase === 'body') this.#break(TIMED_OUT)
     // A client that takes its time over the last answer has not gone silent yet.
-    else if (this.socket.writableLength > 0) this.#deadlineMs = nowMs + LINGER_IDLE_MS
-    else this.socket.destroy()
+    else if (this.socket.writableLength > 0) {
+      // What it sends is no sign any more that it takes something: its silence decides.
+      if (nowMs >= this.#lingerEndMs) this.socket.pause()
+      this.#deadlineMs = nowMs + LINGER_IDLE_MS
+    } else this.socket.destroy()
   }
 
   answered(answer: Answer): void {
@@ -143,7 +146,10 @@ export class Connection<E> implements Timed, Carrier {
     this.#res = undefined
     answer.close()
     body?.destroy()
-    if (this.socket.destroyed) return
+    if (this.socket.destroyed) {
+      this.#forgetBehind(answer)
+      return
+    }
     if (this.#phase !== 'answering' || !answer.keepAlive) this.#linger()
     // A client that does not read its answers gets no further ones.
     else if (this.socket.writableNeedDrain) this.socket.once('drain', () => this.#goOn())
@@ -154,10 +160,13 @@ export class Connection<E> implements Timed, Carrier {
   #goOn(): void {
     if (this.#ahead !== undefined) this.#takeUpSoon()
     else if (this.#ended) this.#linger()
-    else {
-      this.#phase = 'idle'
-      this.#deadlineMs = this.#terms.steadyClock() + this.#terms.patience.keepAliveMs + KEEP_ALIVE_MARGIN_MS
-    }
+    else this.#rest()
+  }
+
+  /** Between requests. */
+  #rest(): void {
+    this.#phase = 'idle'
+    this.#deadlineMs = this.#terms.steadyClock() + this.#terms.patience.keepAliveMs + KEEP_ALIVE_MARGIN_MS
   }
 
   detach(): Socket {
@@ -212,7 +221,16 @@ export class Connection<E> implements Timed, Carrier {
     this.#exchange = undefined
     this.#req = undefined
     this.#res = undefined
-    answer?.close()
+    if (answer === undefined) return
+    this.#forgetBehind(answer)
+    answer.close()
+  }
+
+  /** What comes behind the last request of a connection is none. */
+  #forgetBehind(answer: Answer): void {
+    if (answer.keepAlive) return
+    this.#phase = 'deaf'
+    this.#ahead = undefined
   }
 
   /** The client has closed its half where no answer is owed, or before its request was whole. */
@@ -242,7 +260,7 @@ export class Connection<E> implements Timed, Carrier {
     const bytes = this.#ahead
     if (bytes === undefined) return
     this.#ahead = undefined
-    this.#phase = 'idle'
+    this.#rest()
     this.#cameAhead = true
     this.socket.resume()
     this.#read(bytes)

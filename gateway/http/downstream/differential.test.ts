@@ -27,8 +27,8 @@ const STRICTER = new RegExp(
     // llhttp takes several of these, and a list of codings that ends with chunked.
     'The only transfer coding accepted is chunked|more than one transfer-encoding header|HTTP/1.0 has no transfer',
     'contains an underscore|header is repeated|more than one (Host|content-length header)',
-    // llhttp takes LF alone behind a chunk extension's quoted value, obsolete text in extensions, and HTTP/0.9 and 2.0.
-    'a chunk extension that is none|no HTTP/1 request line',
+    // llhttp takes chunk extensions with an empty name or value, HTTP/2.0, and 0.9: without a version, ended by LF alone.
+    'a chunk extension that is none|no HTTP/1 request line|a line feed without its carriage return',
     'The request target|The path has',
   ].join('|'),
 )
@@ -263,8 +263,8 @@ describe('our server and a strict one of node:http, sent the same', () => {
     assert.deepEqual(ours.taken.slice(0, both), theirs.taken.slice(0, both))
     assert.ok(ours.taken.length <= theirs.taken.length, `ours takes what node:http refuses: ${theirs.fault}`)
     if (ours.fault !== '') {
-      // Never stricter without a reason.
-      if (theirs.fault === '') assert.match(ours.fault, STRICTER)
+      // Never stricter without a reason; behind a request to upgrade node:http reads nothing more, not even its body.
+      if (theirs.fault === '' && !/upgrade/i.test(text)) assert.match(ours.fault, STRICTER)
       return
     }
     // Nothing is read behind the last request of a connection.
