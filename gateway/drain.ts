@@ -47,7 +47,7 @@ export async function closeParts(gateway: Gateway, reason: string): Promise<void
 function breakOffRest(gateway: Gateway, listeners: readonly HttpServer[]): void {
   const { load, log } = gateway
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
-  load.inFlight.forEach((exchange) => interrupt(gateway, exchange, refusal('draining')))
+  load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
   for (const socket of load.tunnels) socket.destroy()
   // A turn of the loop lets the refusals out.
   setTimeout(() => {

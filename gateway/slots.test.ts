@@ -22,7 +22,7 @@ describe('slots', () => {
           assert.equal(slots.size, model.size)
         }
         const found: Slotted[] = []
-        slots.forEach((one) => found.push(one))
+        slots.visitAll((one) => found.push(one))
         assert.equal(found.length, model.size)
         assert.deepEqual(new Set(found), model)
       }),
@@ -34,7 +34,7 @@ describe('slots', () => {
     const slots = new Slots<Slotted>(() => changes++)
     const all = Array.from({ length: 5 }, () => ({ slot: -1 }))
     for (const one of all) slots.add(one)
-    slots.forEach(() => {
+    slots.visitAll(() => {
       for (const one of all.splice(0, 2)) slots.remove(one)
     })
     assert.equal(slots.size, 0)

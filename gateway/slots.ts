@@ -38,7 +38,7 @@ export class Slots<T extends Slotted> {
   }
 
   /** From the last to the first; `visit` may remove any of them, also others than the one it is given. */
-  forEach(visit: (one: T) => void): void {
+  visitAll(visit: (one: T) => void): void {
     for (let i = this.#all.length - 1; i >= 0; i--) {
       const one = this.#all[i]
       if (one !== undefined) visit(one)

@@ -36,7 +36,7 @@ export class Deadlines {
   #sweep(): void {
     const nowMs = this.#clock()
     // Whoever is out of time removes itself, and may remove others too.
-    this.#timed.forEach((timed) => {
+    this.#timed.visitAll((timed) => {
       timed.checkTime(nowMs)
     })
     this.#timer = this.#timed.size === 0 ? undefined : this.#timer?.refresh()
