@@ -2,36 +2,27 @@ import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
 import type { Handler, Patience } from './http/downstream/connection.ts'
 import type { RequestFault } from './http/downstream/request-parser.ts'
-import {
-  createHttpServer,
-  createSecureHttpServer,
-  type HttpServer,
-  type SecureHttpServer,
-  type ServerTerms,
-} from './http/downstream/server.ts'
+import { Connections } from './http/downstream/server.ts'
+import { connectionRoom } from './open-files.ts'
 import { handle, handleUnreadable, interrupt } from './pipeline.ts'
 import { type Refusal, refusal } from './refusals.ts'
-import { listenerOptions, type TlsMaterial } from './tls/context.ts'
 
 /** Beyond every time that anything may take. */
 const SILENCE_MARGIN_MS = 2000
 
 /**
- * The public listener: every way in which a request comes, or fails to, ends in the pipeline, so that every answer has
- * its headers, its audit pair and its metric.
+ * What comes by the public listeners of a thread: every way in which a request comes, or fails to, ends in the pipeline,
+ * so that every answer has its headers, its audit pair and its metric.
  */
-export function createListener(gateway: Gateway): HttpServer {
-  return createHttpServer(termsOf(gateway))
-}
-
-/** The same behind TLS. */
-export function createSecureListener(gateway: Gateway, material: TlsMaterial): SecureHttpServer {
-  return createSecureHttpServer(termsOf(gateway), listenerOptions(material))
-}
-
-function termsOf(gateway: Gateway): ServerTerms<Exchange> {
-  const { clock, steadyClock } = gateway
-  return { handler: handlerOf(gateway), patience: patienceOf(gateway), clock, steadyClock }
+export function connectionsOf(gateway: Gateway): Connections<Exchange> {
+  const { clock, steadyClock, settings } = gateway
+  return new Connections({
+    handler: handlerOf(gateway),
+    patience: patienceOf(gateway),
+    clock,
+    steadyClock,
+    maxConnections: connectionRoom(settings),
+  })
 }
 
 function handlerOf(gateway: Gateway): Handler<Exchange> {

@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import type { Logger } from 'pino'
 import type { Gateway } from './gateway.ts'
-import type { HttpServer } from './http/downstream/server.ts'
-import { createListener, createSecureListener } from './listener.ts'
-import type { TlsMaterial } from './tls/context.ts'
+import { createHttpServer, createSecureHttpServer, type HttpServer } from './http/downstream/server.ts'
+import { connectionsOf } from './listener.ts'
+import { listenerOptions, type TlsMaterial } from './tls/context.ts'
 
 /** Where to listen. */
 export interface Place {
@@ -41,12 +41,13 @@ export async function openPublicListeners(
 ): Promise<PublicListeners> {
   const { settings } = gateway
   const { material, shared = false } = options
-  const listener = createListener(gateway)
+  const connections = connectionsOf(gateway)
+  const listener = createHttpServer(connections)
   const port = await listen(listener.server, { host: settings.host, port: settings.port, shared })
   if (settings.tls === undefined || material === undefined) {
     return { listeners: [listener], port, tlsPort: undefined, enforce: () => {} }
   }
-  const secure = createSecureListener(gateway, material)
+  const secure = createSecureHttpServer(connections, listenerOptions(material))
   const tlsPort = await listen(secure.server, { host: settings.host, port: settings.tls.port, shared })
   const enforce = (changed: TlsMaterial) => {
     secure.setSecureContext(changed.secure)

@@ -12,9 +12,9 @@ export interface Timed extends Slotted {
  * Looks at everything that is under way every 50 ms. A deadline so kept is never early and at most 50 ms late (beside
  * what the event loop adds), and costs a request no timer: two writes to an array.
  */
-export class Deadlines {
+export class Deadlines<T extends Timed = Timed> {
   readonly #clock: () => number
-  readonly #timed = new Slots<Timed>()
+  readonly #timed = new Slots<T>()
   #timer: NodeJS.Timeout | undefined = undefined
 
   /** @param clock milliseconds, monotonic. */
@@ -22,14 +22,24 @@ export class Deadlines {
     this.#clock = clock
   }
 
-  add(timed: Timed): void {
+  /** How many have been added and not removed. */
+  get size(): number {
+    return this.#timed.size
+  }
+
+  /** Goes through all of them; `visit` may remove any. */
+  visitAll(visit: (timed: T) => void): void {
+    this.#timed.visitAll(visit)
+  }
+
+  add(timed: T): void {
     this.#timed.add(timed)
     // Connections hold the process, not this timer.
     this.#timer ??= setTimeout(() => this.#sweep(), SWEEP_MS).unref()
   }
 
   /** Only for what was added and not yet removed. */
-  remove(timed: Timed): void {
+  remove(timed: T): void {
     this.#timed.remove(timed)
   }
 

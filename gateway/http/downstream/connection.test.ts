@@ -274,3 +274,44 @@ describe('when idle connections are closed,', () => {
     await until(() => client.text().length > 16 * MIB)
   })
 })
+
+describe('connections beyond their number', () => {
+  it('take the place of the one that has been idle for the longest time, and of none that is busy', async () => {
+    let nowMs = 0
+    const held: Seen[] = []
+    const handler = scribe({ begun: (seen) => held.push(seen) })
+    const http = serverOf(handler, () => nowMs, { headersMs: 1000 }, 3)
+    const open = (text: string) => {
+      nowMs += 1
+      const wire = wireTo(http)
+      if (text !== '') wire.send(text)
+      return wire
+    }
+    const busy = open(GET)
+    const answered = open(GET)
+    await turns()
+    for (const { res } of held.splice(1)) answer(res)
+    const silent = open('')
+    await turns()
+    // The silent one has a time-out that comes sooner than that of one which has asked before.
+    const fourth = open(GET)
+    await turns()
+    assert.deepEqual(
+      [busy, answered, silent, fourth].map(({ destroyed }) => destroyed),
+      [false, false, true, false],
+    )
+    const fifth = open(GET)
+    await turns()
+    assert.deepEqual(
+      [busy, answered, fourth, fifth].map(({ destroyed }) => destroyed),
+      [false, true, false, false],
+    )
+    const sixth = open(GET)
+    await turns()
+    assert.deepEqual(
+      [busy, fourth, fifth, sixth].map(({ destroyed }) => destroyed),
+      [false, false, false, true],
+    )
+    assert.equal(handler.seen.length, 4)
+  })
+})

@@ -126,6 +126,11 @@ export class Connection<E> implements Timed, Carrier {
     return this.#phase === 'idle' && this.#ahead === undefined && this.socket.writableLength === 0
   }
 
+  /** When its time is up; an idle one with an earlier end has been idle for longer. */
+  get deadlineMs(): number {
+    return this.#deadlineMs
+  }
+
   checkTime(nowMs: number): void {
     if (nowMs < this.#deadlineMs) return
     if (this.#phase === 'head') this.#unreadable(TIMED_OUT)

@@ -1,7 +1,7 @@
 import type { Answer } from './answer.ts'
 import type { Arriving, Handler, Patience } from './connection.ts'
 import type { IncomingRequest } from './incoming-request.ts'
-import { createHttpServer, type HttpServer } from './server.ts'
+import { Connections, createHttpServer, type HttpServer } from './server.ts'
 import { Wire } from './wire.test-support.ts'
 
 interface Refused {
@@ -137,13 +137,16 @@ export function serverOf(
   handler: Handler<Seen>,
   steadyClock: () => number = () => 0,
   patience: Partial<Patience> = {},
+  maxConnections = 1000,
 ): HttpServer {
-  return createHttpServer({
+  const connections = new Connections({
     handler,
     patience: { ...PATIENCE, ...patience },
     clock: () => 0,
     steadyClock,
+    maxConnections,
   })
+  return createHttpServer(connections)
 }
 
 /** One more connection to a server, without a network. */

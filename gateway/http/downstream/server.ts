@@ -3,8 +3,11 @@ import { createServer as createSecureServer, type Server as SecureServer, type T
 import { Deadlines } from '../../http1/deadlines.ts'
 import { Connection, type ConnectionTerms } from './connection.ts'
 
-/** What a server and all of its connections go by. */
-export type ServerTerms<E> = Omit<ConnectionTerms<E>, 'left'>
+/** What servers and all of their connections go by. */
+export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left'> {
+  /** More are not open at once: the one that has been idle for the longest time goes for a new one, or else the new one. */
+  readonly maxConnections: number
+}
 
 /** A listener for HTTP/1.1, and all the connections that it has accepted. */
 export interface HttpServer {
@@ -23,15 +26,16 @@ export interface SecureHttpServer extends HttpServer {
   setSecureContext: SecureServer['setSecureContext']
 }
 
-export function createHttpServer<E>(terms: ServerTerms<E>): HttpServer {
-  const connections = new Connections(terms)
+export function createHttpServer<E>(connections: Connections<E>): HttpServer {
   // A client may close its half when it has asked, and still gets its answer.
   const server = createServer({ allowHalfOpen: true }, (socket) => connections.accept(socket))
   return httpServer(server, connections)
 }
 
-export function createSecureHttpServer<E>(terms: ServerTerms<E>, options: TlsOptions): SecureHttpServer {
-  const connections = new Connections(terms)
+export function createSecureHttpServer<E>(
+  connections: Connections<E>,
+  options: TlsOptions,
+): SecureHttpServer {
   const handshakes = new Map<string, Socket>()
   const server = createSecureServer(options, (socket) => {
     handshakes.delete(nameOf(socket))
@@ -71,32 +75,43 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
   }
 }
 
-class Connections<E> {
+/** Of all listeners of a thread: what they may have open is common. */
+export class Connections<E> {
   readonly #terms: ConnectionTerms<E>
-  readonly #deadlines: Deadlines
-  readonly #all = new Set<Connection<E>>()
+  readonly #max: number
+  readonly #open: Deadlines<Connection<E>>
 
-  constructor(terms: ServerTerms<E>) {
-    this.#terms = { ...terms, left: (connection) => this.#left(connection) }
-    this.#deadlines = new Deadlines(terms.steadyClock)
+  constructor({ maxConnections, ...terms }: ServerTerms<E>) {
+    this.#max = maxConnections
+    this.#terms = { ...terms, left: (connection) => this.#open.remove(connection) }
+    this.#open = new Deadlines(terms.steadyClock)
   }
 
   accept(socket: Socket): void {
-    const connection = new Connection(socket, this.#terms)
-    this.#all.add(connection)
-    this.#deadlines.add(connection)
+    if (this.#open.size >= this.#max && !this.#makeRoom()) socket.destroy()
+    else this.#open.add(new Connection(socket, this.#terms))
   }
 
   closeIdle(): void {
-    for (const connection of this.#all) if (connection.isIdle) connection.socket.destroy()
+    this.#open.visitAll((connection) => {
+      if (connection.isIdle) connection.socket.destroy()
+    })
   }
 
   closeAll(): void {
-    for (const { socket } of this.#all) socket.destroy()
+    this.#open.visitAll(({ socket }) => {
+      socket.destroy()
+    })
   }
 
-  #left(connection: Connection<E>): void {
-    this.#all.delete(connection)
-    this.#deadlines.remove(connection)
+  /** @returns false when none is idle. */
+  #makeRoom(): boolean {
+    let longest: Connection<E> | undefined
+    this.#open.visitAll((connection) => {
+      if (!connection.isIdle || connection.socket.destroyed) return
+      if (longest === undefined || connection.deadlineMs < longest.deadlineMs) longest = connection
+    })
+    longest?.socket.destroy()
+    return longest !== undefined
   }
 }
