@@ -5,7 +5,7 @@ import type { Point, SharedState } from './shared.ts'
 /** Called once: with why not, when what was to be committed is not. */
 type Waiting = (error: Error | undefined) => void
 
-/** Lines that go to the disk together: one for all of them, so that none needs a promise of its own. */
+/** Lines that are committed together: one for all of them, so that none needs a promise of its own. */
 export class Commit {
   readonly #waiting: Waiting[] = []
 
@@ -18,11 +18,11 @@ export class Commit {
   }
 }
 
-/** What is known when the disk has refused. */
+/** What is known when a group could not be committed. */
 export interface CommitFault {
   readonly error: Error
-  /** Lines that had been written. They are in the file no more, unless a part of them is torn. */
-  readonly written: readonly string[]
+  /** Lines that were tried. They are in the file no more, unless a part of them is torn. */
+  readonly tried: readonly string[]
   /** Lines that were to follow. */
   readonly waiting: readonly string[]
 }
@@ -30,19 +30,32 @@ export interface CommitFault {
 export interface CommitsOptions {
   readonly pen: Pen
   readonly shared: SharedState
+  /** Lines count when the disk has them (`synced`), not as soon as the operating system has (`written`). */
+  readonly syncs: boolean
+  /** Called before a write, with the turn if it `syncs`: why nothing can be written now. */
+  mend(): Error | undefined
   onCommitted(lines: readonly string[]): void
   /** Before those who wait for the lines hear of it. */
   onFailed(fault: CommitFault): void
 }
 
+interface Group {
+  readonly lines: readonly string[]
+  readonly commit: Commit
+}
+
 /**
- * Durability `synced`. Lines gather until the turn of the event loop is over and the disk is free, are written at once,
- * and are committed by one `fdatasync` in the thread pool; what comes meanwhile is the next group. Among several threads
- * one at a time has the turn to write and commit, so that what is not committed is always the end of the file and can be
- * cut off: after a failed `fdatasync` the kernel may have thrown pages away, and the next one would say that all is well.
+ * Lines gather until the turn of the event loop is over, and go to the operating system by one write; with `written`
+ * that commits them.
+ *
+ * With `synced` they are committed by one `fdatasync` in the thread pool; what comes meanwhile is the next group. Among
+ * several threads one at a time has the turn to write and commit, so that what is not committed is always the end of the
+ * file and can be cut off: after a failed `fdatasync` the kernel may have thrown pages away, and the next one would say
+ * that all is well.
  */
 export class Commits {
   readonly #options: CommitsOptions
+  readonly #onTurnEnd = () => this.#begin()
   #lines: string[] = []
   #next = new Commit()
   #scheduled = false
@@ -59,66 +72,86 @@ export class Commits {
   }
 
   /** What has not been written yet, and whoever waits for it. */
-  take(): { readonly lines: readonly string[]; readonly commit: Commit } {
+  take(): Group {
     const taken = { lines: this.#lines, commit: this.#next }
     this.#lines = []
     this.#next = new Commit()
     return taken
   }
 
+  /** `written`: commits what has gathered, now. */
+  flush(): void {
+    if (this.#lines.length === 0) return
+    const unwritable = this.#options.mend()
+    const group = this.take()
+    const error = unwritable ?? this.#options.pen.put(group.lines)
+    if (error === undefined) this.#succeed(group)
+    else this.#fail(error, group, unwritable === undefined)
+  }
+
   #schedule(): void {
     if (this.#scheduled || this.#running || this.#lines.length === 0) return
     this.#scheduled = true
-    setImmediate(() => this.#begin())
+    setImmediate(this.#onTurnEnd)
   }
 
   #begin(): void {
     this.#scheduled = false
-    if (this.#lines.length === 0) return
-    const { pen, shared } = this.#options
+    if (!this.#options.syncs) this.flush()
+    else if (this.#lines.length > 0) this.#beginSync()
+  }
+
+  #beginSync(): void {
+    const { pen, shared, mend } = this.#options
     if (!shared.takeTurn()) {
       this.#scheduled = true
-      void shared.turnFreed().then(() => this.#begin())
+      void shared.turnFreed().then(this.#onTurnEnd)
       return
     }
-    const point = pen.markTurn()
-    const { lines, commit } = this.take()
-    const error =
-      point === undefined ? new Error('another thread has held the audit file for too long') : pen.put(lines)
+    const unwritable = mend()
+    const point = unwritable === undefined ? pen.markTurn() : undefined
+    const group = this.take()
+    const error = point === undefined ? (unwritable ?? heldTooLong()) : pen.put(group.lines)
     if (error !== undefined || point === undefined) {
       shared.passTurn()
-      this.#fail(error as Error, { lines, commit })
+      this.#fail(error as Error, group, unwritable === undefined)
       return
     }
     this.#running = true
-    fdatasync(pen.sink.fd, (failed) => this.#end(failed, { lines, commit, point }))
+    fdatasync(pen.sink.fd, (failed) => this.#endSync(failed, group, point))
   }
 
-  #end(
-    error: Error | null,
-    group: { readonly lines: readonly string[]; readonly commit: Commit; readonly point: Point },
-  ): void {
-    const { pen, shared, onCommitted } = this.#options
+  #endSync(error: Error | null, group: Group, point: Point): void {
+    const { pen, shared } = this.#options
     this.#running = false
-    if (error !== null) pen.backTo(group.point, group.lines)
+    if (error !== null) pen.backTo(point, group.lines)
     shared.passTurn()
     if (error !== null) {
-      this.#fail(error, group)
+      this.#fail(error, group, true)
       return
     }
     pen.committed(group.lines)
-    onCommitted(group.lines)
-    group.commit.finish(undefined)
+    this.#succeed(group)
     this.#schedule()
   }
 
-  #fail(
-    error: Error,
-    { lines, commit }: { readonly lines: readonly string[]; readonly commit: Commit },
-  ): void {
-    const waiting = this.take()
-    this.#options.onFailed({ error, written: lines, waiting: waiting.lines })
-    commit.finish(error)
-    waiting.commit.finish(error)
+  #succeed({ lines, commit }: Group): void {
+    this.#options.onCommitted(lines)
+    commit.finish(undefined)
   }
+
+  #fail(error: Error, { lines, commit }: Group, wasTried: boolean): void {
+    const next = this.take()
+    const fault = wasTried
+      ? { error, tried: lines, waiting: next.lines }
+      : { error, tried: [], waiting: [...lines, ...next.lines] }
+    this.#options.onFailed(fault)
+    commit.finish(error)
+    next.commit.finish(error)
+  }
+}
+
+/** Whoever has held the file for so long may be dead, and is not waited for. */
+export function heldTooLong(): Error {
+  return new Error('another thread has held the audit file for too long')
 }

@@ -8,7 +8,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import type { Durability } from '../config/settings.ts'
 import { joinTrail, openTrail } from './open.ts'
-import { type Line, linesOf, requestLine, temporaryDirectory, unpaired } from './trail.test-support.ts'
+import { endOf, type Line, linesOf, requestLine, temporaryDirectory, unpaired } from './trail.test-support.ts'
 import type { Trail } from './trail.ts'
 import type { WriterData, Written } from './writer.test-support.ts'
 
@@ -25,7 +25,7 @@ function startWriter(t: TestContext, data: WriterData): Worker {
   return worker
 }
 
-async function endOf(worker: Worker): Promise<Written> {
+async function endOfWriter(worker: Worker): Promise<Written> {
   const [written] = await once(worker, 'message')
   return written as Written
 }
@@ -56,7 +56,7 @@ for (const durability of DURABILITIES) {
       startWriter(t, { handle: trail.handle, durability, name, count }),
     )
     let rotations = 0
-    const ended = Promise.all(writers.map(endOf)).finally(() => {
+    const ended = Promise.all(writers.map(endOfWriter)).finally(() => {
       rotations = -rotations
     })
     for (let i = 0; rotations >= 0 && i < 1e6; i++) {
@@ -86,7 +86,7 @@ for (const durability of DURABILITIES) {
       name: 'steady',
       count: durability === 'synced' ? 400 : 4000,
     })
-    const ended = endOf(steady)
+    const ended = endOfWriter(steady)
     let settled = 0
     for (let round = 0; round < 6; round++) {
       const doomed = startWriter(t, { handle: trail.handle, durability, name: `doomed-${round}` })
@@ -206,14 +206,14 @@ for (const durability of ['written', 'synced'] as const) {
   })
 }
 
-test('more threads than there are seats for is an error that names the file, and a seat that was left can be taken', (t) => {
+test('more threads than there are seats for is an error that names the file, and a seat that was left can be taken', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   const trail = openTrail({ file, threads: 1, ...silent })
   const joined = joinTrail(trail.handle, silent)
   assert.throws(() => joinTrail(trail.handle, silent), /audit\.ndjson has no seat left/)
   joined.close('end')
   const second = joinTrail(trail.handle, silent)
-  assert.equal(second.append(requestLine('a')), undefined)
+  assert.equal(await endOf(second.append(requestLine('a'))), undefined)
   second.reopen()
   second.close('end')
   assert.deepEqual(

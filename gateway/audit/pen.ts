@@ -5,7 +5,6 @@ import { Sink } from './sink.ts'
 
 /** How long another thread may hold the file before a line counts as one that cannot be written. */
 const PATIENCE_MS = 250
-const NONE: readonly string[] = []
 
 export interface PenOptions {
   readonly shared: SharedState
@@ -51,16 +50,6 @@ export class Pen {
   /** Hands one line, or several at once, to the operating system: all of them or, unless `torn`, none. */
   put(lines: readonly string[]): Error | undefined {
     return this.during(() => this.#put(lines))
-  }
-
-  /** The same for one line, without a closure. */
-  putOne(line: string): Error | undefined {
-    if (!this.#enter()) return this.#kept()
-    try {
-      return this.#settled(this.#putText(line, openChangeOf(line), this.#notes === undefined ? NONE : [line]))
-    } finally {
-      this.#shared.leave()
-    }
   }
 
   /** Puts a line that says how many requests are open where it stands. @returns it too, in case it is torn. */
@@ -162,12 +151,6 @@ export class Pen {
   }
 
   #put(lines: readonly string[]): Error | undefined {
-    let change = 0
-    for (const line of lines) change += openChangeOf(line)
-    return this.#putText(lines.join(''), change, lines)
-  }
-
-  #putText(text: string, openChange: number, lines: readonly string[]): Error | undefined {
     const shared = this.#shared
     this.#follow()
     if (shared.tornByAnother) return new Error('another thread has a line to finish first')
@@ -175,7 +158,9 @@ export class Pen {
     const sink = this.#sink
     const tornBefore = sink.tornBytes
     this.#note(lines)
-    shared.intend(sink.load(text), openChange)
+    let openChange = 0
+    for (const line of lines) openChange += openChangeOf(line)
+    shared.intend(sink.load(lines.join('')), openChange)
     const error = sink.write()
     if (error === undefined) {
       shared.wrote()

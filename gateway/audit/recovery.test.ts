@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { recoveredRecord, responseTo, startRecord, stopRecord } from './records.ts'
 import { recover } from './recovery.ts'
-import { linesOf, requestLine, smallDisk, temporaryDirectory, unpaired } from './trail.test-support.ts'
+import { endOf, linesOf, requestLine, smallDisk, temporaryDirectory, unpaired } from './trail.test-support.ts'
 import { Trail } from './trail.ts'
 
 const responseLine = (request: string) => responseTo(request, 200, 1)
@@ -303,10 +303,10 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('crash' as const), cutBytes: fc.nat(900) }) },
 )
 
-test('cut at any byte, any interleaving is whole again after recovery: one response for each request, nothing else lost', (t) => {
+test('cut at any byte, any interleaving is whole again after recovery: one response for each request, nothing else lost', async (t) => {
   const root = temporaryDirectory(t)
   let run = 0
-  const law = fc.property(fc.array(step, { maxLength: 40 }), fc.nat(), (steps, lastCut) => {
+  const law = fc.asyncProperty(fc.array(step, { maxLength: 40 }), fc.nat(), async (steps, lastCut) => {
     const directory = join(root, String(run++))
     const file = join(directory, 'audit.ndjson')
     const open = () => new Trail({ file, onFault: assert.fail, onRecord: () => {} })
@@ -331,11 +331,11 @@ test('cut at any byte, any interleaving is whole again after recovery: one respo
     for (const it of steps) {
       if (it.what === 'request') {
         const line = requestLine(`id-${it.id}`, `2026-01-02T03:04:05.00${it.at}Z`)
-        assert.equal(trail.append(line), undefined)
+        assert.equal(await endOf(trail.append(line)), undefined)
         unanswered.push(line)
       } else if (it.what === 'response') {
         const [line] = unanswered.splice(it.which % Math.max(1, unanswered.length), 1)
-        if (line !== undefined) trail.settle(responseLine(line))
+        if (line !== undefined) await endOf(trail.settle(responseLine(line)))
       } else if (it.what === 'rotate') {
         const name = `${file}.${rotated.length}`
         fs.renameSync(file, name)
@@ -348,5 +348,5 @@ test('cut at any byte, any interleaving is whole again after recovery: one respo
     assert.deepEqual(unpaired([...rotated, file].flatMap(linesOf)), [])
     trail.close('end')
   })
-  fc.assert(law, { numRuns: 500, includeErrorInReport: true })
+  await fc.assert(law, { numRuns: 500, includeErrorInReport: true })
 })

@@ -51,6 +51,22 @@ test('what a thread had not committed when it died is cut off, and the next one 
   assert.deepEqual([shared.open, linesOf(file).length, shared.takeTurn()], [1, 1, true])
 })
 
+test('a thread that died with the turn before it had marked where that begins takes nothing with it', (t) => {
+  const { file, pen, shared } = afterDeath(t, () => '')
+  pen.release(DEAD)
+  const words = new Int32Array(shared.buffer)
+  words[TURN] = DEAD + 1
+  pen.release(DEAD)
+  assert.deepEqual([shared.open, linesOf(file).length], [1, 1], 'the first turn of all')
+  assert.ok(shared.takeTurn())
+  pen.markTurn()
+  assert.equal(pen.put([requestLine('b')]), undefined)
+  shared.passTurn()
+  words[TURN] = DEAD + 1
+  pen.release(DEAD)
+  assert.deepEqual([shared.open, linesOf(file).length, shared.takeTurn()], [2, 2, true], 'a later one')
+})
+
 const DEATHS = [
   { moment: 'before it wrote', bytes: () => '', open: 1, lines: 1 },
   { moment: 'in the middle of a line', bytes: (line: string) => line.slice(0, 40), open: 1, lines: 1 },

@@ -24,6 +24,8 @@ const END = 8
 const TURN_END = 9
 const TURN_OPEN = 10
 const HEAD_BYTES = 128
+/** Instead of the end of a file. */
+const UNMARKED = -1
 
 /** How often the lock is tried before the thread sleeps: a write takes about 3 µs. */
 const SPINS = 200
@@ -66,6 +68,7 @@ export class SharedState {
   static create({ seats, seatBytes }: { readonly seats: number; readonly seatBytes: number }): SharedState {
     const state = new SharedState(new SharedArrayBuffer(HEAD_BYTES + seats * seatBytes))
     state.#words[SEATS] = seats
+    state.#floats[TURN_END] = UNMARKED
     state.#words[SEAT_BYTES] = seatBytes
     return state
   }
@@ -113,8 +116,15 @@ export class SharedState {
   }
 
   passTurn(): void {
-    if (Atomics.compareExchange(this.#words, TURN, this.#me, 0) === this.#me)
-      Atomics.notify(this.#words, TURN)
+    this.#passTurn(this.#me)
+  }
+
+  /** The mark goes first: whoever dies with the turn before it has marked it has nothing to go back to. */
+  #passTurn(owner: number): void {
+    if (Atomics.load(this.#words, TURN) !== owner) return
+    this.#floats[TURN_END] = UNMARKED
+    Atomics.store(this.#words, TURN, 0)
+    Atomics.notify(this.#words, TURN)
   }
 
   /** Resolves when the turn may be free, which is not to say that it will be had. */
@@ -206,20 +216,20 @@ export class SharedState {
   /** Under the lock, with the turn: what the file comes back to if this thread dies before it has committed. */
   markTurn(): Point {
     const here = this.here()
-    this.#floats[TURN_END] = here.end
     this.#floats[TURN_OPEN] = here.open
+    this.#floats[TURN_END] = here.end
     return here
   }
 
-  /** Whether the thread died with the turn, and where its turn began. */
+  /** Where the turn began that the thread died with, if it had begun to write. */
   turnOf(thread: number): Point | undefined {
-    if (Atomics.load(this.#words, TURN) !== thread + 1) return undefined
-    return { end: this.#floats[TURN_END] as number, open: this.#floats[TURN_OPEN] as number }
+    const end = this.#floats[TURN_END] as number
+    if (Atomics.load(this.#words, TURN) !== thread + 1 || end === UNMARKED) return undefined
+    return { end, open: this.#floats[TURN_OPEN] as number }
   }
 
   passTurnOf(thread: number): void {
-    if (Atomics.compareExchange(this.#words, TURN, thread + 1, 0) === thread + 1)
-      Atomics.notify(this.#words, TURN)
+    this.#passTurn(thread + 1)
   }
 
   /**

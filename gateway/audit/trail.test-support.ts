@@ -3,7 +3,9 @@ import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
+import { Commit } from './commit.ts'
 import { requestRecord } from './records.ts'
+import { Trail, type TrailOptions } from './trail.ts'
 
 /** For tests only. */
 
@@ -53,20 +55,45 @@ export function requestLine(requestId: string, timestamp = '2026-01-02T03:04:05.
   })
 }
 
+/** A trail in a directory of its own, with what it reported. */
+export function trailIn(directory: string, options: Partial<TrailOptions> = {}) {
+  const file = join(directory, 'audit.ndjson')
+  const faults: Error[] = []
+  const records: string[] = []
+  const trail = new Trail({
+    file,
+    version: '1.2.3',
+    now: () => Date.UTC(2026, 0, 2),
+    onFault: (error) => faults.push(error),
+    onRecord: (type) => records.push(type),
+    ...options,
+  })
+  return { file, trail, faults, records }
+}
+
+/** What became of a line, once it is known. @param outcome what `append` or `settle` gave. @returns why it is not in the trail. */
+export async function endOf(outcome: Error | Commit | undefined): Promise<Error | undefined> {
+  if (!(outcome instanceof Commit)) return outcome
+  return new Promise((resolve) => outcome.whenDone(resolve))
+}
+
 /** A disk under `node:fs` that can be full after any byte. Files are real; only writing and cutting go through it. */
 export interface SmallDisk {
   /** Bytes that can still be written. */
   roomBytes: number
   /** `false`: an append-only file, which cannot be cut. */
   canCut: boolean
+  /** Writes that were tried so far. */
+  writes: number
 }
 
 /** Puts the disk under every file until the test ends; it has room without end until a test says otherwise. */
 export function smallDisk(t: TestContext): SmallDisk {
-  const disk: SmallDisk = { roomBytes: Number.POSITIVE_INFINITY, canCut: true }
+  const disk: SmallDisk = { roomBytes: Number.POSITIVE_INFINITY, canCut: true, writes: 0 }
   const { writeSync, ftruncateSync } = fs
   const full = () => Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
   const write = (fd: number, bytes: Buffer, start: number, length: number) => {
+    disk.writes++
     if (disk.roomBytes === 0) throw full()
     const count = writeSync(fd, bytes, start, Math.min(length, disk.roomBytes))
     disk.roomBytes -= count

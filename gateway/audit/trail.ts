@@ -1,15 +1,15 @@
 import type { Durability } from '../config/settings.ts'
 import { type Commit, type CommitFault, Commits } from './commit.ts'
 import { settleDeparted } from './departed.ts'
-import { syncDirectory } from './file.ts'
 import { Gathered } from './gathered.ts'
 import type { AuditLock } from './lock.ts'
 import { Notes, seatBytes } from './notes.ts'
-import { Owed } from './owed.ts'
+import { Pauses } from './pauses.ts'
 import { Pen } from './pen.ts'
-import { recoveredRecord, type StartFacts, startRecord, typeOf } from './records.ts'
+import { recoveredRecord, typeOf } from './records.ts'
 import type { Recovery } from './recovery.ts'
 import { sortFailed } from './refused.ts'
+import { rotate } from './rotate.ts'
 import { SharedState, type TrailHandle } from './shared.ts'
 import { Sink, STANDARD_OUTPUT } from './sink.ts'
 
@@ -46,12 +46,12 @@ const ROTATE_AGAIN_MS = 5
  * written, in its place, before any later one. What is kept are the responses of requests that are in the file, so
  * their number is bounded by the requests in flight.
  *
- * Durability `written`: the line has been handed to the operating system by one `write` when the call returns. `synced`:
- * the call returns a `Commit`, one for all lines that go to the disk together. `buffered`: lines gather in memory for
- * 5 ms or 64 KiB, and a crash loses those.
+ * Durability `written` and `synced`: both verbs return a `Commit`, one for all lines that go in together. `written`: the
+ * lines of a turn of the event loop are handed to the operating system by one `write` at its end, all of them or none.
+ * `synced`: the disk has them too. `buffered`: lines gather in memory for 5 ms or 64 KiB, and a crash loses those.
  *
- * A file never holds a torn line with others after it: what a failed write left of a line is cut off, and where that
- * cannot be done (standard output, an append-only file) its rest is written before anything else.
+ * A file never holds a torn line with others after it: what a failed write left is cut off, and where that cannot be
+ * done (standard output, an append-only file) the rest of its lines is written before anything else.
  *
  * A time in which the trail could not be written stands in it afterwards, as an AUDIT_STOP with the reason and an
  * AUDIT_START with the number of requests refused. A rotation leaves the same two, at the end of one file and the
@@ -66,20 +66,14 @@ export class Trail {
   readonly #shared: SharedState
   readonly #notes: Notes | undefined
   readonly #pen: Pen
+  readonly #pauses: Pauses
   /** `synced`. */
+  readonly #syncs: boolean
+  /** `written` and `synced`. */
   readonly #commits: Commits | undefined
   /** `buffered`. */
   readonly #gathered: Gathered | undefined
-  #writable = true
   #closed = false
-  /** Why the trail cannot be written, when it cannot. */
-  #fault: Error | undefined = undefined
-  /** To be written before anything else. */
-  readonly #owed: Owed
-  /** Since the trail became unwritable. */
-  #refused = 0
-  /** Inode of the file before, until AUDIT_START stands in the new one. */
-  #continues: string | undefined = undefined
 
   /**
    * Opens the file, or joins those who have, and writes nothing: a gateway calls `openTrail` or `joinTrail`.
@@ -88,30 +82,34 @@ export class Trail {
    */
   constructor(options: TrailOptions, joined?: TrailHandle) {
     this.#options = options
-    const { threads = 0, durability } = options
-    this.#shared = joined
+    const { threads = 0, durability, version, now = Date.now } = options
+    const shared = joined
       ? new SharedState(joined.shared)
       : SharedState.create({ seats: threads, seatBytes: seatBytes(NOTED_OPEN) })
-    const shared = this.#shared
-    this.#notes = joined === undefined ? undefined : seatIn(shared, options.file)
+    const syncs = durability === 'synced'
+    const notes = joined === undefined ? undefined : seatIn(shared, options.file)
     const sink = joined === undefined ? Sink.open(options.file) : new Sink(shared.fd)
     if (joined === undefined) shared.setFile(sink.fd, sink.sizeBytes)
-    this.#pen = new Pen({ shared, sink, notes: this.#notes, commits: durability === 'synced' })
-    this.#owed = new Owed({ pen: this.#pen, onPut: (lines, error) => this.#told(lines, error) })
+    const pen = new Pen({ shared, sink, notes, commits: syncs })
+    const onPut = this.#told.bind(this)
+    const pauses = new Pauses({ pen, shared, syncs, version, now, onPut })
+    this.#shared = shared
+    this.#syncs = syncs
+    this.#notes = notes
+    this.#pen = pen
+    this.#pauses = pauses
     if (durability === 'buffered') this.#gathered = new Gathered((lines) => this.#putGathered(lines))
-    if (durability === 'synced') {
-      this.#commits = new Commits({
-        pen: this.#pen,
-        shared,
-        onCommitted: (lines) => this.#count(lines),
-        onFailed: (fault) => this.#uncommitted(fault),
-      })
+    else {
+      const mend = () => pauses.mend()
+      const onCommitted = this.#count.bind(this)
+      const onFailed = this.#uncommitted.bind(this)
+      this.#commits = new Commits({ pen, shared, syncs, mend, onCommitted, onFailed })
     }
   }
 
   /** `false` from a write that failed until one succeeds again, and after `close`. */
   get writable(): boolean {
-    return this.#writable
+    return this.#pauses.writable
   }
 
   /** What another thread needs to join. */
@@ -119,62 +117,38 @@ export class Trail {
     return { file: this.#options.file, shared: this.#shared.buffer }
   }
 
-  /** First of all: the responses that recovery found missing, then AUDIT_START. */
-  begin(recovery: Recovery): void {
-    const { records, cutBytes, damagedLines, unresolved } = recovery
+  /** First of all: the responses that recovery found missing, then AUDIT_START. They are in the file when it returns. */
+  begin({ records, cutBytes, damagedLines, unresolved }: Recovery): void {
     this.#shared.open = records.length
-    const locked = this.#options.lock?.held
-    for (const record of records) this.#owed.add([record])
-    const facts = { recovered: records.length, cutBytes, damagedLines, unresolved, locked }
-    this.#owed.add([this.#start(facts, 0)])
-    const error = this.#mend(() => this.#owed.flush())
-    if (error !== undefined) this.#pause(error)
+    this.#pauses.begin(records, { cutBytes, damagedLines, unresolved, locked: this.#options.lock?.held })
   }
 
   /**
    * Records the API_REQUEST of a request that is refused if it cannot be recorded.
    *
-   * @returns undefined when the request can go on; a `Commit` when it has to wait for its end, and go on only if that is
-   * good; otherwise why not, and then no API_RESPONSE must follow.
+   * @returns a `Commit`: the request waits for its end, and goes on only if that is good; `undefined` (`buffered`): it
+   * can go on; an error: why it is not recorded, and then no API_RESPONSE must follow.
    */
   append(record: string): Error | Commit | undefined {
     if (!this.recheck()) {
-      this.#refused++
-      return this.#fault ?? new Error('the audit trail is being mended')
+      this.#pauses.countRefused(1)
+      return this.#pauses.fault
     }
-    if (this.#commits !== undefined) return this.#commits.add(record)
-    if (this.#gathered !== undefined) {
-      this.#gathered.add(record)
-      return undefined
-    }
-    const error = this.#put(record)
-    if (error === undefined) return undefined
-    // A part of the line is in the trail for good: then it becomes whole, and gets its other half.
-    if (this.#pen.torn) this.#owed.add([record], [recoveredRecord(record)])
-    this.#refused++
-    this.#pause(error)
-    return error
+    return this.#add(record)
   }
 
   /**
    * Records what has already happened, now or as soon as the trail can be written.
    *
-   * @returns a `Commit` when the client must not see it before the end of that.
+   * @returns a `Commit` when the client must not see it before the end of that, good or not.
    */
   settle(record: string): Commit | undefined {
     if (this.#closed) {
       this.#options.onFault(new Error('an audit record came after the trail was closed'))
       return undefined
     }
-    if (!this.recheck()) this.#owed.add([record])
-    else if (this.#commits !== undefined) return this.#commits.add(record)
-    else if (this.#gathered !== undefined) this.#gathered.add(record)
-    else {
-      const error = this.#put(record)
-      if (error === undefined) return undefined
-      this.#owed.add([record])
-      this.#pause(error)
-    }
+    if (this.recheck()) return this.#add(record)
+    this.#pauses.owe([record])
     return undefined
   }
 
@@ -185,12 +159,7 @@ export class Trail {
    * @returns `writable` as it is afterwards.
    */
   recheck(): boolean {
-    if (this.#writable || this.#closed) return this.#writable
-    if (this.#commits !== undefined && !this.#shared.takeTurn()) return false
-    this.#fault = this.#mend(() => this.#owed.flush() ?? this.#resume())
-    this.#shared.passTurn()
-    this.#writable = this.#fault === undefined
-    return this.#writable
+    return this.#pauses.recheck()
   }
 
   /**
@@ -199,17 +168,16 @@ export class Trail {
    */
   reopen(): void {
     if (this.#closed || this.#notes !== undefined || this.#options.file === STANDARD_OUTPUT) return
-    this.#gathered?.flush()
-    if (this.#commits !== undefined && !this.#shared.takeTurn()) {
+    if (this.#syncs && !this.#shared.takeTurn()) {
       setTimeout(() => this.reopen(), ROTATE_AGAIN_MS)
       return
     }
+    this.#gathered?.flush()
+    if (!this.#syncs) this.#commits?.flush()
+    const { file } = this.#options
     try {
-      const next = Sink.open(this.#options.file)
-      const old = this.#pen.sink.identity()
-      const { device, inode } = next.identity()
-      if (device === old.device && inode === old.inode) next.close()
-      else if (!this.#moveTo(next, old.inode)) setTimeout(() => this.reopen(), ROTATE_AGAIN_MS)
+      const isDone = rotate({ file, pen: this.#pen, pauses: this.#pauses, syncs: this.#syncs })
+      if (!isDone) setTimeout(() => this.reopen(), ROTATE_AGAIN_MS)
     } catch (error) {
       this.#options.onFault(error as Error)
     }
@@ -225,19 +193,16 @@ export class Trail {
     if (this.#closed) return
     this.#gathered?.flush()
     const last = this.#commits?.take()
-    for (const line of last?.lines ?? []) this.#owed.add([line])
-    if (this.#notes === undefined) this.#owed.add({ reason, timestamp: this.#timestamp() })
-    const error = this.#owed.flush() ?? (this.#commits && this.#sync())
-    last?.commit.finish(error)
+    for (const line of last?.lines ?? []) this.#pauses.owe([line])
+    if (this.#notes === undefined) this.#pauses.stop(reason)
+    const { left, error } = this.#pauses.end()
     this.#closed = true
-    this.#writable = false
-    this.#fault = new Error('the audit trail is closed')
-    const left = this.#owed.lines
     if (left > 0)
       this.#options.onFault(new Error(`${left} audit records could not be written before the end`))
-    if (this.#notes === undefined) this.#closeSink(this.#pen.sink)
+    if (this.#notes === undefined) this.#closeFile()
     else if (this.#notes.count === 0) this.#notes.release()
     this.#options.lock?.release()
+    last?.commit.finish(error)
   }
 
   /**
@@ -258,124 +223,48 @@ export class Trail {
     }
   }
 
-  /**
-   * Lines that the old file would not take go to the new one, whole.
-   *
-   * @returns false when other threads would not let this one have the file: it has been renamed, so it has to be left.
-   */
-  #moveTo(next: Sink, continues: string): boolean {
-    let old: Sink | undefined
-    this.#pen.during(() => {
-      if (this.#commits ? this.#writable : this.recheck()) {
-        this.#owed.add({ reason: 'rotated', timestamp: this.#timestamp() })
-        this.#owed.flush()
-      }
-      old = this.#pen.moveTo(next)
-      this.#continues = continues
-      this.#writable = false
-      return undefined
-    })
-    if (old === undefined) {
-      next.close()
-      return false
-    }
-    if (this.#commits !== undefined) {
-      old.sync()
-      syncDirectory(this.#options.file)
-    }
-    this.#closeSink(old)
-    return true
-  }
-
-  #closeSink(sink: Sink): void {
+  #closeFile(): void {
     try {
-      sink.close()
+      this.#pen.sink.close()
     } catch (error) {
       this.#options.onFault(error as Error)
     }
   }
 
-  #put(record: string): Error | undefined {
-    const error = this.#pen.putOne(record)
-    if (error === undefined) this.#options.onRecord(typeOf(record))
-    else this.#options.onFault(error)
-    return error
+  #add(record: string): Commit | undefined {
+    if (this.#commits !== undefined) return this.#commits.add(record)
+    this.#gathered?.add(record)
+    return undefined
   }
 
   /** `buffered`: what these lines tell of has happened. */
   #putGathered(lines: readonly string[]): void {
-    const error = this.#writable ? this.#pen.put(lines) : this.#fault
+    const wasWritable = this.writable
+    const error = wasWritable ? this.#pen.put(lines) : this.#pauses.fault
     if (error === undefined) {
       this.#count(lines)
       return
     }
-    if (this.#pen.torn) this.#owed.add(lines)
-    else this.#owed.add(...lines.map((line) => [line]))
-    if (!this.#writable) return
+    if (this.#pen.torn) this.#pauses.owe(lines)
+    else this.#pauses.owe(...lines.map((line) => [line]))
+    if (wasWritable) this.#failed(error)
+  }
+
+  /** The requests are refused, what has happened is owed. A part in the file for good becomes whole, with its responses. */
+  #uncommitted({ error, tried, waiting }: CommitFault): void {
+    const { owed, refused } = sortFailed([...tried, ...waiting])
+    const torn = this.#pen.torn ? new Set(tried) : undefined
+    if (torn !== undefined && tried.length > 0) this.#pauses.owe(tried)
+    for (const line of refused) if (torn?.has(line)) this.#pauses.owe([recoveredRecord(line)])
+    for (const line of owed) if (!torn?.has(line)) this.#pauses.owe([line])
+    this.#pauses.countRefused(refused.length)
+    if (this.writable) this.#failed(error)
+    else if (this.#closed) this.#options.onFault(error)
+  }
+
+  #failed(error: Error): void {
     this.#options.onFault(error)
-    this.#pause(error)
-  }
-
-  /** `synced`: the requests are refused, what has happened is owed. */
-  #uncommitted({ error, written, waiting }: CommitFault): void {
-    const { owed, refused } = sortFailed([...written, ...waiting])
-    const torn = this.#pen.torn ? new Set(written) : undefined
-    if (torn !== undefined) this.#owed.add(written)
-    for (const line of refused) if (torn?.has(line)) this.#owed.add([recoveredRecord(line)])
-    for (const line of owed) if (!torn?.has(line)) this.#owed.add([line])
-    this.#refused += refused.length
-    this.#options.onFault(error)
-    if (!this.#closed) this.#pause(error)
-  }
-
-  #resume(): Error | undefined {
-    const facts = { refused: this.#refused, continues: this.#continues }
-    const { line, error } = this.#pen.putMark((open) => this.#start(facts, open))
-    this.#told([line], error)
-    if (error === undefined) {
-      this.#refused = 0
-      this.#continues = undefined
-    } else if (this.#pen.torn) this.#owed.add([line])
-    return error
-  }
-
-  /** With the turn. `synced`: all of it is committed or nothing is written, for the rest might be lost. */
-  #mend(write: () => Error | undefined): Error | undefined {
-    if (this.#commits === undefined) return write()
-    const point = this.#pen.markTurn()
-    if (point === undefined) return new Error('another thread has held the audit file for too long')
-    const before = { owed: this.#owed.copy(), refused: this.#refused, continues: this.#continues }
-    const error = write() ?? this.#sync()
-    const lines = before.owed.filter((item) => Array.isArray(item)).flat()
-    if (error === undefined) this.#pen.committed(lines)
-    if (error === undefined || this.#pen.torn) return error
-    this.#pen.backTo(point, lines)
-    this.#owed.restore(before.owed)
-    this.#refused = before.refused
-    this.#continues = before.continues
-    return error
-  }
-
-  #sync(): Error | undefined {
-    try {
-      this.#pen.sink.sync()
-      return undefined
-    } catch (error) {
-      this.#options.onFault(error as Error)
-      return error as Error
-    }
-  }
-
-  #pause(error: Error): void {
-    this.#writable = false
-    this.#fault = error
-    const reason = `write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`
-    this.#owed.add({ reason, timestamp: this.#timestamp() })
-  }
-
-  #start(facts: Partial<StartFacts>, open: number): string {
-    const { version } = this.#options
-    return startRecord({ ...facts, timestamp: this.#timestamp(), pid: process.pid, open, version })
+    this.#pauses.pause(error)
   }
 
   #told(lines: readonly string[], error: Error | undefined): void {
@@ -385,11 +274,6 @@ export class Trail {
 
   #count(lines: readonly string[]): void {
     for (const line of lines) this.#options.onRecord(typeOf(line))
-  }
-
-  #timestamp(): string {
-    const now = this.#options.now ?? Date.now
-    return new Date(now()).toISOString()
   }
 }
 

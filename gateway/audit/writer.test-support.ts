@@ -5,7 +5,7 @@ import type { Durability } from '../config/settings.ts'
 import { joinTrail } from './open.ts'
 import { responseTo } from './records.ts'
 import type { TrailHandle } from './shared.ts'
-import { requestLine } from './trail.test-support.ts'
+import { endOf, requestLine } from './trail.test-support.ts'
 
 /** For tests only: a thread that joins a trail and writes to it. */
 
@@ -59,20 +59,23 @@ function take(line: string, id: string): void {
   if (open.length > 20) answer()
 }
 
-for (let i = 0; accepted < count; i++) {
-  const id = `${name}-${i}`
-  const line = requestLine(id)
-  const outcome = trail.append(line)
-  if (outcome instanceof Error) refused++
-  else if (outcome === undefined) take(line, id)
-  else {
-    outcome.whenDone((error) => {
+/** Requests of one turn of the event loop: as many as may share a commit. */
+const TOGETHER = 4
+
+for (let i = 0; accepted < count; ) {
+  const ends: Promise<void>[] = []
+  for (const last = i + Math.min(TOGETHER, count - accepted); i < last; i++) {
+    const id = `${name}-${i}`
+    const line = requestLine(id)
+    const noted = (error: Error | undefined) => {
       if (error === undefined) take(line, id)
       else refused++
-    })
-    await new Promise<void>((resolve) => outcome.whenDone(() => resolve()))
+    }
+    ends.push(endOf(trail.append(line)).then(noted))
   }
-  if (i % 16 === 0 || !trail.writable) await turn()
+  await Promise.all(ends)
+  // Slow enough for what is buffered to be written, or not, before the work is done.
+  if (i % 16 === 0 || !trail.writable) await (durability === 'buffered' ? afterMs(1) : turn())
 }
 while (open.length > 0) answer()
 // What is gathered is written by itself, or owed; a close on a full disk would have to give it up.

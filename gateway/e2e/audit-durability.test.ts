@@ -171,6 +171,21 @@ describe('the durability of the audit trail', () => {
     assert.equal(await gateway.end(), 0)
   })
 
+  it('written: what a kill leaves has every request that was forwarded and every answer that was seen', async () => {
+    await start('written')
+    const seen = await killInTheMiddle(400)
+    const reached = new Set(forwarded)
+    await start('written', gateway.dir)
+    const records = gateway.audit()
+    assertPaired(records)
+    const responses = responsesOf(records)
+    for (const [requestId, status] of seen) {
+      assert.deepEqual([requestId, responses.get(requestId)?.statusCode], [requestId, status])
+    }
+    for (const requestId of reached) assert.ok(responses.has(requestId), requestId)
+    assert.equal(await gateway.end(), 0)
+  })
+
   it('buffered: a kill costs no more than the last moment, and an orderly end nothing', async () => {
     await start('buffered')
     const seen = [...(await killInTheMiddle(200))]

@@ -7,7 +7,7 @@ import { recordAtEnd } from './record.ts'
 /**
  * Ends an exchange, exactly once, whatever happened: API_RESPONSE, metrics, in-flight. It runs before the last byte of
  * an answer is handed to the socket, so that no answer a client has seen is missing from the trail; where the trail has
- * to be committed (`synced`), what is written from now on is held back until it is.
+ * to be committed, what is written from now on is held back until it is.
  *
  * @param statusCode what the exchange came to: the answer's status; 499 when the client went away; 408, 502 or 504 when
  * an answer that had begun was broken off.

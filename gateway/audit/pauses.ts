@@ -1,0 +1,167 @@
+import { heldTooLong } from './commit.ts'
+import { Owed } from './owed.ts'
+import type { Pen } from './pen.ts'
+import { type StartFacts, startRecord } from './records.ts'
+import type { SharedState } from './shared.ts'
+
+export interface PausesOptions {
+  readonly pen: Pen
+  readonly shared: SharedState
+  /** What is written counts only when the disk has it: `synced`. */
+  readonly syncs: boolean
+  /** Of the gateway, for AUDIT_START. */
+  readonly version: string | undefined
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** Lines that are in the file for good, or why they are not. */
+  onPut(lines: readonly string[], error: Error | undefined): void
+}
+
+/**
+ * The times in which a trail cannot be written: what it owes meanwhile, and the AUDIT_STOP and AUDIT_START that tell of
+ * them afterwards. What is owed is written, in its order, before anything else.
+ */
+export class Pauses {
+  readonly #options: PausesOptions
+  readonly #owed: Owed
+  #writable = true
+  #ended = false
+  /** Why the trail cannot be written, when that is known. */
+  #fault: Error | undefined = undefined
+  /** Requests, since the trail became unwritable. */
+  #refused = 0
+  /** Inode of the file before, until AUDIT_START stands in the new one. */
+  #continues: string | undefined = undefined
+
+  constructor(options: PausesOptions) {
+    const { pen, onPut } = options
+    this.#options = options
+    this.#owed = new Owed({ pen, onPut })
+  }
+
+  get writable(): boolean {
+    return this.#writable
+  }
+
+  get fault(): Error {
+    return this.#fault ?? new Error('the audit trail is being mended')
+  }
+
+  /** First of all: the responses that recovery found missing, then AUDIT_START. */
+  begin(recovered: readonly string[], facts: Partial<StartFacts>): void {
+    for (const line of recovered) this.#owed.add([line])
+    this.#owed.add([this.#start({ ...facts, recovered: recovered.length }, 0)])
+    const error = this.#orNothing(() => this.#owed.flush())
+    if (error !== undefined) this.pause(error)
+  }
+
+  /** The trail cannot be written from now on. */
+  pause(error: Error): void {
+    this.#writable = false
+    this.#fault = error
+    this.stop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
+  }
+
+  /** A request is refused because it cannot be recorded. */
+  countRefused(requests: number): void {
+    this.#refused += requests
+  }
+
+  /** Each item is one or more lines that go in together. */
+  owe(...items: readonly (readonly string[])[]): void {
+    this.#owed.add(...items)
+  }
+
+  /** An AUDIT_STOP, after what is owed. */
+  stop(reason: string): void {
+    this.#owed.add({ reason, timestamp: this.#timestamp() })
+  }
+
+  /** Writes what is owed, as far as it goes in. @returns why the first of the rest did not. */
+  flush(): Error | undefined {
+    return this.#owed.flush()
+  }
+
+  /** The trail goes on in a new file, which begins with AUDIT_START. @param continues inode of the one before. */
+  moved(continues: string): void {
+    this.#continues = continues
+    this.#writable = false
+  }
+
+  /** Tries to end the pause, if there is one. @returns `writable` as it is afterwards. */
+  recheck(): boolean {
+    if (this.#writable || this.#ended) return this.#writable
+    const { syncs, shared } = this.#options
+    if (syncs && !shared.takeTurn()) return false
+    this.mend()
+    shared.passTurn()
+    return this.#writable
+  }
+
+  /** The same, with the turn where it `syncs`. @returns why the trail cannot be written even now. */
+  mend(): Error | undefined {
+    if (this.#writable) return undefined
+    if (!this.#ended) this.#fault = this.#orNothing(() => this.#owed.flush() ?? this.#resume())
+    this.#writable = this.#fault === undefined
+    return this.#fault
+  }
+
+  /** Writes what is owed for the last time. @returns how many lines did not go in, and why. */
+  end(): { readonly left: number; readonly error: Error | undefined } {
+    const error = this.#owed.flush() ?? this.#sync()
+    this.#ended = true
+    this.#writable = false
+    this.#fault = new Error('the audit trail is closed')
+    return { left: this.#owed.lines, error }
+  }
+
+  #resume(): Error | undefined {
+    const { pen, onPut } = this.#options
+    const facts = { refused: this.#refused, continues: this.#continues }
+    const { line, error } = pen.putMark((open) => this.#start(facts, open))
+    onPut([line], error)
+    if (error === undefined) {
+      this.#refused = 0
+      this.#continues = undefined
+    } else if (pen.torn) this.#owed.add([line])
+    return error
+  }
+
+  /** Where it `syncs`, all of it is committed or nothing is written, for the rest might be lost. */
+  #orNothing(write: () => Error | undefined): Error | undefined {
+    const { pen, syncs } = this.#options
+    if (!syncs) return write()
+    const point = pen.markTurn()
+    if (point === undefined) return heldTooLong()
+    const before = { owed: this.#owed.copy(), refused: this.#refused, continues: this.#continues }
+    const error = write() ?? this.#sync()
+    const lines = before.owed.filter((item) => Array.isArray(item)).flat()
+    if (error === undefined) pen.committed(lines)
+    if (error === undefined || pen.torn) return error
+    pen.backTo(point, lines)
+    this.#owed.restore(before.owed)
+    this.#refused = before.refused
+    this.#continues = before.continues
+    return error
+  }
+
+  #sync(): Error | undefined {
+    if (!this.#options.syncs) return undefined
+    try {
+      this.#options.pen.sink.sync()
+      return undefined
+    } catch (error) {
+      this.#options.onPut([], error as Error)
+      return error as Error
+    }
+  }
+
+  #start(facts: Partial<StartFacts>, open: number): string {
+    const { version } = this.#options
+    return startRecord({ ...facts, timestamp: this.#timestamp(), pid: process.pid, open, version })
+  }
+
+  #timestamp(): string {
+    return new Date(this.#options.now()).toISOString()
+  }
+}
