@@ -40,7 +40,8 @@ export function startChild(options: ChildOptions): Child {
   const pinned = options.cpus === undefined || !hasTaskset() ? [] : ['taskset', '-c', options.cpus]
   const [program, ...args] = [...pinned, ...options.command] as [string, ...string[]]
   const child = spawn(program, args, {
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...options.env },
+    // Coverage would be measured as well: Node hands its name on by itself.
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, NODE_V8_COVERAGE: '', ...options.env },
     stdio: ['ignore', options.stdout ?? 'ignore', 'pipe', ...(options.ipc === true ? ['ipc' as const] : [])],
   })
   const { pid } = child

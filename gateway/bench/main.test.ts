@@ -8,6 +8,9 @@ import { fileURLToPath } from 'node:url'
 
 const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
 
+// Without the tests' loader: its coverage could not be added to theirs.
+const env = { ...process.env, NODE_V8_COVERAGE: '' }
+
 describe('npm run bench', { skip: process.platform !== 'linux' }, () => {
   it('measures real processes and writes page and picture', () => {
     const out = mkdtempSync(join(tmpdir(), 'bench-'))
@@ -22,7 +25,7 @@ describe('npm run bench', { skip: process.platform !== 'linux' }, () => {
       '--out',
       out,
     ]
-    const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], { encoding: 'utf8' })
+    const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], { encoding: 'utf8', env })
     assert.equal(status, 0, stdout + stderr)
     const page = readFileSync(join(out, 'RESULTS.md'), 'utf8')
     assert.match(page, /^## Unlimited path\n\n[^#]*\| byte pump \| [\d.]+ \(/m)
@@ -34,6 +37,7 @@ describe('npm run bench', { skip: process.platform !== 'linux' }, () => {
   it('says how it is used when it is asked for what is not there', () => {
     const { status, stderr } = spawnSync(process.execPath, [MAIN, '--only', 'everything'], {
       encoding: 'utf8',
+      env,
     })
     assert.equal(status, 1)
     assert.match(stderr, /no scenario everything/)

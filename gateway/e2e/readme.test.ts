@@ -39,7 +39,9 @@ class Shell {
   #output = ''
 
   constructor(cwd: string) {
-    this.#bash = spawn('bash', [], { cwd, stdio: ['pipe', 'pipe', 'pipe'], detached: true })
+    // What a reader runs has not the tests' loader, and its coverage could not be added to theirs.
+    const env = { ...process.env, NODE_V8_COVERAGE: '' }
+    this.#bash = spawn('bash', [], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'], detached: true })
     for (const stream of [this.#bash.stdout, this.#bash.stderr]) {
       stream?.setEncoding('utf8').on('data', (text: string) => {
         this.#output += text
@@ -86,6 +88,7 @@ describe('the README', () => {
       detached: true,
       env: {
         ...process.env,
+        NODE_V8_COVERAGE: '',
         GATEWAY_PORT: String(ports.get('8080')),
         GATEWAY_ADMIN_PORT: String(ports.get('9090')),
         BACKEND_PORT: String(ports.get('3000')),

@@ -54,6 +54,8 @@ describe('until it listens', () => {
       cwd: ROOT,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       env: {
+        // Without the tests' loader: its coverage could not be added to theirs.
+        NODE_V8_COVERAGE: '',
         LOADED_FILE: loaded,
         GATEWAY_CONFIG: join(dir, 'gateway.json'),
         GATEWAY_LIMITS: join(dir, 'limits.json'),

@@ -35,6 +35,8 @@ describe('npm start', () => {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: {
         PATH: process.env.PATH,
+        // What it starts has not the tests' loader, and its coverage could not be added to theirs.
+        NODE_V8_COVERAGE: '',
         BACKEND_PORT: String(ports.backend),
         BACKEND_DATA_DIR: join(dir, 'backend'),
         GATEWAY_UPSTREAM: `http://127.0.0.1:${ports.backend}`,
