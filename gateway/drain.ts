@@ -5,6 +5,8 @@ import { refusal } from './refusals.ts'
 
 /** How often connections that have become idle are closed meanwhile. */
 const SWEEP_MS = 50
+/** How long what is said at the deadline may take to be recorded and read. */
+const LAST_WORDS_MS = 500
 
 export interface Stop {
   /** Goes into the AUDIT_STOP record. */
@@ -49,8 +51,8 @@ function breakOffRest(gateway: Gateway, listeners: readonly HttpServer[]): void 
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
   load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
   for (const socket of load.tunnels) socket.destroy()
-  // A turn of the loop lets the refusals out.
+  // The refusals wait for their records, and clients for the refusals.
   setTimeout(() => {
     for (const listener of listeners) listener.closeAllConnections()
-  }, SWEEP_MS)
+  }, LAST_WORDS_MS)
 }

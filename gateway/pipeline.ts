@@ -7,7 +7,7 @@ import { authenticate } from './stages/authenticate.ts'
 import { authorize } from './stages/authorize.ts'
 import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
-import { open } from './stages/open.ts'
+import { leave, open } from './stages/open.ts'
 import { PendingRecord, record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/refuse.ts'
 import { route } from './stages/route.ts'
@@ -27,8 +27,11 @@ const STAGES: readonly Stage[] = [admit, route, authenticate, record, authorize,
  */
 export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
-  if (refused === undefined) proceed(gateway, exchange, 0)
-  else if (!exchange.closed) refuse(gateway, exchange, admit(gateway, exchange) ?? refused)
+  if (isGone(arrival)) {
+    readPath(exchange)
+    leave(gateway, exchange)
+  } else if (refused === undefined) proceed(gateway, exchange, 0)
+  else refuse(gateway, exchange, admit(gateway, exchange) ?? refused)
   return exchange
 }
 
@@ -36,8 +39,14 @@ export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): 
 export function handleUnreadable(gateway: Gateway, arrival: Arriving, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(exchange)
-  refuse(gateway, exchange, refused)
+  if (isGone(arrival)) leave(gateway, exchange)
+  else refuse(gateway, exchange, refused)
   return exchange
+}
+
+/** Its client has gone before the request could be begun: it has its audit pair all the same. */
+function isGone({ req }: Arriving): boolean {
+  return !req.socket.writable
 }
 
 /** An exchange under way that cannot go on: its body is malformed, its time has run out, the drain's deadline has come. */

@@ -29,6 +29,19 @@ describe('slots', () => {
     )
   })
 
+  it('are not changed by removing what is not there, or not any more', () => {
+    const slots = new Slots<Slotted>()
+    const [one, other] = [{ slot: -1 }, { slot: -1 }]
+    slots.add(one)
+    slots.add(other)
+    slots.remove(one)
+    slots.remove(one)
+    slots.remove({ slot: -1 })
+    const found: Slotted[] = []
+    slots.visitAll((still) => found.push(still))
+    assert.deepEqual([slots.size, found], [1, [other]])
+  })
+
   it('can be emptied while they are gone through, and tell of each change', () => {
     let changes = 0
     const slots = new Slots<Slotted>(() => changes++)

@@ -27,8 +27,9 @@ export class Slots<T extends Slotted> {
     this.#changed?.()
   }
 
-  /** Only for what was added and not yet removed. */
+  /** Nothing happens to one that is not here. */
   remove(one: T): void {
+    if (this.#all[one.slot] !== one) return
     const last = this.#all.pop()
     if (last !== undefined && last !== one) {
       last.slot = one.slot

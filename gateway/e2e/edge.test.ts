@@ -742,6 +742,7 @@ describe('the edge', () => {
       await new Promise(setImmediate)
       wire.socket.destroy()
       await until(() => (count() === before + 1 ? true : undefined))
+      assert.equal(gateway.audit().findLast((record) => record.statusCode === 499)?.path, '/a')
     })
 
     it('while its requests wait for their turn: each has its pair', async () => {
@@ -752,7 +753,10 @@ describe('the edge', () => {
       }
       await arrival('/held', from)
       wire.socket.destroy()
-      for (const id of ['first', 'second', 'third']) assert.equal(await statusCodeOf(`waiting-${id}`), 499)
+      for (const id of ['first', 'second', 'third']) {
+        const [request, response] = await gateway.pair(`waiting-${id}`)
+        assert.deepEqual([request.path, response.statusCode], ['/held', 499])
+      }
       assert.equal(seen.length, from + 1)
     })
 

@@ -94,6 +94,7 @@ describe('forwarding', () => {
         res,
         'HTTP/1.1 103 Early Hints\r\nLink: broken\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi',
       ),
+    '/cut/head': (res) => raw(res, 'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n'),
     '/cut/length': (res) => raw(res, 'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello'),
     '/cut/chunked': (res) => raw(res, 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n'),
     '/cut/chunk': (res) => raw(res, 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello'),
@@ -469,6 +470,13 @@ describe('forwarding', () => {
           assert.equal(await statusCodeOf(id), 502)
         }
       }
+    })
+
+    it('502 when the upstream breaks off before anything of the body has come', async () => {
+      const answer = await ask('X-Request-ID: cut-head\r\n', '/cut/head')
+      assert.deepEqual(statuses(answer), [502])
+      assert.match(answer, /"code":"upstream_broken"/)
+      assert.equal(await statusCodeOf('cut-head'), 502)
     })
 
     it('502 for an answer that cannot be passed on, and nothing of it', async () => {

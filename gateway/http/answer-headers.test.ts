@@ -26,6 +26,12 @@ describe('answerHeaders', () => {
     assert.deepEqual(head, { lines: 'X-Kept: yes\r\n', contentLength: undefined, dated: false })
   })
 
+  it('drops what another says of limits, where one of ours is told', () => {
+    const fields = fieldsOf(['RateLimit', '"x";r=9;t=1', 'RateLimit-Policy', '"x";q=9;w=1', 'X-Kept', 'yes'])
+    assert.equal(answerHeaders(fields, 200, true).lines, 'X-Kept: yes\r\n')
+    assert.match(answerHeaders(fields, 200).lines, /^RateLimit: "x";r=9;t=1\r\nRateLimit-Policy: /)
+  })
+
   it('keeps repeated Set-Cookie lines apart', () => {
     const { lines } = answerHeaders(fieldsOf(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2']), 200)
     assert.equal(lines, 'Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n')

@@ -4,6 +4,7 @@ import { REPLACED_HEADERS } from './mandatory-headers.ts'
 
 /** How the upstream tells that a session has ended; it concerns the gateway alone. */
 const REVOKE_SESSION = 'x-revoke-session'
+const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
 /** What goes downstream of an upstream answer's head. */
 export interface AnswerHead {
@@ -14,14 +15,19 @@ export interface AnswerHead {
   readonly dated: boolean
 }
 
-/** Filters the head of an upstream answer. Repeats such as Set-Cookie stay as they are. */
-export function answerHeaders(fields: readonly Field[], status: number): AnswerHead {
+/**
+ * Filters the head of an upstream answer. Repeats such as Set-Cookie stay as they are.
+ *
+ * @param limited the answer says what one of our limits still allows: another's word would contradict it.
+ */
+export function answerHeaders(fields: readonly Field[], status: number, limited = false): AnswerHead {
   const nominated = nominatedBy(fields)
   let lines = ''
   let contentLength: number | undefined
   let dated = false
   for (const { lower, value, line } of fields) {
     if (REPLACED_HEADERS.has(lower) || lower === REVOKE_SESSION || isHopByHop(lower, nominated)) continue
+    if (limited && LIMIT_FIELDS.has(lower)) continue
     if (lower === 'content-length') {
       // RFC 9110 section 8.6: an answer without a body by its status has no length either.
       if (status === 204 || status === 101) continue

@@ -8,7 +8,7 @@ const lowerNames = new Map<string, string>()
 export class Field {
   /** As written. */
   readonly name: string
-  /** The name in lower case: always the same string for the same name. */
+  /** The name in lower case. */
   readonly lower: string
   readonly value: string
   /** `name: value` with its CR LF. */

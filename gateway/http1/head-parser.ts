@@ -2,6 +2,8 @@ import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 import { Field } from './field.ts'
 
 const MAX_HEAD_BYTES = 16 * 1024
+/** A head is seldom longer, and the text of a body behind it is made for nothing. */
+const PIECE_BYTES = 2048
 const TAB = 0x09
 const CR = 0x0d
 const SPACE = 0x20
@@ -60,9 +62,15 @@ export class HeadParser {
   }
 
   begin(): void {
-    if (this.whole) this.#known = this.fields
-    this.fields = []
+    if (this.whole) this.rest()
+    else this.fields = []
     this.#restart('start line')
+  }
+
+  #remember(): void {
+    const { fields } = this
+    if (fields.length === 0) return
+    this.#known = fields.length > MAX_KNOWN ? fields.slice(0, MAX_KNOWN) : fields
   }
 
   /** Trailers are held to the rules of fields and then forgotten. */
@@ -78,6 +86,17 @@ export class HeadParser {
     this.#bytes = 0
     this.#count = 0
     this.#carried = ''
+  }
+
+  /** Reads on. @returns as `read` does. */
+  readBytes(bytes: Buffer, from: number, to: number): number {
+    return this.read(bytes.toString('latin1', from, Math.min(to, from + PIECE_BYTES)))
+  }
+
+  /** Nothing is read for a while: only what may come again is kept. */
+  rest(): void {
+    this.#remember()
+    this.fields = []
   }
 
   /**

@@ -97,7 +97,8 @@ class Forwarding implements UpstreamAnswer {
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
     )
     for (const session of revokedSessions(fields)) this.#gateway.revocations.revoke(session)
-    const head = answerHeaders(fields, status)
+    const limited = this.#exchange.limitHeaders.length > 0
+    const head = answerHeaders(fields, status, limited)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an upload that nobody wants would be read as the next request.
@@ -143,7 +144,7 @@ class Forwarding implements UpstreamAnswer {
   upgrade(fields: readonly Field[], upstreamSocket: Duplex): void {
     const { load } = this.#gateway
     close(this.#gateway, this.#exchange, 101)
-    const { lines } = answerHeaders(fields, 101)
+    const { lines } = answerHeaders(fields, 101, this.#exchange.limitHeaders.length > 0)
     const socket = this.#exchange.res.switch(upgradeHead(withMandatory(this.#exchange, lines)))
     load.tunnels.add(socket)
     tunnel(socket, upstreamSocket, () => load.tunnels.delete(socket))

@@ -31,13 +31,13 @@ export function open(gateway: Gateway, arrival: Arriving): Exchange {
   })
   gateway.load.inFlight.add(exchange)
   gateway.metrics.opened()
-  const leave = () => {
-    if (exchange.closed) return
-    exchange.flight?.abort()
-    close(gateway, exchange, CLIENT_GONE)
-  }
-  // Closed, or about to be after an answer that said so.
-  if (!req.socket.writable) leave()
-  else res.onClose(leave)
+  res.onClose(() => leave(gateway, exchange))
   return exchange
+}
+
+/** Ends an exchange whose client has gone, unless it has ended already. */
+export function leave(gateway: Gateway, exchange: Exchange): void {
+  if (exchange.closed) return
+  exchange.flight?.abort()
+  close(gateway, exchange, CLIENT_GONE)
 }

@@ -175,7 +175,7 @@ function addCaller(principal: Principal, fields: Field[]): void {
   for (const field of callers) fields.push(field)
 }
 
-/** @throws TypeError when a name is no text: whoever signed a token can have put anything in it. */
+/** A second look, in case a proof lets something else through. @throws TypeError when a value is no text. */
 function callerFields({ subject, client, session, method, scope }: Principal): Field[] {
   const fields = [checkedField('X-Auth-Method', method), checkedField('X-Auth-Scope', scope)]
   if (session !== undefined) fields.unshift(checkedField('X-Auth-Session', session))

@@ -166,7 +166,7 @@ describe('the switch to another protocol', () => {
 
   for (const [what, interim] of [
     ['waits while it is held, and what the new protocol says goes behind it', ''],
-    ['defect: loses the interim answer before it, when both are held', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
+    ['behind the interim answer before it, when both are held', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
   ] as const) {
     it(what, async (t) => {
       const { client, first, serving } = await asking(t, UPGRADE)
@@ -196,7 +196,18 @@ describe('the switch to another protocol', () => {
   })
 })
 
-describe('defect: an answer that has ended reaches the next one, with', () => {
+it('a head of which nothing has gone gives way to another, with another frame', async (t) => {
+  const { client, first } = await asking(t, GET)
+  first.res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
+  assert.equal(first.res.headersSent, false)
+  answer(first.res, { status: 502, body: 'broken' })
+  assert.equal(first.res.headersSent, true)
+  await until(() => client.text().endsWith('broken'))
+  assert.match(client.text(), /^HTTP\/1\.1 502 Bad Gateway\r\nContent-Length: 6\r\n/)
+  assert.doesNotMatch(client.text(), /chunked/i)
+})
+
+describe('an answer that has ended does not reach the next one, with', () => {
   for (const [what, late] of [
     ['a piece of its body', ({ res }: Seen) => res.write(Buffer.from('late'))],
     ['its head', ({ res }: Seen) => res.flushHead()],

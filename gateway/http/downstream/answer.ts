@@ -38,6 +38,7 @@ export interface AnswerFields {
 export class Answer {
   /** Whether the connection is to be used again. Counts until the head is written. */
   keepAlive: boolean
+  /** A byte of the head has gone, or will before anything else can: until then another head can take its place. */
   headersSent = false
   readonly #carrier: Carrier
   readonly #request: IncomingRequest
@@ -79,7 +80,6 @@ export class Answer {
   writeHead({ status, lines, contentLength, dated }: AnswerFields): void {
     if (this.#ended) return
     const { version, method } = this.#request
-    this.headersSent = true
     this.#bodiless = method === 'HEAD' || status === 204 || status === 304
     const unbounded = contentLength === undefined && !this.#bodiless
     this.#chunked = unbounded && version === '1.1'
@@ -97,6 +97,7 @@ export class Answer {
   /** Sends the head, unless it has gone already. */
   flushHead(): void {
     if (this.#head === '') return
+    this.headersSent = true
     this.#send(this.#head)
     this.#head = ''
   }
@@ -109,6 +110,7 @@ export class Answer {
     if (piece.length <= MAX_TEXT_BYTES && this.#head !== '') {
       const head = this.#head
       this.#head = ''
+      this.headersSent = true
       const text = piece.toString('latin1')
       this.#send(this.#chunked ? `${head}${piece.length.toString(16)}\r\n${text}\r\n` : head + text)
     } else {

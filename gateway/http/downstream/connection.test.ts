@@ -197,7 +197,7 @@ describe('a connection that ends in the middle', () => {
 
   for (const last of CLOSING) {
     const what = last.split('\r\n').slice(0, 2).join(' ')
-    it(`defect: what follows the last request is begun, when the client goes: ${what}`, async (t) => {
+    it(`nothing that follows the last request is begun, when the client goes: ${what}`, async (t) => {
       const { seen, connect } = await serving(t, unanswered)
       const client = await connect()
       client.send(last + GET)
@@ -208,7 +208,7 @@ describe('a connection that ends in the middle', () => {
       assert.equal(seen.length, 1)
     })
 
-    it(`defect: the same, when that came ahead itself: ${what}`, async (t) => {
+    it(`nor when that came ahead itself: ${what}`, async (t) => {
       for (const act of [() => {}, answerEmpty]) {
         let first = true
         const { seen, connect } = await serving(t, {

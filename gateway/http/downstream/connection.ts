@@ -171,6 +171,7 @@ export class Connection<E> implements Timed, Carrier {
   /** Between requests. */
   #rest(): void {
     this.#phase = 'idle'
+    this.#parser.rest()
     this.#deadlineMs = this.#terms.steadyClock() + this.#terms.patience.keepAliveMs + KEEP_ALIVE_MARGIN_MS
   }
 
@@ -204,8 +205,10 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   readonly #onSilence = (): void => {
-    // An idle one has its own time.
-    if (this.#phase !== 'idle' || this.socket.writableLength > 0) this.socket.destroy()
+    const { writableLength } = this.socket
+    // An idle one has its own time, and so has a request that is being worked on.
+    if (writableLength === 0 && (this.#phase === 'idle' || this.#res !== undefined)) return
+    this.socket.destroy()
   }
 
   readonly #onClose = (): void => {
@@ -301,7 +304,8 @@ export class Connection<E> implements Timed, Carrier {
     }
     if (this.#phase === 'body') {
       at = parser.readBody(bytes, at, this.#takePiece)
-      if (parser.whole) this.#requestWhole()
+      // What was read may have been refused and answered meanwhile.
+      if (parser.whole && this.#isReadingBody) this.#requestWhole()
     }
     if (this.#phase === 'answering' && at < bytes.length) this.#keep(bytes.subarray(at))
     if (isNew) this.#begin(parser.fault)
@@ -329,6 +333,10 @@ export class Connection<E> implements Timed, Carrier {
       if (headers.hasBody) this.#awaitBody(req)
       else this.#requestWhole()
     }
+  }
+
+  get #isReadingBody(): boolean {
+    return this.#phase === 'body'
   }
 
   #awaitBody(req: IncomingRequest): void {
@@ -419,7 +427,8 @@ export class Connection<E> implements Timed, Carrier {
     const { socket } = this
     const written = socket.bytesWritten
     const timer = setTimeout(() => {
-      if (socket.bytesWritten === written) socket.destroy()
+      // What waits in our own queue is taken piece by piece, unseen; who takes nothing of it has its silence.
+      if (socket.writableLength === 0 && socket.bytesWritten === written) socket.destroy()
     }, HALF_CLOSED_MS)
     socket.once('close', () => clearTimeout(timer))
   }

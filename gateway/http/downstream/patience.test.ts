@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { GET, serving, until } from './client.test-support.ts'
-import { answer, readThrough, type Seen } from './scribe.test-support.ts'
+import { answer, readThrough, type Seen, scribe, serverOf, wireTo } from './scribe.test-support.ts'
+import { turns } from './wire.test-support.ts'
 
 const KEEP = 'Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
 const OK = `HTTP/1.1 200 OK\r\nContent-Length: 0\r\n${KEEP}`
@@ -70,7 +71,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual(await client.over(), { text: OK, reset: false })
   })
 
-  it('defect: never when an empty line came ahead', async (t) => {
+  it('also when an empty line came ahead', async (t) => {
     const { time, connect, swept } = await serving(t)
     const client = await connect()
     client.send(`${GET}\r\n`)
@@ -79,6 +80,18 @@ describe('a connection is given up, at the millisecond', () => {
     await swept()
     time.nowMs = 6001
     await client.gone()
+  })
+
+  it('nor for its silence while its answer is awaited', async (t) => {
+    const { seen, connect } = await serving(t, { begun: () => {} }, { silenceMs: 50 })
+    const client = await connect()
+    client.send(GET)
+    await until(() => seen.length === 1)
+    const endMs = performance.now() + 200
+    await until(() => performance.now() > endMs)
+    assert.equal(client.served.destroyed, false)
+    answer((seen[0] as Seen).res)
+    await until(() => client.text() === OK)
   })
 
   it('never while its answer is awaited', async (t) => {
@@ -176,7 +189,7 @@ describe('after an answer that came early, or before the last', () => {
     assert.ok(client.served.bytesRead < 66 * MIB)
   })
 
-  it('defect: never for a client that takes nothing and sends a byte now and then', async (t) => {
+  it('also for a client that takes nothing and sends a byte now and then', async (t) => {
     const body = 'x'.repeat(16 * MIB)
     const { time, connect, swept } = await serving(
       t,
@@ -192,6 +205,21 @@ describe('after an answer that came early, or before the last', () => {
       await swept()
     }
     assert.equal(client.served.destroyed, true)
+  })
+})
+
+describe('an answer in the middle of its request', () => {
+  it('is the last of its connection, also when the rest of the request came with what it answers', async () => {
+    let nowMs = 0
+    const refuse = ({ body, res }: Seen) => body?.once('data', () => answer(res, { status: 413 }))
+    const http = serverOf(scribe({ begun: refuse }), () => nowMs)
+    const wire = wireTo(http)
+    wire.send('POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n')
+    await turns()
+    wire.send('1\r\na\r\n0\r\n\r\n')
+    await turns()
+    nowMs = 2001
+    await until(() => wire.destroyed)
   })
 })
 
@@ -223,6 +251,21 @@ describe('a client that has closed its half', () => {
       seen.map(({ closes }) => closes),
       [1, 1],
     )
+  })
+
+  it('is not given up as long as it has not read what was written for it', async (t) => {
+    const body = 'x'.repeat(16 * MIB)
+    const { seen, connect } = await serving(t, { begun: ({ res }) => answer(res, { body }) })
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    client.socket.end()
+    await until(() => seen.length === 1 && client.served.readableEnded)
+    const endMs = performance.now() + 700
+    await until(() => performance.now() > endMs)
+    assert.equal(client.served.destroyed, false)
+    client.socket.resume()
+    assert.ok((await client.over()).text.endsWith(body))
   })
 
   it('in the middle of a head has sent no request, and is gone', async (t) => {

@@ -6,8 +6,6 @@ import { RequestLines } from './request-lines.ts'
 
 /** Far beyond what `admit` takes, so that it is it that refuses, with all that the head says. */
 const MAX_FIELDS = 4096
-/** A head is seldom longer, and the text of a body behind it is made for nothing. */
-const HEAD_PIECE_BYTES = 2048
 const CR = 0x0d
 const LF = 0x0a
 
@@ -44,6 +42,11 @@ export class RequestParser {
   /** Of the head, as far as it has been read. */
   get fields(): readonly Field[] {
     return this.#head.fields
+  }
+
+  /** The connection is idle. */
+  rest(): void {
+    this.#head.rest()
   }
 
   /** The head has been read; `frame` is next. */
@@ -88,9 +91,7 @@ export class RequestParser {
 
   #readFields(bytes: Buffer, from: number): number {
     const head = this.#head
-    const consumed = head.read(
-      bytes.toString('latin1', from, Math.min(bytes.length, from + HEAD_PIECE_BYTES)),
-    )
+    const consumed = head.readBytes(bytes, from, bytes.length)
     if (head.fault !== undefined)
       this.#refuse(head.tooLarge ? 'headers_too_large' : 'malformed_request', head.fault)
     else if (head.whole) this.#phase = this.#phase === 'trailers' ? 'whole' : 'framing'

@@ -6,8 +6,6 @@ import { AnswerLines } from './answer-lines.ts'
 /** Interim answers before one final answer. */
 const MAX_INTERIM = 32
 const MAX_FIELDS = 256
-/** A head is seldom longer, and the text of a body behind it is made for nothing. */
-const HEAD_PIECE_BYTES = 2048
 
 /** Who reads an answer. What it is told may make it call `stop`. */
 export interface AnswerReader {
@@ -130,7 +128,7 @@ export class AnswerParser {
 
   #readFields(bytes: Buffer, from: number, to: number): number {
     const head = this.#head
-    const consumed = head.read(bytes.toString('latin1', from, Math.min(to, from + HEAD_PIECE_BYTES)))
+    const consumed = head.readBytes(bytes, from, to)
     if (head.fault !== undefined) this.#refuse(head.fault)
     else if (head.whole && this.phase === 'trailers') this.phase = 'whole'
     else if (head.whole) this.#headWhole()
