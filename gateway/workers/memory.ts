@@ -12,7 +12,9 @@ export const LAST_MS = 2 * LINE
 export const MARKS = 3 * LINE
 /** Never written: waiting on it is the only way to rest without giving a step away. */
 export const REST = MARKS + LINE - 1
-const FIRST_SEAT = 4 * LINE
+/** Every seat that was ever taken is below: nobody has to look at those beyond. */
+export const SEATS_USED = 4 * LINE
+const FIRST_SEAT = 5 * LINE
 const CONTROL_BYTES = (FIRST_SEAT + SEATS * LINE) * 4
 
 /**

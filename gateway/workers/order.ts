@@ -12,6 +12,7 @@ import {
   READ,
   REST,
   SEATS,
+  SEATS_USED,
   type SharedMemory,
   STATE,
   TAKEN,
@@ -72,7 +73,10 @@ export class Order implements Sharing {
     this.#lock = new SharedLock({ words: this.#words, at: LOCK, seat })
     this.#ring = new Ring(memory.ring)
     this.#ringBytes = memory.ring.byteLength
-    if (seat === MAIN_SEAT) Atomics.store(this.#words, wordOf(seat, STATE), TAKEN)
+    if (seat === MAIN_SEAT) {
+      Atomics.store(this.#words, wordOf(seat, STATE), TAKEN)
+      Atomics.store(this.#words, SEATS_USED, MAIN_SEAT + 1)
+    }
     this.#read = Atomics.load(this.#words, wordOf(seat, READ)) >>> 0
     this.#readByAll = this.#read
   }
@@ -223,6 +227,7 @@ export class Order implements Sharing {
       Atomics.store(this.#words, wordOf(seat, BEAT), 0)
       Atomics.store(this.#words, wordOf(seat, UNFIT), 0)
       Atomics.store(this.#words, wordOf(seat, STATE), TAKEN)
+      Atomics.store(this.#words, SEATS_USED, Math.max(seat + 1, Atomics.load(this.#words, SEATS_USED)))
       return seat
     }
     return undefined
@@ -251,7 +256,8 @@ export class Order implements Sharing {
   /** How much all other threads have under way. */
   busyElsewhere(): number {
     let count = 0
-    for (let seat = 0; seat < SEATS; seat++) {
+    const used = Atomics.load(this.#words, SEATS_USED)
+    for (let seat = 0; seat < used; seat++) {
       if (seat !== this.#options.seat) count += Atomics.load(this.#words, wordOf(seat, BUSY))
     }
     return count
