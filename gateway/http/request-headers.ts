@@ -80,10 +80,11 @@ export function readRequestHeaders(fields: readonly Field[], version: '1.0' | '1
   }
   const framing: Framing = { length: undefined, coding: undefined }
   let met = 0
-  for (const { lower, value } of fields) {
+  for (const field of fields) {
+    const { lower, value } = field
     const once = SINGLETONS.get(lower)
     if (once !== undefined) {
-      if ((met & once) === 0) take(headers, framing, { lower, value })
+      if ((met & once) === 0) take(headers, framing, field)
       else headers.fault ??= repeated(lower)
       met |= once
     } else if (JOINED.has(lower)) join(headers, lower, value)
@@ -103,11 +104,7 @@ interface Framing {
   coding: string | undefined
 }
 
-function take(
-  headers: RequestHeaders,
-  framing: Framing,
-  { lower, value }: Pick<Field, 'lower' | 'value'>,
-): void {
+function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field): void {
   switch (lower) {
     case 'host':
       headers.host = value

@@ -28,6 +28,8 @@ const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
+  // First, because it is all that can fail here: nothing has been said yet.
+  const fields = upstreamFields(gateway, exchange)
   // RFC 9110 section 10.1.1: not without a body, and never to HTTP/1.0.
   const unread = headers.hasBody && exchange.gathered === undefined
   if (headers.expect !== undefined && unread && req.version === '1.1') res.writeInterim(100, '')
@@ -46,7 +48,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     {
       method: exchange.method,
       target: exchange.path + exchange.query,
-      fields: upstreamFields(gateway, exchange),
+      fields,
       body,
       upgrade: exchange.upgrade,
       totalMs: route.timeoutMs,
