@@ -1,6 +1,6 @@
 import { fdatasync } from 'node:fs'
 import type { Pen } from './pen.ts'
-import type { Point, SharedState } from './shared.ts'
+import type { Mark, SharedState } from './shared.ts'
 
 /** Called once: with why not, when what was to be committed is not. */
 type Waiting = (error: Error | undefined) => void
@@ -109,22 +109,22 @@ export class Commits {
       return
     }
     const unwritable = mend()
-    const point = unwritable === undefined ? pen.markTurn() : undefined
+    const mark = unwritable === undefined ? pen.markTurn() : undefined
     const group = this.take()
-    const error = point === undefined ? (unwritable ?? heldTooLong()) : pen.put(group.lines)
-    if (error !== undefined || point === undefined) {
+    const error = mark === undefined ? (unwritable ?? heldTooLong()) : pen.put(group.lines)
+    if (error !== undefined || mark === undefined) {
       shared.passTurn()
       this.#fail(error as Error, group, unwritable === undefined)
       return
     }
     this.#running = true
-    fdatasync(pen.sink.fd, (failed) => this.#endSync(failed, group, point))
+    fdatasync(pen.sink.fd, (failed) => this.#endSync(failed, group, mark))
   }
 
-  #endSync(error: Error | null, group: Group, point: Point): void {
+  #endSync(error: Error | null, group: Group, mark: Mark): void {
     const { pen, shared } = this.#options
     this.#running = false
-    if (error !== null) pen.backTo(point, group.lines)
+    if (error !== null) pen.backTo(mark, group.lines)
     shared.passTurn()
     if (error !== null) {
       this.#fail(error, group, true)

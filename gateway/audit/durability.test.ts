@@ -167,6 +167,32 @@ test('synced: a file that has refused and cannot be cut is written no more until
   assert.equal(disk.committedBytes, fs.statSync(file).size)
 })
 
+test('synced: a torn line stays torn when the attempt to make it whole is cut off again', async (t) => {
+  slowDisk(t)
+  const small = smallDisk(t)
+  const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
+  const line = requestLine('a')
+  Object.assign(small, { roomBytes: 30, canCut: false })
+  const outcome = outcomeOf(trail.append(line))
+  await turn()
+  assert.match(String(outcome.value), /ENOSPC/)
+  Object.assign(small, { roomBytes: line.length - 30 + 20, canCut: true })
+  assert.equal(trail.recheck(), false)
+  small.roomBytes = Number.POSITIVE_INFINITY
+  assert.equal(trail.recheck(), true)
+  const lines = linesOf(file)
+  assert.deepEqual(
+    lines.map(({ type, open }) => [type, open]),
+    [
+      ['AUDIT_START', 0],
+      ['API_REQUEST', undefined],
+      ['API_RESPONSE', undefined],
+      ['AUDIT_STOP', 0],
+      ['AUDIT_START', 0],
+    ],
+  )
+})
+
 test('synced: a rotation in the middle of a commit comes after it', async (t) => {
   const disk = slowDisk(t)
   t.mock.timers.enable({ apis: ['setTimeout'] })
@@ -247,6 +273,7 @@ const happening = fc.oneof(
   { weight: 2, arbitrary: fc.record({ what: fc.constant('disk' as const), broken: fc.boolean() }) },
   { weight: 2, arbitrary: fc.record({ what: fc.constant('room' as const), bytes: fc.nat(900) }) },
   { weight: 1, arbitrary: fc.record({ what: fc.constant('recheck' as const) }) },
+  { weight: 1, arbitrary: fc.record({ what: fc.constant('append-only' as const), canCut: fc.boolean() }) },
 )
 
 test('synced: after a power loss at any moment everything that anybody was told of is in the trail, with its outcome', async (t) => {
@@ -257,7 +284,7 @@ test('synced: after a power loss at any moment everything that anybody was told 
   const law = fc.asyncProperty(fc.array(happening, { minLength: 1, maxLength: 40 }), async (happenings) => {
     const heal = () => {
       Object.assign(disk, { broken: false })
-      small.roomBytes = Number.POSITIVE_INFINITY
+      Object.assign(small, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
     }
     heal()
     const { file, trail } = trailIn(join(root, String(run++)), { durability: 'synced' })
@@ -288,6 +315,7 @@ test('synced: after a power loss at any moment everything that anybody was told 
       else if (it.what === 'commit') disk.finish()
       else if (it.what === 'disk') disk.broken = it.broken
       else if (it.what === 'room') small.roomBytes = it.bytes
+      else if (it.what === 'append-only') small.canCut = it.canCut
       else trail.recheck()
     }
     heal()

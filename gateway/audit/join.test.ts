@@ -188,11 +188,14 @@ for (const durability of ['written', 'synced'] as const) {
       stdio: ['ignore', 'pipe', 'inherit'],
     })
     t.after(() => child.kill('SIGKILL'))
+    const exited = once(child, 'exit')
     let told = ''
     for await (const chunk of child.stdout) {
       told += String(chunk)
       if (told.length > 5000) child.kill('SIGKILL')
     }
+    // Its output is closed before its lock is given back.
+    await exited
     const acknowledged = told.slice(0, told.lastIndexOf('\n')).split('\n')
     openTrail({ file, ...silent }).close('end')
     const lines = linesOf(file)

@@ -7,8 +7,7 @@ export interface Stop {
   readonly timestamp: string
 }
 
-/** Lines that go in together, because a part of them stands in the file. Mostly it is one line. */
-type Item = readonly string[] | Stop
+type Item = string | Stop
 
 export interface OwedOptions {
   readonly pen: Pen
@@ -16,7 +15,7 @@ export interface OwedOptions {
   onPut(lines: readonly string[], error: Error | undefined): void
 }
 
-/** Records that could not be written, in their order; a torn one is the first. */
+/** Records that could not be written, in their order; one of which a part stands in the file is the first. */
 export class Owed {
   readonly #options: OwedOptions
   #items: Item[] = []
@@ -25,13 +24,13 @@ export class Owed {
     this.#options = options
   }
 
-  add(...items: readonly Item[]): void {
-    this.#items.push(...items)
+  add(item: Item): void {
+    this.#items.push(item)
   }
 
   /** How many there are. */
   get lines(): number {
-    return this.#items.reduce((sum, item) => sum + (isStop(item) ? 1 : item.length), 0)
+    return this.#items.length
   }
 
   /** Writes them, as far as they go in. @returns why the first of the rest did not. */
@@ -39,7 +38,7 @@ export class Owed {
     let done = 0
     let error: Error | undefined
     for (const item of this.#items) {
-      error = isStop(item) ? this.#putStop(item, done) : this.#putLines(item)
+      error = typeof item === 'string' ? this.#putLine(item) : this.#putStop(item, done)
       if (error !== undefined) break
       done++
     }
@@ -55,9 +54,9 @@ export class Owed {
     this.#items = [...items]
   }
 
-  #putLines(lines: readonly string[]): Error | undefined {
-    const error = this.#options.pen.put(lines)
-    this.#options.onPut(lines, error)
+  #putLine(line: string): Error | undefined {
+    const error = this.#options.pen.put([line])
+    this.#options.onPut([line], error)
     return error
   }
 
@@ -66,11 +65,7 @@ export class Owed {
     const { line, error } = pen.putMark((open) => stopRecord({ timestamp, pid: process.pid, open, reason }))
     onPut([line], error)
     // Its beginning is in the file: its end must be the same.
-    if (error !== undefined && pen.torn) this.#items[at] = [line]
+    if (error !== undefined && pen.torn) this.#items[at] = line
     return error
   }
-}
-
-function isStop(item: Item): item is Stop {
-  return !Array.isArray(item)
 }

@@ -49,8 +49,7 @@ export class Pauses {
 
   /** First of all: the responses that recovery found missing, then AUDIT_START. */
   begin(recovered: readonly string[], facts: Partial<StartFacts>): void {
-    for (const line of recovered) this.#owed.add([line])
-    this.#owed.add([this.#start({ ...facts, recovered: recovered.length }, 0)])
+    this.owe([...recovered, this.#start({ ...facts, recovered: recovered.length }, 0)])
     const error = this.#orNothing(() => this.#owed.flush())
     if (error !== undefined) this.pause(error)
   }
@@ -67,9 +66,9 @@ export class Pauses {
     this.#refused += requests
   }
 
-  /** Each item is one or more lines that go in together. */
-  owe(...items: readonly (readonly string[])[]): void {
-    this.#owed.add(...items)
+  /** Lines to be written, in their order, before anything else. The first must be the torn one, if there is one. */
+  owe(lines: readonly string[]): void {
+    for (const line of lines) this.#owed.add(line)
   }
 
   /** An AUDIT_STOP, after what is owed. */
@@ -123,7 +122,7 @@ export class Pauses {
     if (error === undefined) {
       this.#refused = 0
       this.#continues = undefined
-    } else if (pen.torn) this.#owed.add([line])
+    } else if (pen.torn) this.#owed.add(line)
     return error
   }
 
@@ -131,14 +130,14 @@ export class Pauses {
   #orNothing(write: () => Error | undefined): Error | undefined {
     const { pen, syncs } = this.#options
     if (!syncs) return write()
-    const point = pen.markTurn()
-    if (point === undefined) return heldTooLong()
+    const mark = pen.markTurn()
+    if (mark === undefined) return heldTooLong()
     const before = { owed: this.#owed.copy(), refused: this.#refused, continues: this.#continues }
     const error = write() ?? this.#sync()
-    const lines = before.owed.filter((item) => Array.isArray(item)).flat()
+    const lines = before.owed.filter((item) => typeof item === 'string')
     if (error === undefined) pen.committed(lines)
     if (error === undefined || pen.torn) return error
-    pen.backTo(point, lines)
+    pen.backTo(mark, lines)
     this.#owed.restore(before.owed)
     this.#refused = before.refused
     this.#continues = before.continues

@@ -1,6 +1,6 @@
 import type { Notes } from './notes.ts'
 import { openChangeOf } from './records.ts'
-import type { Point, SharedState } from './shared.ts'
+import type { Mark, Point, SharedState } from './shared.ts'
 import { Sink } from './sink.ts'
 
 /** How long another thread may hold the file before a line counts as one that cannot be written. */
@@ -27,6 +27,7 @@ export class Pen {
   #sink: Sink
   #generation: number
   #failing = false
+  #standing = 0
 
   constructor({ shared, sink = new Sink(shared.fd), notes, commits = false }: PenOptions) {
     this.#commits = commits
@@ -36,9 +37,14 @@ export class Pen {
     this.#generation = shared.generation
   }
 
-  /** Of what was put last, a part stands in the file and could not be cut off: the same comes first next time. */
+  /** Of a line, a part stands in the file and could not be cut off: the same line comes first next time. */
   get torn(): boolean {
     return this.#sink.tornBytes > 0
+  }
+
+  /** How many lines before the torn one, of those that were put with it, stand in the file whole. They are as good as put. */
+  get standing(): number {
+    return this.#standing
   }
 
   /** The file as it is now. */
@@ -47,7 +53,7 @@ export class Pen {
     return this.#sink
   }
 
-  /** Hands one line, or several at once, to the operating system: all of them or, unless `torn`, none. */
+  /** Hands one line, or several at once, to the operating system: all of them or, unless `torn`, none (see `standing`). */
   put(lines: readonly string[]): Error | undefined {
     return this.during(() => this.#put(lines))
   }
@@ -64,6 +70,7 @@ export class Pen {
 
   /** Keeps the other threads out of the file meanwhile. */
   during(work: () => Error | undefined): Error | undefined {
+    this.#standing = 0
     if (!this.#enter()) return this.#kept()
     try {
       return this.#settled(work())
@@ -73,28 +80,28 @@ export class Pen {
   }
 
   /** Under the turn: where a commit that fails goes back to. */
-  markTurn(): Point | undefined {
-    let point: Point | undefined
+  markTurn(): Mark | undefined {
+    let mark: Mark | undefined
     this.during(() => {
-      point = this.#shared.markTurn()
+      mark = { ...this.#shared.markTurn(), tornBytes: this.#sink.tornBytes }
       return undefined
     })
-    return point
+    return mark
   }
 
   /**
    * Under the turn: cuts off what was put since then. If that cannot be done nobody writes this file any more, for the
    * disk may have dropped some of it, and would not say so again.
    */
-  backTo(point: Point, lines: readonly string[]): void {
+  backTo(mark: Mark, lines: readonly string[]): void {
     this.during(() => {
-      const bytes = this.#shared.here().end - point.end
-      if (this.#sink.cutBack(bytes)) this.#shared.backTo(point)
+      const bytes = this.#shared.here().end - mark.end
+      if (this.#sink.cutBack(bytes)) this.#shared.backTo(mark)
       else this.#shared.distrust()
       return undefined
     })
     if (this.#shared.distrusted) return
-    this.#sink.tornBytes = 0
+    this.#sink.tornBytes = mark.tornBytes
     this.#unnote(lines, 1)
   }
 
@@ -123,7 +130,7 @@ export class Pen {
       shared.leave()
     }
     const turn = shared.turnOf(thread)
-    if (turn !== undefined) this.backTo(turn, [])
+    if (turn !== undefined) this.backTo({ ...turn, tornBytes: 0 }, [])
     shared.passTurnOf(thread)
   }
 
@@ -158,16 +165,18 @@ export class Pen {
     const sink = this.#sink
     const tornBefore = sink.tornBytes
     this.#note(lines)
-    let openChange = 0
-    for (const line of lines) openChange += openChangeOf(line)
-    shared.intend(sink.load(lines.join('')), openChange)
+    shared.intend(sink.load(lines.join('')), openChangeIn(lines))
     const error = sink.write()
     if (error === undefined) {
       shared.wrote()
       if (!this.#commits) this.#unnote(lines, -1)
     } else {
-      shared.failed({ addedBytes: sink.tornBytes - tornBefore, tornBytes: sink.tornBytes })
-      this.#unnote(lines, 1)
+      const addedBytes = sink.tornBytes - tornBefore
+      this.#standing = sink.leaveWhole(lines)
+      const [whole, rest] = [lines.slice(0, this.#standing), lines.slice(this.#standing)]
+      shared.failed({ addedBytes, tornBytes: sink.tornBytes, openChange: openChangeIn(whole) })
+      this.#unnote(whole, -1)
+      this.#unnote(rest, 1)
     }
     return error
   }
@@ -187,4 +196,10 @@ export class Pen {
     if (this.#notes === undefined) return
     for (const line of lines) if (openChangeOf(line) === openChange) this.#notes.remove(line)
   }
+}
+
+function openChangeIn(lines: readonly string[]): number {
+  let change = 0
+  for (const line of lines) change += openChangeOf(line)
+  return change
 }

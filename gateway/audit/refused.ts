@@ -1,30 +1,47 @@
 import { openChangeOf } from './records.ts'
 
+/** What becomes of the lines of a commit that failed. */
+export interface Sorted {
+  /** API_REQUEST lines: whoever waited for them is refused. */
+  readonly refused: readonly string[]
+  /** Of those, the ones that are in the file for good, and need a response there. */
+  readonly stranded: readonly string[]
+  /** What is owed to the file still. */
+  readonly owed: readonly string[]
+}
+
 /**
- * The lines of a commit that failed which are owed to the trail still, and the API_REQUEST lines that are not: whoever
- * waited for those is refused. A request that already has its response among the lines (its client went away meanwhile)
- * keeps both.
+ * Sorts the lines of a commit that failed. A request that already has its response among the lines (its client went away
+ * meanwhile) is owed like that.
+ *
+ * @param inFile those of the lines that are in the file for good.
  */
-export function sortFailed(lines: readonly string[]): {
-  readonly owed: string[]
-  readonly refused: string[]
-} {
+export function sortFailed(lines: readonly string[], inFile: readonly string[]): Sorted {
   const answers = new Map<string, number>()
   for (const line of lines) {
     if (openChangeOf(line) === -1) answers.set(keyOf(line), (answers.get(keyOf(line)) ?? 0) + 1)
   }
-  const owed: string[] = []
-  const refused: string[] = []
+  const sorted = { refused: [] as string[], stranded: [] as string[], owed: [] as string[] }
+  const there = [...inFile]
   for (const line of lines) {
     const count = answers.get(keyOf(line)) ?? 0
-    if (openChangeOf(line) !== 1) owed.push(line)
-    else if (count === 0) refused.push(line)
-    else {
-      answers.set(keyOf(line), count - 1)
-      owed.push(line)
+    const isThere = takeFrom(there, line)
+    if (openChangeOf(line) === 1 && count === 0) {
+      sorted.refused.push(line)
+      if (isThere) sorted.stranded.push(line)
+      continue
     }
+    if (openChangeOf(line) === 1) answers.set(keyOf(line), count - 1)
+    if (!isThere) sorted.owed.push(line)
   }
-  return { owed, refused }
+  return sorted
+}
+
+/** @returns false when it is not among them. */
+function takeFrom(lines: string[], line: string): boolean {
+  const at = lines.indexOf(line)
+  if (at !== -1) lines.splice(at, 1)
+  return at !== -1
 }
 
 /** Request id and timestamp, which name a pair. */

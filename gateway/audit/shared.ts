@@ -37,10 +37,20 @@ export interface Point {
   readonly open: number
 }
 
-/** How a failed write is left: bytes of the line that could not be cut off, beside those that stood there before. */
-export interface Remains {
-  readonly addedBytes: number
+/** A point that a turn goes back to. */
+export interface Mark extends Point {
+  /** Before the end, of a line of this thread that is not whole. */
   readonly tornBytes: number
+}
+
+/** How a failed write is left. */
+export interface Remains {
+  /** That could not be cut off. */
+  readonly addedBytes: number
+  /** Of a line that is not whole, together with those that stood there before. */
+  readonly tornBytes: number
+  /** By the lines that are whole. */
+  readonly openChange: number
 }
 
 /**
@@ -196,7 +206,8 @@ export class SharedState {
   }
 
   /** Under the lock, after a write that failed. */
-  failed({ addedBytes, tornBytes }: Remains): void {
+  failed({ addedBytes, tornBytes, openChange }: Remains): void {
+    this.open += openChange
     this.#floats[END] = (this.#floats[END] as number) + addedBytes
     this.#words[INTENDED_BYTES] = 0
     this.#words[TORN_BY] = tornBytes > 0 ? this.#me : 0
@@ -208,9 +219,10 @@ export class SharedState {
   }
 
   /** Under the lock: what was written since then is no longer in the file. */
-  backTo({ end, open }: Point): void {
+  backTo({ end, open, tornBytes }: Mark): void {
     this.#floats[END] = end
     this.#words[OPEN] = open
+    this.#words[TORN_BY] = tornBytes > 0 ? this.#me : 0
   }
 
   /** Under the lock, with the turn: what the file comes back to if this thread dies before it has committed. */

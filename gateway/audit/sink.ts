@@ -19,7 +19,7 @@ const REST = new Int32Array(new SharedArrayBuffer(4))
  * left of it is cut off again where that can be done. `load`, then `write`: several lines at once are as good as one.
  */
 export class Sink {
-  /** Of the text that failed last, how many bytes stand in the file because they could not be cut off. */
+  /** Of the line that failed last, how many bytes stand in the file because they could not be cut off. */
   tornBytes = 0
   /** The last write failed: no time is spent on waiting until one succeeds. */
   #failing = false
@@ -39,7 +39,7 @@ export class Sink {
   }
 
   /**
-   * Makes ready what `write` writes. While `tornBytes` is not 0, it must be the torn text: its rest is written.
+   * Makes ready what `write` writes. While `tornBytes` is not 0, it must begin with the torn line, whose rest is written.
    *
    * @returns how many bytes the file will grow by.
    */
@@ -63,6 +63,23 @@ export class Sink {
       this.#failing = true
       return error as Error
     }
+  }
+
+  /**
+   * After a write that failed: of the bytes that could not be cut off, those of whole lines stay where they are.
+   *
+   * @param lines what was to be written.
+   * @returns how many of them stand in the file whole; `tornBytes` is of the one behind them.
+   */
+  leaveWhole(lines: readonly string[]): number {
+    let count = 0
+    for (const line of lines) {
+      const bytes = Buffer.byteLength(line)
+      if (this.tornBytes < bytes) break
+      this.tornBytes -= bytes
+      count++
+    }
+    return count
   }
 
   /** Waits until the disk has what was written. @throws Error of the system, and then nothing is known of it. */

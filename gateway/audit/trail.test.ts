@@ -281,6 +281,34 @@ test('what a full disk would not take in the old file stands whole in the new on
   assert.equal(linesOf(file)[2]?.open, 0)
 })
 
+for (const durability of ['written', 'buffered'] as const) {
+  test(`${durability}: of several lines that an append-only file took a part of, those that are whole in it are not written again`, async (t) => {
+    const { file, trail, records } = trailIn(temporaryDirectory(t), { durability })
+    const disk = smallDisk(t)
+    const [a, b, c] = ['a', 'b', 'c'].map((id) => requestLine(id)) as [string, string, string]
+    const outcomes = [a, b, c].map((line) => endOf(trail.append(line)))
+    Object.assign(disk, { roomBytes: Buffer.byteLength(a + b) - 9, canCut: false })
+    fs.renameSync(file, `${file}.1`)
+    trail.reopen()
+    disk.roomBytes = Number.POSITIVE_INFINITY
+    assert.equal(trail.recheck(), true)
+    if (durability === 'buffered') {
+      for (const line of [a, b, c]) trail.settle(responseLine(line))
+    } else {
+      for (const outcome of outcomes) assert.match(String(await outcome), /ENOSPC/)
+    }
+    trail.close('end')
+    const old = fs.readFileSync(`${file}.1`, 'utf8')
+    assert.equal(old, (a + b).slice(0, -9))
+    fs.writeFileSync(`${file}.1`, a)
+    const lines = [...linesOf(`${file}.1`), ...linesOf(file)]
+    assert.deepEqual(unpaired(lines), [])
+    assert.equal(lines.filter(({ requestId }) => requestId === 'a').length, 2)
+    assert.equal(lines.at(-1)?.open, 0)
+    assert.deepEqual(records.sort(), typesOf(lines).sort())
+  })
+}
+
 test('an AUDIT_START torn in an append-only file becomes whole', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)

@@ -193,7 +193,7 @@ export class Trail {
     if (this.#closed) return
     this.#gathered?.flush()
     const last = this.#commits?.take()
-    for (const line of last?.lines ?? []) this.#pauses.owe([line])
+    this.#pauses.owe(last?.lines ?? [])
     if (this.#notes === undefined) this.#pauses.stop(reason)
     const { left, error } = this.#pauses.end()
     this.#closed = true
@@ -245,18 +245,20 @@ export class Trail {
       this.#count(lines)
       return
     }
-    if (this.#pen.torn) this.#pauses.owe(lines)
-    else this.#pauses.owe(...lines.map((line) => [line]))
+    const standing = wasWritable ? this.#pen.standing : 0
+    this.#count(lines.slice(0, standing))
+    this.#pauses.owe(lines.slice(standing))
     if (wasWritable) this.#failed(error)
   }
 
-  /** The requests are refused, what has happened is owed. A part in the file for good becomes whole, with its responses. */
+  /** What has happened is owed, and a request that is in the file for good gets its response as after a crash. */
   #uncommitted({ error, tried, waiting }: CommitFault): void {
-    const { owed, refused } = sortFailed([...tried, ...waiting])
-    const torn = this.#pen.torn ? new Set(tried) : undefined
-    if (torn !== undefined && tried.length > 0) this.#pauses.owe(tried)
-    for (const line of refused) if (torn?.has(line)) this.#pauses.owe([recoveredRecord(line)])
-    for (const line of owed) if (!torn?.has(line)) this.#pauses.owe([line])
+    const { torn, standing } = this.#pen
+    const tornLine = tried.slice(standing, torn ? standing + 1 : standing)
+    const inFile = tried.slice(0, standing)
+    const { refused, stranded, owed } = sortFailed([...tried, ...waiting], [...inFile, ...tornLine])
+    this.#count(inFile)
+    this.#pauses.owe([...tornLine, ...owed, ...stranded.map(recoveredRecord)])
     this.#pauses.countRefused(refused.length)
     if (this.writable) this.#failed(error)
     else if (this.#closed) this.#options.onFault(error)
