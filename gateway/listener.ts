@@ -1,6 +1,6 @@
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
-import type { Handler, Patience } from './http/downstream/connection.ts'
+import type { Handler, Patience } from './http/downstream/handler.ts'
 import type { RequestFault } from './http/downstream/request-parser.ts'
 import { Connections } from './http/downstream/server.ts'
 import { connectionRoom } from './open-files.ts'

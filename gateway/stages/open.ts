@@ -1,7 +1,7 @@
 import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/address.ts'
-import type { Arriving } from '../http/downstream/connection.ts'
+import type { Arriving } from '../http/downstream/handler.ts'
 import { requestIdFrom } from '../http/request-id.ts'
 import { timestampOf } from '../http/timestamp.ts'
 import { close } from './close.ts'

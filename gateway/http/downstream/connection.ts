@@ -2,53 +2,20 @@ import type { Socket } from 'node:net'
 import type { Timed } from '../../http1/deadlines.ts'
 import { isWebSocketUpgrade } from '../websocket.ts'
 import { Answer, type Carrier } from './answer.ts'
+import { awaitHalfClosed } from './half-closed.ts'
+import type { Handler, Patience } from './handler.ts'
 import { IncomingRequest } from './incoming-request.ts'
+import { Lingering } from './lingering.ts'
 import { RequestBody } from './request-body.ts'
 import { type RequestFault, RequestParser, skipEmptyLines } from './request-parser.ts'
 
 /** What a client may send ahead while a request of it is being answered; then it is held back. */
 const MAX_AHEAD_BYTES = 64 * 1024
-/** How long a client that has closed its half is waited for, unless it takes something of an answer in that time. */
-const HALF_CLOSED_MS = 500
 /** A client that trusts in the announced time must not meet the connection's end in the middle of a request. */
 const KEEP_ALIVE_MARGIN_MS = 1000
-/** Longest silence of a client whose rest is waited for after the last answer, longest wait in all, and most bytes. */
-const LINGER_IDLE_MS = 2000
-const LINGER_TOTAL_MS = 10_000
-const LINGER_BYTES = 64 * 1024 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 const TIMED_OUT: RequestFault = { code: 'request_timeout', cause: 'its time has run out' }
 const GONE: RequestFault = { code: 'malformed_request', cause: 'the client ended in its middle' }
-
-/** Times that a client is given, milliseconds. */
-export interface Patience {
-  /** From the first byte of a request, or from the beginning of the connection, to the end of its head. */
-  readonly headersMs: number
-  /** From the first byte of a request to its last. */
-  readonly requestMs: number
-  /** Between an answer and the next request. */
-  readonly keepAliveMs: number
-  /** In which nothing moves although there is something to be read or written. */
-  readonly silenceMs: number
-}
-
-/** A request, as the handler is given it. */
-export interface Arriving {
-  readonly req: IncomingRequest
-  readonly res: Answer
-  /** The protocol it asks to go on with, when that can be done; else the request is an ordinary one. */
-  readonly upgrade: 'websocket' | undefined
-}
-
-/** Who answers. `E` stands for one request under way. */
-export interface Handler<E> {
-  /** A request whose head is whole. `fault`: its rest will not come, and this is its answer. */
-  begin(arriving: Arriving, fault: RequestFault | undefined): E
-  /** Bytes that are no request; of its head there is only what `req` names. */
-  unreadable(arriving: Arriving, fault: RequestFault): E
-  /** The rest of a request under way will not come. */
-  interrupt(exchange: E, fault: RequestFault): void
-}
 
 /** What all connections of one listener share. */
 export interface ConnectionTerms<E> {
@@ -73,10 +40,6 @@ type Phase = 'idle' | 'head' | 'body' | 'answering' | 'deaf' | 'lingering' | 'de
  * One downstream connection, and the requests that come on it, carried out one after the other: started side by side,
  * two transfers could be carried out in the wrong order (RFC 9112 section 9.3.2). What comes ahead of its turn waits
  * unread, in a bounded number of bytes.
- *
- * After the last answer our half is closed and what still comes is thrown away for a while: a plain close with bytes
- * unread makes the kernel send a reset, which can destroy the answer on its way (RFC 9112 section 9.6), and most clients
- * read only when they have sent all.
  */
 export class Connection<E> implements Timed, Carrier {
   slot = -1
@@ -93,9 +56,7 @@ export class Connection<E> implements Timed, Carrier {
   #cameAhead = false
   /** When the request that is being read began; known only of one that did not come all at once. */
   #startedMs = NEVER
-  /** Bytes of the client that had come before it lingered, and until when it may. */
-  #lingerFromBytes = 0
-  #lingerEndMs = NEVER
+  #lingering: Lingering | undefined = undefined
   #req: IncomingRequest | undefined = undefined
   #res: Answer | undefined = undefined
   #exchange: E | undefined = undefined
@@ -128,19 +89,17 @@ export class Connection<E> implements Timed, Carrier {
 
   /** When its time is up; an idle one with an earlier end has been idle for longer. */
   get deadlineMs(): number {
-    return this.#deadlineMs
+    return this.#lingering?.deadlineMs ?? this.#deadlineMs
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs < this.#deadlineMs) return
+    if (nowMs < this.deadlineMs) return
     if (this.#phase === 'head') this.#unreadable(TIMED_OUT)
     else if (this.#phase === 'body') this.#break(TIMED_OUT)
-    // A client that takes its time over the last answer has not gone silent yet.
-    else if (this.socket.writableLength > 0) {
-      // What it sends is no sign any more that it takes something: its silence decides.
-      if (nowMs >= this.#lingerEndMs) this.socket.pause()
-      this.#deadlineMs = nowMs + LINGER_IDLE_MS
-    } else this.socket.destroy()
+    else if (this.#lingering !== undefined) this.#lingering.timeUp(nowMs)
+    // A client that takes its time over an answer is not between requests yet.
+    else if (this.socket.writableLength > 0) this.#rest()
+    else this.socket.destroy()
   }
 
   answered(answer: Answer): void {
@@ -193,13 +152,13 @@ export class Connection<E> implements Timed, Carrier {
 
   readonly #onData = (bytes: Buffer): void => {
     if (this.#phase === 'answering') this.#keep(bytes)
-    else if (this.#phase === 'lingering') this.#throwAway()
+    else if (this.#phase === 'lingering') this.#lingering?.throwAway(this.#terms.steadyClock())
     else if (this.#phase !== 'deaf') this.#read(bytes)
   }
 
   readonly #onEnd = (): void => {
     this.#ended = true
-    if (this.#phase === 'answering' || this.#phase === 'deaf') this.#awaitHalfClosed()
+    if (this.#phase === 'answering' || this.#phase === 'deaf') awaitHalfClosed(this.socket)
     else if (this.#phase === 'lingering') this.socket.destroySoon()
     else this.#endWithin()
   }
@@ -400,36 +359,8 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   #linger(): void {
-    const { socket } = this
-    const nowMs = this.#terms.steadyClock()
     this.#phase = 'lingering'
     this.#ahead = undefined
-    this.#deadlineMs = nowMs + LINGER_IDLE_MS
-    this.#lingerEndMs = nowMs + LINGER_TOTAL_MS
-    this.#lingerFromBytes = socket.bytesRead
-    if (this.#ended) socket.destroySoon()
-    else {
-      socket.end()
-      socket.resume()
-    }
-  }
-
-  #throwAway(): void {
-    this.#deadlineMs = Math.min(this.#terms.steadyClock() + LINGER_IDLE_MS, this.#lingerEndMs)
-    if (this.socket.bytesRead - this.#lingerFromBytes > LINGER_BYTES) this.socket.destroy()
-  }
-
-  /**
-   * A client that has gone and one that has only said all it will say look alike, until something is sent: one that has
-   * gone answers with a reset.
-   */
-  #awaitHalfClosed(): void {
-    const { socket } = this
-    const written = socket.bytesWritten
-    const timer = setTimeout(() => {
-      // What waits in our own queue is taken piece by piece, unseen; who takes nothing of it has its silence.
-      if (socket.writableLength === 0 && socket.bytesWritten === written) socket.destroy()
-    }, HALF_CLOSED_MS)
-    socket.once('close', () => clearTimeout(timer))
+    this.#lingering = new Lingering(this.socket, this.#ended, this.#terms.steadyClock())
   }
 }

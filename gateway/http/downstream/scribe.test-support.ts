@@ -1,5 +1,5 @@
 import type { Answer } from './answer.ts'
-import type { Arriving, Handler, Patience } from './connection.ts'
+import type { Arriving, Handler, Patience } from './handler.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 import { Connections, createHttpServer, type HttpServer } from './server.ts'
 import { Wire } from './wire.test-support.ts'

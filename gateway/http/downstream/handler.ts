@@ -1,0 +1,33 @@
+import type { Answer } from './answer.ts'
+import type { IncomingRequest } from './incoming-request.ts'
+import type { RequestFault } from './request-parser.ts'
+
+/** Times that a client is given, milliseconds. */
+export interface Patience {
+  /** From the first byte of a request, or from the beginning of the connection, to the end of its head. */
+  readonly headersMs: number
+  /** From the first byte of a request to its last. */
+  readonly requestMs: number
+  /** Between an answer and the next request. */
+  readonly keepAliveMs: number
+  /** In which nothing moves although there is something to be read or written. */
+  readonly silenceMs: number
+}
+
+/** A request, as the handler is given it. */
+export interface Arriving {
+  readonly req: IncomingRequest
+  readonly res: Answer
+  /** The protocol it asks to go on with, when that can be done; else the request is an ordinary one. */
+  readonly upgrade: 'websocket' | undefined
+}
+
+/** Who answers. `E` stands for one request under way. */
+export interface Handler<E> {
+  /** A request whose head is whole. `fault`: its rest will not come, and this is its answer. */
+  begin(arriving: Arriving, fault: RequestFault | undefined): E
+  /** Bytes that are no request; of its head there is only what `req` names. */
+  unreadable(arriving: Arriving, fault: RequestFault): E
+  /** The rest of a request under way will not come. */
+  interrupt(exchange: E, fault: RequestFault): void
+}
