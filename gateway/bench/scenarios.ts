@@ -63,7 +63,7 @@ export function scenariosOf(trees: {
 }): readonly Scenario[] {
   const own = entry(gateway({ name: 'gateway', root: trees.root }))
   const others = trees.against.map((root) => entry(gateway({ name: `gateway in ${basename(root)}`, root })))
-  const common = [own, ...others, entry(haproxy), entry(nginx), entry(bytePump)]
+  const common = [own, ...others, entry(haproxy(1)), entry(nginx), entry(bytePump)]
   const every = [
     ...common,
     entry(nodePeer('@fastify/http-proxy', FASTIFY_HTTP_PROXY)),
@@ -87,6 +87,13 @@ export function scenariosOf(trees: {
     ...change,
     request: { ...BALANCE, ...change.request },
   })
+  // HAProxy beside them shows what a second thread costs on this machine whoever runs it.
+  const oneAndTwo = [
+    setting('GATEWAY_WORKERS', '1', 'gateway, 1 worker'),
+    setting('GATEWAY_WORKERS', '2', 'gateway, 2 workers'),
+    { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
+    { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
+  ]
   const token = { entries: authenticating }
   const distinct = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
   const transfer = { method: 'POST', path: '/api/transfer', body: TRANSFER } as const
@@ -101,13 +108,8 @@ export function scenariosOf(trees: {
     one('large', 'Answers of 64 KiB, unlimited path', { request: large }),
     one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
     one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
-    one('workers', 'One worker and two', {
-      pinned: false,
-      entries: [
-        setting('GATEWAY_WORKERS', '1', 'gateway, 1 worker'),
-        setting('GATEWAY_WORKERS', '2', 'gateway, 2 workers'),
-      ],
-    }),
+    one('workers', 'One worker and two', { pinned: false, entries: oneAndTwo }),
+    one('workers-one-cpu', 'One worker and two, all on one processor', { entries: oneAndTwo }),
     one('audit', 'Durability of the audit trail', {
       entries: ['written', 'buffered', 'synced'].map((durability) =>
         setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),

@@ -5,20 +5,22 @@ import type { Contender, Ground, RunningContender } from '../contender.ts'
 import { freePort } from '../free-port.ts'
 import { AUDIENCE, ISSUER } from '../tokens.ts'
 
-/** HAProxy with the same policy, one thread, its log written to a file as the gateway's audit trail is. */
-export const haproxy: Contender = {
-  name: 'HAProxy',
-  work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six headers, id',
-  authenticates: true,
-  version: () => versionOf(['haproxy', '-v'], /version (\S+)/),
-  start,
+/** HAProxy with the same policy, its log written to a file as the gateway's audit trail is. */
+export function haproxy(threads: number): Contender {
+  return {
+    name: 'HAProxy',
+    work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six headers, id',
+    authenticates: true,
+    version: () => versionOf(['haproxy', '-v'], /version (\S+)/),
+    start: (ground) => start(threads, ground),
+  }
 }
 
-async function start(ground: Ground): Promise<RunningContender> {
+async function start(threads: number, ground: Ground): Promise<RunningContender> {
   const port = await freePort()
   const configFile = join(ground.dir, 'haproxy.cfg')
   const logFile = join(ground.dir, 'haproxy.log')
-  writeFileSync(configFile, haproxyConfig(ground, port))
+  writeFileSync(configFile, haproxyConfig(ground, { port, threads }))
   const child = startChild({
     command: ['haproxy', '-db', '-f', configFile],
     cpus: ground.cpus,
@@ -50,13 +52,16 @@ const RESPONSE_HEADERS = [
 ] as const
 
 /** HAProxy verifies a signature only; that the token is current, and meant for us, are rules of their own. */
-export function haproxyConfig(ground: Pick<Ground, 'upstreamPort' | 'tokens'>, port: number): string {
+function haproxyConfig(
+  ground: Pick<Ground, 'upstreamPort' | 'tokens'>,
+  { port, threads }: { readonly port: number; readonly threads: number },
+): string {
   const { publicKeyFiles } = ground.tokens
   const refusedUnless = (algorithm: 'RS256' | 'ES256') =>
     `    http-request deny deny_status 401 if { var(txn.alg) -m str ${algorithm} } !{ var(txn.bearer),jwt_verify("${algorithm}","${publicKeyFiles[algorithm]}") -m int 1 }`
   return `${[
     'global',
-    '    nbthread 1',
+    `    nbthread ${threads}`,
     '    maxconn 8192',
     '    log stdout format raw local0',
     'defaults',
