@@ -341,68 +341,78 @@ const happening = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('kill' as const) }) },
 )
 
-test('whatever fails and whenever it is killed, every accepted request has one response and no line is torn', async (t) => {
-  const disk = smallDisk(t)
-  const root = temporaryDirectory(t)
-  let run = 0
-  const law = fc.asyncProperty(fc.array(happening, { minLength: 1, maxLength: 50 }), async (happenings) => {
-    const directory = join(root, String(run++))
-    Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
-    let { file, trail } = trailIn(directory)
-    trail.begin(NOTHING)
-    const files: string[] = []
-    /** Lines of which somebody was told that they are in the trail. */
-    const told: string[] = []
-    let open: string[] = []
-    const revive = async () => {
-      // Nothing that a process had gathered is written once it is killed.
-      Object.assign(disk, { roomBytes: 0, canCut: false })
-      await turn()
+for (const durability of ['written', 'buffered'] as const) {
+  test(`${durability}: whatever fails and whenever it is killed, every accepted request has one response and no line is torn`, async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] })
+    const disk = smallDisk(t)
+    const root = temporaryDirectory(t)
+    let run = 0
+    /** In which what has gathered is written. */
+    const moment = () => {
+      t.mock.timers.tick(5)
+      return turn()
+    }
+    const law = fc.asyncProperty(fc.array(happening, { minLength: 1, maxLength: 50 }), async (happenings) => {
+      const directory = join(root, String(run++))
       Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
-      const recovery = recover(file)
-      trail = trailIn(directory).trail
-      trail.begin(recovery)
-      open = []
-    }
-    for (const it of happenings) {
-      if (it.what === 'request') {
-        const line = requestLine(`id-${it.id}`)
-        const outcome = trail.append(line)
-        if (outcome instanceof Commit)
-          outcome.whenDone((error) => {
-            if (error !== undefined) return
-            told.push(line)
-            open.push(line)
-          })
-      } else if (it.what === 'response') {
-        const [line] = open.splice(it.which % Math.max(1, open.length), 1)
-        if (line === undefined) continue
-        const response = responseLine(line)
-        trail.settle(response)?.whenDone((error) => error === undefined && told.push(response))
-      } else if (it.what === 'turn') await turn()
-      else if (it.what === 'room') disk.roomBytes = it.bytes
-      else if (it.what === 'cleared')
-        Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: it.canCut })
-      else if (it.what === 'recheck') trail.recheck()
-      else if (it.what === 'rotate' && fs.existsSync(file)) {
-        fs.renameSync(file, `${file}.${files.length}`)
-        files.push(`${file}.${files.length}`)
-        trail.reopen()
-        // Rotations are seconds apart, which the clock of a file system can tell.
-        fs.utimesSync(files.at(-1) as string, files.length, files.length)
-      } else if (it.what === 'kill') await revive()
-    }
-    await revive()
-    // A disk that is full and a file that cannot be cut leave a torn end, and no more than that.
-    for (const rotated of files) {
-      const text = fs.readFileSync(rotated, 'latin1')
-      fs.truncateSync(rotated, text.lastIndexOf('\n') + 1)
-    }
-    assert.deepEqual(unpaired([...files, file].flatMap((name) => linesOf(name))), [])
-    const written = [...files, file].flatMap((name) => fs.readFileSync(name, 'utf8').split(/(?<=\n)/))
-    const count = (lines: readonly string[], wanted: string) => lines.filter((line) => line === wanted).length
-    for (const line of new Set(told)) assert.ok(count(written, line) >= count(told, line), line)
-    trail.close('end')
+      let { file, trail } = trailIn(directory, { durability })
+      trail.begin(NOTHING)
+      const files: string[] = []
+      /** Lines of which somebody was told that they are in the trail. */
+      const told: string[] = []
+      let open: string[] = []
+      const revive = async () => {
+        // Nothing that a process had gathered is written once it is killed.
+        Object.assign(disk, { roomBytes: 0, canCut: false })
+        await moment()
+        Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
+        const recovery = recover(file)
+        trail = trailIn(directory, { durability }).trail
+        trail.begin(recovery)
+        open = []
+      }
+      for (const it of happenings) {
+        if (it.what === 'request') {
+          const line = requestLine(`id-${it.id}`)
+          const outcome = trail.append(line)
+          if (outcome === undefined) open.push(line)
+          else if (outcome instanceof Commit)
+            outcome.whenDone((error) => {
+              if (error !== undefined) return
+              told.push(line)
+              open.push(line)
+            })
+        } else if (it.what === 'response') {
+          const [line] = open.splice(it.which % Math.max(1, open.length), 1)
+          if (line === undefined) continue
+          const response = responseLine(line)
+          trail.settle(response)?.whenDone((error) => error === undefined && told.push(response))
+        } else if (it.what === 'turn') await moment()
+        else if (it.what === 'room') disk.roomBytes = it.bytes
+        else if (it.what === 'cleared')
+          Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: it.canCut })
+        else if (it.what === 'recheck') trail.recheck()
+        else if (it.what === 'rotate' && fs.existsSync(file)) {
+          fs.renameSync(file, `${file}.${files.length}`)
+          files.push(`${file}.${files.length}`)
+          trail.reopen()
+          // Rotations are seconds apart, which the clock of a file system can tell.
+          fs.utimesSync(files.at(-1) as string, files.length, files.length)
+        } else if (it.what === 'kill') await revive()
+      }
+      await revive()
+      // A disk that is full and a file that cannot be cut leave a torn end, and no more than that.
+      for (const rotated of files) {
+        const text = fs.readFileSync(rotated, 'latin1')
+        fs.truncateSync(rotated, text.lastIndexOf('\n') + 1)
+      }
+      assert.deepEqual(unpaired([...files, file].flatMap((name) => linesOf(name))), [])
+      const written = [...files, file].flatMap((name) => fs.readFileSync(name, 'utf8').split(/(?<=\n)/))
+      const count = (lines: readonly string[], wanted: string) =>
+        lines.filter((line) => line === wanted).length
+      for (const line of new Set(told)) assert.ok(count(written, line) >= count(told, line), line)
+      trail.close('end')
+    })
+    await fc.assert(law, { numRuns: 500, includeErrorInReport: true })
   })
-  await fc.assert(law, { numRuns: 500, includeErrorInReport: true })
-})
+}

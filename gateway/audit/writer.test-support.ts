@@ -23,6 +23,8 @@ export interface WriterData {
 export interface Written {
   readonly accepted: number
   readonly refused: number
+  /** Beside those: refused because another thread had the file for longer than one is waited for. */
+  readonly keptOut: number
   readonly recorded: number
   readonly faults: number
 }
@@ -34,6 +36,7 @@ const trail = joinTrail(handle, { durability, onFault: () => faults++, onRecord:
 const open: string[] = []
 let accepted = 0
 let refused = 0
+let keptOut = 0
 
 function answer(): void {
   const [line] = open.splice((accepted * 7) % open.length, 1)
@@ -69,6 +72,7 @@ for (let i = 0; accepted < count; ) {
     const line = requestLine(id)
     const noted = (error: Error | undefined) => {
       if (error === undefined) take(line, id)
+      else if (/held the audit file for too long/.test(error.message)) keptOut++
       else refused++
     }
     ends.push(endOf(trail.append(line)).then(noted))
@@ -82,4 +86,4 @@ while (open.length > 0) answer()
 do await afterMs(20)
 while (!trail.recheck())
 trail.close('done')
-parentPort?.postMessage({ accepted, refused, recorded, faults } satisfies Written)
+parentPort?.postMessage({ accepted, refused, keptOut, recorded, faults } satisfies Written)
