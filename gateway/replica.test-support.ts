@@ -9,8 +9,8 @@ import { Order } from './workers/order.ts'
 
 /** What a test asks of a thread that counts like a worker, without a listener. */
 export type Task =
-  /** Takes as fast as it can for so long. Answers with the times at which it was let through, by row and key. */
-  | { readonly task: 'hammer'; readonly forMs: number; readonly keys: readonly string[] }
+  /** Takes as fast as it can. Answers with the times at which it was let through, by row and key. */
+  | ({ readonly task: 'hammer' } & Hammering)
   /** Answers with everything that counts at that time. */
   | { readonly task: 'state'; readonly atMs: number }
   /** Answers with the messages that passed. */
@@ -26,8 +26,20 @@ export type Task =
   /** Ends in the middle of a step, so that it cannot be left. Answers before. */
   | { readonly task: 'dieWithin' }
 
+/** It lasts until all of it is true, however slow the machine is. */
+export interface Hammering {
+  readonly keys: readonly string[]
+  /** So long has it lasted. */
+  readonly forMs: number
+  /** So often has the table changed since its beginning; default: 0. */
+  readonly changes?: number
+  /** So often has the thread asked since then. */
+  readonly least: number
+}
+
 const begun = workerData as WorkerGround
 let rows: readonly LimitRow[] = begun.rows
+let tables = 0
 const order = new Order({
   memory: begun.memory,
   seat: begun.seat,
@@ -47,6 +59,7 @@ const { limiter, proofs, deliveries, revocations, throttle } = joinHoldings(begu
   order,
   onTable: (changed) => {
     rows = changed
+    tables += 1
   },
 })
 const memories = { proofs, deliveries }
@@ -57,7 +70,7 @@ parentPort?.postMessage('ready')
 function perform(task: Task): unknown {
   switch (task.task) {
     case 'hammer':
-      return hammer(task.forMs, task.keys)
+      return hammer(task)
     case 'state':
       order.catchUp()
       return state(task.atMs)
@@ -81,11 +94,16 @@ function perform(task: Task): unknown {
   }
 }
 
-function hammer(forMs: number, keys: readonly string[]): Record<string, number[]> {
+function hammer({ keys, forMs, changes = 0, least }: Hammering): Record<string, number[]> {
+  // What was changed before is no change.
+  order.catchUp()
+  const lastTable = tables + changes
   const untilMs = performance.now() + forMs
   const times: Record<string, number[]> = {}
-  for (let i = begun.seat; performance.now() < untilMs; i++) {
+  let asked = 0
+  for (let i = begun.seat; performance.now() < untilMs || asked < least; i++) {
     order.enter()
+    if (tables >= lastTable) asked += 1
     // The table may have changed with this step.
     const row = rows[i % rows.length] as LimitRow
     const key = keys[i % keys.length] as string

@@ -31,12 +31,16 @@ describe('passwords', () => {
     const stored = await hashPassword('secret')
     const timed = async (against: string | undefined) => {
       const start = process.cpuUsage()
-      for (let round = 0; round < 5; round++) assert.equal(await verifyPassword('other', against), false)
+      assert.equal(await verifyPassword('other', against), false)
       const { user, system } = process.cpuUsage(start)
       return user + system
     }
-    await timed(stored)
-    const [known, unknown] = [await timed(stored), await timed(undefined)]
+    // The least of several in turn: what else this process or its machine is busy with only adds to one of them.
+    let [known, unknown] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
+    for (let round = 0; round < 6; round++) {
+      known = Math.min(known, await timed(stored))
+      unknown = Math.min(unknown, await timed(undefined))
+    }
     assert.ok(
       unknown > known / 2 && unknown < known * 2,
       `${known} µs of CPU with a user, ${unknown} without`,

@@ -54,7 +54,7 @@ describe('the admin listener', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
-        timeouts: { headersMs: 200 },
+        timeouts: { headersMs: 1000 },
         routes: [
           { path: '/open/*', auth: ['none'] },
           { path: '/private', methods: ['GET'], auth: ['bearer'] },
@@ -127,7 +127,7 @@ describe('the admin listener', () => {
       ({ name, labels }) =>
         name === 'gateway_http_request_duration_seconds_sum' && labels.route === '/open/*',
     )
-    assert.ok(Number(slow?.value) >= 0.2 && Number(slow?.value) < 5, String(slow?.value))
+    assert.ok(Number(slow?.value) >= 1 && Number(slow?.value) < 60, String(slow?.value))
   })
 
   const promtool = spawnSync('promtool', ['--version']).error === undefined

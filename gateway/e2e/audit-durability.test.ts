@@ -9,7 +9,8 @@ import { startUpstream, type TestUpstream } from './upstream.ts'
 
 /**
  * Before the gateway: its disk commits only while there is no file `hold` in the data directory, fails if `fail` is
- * there, and puts down how much of the trail it has, which is what a power loss would leave.
+ * there, and puts down how much of the trail it has, which is what a power loss would leave. The figure is put down by
+ * a rename: a kill between the truncation and the write of a file that is written in place would leave it empty.
  */
 const DISK = `
   import fs from 'node:fs'
@@ -24,7 +25,8 @@ const DISK = `
     else {
       const { size } = fs.fstatSync(fd)
       fdatasync(fd, (error) => {
-        fs.writeFileSync(dir + '/committed', String(size))
+        fs.writeFileSync(dir + '/committing', String(size))
+        fs.renameSync(dir + '/committing', dir + '/committed')
         done(error)
       })
     }

@@ -215,6 +215,9 @@ describe('the audit trail', () => {
     await Promise.allSettled([...Array.from({ length: 8 }, knock), ...opened])
     await gateway.process.ended
     held.clear()
+    // The kill itself may have torn a line: the kernel gives a write up between two pages.
+    const left = readFileSync(gateway.auditFile)
+    const tornBytes = left.length - (left.lastIndexOf('\n') + 1)
     appendFileSync(gateway.auditFile, '{"type":"API_REQUEST","requestId":"torn","ti')
 
     gateway = await startGateway({ ...options, dir: gateway.dir })
@@ -235,7 +238,7 @@ describe('the audit trail', () => {
       ids.join(' '),
     )
     const start = gateway.audit().findLast(({ type }) => type === 'AUDIT_START')
-    assert.deepEqual([start?.recovered, start?.cutBytes, start?.open], [ids.length, 44, 0])
+    assert.deepEqual([start?.recovered, start?.cutBytes, start?.open], [ids.length, tornBytes + 44, 0])
     assert.ok(!pairs.has('torn'))
   })
 

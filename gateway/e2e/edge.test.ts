@@ -594,9 +594,11 @@ describe('the edge', () => {
       }
       // Another connection's turn comes meanwhile, and the sender stands still.
       await get('/another')
-      const stands = wire.socket.writableLength
-      await get('/another')
-      assert.ok(stands > 0 && wire.socket.writableLength === stands)
+      await until(async () => {
+        const stands = wire.socket.writableLength
+        await get('/another')
+        return stands > 0 && wire.socket.writableLength === stands ? true : undefined
+      })
       assert.ok((await gateway.metric('process_resident_memory_bytes')) - before < 20_000_000)
       held.res.end('held')
       await wire.has('/ahead/4999')

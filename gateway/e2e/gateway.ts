@@ -85,12 +85,20 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
   }
 }
 
+/** Of a trail that is being written the last line may be seen in part: it is looked at again, and fails if it stays torn. */
 export function readAudit(file: string): AuditRecord[] {
-  return readFileSync(file, 'utf8')
+  let text = readFileSync(file, 'utf8')
+  for (let looks = 0; looks < 100 && text !== '' && !text.endsWith('\n'); looks++) {
+    Atomics.wait(MOMENT, 0, 0, 1)
+    text = readFileSync(file, 'utf8')
+  }
+  return text
     .split('\n')
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as AuditRecord)
 }
+
+const MOMENT = new Int32Array(new SharedArrayBuffer(4))
 
 async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[AuditRecord, AuditRecord]> {
   return until(() => {
@@ -109,7 +117,7 @@ function sampleOf(exposition: string, sample: string): number {
 /** Looks again, a turn of the clock apart, until there is a value; rejects when the patience has run out. */
 export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
-  patienceMs = 5000,
+  patienceMs = 20_000,
 ): Promise<T> {
   const deadline = performance.now() + patienceMs
   for (;;) {

@@ -104,7 +104,7 @@ describe('every answer', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
-        timeouts: { headersMs: 300, requestHeadersMs: 1000, requestMs: 2000 },
+        timeouts: { headersMs: 1000, requestHeadersMs: 1000, requestMs: 2000 },
         routes: [
           { path: '/open/*', auth: ['none'], maxBodyBytes: 10 },
           { path: '/limited', methods: ['GET'], auth: ['none'] },
@@ -585,8 +585,7 @@ describe('every answer', () => {
 
   it('is paired in the trail, as many requests as responses, when all is over', async () => {
     assert.ok((await gateway.metric('gateway_http_requests_in_flight')) === 0)
-    const records = gateway.audit()
-    const count = (type: string) => records.filter((record) => record.type === type).length
+    const count = (type: string) => gateway.audit().filter((record) => record.type === type).length
     await until(() => (count('API_REQUEST') === count('API_RESPONSE') ? true : undefined))
     assert.ok(count('API_REQUEST') > cases.length)
   })

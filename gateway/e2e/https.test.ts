@@ -43,7 +43,7 @@ describe('the HTTPS listener', () => {
       }
       if (req.url === '/open/slow') {
         res.write('begun')
-        setTimeout(() => res.end('whole'), 300)
+        setTimeout(() => res.end('whole'), 1000)
         return
       }
       if (req.url === '/open/large') return void res.end('large '.repeat(1_000_000))

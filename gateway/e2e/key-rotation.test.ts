@@ -76,6 +76,8 @@ describe('a rotation of the signing keys under load', () => {
         newestKid = kidOf(session.accessToken)
       }
       for (const token of tokens) {
+        // The refresh and the calls before it have taken their time.
+        if (usableSeconds(token) <= MARGIN_SECONDS) continue
         const headers = { authorization: `Bearer ${token}` }
         note(await call(`${service.url}/api/data`, { agent, headers }), token)
       }

@@ -132,7 +132,7 @@ describe('a limit', () => {
     const at = (address: string, bearer: string) => ask('/account', address, { token: bearer })
     assert.equal((await at('198.51.100.6', bob)).status, 200)
     assert.equal((await at('198.51.100.7', bobAgain)).status, 200)
-    assert.equal((await at('198.51.100.6', bob)).headers.ratelimit, '"account";r=0;t=3600')
+    assert.match(String((await at('198.51.100.6', bob)).headers.ratelimit), /^"account";r=0;t=3(600|5\d\d)$/)
     assert.equal((await at('198.51.100.8', bobAgain)).status, 429)
     assert.equal((await at('198.51.100.6', carol)).status, 200)
     const fromOne = (bearer: string) => ask('/by-address', '198.51.100.9', { token: bearer })

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { REFUSALS } from '../refusals.ts'
 import { call } from './client.ts'
+import { freePort } from './free-port.ts'
 import { until } from './gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -23,14 +23,6 @@ function blocks(): { readonly heading: string; readonly script: string }[] {
     else found.push({ heading, script: match[2] as string })
   }
   return found
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  return port
 }
 
 /** A bash that keeps its variables from block to block, as a reader's terminal does. */

@@ -98,7 +98,7 @@ describe('a signed webhook', () => {
   let gateway: TestGateway
   let reached = 0
   const config = {
-    timeouts: { requestMs: 1500, requestHeadersMs: 1500 },
+    timeouts: { requestMs: 4000, requestHeadersMs: 4000 },
     routes: [
       { path: '/hooks/*', methods: ['POST'], auth: ['hmac'] },
       { path: '/small', auth: ['hmac'], maxBodyBytes: 100 },

@@ -293,7 +293,9 @@ describe('counts of a gateway with two workers', () => {
     await until(() => (threads.seen.length === 2 ? true : undefined))
     const counts = { 200: 0, 429: 0, broken: 0 }
     let over = false
-    const load = connections(16).map(async (agent) => {
+    // So many that some are under way in a worker whenever it dies.
+    const agents = connections(24)
+    const load = agents.map(async (agent) => {
       while (!over) {
         const answer = await call(`${gateway.url}/durable`, { agent }).catch(() => undefined)
         const status = (answer?.status ?? 'broken') as keyof typeof counts
@@ -313,7 +315,7 @@ describe('counts of a gateway with two workers', () => {
     }
     await Promise.all(load)
     over = true
-    assert.ok(counts.broken > 0 && counts.broken <= 32, JSON.stringify(counts))
+    assert.ok(counts.broken > 0 && counts.broken <= 2 * agents.length, JSON.stringify(counts))
     assert.ok(counts[200] <= 300 && counts[200] + counts.broken >= 300, JSON.stringify(counts))
     const died = gateway.process.lines.filter(({ msg }) => msg === 'a worker has died')
     assert.deepEqual(
@@ -422,7 +424,7 @@ it('another certificate is in force on every worker within two seconds, and told
   const after = await until(async () => {
     const shown = await thumbprints()
     return shown.size === 1 ? shown : undefined
-  }, 1000)
+  }, 2000)
   assert.notDeepEqual(after, before)
   assert.equal(gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE').length, 1)
   assert.equal(await gateway.metric('gateway_config_reloads_total{file="tls",result="success"}'), 2)

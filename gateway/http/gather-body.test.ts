@@ -135,7 +135,7 @@ describe('gathering the body of a request', () => {
     })
     const raw = Buffer.from(Array.from({ length: 100_000 }, (_, index) => index % 256))
     for (const headers of [{ 'Content-Length': raw.length }, { 'Transfer-Encoding': 'chunked' }]) {
-      const req = request({ port, method: 'POST', headers })
+      const req = request({ host: '127.0.0.1', port, method: 'POST', headers })
       req.end(raw)
       await once(req, 'response')
       const body = await bodies.pop()

@@ -117,7 +117,7 @@ describe('a connection that is lost after the request was written', () => {
     const malformed = await upstreamsOf(t, [{ onRequest: ({ socket }) => socket.end('garbage\r\n\r\n') }])
     assert.equal((await ask(malformed.upstream).over).fault?.kind, 'malformed')
     assert.equal(malformed.scripted[0].requests.length, 1)
-    const silent = await upstreamsOf(t, [{}], { headersMs: 20 })
+    const silent = await upstreamsOf(t, [{}], { headersMs: 250 })
     assert.equal((await ask(silent.upstream).over).fault?.kind, 'timeout')
     assert.equal(silent.scripted[0].requests.length, 1)
   })

@@ -149,12 +149,17 @@ describe('the pages of the sign-in', () => {
     await owner.browser.submit(owner.page, '/login', fields)
     const guesser = await begin()
     let last = guesser.page
-    for (let guess = 0; guess < 6; guess++) {
+    // The sixth has to wait, or on a slow machine, where the second is over by then, the one behind it.
+    for (let guess = 0; guess < 6 || (last.status === 422 && guess < 9); guess++) {
       last = await guesser.browser.submit(guesser.page, '/login', { ...fields, password: `guess ${guess}` })
     }
     assert.equal(last.status, 429)
-    assert.ok(Number(last.headers.get('retry-after')) >= 1)
-    assert.match(last.page, /role="alert".*Too many attempts to sign in\. Try again in 1 second/)
+    const seconds = Number(last.headers.get('retry-after'))
+    assert.ok(seconds >= 1)
+    assert.match(
+      last.page,
+      new RegExp(`role="alert".*Too many attempts to sign in\\. Try again in ${seconds} second`),
+    )
     const { parameters } = await pkce()
     await owner.browser
       .open('/oauth/logout')

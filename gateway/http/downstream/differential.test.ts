@@ -39,6 +39,18 @@ const STRICTER = new RegExp(
  */
 const MISPLACED = /\r\n0+\r\n(?:[^\r\n:]+:[^\r\n]*\r\n)*(?:content-length|transfer-encoding|connection):/i
 
+/** A tab behind the coding is no part of it (RFC 9110 section 5.5); llhttp takes a space there, and no tab. */
+const TABBED = /transfer-encoding:[ \t]*chunked *\t/i
+
+/** Why node:http takes nothing behind the end of what it was sent; empty when there is no reason. */
+const ENDED = /^$|HPE_INVALID_EOF_STATE|HPE_CLOSED_CONNECTION/
+
+/** Both close and keep-alive: close counts (RFC 9112 section 9.3), and node:http goes by the other in HTTP/1.0. */
+function closesAllTheSame({ version, headers }: Taken): boolean {
+  const options = headers.filter((_, i) => /^connection$/i.test(headers[i - 1] ?? '')).join()
+  return version === '1.0' && /close/i.test(options) && /keep-alive/i.test(options)
+}
+
 async function ourOutcome(pieces: readonly string[]): Promise<Outcome> {
   const handler = scribe()
   const wire = wireTo(serverOf(handler))
@@ -256,7 +268,7 @@ function cut(text: string, places: readonly number[]): string[] {
 
 describe('our server and a strict one of node:http, sent the same', () => {
   const agree = async (text: string, places: readonly number[]): Promise<void> => {
-    fc.pre(!MISPLACED.test(text))
+    fc.pre(!MISPLACED.test(text) && !TABBED.test(text))
     const pieces = cut(text, places)
     const [ours, theirs] = await Promise.all([ourOutcome(pieces), theirOutcome(pieces)])
     const both = Math.min(ours.taken.length, theirs.taken.length)
@@ -269,9 +281,38 @@ describe('our server and a strict one of node:http, sent the same', () => {
     }
     // Nothing is read behind the last request of a connection.
     if (ours.taken.some(({ headers }) => /upgrade/i.test(headers.join()))) return
-    assert.match(theirs.fault, /^$|HPE_INVALID_EOF_STATE|HPE_CLOSED_CONNECTION/)
+    if (ours.taken.some(closesAllTheSame)) return
+    if (!ENDED.test(theirs.fault)) await assertOnlyUnfinished(text)
     assert.equal(ours.taken.length, theirs.taken.length)
   }
+
+  /** Of a line that never ends node:http refuses the first wrong byte, and ours the line, if it were whole. */
+  const assertOnlyUnfinished = async (text: string): Promise<void> => {
+    const before = await theirOutcome([text.slice(0, text.lastIndexOf('\n') + 1)])
+    assert.match(before.fault, ENDED)
+    const finished = await ourOutcome([text + (text.endsWith('\r') ? '\n' : '\r\n')])
+    assert.notEqual(finished.fault, '')
+  }
+
+  it('refuse the wrong beginning of a trailer at once, or when its line is whole', async () => {
+    for (const beginning of [':', 'X: y\r\n ;', 'X y', 'X\r']) {
+      await agree(`POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n${beginning}`, [])
+    }
+  })
+
+  it('differ in a tab behind the transfer coding: node:http refuses it', async () => {
+    const pieces = ['POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\t\r\n\r\n1\r\na\r\n0\r\n\r\n']
+    const [ours, theirs] = await Promise.all([ourOutcome(pieces), theirOutcome(pieces)])
+    assert.deepEqual([ours.taken.map(({ body }) => body), ours.fault], [['a'], ''])
+    assert.deepEqual(theirs, { taken: [], fault: 'HPE_INVALID_TRANSFER_ENCODING' })
+  })
+
+  it('differ in HTTP/1.0 with close and keep-alive: node:http reads on, ours does not', async () => {
+    const first = 'GET /a HTTP/1.0\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n'
+    const pieces = [first, 'GET /b HTTP/1.1\r\n\r\n']
+    const [ours, theirs] = await Promise.all([ourOutcome(pieces), theirOutcome(pieces)])
+    assert.deepEqual([ours.taken.length, ours.fault, theirs.taken.length], [1, '', 2])
+  })
 
   for (const field of ['Content-Length: 3', 'Transfer-Encoding: gzip', 'Connection: close']) {
     it(`differ in the trailer “${field}”: node:http goes by it, ours forgets it and reads on behind it`, async () => {
@@ -284,10 +325,15 @@ describe('our server and a strict one of node:http, sent the same', () => {
   }
 
   it('tell the same of what both take, and ours takes nothing that node:http refuses', async () => {
-    const numRuns = Number(process.env.DIFFERENTIAL_RUNS ?? 4000)
+    const { DIFFERENTIAL_RUNS } = process.env
+    // The same texts each time, since what is new may be a fault of node:http: to look for more, ask for a number of runs.
+    const runs =
+      DIFFERENTIAL_RUNS === undefined
+        ? { numRuns: 4000, seed: 9112 }
+        : { numRuns: Number(DIFFERENTIAL_RUNS), endOnFailure: true }
     await fc.assert(
       fc.asyncProperty(fc.oneof(several, mutated), fc.array(fc.nat(1000), { maxLength: 3 }), agree),
-      { numRuns, endOnFailure: process.env.DIFFERENTIAL_RUNS !== undefined },
+      runs,
     )
   })
 })

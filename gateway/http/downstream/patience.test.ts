@@ -236,12 +236,12 @@ describe('a client that has closed its half', () => {
   it('is given up after half a second in which it is sent nothing, and not when it is sent something', async (t) => {
     const { seen, connect } = await serving(t, { begun: ({ res }) => res.writeHead(HEAD) })
     const [first, second] = [await connect(), await connect()]
+    const startMs = performance.now()
     for (const client of [first, second]) {
       client.send(GET)
       client.socket.end()
     }
     await until(() => seen.length === 2 && first.served.readableEnded && second.served.readableEnded)
-    const startMs = performance.now()
     ;(seen[1] as Seen).res.write(Buffer.from('a'))
     await first.gone()
     assert.ok(performance.now() - startMs > 400)

@@ -114,11 +114,13 @@ describe('our own client and undici, asked the same of an upstream that answers 
   }
 
   it('tell the same of what both take, and ours takes nothing that undici refuses', async () => {
-    const numRuns = Number(process.env.DIFFERENTIAL_RUNS ?? 300)
-    await fc.assert(fc.asyncProperty(fc.oneof(answer, mutated), fc.constantFrom(...METHODS), agree), {
-      numRuns,
-      endOnFailure: process.env.DIFFERENTIAL_RUNS !== undefined,
-    })
+    const { DIFFERENTIAL_RUNS } = process.env
+    // The same answers each time, since what is new may be a fault of undici: to look for more, ask for a number of runs.
+    const runs =
+      DIFFERENTIAL_RUNS === undefined
+        ? { numRuns: 300, seed: 9112 }
+        : { numRuns: Number(DIFFERENTIAL_RUNS), endOnFailure: true }
+    await fc.assert(fc.asyncProperty(fc.oneof(answer, mutated), fc.constantFrom(...METHODS), agree), runs)
   })
 })
 
