@@ -67,6 +67,12 @@ const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
 const REQUEST_HEAD = '{"type":"API_REQUEST"'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
+const TYPE_AT = '{"type":"'.length
+/** The I of API: no other type has it there. */
+const EXCHANGE_AT = REQUEST_HEAD.indexOf('I_')
+const EXCHANGE = 'I'.charCodeAt(0)
+const SIDE_AT = REQUEST_HEAD.indexOf('QUEST')
+const REQUEST = 'Q'.charCodeAt(0)
 
 function quoted(text: string): string {
   return NEEDS_ESCAPE.test(text) ? JSON.stringify(text) : `"${text}"`
@@ -160,13 +166,14 @@ export function configChangeRecord(facts: ConfigChangeFacts): string {
 
 /** What a line does to the number of open requests: 1, -1 or 0. */
 export function openChangeOf(record: string): number {
-  if (record.startsWith(REQUEST_HEAD)) return 1
-  return record.startsWith(RESPONSE_HEAD) ? -1 : 0
+  // Told by single characters, which is several times faster than by their heads.
+  if (record.charCodeAt(EXCHANGE_AT) !== EXCHANGE) return 0
+  return record.charCodeAt(SIDE_AT) === REQUEST ? 1 : -1
 }
 
 /** The type of a line made here: the label of `gateway_audit_records_total`. */
 export function typeOf(record: string): string {
-  if (record.startsWith(REQUEST_HEAD)) return 'API_REQUEST'
-  if (record.startsWith(RESPONSE_HEAD)) return 'API_RESPONSE'
-  return record.slice(9, record.indexOf('"', 9))
+  const change = openChangeOf(record)
+  if (change === 0) return record.slice(TYPE_AT, record.indexOf('"', TYPE_AT))
+  return change === 1 ? 'API_REQUEST' : 'API_RESPONSE'
 }

@@ -1,7 +1,11 @@
 import { v7 } from 'uuid'
+import { HexText } from './hex-text.ts'
 import { randomness } from './randomness.ts'
 
 const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
+
+const UUID = new HexText('########-####-####-####-############')
+const bytes = new Uint8Array(16)
 
 /** Of the id made last: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2). */
 let last = { msecs: Number.NEGATIVE_INFINITY, seq: 0 }
@@ -11,7 +15,7 @@ export function requestIdFrom(presented: string | undefined): string {
   return presented !== undefined && ACCEPTABLE.test(presented) ? presented : newId(Date.now())
 }
 
-/** The library does the same by itself, but asks the system for randomness at every id. */
+/** The library does the same by itself, but asks the system for randomness at every id, and takes longer to write it out. */
 function newId(nowMs: number): string {
   const random = randomness(16)
   if (nowMs > last.msecs) last = { msecs: nowMs, seq: random.readInt32BE(6) & 0x7fff_ffff }
@@ -19,5 +23,5 @@ function newId(nowMs: number): string {
     const seq = (last.seq + 1) | 0
     last = { msecs: seq === 0 ? last.msecs + 1 : last.msecs, seq }
   }
-  return v7({ random, ...last })
+  return UUID.of(v7({ random, msecs: last.msecs, seq: last.seq }, bytes))
 }

@@ -1,7 +1,10 @@
+import { HexText } from './hex-text.ts'
 import { randomness } from './randomness.ts'
 
-/** A trace of ours (W3C Trace Context section 3.2). Flag 00: nobody has decided to sample it. */
+/** Version, trace id, parent id, flags. Flag 00: nobody has decided to sample it. */
+const TRACEPARENT = new HexText(`00-${'##'.repeat(16)}-${'##'.repeat(8)}-00`)
+
+/** A trace of ours (W3C Trace Context section 3.2). */
 export function newTraceparent(): string {
-  const id = randomness(24).toString('hex')
-  return `00-${id.slice(0, 32)}-${id.slice(32)}-00`
+  return TRACEPARENT.of(randomness(24))
 }

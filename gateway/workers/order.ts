@@ -111,7 +111,7 @@ export class Order implements Sharing {
 
   tell(deed: Deed): void {
     const written = Atomics.load(this.#words, WRITTEN) >>> 0
-    const bytes = this.#ring.bytesFor(deed, written)
+    const bytes = this.#ring.bytesFor(deed.text, written)
     if (bytes > this.#ringBytes / 2) throw new RangeError(`a deed of ${bytes} bytes is too long to be told`)
     if (this.#ringBytes - ((written - this.#readByAll) >>> 0) < bytes) this.#makeRoom(written, bytes)
     const next = this.#ring.write(deed, written)

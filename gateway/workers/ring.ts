@@ -24,23 +24,24 @@ export class Ring {
     this.#mask = memory.byteLength - 1
   }
 
-  /** How many bytes the deed takes at that position, with what has to be skipped. */
-  bytesFor(deed: Deed, position: number): number {
-    const bytes = sizeOf(deed)
+  /** How many bytes a deed with that text takes at that position, with what has to be skipped. */
+  bytesFor(text: string, position: number): number {
+    const bytes = sizeOf(text, isWide(text))
     const left = this.#mask + 1 - (position & this.#mask)
     return left < bytes ? left + bytes : bytes
   }
 
   /** Writes the deed. @returns the position after it */
   write(deed: Deed, position: number): number {
-    const size = sizeOf(deed)
+    const wide = isWide(deed.text)
+    const size = sizeOf(deed.text, wide)
     const left = this.#mask + 1 - (position & this.#mask)
-    if (left >= size) return this.#put(deed, position, size)
+    if (left >= size) return this.#put(deed, position, { size, wide })
     // There is always a whole head's first words: everything is a multiple of eight bytes.
     const word = (position & this.#mask) >>> 2
     this.#words[word] = left
     this.#words[word + 1] = SKIP
-    return this.#put(deed, (position + left) >>> 0, size)
+    return this.#put(deed, (position + left) >>> 0, { size, wide })
   }
 
   /** Reads what stands there: the deed, or undefined where some bytes are to be skipped. */
@@ -65,10 +66,9 @@ export class Ring {
     return (position + (this.#words[(position & this.#mask) >>> 2] as number)) >>> 0
   }
 
-  #put({ kind, id, atMs, text }: Deed, position: number, size: number): number {
+  #put({ kind, id, atMs, text }: Deed, position: number, { size, wide }: Form): number {
     const at = position & this.#mask
     const word = at >>> 2
-    const wide = isWide(text)
     this.#words[word] = size
     this.#words[word + 1] = wide ? kind | WIDE : kind
     this.#words[word + 2] = id
@@ -80,8 +80,13 @@ export class Ring {
   }
 }
 
-function sizeOf({ text }: Deed): number {
-  return (HEAD_BYTES + (isWide(text) ? text.length * 2 : text.length) + 7) & ~7
+interface Form {
+  readonly size: number
+  readonly wide: boolean
+}
+
+function sizeOf(text: string, wide: boolean): number {
+  return (HEAD_BYTES + (wide ? text.length * 2 : text.length) + 7) & ~7
 }
 
 /** Not ASCII only. */

@@ -1,0 +1,27 @@
+const DIGITS = Buffer.from('0123456789abcdef', 'latin1')
+
+/** A text with bytes in it as hexadecimal digits, made again and again: in one piece, where concatenation takes many. */
+export class HexText {
+  readonly #text: Buffer
+  /** Where the digits of each byte stand. */
+  readonly #places: Uint8Array
+
+  /** @param form ASCII, at most 256 characters, with `##` for each byte */
+  constructor(form: string) {
+    this.#text = Buffer.from(form, 'latin1')
+    this.#places = Uint8Array.from(form.matchAll(/##/g), ({ index }) => index)
+  }
+
+  /** @param bytes as many as the form has places; further ones are left alone */
+  of(bytes: Uint8Array): string {
+    const text = this.#text
+    const places = this.#places
+    for (let i = 0; i < places.length; i++) {
+      const at = places[i] as number
+      const byte = bytes[i] as number
+      text[at] = DIGITS[byte >>> 4] as number
+      text[at + 1] = DIGITS[byte & 15] as number
+    }
+    return text.toString('latin1')
+  }
+}
