@@ -14,8 +14,10 @@ export interface Ground {
 
 /** A contender that serves. */
 export interface RunningContender {
-  readonly port: number
-  readonly pid: number
+  /** Where it listens: connections are divided among them evenly. */
+  readonly ports: readonly [number, ...number[]]
+  /** Each with the family that it has begotten. */
+  readonly pids: readonly [number, ...number[]]
   /** Gives back the disk that its log has taken. Called between runs. */
   tidy(): void
   end(): Promise<void>

@@ -19,7 +19,8 @@ export interface LoadRequest {
 
 /** One run of the load generator against one contender. */
 export interface LoadJob {
-  readonly port: number
+  /** Connections are divided among them evenly. */
+  readonly ports: readonly number[]
   readonly request: LoadRequest
   /** Each has at most one request under way. */
   readonly connections: number

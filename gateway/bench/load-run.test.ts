@@ -24,7 +24,7 @@ async function serve(answer: (socket: Socket, request: string) => void): Promise
 
 function jobOf(port: number, more: Partial<LoadJob> = {}): LoadJob {
   return {
-    port,
+    ports: [port],
     request: { method: 'GET', path: '/', body: '', tokensFile: '', tokens: 3, order: 'own', answerBytes: 2 },
     connections: 3,
     idleConnections: 0,

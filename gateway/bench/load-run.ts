@@ -148,7 +148,7 @@ export class LoadRun {
       const reader = new AnswerReader(this.#job.request.answerBytes)
       const socket = connect({
         host: '127.0.0.1',
-        port: this.#job.port,
+        port: this.#job.ports[index % this.#job.ports.length] as number,
         noDelay: true,
         onread: {
           buffer: used ? Buffer.allocUnsafeSlow(READ_BYTES) : Buffer.alloc(1),

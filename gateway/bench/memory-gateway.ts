@@ -80,12 +80,12 @@ async function withGateway<T>(
   const gatewayEnv = { BENCH_HEAP_FILE: heapFile }
   const running = await contender.start({ dir: own, upstreamPort, tokens, gatewayEnv, cpus: undefined })
   const bytes = async () => {
-    const heapBytes = await heapBytesOf(running.pid, heapFile)
-    return { heapBytes, residentBytes: residentBytesOf(running.pid) }
+    const heapBytes = await heapBytesOf(running.pids[0], heapFile)
+    return { heapBytes, residentBytes: residentBytesOf(running.pids[0]) }
   }
   try {
     const texts = readFileSync(tokens.files.ES256, 'latin1').split('\n')
-    return await use({ port: running.port, tokens: texts, bytes })
+    return await use({ port: running.ports[0], tokens: texts, bytes })
   } finally {
     await running.end()
     await upstream.end()

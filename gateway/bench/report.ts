@@ -27,6 +27,8 @@ export interface EntryReport {
 export interface ScenarioReport {
   readonly id: string
   readonly title: string
+  /** Names of the entries whose CPU is divided by that of the others. */
+  readonly references: readonly string[]
   readonly entries: readonly EntryReport[]
 }
 

@@ -24,7 +24,7 @@ function reportOf(entries: readonly EntryReport[]): Report {
     secondsPerRound: 2.5,
     facts: [['processor', 'one | of two']],
     contenders: [{ name: 'gateway', version: '1.2.3', work: 'everything' }],
-    scenarios: [{ id: 'main', title: 'The main work', entries }],
+    scenarios: [{ id: 'main', title: 'The main work', references: ['gateway'], entries }],
   }
 }
 

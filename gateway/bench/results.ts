@@ -42,9 +42,10 @@ function scenarioSections(scenario: ScenarioReport): string[] {
 }
 
 function saturationTable(scenario: ScenarioReport): string {
-  const first = scenario.entries[0]
+  const references = scenario.entries.filter(({ name }) => scenario.references.includes(name))
+  const ratios = references.map(({ name }) => `CPU of ${name} ÷ this`)
   return table(
-    ['', 'CPU µs', 'user', 'system', 'answers/s', `CPU of ${first?.name ?? ''} ÷ this`, 'peak MiB'],
+    ['', 'CPU µs', 'user', 'system', 'answers/s', ...ratios, 'peak MiB'],
     measured(scenario, SATURATION).map((entry) => [
       entry.name,
       spread(spreadAt(entry, SATURATION, cpuOf), 1),
@@ -60,7 +61,7 @@ function saturationTable(scenario: ScenarioReport): string {
         spreadAt(entry, SATURATION, (measure) => measure.perSecond),
         0,
       ),
-      ratioToFirst(first, entry, { load: SATURATION, value: cpuOf }),
+      ...references.map((one) => ratio(one, entry, { load: SATURATION, value: cpuOf })),
       entry.peakBytes === undefined ? '' : (entry.peakBytes / 2 ** 20).toFixed(0),
     ]),
   )
@@ -96,7 +97,7 @@ function rateTable(scenario: ScenarioReport, load: string): string {
         spreadAt(entry, load, (measure) => measure.latencyUs?.p999),
         0,
       ),
-      ratioToFirst(first, entry, { load, value: p99 }),
+      ratio(first, entry, { load, value: p99 }),
       median(
         spreadAt(entry, load, (measure) => measure.latenessP99Us),
         0,
@@ -109,13 +110,13 @@ function measured(scenario: ScenarioReport, load: string): readonly EntryReport[
   return scenario.entries.filter(({ measures }) => measures.some((measure) => measure.load === load))
 }
 
-function ratioToFirst(
-  first: EntryReport | undefined,
+function ratio(
+  one: EntryReport | undefined,
   entry: EntryReport,
   of: { readonly load: string; readonly value: (measure: Measure) => number | undefined },
 ): string {
-  if (first === undefined || first === entry) return ''
-  return spread(ratioAt({ one: first, other: entry }, of.load, of.value), 2)
+  if (one === undefined || one === entry) return ''
+  return spread(ratioAt({ one, other: entry }, of.load, of.value), 2)
 }
 
 function spread(value: Spread | undefined, digits: number): string {

@@ -60,14 +60,15 @@ export async function runScenario(scenario: Scenario, field: Field): Promise<Sce
     for (const runner of runners) {
       // Throws for one that has ended meanwhile.
       await guarded(runner, field, async () => {
-        if (runner.running !== undefined) runner.peakBytes = peakBytesOf(familyOf(runner.running.pid))
+        if (runner.running !== undefined) runner.peakBytes = peakBytesOf(membersOf(runner.running))
       })
     }
   } finally {
     await Promise.all(runners.map(({ running }) => running?.end()))
     rmSync(dir, { recursive: true, force: true })
   }
-  return { id: scenario.id, title: scenario.title, entries: runners.map(reportOf) }
+  const { id, title, references } = scenario
+  return { id, title, references, entries: runners.map(reportOf) }
 }
 
 function reportOf({ entry, measures, peakBytes, skipped }: Runner): EntryReport {
@@ -86,17 +87,23 @@ async function start(runner: Runner, scenario: Scenario, field: Field): Promise<
     cpus: scenario.pinned ? field.cpus : undefined,
   })
   runner.running = running
-  if (contender.authenticates && !(await refusesForgery(running.port, scenario.request, field.tokens))) {
+  for (const port of contender.authenticates ? running.ports : []) {
+    if (await refusesForgery(port, scenario.request, field.tokens)) continue
     throw new Error('lets a forged token through')
   }
-  await warmUp(jobOf(scenario, running, field), field.load)
+  await warmUp(jobOf(scenario, running, field), field.load, runner.entry.programs)
 }
 
-async function warmUp(job: LoadJob, load: Child): Promise<void> {
+/** @param programs each of which compiles for itself */
+async function warmUp(job: LoadJob, load: Child, programs: number): Promise<void> {
   let answers = 0
-  for (let run = 0; run < WARM_UP_RUNS && answers < WARM_UP_ANSWERS; run++) {
+  for (let run = 0; run < WARM_UP_RUNS * programs && answers < WARM_UP_ANSWERS * programs; run++) {
     answers += (await carryOut(load, job)).answers
   }
+}
+
+function membersOf({ pids }: RunningContender): readonly number[] {
+  return pids.flatMap(familyOf)
 }
 
 async function takeTurns(scenario: Scenario, runners: readonly Runner[], field: Field): Promise<void> {
@@ -139,14 +146,14 @@ async function rounds(
 function jobOf(scenario: Scenario, running: RunningContender, field: Field): LoadJob {
   const { algorithm, ...request } = scenario.request
   return {
-    port: running.port,
+    ports: running.ports,
     request: { ...request, tokensFile: field.tokens.files[algorithm] },
     connections: scenario.connections,
     idleConnections: scenario.idleConnections,
     warmUpMs: WARM_UP_MS,
     measureMs: field.measureMs,
     perSecond: undefined,
-    pids: familyOf(running.pid),
+    pids: membersOf(running),
   }
 }
 

@@ -5,6 +5,7 @@ import { gateway } from './contenders/gateway.ts'
 import { haproxy } from './contenders/haproxy.ts'
 import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
+import { severally } from './contenders/severally.ts'
 import type { LoadRequest } from './load-job.ts'
 import { CALLERS, type TokenAlgorithm } from './tokens.ts'
 import { ANSWER_BYTES, LARGE_ANSWER_BYTES, LARGE_PATH } from './upstream-answers.ts'
@@ -15,6 +16,8 @@ export interface Entry {
   readonly contender: Contender
   /** Added to the gateway's environment. */
   readonly env: Readonly<Record<string, string>>
+  /** How many compile what is hot, each for itself: isolates, or processes. */
+  readonly programs: number
 }
 
 export type ScenarioRequest = Omit<LoadRequest, 'tokensFile'> & { readonly algorithm: TokenAlgorithm }
@@ -27,6 +30,8 @@ export interface Scenario {
   readonly connections: number
   readonly idleConnections: number
   readonly entries: readonly Entry[]
+  /** Names of those whose CPU is divided by that of the others. */
+  readonly references: readonly string[]
   /** The contender has one processor to itself; otherwise the kernel decides. */
   readonly pinned: boolean
   /** How much is asked: all that can be answered, or a fixed rate too, to see how long answers take. */
@@ -82,18 +87,24 @@ export function scenariosOf(trees: {
     connections: CONNECTIONS,
     idleConnections: 0,
     entries: common,
+    references: [own.name],
     pinned: true,
     loads: 'saturation',
     ...change,
     request: { ...BALANCE, ...change.request },
   })
-  // HAProxy beside them shows what a second thread costs on this machine whoever runs it.
-  const oneAndTwo = [
-    setting('GATEWAY_WORKERS', '1', 'gateway, 1 worker'),
-    setting('GATEWAY_WORKERS', '2', 'gateway, 2 workers'),
-    { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
-    { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
-  ]
+  const [oneWorker, twoWorkers] = ['gateway, 1 worker', 'gateway, 2 workers'] as const
+  // Two gateways have nothing in common but the machine: what two workers cost beyond them, they cost one another.
+  const oneAndTwo = {
+    entries: [
+      setting('GATEWAY_WORKERS', '1', oneWorker),
+      { ...setting('GATEWAY_WORKERS', '2', twoWorkers), programs: 2 },
+      { ...entry(severally(2, own.contender)), name: 'two gateways', programs: 2 },
+      { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
+      { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
+    ],
+    references: [oneWorker, twoWorkers],
+  }
   const token = { entries: authenticating }
   const distinct = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
   const transfer = { method: 'POST', path: '/api/transfer', body: TRANSFER } as const
@@ -108,8 +119,8 @@ export function scenariosOf(trees: {
     one('large', 'Answers of 64 KiB, unlimited path', { request: large }),
     one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
     one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
-    one('workers', 'One worker and two', { pinned: false, entries: oneAndTwo }),
-    one('workers-one-cpu', 'One worker and two, all on one processor', { entries: oneAndTwo }),
+    one('workers', 'One worker and two', { ...oneAndTwo, pinned: false }),
+    one('workers-one-cpu', 'One worker and two, all on one processor', oneAndTwo),
     one('audit', 'Durability of the audit trail', {
       entries: ['written', 'buffered', 'synced'].map((durability) =>
         setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),
@@ -121,5 +132,5 @@ export function scenariosOf(trees: {
 type Change = Partial<Omit<Scenario, 'request'>> & { readonly request?: Partial<ScenarioRequest> }
 
 function entry(contender: Contender): Entry {
-  return { name: contender.name, contender, env: {} }
+  return { name: contender.name, contender, env: {}, programs: 1 }
 }

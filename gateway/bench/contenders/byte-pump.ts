@@ -13,6 +13,6 @@ export const bytePump: Contender = {
   start: async ({ upstreamPort, cpus }) => {
     const child = startChild({ command: [process.execPath, PROGRAM, String(upstreamPort)], cpus, ipc: true })
     const { port } = await firstMessage<{ port: number }>(child)
-    return { port, pid: child.pid, tidy: () => {}, end: child.end }
+    return { ports: [port], pids: [child.pid], tidy: () => {}, end: child.end }
   },
 }

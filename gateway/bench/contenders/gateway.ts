@@ -65,7 +65,12 @@ async function start(
       ...ground.gatewayEnv,
     },
   })
-  return { port: await portOf(child), pid: child.pid, tidy: () => rotate(child, auditFile), end: child.end }
+  return {
+    ports: [await portOf(child)],
+    pids: [child.pid],
+    tidy: () => rotate(child, auditFile),
+    end: child.end,
+  }
 }
 
 /** The gateway says where it listens; rejects with its own words when it does not get so far. */

@@ -27,7 +27,7 @@ async function start(threads: number, ground: Ground): Promise<RunningContender>
     stdout: openSync(logFile, 'a'),
   })
   await listening(child, port)
-  return { port, pid: child.pid, tidy: () => truncateSync(logFile), end: child.end }
+  return { ports: [port], pids: [child.pid], tidy: () => truncateSync(logFile), end: child.end }
 }
 
 const LOG_LINE = [

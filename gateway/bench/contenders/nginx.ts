@@ -23,7 +23,7 @@ async function start(ground: Ground): Promise<RunningContender> {
     cpus: ground.cpus,
   })
   await listening(child, port)
-  return { port, pid: child.pid, tidy: () => truncateSync(logFile), end: child.end }
+  return { ports: [port], pids: [child.pid], tidy: () => truncateSync(logFile), end: child.end }
 }
 
 export function nginxConfig(

@@ -50,5 +50,5 @@ async function start(
     ipc: true,
   })
   const { port } = await firstMessage<{ port: number }>(child)
-  return { port, pid: child.pid, tidy: () => truncateSync(logFile), end: child.end }
+  return { ports: [port], pids: [child.pid], tidy: () => truncateSync(logFile), end: child.end }
 }
