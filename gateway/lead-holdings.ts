@@ -19,7 +19,7 @@ import { createSharedMemory, MAIN_SEAT, type SharedMemory } from './workers/memo
 import { Order } from './workers/order.ts'
 
 /** How often what the workers have done is done here too. */
-const CATCH_UP_MS = 20
+const CATCH_UP_MS = 50
 /** How often the journal is looked after. */
 const TEND_MS = 1000
 

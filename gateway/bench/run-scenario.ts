@@ -51,24 +51,44 @@ export async function runScenario(scenario: Scenario, field: Field): Promise<Sce
       skipped: undefined,
     }),
   )
+  const starts = Math.min(scenario.starts, field.rounds)
+  const rounds = Math.ceil(field.rounds / starts)
+  for (let start = 0; start < starts; start++) {
+    await runOnce({ scenario, runners, field, rounds: { first: start * rounds + 1, count: rounds } })
+  }
+  const { id, title, references } = scenario
+  return { id, title, references, entries: runners.map(reportOf) }
+}
+
+/** What is measured after one start. */
+interface Run {
+  readonly scenario: Scenario
+  readonly runners: readonly Runner[]
+  readonly field: Field
+  readonly rounds: { readonly first: number; readonly count: number }
+}
+
+async function runOnce(run: Run): Promise<void> {
+  const { scenario, runners, field } = run
   const dir = mkdtempSync(join(field.dir, `${scenario.id}-`))
   try {
     for (const [index, runner] of runners.entries()) {
+      if (runner.skipped !== undefined) continue
       await guarded(runner, field, () => start(runner, scenario, { ...field, dir: join(dir, String(index)) }))
     }
-    await takeTurns(scenario, runners, field)
+    await takeTurns(run)
     for (const runner of runners) {
       // Throws for one that has ended meanwhile.
       await guarded(runner, field, async () => {
-        if (runner.running !== undefined) runner.peakBytes = peakBytesOf(membersOf(runner.running))
+        if (runner.running === undefined) return
+        runner.peakBytes = Math.max(runner.peakBytes ?? 0, peakBytesOf(membersOf(runner.running)))
       })
     }
   } finally {
     await Promise.all(runners.map(({ running }) => running?.end()))
+    for (const runner of runners) runner.running = undefined
     rmSync(dir, { recursive: true, force: true })
   }
-  const { id, title, references } = scenario
-  return { id, title, references, entries: runners.map(reportOf) }
 }
 
 function reportOf({ entry, measures, peakBytes, skipped }: Runner): EntryReport {
@@ -106,16 +126,16 @@ function membersOf({ pids }: RunningContender): readonly number[] {
   return pids.flatMap(familyOf)
 }
 
-async function takeTurns(scenario: Scenario, runners: readonly Runner[], field: Field): Promise<void> {
-  await rounds(SATURATION, () => undefined, { scenario, runners, field })
+async function takeTurns(run: Run): Promise<void> {
+  const { scenario, runners } = run
+  await takeRounds(SATURATION, () => undefined, run)
   if (scenario.loads === 'saturation') return
   const saturation = new Map(runners.map((runner) => [runner, saturationOf(runner)]))
   const own = (share: number) => (runner: Runner) => (saturation.get(runner) ?? 0) * share
   const common = Math.min(...[...saturation.values()].filter((rate) => rate > 0)) / 2
-  const turns = { scenario, runners, field }
-  await rounds('50 % of its own saturation', own(0.5), turns)
-  await rounds('80 % of its own saturation', own(0.8), turns)
-  await rounds('The same rate for all: 50 % of the slowest', () => common, turns)
+  await takeRounds('50 % of its own saturation', own(0.5), run)
+  await takeRounds('80 % of its own saturation', own(0.8), run)
+  await takeRounds('The same rate for all: 50 % of the slowest', () => common, run)
 }
 
 function saturationOf({ measures }: Runner): number {
@@ -123,12 +143,12 @@ function saturationOf({ measures }: Runner): number {
 }
 
 /** @param rateOf requests per second of an open loop; undefined for a closed one */
-async function rounds(
+async function takeRounds(
   load: string,
   rateOf: (runner: Runner) => number | undefined,
-  { scenario, runners, field }: { scenario: Scenario; runners: readonly Runner[]; field: Field },
+  { scenario, runners, field, rounds }: Run,
 ): Promise<void> {
-  for (let round = 1; round <= field.rounds; round++) {
+  for (let round = rounds.first; round < rounds.first + rounds.count; round++) {
     for (const runner of runners) {
       const { running } = runner
       if (running === undefined || runner.skipped !== undefined) continue

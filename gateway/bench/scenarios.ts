@@ -34,6 +34,8 @@ export interface Scenario {
   readonly references: readonly string[]
   /** The contender has one processor to itself; otherwise the kernel decides. */
   readonly pinned: boolean
+  /** How often all are started anew within the rounds: some programs run faster after one start than after another. */
+  readonly starts: number
   /** How much is asked: all that can be answered, or a fixed rate too, to see how long answers take. */
   readonly loads: 'saturation' | 'rates'
 }
@@ -89,6 +91,7 @@ export function scenariosOf(trees: {
     entries: common,
     references: [own.name],
     pinned: true,
+    starts: 1,
     loads: 'saturation',
     ...change,
     request: { ...BALANCE, ...change.request },
@@ -104,6 +107,7 @@ export function scenariosOf(trees: {
       { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
     ],
     references: [oneWorker, twoWorkers],
+    starts: 3,
   }
   const token = { entries: authenticating }
   const distinct = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
@@ -119,8 +123,8 @@ export function scenariosOf(trees: {
     one('large', 'Answers of 64 KiB, unlimited path', { request: large }),
     one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
     one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
-    one('workers', 'One worker and two', { ...oneAndTwo, pinned: false }),
-    one('workers-one-cpu', 'One worker and two, all on one processor', oneAndTwo),
+    one('workers', 'One worker and two, over three starts', { ...oneAndTwo, pinned: false }),
+    one('workers-one-cpu', 'The same, all on one processor', oneAndTwo),
     one('audit', 'Durability of the audit trail', {
       entries: ['written', 'buffered', 'synced'].map((durability) =>
         setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),
