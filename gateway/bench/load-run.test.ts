@@ -57,6 +57,23 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' }, 
     assert.ok(result.seconds > 0.09 && result.cpu.userUs + result.cpu.systemUs >= 0)
   })
 
+  it('divides its connections evenly among the ports', async () => {
+    const open = [new Set<Socket>(), new Set<Socket>()]
+    const ports = await Promise.all(
+      open.map((sockets) =>
+        serve((socket) => {
+          sockets.add(socket)
+          socket.write(ANSWER)
+        }),
+      ),
+    )
+    await new LoadRun({ ...jobOf(0, { connections: 4, measureMs: 500 }), ports }, REQUESTS).closedLoop()
+    assert.deepEqual(
+      open.map(({ size }) => size),
+      [2, 2],
+    )
+  })
+
   it('fails for a wrong answer and for a connection that is closed', async () => {
     const wrong = await serve((socket) => socket.write(ANSWER.replace('200', '503')))
     await assert.rejects(new LoadRun(jobOf(wrong), REQUESTS).closedLoop(), /not 200: HTTP\/1\.1 503/)

@@ -54,6 +54,15 @@ describe('the page of results', () => {
     assert.equal(rowOf(page, 'gateway')[5], '')
   })
 
+  it('has a column for each that the others are compared with', () => {
+    const report = reportOf([entryOf('one', [10]), entryOf('two', [20]), entryOf('three', [40])])
+    const scenarios = report.scenarios.map((scenario) => ({ ...scenario, references: ['one', 'two'] }))
+    const page = renderResults({ ...report, scenarios })
+    assert.match(page, /\| CPU of one ÷ this \| CPU of two ÷ this \|/)
+    assert.deepEqual(rowOf(page, 'three').slice(5, 7), ['0.25 (0.25–0.25)', '0.50 (0.50–0.50)'])
+    assert.deepEqual(rowOf(page, 'two').slice(5, 7), ['0.50 (0.50–0.50)', ''])
+  })
+
   it('names what was skipped and why, and has no row for it', () => {
     const absent = entryOf('absent', [], { skipped: 'not\ninstalled', peakBytes: undefined })
     const page = renderResults(reportOf([entryOf('gateway', [10]), absent]))

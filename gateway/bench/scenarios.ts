@@ -126,6 +126,7 @@ export function scenariosOf(trees: {
     one('workers', 'One worker and two, over three starts', { ...oneAndTwo, pinned: false }),
     one('workers-one-cpu', 'The same, all on one processor', oneAndTwo),
     one('audit', 'Durability of the audit trail', {
+      references: ['gateway, written'],
       entries: ['written', 'buffered', 'synced'].map((durability) =>
         setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),
       ),
