@@ -4,6 +4,8 @@ import fc from 'fast-check'
 import { FingerprintTable } from './fingerprint-table.ts'
 
 const MAX = 8
+/** Of a removal: all others moved, the gap cleared, the count. */
+const MOST_WRITES = 2 * (MAX - 1) + 2 + 1
 const fingerprint = fc.record({
   // All homes of the table, its last places among them, and some that differ beyond.
   low: fc.oneof(fc.nat(15), fc.constantFrom(-1, -2, 16, 32)),
@@ -40,7 +42,7 @@ test('a thread that ends at any step of a removal leaves all others to be found'
     minLength: 2,
     maxLength: MAX,
   })
-  const law = fc.property(distinct, fc.nat(12), ([removed, ...others], writes) => {
+  const law = fc.property(distinct, fc.nat(MOST_WRITES), ([removed, ...others], writes) => {
     const memory = new Int32Array(FingerprintTable.wordsFor(MAX))
     const before = new FingerprintTable(memory)
     for (const one of [...others, removed]) assert.ok(one && before.add(one))
@@ -53,6 +55,29 @@ test('a thread that ends at any step of a removal leaves all others to be found'
     for (const one of others) assert.ok(left.remove(one), `${JSON.stringify(one)} is lost`)
   })
   fc.assert(law, { numRuns: 1000 })
+})
+
+test('a thread that ends at any step of an addition leaves all others to be found, and counted', () => {
+  const law = fc.property(
+    fc.array(fingerprint, { maxLength: MAX - 1 }),
+    fingerprint,
+    fc.nat(3),
+    (others, added, writes) => {
+      const memory = new Int32Array(FingerprintTable.wordsFor(MAX))
+      const before = new FingerprintTable(memory)
+      for (const one of others) before.add(one)
+      try {
+        new FingerprintTable(endingAfter(writes, memory)).add(added)
+      } catch (error) {
+        assert.equal(error, ENDED)
+      }
+      const left = new FingerprintTable(memory)
+      assert.ok(left.count >= others.length)
+      for (const one of others) assert.ok(left.remove(one), `${JSON.stringify(one)} is lost`)
+      if (left.remove(added)) assert.ok(left.count >= 0)
+    },
+  )
+  fc.assert(law, { numRuns: 500 })
 })
 
 const ENDED = new Error('the thread has ended')

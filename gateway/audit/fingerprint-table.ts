@@ -72,7 +72,7 @@ export class FingerprintTable {
     this.#put(gap, 0, 0)
   }
 
-  /** The high half last when it comes, so that a place is not taken before it is whole. */
+  /** The high half last, so that an empty place is not taken before it is whole. One that is cleared is junk for a moment. */
   #put(place: number, low: number, high: number): void {
     const at = HEAD_WORDS + place * WORDS_PER_PLACE
     this.#words[at] = low

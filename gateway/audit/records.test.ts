@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import {
   configChangeRecord,
+  openChangeOf,
   type RequestFacts,
   recoveredRecord,
   requestRecord,
@@ -177,9 +178,16 @@ test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what d
   )
 })
 
-test('the type of a line is read from its head', () => {
+test('a line tells its type, and what it does to the number of open requests', () => {
   const request = requestRecord(facts)
-  const stop = stopRecord({ timestamp: '', pid: 1, open: 0, reason: '' })
-  const types = [request, responseTo(request, 200, 1), stop].map(typeOf)
-  assert.deepEqual(types, ['API_REQUEST', 'API_RESPONSE', 'AUDIT_STOP'])
+  const lines = [
+    request,
+    responseTo(request, 200, 1),
+    recoveredRecord(request),
+    startRecord({ timestamp: '', pid: 1, open: 0 }),
+    stopRecord({ timestamp: '', pid: 1, open: 0, reason: '' }),
+    configChangeRecord({ timestamp: '', file: '', before: [], after: [] }),
+  ]
+  for (const line of lines) assert.equal(typeOf(line), JSON.parse(line).type)
+  assert.deepEqual(lines.map(openChangeOf), [1, -1, -1, 0, 0, 0])
 })

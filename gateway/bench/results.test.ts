@@ -61,6 +61,10 @@ describe('the page of results', () => {
     assert.match(page, /\| CPU of one ÷ this \| CPU of two ÷ this \|/)
     assert.deepEqual(rowOf(page, 'three').slice(5, 7), ['0.25 (0.25–0.25)', '0.50 (0.50–0.50)'])
     assert.deepEqual(rowOf(page, 'two').slice(5, 7), ['0.50 (0.50–0.50)', ''])
+    assert.match(
+      renderResults(reportOf([entryOf('absent from them', [10])])),
+      /CPU of absent from them ÷ this/,
+    )
   })
 
   it('names what was skipped and why, and has no row for it', () => {

@@ -42,7 +42,8 @@ function scenarioSections(scenario: ScenarioReport): string[] {
 }
 
 function saturationTable(scenario: ScenarioReport): string {
-  const references = scenario.entries.filter(({ name }) => scenario.references.includes(name))
+  const named = scenario.entries.filter(({ name }) => scenario.references.includes(name))
+  const references = named.length > 0 ? named : scenario.entries.slice(0, 1)
   const ratios = references.map(({ name }) => `CPU of ${name} ÷ this`)
   return table(
     ['', 'CPU µs', 'user', 'system', 'answers/s', ...ratios, 'peak MiB'],

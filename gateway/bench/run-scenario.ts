@@ -52,9 +52,10 @@ export async function runScenario(scenario: Scenario, field: Field): Promise<Sce
     }),
   )
   const starts = Math.min(scenario.starts, field.rounds)
-  const rounds = Math.ceil(field.rounds / starts)
+  const roundsUntil = (start: number) => Math.floor((field.rounds * start) / starts)
   for (let start = 0; start < starts; start++) {
-    await runOnce({ scenario, runners, field, rounds: { first: start * rounds + 1, count: rounds } })
+    const [before, until] = [roundsUntil(start), roundsUntil(start + 1)]
+    await runOnce({ scenario, runners, field, rounds: { first: before + 1, count: until - before } })
   }
   const { id, title, references } = scenario
   return { id, title, references, entries: runners.map(reportOf) }
@@ -139,7 +140,8 @@ async function takeTurns(run: Run): Promise<void> {
 }
 
 function saturationOf({ measures }: Runner): number {
-  return measures.length === 0 ? 0 : spreadOf(measures.map(({ perSecond }) => perSecond)).median
+  const rates = measures.filter(({ load }) => load === SATURATION).map(({ perSecond }) => perSecond)
+  return rates.length === 0 ? 0 : spreadOf(rates).median
 }
 
 /** @param rateOf requests per second of an open loop; undefined for a closed one */

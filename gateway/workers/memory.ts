@@ -3,18 +3,19 @@ export const SEATS = 130
 /** The main thread's. */
 export const MAIN_SEAT = 0
 
-/** Words of 32 bits, each that is written often on a cache line of its own. */
+/** Words of 32 bits. Those of one seat, or of one purpose, are on a cache line of their own. */
 const LINE = 16
+/** Lock, end of the ring and time on one line: each step needs all three, so that one line passes between processors, not three. */
 export const LOCK = 0
-export const WRITTEN = LINE
+export const WRITTEN = 1
 /** Two words: the time of the last step, as one 64-bit float. */
-export const LAST_MS = 2 * LINE
-export const MARKS = 3 * LINE
+export const LAST_MS = 2
+export const MARKS = LINE
 /** Never written: waiting on it is the only way to rest without giving a step away. */
 export const REST = MARKS + LINE - 1
 /** Every seat that was ever taken is below: nobody has to look at those beyond. */
-export const SEATS_USED = 4 * LINE
-const FIRST_SEAT = 5 * LINE
+export const SEATS_USED = 2 * LINE
+const FIRST_SEAT = 3 * LINE
 const CONTROL_BYTES = (FIRST_SEAT + SEATS * LINE) * 4
 
 /**
