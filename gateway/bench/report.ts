@@ -27,7 +27,7 @@ export interface EntryReport {
 export interface ScenarioReport {
   readonly id: string
   readonly title: string
-  /** Names of the entries whose CPU is divided by that of the others; the first one's where they are not among them. */
+  /** Names of the entries whose CPU, as the first one's, is divided by that of the others. */
   readonly references: readonly string[]
   readonly entries: readonly EntryReport[]
 }

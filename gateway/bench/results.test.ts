@@ -24,7 +24,7 @@ function reportOf(entries: readonly EntryReport[]): Report {
     secondsPerRound: 2.5,
     facts: [['processor', 'one | of two']],
     contenders: [{ name: 'gateway', version: '1.2.3', work: 'everything' }],
-    scenarios: [{ id: 'main', title: 'The main work', references: ['gateway'], entries }],
+    scenarios: [{ id: 'main', title: 'The main work', references: [], entries }],
   }
 }
 
@@ -56,15 +56,11 @@ describe('the page of results', () => {
 
   it('has a column for each that the others are compared with', () => {
     const report = reportOf([entryOf('one', [10]), entryOf('two', [20]), entryOf('three', [40])])
-    const scenarios = report.scenarios.map((scenario) => ({ ...scenario, references: ['one', 'two'] }))
+    const scenarios = report.scenarios.map((scenario) => ({ ...scenario, references: ['two'] }))
     const page = renderResults({ ...report, scenarios })
     assert.match(page, /\| CPU of one ÷ this \| CPU of two ÷ this \|/)
     assert.deepEqual(rowOf(page, 'three').slice(5, 7), ['0.25 (0.25–0.25)', '0.50 (0.50–0.50)'])
     assert.deepEqual(rowOf(page, 'two').slice(5, 7), ['0.50 (0.50–0.50)', ''])
-    assert.match(
-      renderResults(reportOf([entryOf('absent from them', [10])])),
-      /CPU of absent from them ÷ this/,
-    )
   })
 
   it('names what was skipped and why, and has no row for it', () => {

@@ -42,8 +42,9 @@ function scenarioSections(scenario: ScenarioReport): string[] {
 }
 
 function saturationTable(scenario: ScenarioReport): string {
-  const named = scenario.entries.filter(({ name }) => scenario.references.includes(name))
-  const references = named.length > 0 ? named : scenario.entries.slice(0, 1)
+  const references = scenario.entries.filter(
+    ({ name }, index) => index === 0 || scenario.references.includes(name),
+  )
   const ratios = references.map(({ name }) => `CPU of ${name} ÷ this`)
   return table(
     ['', 'CPU µs', 'user', 'system', 'answers/s', ...ratios, 'peak MiB'],

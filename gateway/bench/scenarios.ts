@@ -30,7 +30,7 @@ export interface Scenario {
   readonly connections: number
   readonly idleConnections: number
   readonly entries: readonly Entry[]
-  /** Names of those whose CPU is divided by that of the others; the first entry's where they are not among them. */
+  /** Names of those whose CPU, as the first entry's, is divided by that of the others. */
   readonly references: readonly string[]
   /** The contender has one processor to itself; otherwise the kernel decides. */
   readonly pinned: boolean
@@ -89,24 +89,24 @@ export function scenariosOf(trees: {
     connections: CONNECTIONS,
     idleConnections: 0,
     entries: common,
-    references: [own.name],
+    references: [],
     pinned: true,
     starts: 1,
     loads: 'saturation',
     ...change,
     request: { ...BALANCE, ...change.request },
   })
-  const [oneWorker, twoWorkers] = ['gateway, 1 worker', 'gateway, 2 workers'] as const
+  const twoWorkers = 'gateway, 2 workers'
   // Two gateways have nothing in common but the machine: what two workers cost beyond them, they cost one another.
   const oneAndTwo = {
     entries: [
-      setting('GATEWAY_WORKERS', '1', oneWorker),
+      setting('GATEWAY_WORKERS', '1', 'gateway, 1 worker'),
       { ...setting('GATEWAY_WORKERS', '2', twoWorkers), programs: 2 },
       { ...entry(severally(2, own.contender)), name: 'two gateways', programs: 2 },
       { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
       { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
     ],
-    references: [oneWorker, twoWorkers],
+    references: [twoWorkers],
     starts: 3,
   }
   const token = { entries: authenticating }
