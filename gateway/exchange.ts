@@ -12,6 +12,7 @@ import type { Flight } from './upstream/door.ts'
 /** What `open` knows of a request before any stage has looked at it. */
 export interface Opening extends Arriving {
   readonly requestId: string
+  readonly gatewayId: string | undefined
   /** Wall time, ISO 8601. */
   readonly timestamp: string
   /** On the gateway's steady clock. */
@@ -34,6 +35,8 @@ export class Exchange implements Slotted {
   readonly upgrade: 'websocket' | undefined
   readonly headers: RequestHeaders
   readonly requestId: string
+  /** Our own id, when `requestId` is the client's; it names the pair of audit records. */
+  readonly gatewayId: string | undefined
   /** On the gateway's steady clock: what the duration is measured from. */
   readonly startedSteadyMs: number
   /** Start of the request as ISO 8601: the same in both audit records. */
@@ -75,6 +78,7 @@ export class Exchange implements Slotted {
     this.upgrade = opening.upgrade
     this.headers = opening.req.headers
     this.requestId = opening.requestId
+    this.gatewayId = opening.gatewayId
     this.startedSteadyMs = opening.startedSteadyMs
     this.timestamp = opening.timestamp
     this.method = opening.req.method

@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { MANDATORY_HEADERS } from '../http/mandatory-headers.ts'
 import { createServer } from '../http/node-http.ts'
-import { requestIdFrom } from '../http/request-id.ts'
+import { newRequestId } from '../http/request-id.ts'
 import type { Exposition } from './metrics.ts'
 
 /** Why the gateway should get no traffic, in a word for the probe's log; undefined when it should. */
@@ -65,7 +65,7 @@ function send(req: IncomingMessage, res: ServerResponse, made: AdminAnswer): voi
     String(Buffer.byteLength(made.body)),
     ...MANDATORY_HEADERS,
     'X-Request-ID',
-    requestIdFrom(undefined),
+    newRequestId(),
   ]
   if (made.status === 405) headers.push('Allow', 'GET, HEAD')
   res.writeHead(made.status, headers)

@@ -49,6 +49,18 @@ test('requests are told apart by id and time of the day', () => {
   fc.assert(law)
 })
 
+test('requests with one id and time are told apart by the ids of the gateway', () => {
+  const law = fc.property(fc.uuid(), fc.uuid(), (one, other) => {
+    fc.pre(one !== other)
+    const notes = new Notes(seatFor(ROOM))
+    notes.add(lineOf('same', 0, one))
+    assert.equal(notes.remove(lineOf('same', 0, other)), false)
+    assert.equal(notes.remove(lineOf('same', 0)), false)
+    assert.equal(notes.remove(responseTo(lineOf('same', 0, one), 200, 1)), true)
+  })
+  fc.assert(law)
+})
+
 test('a pair is found whatever characters its id has', () => {
   const law = fc.property(fc.string({ unit: 'binary', maxLength: 40 }), (id) => {
     const notes = new Notes(seatFor(ROOM))
@@ -65,7 +77,7 @@ test('more than a seat has room for is not noted, and loses nothing that is', ()
   for (let i = 0; i < 200; i++) assert.equal(notes.remove(requestLine(String(i))), i < ROOM)
 })
 
-function lineOf(requestId: string, ms: number): string {
+function lineOf(requestId: string, ms: number, gatewayId?: string): string {
   return requestRecord({
     requestId,
     timestamp: new Date(ms).toISOString(),
@@ -75,5 +87,6 @@ function lineOf(requestId: string, ms: number): string {
     clientId: undefined,
     ip: '',
     userAgent: '',
+    gatewayId,
   })
 }

@@ -1,4 +1,5 @@
 import { FingerprintTable } from './fingerprint-table.ts'
+import { GATEWAY_ID_CHARS, gatewayIdAt } from './records.ts'
 
 /** A seat in shared memory begins with its owner. */
 const HEAD_WORDS = 2
@@ -65,17 +66,23 @@ export class Notes {
   }
 
   /**
-   * Two hashes of request id and time in the manner of FNV-1a. With a quote in the id, which no caller's has, other characters
-   * are hashed, but of both lines the same.
+   * Two hashes in the manner of FNV-1a: of the gateway's own id where the line has one, else of request id and time. With a
+   * quote in the request id, which no caller's has, other characters are hashed, but of both lines the same.
    */
   #take(line: string): void {
-    const idStart = line.indexOf(',') + TO_ID
-    const idEnd = line.indexOf('"', idStart)
     this.#fingerprint.low = 0x811c9dc5 | 0
     this.#fingerprint.high = 0x01000193
+    const idAt = gatewayIdAt(line)
+    if (idAt === -1) this.#hashRequestId(line)
+    else this.#hash(line, idAt, idAt + GATEWAY_ID_CHARS)
+    if (this.#fingerprint.high === 0) this.#fingerprint.high = 1
+  }
+
+  #hashRequestId(line: string): void {
+    const idStart = line.indexOf(',') + TO_ID
+    const idEnd = line.indexOf('"', idStart)
     this.#hash(line, idStart, idEnd)
     this.#hash(line, idEnd + TO_TIME, idEnd + TO_TIME + TIME_CHARS)
-    if (this.#fingerprint.high === 0) this.#fingerprint.high = 1
   }
 
   /** Two characters at a time, the last of which may be the one behind the end. */

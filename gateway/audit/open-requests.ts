@@ -1,4 +1,5 @@
 import { kept, utf8 } from './lines-backward.ts'
+import { pairKeyOf } from './records.ts'
 
 /** Line heads as `records.ts` writes them. */
 const RECORD_HEAD = '{"type":"'
@@ -6,8 +7,6 @@ const REQUEST_HEAD = '{"type":"API_REQUEST",'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
-/** The field after request id and timestamp. It cannot stand inside a value: a quote in there is escaped. */
-const AFTER_KEY = ',"method":'
 
 /** A line that says how many requests before it were open. */
 interface Mark {
@@ -18,8 +17,8 @@ interface Mark {
 /**
  * The API_REQUEST lines without an API_RESPONSE in a trail that is read backwards, line by line, through `read`.
  *
- * A pair has the same request id and timestamp; `records.ts` writes equal facts as equal bytes, so the bytes are
- * compared and most lines need no JSON parser. The memory is that of the exchanges that were open at once.
+ * A pair has the same key (`pairKeyOf`); `records.ts` writes equal facts as equal bytes, so the bytes are compared and
+ * most lines need no JSON parser. The memory is that of the exchanges that were open at once.
  */
 export class OpenRequests {
   /** No line further back can hold another open request. */
@@ -71,7 +70,7 @@ export class OpenRequests {
   }
 
   #readRequest(line: string): void {
-    const key = keyOf(line, REQUEST_HEAD)
+    const key = keyOf(line)
     const answers = key === undefined ? undefined : this.#answers.get(key)
     if (key !== undefined && answers !== undefined) {
       this.#answerCount--
@@ -90,7 +89,7 @@ export class OpenRequests {
   }
 
   #readResponse(line: string): void {
-    const slice = keyOf(line, RESPONSE_HEAD)
+    const slice = keyOf(line)
     if (slice === undefined) {
       this.damagedLines++
       return
@@ -115,10 +114,9 @@ export class OpenRequests {
   }
 }
 
-/** Request id and timestamp as they stand in the line. */
-function keyOf(line: string, head: string): string | undefined {
-  const end = line.indexOf(AFTER_KEY, head.length)
-  return end === -1 || !line.endsWith('}') ? undefined : line.slice(head.length, end)
+/** Undefined for a line that was cut short. */
+function keyOf(line: string): string | undefined {
+  return line.endsWith('}') ? pairKeyOf(line) : undefined
 }
 
 function parsed(text: string): object | undefined {

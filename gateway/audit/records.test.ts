@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import {
   configChangeRecord,
   openChangeOf,
+  pairKeyOf,
   type RequestFacts,
   recoveredRecord,
   requestRecord,
@@ -22,7 +23,10 @@ const facts: RequestFacts = {
   clientId: 'bank-b',
   ip: '203.0.113.7',
   userAgent: 'curl/8',
+  gatewayId: undefined,
 }
+const GATEWAY_ID = '0199a8f0-7c1e-7a3b-9d55-200000000000'
+const OTHER_ID = '0199a8f0-7c1e-7a3b-9d55-300000000000'
 const MIDDLE =
   ',"requestId":"0199a8f0-7c1e-7a3b-9d55-100000000000","timestamp":"2026-01-02T03:04:05.678Z"' +
   ',"method":"POST","path":"/api/transfer","userId":"u-1","clientId":"bank-b","ip":"203.0.113.7","userAgent":"curl/8"'
@@ -39,6 +43,31 @@ test('API_RESPONSE is API_REQUEST with status code and duration behind', () => {
 test('a recovered API_RESPONSE has status code and duration 0 and says that it was recovered', () => {
   const line = recoveredRecord(requestRecord(facts))
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true}\n`)
+})
+
+test('the id of the gateway stands last in both records, behind status code and duration', () => {
+  const request = requestRecord({ ...facts, gatewayId: GATEWAY_ID })
+  const id = `,"gatewayId":"${GATEWAY_ID}"}\n`
+  assert.equal(request, `{"type":"API_REQUEST"${MIDDLE}${id}`)
+  const response = responseTo(request, 201, 1)
+  assert.equal(response, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":1${id}`)
+  const recovered = recoveredRecord(request)
+  assert.equal(recovered, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true${id}`)
+})
+
+test('records that share the id and time that a client chose are two pairs by the ids of the gateway', () => {
+  const [one, other] = [GATEWAY_ID, OTHER_ID].map((gatewayId) => requestRecord({ ...facts, gatewayId }))
+  assert.ok(one !== undefined && other !== undefined)
+  assert.notEqual(pairKeyOf(one), pairKeyOf(other))
+  for (const line of [responseTo(one, 200, 1), recoveredRecord(one), one.trimEnd()]) {
+    assert.equal(pairKeyOf(line), pairKeyOf(one))
+  }
+  const forged = requestRecord({
+    ...facts,
+    userAgent: `","gatewayId":"${GATEWAY_ID}"}`,
+    gatewayId: undefined,
+  })
+  assert.notEqual(pairKeyOf(forged), pairKeyOf(one))
 })
 
 test('userId and clientId are left out when there is no such caller', () => {
@@ -110,6 +139,7 @@ const anyFacts: fc.Arbitrary<RequestFacts> = fc.record({
   clientId: fc.option(anyText, { nil: undefined }),
   ip: anyText,
   userAgent: anyText,
+  gatewayId: fc.option(fc.uuid(), { nil: undefined }),
 })
 
 test('any strings come back from the UTF-8 bytes of both records, and a line has one newline, at its end', () => {

@@ -16,6 +16,8 @@ export interface RequestFacts {
   readonly ip: string
   /** As received, empty when there was none. Cut to 512 UTF-16 units. */
   readonly userAgent: string
+  /** The gateway's own id, a UUID, when `requestId` is the client's: nobody else can repeat it. */
+  readonly gatewayId: string | undefined
 }
 
 /** A moment at which the trail begins, or goes on after a pause. Optional fields are left out of the line. */
@@ -65,8 +67,17 @@ const CUT_MARK = '…'
 /** Anything but what JSON takes as it is (RFC 8259 section 7); surrogates too, since a lone one would be no UTF-8. */
 const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
+/** The last member of a record that has one. Its value, a UUID, always has the same length. */
+const GATEWAY_ID_KEY = ',"gatewayId":"'
+const UUID_CHARS = 36
+/** From the comma before its key to the end of the object. */
+export const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + '"}'.length
+
 const REQUEST_HEAD = '{"type":"API_REQUEST"'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
+const REQUEST_ID_KEY = ',"requestId":'
+/** The name behind request id and timestamp. */
+const AFTER_TIMESTAMP = ',"method":'
 const TYPE_AT = '{"type":"'.length
 /** The I of API: no other type has it there. */
 const EXCHANGE_AT = REQUEST_HEAD.indexOf('I_')
@@ -86,27 +97,31 @@ function bounded(text: string, maxChars: number): string {
   return text.slice(0, isHighSurrogate ? maxChars - 2 : maxChars - 1) + CUT_MARK
 }
 
-/** `{"type":"API_REQUEST","requestId","timestamp","method","path"[,"userId"][,"clientId"],"ip","userAgent"}` */
+/**
+ * `{"type":"API_REQUEST","requestId","timestamp","method","path"[,"userId"][,"clientId"],"ip","userAgent"
+ * [,"gatewayId"]}`
+ */
 export function requestRecord(facts: RequestFacts): string {
   return (
     `${REQUEST_HEAD},"requestId":${quoted(facts.requestId)},"timestamp":${quoted(facts.timestamp)}` +
     `,"method":${quoted(facts.method)},"path":${quoted(bounded(facts.path, PATH_MAX_CHARS))}` +
     (facts.userId === undefined ? '' : `,"userId":${quoted(facts.userId)}`) +
     (facts.clientId === undefined ? '' : `,"clientId":${quoted(facts.clientId)}`) +
-    `,"ip":${quoted(facts.ip)},"userAgent":${quoted(bounded(facts.userAgent, USER_AGENT_MAX_CHARS))}}\n`
+    `,"ip":${quoted(facts.ip)},"userAgent":${quoted(bounded(facts.userAgent, USER_AGENT_MAX_CHARS))}` +
+    (facts.gatewayId === undefined ? '}\n' : `${GATEWAY_ID_KEY}${facts.gatewayId}"}\n`)
   )
 }
 
 /**
- * API_RESPONSE: the fields of the exchange's API_REQUEST, then `"statusCode"` and `"duration"`. Made from the line that
- * `requestRecord` gave, which takes a fifth of the time of building the fields again.
+ * API_RESPONSE: the fields of the exchange's API_REQUEST, with `"statusCode"` and `"duration"` before `"gatewayId"`. Made
+ * from the line that `requestRecord` gave, which takes a fifth of the time of building the fields again.
  *
  * @param durationMs written in milliseconds with three decimals; 0 when it is not a number at or above 0.
  */
 export function responseTo(requestLine: string, statusCode: number, durationMs: number): string {
   const duration =
     durationMs >= 0 && durationMs < Number.POSITIVE_INFINITY ? Math.round(durationMs * 1000) / 1000 : 0
-  return `${answered(requestLine)},"statusCode":${statusCode | 0},"duration":${duration}}\n`
+  return responseLine(requestLine, `,"statusCode":${statusCode | 0},"duration":${duration}`)
 }
 
 /**
@@ -116,11 +131,36 @@ export function responseTo(requestLine: string, statusCode: number, durationMs: 
  * @param requestLine a whole API_REQUEST line with its `\n`.
  */
 export function recoveredRecord(requestLine: string): string {
-  return `${answered(requestLine)},"statusCode":0,"duration":0,"recovered":true}\n`
+  return responseLine(requestLine, ',"statusCode":0,"duration":0,"recovered":true')
 }
 
-function answered(requestLine: string): string {
-  return RESPONSE_HEAD + requestLine.slice(REQUEST_HEAD.length, -2)
+/** @param members how it ended, from the comma before the first name on. */
+function responseLine(requestLine: string, members: string): string {
+  const idAt = gatewayIdAt(requestLine)
+  return idAt === -1
+    ? `${RESPONSE_HEAD}${requestLine.slice(REQUEST_HEAD.length, -2)}${members}}\n`
+    : `${RESPONSE_HEAD}${requestLine.slice(REQUEST_HEAD.length, idAt)}${members}${requestLine.slice(idAt)}`
+}
+
+/**
+ * What names the pair that a record belongs to, the same for both of its records: the gateway's own id where there is
+ * one, else request id and timestamp. Clients choose request ids and may repeat them; nobody can repeat the gateway's.
+ *
+ * @param line with or without its `\n`.
+ * @returns undefined when it is no record of an exchange.
+ */
+export function pairKeyOf(line: string): string | undefined {
+  const idAt = gatewayIdAt(line)
+  if (idAt !== -1) return line.slice(idAt, idAt + GATEWAY_ID_CHARS)
+  const start = line.indexOf(REQUEST_ID_KEY)
+  const end = line.indexOf(AFTER_TIMESTAMP, start)
+  return start === -1 || end === -1 ? undefined : line.slice(start, end)
+}
+
+/** Where `"gatewayId"` begins, with its comma, or -1. No value can hold the key: a quote inside one is escaped. */
+export function gatewayIdAt(line: string): number {
+  const at = line.length - GATEWAY_ID_CHARS - (line.endsWith('\n') ? 1 : 0)
+  return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
 }
 
 export function startRecord(facts: StartFacts): string {

@@ -42,6 +42,20 @@ test('n requests with one id and timestamp need n responses', (t) => {
   assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(a)])
 })
 
+test('of two requests with the id and time that a client chose, the one without a response is recovered', (t) => {
+  const [one, other] = ['1', '2'].map((digit) =>
+    requestLine('same', undefined, `0199a8f0-7c1e-7a3b-9d55-${digit.repeat(12)}`),
+  )
+  assert.ok(one !== undefined && other !== undefined)
+  for (const [done, open] of [
+    [one, other],
+    [other, one],
+  ] as const) {
+    const { recovery } = recovered(temporaryDirectory(t), start(), one, other, responseLine(done))
+    assert.deepEqual(recovery.records, [recoveredRecord(open)])
+  }
+})
+
 test('one id with two timestamps is two exchanges', (t) => {
   const later = requestLine('a', '2026-01-02T03:04:06.000Z')
   const { recovery } = recovered(temporaryDirectory(t), start(), a, later, responseLine(a))

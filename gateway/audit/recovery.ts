@@ -24,8 +24,8 @@ export interface Recovery {
  * API_RESPONSE. Call it before the trail is opened, and append the records before AUDIT_START, so that a start that is
  * itself killed loses nothing: the next one finds the rest.
  *
- * Pairs are matched by request id and timestamp together, and counted, since clients choose request ids and may repeat
- * them: n requests need n responses. Reads backwards, and only as far as a line that says that no request before it was
+ * Pairs are matched by the gateway's own id; where a record has none, by request id and timestamp together, and counted:
+ * n requests need n responses. Reads backwards, and only as far as a line that says that no request before it was
  * still open: after a clean stop the last line, after a crash the last AUDIT_START. From a file that goes on from a
  * rotated one it reads on into that, as long as it lies in the same directory, not compressed.
  *

@@ -1,4 +1,4 @@
-import { openChangeOf } from './records.ts'
+import { openChangeOf, pairKeyOf } from './records.ts'
 
 /** What becomes of the lines of a commit that failed. */
 export interface Sorted {
@@ -17,21 +17,21 @@ export interface Sorted {
  * @param inFile those of the lines that are in the file for good.
  */
 export function sortFailed(lines: readonly string[], inFile: readonly string[]): Sorted {
-  const answers = new Map<string, number>()
+  const answers = new Map<string | undefined, number>()
   for (const line of lines) {
-    if (openChangeOf(line) === -1) answers.set(keyOf(line), (answers.get(keyOf(line)) ?? 0) + 1)
+    if (openChangeOf(line) === -1) answers.set(pairKeyOf(line), (answers.get(pairKeyOf(line)) ?? 0) + 1)
   }
   const sorted = { refused: [] as string[], stranded: [] as string[], owed: [] as string[] }
   const there = [...inFile]
   for (const line of lines) {
-    const count = answers.get(keyOf(line)) ?? 0
+    const count = answers.get(pairKeyOf(line)) ?? 0
     const isThere = takeFrom(there, line)
     if (openChangeOf(line) === 1 && count === 0) {
       sorted.refused.push(line)
       if (isThere) sorted.stranded.push(line)
       continue
     }
-    if (openChangeOf(line) === 1) answers.set(keyOf(line), count - 1)
+    if (openChangeOf(line) === 1) answers.set(pairKeyOf(line), count - 1)
     if (!isThere) sorted.owed.push(line)
   }
   return sorted
@@ -42,9 +42,4 @@ function takeFrom(lines: string[], line: string): boolean {
   const at = lines.indexOf(line)
   if (at !== -1) lines.splice(at, 1)
   return at !== -1
-}
-
-/** Request id and timestamp, which name a pair. */
-function keyOf(line: string): string {
-  return line.slice(line.indexOf(',"requestId":'), line.indexOf(',"method":'))
 }

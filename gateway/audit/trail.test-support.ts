@@ -42,7 +42,11 @@ export function unpaired(lines: readonly Line[]): string[] {
 }
 
 /** An API_REQUEST line. */
-export function requestLine(requestId: string, timestamp = '2026-01-02T03:04:05.678Z'): string {
+export function requestLine(
+  requestId: string,
+  timestamp = '2026-01-02T03:04:05.678Z',
+  gatewayId?: string,
+): string {
   return requestRecord({
     requestId,
     timestamp,
@@ -52,6 +56,7 @@ export function requestLine(requestId: string, timestamp = '2026-01-02T03:04:05.
     clientId: undefined,
     ip: '::1',
     userAgent: 'ä "quoted"',
+    gatewayId,
   })
 }
 

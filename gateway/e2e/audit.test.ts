@@ -14,6 +14,8 @@ import {
 } from './gateway.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
 
+const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
 /** Requests and responses by request id. */
 function byRequest(records: readonly AuditRecord[]): Map<string, AuditRecord[]> {
   const found = new Map<string, AuditRecord[]>()
@@ -82,6 +84,8 @@ describe('the audit trail', () => {
     call(gateway.url + path, { headers: { 'x-request-id': requestId, ...headers } })
 
   const SHARED = ['type', 'requestId', 'timestamp', 'method', 'path', 'ip', 'userAgent']
+  /** What stands last when the request id is the client's. */
+  const OWN = ['gatewayId']
 
   it('names the fields in their order, the user only when one is authenticated, and no query', async () => {
     const authorization = `Bearer ${await upstream.issuer.token({ sub: 'user-7' })}`
@@ -89,8 +93,8 @@ describe('the audit trail', () => {
     await ask('/mine', 'user', { authorization })
     await ask('/mine', 'stranger', { authorization: 'Bearer x.y.z' })
     const [request, response] = await gateway.pair('anonymous')
-    assert.deepEqual(Object.keys(request), SHARED)
-    assert.deepEqual(Object.keys(response), [...SHARED, 'statusCode', 'duration'])
+    assert.deepEqual(Object.keys(request), [...SHARED, ...OWN])
+    assert.deepEqual(Object.keys(response), [...SHARED, 'statusCode', 'duration', ...OWN])
     assert.deepEqual(
       [request.method, request.path, request.ip, request.userAgent],
       ['GET', '/open/b', '127.0.0.1', 'tests/1.0 "quoted"'],
@@ -98,15 +102,15 @@ describe('the audit trail', () => {
     assert.match(String(request.timestamp), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
     assert.ok(Math.abs(Date.now() - Date.parse(String(request.timestamp))) < 60_000)
     const [ofUser] = await gateway.pair('user')
-    assert.deepEqual(Object.keys(ofUser), SHARED.toSpliced(5, 0, 'userId'))
+    assert.deepEqual(Object.keys(ofUser), [...SHARED.toSpliced(5, 0, 'userId'), ...OWN])
     assert.equal(ofUser.userId, 'user-7')
     const machine = await upstream.issuer.token({ sub: 'machine-1', client_id: 'machine-1' })
     await ask('/mine', 'machine', { authorization: `Bearer ${machine}` })
     const [ofMachine] = await gateway.pair('machine')
-    assert.deepEqual(Object.keys(ofMachine), SHARED.toSpliced(5, 0, 'clientId'))
+    assert.deepEqual(Object.keys(ofMachine), [...SHARED.toSpliced(5, 0, 'clientId'), ...OWN])
     assert.equal(ofMachine.clientId, 'machine-1')
     const [ofStranger, refused] = await gateway.pair('stranger')
-    assert.deepEqual(Object.keys(ofStranger), SHARED)
+    assert.deepEqual(Object.keys(ofStranger), [...SHARED, ...OWN])
     assert.equal(refused.statusCode, 401)
   })
 
@@ -263,6 +267,25 @@ describe('the audit trail', () => {
     for (const [requestId, records] of both) assertPair(requestId, records)
     assert.equal((await ask('/ok', 'afterwards')).status, 200)
     await gateway.pair('afterwards')
+  })
+
+  it('tells requests apart that one client sends with one id in one millisecond, and names its own id as the only one', async () => {
+    const ids = await Promise.all(Array.from({ length: 20 }, () => ask('/open', 'repeated')))
+    assert.ok(ids.every(({ headers }) => headers['x-request-id'] === 'repeated'))
+    const records = await until(() => {
+      const found = gateway.audit().filter(({ requestId }) => requestId === 'repeated')
+      return found.length === 40 ? found : undefined
+    })
+    const pairs = Map.groupBy(records, ({ gatewayId }) => String(gatewayId))
+    assert.equal(pairs.size, 20)
+    for (const [id, pair] of pairs) {
+      assert.match(id, UUID_V7)
+      assertPair(id, pair)
+    }
+    const own = String((await call(`${gateway.url}/open`)).headers['x-request-id'])
+    const [request, response] = await gateway.pair(own)
+    assert.deepEqual(Object.keys(request), SHARED)
+    assert.deepEqual(Object.keys(response), [...SHARED, 'statusCode', 'duration'])
   })
 })
 

@@ -1,24 +1,25 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { requestIdFrom } from './request-id.ts'
+import { acceptedRequestId, newRequestId } from './request-id.ts'
 
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
-describe('requestIdFrom', () => {
+describe('request ids', () => {
   it('makes ids that ascend and never repeat', () => {
     const fromMs = Date.now()
-    const ids = Array.from({ length: 5000 }, () => requestIdFrom(undefined))
+    const ids = Array.from({ length: 5000 }, () => newRequestId())
     assert.deepEqual(ids.toSorted(), ids)
     assert.equal(new Set(ids).size, ids.length)
+    for (const id of ids) assert.match(id, UUID_V7)
     const madeMs = Number.parseInt((ids[0] ?? '').replaceAll('-', '').slice(0, 12), 16)
     assert.ok(madeMs > fromMs - 1000 && madeMs < Date.now() + 1000, `${madeMs}, asked for at ${fromMs}`)
   })
 
   for (const id of ['a', 'Az09._-:/+=@', 'x'.repeat(128)]) {
-    it(`keeps ${id.slice(0, 20)}`, () => assert.equal(requestIdFrom(id), id))
+    it(`accepts ${id.slice(0, 20)} from a client`, () => assert.equal(acceptedRequestId(id), id))
   }
   for (const id of [undefined, '', 'x'.repeat(129), 'a b', 'a"b', 'a\u00e9', 'a,b', '<script>', 'a\tb']) {
-    it(`makes a version 7 UUID in place of ${JSON.stringify(id)?.slice(0, 20)}`, () =>
-      assert.match(requestIdFrom(id), UUID_V7))
+    it(`accepts no ${JSON.stringify(id)?.slice(0, 20)} from a client`, () =>
+      assert.equal(acceptedRequestId(id), undefined))
   }
 })

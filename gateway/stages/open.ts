@@ -2,7 +2,7 @@ import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/address.ts'
 import type { Arriving } from '../http/downstream/handler.ts'
-import { requestIdFrom } from '../http/request-id.ts'
+import { acceptedRequestId, newRequestId } from '../http/request-id.ts'
 import { timestampOf } from '../http/timestamp.ts'
 import { close } from './close.ts'
 
@@ -18,11 +18,14 @@ export function open(gateway: Gateway, arrival: Arriving): Exchange {
     headers.forwardedFor,
     gateway.settings.trustedProxies,
   )
+  const clientsId = acceptedRequestId(headers.requestId)
+  const ownId = newRequestId()
   const exchange = new Exchange({
     req,
     res,
     upgrade,
-    requestId: requestIdFrom(headers.requestId),
+    requestId: clientsId ?? ownId,
+    gatewayId: clientsId === undefined ? undefined : ownId,
     timestamp: timestampOf(gateway.clock()),
     startedSteadyMs: gateway.steadyClock(),
     address: downstream.address,

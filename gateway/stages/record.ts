@@ -54,6 +54,7 @@ function note(gateway: Gateway, exchange: Exchange): Error | Commit | undefined 
     clientId: principal !== undefined && principal.subject === undefined ? principal.client : undefined,
     ip: exchange.address,
     userAgent: exchange.headers.userAgent,
+    gatewayId: exchange.gatewayId,
   })
   const outcome = gateway.trail.append(line)
   // Also of one that is not committed yet: a client that goes away meanwhile ends the exchange, and its pair.
