@@ -51,7 +51,7 @@ export class Berth {
   /**
    * Gives the lane back, if there is one.
    *
-   * @param sound whether undici holds no request on it any more.
+   * @param sound whether undici holds no request on it any more, and its connection can take another.
    */
   leave(sound: boolean): void {
     const lane = this.#lane

@@ -10,6 +10,7 @@ import { faultOf } from './fault-kinds.ts'
 import type { LanedOrigin } from './lanes.ts'
 import { mayRetry } from './retry.ts'
 import type { Terms } from './terms.ts'
+import { hasReadBody, mayLeaveBody } from './unread-body.ts'
 import { Upload } from './upload.ts'
 import { contentLength, takeWhole } from './whole-body.ts'
 
@@ -31,8 +32,8 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   /** What is left to take of `#source` is in it, once the first attempt begins. */
   body: Readable | Buffer | null = null
   readonly upgrade: string | null
-  /** Keep the connection after HEAD, and after a body with a method that seldom has one. */
-  readonly reset = false
+  /** Whether undici asks for the end of the connection; by itself it would do so after each HEAD. */
+  readonly reset: boolean
   readonly blocking = false
 
   readonly #terms: Terms<LanedOrigin>
@@ -47,6 +48,10 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   /** Given by undici when it begins to write the request. */
   #controller: Dispatcher.DispatchController | undefined = undefined
   #retried = false
+  /** The whole request has been handed to the connection. */
+  #sent = false
+  /** The body may be lying unread at the other end: nothing can follow it on its connection. */
+  #leftUnread = false
   #answerBegan = false
   #headTold = false
   #untilClose = false
@@ -61,6 +66,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     this.headers = call.fields.flatMap(({ name, value }) => [name, value])
     this.#bodyBytes = contentLength(call.fields)
     this.#source = call.body
+    this.reset = mayLeaveBody(call.method, call.body !== null)
     this.upgrade = call.upgrade ?? null
     this.#terms = terms
     this.#answer = answer
@@ -128,6 +134,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   }
 
   onRequestSent(): void {
+    this.#sent = true
     if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#terms.headersMs
   }
 
@@ -150,6 +157,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     } else {
       this.#untilClose = framing === 'until close'
       this.#headTold = true
+      if (this.#source !== null) this.#leftUnread = !this.#sent || !hasReadBody(this.method, status)
       this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
       this.#berth.origin.health.alive()
       this.#answer.head(status, fields)
@@ -230,6 +238,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   /** @param fault what is told when no upstream is left. */
   #attempt(fault: UpstreamFault): void {
     this.#controller = undefined
+    this.#sent = false
     this.#idleDeadlineMs = Number.POSITIVE_INFINITY
     this.#berth.take(this.#retried)
     process.nextTick(launch, this, fault)
@@ -248,7 +257,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   /** A request that undici did not begin it may still hold; one that it began is off its hands, told or aborted. */
   #leaveBerth(): void {
-    this.#berth.leave(this.#controller !== undefined)
+    this.#berth.leave(this.#controller !== undefined && !this.#leftUnread)
   }
 }
 

@@ -68,7 +68,7 @@ export class Lanes {
     else this.#warm.push(lane)
   }
 
-  /** Gives back a lane whose client still holds the request: both go, with the connection. */
+  /** Gives back a lane that can take no other request: client and connection go. */
   discard(lane: Lane): void {
     lane.discarded = true
     this.#all.delete(lane)

@@ -6,6 +6,7 @@ import type { UpgradedStream } from './upgraded-stream.ts'
 
 /** The exchange that a connection carries. `nowMs` is the connection's clock, read once for each piece that came. */
 export interface Carried extends Asked {
+  readonly hasBody: boolean
   /** The connection stands: the request may be written. */
   connected(): void
   /** It could not be made; nothing was sent. */

@@ -3,6 +3,7 @@ import type { Timed } from '../../http1/deadlines.ts'
 import type { Field } from '../../http1/field.ts'
 import { type ConnectError, openConnection } from '../connection.ts'
 import type { UpstreamFaultKind } from '../door.ts'
+import { hasReadBody } from '../unread-body.ts'
 import { AnswerParser, type AnswerReader } from './answer-parser.ts'
 import type { Carried } from './carried.ts'
 import { copyOf } from './copy-of.ts'
@@ -35,6 +36,8 @@ export class PlainConnection implements Timed, AnswerReader {
   #gone = false
   /** Not everything of the request has been written. */
   #sending = false
+  /** What was sent last may be lying unread at the other end: nothing can follow it. */
+  #leftUnread = false
   #paused = false
   /** What was read while the receiver held the body back. */
   #unread: Buffer | undefined = undefined
@@ -128,7 +131,14 @@ export class PlainConnection implements Timed, AnswerReader {
   }
 
   head(status: number, fields: readonly Field[]): void {
-    this.#carried?.head(status, fields, this.#nowMs)
+    const carried = this.#carried
+    if (carried?.hasBody === true) this.#leftUnread = this.#isLeftUnread(carried.method, status)
+    carried?.head(status, fields, this.#nowMs)
+  }
+
+  /** A response that comes before the whole request has gone is one to its head. */
+  #isLeftUnread(method: string, status: number): boolean {
+    return this.#sending || this.#socket.writableLength > 0 || !hasReadBody(method, status)
   }
 
   data(bytes: Buffer, from: number, to: number): boolean {
@@ -171,7 +181,7 @@ export class PlainConnection implements Timed, AnswerReader {
   #whole(exact: boolean): void {
     const carried = this.#carried
     this.#parser.stop()
-    if (!exact || this.#sending || !this.#parser.keepsConnection) this.destroy()
+    if (!exact || this.#sending || this.#leftUnread || !this.#parser.keepsConnection) this.destroy()
     else {
       this.#carried = undefined
       this.idleUntilMs = this.#nowMs + this.#keepAliveMs()

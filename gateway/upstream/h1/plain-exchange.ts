@@ -79,6 +79,10 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
     return this.#call.method
   }
 
+  get hasBody(): boolean {
+    return this.#call.body !== null
+  }
+
   get upgrade(): string | undefined {
     return this.#call.upgrade
   }

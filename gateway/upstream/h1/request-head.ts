@@ -1,5 +1,6 @@
 import { isText, isToken } from '../../http1/characters.ts'
 import type { UpstreamCall } from '../door.ts'
+import { mayLeaveBody } from '../unread-body.ts'
 
 /** Fields that say how this very message is carried: they are written here, or not at all. */
 const REFUSED: ReadonlySet<string> = new Set([
@@ -19,7 +20,7 @@ const EXPECTS_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
  * @throws TypeError when the call cannot go on the wire; it names what is wrong with it.
  */
 export function requestHead(call: UpstreamCall): string {
-  const { method, target, fields, upgrade } = call
+  const { method, target, fields } = call
   if (!isToken(method)) throw new TypeError('a method that is no token')
   if (!isTarget(target)) throw new TypeError('a target that is no path')
   let host: string | undefined
@@ -37,7 +38,12 @@ export function requestHead(call: UpstreamCall): string {
   }
   if (framing === '') framing = framingWithoutLength(call)
   const start = `${method} ${target} HTTP/1.1\r\nhost: ${host ?? ''}\r\n`
-  return `${start}${upgrade === undefined ? 'connection: keep-alive\r\n' : upgradeFields(upgrade)}${lines}${framing}\r\n`
+  return `${start}${connectionFields(call)}${lines}${framing}\r\n`
+}
+
+function connectionFields({ method, body, upgrade }: UpstreamCall): string {
+  if (upgrade !== undefined) return upgradeFields(upgrade)
+  return mayLeaveBody(method, body !== null) ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
 }
 
 /** Origin form, of visible characters only (RFC 9112 section 3.2.1); bytes above ASCII go as they are. */
