@@ -14,6 +14,7 @@ const PLAIN: ReadonlySet<string> = new Set([
   'gateway/auth/principal.ts',
   'gateway/config/faults.ts',
   'gateway/config/settings.ts',
+  'gateway/http/canonical-path.ts',
   'gateway/http/mandatory-headers.ts',
   'gateway/http/node-http.ts',
   'gateway/http/path-table.ts',

@@ -25,6 +25,7 @@ for (const [htu, expected] of [
   ['https://api.example/a#part', 'https://api.example /a'],
   ['https://api.example/a#part?x', 'https://api.example /a'],
   ['https://api.example/x/../%61/./b%2d', 'https://api.example /a/b-'],
+  ['https://api.example/a%3Aclose', 'https://api.example /a:close'],
   ['https://api.example//a', 'https://api.example /a'],
   ['https://api.example/%c3%a9', 'https://api.example /%C3%A9'],
   ['https://user@api.example/a', undefined],

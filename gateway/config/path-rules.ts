@@ -1,13 +1,11 @@
+import { canonicalPath, standsForItself } from '../http/canonical-path.ts'
+
 /** What RFC 3986 lets stand in a path (`pchar` and `/`) but for `;` and `*`, and octets that need their escape. */
 const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
 const FIRST_FORBIDDEN = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()+,=:@/-]/
-const UNRESERVED = /[A-Za-z0-9._~-]/
 const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
 
-/**
- * What is wrong with the path of a row, or undefined. A row's path is compared with paths that have been normalised
- * (RFC 3986 section 6.2.2), so one that is not normalised would never match.
- */
+/** What is wrong with the path of a row, or undefined. It is compared with canonical paths, so another never matches. */
 export function pathFault(path: string): string | undefined {
   if (!path.startsWith('/')) return `must begin with "/", but is ${JSON.stringify(path)}`
   const fixed = path.endsWith('/*') ? path.slice(0, -1) : path
@@ -22,7 +20,11 @@ function characterFault(path: string): string | undefined {
   if (never !== undefined) return `must not hold "${never}": requests that do are refused`
   const needless = needlessEscape(path)
   if (needless !== undefined) return needless
-  if (ALLOWED.test(path)) return undefined
+  if (ALLOWED.test(path)) {
+    return canonicalPath(path) === path
+      ? undefined
+      : 'must not hold octets that are no UTF-8: requests that do are refused'
+  }
   const [bad] = FIRST_FORBIDDEN.exec(path.replaceAll(/%[0-9A-F]{2}/g, '')) ?? ['%']
   if (bad === '?' || bad === '#') return `must end before "${bad}": only the path of a request is compared`
   if (bad === '{') return 'must not hold "{": a part that varies is a closing "/*"'
@@ -34,7 +36,9 @@ function characterFault(path: string): string | undefined {
 function needlessEscape(path: string): string | undefined {
   for (const [octet] of path.matchAll(/%[0-9A-Fa-f]{2}/g)) {
     const character = String.fromCharCode(Number.parseInt(octet.slice(1), 16))
-    if (UNRESERVED.test(character)) return `must hold "${character}" itself instead of "${octet}"`
+    if (character === '*')
+      return 'must not hold "%2A": requests are compared with "*" decoded, which a row cannot name'
+    if (standsForItself(character)) return `must hold "${character}" itself instead of "${octet}"`
   }
   return undefined
 }

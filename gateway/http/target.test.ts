@@ -9,6 +9,15 @@ function pathOf(raw: string): string {
   return (target as { path: string }).path
 }
 
+/** One of the ways to write a character of a path: as itself, or as an octet in either case. */
+function spell({ letter, encode, small }: { letter: string; encode: boolean; small: boolean }): string {
+  const octet = letter.startsWith('%')
+    ? letter
+    : `%${letter.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`
+  if (!encode) return letter === '%22' ? '"' : letter === '%5B' ? '[' : letter
+  return small ? octet.toLowerCase() : octet
+}
+
 describe('readTarget', () => {
   it('gives an ordinary path and its query back as they are', () => {
     assert.deepEqual(readTarget('/api/users?limit=2&after=%2F'), {
@@ -31,6 +40,11 @@ describe('readTarget', () => {
     ['/a%20b', '/a%20b'],
     ['/%252e%252e/b', '/%252e%252e/b'],
     ['/...', '/...'],
+    ['/v1/accounts%3Aclose', '/v1/accounts:close'],
+    ['/%3a%40%21%24%26%27%28%29%2A%2b%2C%3d', "/:@!$&'()*+,="],
+    ["/:@!$&'()*+,=", "/:@!$&'()*+,="],
+    ['/a%3Fb%23c%25', '/a%3Fb%23c%25'],
+    ['/a["<>^`{|}]', '/a%5B%22%3C%3E%5E%60%7B%7C%7D%5D'],
   ]
   for (const [raw, path] of normalised) {
     it(`reads ${raw} as ${path}`, () => assert.equal(pathOf(raw), path))
@@ -53,6 +67,8 @@ describe('readTarget', () => {
     '/%',
     '/%a',
     '/a#b',
+    '/a?caf\u00e9',
+    '/a?\xff',
     '*',
     'api/users',
     '',
@@ -73,6 +89,27 @@ describe('readTarget', () => {
       query: '?x',
       authority: 'bank.example',
     })
+  })
+
+  it('takes a path for the same however its characters are encoded, and gives one spelling of it', () => {
+    const letters = "abzAZ09-._~:@!$&'()*+,=".split('').concat('%20', '%25', '%3F', '%C3%A9', '%22', '%5B')
+    const written = fc.record({
+      letter: fc.constantFrom(...letters),
+      encode: fc.boolean(),
+      small: fc.boolean(),
+    })
+    const segment = fc.array(written, { minLength: 1, maxLength: 8 })
+    fc.assert(
+      fc.property(fc.array(segment, { minLength: 1, maxLength: 4 }), (segments) => {
+        const plain = segments.map((one) => one.map(({ letter }) => letter).join(''))
+        fc.pre(!plain.some((one) => one === '.' || one === '..'))
+        const path = `/${plain.join('/')}`
+        const spelt = `/${segments.map((one) => one.map(spell).join('')).join('/')}`
+        assert.equal(pathOf(spelt), path)
+        assert.equal(pathOf(path), path)
+      }),
+      { numRuns: 2000 },
+    )
   })
 
   it('leaves a normalised path as it is, so that what is matched is what is forwarded', () => {

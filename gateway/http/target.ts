@@ -1,6 +1,8 @@
+import { canonicalPath } from './canonical-path.ts'
+
 /** A request target that can be matched and forwarded: what is matched is what goes upstream. */
 export interface Target {
-  /** Normalised path, beginning with `/`. */
+  /** Canonical path, beginning with `/`; the asterisk of `OPTIONS *`. */
   readonly path: string
   /** With its question mark, or empty. As received: it is not ours to read. */
   readonly query: string
@@ -9,18 +11,12 @@ export interface Target {
 }
 
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)/i
-/** Visible ASCII but for backslash, fragment and parameter marks. */
-const PLAIN_PATH = /^[!"$-:<-[\]-~]*$/
-const NEEDS_WORK = /%|\/\/|\/\./
-const FORBIDDEN_OCTET = /%(?:2f|5c|3b|[01][0-9a-f]|7f)/i
-const MALFORMED_OCTET = /%(?![0-9A-Fa-f]{2})/
-const OCTET = /%[0-9A-Fa-f]{2}/g
-const HIGH_OCTET = /%[89A-Fa-f]/
-const UNRESERVED = /[A-Za-z0-9._~-]/
+/** Visible ASCII but for backslash and `;`, which begins a parameter; a question mark cannot be in it any more. */
+const ACCEPTED_PATH = /^[!"$-:<-[\]-~]*$/
+const VISIBLE = /^[!-~]*$/
 
 /**
- * Reads a request target in origin-form or absolute-form and normalises its path (RFC 3986 section 6.2.2):
- * unreserved octets decoded, the others in upper case, dot segments and repeated slashes removed.
+ * Reads a request target in origin-form or absolute-form and brings its path into canonical form.
  *
  * @returns the sentence that says what is wrong when the target could mean one thing to us and another upstream:
  * encoded slashes, backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
@@ -37,48 +33,13 @@ export function readTarget(raw: string): Target | string {
   }
   if (rest.includes('#')) return 'The request target must not have a fragment.'
   const question = rest.indexOf('?')
-  const path = question < 0 ? rest : rest.slice(0, question)
+  const written = question < 0 ? rest : rest.slice(0, question)
   const query = question < 0 ? '' : rest.slice(question)
-  if (!PLAIN_PATH.test(path)) return 'The path has a backslash, a semicolon or a character outside ASCII.'
-  if (!NEEDS_WORK.test(path)) return { path, query, authority }
-  const normalised = normalise(path)
-  return normalised === undefined
+  if (!ACCEPTED_PATH.test(written))
+    return 'The path has a backslash, a semicolon or a character outside ASCII.'
+  if (!VISIBLE.test(query)) return 'The query has a character outside ASCII: it must be percent-encoded.'
+  const path = canonicalPath(written)
+  return path === undefined
     ? 'The path has a percent-encoded octet that is malformed or not acceptable.'
-    : { path: normalised, query, authority }
-}
-
-function normalise(path: string): string | undefined {
-  if (MALFORMED_OCTET.test(path) || FORBIDDEN_OCTET.test(path)) return undefined
-  if (HIGH_OCTET.test(path) && !isUtf8(path)) return undefined
-  const decoded = path.replace(OCTET, decodeUnreserved)
-  return removeDotSegments(decoded.replace(/\/{2,}/g, '/'))
-}
-
-function decodeUnreserved(octet: string): string {
-  const character = String.fromCharCode(Number.parseInt(octet.slice(1), 16))
-  return UNRESERVED.test(character) ? character : octet.toUpperCase()
-}
-
-/** Overlong and broken sequences are how a slash is hidden from one reader and shown to the next. */
-function isUtf8(path: string): boolean {
-  try {
-    decodeURIComponent(path)
-    return true
-  } catch {
-    return false
-  }
-}
-
-/** RFC 3986 section 5.2.4. */
-function removeDotSegments(path: string): string {
-  const kept: string[] = []
-  const segments = path.split('/')
-  for (const segment of segments) {
-    if (segment === '..') {
-      if (kept.length > 1) kept.pop()
-    } else if (segment !== '.') kept.push(segment)
-  }
-  const last = segments.at(-1)
-  if (last === '.' || last === '..') kept.push('')
-  return kept.length === 1 ? '/' : kept.join('/')
+    : { path, query, authority }
 }

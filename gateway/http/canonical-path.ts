@@ -1,0 +1,60 @@
+/** What stands for itself in a path: RFC 3986's `pchar` (section 3.3) and `/`, but for `;`. */
+const PLAIN = /^[A-Za-z0-9._~!$&'()*+,=:@/-]*$/
+const PLAIN_CHARACTER = /[A-Za-z0-9._~!$&'()*+,=:@-]/
+const TO_NORMALISE = /\/[/.]/
+const FORBIDDEN_OCTET = /%(?:2f|5c|3b|[01][0-9a-f]|7f)/i
+const MALFORMED_OCTET = /%(?![0-9A-Fa-f]{2})/
+const HIGH_OCTET = /%[89A-Fa-f]/
+/** An octet, or visible ASCII that needs its escape in a path but is often sent without. */
+const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
+
+/**
+ * The one spelling of a path that routes and limits are compared with, and that goes upstream (RFC 3986 section 6.2.2):
+ * what may stand for itself is decoded, all else percent-encoded in capitals, dot segments and repeated slashes are
+ * removed. A canonical path is its own canonical form.
+ *
+ * @param path visible ASCII, without `;` and backslash
+ * @returns undefined when an octet is malformed, no UTF-8, or means one thing here and another to who decodes it again:
+ * slash, backslash, semicolon, control characters
+ */
+export function canonicalPath(path: string): string | undefined {
+  if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? removeDotSegments(path) : path
+  if (MALFORMED_OCTET.test(path) || FORBIDDEN_OCTET.test(path)) return undefined
+  if (HIGH_OCTET.test(path) && !isUtf8(path)) return undefined
+  return removeDotSegments(path.replace(TO_REWRITE, rewritten))
+}
+
+/** Whether a character is written as itself in a canonical path, never as an octet. */
+export function standsForItself(character: string): boolean {
+  return PLAIN_CHARACTER.test(character)
+}
+
+function rewritten(written: string): string {
+  if (written.length === 1) return `%${written.charCodeAt(0).toString(16).toUpperCase()}`
+  const character = String.fromCharCode(Number.parseInt(written.slice(1), 16))
+  return standsForItself(character) ? character : written.toUpperCase()
+}
+
+/** Overlong and broken sequences are how a slash is hidden from one reader and shown to the next. */
+function isUtf8(path: string): boolean {
+  try {
+    decodeURIComponent(path)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** RFC 3986 section 5.2.4; of repeated slashes one stays. */
+function removeDotSegments(path: string): string {
+  const kept: string[] = []
+  const segments = path.replace(/\/{2,}/g, '/').split('/')
+  for (const segment of segments) {
+    if (segment === '..') {
+      if (kept.length > 1) kept.pop()
+    } else if (segment !== '.') kept.push(segment)
+  }
+  const last = segments.at(-1)
+  if (last === '.' || last === '..') kept.push('')
+  return kept.length === 1 ? '/' : kept.join('/')
+}
