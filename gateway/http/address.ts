@@ -2,9 +2,9 @@ import { type BlockList, isIP } from 'node:net'
 
 /** Who is at the other end, as far as it can be believed. */
 export interface Downstream {
-  /** Textual IP address; `-` when the socket was already gone. */
+  /** Textual IP address. */
   readonly address: string
-  /** The other end of the connection itself: an IP address, or `-` as above. */
+  /** The other end of the connection itself. */
   readonly peer: string
   /** The peer is a trusted proxy, so its forwarded headers are kept. */
   readonly viaTrustedProxy: boolean
@@ -13,13 +13,14 @@ export interface Downstream {
 /**
  * The address a request comes from: the peer's, or, when the peer is a trusted proxy, the rightmost entry of
  * X-Forwarded-For that is not itself one. Entries left of it could have been written by anyone.
+ *
+ * @param peer without mapping
  */
 export function downstreamOf(
-  remoteAddress: string | undefined,
+  peer: string,
   forwardedFor: string | undefined,
   trustedProxies: BlockList | undefined,
 ): Downstream {
-  const peer = remoteAddress === undefined ? '-' : withoutMapping(remoteAddress)
   if (trustedProxies === undefined || !isTrusted(peer, trustedProxies)) {
     return { address: peer, peer, viaTrustedProxy: false }
   }
@@ -40,7 +41,7 @@ function isTrusted(address: string, trustedProxies: BlockList): boolean {
 }
 
 /** `::ffff:192.0.2.1`, as a dual-stack socket shows an IPv4 peer. */
-function withoutMapping(address: string): string {
+export function withoutMapping(address: string): string {
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address
 }
 

@@ -13,11 +13,7 @@ const CLIENT_GONE = 499
 export function open(gateway: Gateway, arrival: Arriving): Exchange {
   const { req, res, upgrade } = arrival
   const { headers } = req
-  const downstream = downstreamOf(
-    req.socket.remoteAddress,
-    headers.forwardedFor,
-    gateway.settings.trustedProxies,
-  )
+  const downstream = downstreamOf(req.peer, headers.forwardedFor, gateway.settings.trustedProxies)
   const clientsId = acceptedRequestId(headers.requestId)
   const ownId = newRequestId()
   const exchange = new Exchange({

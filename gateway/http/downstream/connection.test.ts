@@ -10,7 +10,7 @@ import {
   serverOf,
   wireTo,
 } from './scribe.test-support.ts'
-import { turns } from './wire.test-support.ts'
+import { turns, Wire } from './wire.test-support.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
 const KIB = 1024
@@ -272,6 +272,18 @@ describe('when idle connections are closed,', () => {
     assert.equal(client.served.destroyed, false)
     client.socket.resume()
     await until(() => client.text().length > 16 * MIB)
+  })
+})
+
+describe('a connection that was reset before it could be accepted', () => {
+  it('is not read: the system no longer tells whose it is', async () => {
+    const handler = scribe()
+    const { server } = serverOf(handler)
+    const wire = Object.assign(new Wire(), { remoteAddress: undefined })
+    wire.send(GET)
+    server.emit('connection', wire)
+    await turns()
+    assert.deepEqual([handler.seen.length, wire.destroyed], [0, true])
   })
 })
 

@@ -44,6 +44,8 @@ type Phase = 'idle' | 'head' | 'body' | 'answering' | 'deaf' | 'lingering' | 'de
 export class Connection<E> implements Timed, Carrier {
   slot = -1
   readonly socket: Socket
+  /** The address of the other end. */
+  readonly peer: string
   readonly #terms: ConnectionTerms<E>
   readonly #parser = new RequestParser()
   #phase: Phase = 'idle'
@@ -61,8 +63,10 @@ export class Connection<E> implements Timed, Carrier {
   #res: Answer | undefined = undefined
   #exchange: E | undefined = undefined
 
-  constructor(socket: Socket, terms: ConnectionTerms<E>) {
+  /** @param peer the address of the other end, taken while it was there: a socket that has gone does not know it. */
+  constructor(socket: Socket, peer: string, terms: ConnectionTerms<E>) {
     this.socket = socket
+    this.peer = peer
     this.#terms = terms
     this.#deadlineMs = terms.steadyClock() + terms.patience.headersMs
     socket.setNoDelay(true)
@@ -279,7 +283,7 @@ export class Connection<E> implements Timed, Carrier {
 
   #headWhole(): void {
     const { lines } = this.#parser
-    const req = new IncomingRequest(this.socket, this.#parser)
+    const req = new IncomingRequest(this, this.#parser)
     const { headers } = req
     const isOpaque = headers.fault !== undefined || req.method === 'CONNECT'
     const keepsOpen = req.version === '1.1' || lines.keeps
@@ -337,7 +341,7 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   #unreadable(fault: RequestFault): void {
-    const req = new IncomingRequest(this.socket, this.#parser)
+    const req = new IncomingRequest(this, this.#parser)
     const res = new Answer(this, req, false)
     this.#req = req
     this.#res = res

@@ -4,9 +4,18 @@ import { type RequestHeaders, readRequestHeaders } from '../request-headers.ts'
 import type { RequestBody } from './request-body.ts'
 import type { RequestParser } from './request-parser.ts'
 
+/** Where a request came from. */
+export interface Origin {
+  readonly socket: Socket
+  /** The address of the other end. */
+  readonly peer: string
+}
+
 /** One request as it came, from the moment when its head is whole. */
 export class IncomingRequest {
   readonly socket: Socket
+  /** The address of the other end, as it was when the connection was accepted. */
+  readonly peer: string
   /** `-` when there was no request line that could be read. */
   readonly method: string
   /** As received. */
@@ -20,8 +29,9 @@ export class IncomingRequest {
   /** Every byte of it has come. */
   complete = false
 
-  constructor(socket: Socket, { lines, fields }: Pick<RequestParser, 'lines' | 'fields'>) {
+  constructor({ socket, peer }: Origin, { lines, fields }: Pick<RequestParser, 'lines' | 'fields'>) {
     this.socket = socket
+    this.peer = peer
     this.method = lines.method
     this.target = lines.target
     this.version = lines.version

@@ -150,8 +150,8 @@ export function serverOf(
 }
 
 /** One more connection to a server, without a network. */
-export function wireTo({ server }: HttpServer): Wire {
-  const wire = new Wire()
+export function wireTo({ server }: HttpServer, address?: string): Wire {
+  const wire = new Wire(address)
   server.emit('connection', wire)
   return wire
 }

@@ -1,6 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer, type Server as SecureServer, type TlsOptions } from 'node:tls'
 import { Deadlines } from '../../http1/deadlines.ts'
+import { withoutMapping } from '../address.ts'
 import { Connection, type ConnectionTerms } from './connection.ts'
 
 /** What servers and all of their connections go by. */
@@ -88,8 +89,11 @@ export class Connections<E> {
   }
 
   accept(socket: Socket): void {
-    if (this.#open.size >= this.#max && !this.#makeRoom()) socket.destroy()
-    else this.#open.add(new Connection(socket, this.#terms))
+    const { remoteAddress } = socket
+    // The system no longer tells who it was of a client that has reset already: nobody is there to be answered, and what
+    // it sent must not be carried out for nobody.
+    if (remoteAddress === undefined || (this.#open.size >= this.#max && !this.#makeRoom())) socket.destroy()
+    else this.#open.add(new Connection(socket, withoutMapping(remoteAddress), this.#terms))
   }
 
   closeIdle(): void {

@@ -6,6 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises'
  * happens between two of them that the test does not ask for. As much of a socket as a server uses.
  */
 export class Wire extends Duplex {
+  readonly remoteAddress: string | undefined
   bytesRead = 0
   bytesWritten = 0
   /** What the client has been sent. */
@@ -15,8 +16,9 @@ export class Wire extends Duplex {
   #stalled = false
   #taken: (() => void) | undefined = undefined
 
-  constructor() {
+  constructor(remoteAddress: string | undefined = '192.0.2.1') {
     super({ allowHalfOpen: true })
+    this.remoteAddress = remoteAddress
   }
 
   setNoDelay(): this {
