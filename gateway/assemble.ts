@@ -13,7 +13,7 @@ import type { ClientTable } from './config/clients.ts'
 import type { Settings } from './config/settings.ts'
 import type { Gateway, Load } from './gateway.ts'
 import type { Ground } from './ground.ts'
-import { type Holdings, makeHoldings } from './holdings.ts'
+import { countersOf, type Holdings, makeHoldings } from './holdings.ts'
 import { PathTable } from './http/path-table.ts'
 import { readTarget } from './http/target.ts'
 import { Journal } from './limits/journal.ts'
@@ -90,6 +90,7 @@ export function makeGateway(
 ): { readonly gateway: Gateway; readonly keys: Background['keys'] } {
   const { settings, log } = ground
   const { revocations, deliveries, proofs, throttle } = holdings
+  const { addressRate } = settings
   const issuers = trustedIssuers(settings, {
     clock: Date.now,
     onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
@@ -101,6 +102,7 @@ export function makeGateway(
     log,
     metrics,
     trail,
+    addressRate: addressRate && countersOf(addressRate.requests, addressRate.windowMs),
     routes: new PathTable(settings.routes),
     verifier: new TokenVerifier({ issuers, revocations, clock: Date.now }),
     proofs: makeProofs(settings, proofs, nonceSecret),

@@ -11,6 +11,7 @@ import type { ClientTable } from './config/clients.ts'
 import type { Route, Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
 import type { PathTable } from './http/path-table.ts'
+import type { Counters } from './limits/counters.ts'
 import type { Limiter } from './limits/limiter.ts'
 import type { LimitTable } from './limits/policies.ts'
 import type { RefusalCode } from './refusals.ts'
@@ -50,6 +51,8 @@ export interface Gateway {
   readonly log: Logger
   readonly metrics: Metrics
   readonly trail: Trail
+  /** Undefined: an address may send any number of requests. Each worker counts by itself. */
+  readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<Route>
   readonly verifier: TokenVerifier
   readonly proofs: ProofVerifier

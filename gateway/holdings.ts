@@ -39,7 +39,8 @@ export function makeHoldings(ground: Ground, keeping: Keeping, sharing?: Holding
   const { settings, log } = ground
   const { dataDir } = settings
   const clock = sharing?.clock ?? steadyClock()
-  const failures = failureCounters(ground)
+  const { authThrottle } = settings
+  const failures = countersOf(Math.max(1, authThrottle.failures), authThrottle.windowMs)
   return {
     limiter: new Limiter({ clock, journal: keeping }),
     revocations: new Revocations({
@@ -66,24 +67,16 @@ export function makeHoldings(ground: Ground, keeping: Keeping, sharing?: Holding
       sharing: sharing?.proofs,
     }),
     throttle:
-      settings.authThrottle.failures === 0
+      authThrottle.failures === 0
         ? undefined
         : new AuthThrottle({ counter: failures, clock, sharing: sharing?.throttle }),
     failures,
   }
 }
 
-function failureCounters({ settings: { authThrottle } }: Ground): Counters {
+/** Sliding windows that belong to no row of the limit table. They end with the process. */
+export function countersOf(limit: number, windowMs: number): Counters {
   const room = new Room()
   room.divide([0])
-  const record = {
-    id: 0,
-    name: 'auth',
-    path: '*',
-    methods: null,
-    limit: Math.max(1, authThrottle.failures),
-    windowMs: authThrottle.windowMs,
-    horizonMs: null,
-  }
-  return new Counters(record, room)
+  return new Counters({ id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }, room)
 }

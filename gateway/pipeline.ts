@@ -7,6 +7,7 @@ import { authenticate } from './stages/authenticate.ts'
 import { authorize } from './stages/authorize.ts'
 import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
+import { limitAddress } from './stages/limit-address.ts'
 import { leave, open } from './stages/open.ts'
 import { PendingRecord, record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/refuse.ts'
@@ -18,7 +19,7 @@ type Stage = (
   exchange: Exchange,
 ) => Refusal | undefined | PendingRecord | Promise<Refusal | undefined>
 
-const STAGES: readonly Stage[] = [admit, route, authenticate, record, authorize, limit]
+const STAGES: readonly Stage[] = [admit, limitAddress, route, authenticate, record, authorize, limit]
 
 /**
  * The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook.

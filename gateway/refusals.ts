@@ -100,6 +100,12 @@ export const REFUSALS = {
     source: 'downstream',
     detail: 'The only expectation supported is 100-continue.',
   },
+  address_rate_exceeded: {
+    status: 429,
+    source: 'downstream',
+    detail: 'Too many requests from this address.',
+    closes: true,
+  },
   limit_exceeded: { status: 429, source: 'downstream', detail: 'Too many requests.' },
   headers_too_large: {
     status: 431,

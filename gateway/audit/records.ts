@@ -90,7 +90,7 @@ function quoted(text: string): string {
 }
 
 /** At most `maxChars` UTF-16 units, the last of which is `…` when something was cut; never half a surrogate pair. */
-function bounded(text: string, maxChars: number): string {
+export function bounded(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text
   const last = text.charCodeAt(maxChars - 2)
   const isHighSurrogate = last >= 0xd800 && last <= 0xdbff

@@ -12,6 +12,7 @@ import { methodSet } from './method-rules.ts'
 import { checkRows } from './row-rules.ts'
 import { schemaCheck } from './schema-check.ts'
 import type {
+  AddressRateSettings,
   AuthThrottleSettings,
   DpopSettings,
   Durability,
@@ -49,6 +50,7 @@ export interface GatewayFile {
     readonly publicUrls: readonly string[] | undefined
   }
   readonly authThrottle: AuthThrottleSettings
+  readonly addressRate: AddressRateSettings | undefined
   readonly auditFile: string
   readonly auditDurability: Durability
   readonly dataDir: string
@@ -76,6 +78,7 @@ interface Written {
   readonly issuers: readonly WrittenIssuer[]
   readonly dpop: { readonly nonce: DpopSettings['nonce']; readonly publicUrls?: readonly string[] }
   readonly authThrottle: { readonly failures: number; readonly window: string }
+  readonly addressRate?: { readonly requests: number; readonly window: string }
   readonly audit: { readonly file: string; readonly durability: Durability }
   readonly dataDir: string
   readonly logLevel: string
@@ -97,7 +100,7 @@ interface WrittenRoute {
   readonly clientCert: boolean
 }
 
-const MAX_THROTTLE_MS = 86_400_000
+const MAX_WINDOW_MS = 86_400_000
 const checkSchema = schemaCheck(validateGateway)
 
 /** Reads config/gateway.json. @param file its name, for the faults */
@@ -109,6 +112,7 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
   checkOwnIssuer(json, written)
   checkIssuers(json, written.issuers)
   checkAuthentication(json, written)
+  checkWindows(json, written)
   checkUpstreams(json, written)
   checkTimeouts(json, written)
   checkRoutes(json, written)
@@ -135,6 +139,10 @@ function gatewayFile(written: Written, trustedProxies: BlockList | undefined): G
     authThrottle: {
       failures: written.authThrottle.failures,
       windowMs: windowToMs(written.authThrottle.window),
+    },
+    addressRate: written.addressRate && {
+      requests: written.addressRate.requests,
+      windowMs: windowToMs(written.addressRate.window),
     },
     auditFile: written.audit.file,
     auditDurability: written.audit.durability,
@@ -172,7 +180,18 @@ function checkTexts(json: JsonFile<Written>, written: Written): void {
   }
 }
 
-function checkAuthentication(json: JsonFile<Written>, { dpop, authThrottle }: Written): void {
+function checkWindows(json: JsonFile<Written>, { authThrottle, addressRate }: Written): void {
+  const windows = [
+    ['$.authThrottle.window', authThrottle?.window],
+    ['$.addressRate.window', addressRate?.window],
+  ] as const
+  for (const [path, window] of windows) {
+    if (window === undefined || !json.sound(path) || windowToMs(window) <= MAX_WINDOW_MS) continue
+    json.refuse({ path, reason: `must be at most "24h", but is "${window}"` })
+  }
+}
+
+function checkAuthentication(json: JsonFile<Written>, { dpop }: Written): void {
   if (json.sound('$.dpop.publicUrls')) {
     for (const [index, url] of (dpop.publicUrls ?? []).entries()) {
       // The rules are those of an issuer: no query, no fragment, no credentials.
@@ -180,9 +199,6 @@ function checkAuthentication(json: JsonFile<Written>, { dpop, authThrottle }: Wr
       if (reason !== undefined) json.refuse({ path: `$.dpop.publicUrls[${index}]`, reason })
     }
   }
-  if (!json.sound('$.authThrottle.window') || windowToMs(authThrottle.window) <= MAX_THROTTLE_MS) return
-  const reason = `must be at most "24h", but is "${authThrottle.window}"`
-  json.refuse({ path: '$.authThrottle.window', reason })
 }
 
 function checkUpstreams(json: JsonFile<Written>, { upstream }: Written): void {

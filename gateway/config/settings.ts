@@ -68,6 +68,13 @@ export interface AuthThrottleSettings {
   readonly windowMs: number
 }
 
+/** How many requests one address may send, whatever they ask for. */
+export interface AddressRateSettings {
+  /** At least 1. */
+  readonly requests: number
+  readonly windowMs: number
+}
+
 /** The public HTTPS listener. Files are relative to the working directory. Immutable. */
 export interface TlsSettings {
   readonly port: number
@@ -101,6 +108,8 @@ export interface Settings extends IssuerSettings {
   readonly issuers: readonly IssuerSettings[]
   readonly dpop: DpopSettings
   readonly authThrottle: AuthThrottleSettings
+  /** Undefined: any number. */
+  readonly addressRate: AddressRateSettings | undefined
   readonly auditFile: string
   readonly auditDurability: Durability
   readonly dataDir: string

@@ -1,8 +1,12 @@
 import type { Commit } from '../audit/commit.ts'
-import { requestRecord } from '../audit/records.ts'
+import { bounded, requestRecord } from '../audit/records.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+
+/** A request that no route serves is recorded in few bytes: anybody may send any number of them, without a limit. */
+const UNROUTED_PATH_CHARS = 256
+const UNROUTED_USER_AGENT_CHARS = 128
 
 /** A record that has been handed over, of which it is not known yet whether it is safe. */
 export class PendingRecord {
@@ -44,16 +48,17 @@ export function recordAtEnd(gateway: Gateway, exchange: Exchange): Refusal | und
 }
 
 function note(gateway: Gateway, exchange: Exchange): Error | Commit | undefined {
-  const { principal } = exchange
+  const { principal, route } = exchange
+  const { userAgent } = exchange.headers
   const line = requestRecord({
     requestId: exchange.requestId,
     timestamp: exchange.timestamp,
     method: exchange.method,
-    path: exchange.path,
+    path: route === undefined ? bounded(exchange.path, UNROUTED_PATH_CHARS) : exchange.path,
     userId: principal?.subject,
     clientId: principal !== undefined && principal.subject === undefined ? principal.client : undefined,
     ip: exchange.address,
-    userAgent: exchange.headers.userAgent,
+    userAgent: route === undefined ? bounded(userAgent, UNROUTED_USER_AGENT_CHARS) : userAgent,
     gatewayId: exchange.gatewayId,
   })
   const outcome = gateway.trail.append(line)

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { call } from './client.ts'
+import { startGateway, type TestGateway, until } from './gateway.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+
+describe('one address that asks for anything', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+
+  before(async () => {
+    upstream = await startUpstream((_req, res) => res.end('whole'))
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        trustedProxies: ['127.0.0.1'],
+        addressRate: { requests: 3, window: '1h' },
+        routes: [{ path: '/open', auth: ['none'] }],
+      },
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  const ask = (path: string, address: string, headers = {}) =>
+    call(gateway.url + path, { headers: { 'x-forwarded-for': address, ...headers } })
+
+  it('costs the trail less than 1,500 bytes for a path that no route serves', async () => {
+    const answer = await ask(`/nowhere/${'p'.repeat(8000)}`, '192.0.2.1', { 'user-agent': 'a'.repeat(8000) })
+    assert.equal(answer.status, 404)
+    const pair = await gateway.pair(String(answer.headers['x-request-id']))
+    const bytes = pair.map((record) => JSON.stringify(record).length + 1)
+    assert.ok((bytes[0] ?? 0) + (bytes[1] ?? 0) < 1500, String(bytes))
+    assert.match(String(pair[0].path), /^\/nowhere\/p{200,}…$/)
+  })
+
+  it('is refused with 429 beyond its rate, routed or not, on a connection that closes, with its audit pair', async () => {
+    const address = '192.0.2.2'
+    const statuses = []
+    for (const path of ['/open', '/nowhere', '/open']) statuses.push((await ask(path, address)).status)
+    assert.deepEqual(statuses, [200, 404, 200])
+    for (const path of ['/open', '/nowhere']) {
+      const refused = await ask(path, address)
+      assert.equal(refused.status, 429)
+      assert.equal(refused.json().code, 'address_rate_exceeded')
+      assert.equal(refused.headers.connection, 'close')
+      assert.ok(Number(refused.headers['retry-after']) > 3500)
+      const [request, response] = await gateway.pair(String(refused.headers['x-request-id']))
+      assert.deepEqual([request.path, request.ip, response.statusCode], [path, address, 429])
+    }
+    assert.equal((await ask('/open', '192.0.2.3')).status, 200)
+    const refusals = 'gateway_refusals_total{code="address_rate_exceeded"}'
+    await until(async () => ((await gateway.metric(refusals)) === 2 ? true : undefined))
+  })
+})
