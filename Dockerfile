@@ -24,7 +24,9 @@ USER node
 VOLUME /app/data
 
 FROM runtime AS backend
-ENV BACKEND_HOST=0.0.0.0
+# Others reach this address, so it takes requests of the gateway only: mount one secret into both containers, and give the
+# gateway GATEWAY_UPSTREAM_SECRET_FILE. Without it this one does not start.
+ENV BACKEND_HOST=0.0.0.0 BACKEND_GATEWAY_SECRET_FILE=/run/secrets/gateway
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.BACKEND_PORT ?? 3000}/healthz`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]

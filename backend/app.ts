@@ -11,6 +11,7 @@ import { registerBalance } from './balance.ts'
 import { registerData } from './data.ts'
 import { DatabaseBusyError } from './database/database.ts'
 import { registerDocs } from './docs.ts'
+import { requireGateway } from './gateway-secret.ts'
 import { registerHealth } from './health.ts'
 import { registerJwks } from './identity/jwks.ts'
 import { registerInteraction } from './identity/oauth/interaction.ts'
@@ -71,6 +72,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
       reply,
     )
   })
+  if (services.gatewaySecret !== undefined) requireGateway(app, services.gatewaySecret)
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
 
   await registerDocs(app, services)

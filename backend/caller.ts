@@ -3,7 +3,7 @@ import { Problem } from './problems.ts'
 
 /**
  * Who the gateway says is calling. The gateway removes these headers from what comes in and writes its own, and only
- * the gateway reaches this program, so they are believed as they are.
+ * the gateway reaches this program or proves itself to it (gateway-secret.ts), so they are believed as they are.
  */
 export interface Caller {
   /** The user's id; absent for machine callers. */

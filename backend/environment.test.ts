@@ -12,6 +12,7 @@ describe('readEnvironment', () => {
     assert.deepEqual(readEnvironment({}), {
       host: '127.0.0.1',
       port: 3000,
+      gatewaySecretFile: undefined,
       databaseUrl: undefined,
       dataDirectory: 'data/backend',
       publicUrl: 'http://localhost:8080',
@@ -25,6 +26,7 @@ describe('readEnvironment', () => {
     const variables = {
       BACKEND_HOST: '::1',
       BACKEND_PORT: '0',
+      BACKEND_GATEWAY_SECRET_FILE: '/run/secrets/gateway',
       BACKEND_DATA_DIR: '/var/lib/backend',
       BACKEND_DEMO: 'false',
       BACKEND_OAUTH_CLIENTS: '/etc/backend/clients.json',
@@ -35,6 +37,7 @@ describe('readEnvironment', () => {
     assert.deepEqual(readEnvironment(variables), {
       host: '::1',
       port: 0,
+      gatewaySecretFile: '/run/secrets/gateway',
       databaseUrl: 'postgres://user:secret@db/bank',
       dataDirectory: '/var/lib/backend',
       publicUrl: 'https://api.example.com',
@@ -61,6 +64,16 @@ describe('readEnvironment', () => {
       'BACKEND_KEY_ROTATION_DAYS',
     ])
     assert.doesNotMatch(faults.join(), /secret/)
+  })
+
+  it('refuses an address that others reach without a secret of the gateway, and no other one', () => {
+    for (const host of ['0.0.0.0', '::', '10.0.0.1', 'backend', '127.example.com']) {
+      assert.match(String(faultsOf({ BACKEND_HOST: host })), /BACKEND_GATEWAY_SECRET_FILE must name/, host)
+      assert.deepEqual(faultsOf({ BACKEND_HOST: host, BACKEND_GATEWAY_SECRET_FILE: '/s' }), [])
+    }
+    for (const host of ['localhost', '127.0.0.1', '127.1.2.3', '::1']) {
+      assert.deepEqual(faultsOf({ BACKEND_HOST: host }), [])
+    }
   })
 
   it('refuses ports and URLs that are none', () => {

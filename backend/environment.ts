@@ -1,7 +1,11 @@
+import { isIPv4 } from 'node:net'
+
 /** The settings of the backend process. */
 export interface Environment {
   readonly host: string
   readonly port: number
+  /** A file with what the gateway proves itself with; undefined only on loopback. */
+  readonly gatewaySecretFile: string | undefined
   /** `postgres://…`; without one the embedded database in `dataDirectory` is used. */
   readonly databaseUrl: string | undefined
   readonly dataDirectory: string
@@ -22,8 +26,9 @@ export interface Environment {
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
   const environment = {
-    host: variables.BACKEND_HOST || '127.0.0.1',
+    host: readHost(variables, faults),
     port: readPort(variables.BACKEND_PORT, faults),
+    gatewaySecretFile: variables.BACKEND_GATEWAY_SECRET_FILE || undefined,
     databaseUrl: readDatabaseUrl(variables.DATABASE_URL, faults),
     dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
     publicUrl: readPublicUrl(variables.PUBLIC_URL, faults),
@@ -32,6 +37,21 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { r
     keyRotationDays: readRotation(variables.BACKEND_KEY_ROTATION_DAYS, faults),
   }
   return faults.length === 0 ? environment : { faults }
+}
+
+/** Who reaches this program can say who calls: beyond this machine the gateway must prove that it is the gateway. */
+function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
+  const host = variables.BACKEND_HOST || '127.0.0.1'
+  if (!isLoopback(host) && !variables.BACKEND_GATEWAY_SECRET_FILE) {
+    faults.push(
+      `BACKEND_HOST is "${host}", which others can reach: BACKEND_GATEWAY_SECRET_FILE must name the file with the secret that the gateway sends (its GATEWAY_UPSTREAM_SECRET_FILE)`,
+    )
+  }
+  return host
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }
 
 function readPort(text: string | undefined, faults: string[]): number {

@@ -104,14 +104,39 @@ describe('the backend process', () => {
     assert.equal(existsSync(join(directory, 'x')), false)
   })
 
-  it('says in one line that the port is taken, and warns of an address that others reach', async () => {
-    const server = createServer().listen(0, '0.0.0.0')
+  it('listens where others reach it only with a secret, and then to nobody without it', async () => {
+    const open = start({ BACKEND_HOST: '0.0.0.0' })
+    assert.equal(await open.ended, 1)
+    assert.match(String(open.log[0]?.msg), /BACKEND_HOST is "0.0.0.0".*BACKEND_GATEWAY_SECRET_FILE/)
+
+    const secret = 'between-gateway-and-backend-0123456789'
+    const file = join(directory, 'secret')
+    writeFileSync(file, 'short')
+    const env = { BACKEND_HOST: '0.0.0.0', BACKEND_GATEWAY_SECRET_FILE: file }
+    const refused = start(env)
+    assert.equal(await refused.ended, 1)
+    assert.match(String(refused.log[0]?.msg), /must hold one line of 32 to 256/)
+
+    writeFileSync(file, `${secret}\n`)
+    const backend = start(env)
+    const port = new URL(await backend.listening).port
+    const status = async (path: string, headers: Record<string, string> = {}) =>
+      (await fetch(`http://127.0.0.1:${port}${path}`, { headers })).status
+    assert.equal(await status('/healthz'), 200)
+    assert.equal(await status('/openapi.json'), 403)
+    assert.equal(await status('/openapi.json', { 'x-gateway-secret': secret }), 200)
+    backend.child.kill('SIGTERM')
+    assert.equal(await backend.ended, 0)
+    assert.doesNotMatch(JSON.stringify([backend.log, refused.log]), new RegExp(`${secret}|short`))
+  })
+
+  it('says in one line that the port is taken', async () => {
+    const server = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => server.once('listening', resolve))
     const { port } = server.address() as AddressInfo
-    const backend = start({ BACKEND_HOST: '0.0.0.0', BACKEND_PORT: String(port) })
+    const backend = start({ BACKEND_PORT: String(port) })
     assert.equal(await backend.ended, 1)
     server.close()
-    assert.match(String(backend.log[0]?.msg), /not a loopback address/)
     assert.match(String(backend.log.at(-1)?.msg), /another program already listens there.*EADDRINUSE/)
   })
 

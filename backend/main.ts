@@ -6,12 +6,13 @@ import { migrate } from './database/migrations.ts'
 import { openDatabase } from './database/open.ts'
 import { seedDemoUsers } from './demo-users.ts'
 import { type Environment, readEnvironment } from './environment.ts'
+import { readGatewaySecret } from './gateway-secret.ts'
 import { sweep } from './housekeeping.ts'
 import { keepKeys, LOOK_EVERY_MS } from './identity/key-upkeep.ts'
 import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
 import { loadServerSecrets } from './identity/secrets.ts'
-import type { App } from './services.ts'
+import type { App, Services } from './services.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -32,10 +33,8 @@ await start(environment).catch((fault: unknown) => {
 })
 
 async function start(settings: Environment): Promise<void> {
-  const { host } = settings
-  if (!isLoopback(host)) {
-    logger.warn({ host }, 'not a loopback address: whoever reaches it can call in the name of anybody')
-  }
+  // First, because it is told at once.
+  const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   const database = await openDatabase(settings, (fault) =>
     logger.error({ err: fault }, 'an idle database connection broke'),
   )
@@ -44,7 +43,7 @@ async function start(settings: Environment): Promise<void> {
   if (settings.demo) await seedDemoUsers(database, clock())
   await sweep(database, clock())
   const keys = await loadSigningKeys(database, clock)
-  const app = await listen(settings, database, keys).catch(async (fault: unknown) => {
+  const app = await listen(settings, { database, keys, gatewaySecret }).catch(async (fault: unknown) => {
     await database.close()
     throw fault
   })
@@ -55,11 +54,14 @@ async function start(settings: Environment): Promise<void> {
   process.send?.('ready', () => {})
 }
 
-async function listen(settings: Environment, database: Database, keys: SigningKeys): Promise<App> {
+async function listen(
+  settings: Environment,
+  ready: Pick<Services, 'database' | 'keys' | 'gatewaySecret'>,
+): Promise<App> {
   const { host, port, publicUrl } = settings
-  const secrets = await loadServerSecrets(database)
+  const secrets = await loadServerSecrets(ready.database)
   const clients = await loadClients({ ...settings, file: settings.oauthClientsFile })
-  const app = await buildApp({ database, keys, secrets, clients, publicUrl, clock }, logger)
+  const app = await buildApp({ ...ready, secrets, clients, publicUrl, clock }, logger)
   await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
   return app
 }
@@ -99,10 +101,6 @@ function stopOnSignal(app: App, database: Database, timers: readonly NodeJS.Time
   if (process.send === undefined) return
   process.on('disconnect', () => void stop('parent disconnected'))
   if (!process.connected) void stop('parent disconnected')
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || host.startsWith('127.')
 }
 
 /** One line that says what to do about it. */

@@ -24,6 +24,7 @@ const PROBLEMS = {
     detail: 'The refresh token was used before. Its session is revoked. Log in again.',
   },
   forbidden: { status: 403, detail: 'The caller may not do this.' },
+  gateway_required: { status: 403, detail: 'This service listens to its gateway only.' },
   no_session: { status: 403, detail: 'The credential of this request does not belong to a session.' },
   not_found: { status: 404, detail: 'There is nothing here.' },
   method_not_allowed: { status: 405, detail: 'This method is not offered here.' },

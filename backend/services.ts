@@ -13,6 +13,8 @@ export interface Services {
   readonly secrets: ServerSecrets
   /** Who may ask users for access by OAuth. */
   readonly clients: readonly ClientMetadata[]
+  /** What the gateway proves itself with; undefined: whoever reaches this program is taken for the gateway. */
+  readonly gatewaySecret: string | undefined
   /** Issuer of the tokens and base of links, without a slash at its end. */
   readonly publicUrl: string
   readonly clock: () => Date

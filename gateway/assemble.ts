@@ -16,6 +16,7 @@ import type { Ground } from './ground.ts'
 import { countersOf, type Holdings, makeHoldings } from './holdings.ts'
 import { PathTable } from './http/path-table.ts'
 import { readTarget } from './http/target.ts'
+import { checkedField } from './http1/field.ts'
 import { Journal } from './limits/journal.ts'
 import { limitTable } from './limits/policies.ts'
 import { type Watching, watchFiles } from './reloads.ts'
@@ -91,7 +92,10 @@ export function makeGateway(
   const { settings, log } = ground
   const { revocations, deliveries, proofs, throttle } = holdings
   const { addressRate } = settings
+  const { upstreamSecret: secret } = settings
+  const upstreamSecret = secret === undefined ? undefined : checkedField('X-Gateway-Secret', secret)
   const issuers = trustedIssuers(settings, {
+    upstreamSecret,
     clock: Date.now,
     onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
   })
@@ -114,6 +118,7 @@ export function makeGateway(
     limits: { table: limitTable(ground.limits.value) },
     limiter,
     upstream: makeUpstream(ground, metrics),
+    upstreamSecret,
     load: {
       inFlight: new Slots(),
       tunnels: new Set(),

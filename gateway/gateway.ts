@@ -11,6 +11,7 @@ import type { ClientTable } from './config/clients.ts'
 import type { Route, Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
 import type { PathTable } from './http/path-table.ts'
+import type { Field } from './http1/field.ts'
 import type { Counters } from './limits/counters.ts'
 import type { Limiter } from './limits/limiter.ts'
 import type { LimitTable } from './limits/policies.ts'
@@ -69,5 +70,7 @@ export interface Gateway {
   readonly limits: { table: LimitTable }
   readonly limiter: Pick<Limiter, 'take' | 'close'>
   readonly upstream: Upstream
+  /** X-Gateway-Secret, which proves this gateway to the upstreams; undefined when nothing does. */
+  readonly upstreamSecret: Field | undefined
   readonly load: Load
 }

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { sharedSecret } from './shared-secret.ts'
 
 /**
  * `npm start`: the backend and, as soon as it answers, the gateway beside it, each in a process of its own. On SIGTERM,
@@ -23,6 +24,7 @@ const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const backend: Part = { name: 'backend', flags: [], script: `../backend/main.${extension}`, child: undefined }
 const gateway: Part = { name: 'gateway', flags: YOUNG, script: `./main.${extension}`, child: undefined }
 const backendReady = Promise.withResolvers<void>()
+const env = { ...process.env, ...sharedSecret(process.env) }
 let stopping = false
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
@@ -39,6 +41,7 @@ function launch(part: Part): void {
     process.execPath,
     [...process.execArgv, ...part.flags, fileURLToPath(new URL(part.script, import.meta.url))],
     {
+      env,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       // Its own process group: Ctrl-C in a terminal reaches this process alone, which ends the children in their order.
       detached: true,

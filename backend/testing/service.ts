@@ -56,7 +56,7 @@ let userNumber = 0
 
 export async function startTestService(
   database: Database,
-  own: Partial<Pick<Services, 'publicUrl' | 'clock' | 'clients'>> = {},
+  own: Partial<Pick<Services, 'publicUrl' | 'clock' | 'clients' | 'gatewaySecret'>> = {},
 ): Promise<TestService> {
   let nowMs = Date.parse('2026-03-01T12:00:00Z')
   const clock = own.clock ?? (() => new Date(nowMs))
@@ -67,6 +67,7 @@ export async function startTestService(
     keys: await loadSigningKeys(database, clock),
     secrets: await loadServerSecrets(database),
     clients: own.clients ?? [],
+    gatewaySecret: own.gatewaySecret,
     publicUrl: own.publicUrl ?? PUBLIC_URL,
     clock,
   }

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { IssuerSettings } from '../config/settings.ts'
+import { checkedField } from '../http1/field.ts'
 import { answerJson, freshKey, NOW_MS, serve } from './issuer.test-support.ts'
 import { keysOf, trustedIssuers } from './issuers.ts'
 
-const OWN: IssuerSettings = {
+const OWN: IssuerSettings & { readonly upstreams: readonly string[] } = {
+  upstreams: [],
   issuer: 'http://localhost:8080',
   jwksUri: 'http://127.0.0.1:9/keys',
   audience: 'api',
@@ -74,4 +76,26 @@ test('once stopped, no issuer is asked again', async (t) => {
   keysOf([own]).stop()
   assert.equal(await own.keys.refresh(), 'failed')
   assert.equal(own.keys.loaded, false)
+})
+
+test('the secret between gateway and upstream goes along only where an upstream itself publishes the keys', async (t) => {
+  const seen: (string | undefined)[] = []
+  const source = async () =>
+    serve(t, (request, response) => {
+      seen.push(String(request.headers['x-gateway-secret']))
+      answerJson({ keys: [freshKey('k').jwk] })(request, response)
+    })
+  const upstream = await source()
+  const elsewhere = await source()
+  const trusted = trustedIssuers(
+    {
+      ...OWN,
+      upstreams: ['unix:/run/a.sock', new URL(upstream.uri).origin],
+      jwksUri: upstream.uri,
+      issuers: [{ ...OWN, issuer: 'https://a.example', jwksUri: elsewhere.uri }],
+    },
+    { clock: Date.now, onFault: assert.fail, upstreamSecret: checkedField('X-Gateway-Secret', 'the secret') },
+  )
+  for (const { keys } of trusted) assert.equal(await keys.refresh(), 'refreshed')
+  assert.deepEqual(seen, ['the secret', 'undefined'])
 })

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import type { Field } from '../http1/field.ts'
 
 const TIMEOUT_MS = 5_000
 const MAX_DOCUMENT_BYTES = 256 * 1024
@@ -8,10 +9,11 @@ const MAX_DOCUMENT_BYTES = 256 * 1024
  * status 200, JSON in UTF-8. Redirects are not followed: where keys come from is what the operator configured.
  * The media type is not looked at: issuers differ in it, and what is no JWK Set fails anyway.
  *
+ * @param proof a field that proves the gateway to whoever publishes the keys
  * @returns the parsed document, of whatever shape
  * @throws Error saying what went wrong, also when `signal` gives up
  */
-export async function fetchJwks(uri: string, signal: AbortSignal): Promise<unknown> {
+export async function fetchJwks(uri: string, signal: AbortSignal, proof?: Field): Promise<unknown> {
   // Not before it is needed, which is when the listeners are open: loading it takes 50 ms.
   const { Agent, request } = await import('undici')
   // An agent of its own for each fetch: fetches are minutes apart, and a refused body is broken off with it.
@@ -19,7 +21,10 @@ export async function fetchJwks(uri: string, signal: AbortSignal): Promise<unkno
   try {
     const { statusCode, body } = await request(uri, {
       dispatcher: agent,
-      headers: { accept: 'application/jwk-set+json, application/json' },
+      headers: {
+        accept: 'application/jwk-set+json, application/json',
+        ...(proof && { [proof.name]: proof.value }),
+      },
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     })
     if (statusCode !== 200) throw new Error(`the answer has status ${statusCode}, not 200`)

@@ -41,6 +41,7 @@ test('every variable arrives at its key', () => {
     GATEWAY_AUDIT_DURABILITY: 'synced',
     GATEWAY_STORE: 'memory',
     GATEWAY_WORKERS: '1',
+    GATEWAY_UPSTREAM_SECRET_FILE: '/run/secrets/gateway',
     GATEWAY_DATA_DIR: '/var/lib/x',
     GATEWAY_LOG_LEVEL: 'debug',
   }
@@ -59,6 +60,7 @@ test('every variable arrives at its key', () => {
       adminHost: '::1',
       adminPort: 65535,
       upstreams: ['http://a:1', 'unix:/run/b.sock'],
+      upstreamSecretFile: '/run/secrets/gateway',
       issuer: 'https://bank.example',
       jwksUri: 'https://bank.example/keys',
       audience: 'api',

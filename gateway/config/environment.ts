@@ -36,6 +36,7 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_ADMIN_HOST', (text, overrides) => hostFault(text) ?? set(overrides, { adminHost: text })],
   ['GATEWAY_ADMIN_PORT', (text, overrides) => portFault(text) ?? set(overrides, { adminPort: Number(text) })],
   ['GATEWAY_UPSTREAM', readUpstreams],
+  ['GATEWAY_UPSTREAM_SECRET_FILE', (text, overrides) => set(overrides, { upstreamSecretFile: text })],
   ['GATEWAY_ISSUER', (text, overrides) => issuerFault(text) ?? set(overrides, { issuer: text })],
   ['GATEWAY_JWKS_URI', (text, overrides) => urlFault(text) ?? set(overrides, { jwksUri: text })],
   ['GATEWAY_AUDIENCE', (text, overrides) => set(overrides, { audience: text })],

@@ -53,6 +53,8 @@ export interface GatewayFile {
   readonly addressRate: AddressRateSettings | undefined
   readonly auditFile: string
   readonly auditDurability: Durability
+  /** Undefined: nothing proves the gateway to the service. */
+  readonly upstreamSecretFile: string | undefined
   readonly dataDir: string
   readonly logLevel: string
   readonly trustedProxies: BlockList | undefined
@@ -80,6 +82,7 @@ interface Written {
   readonly authThrottle: { readonly failures: number; readonly window: string }
   readonly addressRate?: { readonly requests: number; readonly window: string }
   readonly audit: { readonly file: string; readonly durability: Durability }
+  readonly upstreamSecretFile?: string
   readonly dataDir: string
   readonly logLevel: string
   readonly trustedProxies: readonly string[]
@@ -146,6 +149,7 @@ function gatewayFile(written: Written, trustedProxies: BlockList | undefined): G
     },
     auditFile: written.audit.file,
     auditDurability: written.audit.durability,
+    upstreamSecretFile: written.upstreamSecretFile,
     dataDir,
     logLevel,
     trustedProxies,

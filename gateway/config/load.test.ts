@@ -175,3 +175,16 @@ test('standard output cannot be synced, wherever either was named', () => {
   assert.equal(good({}, env).auditDurability, 'synced')
   assert.equal(good({ audit: { durability: 'buffered' } }).auditDurability, 'buffered')
 })
+
+test('the secret for the upstream is read from the file that is named, and a bad one is a fault that hides it', () => {
+  const config = JSON.stringify({ routes: OPEN, upstreamSecretFile: 'of-the-file' })
+  const read = (files: Record<string, string>, env: Environment = {}) =>
+    loadSettings(env, (file) => files[file] ?? (file === 'config/gateway.json' ? config : assert.fail(file)))
+  const secret = 's'.repeat(40)
+  assert.equal(read({ 'of-the-file': `${secret}\n` }).value?.upstreamSecret, secret)
+  const env = { GATEWAY_UPSTREAM_SECRET_FILE: 'of-the-environment' }
+  assert.equal(read({ 'of-the-environment': secret }, env).value?.upstreamSecret, secret)
+  const refused = read({ 'of-the-file': 'too short' }).faults?.map(describeFault)
+  assert.match(String(refused), /^of-the-file: \$: must hold one line of 32 to 256/)
+  assert.doesNotMatch(String(refused), /too short/)
+})

@@ -11,6 +11,7 @@ import { fapiUriFault, sameIssuerFault } from './issuer-rules.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
 import { completeTls, type TlsSources, tlsPlace } from './tls-rules.ts'
+import { parseUpstreamSecret } from './upstream-secret.ts'
 
 /** Where each key that can be in conflict with another is set: in the file, and in the environment. */
 const PLACES = {
@@ -45,7 +46,9 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const told = { ...file.value.value, ...environment.value }
   const tlsSources = { configFile, written: file.value.value.tls, environment: environment.value.tls }
   const tls = completeTls(tlsSources)
+  const secret = loadUpstreamSecret(told, readFile)
   const conflicts = [
+    ...(secret.faults ?? []),
     ...conflictsOf(told, placeIn(configFile, environment.value)),
     ...(tls.faults ?? [
       ...tlsConflicts({ ...told, tls: tls.value }, tlsSources),
@@ -57,7 +60,17 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const { nonce, publicUrls = [new URL(told.issuer).origin] } = told.dpop
   const dpop = { nonce, publicUrls }
   const files = { configFile, limitsFile, clientsFile: clientsInUse(env, told) ? clientsFile : undefined }
-  return { value: { ...told, ...files, tls: tls.value, jwksUri, audience, dpop } }
+  const upstreamSecret = secret.value
+  return { value: { ...told, ...files, tls: tls.value, upstreamSecret, jwksUri, audience, dpop } }
+}
+
+function loadUpstreamSecret(
+  { upstreamSecretFile: file }: GatewayFile,
+  readFile?: ReadFile,
+): { readonly value?: string; readonly faults?: readonly Fault[] } {
+  if (file === undefined) return {}
+  const { value, faults } = loadFile(file, parseUpstreamSecret, readFile)
+  return faults === undefined ? { value: value.value } : { faults }
 }
 
 /** A gateway that takes no machine callers needs no file of them. */

@@ -104,6 +104,8 @@ export interface Settings extends IssuerSettings {
   readonly adminPort: number
   /** At least one: `http://host:port`, `https://host:port` or `unix:/path.sock`. */
   readonly upstreams: readonly string[]
+  /** What proves the gateway to the upstreams, in X-Gateway-Secret. Undefined: nothing does. Never logged. */
+  readonly upstreamSecret: string | undefined
   /** Trusted beside our own one, which is the one of these settings themselves. */
   readonly issuers: readonly IssuerSettings[]
   readonly dpop: DpopSettings

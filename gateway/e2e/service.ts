@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { sharedSecret } from '../shared-secret.ts'
 import { freePort } from './free-port.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
 import { type RunningProcess, run } from './process.ts'
@@ -33,7 +34,9 @@ export async function startService(options: ServiceOptions = {}): Promise<TestSe
   const backendDir = join(dir, 'backend')
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
+  const secret = sharedSecret({ GATEWAY_DATA_DIR: dir })
   const backend = run('backend/main.ts', {
+    ...secret,
     BACKEND_DATA_DIR: backendDir,
     BACKEND_PORT: '0',
     PUBLIC_URL: url,
@@ -45,6 +48,7 @@ export async function startService(options: ServiceOptions = {}): Promise<TestSe
     config: { ...read<object>('gateway.json'), ...options.config },
     limits: options.limits === 'shipped' ? limits : limits.filter(({ path }) => path !== '/api/login'),
     env: {
+      ...secret,
       GATEWAY_UPSTREAM: String(line.msg).replace('listening at ', ''),
       GATEWAY_ISSUER: url,
       GATEWAY_PORT: String(port),

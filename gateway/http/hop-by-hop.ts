@@ -1,8 +1,12 @@
 import type { Field } from '../http1/field.ts'
 
-/** RFC 9110 section 7.6.1, and what older peers still send. They are about one connection, never forwarded. */
+/**
+ * RFC 9110 section 7.6.1, and what older peers still send. They are about one connection, never forwarded. So is the
+ * secret between gateway and service: neither a client nor the service's response may pass one on.
+ */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
+  'x-gateway-secret',
   'http2-settings',
   'keep-alive',
   'proxy-authenticate',

@@ -26,6 +26,7 @@ export function upstreamFields(gateway: Gateway, exchange: Exchange): Field[] {
   addTrace(fields, carried)
   if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
   if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, fields)
+  if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
   return fields
 }
 

@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { parseUpstreamSecret } from './upstream-secret.ts'
+
+const SECRET = 'x'.repeat(32)
+
+test('the upstream secret is one line, with or without a line end after it', () => {
+  for (const text of [SECRET, `${SECRET}\n`, `${SECRET}\r\n`]) {
+    assert.deepEqual(parseUpstreamSecret('s', text), { value: SECRET })
+  }
+})
+
+test('an upstream secret that is short, long or no field value is refused without being repeated', () => {
+  for (const text of [
+    '',
+    '\n',
+    'x'.repeat(31),
+    'x'.repeat(257),
+    `${SECRET} y`,
+    `${SECRET}\nX-Auth-Subject: a`,
+    `${SECRET}é`,
+  ]) {
+    const { faults } = parseUpstreamSecret('s', text)
+    assert.equal(faults?.length, 1, JSON.stringify(text))
+    assert.doesNotMatch(JSON.stringify(faults), /xxx/)
+  }
+})
