@@ -1,5 +1,5 @@
 import { Type } from 'typebox'
-import { requireUser } from './caller.ts'
+import { requireUserWith } from './caller.ts'
 import { currencyOf } from './currencies.ts'
 import { accountOf } from './ledger.ts'
 import { fromMinor } from './money.ts'
@@ -30,11 +30,11 @@ export function registerBalance(app: App, { database, clock }: Services): void {
         summary: 'The balance of your account',
         tags: ['account'],
         security: [{ bearer: ['accounts:read'] }],
-        response: { 200: BalanceAnswer, ...problemResponses(401) },
+        response: { 200: BalanceAnswer, ...problemResponses(401, 403) },
       },
     },
     async (request) => {
-      const account = await accountOf(database, requireUser(request))
+      const account = await accountOf(database, requireUserWith(request, 'accounts:read'))
       // Every user has an account until it is deleted, and then nobody may call in its name.
       if (account === undefined) throw new Problem('unauthenticated')
       const balance = fromMinor(account.balanceMinor, currencyOf(account.currency)?.minorUnits ?? 0)

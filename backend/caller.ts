@@ -13,6 +13,8 @@ export interface Caller {
   readonly scopes: ReadonlySet<string>
   /** The session of a bearer token; absent for other credentials. */
   readonly session: string | undefined
+  /** How the caller proved who it is: `bearer`, `mtls` or `hmac`. */
+  readonly method: string | undefined
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
@@ -29,6 +31,7 @@ export function callerOf(request: FastifyRequest): Caller {
     client: single(request, 'x-auth-client'),
     scopes: new Set(single(request, 'x-auth-scope')?.split(' ')),
     session: single(request, 'x-auth-session'),
+    method: single(request, 'x-auth-method'),
   }
 }
 
@@ -43,6 +46,16 @@ export function requireUser(request: FastifyRequest): string {
   // The subject of a foreign issuer is nobody here.
   if (subject === undefined || !isId(subject)) throw new Problem('unauthenticated')
   return subject
+}
+
+/**
+ * The same for a resource that is granted by a scope; throws 403 without it. The gateway's route asks for the scope
+ * too, but what a token may do with a user's money must not hang on a row of a file.
+ */
+export function requireUserWith(request: FastifyRequest, scope: string): string {
+  const userId = requireUser(request)
+  requireScope(request, scope)
+  return userId
 }
 
 /** Throws the 401 problem when nobody was authenticated at all, user or machine. */
@@ -60,12 +73,27 @@ export function requireScope(request: FastifyRequest, scope: string): void {
 /** The scope that reaches beyond one's own record. */
 export const USERS_ADMIN = 'users:admin'
 
+/** What an application needs to see and change the record of the user who granted it. */
+export const PROFILE_WRITE = 'profile:write'
+
 /**
- * Lets a user at its own record and holders of `users:admin` at every one. For everybody else it throws the 403
- * problem whether or not the record exists, so that ids cannot be probed; 401 without a principal.
+ * Lets a user at its own record and holders of `users:admin` at every one. An application that acts for the user needs
+ * `profile:write`: its other scopes say nothing of the record. For everybody else it throws the 403 problem whether or
+ * not the record exists, so that ids cannot be probed; 401 without a principal.
  */
-export function requireSelfOrAdmin(request: FastifyRequest, userId: string): void {
+export function requireRecord(request: FastifyRequest, userId: string): void {
   requirePrincipal(request)
-  const { subject, scopes } = callerOf(request)
-  if (subject !== userId && !scopes.has(USERS_ADMIN)) throw new Problem('forbidden')
+  const caller = callerOf(request)
+  if (caller.scopes.has(USERS_ADMIN)) return
+  const isOwn = caller.subject === userId
+  if (!isOwn || !(isFirstParty(caller) || caller.scopes.has(PROFILE_WRITE))) throw new Problem('forbidden')
+}
+
+/**
+ * Whether the user itself calls, from a session that its password opened. Each sign must be there: the gateway names no
+ * client for the tokens of sessions and one for those of OAuth (clients.ts keeps the name `session` from them), and
+ * sessions have a UUID where grants do not. None of them is up to the client.
+ */
+function isFirstParty({ method, client, session }: Caller): boolean {
+  return method === 'bearer' && client === undefined && session !== undefined && isId(session)
 }

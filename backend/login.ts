@@ -1,6 +1,7 @@
 import { Type } from 'typebox'
 import { openSession } from './identity/session-store.ts'
 import { signIn } from './identity/sign-in.ts'
+import { tooManyAttempts } from './present-password.ts'
 import { Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 import { TokenAnswer, tokenAnswer } from './sessions.ts'
@@ -37,9 +38,7 @@ export function registerLogin(app: App, services: Services): void {
         case 'signed_in':
           return tokenAnswer(services, await openSession(database, result.user, clock()))
         case 'throttled':
-          throw new Problem('too_many_attempts', {
-            headers: { 'retry-after': String(result.retryAfterSeconds) },
-          })
+          throw tooManyAttempts(result.retryAfterSeconds)
         case 'wrong':
           throw new Problem('invalid_credentials')
       }

@@ -36,8 +36,13 @@ describe('the backend process', () => {
     return String(decodeJwt(accessToken).sub)
   }
 
+  const callerHeaders = (userId: string, scope: string) => ({
+    'x-auth-subject': userId,
+    'x-auth-scope': scope,
+  })
+
   async function balanceOf(url: string, userId: string) {
-    const answer = await fetch(`${url}/api/balance`, { headers: { 'x-auth-subject': userId } })
+    const answer = await fetch(`${url}/api/balance`, { headers: callerHeaders(userId, 'accounts:read') })
     return (await answer.json()) as { accountId: string; balance: string }
   }
 
@@ -49,7 +54,7 @@ describe('the backend process', () => {
     assert.equal(bob.balance, '1000.00')
     const transfer = await fetch(`${url}/api/transfer`, {
       method: 'POST',
-      headers: { ...JSON_TYPE, 'x-auth-subject': alice },
+      headers: { ...JSON_TYPE, ...callerHeaders(alice, 'transfers:write') },
       body: JSON.stringify({ toAccountId: bob.accountId, amount: '12.50', currency: 'EUR' }),
     })
     assert.equal(transfer.status, 201)

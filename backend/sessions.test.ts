@@ -108,7 +108,7 @@ onEachDatabase('sessions', (database) => {
   it('refuses a logout without a user, and one of a credential that has no session', async () => {
     const nobody = await service.send({ method: 'POST', url: '/api/logout' })
     assert.equal(nobody.status, 401)
-    const sessionless = await service.send({ method: 'POST', url: '/api/logout', as: alice })
+    const sessionless = await service.send({ method: 'POST', url: '/api/logout', as: alice, session: '' })
     assert.equal(sessionless.status, 403)
     assert.equal(sessionless.body.code, 'no_session')
   })

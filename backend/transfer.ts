@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox'
-import { requireUser } from './caller.ts'
+import { requireUserWith } from './caller.ts'
 import { type Currency, currencyOf } from './currencies.ts'
 import type { Queryable } from './database/database.ts'
 import { answerOnce, idempotencyKey, type StoredAnswer } from './idempotency.ts'
@@ -77,11 +77,11 @@ export function registerTransfer(app: App, services: Services): void {
           ),
         }),
         body: TransferBody,
-        response: { 201: TransferAnswer, ...problemResponses(400, 401, 409, 413, 415, 422, 503) },
+        response: { 201: TransferAnswer, ...problemResponses(400, 401, 403, 409, 413, 415, 422, 503) },
       },
     },
     async (request, reply) => {
-      const order = { userId: requireUser(request), ...readOrder(request.body) }
+      const order = { userId: requireUserWith(request, 'transfers:write'), ...readOrder(request.body) }
       const key = idempotencyKey(request.headers['idempotency-key'])
       const now = services.clock()
       const work = (transaction: Queryable) => carryOut(transaction, order, { now, requestId: request.id })

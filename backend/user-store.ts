@@ -55,6 +55,18 @@ export async function findCredentials(database: Queryable, email: string): Promi
   return row && { id: row.id, role: row.role, passwordHash: row.password_hash ?? undefined }
 }
 
+/** What the present password of a user is checked against; `emailKey` names the sign-ins it is counted with. */
+export async function findOwnCredentials(
+  database: Queryable,
+  id: string,
+): Promise<(Credentials & { readonly emailKey: string }) | undefined> {
+  const [row] = await database.query<{ role: Role; password_hash: string | null; email_key: string }>(
+    'SELECT role, password_hash, email_key FROM users WHERE id = $1 AND deleted_at IS NULL',
+    [id],
+  )
+  return row && { id, role: row.role, passwordHash: row.password_hash ?? undefined, emailKey: row.email_key }
+}
+
 /** The user with this id; `undefined` when there is none or it was deleted. */
 export async function findUser(database: Queryable, id: string): Promise<User | undefined> {
   const [row] = await database.query<UserRow>(
@@ -112,13 +124,22 @@ export interface ChangedUser {
   readonly endedSessions: readonly string[]
 }
 
+/** Whom a change is for. */
+export interface ChangeTarget {
+  readonly id: string
+  /** The session that goes on after a new password. */
+  readonly keepSession?: string | undefined
+  /** The hash of the password that was given for this change: with another one in force meanwhile it is not made. */
+  readonly provenHash?: string | undefined
+}
+
 /**
  * Changes a user. A new password ends every session but `keepSession`. Gives `undefined` for an unknown user and
  * `'email_taken'` when another user has the address.
  */
 export async function changeUser(
   database: Database,
-  target: { readonly id: string; readonly keepSession?: string | undefined },
+  target: ChangeTarget,
   edit: { readonly change: UserChange; readonly now: Date },
 ): Promise<ChangedUser | 'email_taken' | undefined> {
   try {
@@ -132,13 +153,13 @@ export async function changeUser(
 
 async function change(
   transaction: Queryable,
-  target: { readonly id: string; readonly keepSession?: string | undefined },
+  target: ChangeTarget,
   { change, now }: { readonly change: UserChange; readonly now: Date },
 ): Promise<ChangedUser | 'email_taken' | undefined> {
   const [row] = await transaction.query<UserRow>(
     `UPDATE users SET name = coalesce($2, name), email = coalesce($3, email), email_key = coalesce($4, email_key),
             password_hash = coalesce($5, password_hash), updated_at = $6
-      WHERE id = $1 AND deleted_at IS NULL RETURNING ${COLUMNS}`,
+      WHERE id = $1 AND deleted_at IS NULL AND ($7::text IS NULL OR password_hash = $7) RETURNING ${COLUMNS}`,
     [
       target.id,
       change.name ?? null,
@@ -146,6 +167,7 @@ async function change(
       change.email === undefined ? null : emailKey(change.email),
       change.passwordHash ?? null,
       now,
+      target.provenHash ?? null,
     ],
   )
   if (row === undefined) return undefined
@@ -163,15 +185,15 @@ async function change(
  */
 export function deleteUser(
   database: Database,
-  id: string,
+  { id, provenHash }: Pick<ChangeTarget, 'id' | 'provenHash'>,
   now: Date,
 ): Promise<readonly string[] | undefined> {
   return database.transaction(async (transaction) => {
     const erased = await transaction.query(
       `UPDATE users SET name = NULL, email = NULL, email_key = NULL, password_hash = NULL,
               updated_at = $2, deleted_at = $2
-        WHERE id = $1 AND deleted_at IS NULL RETURNING id`,
-      [id, now],
+        WHERE id = $1 AND deleted_at IS NULL AND ($3::text IS NULL OR password_hash = $3) RETURNING id`,
+      [id, now, provenHash ?? null],
     )
     if (erased.length === 0) return undefined
     await closeAccount(transaction, id, now)

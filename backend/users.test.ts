@@ -170,7 +170,7 @@ onEachDatabase('users', (database) => {
       service.advance(1000)
       const url = `/api/users/${user.id}`
       const payload = { nombre: 'New Name', email: `new-${user.email}` }
-      const { status, body } = await service.send({ method: 'PUT', url, as: user, payload })
+      const { status, body } = await asOperator({ method: 'PUT', url, payload })
       assert.equal(status, 200)
       assert.equal(body.name, 'New Name')
       assert.equal(body.email, `new-${user.email}`)
@@ -181,7 +181,7 @@ onEachDatabase('users', (database) => {
         { email: 'n@example.com' },
         { ...payload, password: 'long enough' },
       ]) {
-        assert.equal((await service.send({ method: 'PUT', url, as: user, payload: partial })).status, 400)
+        assert.equal((await asOperator({ method: 'PUT', url, payload: partial })).status, 400)
       }
     })
 
@@ -205,7 +205,7 @@ onEachDatabase('users', (database) => {
     it('refuses the address of another user, and takes the own one again', async () => {
       const [user, other] = [await service.addUser(), await service.addUser()]
       const url = `/api/users/${user.id}`
-      const change = (email: string) => service.send({ method: 'PATCH', url, as: user, payload: { email } })
+      const change = (email: string) => asOperator({ method: 'PATCH', url, payload: { email } })
       assert.equal((await change(other.email.toUpperCase())).status, 409)
       assert.equal((await change(user.email.toUpperCase())).status, 200)
     })
@@ -214,10 +214,9 @@ onEachDatabase('users', (database) => {
       const users = await Promise.all(Array.from({ length: 5 }, () => service.addUser()))
       const answers = await Promise.all(
         users.map((user) =>
-          service.send({
+          asOperator({
             method: 'PATCH',
             url: `/api/users/${user.id}`,
-            as: user,
             payload: { email: 'wanted@example.com' },
           }),
         ),
@@ -238,7 +237,7 @@ onEachDatabase('users', (database) => {
         url: `/api/users/${user.id}`,
         as: user,
         session: sessionOf(here),
-        payload: { password: 'new password' },
+        payload: { password: 'new password', currentPassword: 'old password' },
       })
       assert.equal(status, 200)
       assert.deepEqual([headers['x-revoke-session']].flat(), [sessionOf(elsewhere)])
@@ -261,7 +260,8 @@ onEachDatabase('users', (database) => {
       const user = await service.addUser({ passwordHash, balanceMinor: 25_00n })
       const [first, second] = [await login(user.email, 'password'), await login(user.email, 'password')]
       const url = `/api/users/${user.id}`
-      const { status, text, headers } = await service.send({ method: 'DELETE', url, as: user })
+      const payload = { currentPassword: 'password' }
+      const { status, text, headers } = await service.send({ method: 'DELETE', url, as: user, payload })
       assert.equal(status, 204)
       assert.equal(text, '')
       const sessions = [first, second].map((answer) => String(decodeJwt(answer.body.accessToken).sid))
@@ -270,8 +270,9 @@ onEachDatabase('users', (database) => {
       assert.equal((await asOperator({ url })).status, 404)
       assert.equal((await asOperator({ method: 'DELETE', url })).status, 404)
       assert.equal((await login(user.email, 'password')).status, 401)
-      const payload = { refreshToken: first.body.refreshToken }
-      assert.equal((await service.send({ method: 'POST', url: '/api/session/refresh', payload })).status, 401)
+      const { refreshToken } = first.body
+      const refreshed = { method: 'POST', url: '/api/session/refresh', payload: { refreshToken } } as const
+      assert.equal((await service.send(refreshed)).status, 401)
       assert.equal((await service.send({ url: '/api/balance', as: user })).status, 401)
       const [row] = await database().query(
         'SELECT name, email, email_key, password_hash FROM users WHERE id = $1',

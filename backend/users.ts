@@ -1,9 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type Static, type TSchema, Type } from 'typebox'
-import { callerOf, isId, requireScope, requireSelfOrAdmin, USERS_ADMIN } from './caller.ts'
+import { callerOf, isId, PROFILE_WRITE, requireRecord, requireScope, USERS_ADMIN } from './caller.ts'
 import { hashPassword } from './identity/passwords.ts'
 import { REVOKE_SESSION } from './identity/revoke-session.ts'
-import { Problem, problemResponses } from './problems.ts'
+import { CurrentPassword, requirePresentPassword } from './present-password.ts'
+import { invalidField, Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 import {
   addUser,
@@ -56,10 +57,15 @@ const CreateBody = Type.Object(
   { additionalProperties: false, ...OneName },
 )
 
-const ReplaceBody = Type.Object({ ...Names, email: Email }, { additionalProperties: false, ...OneName })
+const Proof = { currentPassword: Type.Optional(CurrentPassword) }
+
+const ReplaceBody = Type.Object(
+  { ...Names, email: Email, ...Proof },
+  { additionalProperties: false, ...OneName },
+)
 
 const ChangeBody = Type.Object(
-  { ...Names, email: Type.Optional(Email), password: Type.Optional(NewPassword) },
+  { ...Names, email: Type.Optional(Email), password: Type.Optional(NewPassword), ...Proof },
   {
     additionalProperties: false,
     minProperties: 1,
@@ -67,11 +73,15 @@ const ChangeBody = Type.Object(
   },
 )
 
+const LeaveBody = Type.Object(Proof, { additionalProperties: false })
+
 const UserPath = Type.Object({ id: Type.String({ description: 'The id of a user.' }) })
 
-const ANYBODY_ELSE =
-  'Users reach their own record, holders of users:admin every one. For any other id the answer is 403, whether or ' +
-  'not there is such a user.'
+const WHO_MAY =
+  `Users reach their own record, from a session or through an application with ${PROFILE_WRITE}; holders of ` +
+  `${USERS_ADMIN} every one. For any other id the answer is 403, whether or not there is such a user.`
+
+const PRESENT_PASSWORD = 'Users who do this to themselves give currentPassword.'
 
 /** GET and POST /api/users; GET, PUT, PATCH and DELETE /api/users/{id}. */
 export function registerUsers(app: App, services: Services): void {
@@ -167,7 +177,7 @@ function registerRead(app: App, { database }: Services): void {
       schema: {
         operationId: 'getUser',
         summary: 'One user',
-        description: ANYBODY_ELSE,
+        description: WHO_MAY,
         tags: ['users'],
         security: [{ bearer: [] }],
         params: UserPath,
@@ -184,7 +194,7 @@ function registerRead(app: App, { database }: Services): void {
 
 function registerChange<Body extends TSchema>(
   app: App,
-  { database, clock }: Services,
+  services: Services,
   route: { readonly method: 'PUT' | 'PATCH'; readonly body: Body; readonly summary: string },
 ): void {
   app.route({
@@ -193,36 +203,52 @@ function registerChange<Body extends TSchema>(
     schema: {
       operationId: route.method === 'PUT' ? 'replaceUser' : 'changeUser',
       summary: route.summary,
-      description: `A new password ends every other session of the user. ${ANYBODY_ELSE}`,
+      description:
+        'A new password ends every other session of the user and what applications were granted. For a change of ' +
+        `password or e-mail address: ${PRESENT_PASSWORD} ${WHO_MAY}`,
       tags: ['users'],
       security: [{ bearer: [] }],
       params: UserPath,
       body: route.body,
-      response: { 200: UserAnswer, ...problemResponses(400, 401, 403, 404, 409, 413, 415, 503) },
+      response: { 200: UserAnswer, ...problemResponses(400, 401, 403, 404, 409, 413, 415, 429, 503) },
     },
     handler: async (request, reply) => {
       const id = reachableId(request)
-      const { name, nombre, email, password } = request.body as Static<typeof ChangeBody>
+      const { currentPassword, ...fields } = request.body as Static<typeof ChangeBody>
+      if (Object.keys(fields).length === 0) throw invalidField('body', 'must have a field to change')
+      const user = await findUser(services.database, id)
+      if (user === undefined) throw new Problem('not_found')
+      const { name, nombre, password } = fields
+      const email = fields.email === user.email ? undefined : fields.email
+      const provenHash =
+        password === undefined && email === undefined
+          ? undefined
+          : await requirePresentPassword(services, request, { id, password: currentPassword })
       const passwordHash = password === undefined ? undefined : await hashPassword(password)
       const { subject, session } = callerOf(request)
       const changed = await changeUser(
-        database,
-        { id, keepSession: subject === id ? session : undefined },
-        { change: { name: name ?? nombre, email, passwordHash }, now: clock() },
+        services.database,
+        { id, keepSession: subject === id ? session : undefined, provenHash },
+        { change: { name: name ?? nombre, email, passwordHash }, now: services.clock() },
       )
+      if (changed === undefined) throw new Problem(goneBecause(provenHash))
       return sendChanged(reply, changed)
     },
   })
 }
 
-function sendChanged(reply: FastifyReply, changed: ChangedUser | 'email_taken' | undefined) {
-  if (changed === undefined) throw new Problem('not_found')
+/** Why nothing was changed of a user who was there a moment ago. */
+function goneBecause(provenHash: string | undefined): 'not_found' | 'wrong_password' {
+  return provenHash === undefined ? 'not_found' : 'wrong_password'
+}
+
+function sendChanged(reply: FastifyReply, changed: ChangedUser | 'email_taken') {
   if (changed === 'email_taken') throw new Problem('email_taken')
   revokeAtGateway(reply, changed.endedSessions)
   return userAnswer(changed.user)
 }
 
-function registerDelete(app: App, { database, clock }: Services): void {
+function registerDelete(app: App, services: Services): void {
   app.delete(
     `${PATH}/:id`,
     {
@@ -231,16 +257,27 @@ function registerDelete(app: App, { database, clock }: Services): void {
         summary: 'Delete a user',
         description:
           'Erases name, e-mail address and password, closes the account (what is left on it is paid out) and ends ' +
-          `every session. The entries of the ledger stay. ${ANYBODY_ELSE}`,
+          `every session. The entries of the ledger stay. ${PRESENT_PASSWORD} ${WHO_MAY}`,
         tags: ['users'],
         security: [{ bearer: [] }],
         params: UserPath,
-        response: { 204: Type.Null({ description: 'Deleted.' }), ...problemResponses(401, 403, 404, 503) },
+        body: LeaveBody,
+        response: {
+          204: Type.Null({ description: 'Deleted.' }),
+          ...problemResponses(400, 401, 403, 404, 413, 415, 429, 503),
+        },
+      },
+      // Who deletes another need not send a body.
+      preValidation: async (request) => {
+        request.body ??= {}
       },
     },
     async (request, reply) => {
-      const ended = await deleteUser(database, reachableId(request), clock())
-      if (ended === undefined) throw new Problem('not_found')
+      const id = reachableId(request)
+      const password = request.body.currentPassword
+      const provenHash = await requirePresentPassword(services, request, { id, password })
+      const ended = await deleteUser(services.database, { id, provenHash }, services.clock())
+      if (ended === undefined) throw new Problem(goneBecause(provenHash))
       revokeAtGateway(reply, ended)
       return reply.code(204).send(null)
     },
@@ -250,7 +287,7 @@ function registerDelete(app: App, { database, clock }: Services): void {
 /** The id in the path, once the caller may reach it. An id that no user can have is one that no user has. */
 function reachableId(request: FastifyRequest): string {
   const { id } = request.params as Static<typeof UserPath>
-  requireSelfOrAdmin(request, id)
+  requireRecord(request, id)
   if (!isId(id)) throw new Problem('not_found')
   return id
 }

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox'
 import { v7 as uuid } from 'uuid'
-import { requireUser } from './caller.ts'
+import { requireUserWith } from './caller.ts'
 import { invalidField, Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 import { expiryDay, isBirthDate, isInForce } from './travel-document/dates.ts'
@@ -62,11 +62,11 @@ export function registerVerify(app: App, { database, clock }: Services): void {
         tags: ['identity'],
         security: [{ bearer: ['identity:verify'] }],
         body: VerifyBody,
-        response: { 200: VerifyAnswer, ...problemResponses(400, 401, 413, 415) },
+        response: { 200: VerifyAnswer, ...problemResponses(400, 401, 403, 413, 415) },
       },
     },
     async (request) => {
-      const userId = requireUser(request)
+      const userId = requireUserWith(request, 'identity:verify')
       const zone = readMrz(request.body.mrz)
       if (zone === undefined) throw invalidField('mrz', `must be ${SIZES} characters`)
       const user = await findUser(database, userId)

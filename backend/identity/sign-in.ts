@@ -1,5 +1,5 @@
 import type { Database } from '../database/database.ts'
-import { type Credentials, emailKey, findCredentials } from '../user-store.ts'
+import { type Credentials, emailKey, findCredentials, findOwnCredentials } from '../user-store.ts'
 import { verifyPassword } from './passwords.ts'
 import { admitAttempt, forgetFailures } from './sign-in-throttle.ts'
 
@@ -33,4 +33,26 @@ export async function signIn(database: Database, attempt: SignInAttempt, now: Da
   if (user === undefined || !matches) return { outcome: 'wrong' }
   await forgetFailures(database, key)
   return { outcome: 'signed_in', user }
+}
+
+/** What came of the present password of somebody who is signed in; `proved` gives the hash that it belongs to. */
+export type PasswordProof =
+  | { readonly outcome: 'proved'; readonly passwordHash: string }
+  | Exclude<SignIn, { readonly outcome: 'signed_in' }>
+
+/** Checks the present password of a user who is signed in. Guesses are counted with those of its sign-ins. */
+export async function provePassword(
+  database: Database,
+  attempt: { readonly userId: string; readonly password: string },
+  now: Date,
+): Promise<PasswordProof> {
+  const user = await findOwnCredentials(database, attempt.userId)
+  if (user === undefined) return { outcome: 'wrong' }
+  const admission = await admitAttempt(database, user.emailKey, now)
+  if (admission.outcome === 'wait')
+    return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
+  const matches = await verifyPassword(attempt.password, user.passwordHash)
+  if (!matches || user.passwordHash === undefined) return { outcome: 'wrong' }
+  await forgetFailures(database, user.emailKey)
+  return { outcome: 'proved', passwordHash: user.passwordHash }
 }

@@ -6,7 +6,7 @@ import type { SigningKeys } from './keys.ts'
 export const ACCESS_TOKEN_SECONDS = 600
 
 /** `client_id` of tokens that were got with a password rather than through an OAuth client (RFC 9068 requires one). */
-const SESSION_CLIENT = 'session'
+export const SESSION_CLIENT = 'session'
 
 export type Role = 'user' | 'operator'
 

@@ -4,6 +4,7 @@ import { buildApp } from '../app.ts'
 import type { Database } from '../database/database.ts'
 import { loadSigningKeys, type SigningKeys } from '../identity/keys.ts'
 import { loadServerSecrets } from '../identity/secrets.ts'
+import { SCOPES_OF_ROLE } from '../identity/tokens.ts'
 import { fundAccount } from '../ledger.ts'
 import type { App, Services } from '../services.ts'
 import { addUser } from '../user-store.ts'
@@ -39,8 +40,12 @@ export interface TestService {
 export interface TestRequest extends Pick<InjectOptions, 'method' | 'payload'> {
   readonly url: string
   readonly headers?: Record<string, string>
+  /** A user. Unless `client` or `session` say otherwise, it calls from a session of its own, with what every user holds. */
   readonly as?: { readonly id: string }
+  /** The OAuth client that acts for the user; its token holds nothing but `scope`. */
+  readonly client?: string
   readonly scope?: string
+  /** Empty for a token without one. */
   readonly session?: string
 }
 
@@ -98,11 +103,22 @@ export async function startTestService(
   }
 }
 
-async function send(app: App, { as, scope, session, headers, ...request }: TestRequest): Promise<TestAnswer> {
+/** A session that a login may have opened; not in the database. */
+const SOME_SESSION = '01890a5d-ac96-774b-bcce-b302099a8058'
+const SOME_GRANT = 'xGt3FmJ0wYc5V5bJ0y8m9QzQ0bX8q1n2k3l4m5n6o7p'
+
+async function send(app: App, { as, headers, ...rest }: TestRequest): Promise<TestAnswer> {
+  const { client, scope, session, ...request } = rest
   const answer = await app.inject({
     ...request,
     headers: {
-      ...(as && { 'x-auth-subject': as.id, 'x-auth-method': 'bearer' }),
+      ...(as && {
+        'x-auth-subject': as.id,
+        'x-auth-method': 'bearer',
+        'x-auth-scope': client === undefined ? SCOPES_OF_ROLE.user : '',
+        'x-auth-session': client === undefined ? SOME_SESSION : SOME_GRANT,
+      }),
+      ...(client !== undefined && { 'x-auth-client': client }),
       ...(scope !== undefined && { 'x-auth-scope': scope }),
       ...(session !== undefined && { 'x-auth-session': session }),
       ...headers,

@@ -48,6 +48,12 @@ describe('loadClients', () => {
     rmSync(path)
   })
 
+  it('refuses a client with the name by which the gateway knows sessions', async () => {
+    const clients = JSON.stringify([{ client_id: 'session' }])
+    const loading = loadClients({ file: file(clients), demo: false, dataDirectory })
+    await assert.rejects(loading, /no client may be called "session"/)
+  })
+
   it('takes clients from a file, which may replace those of the demo', async () => {
     const own = [{ client_id: 'mobile-app', client_name: 'Ours' }, { client_id: 'another' }]
     const clients = await loadClients({ file: file(JSON.stringify(own)), demo: true, dataDirectory })

@@ -2,6 +2,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { ClientMetadata } from 'oidc-provider'
+import { PROFILE_WRITE, USERS_ADMIN } from '../../caller.ts'
+import { SESSION_CLIENT } from '../tokens.ts'
 import { DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const PORTAL_KEY_FILE = 'bank-portal.private.jwk.json'
@@ -38,7 +40,11 @@ async function readClients(file: string): Promise<ClientMetadata[]> {
   const isList = Array.isArray(clients) && clients.every((client) => typeof client?.client_id === 'string')
   if (!isList)
     throw new Error(`BACKEND_OAUTH_CLIENTS: ${file} must be a list of clients, each with a client_id`)
-  return clients as ClientMetadata[]
+  const registered = clients as ClientMetadata[]
+  // The gateway takes tokens of this client for those of a session, and sessions may do more.
+  if (registered.some(({ client_id }) => client_id === SESSION_CLIENT))
+    throw new Error(`BACKEND_OAUTH_CLIENTS: ${file}: no client may be called "${SESSION_CLIENT}"`)
+  return registered
 }
 
 function demoClients(portalKey: JWK): ClientMetadata[] {
@@ -51,7 +57,7 @@ function demoClients(portalKey: JWK): ClientMetadata[] {
       // RFC 8252 sections 7.1 and 7.3: a scheme of the app's own, or the loopback interface with any port.
       redirect_uris: ['http://127.0.0.1/callback', 'com.example.app:/callback'],
       grant_types: ['authorization_code', 'refresh_token'],
-      scope: DEFAULT_CLIENT_SCOPE,
+      scope: `${DEFAULT_CLIENT_SCOPE} ${PROFILE_WRITE}`,
     },
     {
       client_id: 'bank-portal',
@@ -61,7 +67,7 @@ function demoClients(portalKey: JWK): ClientMetadata[] {
       token_endpoint_auth_signing_alg: 'ES256',
       redirect_uris: ['https://portal.example.com/callback'],
       grant_types: ['authorization_code', 'refresh_token'],
-      scope: `${DEFAULT_CLIENT_SCOPE} users:admin`,
+      scope: `${DEFAULT_CLIENT_SCOPE} ${PROFILE_WRITE} ${USERS_ADMIN}`,
       jwks: { keys: [portalKey as never] },
     },
   ]

@@ -1,21 +1,23 @@
+import { PROFILE_WRITE } from '../../caller.ts'
 import { SCOPES_OF_ROLE } from '../tokens.ts'
 
 /** What an application may ask for beside the scopes of the API: OpenID Connect Core sections 3.1.2.1 and 11. */
 const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
 
-/** What holders of the role `user` may grant to an application, and what a client gets that names no scopes. */
+/** What a client gets that names no scopes. */
 const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
 
-const API_SCOPES: readonly string[] = SCOPES_OF_ROLE.operator.split(' ')
+/** Sessions need no scope for the record of their user, so no role holds `profile:write`; everybody may grant it. */
+const API_SCOPES: readonly string[] = [...SCOPES_OF_ROLE.operator.split(' '), PROFILE_WRITE]
 
 export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]
 
-/** `scope` of a client that asks for what every user holds. */
+/** `scope` of a client that asks for what every user holds. Who wants more must say so. */
 export const DEFAULT_CLIENT_SCOPE = [...PROTOCOL_SCOPES, ...USER_SCOPES].join(' ')
 
-/** The scopes of the API among `requested` that somebody of this role holds, and so may grant. */
+/** The scopes of the API among `requested` that somebody of this role may grant. */
 export function grantable(requested: Iterable<string>, role: keyof typeof SCOPES_OF_ROLE): string[] {
-  const held = SCOPES_OF_ROLE[role].split(' ')
+  const held = [...SCOPES_OF_ROLE[role].split(' '), PROFILE_WRITE]
   return [...requested].filter((scope) => held.includes(scope))
 }
 
@@ -31,6 +33,8 @@ export const SCOPE_MEANINGS: Readonly<Record<string, string>> = {
   'accounts:read': 'see the balance of your account',
   'transfers:write': 'transfer money from your account',
   'identity:verify': 'have travel documents checked in your name',
+  [PROFILE_WRITE]:
+    'see and change your name and e-mail address, and, if you also give it your password, change that or delete your account',
   'users:admin': 'read, change and delete the records of all users',
   offline_access: 'keep this access also while you are not using it',
 }

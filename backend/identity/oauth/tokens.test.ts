@@ -87,8 +87,10 @@ onEachDatabase('OAuth tokens', (database) => {
       method: 'PATCH',
       url: `/api/users/${oauth.user.id}`,
       as: oauth.user,
+      client: 'mobile-app',
+      scope: 'profile:write',
       session: sessionOf(kept.access_token),
-      payload: { password: 'correct horse' },
+      payload: { password: 'correct horse', currentPassword: 'correct horse' },
     })
     assert.equal(answer.status, 200)
     assert.ok([answer.headers['x-revoke-session']].flat().includes(sessionOf(ended.access_token)))
@@ -100,7 +102,12 @@ onEachDatabase('OAuth tokens', (database) => {
   it('end with their user', async () => {
     const user = await oauth.service.addUser({ passwordHash: await hashPassword('correct horse') })
     const tokens = await tokensFor({ ...oauth, user }, mobile)
-    const answer = await oauth.service.send({ method: 'DELETE', url: `/api/users/${user.id}`, as: user })
+    const answer = await oauth.service.send({
+      method: 'DELETE',
+      url: `/api/users/${user.id}`,
+      as: user,
+      payload: { currentPassword: 'correct horse' },
+    })
     assert.deepEqual(answer.headers['x-revoke-session'], [sessionOf(tokens.access_token)])
     assert.ok(await isDead(tokens.refresh_token))
     const [left] = await database().query('SELECT 1 AS one FROM oauth_artifacts WHERE account_id = $1', [

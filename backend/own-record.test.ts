@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict'
+import { before, it } from 'node:test'
+import { hashPassword } from './identity/passwords.ts'
+import { onEachDatabase } from './testing/databases.ts'
+import { startTestService, type TestRequest, type TestService, type TestUser } from './testing/service.ts'
+
+const PASSWORD = 'the present one'
+const NEXT = 'another password'
+
+onEachDatabase('what a user may do with its own record', (database) => {
+  let service: TestService
+  let passwordHash: string
+  before(async () => {
+    service = await startTestService(database())
+    passwordHash = await hashPassword(PASSWORD)
+  })
+
+  const addUser = () => service.addUser({ passwordHash })
+  const own = (user: TestUser, request: Omit<TestRequest, 'url'> = {}) =>
+    service.send({ url: `/api/users/${user.id}`, as: user, ...request })
+  const patch = (user: TestUser, payload: object, more: Partial<TestRequest> = {}) =>
+    own(user, { method: 'PATCH', payload, ...more })
+  const login = (email: string, password: string) =>
+    service.send({ method: 'POST', url: '/api/login', payload: { email, password } })
+
+  it('keeps an OAuth token from the record that was granted something else', async () => {
+    const user = await addUser()
+    const scopes = ['', 'accounts:read', 'accounts:read transfers:write identity:verify', 'profile:writer']
+    for (const scope of scopes) {
+      const narrow = { client: 'mobile-app', scope }
+      assert.equal((await own(user, narrow)).status, 403, scope)
+      const takeover = { password: NEXT, currentPassword: PASSWORD }
+      assert.equal((await patch(user, takeover, narrow)).status, 403, scope)
+      const payload = { name: 'N', email: user.email }
+      assert.equal((await own(user, { method: 'PUT', payload, ...narrow })).status, 403, scope)
+      const leaving = { currentPassword: PASSWORD }
+      assert.equal((await own(user, { method: 'DELETE', payload: leaving, ...narrow })).status, 403, scope)
+    }
+    assert.equal((await login(user.email, PASSWORD)).status, 200)
+  })
+
+  it('takes nothing for a session that is not one of a login', async () => {
+    const user = await addUser()
+    for (const more of [
+      { session: '' },
+      { session: 'xGt3FmJ0wYc5V5bJ0y8m9QzQ0bX8q1n2k3l4m5n6o7p' },
+      { client: 'mobile-app', session: '01890a5d-ac96-774b-bcce-b302099a8057' },
+      { headers: { 'x-auth-method': 'mtls' } },
+    ]) {
+      assert.equal((await own(user, more)).status, 403, JSON.stringify(more))
+    }
+  })
+
+  it('lets an OAuth token with profile:write read and change it', async () => {
+    const user = await addUser()
+    const granted = { client: 'mobile-app', scope: 'profile:write' }
+    assert.equal((await own(user, granted)).body.email, user.email)
+    assert.equal((await patch(user, { name: 'New' }, granted)).body.name, 'New')
+    assert.equal((await patch(user, { password: NEXT }, granted)).status, 400)
+    assert.equal((await patch(user, { password: NEXT, currentPassword: PASSWORD }, granted)).status, 200)
+    assert.equal((await own(await addUser(), { ...granted, as: user })).status, 403)
+  })
+
+  it('asks for the present password before password, e-mail address or the record itself go', async () => {
+    const user = await addUser()
+    const changes: Pick<TestRequest, 'method' | 'payload'>[] = [
+      { method: 'PATCH', payload: { password: NEXT } },
+      { method: 'PATCH', payload: { email: 'new@example.com' } },
+      { method: 'PUT', payload: { name: 'N', email: 'new@example.com' } },
+      { method: 'DELETE' },
+      { method: 'DELETE', payload: {} },
+    ]
+    for (const change of changes) {
+      const without = await own(user, change)
+      assert.equal(without.status, 400, JSON.stringify(change))
+      assert.equal(without.body.errors[0].field, 'currentPassword')
+      const payload = { ...(change.payload as object), currentPassword: 'not the one' }
+      const wrong = await own(user, { ...change, payload })
+      assert.deepEqual([wrong.status, wrong.body.code], [403, 'wrong_password'])
+      service.advance(24 * 60 * 60 * 1000)
+    }
+    assert.equal((await own(user)).body.email, user.email)
+    assert.equal((await login(user.email, PASSWORD)).status, 200)
+  })
+
+  it('asks for nothing where only the name changes, and where PUT repeats the address', async () => {
+    const user = await addUser()
+    assert.equal((await patch(user, { name: 'Other' })).status, 200)
+    const payload = { name: 'Third', email: user.email }
+    assert.equal((await own(user, { method: 'PUT', payload })).status, 200)
+  })
+
+  it('wants something to change beside the present password', async () => {
+    const user = await addUser()
+    const { status, body } = await patch(user, { currentPassword: PASSWORD })
+    assert.equal(status, 400)
+    assert.equal(body.errors[0].field, 'body')
+  })
+
+  it('asks an operator for its own password too, and never for that of others', async () => {
+    const [operator, user] = [await addUser(), await addUser()]
+    const scope = 'users:admin'
+    assert.equal((await patch(operator, { password: NEXT }, { scope })).status, 400)
+    assert.equal((await patch(user, { password: NEXT }, { scope, as: operator })).status, 200)
+    assert.equal((await login(user.email, NEXT)).status, 200)
+    const machine = { url: `/api/users/${user.id}`, headers: { 'x-auth-client': 'hr' }, scope }
+    assert.equal((await service.send({ ...machine, method: 'DELETE' })).status, 204)
+  })
+
+  it('counts wrong passwords with those of the sign-in, so that a stolen token guesses no faster', async () => {
+    const user = await addUser()
+    for (let guess = 0; guess < 5; guess++) {
+      const { status } = await patch(user, { password: NEXT, currentPassword: `guess ${guess}` })
+      assert.equal(status, 403)
+    }
+    const throttled = await patch(user, { password: NEXT, currentPassword: PASSWORD })
+    assert.deepEqual([throttled.status, throttled.body.code], [429, 'too_many_attempts'])
+    assert.equal(throttled.headers['retry-after'], '1')
+    assert.equal((await login(user.email, PASSWORD)).status, 429)
+    service.advance(1000)
+    assert.equal((await patch(user, { password: NEXT, currentPassword: PASSWORD })).status, 200)
+  })
+
+  it('lets one of several changes have the password that all of them gave', async () => {
+    const user = await addUser()
+    const answers = await Promise.all(
+      [1, 2, 3].map((n) => patch(user, { password: `${NEXT} ${n}`, currentPassword: PASSWORD })),
+    )
+    assert.deepEqual(answers.map((answer) => answer.status).sort(), [200, 403, 403])
+  })
+})

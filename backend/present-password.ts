@@ -1,0 +1,43 @@
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { callerOf } from './caller.ts'
+import { provePassword } from './identity/sign-in.ts'
+import { invalidField, Problem } from './problems.ts'
+import type { Services } from './services.ts'
+
+/** The field in which users prove that they are still the one who signed in. */
+export const CurrentPassword = Type.String({
+  minLength: 1,
+  maxLength: 1024,
+  description:
+    'The present password, for a change of your own password or e-mail address, or to delete yourself.',
+  examples: ['demo-password'],
+})
+
+/**
+ * For a change of the user `id` that a stolen token must not be enough for: gives the hash of the present password when
+ * the caller changes itself, so that the change can depend on it, and `undefined` when it changes another. Throws 400
+ * without the password, 403 for a wrong one, 429 after too many of them.
+ */
+export async function requirePresentPassword(
+  { database, clock }: Services,
+  request: FastifyRequest,
+  { id, password }: { readonly id: string; readonly password: string | undefined },
+): Promise<string | undefined> {
+  if (callerOf(request).subject !== id) return undefined
+  if (password === undefined) throw invalidField('currentPassword', 'is required for this change')
+  const proof = await provePassword(database, { userId: id, password }, clock())
+  switch (proof.outcome) {
+    case 'proved':
+      return proof.passwordHash
+    case 'throttled':
+      throw tooManyAttempts(proof.retryAfterSeconds)
+    case 'wrong':
+      throw new Problem('wrong_password')
+  }
+}
+
+/** The 429 of a password that was guessed at too often. */
+export function tooManyAttempts(retryAfterSeconds: number): Problem {
+  return new Problem('too_many_attempts', { headers: { 'retry-after': String(retryAfterSeconds) } })
+}
