@@ -1,3 +1,4 @@
+import { Abandonments } from './abandonments.ts'
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
 import type { Handler, Patience } from './http/downstream/handler.ts'
@@ -26,10 +27,12 @@ export function connectionsOf(gateway: Gateway): Connections<Exchange> {
 }
 
 function handlerOf(gateway: Gateway): Handler<Exchange> {
+  const abandonments = new Abandonments(gateway)
   return {
     begin: (arrival, fault) => handle(gateway, arrival, fault && refusalOf(fault)),
     unreadable: (arrival, fault) => handleUnreadable(gateway, arrival, refusalOf(fault)),
     interrupt: (exchange, fault) => interrupt(gateway, exchange, refusalOf(fault)),
+    abandoned: (peer, requests) => abandonments.note(peer, requests),
   }
 }
 

@@ -28,10 +28,7 @@ const STAGES: readonly Stage[] = [admit, limitAddress, route, authenticate, reco
  */
 export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
-  if (isGone(arrival)) {
-    readPath(exchange)
-    leave(gateway, exchange)
-  } else if (refused === undefined) proceed(gateway, exchange, 0)
+  if (refused === undefined) proceed(gateway, exchange, 0)
   else refuse(gateway, exchange, admit(gateway, exchange) ?? refused)
   return exchange
 }
@@ -40,14 +37,10 @@ export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): 
 export function handleUnreadable(gateway: Gateway, arrival: Arriving, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(exchange)
-  if (isGone(arrival)) leave(gateway, exchange)
+  // A client that has gone in the middle of a head has its audit pair all the same.
+  if (!arrival.req.socket.writable) leave(gateway, exchange)
   else refuse(gateway, exchange, refused)
   return exchange
-}
-
-/** Its client has gone before the request could be begun: it has its audit pair all the same. */
-function isGone({ req }: Arriving): boolean {
-  return !req.socket.writable
 }
 
 /** An exchange under way that cannot go on: its body is malformed, its time has run out, the drain's deadline has come. */

@@ -16,6 +16,8 @@ export interface Metrics extends Exposition {
   snapshot(): Promise<MetricsSnapshot>
   opened(): void
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
+  /** Requests that were sent ahead, and never begun. */
+  abandoned(requests: number): void
   upstreamAnswered(upstream: string, durationSeconds: number): void
   upstreamHealth(upstream: string, healthy: boolean): void
   authDecision(method: string, outcome: string): void
@@ -82,7 +84,7 @@ function expose(registers: Registry[], families: readonly (Tally | Spreading)[])
   }
 }
 
-type HttpMetrics = Pick<Metrics, 'opened' | 'closed' | 'upstreamAnswered' | 'upstreamHealth'>
+type HttpMetrics = Pick<Metrics, 'opened' | 'closed' | 'abandoned' | 'upstreamAnswered' | 'upstreamHealth'>
 
 function httpMetrics(registers: Registry[]): HttpMetrics {
   const requests = new Tally({
@@ -106,6 +108,11 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
     collect() {
       this.set(inFlight)
     },
+  })
+  const abandoned = new Counter({
+    name: 'gateway_requests_abandoned_total',
+    help: 'About how many requests were sent ahead and never begun, because their client went away.',
+    registers,
   })
   const refusals = new Tally({
     name: 'gateway_refusals_total',
@@ -141,6 +148,7 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
       durations.observe(durationSeconds, route, method)
       if (exchange.refusalCode !== undefined) refusals.count(exchange.refusalCode)
     },
+    abandoned: (requests) => abandoned.inc(requests),
     upstreamAnswered: (upstream, durationSeconds) => upstreamDurations.observe(durationSeconds, upstream),
     upstreamHealth: (upstream, isHealthy) => healthy.set({ upstream }, isHealthy ? 1 : 0),
   }

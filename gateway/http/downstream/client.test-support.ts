@@ -36,6 +36,8 @@ export interface Client {
 
 export interface Serving {
   readonly seen: readonly Seen[]
+  /** How many requests connections that ended have left that were never begun. */
+  readonly left: readonly number[]
   readonly http: HttpServer
   /** What the server takes for the time, milliseconds, set by the test. */
   readonly time: { nowMs: number }
@@ -73,6 +75,7 @@ export async function serving(
   const { port } = http.server.address() as AddressInfo
   return {
     seen: handler.seen,
+    left: handler.left,
     http,
     time,
     async connect() {

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../../http1/deadlines.ts'
 import { isWebSocketUpgrade } from '../websocket.ts'
+import { Ahead } from './ahead.ts'
 import { Answer, type Carrier } from './answer.ts'
 import { awaitHalfClosed } from './half-closed.ts'
 import type { Handler, Patience } from './handler.ts'
@@ -9,8 +10,6 @@ import { Lingering } from './lingering.ts'
 import { RequestBody } from './request-body.ts'
 import { type RequestFault, RequestParser, skipEmptyLines } from './request-parser.ts'
 
-/** What a client may send ahead while a request of it is being answered; then it is held back. */
-const MAX_AHEAD_BYTES = 64 * 1024
 /** A client that trusts in the announced time must not meet the connection's end in the middle of a request. */
 const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
@@ -53,7 +52,7 @@ export class Connection<E> implements Timed, Carrier {
   /** The client has closed its half. */
   #ended = false
   /** What has come ahead of its turn. */
-  #ahead: Buffer | undefined = undefined
+  #ahead: Ahead | undefined = undefined
   /** The request that is being read came ahead of its turn. */
   #cameAhead = false
   /** When the request that is being read began; known only of one that did not come all at once. */
@@ -88,7 +87,11 @@ export class Connection<E> implements Timed, Carrier {
 
   /** Nothing has been asked that is not answered, and every byte of the answer is on its way. */
   get isIdle(): boolean {
-    return this.#phase === 'idle' && this.#ahead === undefined && this.socket.writableLength === 0
+    return this.#phase === 'idle' && !this.#hasAhead && this.socket.writableLength === 0
+  }
+
+  get #hasAhead(): boolean {
+    return this.#ahead?.isEmpty === false
   }
 
   /** When its time is up; an idle one with an earlier end has been idle for longer. */
@@ -126,7 +129,7 @@ export class Connection<E> implements Timed, Carrier {
 
   /** Room for another request. */
   #goOn(): void {
-    if (this.#ahead !== undefined) this.#takeUpSoon()
+    if (this.#hasAhead) this.#takeUpSoon()
     else if (this.#ended) this.#linger()
     else this.#rest()
   }
@@ -140,7 +143,7 @@ export class Connection<E> implements Timed, Carrier {
 
   detach(): Socket {
     const { socket } = this
-    const ahead = this.#ahead
+    const ahead = this.#ahead?.take()
     this.#phase = 'detached'
     this.#ahead = undefined
     socket.off('data', this.#onData)
@@ -178,11 +181,10 @@ export class Connection<E> implements Timed, Carrier {
     if (this.#phase === 'detached') return
     this.#terms.left(this)
     this.#leave()
-    // Requests that came ahead can no longer be begun, and have their audit pair all the same.
-    while (this.#ahead !== undefined) {
-      this.#takeUp()
-      this.#leave()
-    }
+    // What came ahead is never begun, and costs nothing more than to say how much it was.
+    const requests = this.#ahead?.requests ?? 0
+    this.#ahead = undefined
+    if (requests > 0) this.#terms.handler.abandoned(this.peer, requests)
   }
 
   /** The client is gone: so is what it asked for. */
@@ -214,8 +216,10 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   #keep(bytes: Buffer): void {
-    this.#ahead = this.#ahead === undefined ? bytes : Buffer.concat([this.#ahead, bytes])
-    if (this.#ahead.length > MAX_AHEAD_BYTES) this.socket.pause()
+    this.#ahead ??= new Ahead()
+    if (this.#cameAhead) this.#ahead.putBack(bytes)
+    else this.#ahead.add(bytes)
+    if (this.#ahead.isFull) this.socket.pause()
   }
 
   /** Many that came ahead and can be answered at once must not keep others from their turn. */
@@ -228,9 +232,8 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   #takeUp(): void {
-    const bytes = this.#ahead
+    const bytes = this.#ahead?.take()
     if (bytes === undefined) return
-    this.#ahead = undefined
     this.#rest()
     this.#cameAhead = true
     this.socket.resume()

@@ -30,4 +30,6 @@ export interface Handler<E> {
   unreadable(arriving: Arriving, fault: RequestFault): E
   /** The rest of a request under way will not come. */
   interrupt(exchange: E, fault: RequestFault): void
+  /** A client has gone that had sent about so many requests ahead: none of them is begun any more. */
+  abandoned(peer: string, requests: number): void
 }

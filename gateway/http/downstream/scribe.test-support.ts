@@ -55,11 +55,14 @@ export interface Acts {
 export interface Scribe extends Handler<Seen> {
   /** All requests, in the order in which they were begun. */
   readonly seen: Seen[]
+  /** What was told of requests that were never begun. */
+  readonly left: number[]
 }
 
 /** A handler that keeps book. */
 export function scribe({ begun = readAndAnswer, refused = answerEmpty }: Acts = {}): Scribe {
   const seen: Seen[] = []
+  const left: number[] = []
   const note = ({ req, res, upgrade }: Arriving, refusal: Refused | undefined): Seen => {
     const facts = said(req)
     const { code: fault, cause = '' } = refusal ?? facts.refusal ?? {}
@@ -75,6 +78,8 @@ export function scribe({ begun = readAndAnswer, refused = answerEmpty }: Acts = 
   }
   return {
     seen,
+    left,
+    abandoned: (_peer, requests) => left.push(requests),
     begin: (arriving, fault) => note(arriving, fault),
     unreadable: (arriving, fault) => note(arriving, fault),
     interrupt(one, { code, cause }) {
