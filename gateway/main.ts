@@ -41,8 +41,9 @@ async function main(): Promise<void> {
   const { host, adminHost, upstreams } = settings
   const workers = withWorkers ? settings.workers : 1
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
-  // Whoever started this process over a channel starts it again only if it has got this far.
-  process.send?.('ready')
+  // Whoever started this process over a channel starts it again only if it has got this far. Should that one be gone by
+  // now, the callback keeps the broken channel from ending the process before it has drained.
+  process.send?.('ready', () => {})
 
   const reason = await stop.asked
   await serving.drain({ reason, hurry: stop.hurry })
@@ -122,6 +123,9 @@ function listenForStop(): { readonly asked: Promise<string>; readonly hurry: Pro
       if (performance.now() - firstAtMs >= SAME_CTRL_C_MS) hurry.resolve()
     })
   }
-  if (process.send !== undefined) process.once('disconnect', () => asked.resolve('parent gone'))
+  if (process.send !== undefined) {
+    process.once('disconnect', () => asked.resolve('parent gone'))
+    if (!process.connected) asked.resolve('parent gone')
+  }
   return { asked: asked.promise, hurry: hurry.promise }
 }

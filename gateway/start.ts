@@ -4,9 +4,9 @@ import { sharedSecret } from './shared-secret.ts'
 
 /**
  * `npm start`: the backend and, as soon as it answers, the gateway beside it, each in a process of its own. On SIGTERM,
- * SIGINT or when its terminal is closed the gateway drains first, because what it has admitted still needs the backend.
- * A child that crashes after it was ready is started again; one that ends before (a bad configuration, a port in use), or
- * in good order, ends the other, and its exit code is ours.
+ * SIGINT, when its terminal is closed or its parent is gone, the gateway drains first, because what it has admitted still
+ * needs the backend. A child that crashes after it was ready is started again; one that ends before (a bad
+ * configuration, a port in use), or in good order, ends the other, and its exit code is ours.
  */
 const RESTART_MS = 500
 
@@ -31,7 +31,10 @@ for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
   // Once more is for the gateway: it knows what being in a hurry means.
   process.on(signal, () => (stopping ? gateway.child?.kill('SIGTERM') : void stop(0)))
 }
-launch(backend)
+if (process.send === undefined || process.connected) launch(backend)
+else process.exit(0)
+// The channel ends with the process that started this one, however that one ended.
+process.on('disconnect', () => (stopping ? undefined : void stop(0)))
 await backendReady.promise
 if (!stopping) launch(gateway)
 

@@ -26,15 +26,20 @@ describe('npm start', () => {
     rmSync(dir, { recursive: true, force: true })
   })
 
+  const DIRECTLY = [process.execPath, '--import', 'tsx', 'gateway/start.ts'] as const
   /** In a process group of its own, as a terminal does it. */
-  function start(env: Record<string, string> = {}): void {
+  function start(
+    env: Record<string, string> = {},
+    [program, ...args]: readonly [string, ...string[]] = DIRECTLY,
+  ): void {
     log = ''
-    both = spawn(process.execPath, ['--import', 'tsx', 'gateway/start.ts'], {
+    both = spawn(program, args, {
       cwd: ROOT,
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
       env: {
         PATH: process.env.PATH,
+        HOME: dir,
         // What it starts has not the tests' loader, and its coverage could not be added to theirs.
         NODE_V8_COVERAGE: '',
         BACKEND_PORT: String(ports.backend),
@@ -136,6 +141,55 @@ describe('npm start', () => {
     await until(() =>
       readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason === 'parent gone' ? true : undefined,
     )
+  })
+
+  /** npm, launcher, start.ts. */
+  const chain = () => {
+    const [launcher] = childrenOf(both?.pid)
+    return [Number(both?.pid), Number(launcher), Number(childrenOf(launcher)[0])] as const
+  }
+  it(
+    'under npm ends as a whole, whichever process above backend and gateway is killed with -9',
+    onLinux,
+    async () => {
+      for (const index of [0, 1, 2]) {
+        start({}, ['npm', 'start'])
+        await serving()
+        const closed = ended()
+        process.kill(Number(chain()[index]), 'SIGKILL')
+        // All hold the same standard error: it is closed when the last of them is gone.
+        await closed
+        assert.equal((await status('/openapi.json')) === 0 && !(await backendUp()), true)
+        const reason = readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason
+        assert.equal(reason, index === 2 ? 'parent gone' : 'SIGTERM')
+      }
+    },
+  )
+
+  it('under npm drains on SIGTERM to npm alone, which waits and exits with 0', onLinux, async () => {
+    start({}, ['npm', 'start'])
+    await serving()
+    const closed = ended()
+    both?.kill('SIGTERM')
+    assert.equal(await closed, 0, log)
+    assert.equal(readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason, 'SIGTERM')
+    assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGTERM","msg":"stopped"'), log)
+  })
+
+  it('leaves a gateway that is still loading when its parent dies to end in good order', async () => {
+    const file = join(dir, 'alone.ndjson')
+    const program = `
+      const { spawn } = require('node:child_process')
+      spawn(process.execPath, ['gateway/main.ts'], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], detached: true })
+      process.kill(process.pid, 'SIGKILL')`
+    const settings = { GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', GATEWAY_AUDIT_FILE: file }
+    start(settings, [process.execPath, '--eval', program])
+    await ended()
+    const types = readAudit(file).map(({ type, reason }) => [type, reason])
+    assert.deepEqual(types, [
+      ['AUDIT_START', undefined],
+      ['AUDIT_STOP', 'parent gone'],
+    ])
   })
 
   it('with a bad configuration of the gateway ends both and exits with 1', async () => {

@@ -1,0 +1,278 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const HERE = fileURLToPath(new URL('.', import.meta.url))
+const MANIFEST = JSON.parse(readFileSync(join(HERE, '../package.json'), 'utf8'))
+const PLATFORM = `${process.platform}-${process.arch}`
+const PINNED = Object.keys(MANIFEST.optionalDependencies).find((name) => name.endsWith(PLATFORM))
+const NOT_PINNED = { skip: PINNED === undefined && `no Node is pinned for ${PLATFORM}` }
+
+describe('the launcher', () => {
+  const root = mkdtempSync(join(tmpdir(), 'countersign launcher '))
+  after(() => rmSync(root, { recursive: true, force: true }))
+
+  /** A project with the launcher and nothing else, which wants this version of Node. */
+  function project(engine = '>=24.7'): string {
+    const dir = join(mkdtempSync(join(root, 'a-')), 'project')
+    mkdirSync(dir)
+    for (const file of ['find-node.mjs', 'launch.mjs', 'main.mjs', 'test.mjs']) {
+      cpSync(join(HERE, file), join(dir, 'launcher', file))
+    }
+    const scripts = {
+      start: 'exec node launcher/main.mjs child.mjs',
+      both: 'node launcher/main.mjs child.mjs && echo next',
+    }
+    writeFileSync(join(dir, 'package.json'), JSON.stringify({ engines: { node: engine }, scripts }))
+    return dir
+  }
+
+  /** The pinned Node's package, with a program in place of Node that says that it was called. */
+  function pin(dir: string, { version = '26.10.0', program = '#!/bin/sh\necho pinned "$@"\n' } = {}): void {
+    const home = join(dir, 'node_modules', PINNED as string)
+    mkdirSync(join(home, 'bin'), { recursive: true })
+    writeFileSync(join(home, 'package.json'), JSON.stringify({ version }))
+    writeFileSync(join(home, 'bin/node'), program)
+    chmodSync(join(home, 'bin/node'), 0o755)
+  }
+
+  const ENV = { PATH: process.env.PATH, HOME: process.env.HOME }
+  const launch = (dir: string, args: readonly string[], env: NodeJS.ProcessEnv = {}) =>
+    spawnSync(process.execPath, ['launcher/main.mjs', ...args], {
+      cwd: dir,
+      encoding: 'utf8',
+      env: { ...ENV, ...env },
+    })
+  const PRINT_VERSION = ['--eval', 'console.log(process.version)']
+
+  describe('finds a Node', () => {
+    it('the pinned one, without a link to it, and passes on every argument', NOT_PINNED, () => {
+      const dir = project()
+      pin(dir)
+      assert.equal(
+        launch(dir, ['--min-semi-space-size=32', 'a b.ts', '']).stdout,
+        'pinned --min-semi-space-size=32 a b.ts \n',
+      )
+    })
+
+    it('the pinned one that was installed further up', NOT_PINNED, () => {
+      const dir = project()
+      pin(dirname(dir))
+      assert.equal(launch(dir, ['a.ts']).stdout, 'pinned a.ts\n')
+    })
+
+    it('not one further up that is too old: it belongs to another project', NOT_PINNED, () => {
+      const dir = project()
+      pin(dirname(dir), { version: '20.20.2' })
+      assert.equal(launch(dir, PRINT_VERSION).stdout, `${process.version}\n`)
+    })
+
+    it('the one of the system, when the pinned one was left out', () => {
+      assert.equal(launch(project(), PRINT_VERSION).stdout, `${process.version}\n`)
+    })
+
+    it('the one of the system, when the pinned one was built for another C library', NOT_PINNED, () => {
+      const dir = project()
+      pin(dir, { program: '#!/lib/no-such-loader.so\n' })
+      assert.equal(launch(dir, PRINT_VERSION).stdout, `${process.version}\n`)
+    })
+
+    it('or says in one sentence what to install', () => {
+      const { status, stdout, stderr } = launch(project('>=99.1'), PRINT_VERSION)
+      assert.deepEqual([status, stdout], [1, ''])
+      assert.match(
+        stderr,
+        /^This needs Node 99\.1 or newer, and this machine runs v[\d.]+: .*npm ci.*nodejs\.org\.\n$/,
+      )
+    })
+
+    it('of a version compared by numbers, to the last of them', () => {
+      const [major, minor, patch] = process.versions.node.split('.').map(Number) as [number, number, number]
+      const status = (engine: string) => launch(project(`>=${engine}`), PRINT_VERSION).status
+      assert.equal(status(`${major}`), 0)
+      assert.equal(status(`${major}.${minor}.${patch}`), 0)
+      assert.equal(status(`${major}.${minor}.${patch + 1}`), 1)
+      assert.equal(status(`${major}.${minor + 10}`), 1)
+      assert.equal(status(`${major - 1}.${minor + 10}`), 0)
+    })
+  })
+
+  describe('gives what it runs', () => {
+    const SHOW = ['--eval', 'console.log(process.env.NODE_COMPILE_CACHE ?? "none", process.env.PATH)']
+
+    it('a place to keep compiled code, but not where coverage is measured', () => {
+      const dir = project()
+      assert.match(launch(dir, SHOW).stdout, /^\S.*\/project\/node_modules\/\.cache\/compiled \S/)
+      assert.match(launch(dir, SHOW, { NODE_COMPILE_CACHE: '/elsewhere' }).stdout, /^\/elsewhere /)
+      writeFileSync(join(dir, 'a.test.mjs'), 'console.log(process.env.NODE_COMPILE_CACHE ?? "none")')
+      assert.match(launch(dir, ['--test', 'a.test.mjs']).stdout, /none/)
+    })
+
+    it('a path in which `node` is the pinned one', NOT_PINNED, () => {
+      const dir = project()
+      pin(dir, { program: '#!/bin/sh\ncommand -v node\n' })
+      assert.equal(launch(dir, []).stdout, `${join(dir, 'node_modules', PINNED as string, 'bin/node')}\n`)
+    })
+  })
+
+  describe('passes on', () => {
+    it('the exit code', () => {
+      assert.equal(launch(project(), ['--eval', 'process.exit(7)']).status, 7)
+    })
+
+    it('the signal that ended it', () => {
+      for (const signal of ['SIGTERM', 'SIGKILL', 'SIGHUP']) {
+        assert.equal(launch(project(), ['--eval', `process.kill(process.pid, '${signal}')`]).signal, signal)
+      }
+    })
+
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
+      it(`${signal}, and waits for what is done about it`, async () => {
+        const { launcher, ended } = await start(
+          'process.on("SIGNAL", () => setTimeout(() => process.exit(5), 50))',
+          signal,
+        )
+        launcher.kill(signal)
+        assert.deepEqual(await ended, [5, null])
+      })
+    }
+
+    /** The launcher with a child that says when it is ready. */
+    async function start(program: string, signal: string) {
+      const dir = project()
+      writeFileSync(
+        join(dir, 'child.mjs'),
+        `${program.replace('SIGNAL', signal)}; setInterval(() => {}, 1000); console.log('ready')`,
+      )
+      const launcher = spawn(process.execPath, ['launcher/main.mjs', 'child.mjs'], {
+        cwd: dir,
+        env: ENV,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
+      await once(launcher.stdout, 'data')
+      return { launcher, ended: once(launcher, 'exit') }
+    }
+  })
+
+  describe('under npm', {
+    skip: process.platform !== 'linux' && 'needs /proc to tell the processes apart',
+  }, () => {
+    // It ends by SIGTERM or with the channel, and says which: a program of tools knows only the first.
+    const CHILD = `
+      import { appendFileSync } from 'node:fs'
+      const end = (why) => { appendFileSync('end', why); process.exit(0) }
+      process.on('SIGTERM', () => end('SIGTERM '))
+      process.on('disconnect', () => end('disconnect '))
+      setInterval(() => {}, 1000)
+      console.log('pid', process.pid)`
+
+    /** npm, the processes below it down to the child, and how the child's end is waited for. */
+    async function start(script: string) {
+      const dir = project()
+      writeFileSync(join(dir, 'child.mjs'), CHILD)
+      const npm = spawn('npm', ['run', '--silent', script], {
+        cwd: dir,
+        // What a shell of npm puts on the output is of no interest.
+        stdio: ['ignore', 'pipe', 'ignore'],
+        env: { ...ENV, PATH: `${dirname(process.execPath)}:${process.env.PATH}` },
+        detached: true,
+      })
+      const [text] = await once(npm.stdout, 'data')
+      const child = Number(/pid (\d+)/.exec(String(text))?.[1])
+      return { npm, chain: chainAbove(child, npm.pid as number), ended: outputClosed(npm), dir }
+    }
+
+    it('every process of a server can be killed, and none is left', () => killEach('start', 3))
+
+    // Above a command that is followed by another there is a shell. Through it the end of npm is not seen: what runs
+    // there ends by itself.
+    it('every process below npm can be killed when a shell stands between', () => killEach('both', 4, 1))
+
+    async function killEach(script: string, length: number, from = 0): Promise<void> {
+      for (let index = from; index < length; index++) {
+        const { chain, ended } = await start(script)
+        assert.equal(chain.length, length)
+        process.kill(chain[index] as number, 'SIGKILL')
+        await ended
+      }
+    }
+
+    it('SIGTERM to npm is enough, and npm waits for the end', async () => {
+      const { npm, dir } = await start('start')
+      npm.kill('SIGTERM')
+      assert.deepEqual(await once(npm, 'exit'), [0, null])
+      assert.match(readFileSync(join(dir, 'end'), 'utf8'), /^SIGTERM /)
+    })
+
+    /** All of them hold the pipe, so that its end is the end of the last one. */
+    async function outputClosed(npm: ChildProcess): Promise<void> {
+      const timeout = AbortSignal.timeout(10_000)
+      await once(npm.stdout as NonNullable<ChildProcess['stdout']>, 'close', { signal: timeout }).catch(
+        () => {
+          process.kill(-(npm.pid as number), 'SIGKILL')
+          assert.fail('some process was left')
+        },
+      )
+    }
+
+    function chainAbove(pid: number, top: number): number[] {
+      const chain = [pid]
+      while (chain[0] !== top && chain.length < 10) chain.unshift(parentOf(chain[0] as number))
+      return chain
+    }
+
+    function parentOf(pid: number): number {
+      return Number(/^PPid:\t(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1])
+    }
+  })
+})
+
+describe('package.json', () => {
+  const scripts: [string, string][] = Object.entries(MANIFEST.scripts)
+
+  it('runs every script by the launcher, and leaves no shell above the last command', () => {
+    for (const [name, script] of scripts) {
+      const commands = script.split(' && ')
+      for (const command of commands) assert.match(command, /^(exec )?node launcher\/(main|test)\.mjs/, name)
+      assert.match(commands.at(-1) as string, /^exec /, name)
+    }
+  })
+
+  it('pins the same Node for each platform, and asks for no newer one', () => {
+    const source = readFileSync(join(HERE, 'find-node.mjs'), 'utf8')
+    const pinned = Object.keys(MANIFEST.optionalDependencies)
+    assert.deepEqual([...source.matchAll(/: '(node-[^']+)'/g)].map(([, name]) => name).sort(), pinned.sort())
+    assert.equal(new Set(Object.values(MANIFEST.optionalDependencies)).size, 1)
+  })
+
+  it('lets `npm test -- FILE` run that file alone', () => {
+    const dir = mkdtempSync(join(tmpdir(), 'countersign-test-'))
+    cpSync(HERE, join(dir, 'launcher'), { recursive: true })
+    writeFileSync(join(dir, 'package.json'), JSON.stringify({ engines: { node: '>=24' } }))
+    symlinkSync(join(HERE, '../node_modules'), join(dir, 'node_modules'))
+    writeFileSync(join(dir, 'one.test.ts'), `import { it } from 'node:test'; it('runs', () => {})`)
+    const { status, stdout } = spawnSync(process.execPath, ['launcher/test.mjs', 'one.test.ts'], {
+      cwd: dir,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH },
+    })
+    rmSync(dir, { recursive: true, force: true })
+    assert.equal(status, 0, stdout)
+    assert.match(stdout, /tests 1\n/)
+    assert.doesNotMatch(stdout, /coverage/)
+  })
+})
