@@ -27,14 +27,17 @@ export function serveAlone(ground: Ground): Serving {
     },
     notReady: () => {
       if (open === undefined) return 'starting'
-      if (load.draining) return 'draining'
+      if (load.phase !== 'serving') return 'draining'
       return trail.recheck() ? undefined : 'the audit trail cannot be written'
     },
-    drain: async (stop) => {
-      for (const each of watching) each.stop()
-      background.keys.stop()
-      await drain(gateway, open?.listeners ?? [], stop)
-    },
+    drain: (stop) =>
+      drain(gateway, stop, {
+        listeners: open?.listeners ?? [],
+        graceOver: () => {
+          for (const each of watching) each.stop()
+          background.keys.stop()
+        },
+      }),
     abandon: (reason) => closeParts(gateway, reason),
   }
 }

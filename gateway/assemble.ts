@@ -125,7 +125,7 @@ export function makeGateway(
       elsewhere: () => 0,
       ...load,
       gathered: { bytes: 0, ofAddress: new Map() },
-      draining: false,
+      phase: 'serving',
       warnedAtMs: new Map(),
     },
   }

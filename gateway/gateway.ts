@@ -26,6 +26,12 @@ export interface Gathered {
   readonly ofAddress: Map<string, number>
 }
 
+/**
+ * `draining`: told to stop; whoever still comes is served, and each connection ends with its response. `over`: the drain's
+ * deadline has come, and nothing more is admitted.
+ */
+type Phase = 'serving' | 'draining' | 'over'
+
 /** What the gateway is doing at this moment. */
 export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
@@ -36,8 +42,8 @@ export interface Load {
   readonly elsewhere: () => number
   /** Written by authenticate. */
   readonly gathered: Gathered
-  /** SIGTERM has come: nothing more is admitted. Written by drain. */
-  draining: boolean
+  /** Written by drain. */
+  phase: Phase
   /** When a refusal of each code was last warned of, on the steady clock. Written by refuse. */
   readonly warnedAtMs: Map<RefusalCode, number>
 }

@@ -4,7 +4,7 @@ import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { trailOptions } from './assemble.ts'
 import { openTrail } from './audit/open.ts'
 import type { Trail } from './audit/trail.ts'
-import type { Stop } from './drain.ts'
+import { passed, type Stop } from './drain.ts'
 import type { Ground } from './ground.ts'
 import { createServer } from './http/node-http.ts'
 import { LeadHoldings } from './lead-holdings.ts'
@@ -76,14 +76,17 @@ export class Lead implements Serving {
     return writable ? undefined : 'the audit trail cannot be written'
   }
 
-  async drain({ reason, hurry }: Stop): Promise<void> {
+  async drain({ reason, graceMs, hurry }: Stop): Promise<void> {
     const { log, settings } = this.#ground
     this.#state = 'draining'
-    this.#unwatch()
-    log.info({ workers: this.#crew.serving, reason }, 'draining')
+    log.info({ workers: this.#crew.serving, reason, graceMs }, 'draining')
     void hurry.then(() => this.#tell({ type: 'hurry' }))
-    const message: WorkerOrder = { type: 'drain', reason }
-    await this.#crew.stop(message, settings.timeouts.drainMs + LAST_MOMENTS_MS)
+    const message: WorkerOrder = { type: 'drain', reason, graceMs }
+    const stopped = this.#crew.stop(message, graceMs + settings.timeouts.drainMs + LAST_MOMENTS_MS)
+    // Until then edits are in force for those who are still served.
+    await passed(graceMs, hurry)
+    this.#unwatch()
+    await stopped
     this.#close(reason)
   }
 

@@ -46,7 +46,9 @@ async function main(): Promise<void> {
   process.send?.('ready', () => {})
 
   const reason = await stop.asked
-  await serving.drain({ reason, hurry: stop.hurry })
+  // Who presses Ctrl-C has nobody who balances load, and who has lost its parent is served by nobody.
+  const graceMs = reason === 'SIGTERM' ? settings.drainGraceMs : 0
+  await serving.drain({ reason, graceMs, hurry: stop.hurry })
   admin.close()
   admin.closeAllConnections()
   log.info({ reason }, 'stopped')

@@ -5,13 +5,16 @@ import { sharedSecret } from './shared-secret.ts'
 /**
  * `npm start`: the backend and, as soon as it answers, the gateway beside it, each in a process of its own. On SIGTERM,
  * SIGINT, when its terminal is closed or its parent is gone, the gateway drains first, because what it has admitted still
- * needs the backend. A child that crashes after it was ready is started again; one that ends before (a bad
- * configuration, a port in use), or in good order, ends the other, and its exit code is ours.
+ * needs the backend; only after SIGTERM is there somebody who balances load, and a grace. A child that crashes after it was
+ * ready is started again; one that ends before (a bad configuration, a port in use), or in good order, ends the other, and
+ * its exit code is ours.
  */
 const RESTART_MS = 500
 
 /** Room for young objects: a request is over before it is full, so that little of it is ever copied. Megabytes. */
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
+
+type Stopping = 'SIGTERM' | 'SIGINT'
 
 interface Part {
   readonly name: string
@@ -28,13 +31,14 @@ const env = { ...process.env, ...sharedSecret(process.env) }
 let stopping = false
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
+  const passedOn = signal === 'SIGTERM' ? 'SIGTERM' : 'SIGINT'
   // Once more is for the gateway: it knows what being in a hurry means.
-  process.on(signal, () => (stopping ? gateway.child?.kill('SIGTERM') : void stop(0)))
+  process.on(signal, () => (stopping ? gateway.child?.kill(passedOn) : void stop(0, passedOn)))
 }
 if (process.send === undefined || process.connected) launch(backend)
 else process.exit(0)
 // The channel ends with the process that started this one, however that one ended.
-process.on('disconnect', () => (stopping ? undefined : void stop(0)))
+process.on('disconnect', () => (stopping ? undefined : void stop(0, 'SIGINT')))
 await backendReady.promise
 if (!stopping) launch(gateway)
 
@@ -61,7 +65,7 @@ function launch(part: Part): void {
     part.child = undefined
     if (stopping) return
     if (code === 0 || !ready) {
-      void stop(code ?? 1)
+      void stop(code ?? 1, 'SIGINT')
       return
     }
     process.stderr.write(`${part.name} ended with ${signal ?? `exit code ${code}`}, starting it again\n`)
@@ -71,19 +75,18 @@ function launch(part: Part): void {
   })
 }
 
-async function stop(exitCode: number): Promise<void> {
+async function stop(exitCode: number, signal: Stopping): Promise<void> {
   stopping = true
-  let worst = exitCode
-  for (const part of [gateway, backend]) worst = Math.max(worst, await end(part))
-  process.exit(worst)
+  const worst = Math.max(exitCode, await end(gateway, signal))
+  process.exit(Math.max(worst, await end(backend, signal)))
 }
 
 /** Resolves to the child's exit code; one that has ended already, or had not yet begun to listen for it, counts as 0. */
-function end(part: Part): Promise<number> {
+function end(part: Part, asked: Stopping): Promise<number> {
   const { child } = part
   if (child === undefined) return Promise.resolve(0)
   return new Promise((resolve) => {
-    child.once('exit', (code, signal) => resolve(signal === 'SIGTERM' ? 0 : (code ?? 1)))
-    child.kill('SIGTERM')
+    child.once('exit', (code, signal) => resolve(signal === asked ? 0 : (code ?? 1)))
+    child.kill(asked)
   })
 }

@@ -29,5 +29,5 @@ export interface WorkerGround {
 export type WorkerOrder =
   | { readonly type: 'clients'; readonly table: ClientTable }
   | { readonly type: 'tls'; readonly texts: TlsTexts }
-  | { readonly type: 'drain'; readonly reason: string }
+  | { readonly type: 'drain'; readonly reason: string; readonly graceMs: number }
   | { readonly type: 'hurry' }

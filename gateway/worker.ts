@@ -127,10 +127,14 @@ function obey({ gateway, metrics, open, keys }: Obeying): void {
     else if (message.type === 'ask') {
       void metrics.snapshot().then((answer) => report({ type: 'answer', id: message.id, answer }))
     } else {
-      keys.stop()
-      void drain(gateway, open.listeners, { reason: message.reason, hurry: hurry.promise }).then(() =>
-        process.exit(0),
+      const { reason, graceMs } = message
+      const { listeners } = open
+      const stopped = drain(
+        gateway,
+        { reason, graceMs, hurry: hurry.promise },
+        { listeners, graceOver: () => keys.stop() },
       )
+      void stopped.then(() => process.exit(0))
     }
   })
 }

@@ -30,7 +30,7 @@ export interface Child {
   readonly process: ChildProcess
   readonly pid: number
   said(): string
-  /** Resolves when it has ended; SIGTERM first, SIGKILL when that is not enough. */
+  /** Resolves when it has ended; SIGINT first, for which no gateway waits, SIGKILL when that is not enough. */
   end(): Promise<void>
 }
 
@@ -53,7 +53,7 @@ export function startChild(options: ChildOptions): Child {
   })
   const ended = once(child, 'exit').then(() => running.delete(child))
   const end = async () => {
-    child.kill('SIGTERM')
+    child.kill('SIGINT')
     const hurry = setTimeout(() => killFamily(pid), END_MS)
     await ended
     clearTimeout(hurry)

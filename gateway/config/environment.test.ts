@@ -42,6 +42,7 @@ test('every variable arrives at its key', () => {
     GATEWAY_STORE: 'memory',
     GATEWAY_WORKERS: '1',
     GATEWAY_UPSTREAM_SECRET_FILE: '/run/secrets/gateway',
+    GATEWAY_DRAIN_GRACE_MS: '0',
     GATEWAY_DATA_DIR: '/var/lib/x',
     GATEWAY_LOG_LEVEL: 'debug',
   }
@@ -68,6 +69,7 @@ test('every variable arrives at its key', () => {
       auditDurability: 'synced',
       dataDir: '/var/lib/x',
       workers: 1,
+      drainGraceMs: 0,
       logLevel: 'debug',
     },
   })
@@ -80,6 +82,12 @@ test('each variable refuses what is not of its kind', () => {
     assert.match(fault('GATEWAY_PORT', port), /must be a whole number between 0 and 65535, but is "/)
     assert.match(fault('GATEWAY_TLS_PORT', port), /must be a whole number between 0 and 65535, but is "/)
     assert.match(fault('GATEWAY_ADMIN_PORT', port), /must be a whole number between 0 and 65535, but is "/)
+  }
+  for (const ms of ['-1', '2s', '1.5', '86400001', '1e3']) {
+    assert.match(
+      fault('GATEWAY_DRAIN_GRACE_MS', ms),
+      /must be a whole number of milliseconds between 0 and 86400000/,
+    )
   }
   assert.match(fault('GATEWAY_UPSTREAM', 'http://a,b'), /must be http:\/\/host:port.*but is "b"/)
   assert.match(fault('GATEWAY_UPSTREAM', 'http://a,'), /must be http:\/\/host:port.*but is ""/)

@@ -21,6 +21,7 @@ export type Overrides = { -readonly [Key in keyof GatewayFile]?: GatewayFile[Key
 type Read = (text: string, overrides: Overrides) => string | undefined
 
 const DURABILITIES = schema.properties.audit.properties.durability.enum
+const GRACE = schema.properties.timeouts.properties.drainGraceMs
 const LOG_LEVELS = schema.properties.logLevel.enum
 /** Kubernetes gives them to every container of a namespace that has a Service called `gateway` or `gateway-…`. */
 const SERVICE_LINK =
@@ -44,6 +45,7 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_AUDIT_DURABILITY', readDurability],
   ['GATEWAY_STORE', (text) => onlyFault(text, 'memory')],
   ['GATEWAY_WORKERS', readWorkers],
+  ['GATEWAY_DRAIN_GRACE_MS', readDrainGrace],
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
   ['GATEWAY_LOG_LEVEL', (text, overrides) => levelFault(text) ?? set(overrides, { logLevel: text })],
   ['GATEWAY_TLS_PORT', (text, overrides) => portFault(text) ?? setTls(overrides, { port: Number(text) })],
@@ -136,6 +138,14 @@ function readWorkers(text: string, overrides: Overrides): string | undefined {
     return `must be auto or a whole number between 1 and ${MAX_WORKERS}, but is ${describeValue(text)}`
   }
   return set(overrides, { workers: workerCount(count) })
+}
+
+function readDrainGrace(text: string, overrides: Overrides): string | undefined {
+  const graceMs = /^\d{1,8}$/.test(text) ? Number(text) : Number.NaN
+  if (!(graceMs <= GRACE.maximum)) {
+    return `must be a whole number of milliseconds between 0 and ${GRACE.maximum}, but is ${describeValue(text)}`
+  }
+  return set(overrides, { drainGraceMs: graceMs })
 }
 
 function readDurability(text: string, overrides: Overrides): string | undefined {

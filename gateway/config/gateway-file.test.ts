@@ -56,6 +56,7 @@ test('a file with nothing but a route gets every default', () => {
     dataDir: 'data',
     logLevel: 'info',
     workers: 1,
+    drainGraceMs: 2000,
     maxInFlight: 1024,
     timeouts: {
       connectMs: 2000,
@@ -111,7 +112,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     workers: 4,
     maxInFlight: 3,
     maxBodyBytes: 4,
-    timeouts: { totalMs: 5000 },
+    timeouts: { totalMs: 5000, drainGraceMs: 0 },
     routes: [
       {
         path: '/a',
@@ -172,6 +173,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     dataDir: '/var/lib/x',
     logLevel: 'warn',
     workers: 4,
+    drainGraceMs: 0,
     maxInFlight: 3,
     routes: [
       {

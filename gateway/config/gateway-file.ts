@@ -59,6 +59,7 @@ export interface GatewayFile {
   readonly logLevel: string
   readonly trustedProxies: BlockList | undefined
   readonly workers: number
+  readonly drainGraceMs: number
   readonly maxInFlight: number
   readonly timeouts: Timeouts
   readonly routes: readonly Route[]
@@ -89,7 +90,7 @@ interface Written {
   readonly workers: number | 'auto'
   readonly maxInFlight: number
   readonly maxBodyBytes: number
-  readonly timeouts: Timeouts
+  readonly timeouts: Timeouts & { readonly drainGraceMs: number }
   readonly routes: readonly WrittenRoute[]
 }
 
@@ -125,6 +126,7 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
 }
 
 function gatewayFile(written: Written, trustedProxies: BlockList | undefined): GatewayFile {
+  const { drainGraceMs, ...timeouts } = written.timeouts
   const { host, port, adminHost, adminPort, issuer, jwksUri, audience, dataDir, logLevel } = written
   return {
     upstreams: [written.upstream].flat().map(tidyUpstream),
@@ -155,7 +157,8 @@ function gatewayFile(written: Written, trustedProxies: BlockList | undefined): G
     trustedProxies,
     workers: workerCount(written.workers),
     maxInFlight: written.maxInFlight,
-    timeouts: written.timeouts,
+    drainGraceMs,
+    timeouts,
     routes: written.routes.map((route) => ({
       path: route.path,
       methods: methodSet(route.methods),

@@ -35,7 +35,7 @@ export interface Timeouts {
   readonly requestMs: number
   /** An idle downstream connection is kept this long. */
   readonly keepAliveMs: number
-  /** After SIGTERM, until what is still open is broken off. */
+  /** After the grace of a stop, until what is still open is broken off. */
   readonly drainMs: number
 }
 
@@ -120,6 +120,8 @@ export interface Settings extends IssuerSettings {
   readonly trustedProxies: BlockList | undefined
   /** Threads that serve requests; with 1 it is the main one. */
   readonly workers: number
+  /** After SIGTERM, until the public listeners close: not ready, and everybody is served. Milliseconds. */
+  readonly drainGraceMs: number
   /** Exchanges open at once; one more is refused with 503. */
   readonly maxInFlight: number
   readonly timeouts: Timeouts

@@ -36,7 +36,8 @@ export function run(script: string, env: Readonly<Record<string, string>>): Runn
   // The same loader as the test runner's, so that coverage of both can be added up.
   const child = spawn(process.execPath, ['--import', 'tsx', script], {
     cwd: ROOT,
-    env: { ...inherited, ...env },
+    // Few tests measure the grace of a stop, and all others would wait for it.
+    env: { ...inherited, GATEWAY_DRAIN_GRACE_MS: '0', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   running.add(child)

@@ -113,9 +113,9 @@ describe('npm start', () => {
     process.kill(-Number(both?.pid), 'SIGINT')
     const code = await ended()
     assert.equal(code, 0, log)
-    assert.equal(readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason, 'SIGTERM')
+    assert.equal(readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason, 'SIGINT')
     assert.ok(log.lastIndexOf('"service":"backend"') > log.lastIndexOf('"draining"'))
-    assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGTERM","msg":"stopped"'), log)
+    assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGINT","msg":"stopped"'), log)
     assert.equal(await backendUp(), false)
   })
 

@@ -52,7 +52,7 @@ function readPlace(exchange: Exchange): Refusal | undefined {
 
 function checkLoad(gateway: Gateway): Refusal | undefined {
   const { load, settings, trail } = gateway
-  if (load.draining) return DRAINING
+  if (load.phase === 'over') return DRAINING
   // Its own place is taken already: of two workers that see the last one go, none may pass, but never both.
   if (load.inFlight.size + load.tunnels.size + load.elsewhere() > settings.maxInFlight) return OVERLOADED
   if (!trail.recheck()) return AUDIT_UNAVAILABLE

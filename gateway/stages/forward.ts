@@ -104,7 +104,7 @@ class Forwarding implements UpstreamAnswer {
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an upload that nobody wants would be read as the next request.
-    if (!req.complete || this.#gateway.load.draining) res.keepAlive = false
+    if (!req.complete || this.#gateway.load.phase !== 'serving') res.keepAlive = false
     if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
     writeHead(this.#exchange, status, head)
     // Who streams may have nothing to say for long; a head that comes with its body goes with it.

@@ -18,7 +18,8 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   const contentLength = body.length
   const lines = `Content-Type: application/problem+json\r\nContent-Length: ${contentLength}\r\n${linesOf(answer.headers)}`
   // The rest of a body that nobody wants would be read as the next request.
-  if (answer.closes || !exchange.req.complete || gateway.load.draining) exchange.res.keepAlive = false
+  if (answer.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
+    exchange.res.keepAlive = false
   note(gateway, exchange, answer)
   close(gateway, exchange, answer.status)
   writeHead(exchange, answer.status, { lines, contentLength, dated: false })

@@ -58,6 +58,8 @@ export class Connection<E> implements Timed, Carrier {
   /** When the request that is being read began; known only of one that did not come all at once. */
   #startedMs = NEVER
   #lingering: Lingering | undefined = undefined
+  /** A response has been given. */
+  #used = false
   #req: IncomingRequest | undefined = undefined
   #res: Answer | undefined = undefined
   #exchange: E | undefined = undefined
@@ -92,6 +94,12 @@ export class Connection<E> implements Timed, Carrier {
 
   get #hasAhead(): boolean {
     return this.#ahead?.isEmpty === false
+  }
+
+  /** Of an idle one. */
+  get idleSinceMs(): number {
+    const { headersMs, keepAliveMs } = this.#terms.patience
+    return this.#deadlineMs - (this.#used ? keepAliveMs + KEEP_ALIVE_MARGIN_MS : headersMs)
   }
 
   /** When its time is up; an idle one with an earlier end has been idle for longer. */
@@ -137,6 +145,7 @@ export class Connection<E> implements Timed, Carrier {
   /** Between requests. */
   #rest(): void {
     this.#phase = 'idle'
+    this.#used = true
     this.#parser.rest()
     this.#deadlineMs = this.#terms.steadyClock() + this.#terms.patience.keepAliveMs + KEEP_ALIVE_MARGIN_MS
   }

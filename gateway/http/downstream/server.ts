@@ -2,7 +2,11 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer, type Server as SecureServer, type TlsOptions } from 'node:tls'
 import { Deadlines } from '../../http1/deadlines.ts'
 import { withoutMapping } from '../address.ts'
+import { acceptQueued } from './accept-queue.ts'
 import { Connection, type ConnectionTerms } from './connection.ts'
+
+/** Within it a client that means to ask something has shaken hands, however far away it is. */
+const HANDSHAKE_MS = 1000
 
 /** What servers and all of their connections go by. */
 export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left'> {
@@ -14,10 +18,10 @@ export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left'> {
 export interface HttpServer {
   /** To be told where to listen. */
   readonly server: Server
-  /** Accepts no more. Resolves when the last connection has ended. */
+  /** Accepts whoever waits in the accept queue, and nobody after that. Resolves when the last connection has ended. */
   close(): Promise<void>
-  /** Of connections on which nothing is asked and nothing answered, and those that have not begun to ask. */
-  closeIdleConnections(): void
+  /** Of connections on which nothing has been asked and no response given for so long; at once when left out. */
+  closeIdleConnections(quietMs?: number): void
   closeAllConnections(): void
 }
 
@@ -37,7 +41,7 @@ export function createSecureHttpServer<E>(
   connections: Connections<E>,
   options: TlsOptions,
 ): SecureHttpServer {
-  const handshakes = new Map<string, Socket>()
+  const handshakes = new Map<string, { readonly socket: Socket; readonly sinceMs: number }>()
   const server = createSecureServer(options, (socket) => {
     handshakes.delete(nameOf(socket))
     // TLS knows no reset, and Node throws. Without a close_notify the client sees as well that something is missing.
@@ -46,7 +50,7 @@ export function createSecureHttpServer<E>(
   })
   server.on('connection', (socket: Socket) => {
     const name = nameOf(socket)
-    handshakes.set(name, socket)
+    handshakes.set(name, { socket, sinceMs: performance.now() })
     socket.once('close', () => handshakes.delete(name))
   })
   // Beside HTTP, or before there was any: there is nobody to answer.
@@ -54,10 +58,11 @@ export function createSecureHttpServer<E>(
   const listener = httpServer(server, connections)
   return {
     ...listener,
-    // A connection in its handshake has asked for nothing: no drain waits for it.
-    closeIdleConnections: () => {
-      listener.closeIdleConnections()
-      for (const socket of handshakes.values()) socket.destroy()
+    // A connection in its handshake has asked for nothing: no drain waits for it for long.
+    closeIdleConnections: (quietMs) => {
+      listener.closeIdleConnections(quietMs)
+      const untilMs = performance.now() - HANDSHAKE_MS
+      for (const { socket, sinceMs } of handshakes.values()) if (sinceMs <= untilMs) socket.destroy()
     },
     setSecureContext: (context) => server.setSecureContext(context),
   }
@@ -70,8 +75,11 @@ function nameOf({ remoteAddress, remotePort }: Socket): string {
 function httpServer<E>(server: Server, connections: Connections<E>): HttpServer {
   return {
     server,
-    close: () => new Promise((resolve) => server.close(() => resolve())),
-    closeIdleConnections: () => connections.closeIdle(),
+    close: async () => {
+      await acceptQueued(server)
+      await new Promise<void>((resolve) => server.close(() => resolve()))
+    },
+    closeIdleConnections: (quietMs = 0) => connections.closeIdle(quietMs),
     closeAllConnections: () => connections.closeAll(),
   }
 }
@@ -96,9 +104,10 @@ export class Connections<E> {
     else this.#open.add(new Connection(socket, withoutMapping(remoteAddress), this.#terms))
   }
 
-  closeIdle(): void {
+  closeIdle(quietMs: number): void {
+    const sinceMs = this.#terms.steadyClock() - quietMs
     this.#open.visitAll((connection) => {
-      if (connection.isIdle) connection.socket.destroy()
+      if (connection.isIdle && connection.idleSinceMs <= sinceMs) connection.socket.destroy()
     })
   }
 

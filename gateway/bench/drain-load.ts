@@ -1,0 +1,131 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** How often the load looks whether the gateway is ready, as whoever balances load does. */
+const PROBE_MS = 100
+/** Between two requests of one client, each client in its turn: some never rest, some hardly ask. */
+const THINK_MS = [0, 1, 5, 20, 100, 400] as const
+const HEAD_END = '\r\n\r\n'
+
+/** What came of the requests of one load. */
+export interface DrainCounts {
+  good: number
+  /** A connection that could not be had. */
+  unconnected: number
+  /** A connection that ended in the place of a response. */
+  broken: number
+  /** A response that was not 200. */
+  refused: number
+}
+
+/** Where the gateway is, and what it is asked. */
+export interface DrainTarget {
+  readonly port: number
+  readonly adminPort: number
+  /** A whole request, but for its Connection field and the empty line. */
+  readonly request: string
+}
+
+/**
+ * A load as it comes from behind a load balancer: clients that keep their connections and clients that open one for each
+ * request, none of whom opens another once the gateway has been seen not to be ready. Each ends when its connection does.
+ */
+export class DrainLoad {
+  readonly counts: DrainCounts = { good: 0, unconnected: 0, broken: 0, refused: 0 }
+  readonly #target: DrainTarget
+  #ready = true
+
+  constructor(target: DrainTarget) {
+    this.#target = target
+  }
+
+  /** Resolves when the gateway is seen not to be ready and every client has ended. */
+  async run(clients: { readonly keeping: number; readonly opening: number }): Promise<void> {
+    const all = [this.#probe()]
+    for (let i = 0; i < clients.keeping; i++) all.push(this.#keep(thinkOf(i)))
+    for (let i = 0; i < clients.opening; i++) all.push(this.#openEach(thinkOf(i)))
+    await Promise.all(all)
+  }
+
+  async #probe(): Promise<void> {
+    while (this.#ready) {
+      await sleep(PROBE_MS)
+      const probe = await fetch(`http://127.0.0.1:${this.#target.adminPort}/readyz`).catch(() => undefined)
+      await probe?.text().catch(() => undefined)
+      this.#ready = probe?.status === 200
+    }
+  }
+
+  async #keep(thinkMs: number): Promise<void> {
+    while (this.#ready) {
+      const socket = await this.#connect()
+      while (socket !== undefined && !socket.destroyed && !socket.readableEnded) {
+        if (!(await this.#ask(socket, ''))) break
+        await sleep(thinkMs)
+      }
+      socket?.destroy()
+    }
+  }
+
+  async #openEach(thinkMs: number): Promise<void> {
+    while (this.#ready) {
+      const socket = await this.#connect()
+      if (socket !== undefined) await this.#ask(socket, 'Connection: close\r\n')
+      socket?.destroy()
+      await sleep(thinkMs)
+    }
+  }
+
+  async #connect(): Promise<Socket | undefined> {
+    const socket = connect({ port: this.#target.port, host: '127.0.0.1', noDelay: true })
+    try {
+      await once(socket, 'connect')
+    } catch {
+      this.counts.unconnected += 1
+      // Whoever is refused comes back a little later.
+      await sleep(10)
+      return undefined
+    }
+    socket.on('error', () => {})
+    socket.setEncoding('latin1')
+    return socket
+  }
+
+  /** @returns whether the connection is to be used again. */
+  async #ask(socket: Socket, connectionField: string): Promise<boolean> {
+    socket.write(`${this.#target.request}${connectionField}\r\n`, 'latin1')
+    const response = await responseOn(socket)
+    if (response === '') this.counts.broken += 1
+    else if (response.startsWith('HTTP/1.1 200')) this.counts.good += 1
+    else this.counts.refused += 1
+    return response !== '' && !/\r\nconnection: close\r\n/i.test(response)
+  }
+}
+
+function thinkOf(client: number): number {
+  return THINK_MS[client % THINK_MS.length] as number
+}
+
+/** The next response, whole; empty when the connection ends before. */
+function responseOn(socket: Socket): Promise<string> {
+  return new Promise((resolve) => {
+    let text = ''
+    const end = (response: string) => {
+      socket.off('data', take).off('end', broken).off('close', broken)
+      resolve(response)
+    }
+    const broken = () => end('')
+    const take = (piece: string) => {
+      text += piece
+      if (isWhole(text)) end(text)
+    }
+    socket.on('data', take).on('end', broken).on('close', broken)
+  })
+}
+
+function isWhole(text: string): boolean {
+  const head = text.indexOf(HEAD_END)
+  const length = /\r\ncontent-length: (\d+)\r\n/i.exec(text)?.[1]
+  return head >= 0 && text.length >= head + HEAD_END.length + Number(length ?? 0)
+}

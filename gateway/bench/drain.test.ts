@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const PROGRAM = fileURLToPath(new URL('./drain.ts', import.meta.url))
+
+// Without the tests' loader: its coverage could not be added to theirs.
+const env = { ...process.env, NODE_V8_COVERAGE: '' }
+
+describe('npm run bench:drain', { skip: process.platform !== 'linux' }, () => {
+  it('stops a gateway under load, and no request fails', () => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, '--stops', '1'], {
+      encoding: 'utf8',
+      env,
+    })
+    assert.equal(status, 0, stdout + stderr)
+    assert.match(stdout, /^\| this tree \| 1 \| 0 \| [1-9]\d* \| 0 \| 0 \| 0 \| \d+ ms \|$/m)
+  })
+
+  it('says how it is used when it is asked for what is not there', () => {
+    const { status, stderr } = spawnSync(process.execPath, [PROGRAM, '--stops', '0'], {
+      encoding: 'utf8',
+      env,
+    })
+    assert.equal(status, 1)
+    assert.match(stderr, /--stops must be a number above 0\n[\s\S]*--against/)
+  })
+})
