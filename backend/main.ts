@@ -8,10 +8,11 @@ import { seedDemoUsers } from './demo-users.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { readGatewaySecret } from './gateway-secret.ts'
 import { sweep } from './housekeeping.ts'
-import { keepKeys, LOOK_EVERY_MS } from './identity/key-upkeep.ts'
+import { endExposure, exposedUntil } from './identity/exposed-keys.ts'
+import { type KeyUpkeep, keepKeys, LOOK_EVERY_MS } from './identity/key-upkeep.ts'
 import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
-import { loadServerSecrets } from './identity/secrets.ts'
+import { loadServerSecrets, replaceServerSecrets } from './identity/secrets.ts'
 import type { App, Services } from './services.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
@@ -19,6 +20,8 @@ const DAY_MS = 24 * 60 * 60 * 1000
 /** How long a stop waits for the requests in flight. */
 const DRAIN_DEADLINE_MS = 10_000
 
+// What is kept here is for this user only: keys, password hashes, accounts.
+process.umask(0o077)
 const logger = pino({ base: { service: 'backend' } }, pino.destination({ dest: 2, sync: true }))
 const clock = () => new Date()
 
@@ -35,6 +38,7 @@ await start(environment).catch((fault: unknown) => {
 async function start(settings: Environment): Promise<void> {
   // First, because it is told at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
+  if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
   const database = await openDatabase(settings, (fault) =>
     logger.error({ err: fault }, 'an idle database connection broke'),
   )
@@ -43,11 +47,16 @@ async function start(settings: Environment): Promise<void> {
   if (settings.demo) await seedDemoUsers(database, clock())
   await sweep(database, clock())
   const keys = await loadSigningKeys(database, clock)
+  const upkeep = keyUpkeep(settings, database, keys)
+  if (exposedUntil(settings.dataDirectory) !== undefined) {
+    await replaceServerSecrets(database)
+    await keepKeys(upkeep)
+  }
   const app = await listen(settings, { database, keys, gatewaySecret }).catch(async (fault: unknown) => {
     await database.close()
     throw fault
   })
-  const timers = startUpkeep(settings, database, keys)
+  const timers = startUpkeep(upkeep)
   stopOnSignal(app, database, timers)
   // Whoever started this process over a channel waits for it before it lets requests come. A parent that went away
   // meanwhile is no fault of ours: the callback keeps the broken channel from ending the process.
@@ -66,9 +75,22 @@ async function listen(
   return app
 }
 
-function startUpkeep(settings: Environment, database: Database, keys: SigningKeys): NodeJS.Timeout[] {
+/** Earlier versions left the embedded database, and with it the signing keys, to be read by every local user. */
+function keepPrivate(dataDirectory: string): void {
+  const { stillOpen } = endExposure(dataDirectory)
+  const directory = dataDirectory
+  if (stillOpen) logger.warn({ directory }, 'others can read the database, and their rights cannot be taken')
+  if (exposedUntil(dataDirectory) === undefined) return
+  logger.warn({ directory }, 'others could read the database until now: its keys and secrets are replaced')
+}
+
+function keyUpkeep(settings: Environment, database: Database, keys: SigningKeys): KeyUpkeep {
   const { dataDirectory, keyRotationDays } = settings
-  const upkeep = { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
+  return { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
+}
+
+function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
+  const { database } = upkeep
   const repeat = (what: string, everyMs: number, work: () => Promise<void>) =>
     setInterval(() => {
       work().catch((fault: unknown) => logger.error({ err: fault }, `${what} failed`))

@@ -24,6 +24,8 @@ const NOTHING = { value: undefined, faults: undefined }
 /** How often a trail that cannot be written is tried again without traffic. */
 const TRAIL_RECHECK_MS = 1000
 
+// What is kept is for this user only: audit trail, counts, sessions.
+process.umask(0o077)
 await main()
 
 /** The gateway as a process: read everything or stop, make the parts, listen, serve until it is told to stop, drain. */

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { chmodSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { sharedSecret } from './shared-secret.ts'
 
@@ -22,6 +23,11 @@ interface Part {
   readonly script: string
   child: ChildProcess | undefined
 }
+
+// Of what the two keep nothing is for other users of the machine. The default directory is ours alone, also one that an
+// earlier version left open; a directory that the operator named stays as it is.
+process.umask(0o077)
+if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) closeToOthers('data')
 
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const backend: Part = { name: 'backend', flags: [], script: `../backend/main.${extension}`, child: undefined }
@@ -89,4 +95,12 @@ function end(part: Part, asked: Stopping): Promise<number> {
     child.once('exit', (code, signal) => resolve(signal === asked ? 0 : (code ?? 1)))
     child.kill(asked)
   })
+}
+
+function closeToOthers(directory: string): void {
+  try {
+    chmodSync(directory, 0o700)
+  } catch (fault) {
+    process.stderr.write(`others may look into ${directory}: ${(fault as Error).message}\n`)
+  }
 }

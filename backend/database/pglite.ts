@@ -15,7 +15,7 @@ const INT8 = 20
  */
 export async function openPglite(directory?: string): Promise<Database> {
   if (directory === undefined) return new PgliteDatabase(await startEngine(undefined), () => {})
-  mkdirSync(directory, { recursive: true })
+  mkdirSync(directory, { recursive: true, mode: 0o700 })
   const unlock = lockDirectory(directory)
   try {
     return new PgliteDatabase(await openCluster(directory), unlock)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, beforeEach, it } from 'node:test'
@@ -136,6 +136,37 @@ onEachDatabase('key rotation', (database) => {
     assert.equal(isDone(), true)
     assert.equal((await kids(keys)).length, 2)
     assert.equal(existsSync(join(directory, 'rotate-keys.request')), false)
+  })
+
+  it('goes on until no key is left that others could read, also one that did not sign yet', async () => {
+    const keys = await loadSigningKeys(database(), clock)
+    const logger = pino({ level: 'silent' })
+    const upkeep = {
+      database: database(),
+      keys,
+      clock,
+      logger,
+      dataDirectory: directory,
+      rotateAfterMs: DAY_MS,
+    }
+    await rotateSigningKeys(database(), { now: clock() })
+    await keys.refresh()
+    const exposed = await kids(keys)
+    nowMs += 1
+    const marker = join(directory, 'keys-exposed')
+    writeFileSync(marker, '')
+    utimesSync(marker, clock(), clock())
+    await keepKeys(upkeep)
+    assert.deepEqual(await kids(keys), exposed)
+    assert.equal(existsSync(marker), true)
+    nowMs += PUBLISHED_AHEAD_MS
+    await keepKeys(upkeep)
+    assert.equal(existsSync(marker), false)
+    nowMs += PUBLISHED_AHEAD_MS + PUBLISHED_AFTER_MS
+    await keepKeys(upkeep)
+    const left = await kids(keys)
+    assert.equal(left.length, 1)
+    assert.ok(!exposed.includes(left[0] ?? ''))
   })
 
   it('keeps signing with what it has when the clock is set back', async () => {

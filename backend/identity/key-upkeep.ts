@@ -2,6 +2,7 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { FastifyBaseLogger } from 'fastify'
 import type { Database } from '../database/database.ts'
+import { exposedUntil, forgetExposure } from './exposed-keys.ts'
 import { type Rotation, rotateSigningKeys } from './key-rotation.ts'
 import type { SigningKeys } from './keys.ts'
 
@@ -25,12 +26,14 @@ export interface KeyUpkeep {
 export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const { database, keys, clock, logger, dataDirectory, rotateAfterMs } = upkeep
   const isAsked = existsSync(join(dataDirectory, REQUEST_FILE))
-  const rotation = await rotateSigningKeys(database, {
-    now: clock(),
-    ...(isAsked ? {} : { olderThanMs: rotateAfterMs }),
-  })
+  const exposed = exposedUntil(dataDirectory)
+  const now = clock()
+  const olderThanMs = exposed === undefined ? rotateAfterMs : now.getTime() - exposed.getTime()
+  const rotation = await rotateSigningKeys(database, { now, ...(isAsked ? {} : { olderThanMs }) })
   if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
   if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
+  // A key that was published already may have been read as well: then the next look starts another rotation.
+  if (exposed !== undefined && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
   await keys.refresh()
 }
 

@@ -13,6 +13,7 @@ const ASK_EVERY_MS = 200
  * `npm run keys:rotate`: starts a rotation of the signing keys in the database that the backend's environment names.
  * Exit status 0, also when one is under way already; 1 with a line on standard error otherwise.
  */
+process.umask(0o077)
 const environment = readEnvironment(process.env)
 if ('faults' in environment) fail(environment.faults.join('\n'))
 else await rotate(environment).catch((fault: Error) => fail(fault.message || String(fault)))

@@ -19,6 +19,12 @@ export async function loadServerSecrets(database: Database): Promise<ServerSecre
   }
 }
 
+/** Makes all of them anew: nonces and cookies that are out are asked for again, nothing else comes of it. */
+export async function replaceServerSecrets(database: Database): Promise<ServerSecrets> {
+  await database.query('DELETE FROM server_secrets')
+  return loadServerSecrets(database)
+}
+
 async function loadSecret(database: Database, name: string): Promise<Buffer> {
   await database.query('INSERT INTO server_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
     name,

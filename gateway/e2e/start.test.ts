@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -27,12 +27,22 @@ describe('npm start', () => {
   })
 
   const DIRECTLY = [process.execPath, '--import', 'tsx', 'gateway/start.ts'] as const
+  /** What somebody else than the owner could read, write or enter. */
+  const openToOthers = () =>
+    readdirSync(dir, { recursive: true, withFileTypes: true })
+      .map((entry) => join(entry.parentPath, entry.name))
+      // Where npm runs, it has its own things there.
+      .filter((path) => !path.startsWith(join(dir, '.npm')))
+      .filter((path) => ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0)
+
   /** In a process group of its own, as a terminal does it. */
   function start(
     env: Record<string, string> = {},
     [program, ...args]: readonly [string, ...string[]] = DIRECTLY,
   ): void {
     log = ''
+    // The usual one of a machine with several users.
+    process.umask(0o022)
     both = spawn(program, args, {
       cwd: ROOT,
       detached: true,
@@ -89,6 +99,7 @@ describe('npm start', () => {
       return got === 200
     })
     assert.deepEqual([...seen], [0, 200])
+    assert.deepEqual(openToOthers(), [], 'nothing is for other users, not even while it runs')
   })
 
   it('starts a gateway that was killed again, and recovers its trail', async () => {
@@ -117,6 +128,8 @@ describe('npm start', () => {
     assert.ok(log.lastIndexOf('"service":"backend"') > log.lastIndexOf('"draining"'))
     assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGINT","msg":"stopped"'), log)
     assert.equal(await backendUp(), false)
+    assert.ok(readdirSync(join(dir, 'backend', 'cluster')).length > 10)
+    assert.deepEqual(openToOthers(), [])
   })
 
   it(

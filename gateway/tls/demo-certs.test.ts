@@ -61,7 +61,7 @@ test('the demo certificates serve as they come, and the revoked client is refuse
   assert.equal(names, 'DNS:localhost, IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1')
   for (const name of readdirSync(folder)) {
     const mode = statSync(join(folder, name)).mode & 0o777
-    assert.equal(mode, name.endsWith('-key.pem') ? 0o600 : 0o644, name)
+    assert.equal(mode, 0o600, name)
   }
 })
 

@@ -22,6 +22,8 @@ const { values, positionals } = parseArgs({
   options: { force: { type: 'boolean', default: false } },
   allowPositionals: true,
 })
+// Keys of others are nobody's business, and the certificates are for trying things out as this user.
+process.umask(0o077)
 await main(positionals[0] ?? DIRECTORY, values.force)
 
 async function main(directory: string, force: boolean): Promise<void> {
@@ -36,7 +38,7 @@ async function main(directory: string, force: boolean): Promise<void> {
   }
   mkdirSync(directory, { recursive: true })
   for (const [name, text] of files) {
-    writeFileSync(join(directory, name), text, { mode: name.endsWith('-key.pem') ? 0o600 : 0o644 })
+    writeFileSync(join(directory, name), text)
   }
   console.log(instructions(directory, client))
 }

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { closeToOthers, isOpenToOthers } from './private-directory.ts'
+
+const modeOf = (path: string) => statSync(path).mode & 0o7777
+
+/** As an earlier version left it, whatever the umask is here. */
+function openDirectory(t: TestContext): string {
+  const parent = mkdtempSync(join(tmpdir(), 'private-'))
+  t.after(() => rmSync(parent, { recursive: true }))
+  const directory = join(parent, 'backend')
+  mkdirSync(join(directory, 'cluster', 'base'), { recursive: true })
+  for (const name of ['lock', 'cluster/PG_VERSION', 'cluster/base/1']) {
+    writeFileSync(join(directory, name), '')
+    chmodSync(join(directory, name), 0o644)
+  }
+  for (const name of ['', 'cluster', 'cluster/base']) chmodSync(join(directory, name), 0o755)
+  return directory
+}
+
+test("a data directory that others can read becomes its owner's alone, down to the last file", (t) => {
+  const directory = openDirectory(t)
+  assert.equal(isOpenToOthers(directory), true)
+  closeToOthers(directory)
+  assert.equal(isOpenToOthers(directory), false)
+  assert.equal(modeOf(directory), 0o700)
+  const modes = readdirSync(directory, { recursive: true, withFileTypes: true }).map((entry) => [
+    entry.name,
+    modeOf(join(entry.parentPath, entry.name)),
+  ])
+  assert.deepEqual(Object.fromEntries(modes), {
+    cluster: 0o700,
+    lock: 0o600,
+    PG_VERSION: 0o600,
+    base: 0o700,
+    1: 0o600,
+  })
+})
+
+test('what is not ours stays as it is: other files, the directory around them, what a link leads to', (t) => {
+  const directory = openDirectory(t)
+  const foreign = join(directory, 'of-somebody-else')
+  writeFileSync(foreign, '')
+  chmodSync(foreign, 0o644)
+  symlinkSync(foreign, join(directory, 'cluster', 'link'))
+  closeToOthers(directory)
+  assert.equal(modeOf(foreign), 0o644)
+  assert.equal(modeOf(directory), 0o755)
+  assert.equal(modeOf(join(directory, 'cluster')), 0o700)
+})
+
+test("a directory that is missing or empty is nobody's secret", (t) => {
+  const parent = mkdtempSync(join(tmpdir(), 'private-'))
+  t.after(() => rmSync(parent, { recursive: true }))
+  chmodSync(parent, 0o755)
+  closeToOthers(join(parent, 'missing'))
+  closeToOthers(parent)
+  assert.equal(modeOf(parent), 0o755)
+  assert.equal(isOpenToOthers(parent), false)
+})
