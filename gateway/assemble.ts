@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { createHmac, randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { openTrail } from './audit/open.ts'
@@ -46,7 +46,7 @@ export interface Common {
   readonly limiter: Gateway['limiter']
   readonly trail: Trail
   readonly metrics: Metrics
-  /** Of the nonces for DPoP proofs. */
+  /** Of the nonces for DPoP proofs; what names the process comes of it too. */
   readonly nonceSecret: Uint8Array
   /** When there are other workers. */
   readonly load?: Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'>
@@ -128,8 +128,14 @@ export function makeGateway(
       phase: 'serving',
       warnedAtMs: new Map(),
     },
+    loopMark: loopMark(nonceSecret),
   }
   return { gateway, keys: keysOf(issuers) }
+}
+
+/** One for all threads of the process, another at each start, and nothing that anyone could guess. */
+function loopMark(secret: Uint8Array): string {
+  return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
 
 function makeProofs({ dpop }: Settings, replays: ReplayMemory, secret: Uint8Array): ProofVerifier {

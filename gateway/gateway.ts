@@ -79,4 +79,6 @@ export interface Gateway {
   /** X-Gateway-Secret, which proves this gateway to the upstreams; undefined when nothing does. */
   readonly upstreamSecret: Field | undefined
   readonly load: Load
+  /** Names this process in CDN-Loop (RFC 8586); a request that comes with it has come round. */
+  readonly loopMark: string
 }

@@ -15,6 +15,7 @@ const PLAIN: ReadonlySet<string> = new Set([
   'gateway/config/faults.ts',
   'gateway/config/settings.ts',
   'gateway/http/canonical-path.ts',
+  'gateway/http/field-rules.ts',
   'gateway/http/mandatory-headers.ts',
   'gateway/http/node-http.ts',
   'gateway/http/path-table.ts',

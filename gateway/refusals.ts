@@ -138,6 +138,11 @@ export const REFUSALS = {
     detail: 'The gateway has too many requests in flight.',
     closes: true,
   },
+  loop_detected: {
+    status: 508,
+    source: 'gateway',
+    detail: 'The request has come round: the service behind the gateway leads back to it.',
+  },
   audit_unavailable: {
     status: 503,
     source: 'gateway',

@@ -32,8 +32,8 @@ function onlyOfRoutes(...routes: object[]): string {
 }
 
 test('a file with nothing but a route gets every default', () => {
-  const { trustedProxies, ...rest } = good({ routes: ROUTES })
-  assert.equal(trustedProxies, undefined)
+  const { trustedProxies, clientCertProxies, ...rest } = good({ routes: ROUTES })
+  assert.deepEqual([trustedProxies, clientCertProxies], [undefined, undefined])
   assert.deepEqual(rest, {
     upstreams: ['http://127.0.0.1:3000'],
     host: '127.0.0.1',
@@ -55,6 +55,8 @@ test('a file with nothing but a route gets every default', () => {
     upstreamSecretFile: undefined,
     dataDir: 'data',
     logLevel: 'info',
+    allowedFieldNames: new Set(),
+    via: false,
     workers: 1,
     drainGraceMs: 2000,
     maxInFlight: 1024,
@@ -109,6 +111,9 @@ test('every key of the file arrives, and a route has its own bounds before those
     dataDir: '/var/lib/x',
     logLevel: 'warn',
     trustedProxies: ['10.0.0.0/8'],
+    clientCertProxies: ['fd00::1'],
+    allowedFieldNames: ['My_Header'],
+    via: true,
     workers: 4,
     maxInFlight: 3,
     maxBodyBytes: 4,
@@ -126,7 +131,8 @@ test('every key of the file arrives, and a route has its own bounds before those
       { path: '/b', auth: ['none', 'bearer'], scopes: [] },
     ],
   })
-  const { trustedProxies, timeouts, ...rest } = file
+  const { trustedProxies, clientCertProxies, timeouts, ...rest } = file
+  assert.equal(clientCertProxies?.check('fd00::1', 'ipv6'), true)
   assert.equal(trustedProxies?.check('10.9.9.9'), true)
   assert.deepEqual([timeouts.totalMs, timeouts.headersMs], [5000, 30_000])
   assert.deepEqual(rest, {
@@ -172,6 +178,8 @@ test('every key of the file arrives, and a route has its own bounds before those
     upstreamSecretFile: '/run/secrets/gateway',
     dataDir: '/var/lib/x',
     logLevel: 'warn',
+    allowedFieldNames: new Set(['my_header']),
+    via: true,
     workers: 4,
     drainGraceMs: 0,
     maxInFlight: 3,
@@ -258,6 +266,18 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ logLevel: 'warning' }, /^\$\.logLevel: must be .* but is "warning"/],
     [{ trustedProxies: ['10.0.0.0/40'] }, /^\$\.trustedProxies\[0\]: must be an IP address or a network/],
     [{ trustedProxies: '10.0.0.1' }, /^\$\.trustedProxies: must be an array/],
+    [{ clientCertProxies: ['x'] }, /^\$\.clientCertProxies\[0\]: must be an IP address or a network/],
+    [
+      { allowedFieldNames: ['a b'] },
+      /^\$\.allowedFieldNames\[0\]: must be the name of a header, but is "a b"/,
+    ],
+    [
+      { allowedFieldNames: ['X_Auth.Subject'] },
+      /^\$\.allowedFieldNames\[0\]: must not be "X_Auth\.Subject": .* "x-auth-subject"/,
+    ],
+    [{ allowedFieldNames: ['Transfer.Encoding'] }, /services may take it for "transfer-encoding"/],
+    [{ allowedFieldNames: ['X_Real_IP'] }, /services may take it for "x-real-ip"/],
+    [{ allowedFieldNames: ['X-Custom'] }, /^\$\.allowedFieldNames\[0\]: need not be named/],
     [{ workers: 0 }, /^\$\.workers: must be between 1 and 64/],
     [{ workers: 'all' }, /^\$\.workers: /],
     [{ maxInFlight: 0 }, /^\$\.maxInFlight: must be between 1 and/],

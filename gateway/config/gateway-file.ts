@@ -24,7 +24,15 @@ import type {
 } from './settings.ts'
 import type { TlsKeys } from './tls-rules.ts'
 import { validateGateway } from './validators.ts'
-import { addNetwork, hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
+import {
+  addNetwork,
+  fieldNameFault,
+  hostFault,
+  issuerFault,
+  tidyUpstream,
+  upstreamFault,
+  urlFault,
+} from './value-rules.ts'
 import { windowToMs } from './window-rule.ts'
 import { workerCount } from './worker-count.ts'
 
@@ -58,6 +66,9 @@ export interface GatewayFile {
   readonly dataDir: string
   readonly logLevel: string
   readonly trustedProxies: BlockList | undefined
+  readonly clientCertProxies: BlockList | undefined
+  readonly allowedFieldNames: ReadonlySet<string>
+  readonly via: boolean
   readonly workers: number
   readonly drainGraceMs: number
   readonly maxInFlight: number
@@ -87,6 +98,9 @@ interface Written {
   readonly dataDir: string
   readonly logLevel: string
   readonly trustedProxies: readonly string[]
+  readonly clientCertProxies: readonly string[]
+  readonly allowedFieldNames: readonly string[]
+  readonly via: boolean
   readonly workers: number | 'auto'
   readonly maxInFlight: number
   readonly maxBodyBytes: number
@@ -120,12 +134,18 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
   checkUpstreams(json, written)
   checkTimeouts(json, written)
   checkRoutes(json, written)
-  const trustedProxies = readNetworks(json, written)
+  const proxies = {
+    trustedProxies: readNetworks(json, 'trustedProxies'),
+    clientCertProxies: readNetworks(json, 'clientCertProxies'),
+  }
+  checkFieldNames(json, written)
   const faults = json.faults()
-  return faults.length > 0 ? { faults } : { value: gatewayFile(written, trustedProxies) }
+  return faults.length > 0 ? { faults } : { value: gatewayFile(written, proxies) }
 }
 
-function gatewayFile(written: Written, trustedProxies: BlockList | undefined): GatewayFile {
+type Proxies = Pick<GatewayFile, 'trustedProxies' | 'clientCertProxies'>
+
+function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
   const { drainGraceMs, ...timeouts } = written.timeouts
   const { host, port, adminHost, adminPort, issuer, jwksUri, audience, dataDir, logLevel } = written
   return {
@@ -154,7 +174,9 @@ function gatewayFile(written: Written, trustedProxies: BlockList | undefined): G
     upstreamSecretFile: written.upstreamSecretFile,
     dataDir,
     logLevel,
-    trustedProxies,
+    ...proxies,
+    allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
+    via: written.via,
     workers: workerCount(written.workers),
     maxInFlight: written.maxInFlight,
     drainGraceMs,
@@ -251,12 +273,21 @@ function checkRoutes(json: JsonFile<Written>, { routes }: Written): void {
   }
 }
 
-function readNetworks(json: JsonFile<Written>, { trustedProxies }: Written): BlockList | undefined {
-  if (!json.sound('$.trustedProxies') || trustedProxies.length === 0) return undefined
+function readNetworks(json: JsonFile<Written>, key: keyof Proxies): BlockList | undefined {
+  const networks = json.value?.[key] ?? []
+  if (!json.sound(`$.${key}`) || networks.length === 0) return undefined
   const list = new BlockList()
-  for (const [index, network] of trustedProxies.entries()) {
+  for (const [index, network] of networks.entries()) {
     const reason = addNetwork(list, network)
-    if (reason !== undefined) json.refuse({ path: `$.trustedProxies[${index}]`, reason })
+    if (reason !== undefined) json.refuse({ path: `$.${key}[${index}]`, reason })
   }
   return list
+}
+
+function checkFieldNames(json: JsonFile<Written>, { allowedFieldNames }: Written): void {
+  if (!json.sound('$.allowedFieldNames')) return
+  for (const [index, name] of allowedFieldNames.entries()) {
+    const reason = fieldNameFault(name)
+    if (reason !== undefined) json.refuse({ path: `$.allowedFieldNames[${index}]`, reason })
+  }
 }

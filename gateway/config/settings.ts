@@ -118,6 +118,12 @@ export interface Settings extends IssuerSettings {
   readonly logLevel: string
   /** Addresses whose forwarded headers are believed; undefined: none. */
   readonly trustedProxies: BlockList | undefined
+  /** Addresses whose Client-Cert goes upstream on routes with `clientCert`; undefined: none. */
+  readonly clientCertProxies: BlockList | undefined
+  /** Names of request fields, in lower case, that pass although services fold them. */
+  readonly allowedFieldNames: ReadonlySet<string>
+  /** Whether the gateway adds itself to Via. */
+  readonly via: boolean
   /** Threads that serve requests; with 1 it is the main one. */
   readonly workers: number
   /** After SIGTERM, until the public listeners close: not ready, and everybody is served. Milliseconds. */

@@ -1,4 +1,5 @@
 import { type BlockList, isIP, isIPv6 } from 'node:net'
+import { foldedName, isProtectedName } from '../http/field-rules.ts'
 import { describeValue } from './schema-check.ts'
 
 const HOST_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$/
@@ -61,4 +62,16 @@ export function addNetwork(list: BlockList, network: string): string | undefined
   else if (Number(prefix) <= (family === 'ipv6' ? 128 : 32)) list.addSubnet(address, Number(prefix), family)
   else return reason
   return undefined
+}
+
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+
+/** What is wrong with a field name that is to pass although services may fold it, or undefined. */
+export function fieldNameFault(name: string): string | undefined {
+  if (!FIELD_NAME.test(name)) return `must be the name of a header, but is ${describeValue(name)}`
+  const lower = name.toLowerCase()
+  const folded = foldedName(lower)
+  if (isProtectedName(folded))
+    return `must not be ${describeValue(name)}: services may take it for "${folded}"`
+  return lower === folded ? `need not be named: ${describeValue(name)} passes anyway` : undefined
 }

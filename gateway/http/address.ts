@@ -35,9 +35,10 @@ export function downstreamOf(
   return { address: believed, peer, viaTrustedProxy: true }
 }
 
-function isTrusted(address: string, trustedProxies: BlockList): boolean {
+/** Whether an address is on a list of the operator's; what is no address is on none. */
+export function isTrusted(address: string, proxies: BlockList): boolean {
   const family = isIP(address)
-  return family !== 0 && trustedProxies.check(address, family === 6 ? 'ipv6' : 'ipv4')
+  return family !== 0 && proxies.check(address, family === 6 ? 'ipv6' : 'ipv4')
 }
 
 /** `::ffff:192.0.2.1`, as a dual-stack socket shows an IPv4 peer. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { fieldsOf } from '../http1/field.ts'
-import { isHopByHop, isIdentityClaim, nominatedBy } from './hop-by-hop.ts'
+import { isHopByHop, nominatedBy } from './hop-by-hop.ts'
 
 describe('hop-by-hop headers', () => {
   it('are those of RFC 9110 and those that Connection names', () => {
@@ -23,18 +23,4 @@ describe('hop-by-hop headers', () => {
   it('are nominated by nobody when Connection only says close', () => {
     assert.equal(nominatedBy(fieldsOf(['Connection', 'close', 'X', 'y'])), undefined)
   })
-})
-
-describe('isIdentityClaim', () => {
-  for (const name of [
-    'forwarded',
-    'x-forwarded-for',
-    'x-forwarded-prefix',
-    'x-auth-subject',
-    'client-cert',
-    'client-cert-chain',
-  ]) {
-    it(`is true of ${name}`, () => assert.equal(isIdentityClaim(name), true))
-  }
-  it('is false of an ordinary header', () => assert.equal(isIdentityClaim('x-forward'), false))
 })

@@ -1,29 +1,19 @@
 import type { Field } from '../http1/field.ts'
+import { HOP_BY_HOP as NAMES } from './field-rules.ts'
 
-/**
- * RFC 9110 section 7.6.1, and what older peers still send. They are about one connection, never forwarded. So is the
- * secret between gateway and service: neither a client nor the service's response may pass one on.
- */
-const HOP_BY_HOP: ReadonlySet<string> = new Set([
-  'connection',
-  'x-gateway-secret',
-  'http2-settings',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
+const HOP_BY_HOP: ReadonlySet<string> = new Set(NAMES)
 
 /** Named in Connection or not, these are never taken out on a caller's word: they frame and address the message. */
 const NOT_NOMINABLE: ReadonlySet<string> = new Set(['host', 'content-length'])
 
 /** True for a header, in lower case, that belongs to one connection. */
 export function isHopByHop(name: string, nominated: ReadonlySet<string> | undefined): boolean {
-  return HOP_BY_HOP.has(name) || (nominated?.has(name) === true && !NOT_NOMINABLE.has(name))
+  return HOP_BY_HOP.has(name) || isNominated(name, nominated)
+}
+
+/** True for a header, in lower case, that a Connection field takes out. */
+export function isNominated(name: string, nominated: ReadonlySet<string> | undefined): boolean {
+  return nominated?.has(name) === true && !NOT_NOMINABLE.has(name)
 }
 
 /** The names, in lower case, that the Connection fields nominate; undefined when there are none. */
@@ -39,14 +29,4 @@ export function nominatedBy(fields: readonly Field[]): ReadonlySet<string> | und
     }
   }
   return nominated
-}
-
-/** Headers that say who calls or from where: only a trusted proxy may set them (RFC 9700 section 4.13). */
-export function isIdentityClaim(name: string): boolean {
-  return (
-    name === 'forwarded' ||
-    name.startsWith('x-forwarded-') ||
-    name.startsWith('x-auth-') ||
-    name.startsWith('client-cert')
-  )
 }

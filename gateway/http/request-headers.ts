@@ -1,41 +1,10 @@
 import { isIPv6 } from 'node:net'
 import type { Field } from '../http1/field.ts'
 import type { RefusalCode } from '../refusals.ts'
+import { ruleOf } from './field-rules.ts'
 
 /** More than these, or more than 16 KiB of them (the parser's own bound), are refused with 431. */
 const MAX_HEADERS = 100
-
-/** Headers that mean nothing, or something else to every reader, when they are repeated: each with a bit of its own. */
-const SINGLETONS: ReadonlyMap<string, number> = new Map(
-  [
-    'authorization',
-    'content-length',
-    'content-location',
-    'content-range',
-    'content-type',
-    'date',
-    'expect',
-    'from',
-    'host',
-    'idempotency-key',
-    'if-modified-since',
-    'if-range',
-    'if-unmodified-since',
-    'max-forwards',
-    'origin',
-    'proxy-authorization',
-    'range',
-    'referer',
-    'sec-websocket-key',
-    'sec-websocket-version',
-    'transfer-encoding',
-    'user-agent',
-    'webhook-id',
-    'webhook-signature',
-    'webhook-timestamp',
-    'x-api-key',
-  ].map((name, index) => [name, 1 << index]),
-)
 
 const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?$/
 const MAX_PORT = 65_535
@@ -65,6 +34,10 @@ export class RequestHeaders {
   expect: string | undefined = undefined
   /** Every value of X-Forwarded-For, joined in order of appearance. */
   forwardedFor: string | undefined = undefined
+  /** Every value of CDN-Loop (RFC 8586): through whom the request has come. */
+  loop: string | undefined = undefined
+  /** Names, in lower case, with characters beyond letters, digits and hyphens: only those that the operator allows pass. */
+  oddNames: string[] | undefined = undefined
   /** First thing that makes the request unacceptable. */
   fault: HeaderFault | undefined = undefined
 }
@@ -82,14 +55,16 @@ export function readRequestHeaders(fields: readonly Field[], version: '1.0' | '1
   let met = 0
   for (const field of fields) {
     const { lower, value } = field
-    const once = SINGLETONS.get(lower)
-    if (once !== undefined) {
+    const rule = ruleOf(lower)
+    const { once } = rule
+    if (once !== 0) {
       if ((met & once) === 0) take(headers, framing, field)
       else headers.fault ??= repeated(lower)
       met |= once
-    } else if (JOINED.has(lower)) join(headers, lower, value)
-    else if (lower.includes('_')) {
-      headers.fault ??= { code: 'invalid_header', detail: 'A header name contains an underscore.' }
+    } else if (rule.joined) join(headers, lower, value)
+    else if (rule.odd) {
+      headers.oddNames ??= []
+      headers.oddNames.push(lower)
     }
   }
   const { length, coding } = framing
@@ -138,12 +113,11 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
   }
 }
 
-const JOINED: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id', 'dpop'])
-
 function join(headers: RequestHeaders, lower: string, value: string): void {
   // A value that no request id may have: the pair counts as none.
   if (lower === 'x-request-id') headers.requestId = headers.requestId === undefined ? value : ''
   else if (lower === 'dpop') headers.dpop = joined(headers.dpop, value)
+  else if (lower === 'cdn-loop') headers.loop = joined(headers.loop, value)
   else headers.forwardedFor = joined(headers.forwardedFor, value)
 }
 

@@ -11,6 +11,12 @@ const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
 const AUDIT_UNAVAILABLE = refusal('audit_unavailable', { headers: ['Retry-After', '5'] })
 const TARGET_TOO_LONG = refusal('target_too_long')
 const INVALID_HOST = refusal('invalid_host')
+const ODD_NAME = refusal('invalid_header', {
+  detail: 'A header name has a character other than letters, digits and hyphens.',
+})
+const LOOP_DETECTED = refusal('loop_detected', {
+  cause: 'the upstream, or what it forwards to, is this gateway',
+})
 const EXPECTATION_FAILED = refusal('expectation_failed')
 /** What may be allowed somewhere (RFC 9110 section 10.2.1 wants Allow): the refused method is so everywhere. */
 const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
@@ -22,7 +28,13 @@ const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
  * rules). Writes `path`, `query` and `host`.
  */
 export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  return readPlace(exchange) ?? checkLoad(gateway) ?? checkMethod(exchange) ?? checkExpectation(exchange)
+  return (
+    readPlace(gateway, exchange) ??
+    checkLoop(gateway, exchange) ??
+    checkLoad(gateway) ??
+    checkMethod(exchange) ??
+    checkExpectation(exchange)
+  )
 }
 
 /** So that even a refusal's audit records name the path. @returns what `readTarget` does; undefined when it is too long. */
@@ -36,11 +48,12 @@ export function readPath(exchange: Exchange): Target | string | undefined {
   return target
 }
 
-function readPlace(exchange: Exchange): Refusal | undefined {
+function readPlace(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   if (exchange.method === 'CONNECT') return METHOD_NOT_ALLOWED
   const target = readPath(exchange)
-  const fault = exchange.headers.fault
+  const { fault, oddNames } = exchange.headers
   if (fault !== undefined) return refusal(fault.code, { detail: fault.detail })
+  if (oddNames !== undefined && !areAllowed(gateway, oddNames)) return ODD_NAME
   if (target === undefined) return TARGET_TOO_LONG
   if (typeof target === 'string') return refusal('invalid_target', { detail: target })
   const host = exchange.headers.host
@@ -48,6 +61,15 @@ function readPlace(exchange: Exchange): Refusal | undefined {
   if (target.authority !== undefined && !isValidHost(target.authority)) return INVALID_HOST
   exchange.host = target.authority ?? host
   return undefined
+}
+
+function areAllowed({ settings }: Gateway, oddNames: readonly string[]): boolean {
+  return oddNames.every((name) => settings.allowedFieldNames.has(name))
+}
+
+/** Otherwise it would go round until every place in flight is taken. */
+function checkLoop({ loopMark }: Gateway, { headers: { loop } }: Exchange): Refusal | undefined {
+  return loop?.includes(loopMark) === true ? LOOP_DETECTED : undefined
 }
 
 function checkLoad(gateway: Gateway): Refusal | undefined {

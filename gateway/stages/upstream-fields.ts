@@ -1,19 +1,17 @@
 import type { Principal } from '../auth/principal.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { isHopByHop, isIdentityClaim, nominatedBy } from '../http/hop-by-hop.ts'
+import { isTrusted } from '../http/address.ts'
+import { ruleOf } from '../http/field-rules.ts'
+import { isNominated, nominatedBy } from '../http/hop-by-hop.ts'
 import { newTraceparent } from '../http/traceparent.ts'
 import { checkedField, Field } from '../http1/field.ts'
-import { clientCertHeader } from '../tls/client-cert.ts'
+import { clientCertHeader, isClientCertHeader } from '../tls/client-cert.ts'
 import { peerOf } from '../tls/peer.ts'
 
 /** W3C Trace Context: version 00, or a later one that begins alike and may go on; an all-zero id is no id. */
 const TRACEPARENT =
   /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
-
-/** Replaced, or judged one by one below. */
-const CARRIED: ReadonlySet<string> = new Set(['traceparent', 'tracestate', 'via'])
-const NOT_COPIED: ReadonlySet<string> = new Set(['expect', 'host', 'x-request-id', ...CARRIED])
 
 /**
  * The fields that go upstream: the end-to-end fields, then who the caller is and how it came. What the gateway says is
@@ -22,10 +20,10 @@ const NOT_COPIED: ReadonlySet<string> = new Set(['expect', 'host', 'x-request-id
 export function upstreamFields(gateway: Gateway, exchange: Exchange): Field[] {
   const fields = [HOST.of(exchange.host)]
   const carried = copyEndToEnd(exchange, fields)
-  addPath(exchange, fields, carried)
+  addPath(gateway, exchange, { fields, carried })
   addTrace(fields, carried)
   if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
-  if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, fields)
+  if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, { fields, carried })
   if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
   return fields
 }
@@ -39,6 +37,8 @@ interface Carried {
   readonly tracestates: Field[]
   /** Forwarded fields of a trusted proxy, by name in lower case. */
   readonly forwarded: Map<string, string>
+  /** Fields of the name Client-Cert, whoever they are from. */
+  readonly certificates: Field[]
 }
 
 const NOTHING_CARRIED: Readonly<Carried> = {
@@ -47,19 +47,13 @@ const NOTHING_CARRIED: Readonly<Carried> = {
   traceparentRepeated: false,
   tracestates: [],
   forwarded: new Map(),
+  certificates: [],
 }
 
 const REWRITTEN_FORWARDED: ReadonlySet<string> = new Set([
   'x-forwarded-for',
   'x-forwarded-proto',
   'x-forwarded-host',
-])
-const CALLER_HEADERS: ReadonlySet<string> = new Set([
-  'x-auth-subject',
-  'x-auth-client',
-  'x-auth-method',
-  'x-auth-scope',
-  'x-auth-session',
 ])
 
 function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<Carried> {
@@ -68,49 +62,50 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<Carried> {
   let carried: Carried | undefined
   for (const field of received) {
     const { lower } = field
-    if (isHopByHop(lower, nominated)) continue
-    if (NOT_COPIED.has(lower)) {
-      if (CARRIED.has(lower)) {
-        carried ??= newCarried()
-        carry(carried, field)
-      }
-    } else if (lower === 'content-length') {
-      if (exchange.headers.hasBody) fields.push(field)
-    } else if (!isIdentityClaim(lower)) fields.push(field)
-    else if (exchange.viaTrustedProxy) {
+    const part = ruleOf(lower).upstream
+    if (part === 'dropped' || (nominated !== undefined && isNominated(lower, nominated))) continue
+    if (part === 'copied') fields.push(field)
+    else if (part === 'length') {
+      if (exchange.headers.hasBody) fields.push(lengthField(field))
+    } else {
       carried ??= newCarried()
-      keepClaim(exchange, fields, { carried, field })
+      if (part === 'continued') carry(carried, field)
+      else if (part === 'certificate') carried.certificates.push(field)
+      else if (exchange.viaTrustedProxy) keepForwarding(fields, carried, field)
     }
   }
   return carried ?? NOTHING_CARRIED
 }
 
+const ZERO = 0x30
+
+/** Leading zeros are good grammar (RFC 9110 section 8.6), but some readers take them for the sign of an octal number. */
+function lengthField(field: Field): Field {
+  return field.value.charCodeAt(0) === ZERO ? new Field(field.name, String(Number(field.value))) : field
+}
+
 function newCarried(): Carried {
-  return { ...NOTHING_CARRIED, tracestates: [], forwarded: new Map() }
+  return { ...NOTHING_CARRIED, tracestates: [], forwarded: new Map(), certificates: [] }
 }
 
 function carry(carried: Carried, field: Field): void {
   const { lower, value } = field
   if (lower === 'via') carried.via = carried.via === undefined ? value : `${carried.via}, ${value}`
   else if (lower === 'tracestate') carried.tracestates.push(field)
-  else {
+  else if (lower === 'traceparent') {
     carried.traceparentRepeated = carried.traceparent !== undefined
     carried.traceparent ??= field
   }
 }
 
-function keepClaim(
-  exchange: Exchange,
-  fields: Field[],
-  claim: { readonly carried: Carried; readonly field: Field },
-): void {
-  const { lower, value } = claim.field
-  // The certificate of this connection is the proxy's own.
-  if (lower.startsWith('client-cert') && exchange.secure?.getPeerX509Certificate() !== undefined) return
-  if (REWRITTEN_FORWARDED.has(lower)) {
-    const earlier = claim.carried.forwarded.get(lower)
-    claim.carried.forwarded.set(lower, earlier === undefined ? value : `${earlier}, ${value}`)
-  } else if (exchange.principal === undefined || !CALLER_HEADERS.has(lower)) fields.push(claim.field)
+function keepForwarding(fields: Field[], carried: Carried, field: Field): void {
+  const { lower, value } = field
+  if (!REWRITTEN_FORWARDED.has(lower)) {
+    fields.push(field)
+    return
+  }
+  const earlier = carried.forwarded.get(lower)
+  carried.forwarded.set(lower, earlier === undefined ? value : `${earlier}, ${value}`)
 }
 
 /** A field that has the same value again and again is made once. */
@@ -134,11 +129,17 @@ const HOST = new Repeating('host')
 const FORWARDED_FOR = new Repeating('X-Forwarded-For')
 const FORWARDED_PROTO = new Repeating('X-Forwarded-Proto')
 const FORWARDED_HOST = new Repeating('X-Forwarded-Host')
-const VIA = new Repeating('Via')
+const LOOP = new Repeating('CDN-Loop')
 
-function addPath(exchange: Exchange, fields: Field[], carried: Readonly<Carried>): void {
-  const { forwarded, via } = carried
-  const hop = exchange.req.version === '1.1' ? '1.1 countersign' : '1.0 countersign'
+/** What is made of the fields that were received, and the list that grows. */
+interface Making {
+  readonly fields: Field[]
+  readonly carried: Readonly<Carried>
+}
+
+function addPath(gateway: Gateway, exchange: Exchange, { fields, carried }: Making): void {
+  const { forwarded } = carried
+  const { loop } = exchange.headers
   const peer = exchange.peer
   const chain = forwarded.get('x-forwarded-for')
   fields.push(
@@ -148,8 +149,15 @@ function addPath(exchange: Exchange, fields: Field[], carried: Readonly<Carried>
       forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https'),
     ),
     FORWARDED_HOST.of(forwarded.get('x-forwarded-host') ?? exchange.host),
-    VIA.of(via === undefined ? hop : `${via}, ${hop}`),
+    LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
+  if (gateway.settings.via) addVia(exchange, fields, carried.via)
+  else if (carried.via !== undefined) fields.push(new Field('Via', carried.via))
+}
+
+function addVia({ req }: Exchange, fields: Field[], via: string | undefined): void {
+  const hop = req.version === '1.1' ? '1.1 countersign' : '1.0 countersign'
+  fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
 }
 
 /** A trace that goes on keeps its state; with a new one the state of the old is lost (W3C Trace Context section 3.3). */
@@ -185,8 +193,19 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
   return fields
 }
 
-/** RFC 9440: what the service behind may bind tokens to. A certificate that is not authorized is nobody's. */
-function addCertificate(gateway: Gateway, { secure }: Exchange, fields: Field[]): void {
+/**
+ * RFC 9440: what the service behind may bind tokens to. A certificate that is not authorized is nobody's. Of a proxy that
+ * passes certificates on it is the one that the proxy names, never the proxy's own.
+ */
+function addCertificate(gateway: Gateway, exchange: Exchange, { fields, carried }: Making): void {
+  const { secure } = exchange
+  const { clientCertProxies } = gateway.settings
+  if (clientCertProxies !== undefined && isTrusted(exchange.peer, clientCertProxies)) {
+    const [passedOn, another] = carried.certificates
+    if (passedOn !== undefined && another === undefined && isClientCertHeader(passedOn.value))
+      fields.push(passedOn)
+    return
+  }
   const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
   if (peer?.authorized === true) fields.push(new Field('Client-Cert', clientCertHeader(peer.der)))
 }

@@ -1,8 +1,14 @@
+const BYTE_SEQUENCE = /^:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?:$/
+
 /**
  * Value of the `Client-Cert` header (RFC 9440 section 2.2): the certificate's DER as a byte sequence of structured
- * fields (RFC 8941 section 3.3.5). Only for a certificate that was authorized; an inbound header of that name is
- * removed, unless a trusted proxy has sent it that has no certificate of its own.
+ * fields (RFC 8941 section 3.3.5). Only for a certificate that was authorized.
  */
 export function clientCertHeader(der: Buffer): string {
   return `:${der.toString('base64')}:`
+}
+
+/** Whether a value has the form of the above, and names something. */
+export function isClientCertHeader(value: string): boolean {
+  return value !== '::' && BYTE_SEQUENCE.test(value)
 }

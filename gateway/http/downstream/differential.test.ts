@@ -26,7 +26,7 @@ const STRICTER = new RegExp(
   [
     // llhttp takes several of these, and a list of codings that ends with chunked.
     'The only transfer coding accepted is chunked|more than one transfer-encoding header|HTTP/1.0 has no transfer',
-    'contains an underscore|header is repeated|more than one (Host|content-length header)',
+    'other than letters, digits and hyphens|header is repeated|more than one (Host|content-length header)',
     // llhttp takes chunk extensions with an empty name or value, HTTP/2.0, and 0.9: without a version, ended by LF alone.
     'a chunk extension that is none|no HTTP/1 request line|a line feed without its carriage return',
     'The request target|The path has',

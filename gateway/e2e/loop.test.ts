@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import { test } from 'node:test'
+import { call } from './client.ts'
+import { startGateway, type TestGateway } from './gateway.ts'
+import { startUpstream } from './upstream.ts'
+
+test('a gateway whose upstream leads back to it says so at once, instead of going round', async () => {
+  const ports: number[] = []
+  const relay = createServer((socket) => {
+    const onward = connect(ports[0] as number, '127.0.0.1')
+    socket.pipe(onward).pipe(socket)
+    socket.on('error', () => onward.destroy())
+    onward.on('error', () => socket.destroy())
+  })
+  relay.listen(0, '127.0.0.1')
+  await once(relay, 'listening')
+  const upstream = `http://127.0.0.1:${(relay.address() as AddressInfo).port}`
+  const started: TestGateway[] = []
+  for (const env of [{ GATEWAY_WORKERS: '1' }, { GATEWAY_WORKERS: '2' }]) {
+    const gateway = await startGateway({
+      config: { upstream, routes: [{ path: '/*', auth: ['none'] }] },
+      env,
+    })
+    started.push(gateway)
+    ports[0] = gateway.port
+    for (let i = 0; i < 4; i++) {
+      const answer = await call(`${gateway.url}/a`, { headers: { 'x-request-id': `round-${i}` } })
+      assert.deepEqual([answer.status, answer.json().code], [508, 'loop_detected'])
+      assert.equal(answer.headers['x-frame-options'], 'DENY')
+    }
+    const rounds = gateway.audit().filter(({ type }) => type === 'API_REQUEST')
+    assert.equal(rounds.length, 8, 'each request came here twice')
+  }
+  await Promise.all(started.map((gateway) => gateway.end()))
+  relay.close()
+})
+
+test('two gateways one behind the other are no loop, and each is named in CDN-Loop', async () => {
+  const upstream = await startUpstream()
+  const routes = [{ path: '/*', auth: ['none'] }]
+  const inner = await startGateway({ config: { upstream: upstream.url, routes } })
+  const outer = await startGateway({ config: { upstream: inner.url, routes } })
+  const { status } = await call(`${outer.url}/a`, { headers: { 'cdn-loop': 'other.example; a=b' } })
+  assert.equal(status, 200)
+  const [first, second, third, more] = String(upstream.seen[0]?.headers['cdn-loop']).split(', ')
+  assert.deepEqual([first, more], ['other.example; a=b', undefined])
+  for (const mark of [second, third]) assert.match(String(mark), /^countersign; id=[0-9a-f]{16}$/)
+  assert.notEqual(second, third)
+  await Promise.all([outer.end(), inner.end()])
+  upstream.close()
+})

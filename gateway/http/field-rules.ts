@@ -1,0 +1,202 @@
+/**
+ * What goes upstream of a request's field. `copied`: the field as it is. `dropped`: nothing; it belongs to this
+ * connection, has its place taken by a field of the gateway, or claims what nobody is believed. `length`: with a body
+ * only. `continued`: the gateway goes on with what it says. `forwarding`: how the request came here, believed of a
+ * trusted proxy. `certificate`: believed of a proxy that passes certificates on.
+ */
+export type UpstreamPart = 'copied' | 'dropped' | 'length' | 'continued' | 'forwarding' | 'certificate'
+
+/** What the gateway does with a request's field, by its name. Immutable. */
+export interface FieldRule {
+  /** A bit of its own when the field must not be repeated, else 0. */
+  readonly once: number
+  /** Repeats count as one field with a list. */
+  readonly joined: boolean
+  /** The name has a character that services fold: `X.Auth` and `X_Auth` are `X-Auth` to CGI and its kin. */
+  readonly odd: boolean
+  readonly upstream: UpstreamPart
+}
+
+/**
+ * RFC 9110 section 7.6.1, and what older peers still send. They are about one connection, never forwarded. So is the
+ * secret between gateway and service: neither a client nor the service's response may pass one on.
+ */
+export const HOP_BY_HOP: readonly string[] = [
+  'x-gateway-secret',
+  'connection',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]
+
+/** Headers that mean nothing, or something else to every reader, when they are repeated. */
+const SINGLETONS: readonly string[] = [
+  'authorization',
+  'content-length',
+  'content-location',
+  'content-range',
+  'content-type',
+  'date',
+  'expect',
+  'from',
+  'host',
+  'idempotency-key',
+  'if-modified-since',
+  'if-range',
+  'if-unmodified-since',
+  'max-forwards',
+  'origin',
+  'proxy-authorization',
+  'range',
+  'referer',
+  'sec-websocket-key',
+  'sec-websocket-version',
+  'transfer-encoding',
+  'user-agent',
+  'webhook-id',
+  'webhook-signature',
+  'webhook-timestamp',
+  'x-api-key',
+]
+const JOINED: readonly string[] = ['cdn-loop', 'dpop', 'x-forwarded-for', 'x-request-id']
+
+/** How a request came here. Other fields that begin with `X-Forwarded-` say who calls, or replace the target. */
+const FORWARDING: readonly string[] = [
+  'forwarded',
+  'x-forwarded-by',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-prefix',
+  'x-forwarded-proto',
+  'x-forwarded-scheme',
+  'x-forwarded-server',
+  'x-forwarded-ssl',
+]
+
+/** Claims of a caller that some service or framework believes: who it is, where it is, what it asks for (RFC 9700 section 4.13). */
+const CLAIMS: readonly string[] = [
+  'cf-connecting-ip',
+  'cf-connecting-ipv6',
+  'cf-pseudo-ipv4',
+  'fastly-client-ip',
+  'fly-client-ip',
+  'forwarded-for',
+  'front-end-https',
+  'proxy',
+  'true-client-ip',
+  'wl-proxy-client-ip',
+  'x-amzn-oidc-identity',
+  'x-azure-clientip',
+  'x-azure-socketip',
+  'x-client-dn',
+  'x-client-i-dn',
+  'x-client-ip',
+  'x-client-s-dn',
+  'x-cluster-client-ip',
+  'x-forward-for',
+  'x-forwarded',
+  'x-host',
+  'x-http-host-override',
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-override-url',
+  'x-proxyuser-ip',
+  'x-real-ip',
+  'x-rewrite-url',
+  'x-scheme',
+  'x-url-scheme',
+  'x-userinfo',
+]
+const CLAIM_PREFIXES: readonly string[] = [
+  'cf-access-authenticated-user-',
+  'client-cert',
+  'proxy-client-',
+  'proxy-ssl-',
+  'proxy-user',
+  'remote-',
+  'ssl-',
+  'tls-client-',
+  'x-amzn-mtls-',
+  'x-appengine-',
+  'x-arr-',
+  'x-auth-',
+  'x-authenticated-',
+  'x-authentik-',
+  'x-client-cert',
+  'x-client-issuer',
+  'x-client-ssl',
+  'x-client-subject',
+  'x-client-verify',
+  'x-consumer-',
+  'x-credential-',
+  'x-envoy-',
+  'x-forwarded-',
+  'x-goog-authenticated-user-',
+  'x-ms-client-principal',
+  'x-mtls-',
+  'x-original-',
+  'x-remote-',
+  'x-ssl-',
+  'x-tls-',
+  'x-webauth-',
+]
+
+const ORDINARY_NAME = /^[a-z0-9-]*$/
+const ORDINARY: FieldRule = { once: 0, joined: false, odd: false, upstream: 'copied' }
+const ODD: FieldRule = { ...ORDINARY, odd: true }
+const CLAIM: FieldRule = { ...ORDINARY, upstream: 'dropped' }
+
+const RULES: ReadonlyMap<string, FieldRule> = rules()
+/** Of names that are none of the above: they come again and again, unless somebody makes them up. */
+const MAX_LEARNT = 512
+const learnt = new Map<string, FieldRule>()
+
+function rules(): Map<string, FieldRule> {
+  const found = new Map<string, FieldRule>()
+  const put = (names: readonly string[], part: Partial<FieldRule>) => {
+    for (const name of names) found.set(name, { ...(found.get(name) ?? ORDINARY), ...part })
+  }
+  for (const [index, name] of SINGLETONS.entries()) put([name], { once: 1 << index })
+  put(JOINED, { joined: true })
+  put([...HOP_BY_HOP, ...CLAIMS, 'expect', 'host', 'x-request-id'], { upstream: 'dropped' })
+  put(['content-length'], { upstream: 'length' })
+  put(['cdn-loop', 'traceparent', 'tracestate', 'via'], { upstream: 'continued' })
+  put(FORWARDING, { upstream: 'forwarding' })
+  put(['client-cert'], { upstream: 'certificate' })
+  return found
+}
+
+/** @param lower the name in lower case */
+export function ruleOf(lower: string): FieldRule {
+  return RULES.get(lower) ?? learnt.get(lower) ?? learn(lower)
+}
+
+function learn(lower: string): FieldRule {
+  const rule = !ORDINARY_NAME.test(lower)
+    ? ODD
+    : CLAIM_PREFIXES.some((prefix) => lower.startsWith(prefix))
+      ? CLAIM
+      : ORDINARY
+  if (learnt.size >= MAX_LEARNT) learnt.clear()
+  learnt.set(lower, rule)
+  return rule
+}
+
+/** What CGI, WSGI and their kin make of a name: all but letters and digits is one and the same character. */
+export function foldedName(lower: string): string {
+  return lower.replace(/[^a-z0-9]/g, '-')
+}
+
+/** Whether the gateway gives a field of this name a meaning, or keeps it from the service. @param lower in lower case */
+export function isProtectedName(lower: string): boolean {
+  const { once, joined, upstream } = ruleOf(lower)
+  return once !== 0 || joined || upstream !== 'copied'
+}
