@@ -184,13 +184,12 @@ export function makeJournal({ settings, log }: Ground, torn?: { raised: boolean 
 }
 
 function makeUpstream({ settings, log }: Ground, metrics: Metrics) {
-  const { connectMs, headersMs, bodyIdleMs } = settings.timeouts
+  const { connectMs, headersMs } = settings.timeouts
   for (const upstream of settings.upstreams) metrics.upstreamHealth(upstream, true)
   return createUpstreams({
     urls: settings.upstreams,
     connectMs,
     headersMs,
-    bodyIdleMs,
     // An exchange can be over while its connection still is being given back.
     maxConnections: settings.maxInFlight * 2,
     clock: () => performance.now(),

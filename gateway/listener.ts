@@ -8,9 +8,6 @@ import { connectionRoom } from './open-files.ts'
 import { handle, handleUnreadable, interrupt } from './pipeline.ts'
 import { type Refusal, refusal } from './refusals.ts'
 
-/** Beyond every time that anything may take. */
-const SILENCE_MARGIN_MS = 2000
-
 /**
  * What comes by the public listeners of a thread: every way in which a request comes, or fails to, ends in the pipeline,
  * so that every answer has its headers, its audit pair and its metric.
@@ -40,10 +37,13 @@ function refusalOf({ code, cause }: RequestFault): Refusal {
   return refusal(code, { cause })
 }
 
-function patienceOf({ settings: { routes, timeouts } }: Gateway): Patience {
-  const { requestHeadersMs, requestMs, keepAliveMs } = timeouts
-  // A connection on which nothing moves for longer than anything may take has a client that does not read: what is left
-  // for it would stay in our memory for ever.
-  const silenceMs = Math.max(requestMs, ...routes.map((route) => route.timeoutMs)) + SILENCE_MARGIN_MS
-  return { headersMs: Math.min(requestHeadersMs, requestMs), requestMs, keepAliveMs, silenceMs }
+function patienceOf({ settings: { timeouts } }: Gateway): Patience {
+  const { requestHeadersMs, requestMs = Number.POSITIVE_INFINITY, keepAliveMs, bodyIdleMs } = timeouts
+  return {
+    headersMs: Math.min(requestHeadersMs, requestMs),
+    requestMs,
+    bodyPace: { graceMs: timeouts.bodyGraceMs, minBytesPerSecond: timeouts.minBodyBytesPerSecond },
+    keepAliveMs,
+    idleMs: bodyIdleMs,
+  }
 }

@@ -88,6 +88,12 @@ export const REFUSALS = {
     detail: 'The request did not arrive in time.',
     closes: true,
   },
+  response_timeout: {
+    status: 408,
+    source: 'downstream',
+    detail: 'The response was not taken in time.',
+    closes: true,
+  },
   body_too_large: {
     status: 413,
     source: 'downstream',

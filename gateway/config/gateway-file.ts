@@ -114,10 +114,12 @@ interface WrittenRoute {
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly string[]
   readonly timeoutMs?: number
+  readonly idleTimeoutMs?: number
   readonly maxBodyBytes?: number
   readonly clientCert: boolean
 }
 
+const NEVER = Number.POSITIVE_INFINITY
 const MAX_WINDOW_MS = 86_400_000
 const checkSchema = schemaCheck(validateGateway)
 
@@ -187,6 +189,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
       auth: new Set(route.auth),
       scopes: route.scopes,
       timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,
+      idleTimeoutMs: route.idleTimeoutMs ?? written.timeouts.bodyIdleMs,
       maxBodyBytes: route.maxBodyBytes ?? written.maxBodyBytes,
       clientCert: route.clientCert,
     })),
@@ -247,17 +250,15 @@ function checkUpstreams(json: JsonFile<Written>, { upstream }: Written): void {
 
 function checkTimeouts(json: JsonFile<Written>, { timeouts }: Written): void {
   if (!json.sound('$.timeouts')) return
+  const { totalMs = NEVER, requestMs = NEVER, requestHeadersMs } = timeouts
   // A default that a shorter total cuts off is no mistake; one that somebody wrote will never be what they meant.
   for (const key of ['connectMs', 'headersMs', 'bodyIdleMs'] as const) {
     const path = `$.timeouts.${key}`
-    if (timeouts[key] <= timeouts.totalMs || !json.wrote(path)) continue
-    json.refuse({
-      path,
-      reason: `must not be longer than totalMs (${timeouts.totalMs}), but is ${timeouts[key]}`,
-    })
+    if (timeouts[key] <= totalMs || !json.wrote(path)) continue
+    json.refuse({ path, reason: `must not be longer than totalMs (${totalMs}), but is ${timeouts[key]}` })
   }
-  if (timeouts.requestHeadersMs > timeouts.requestMs) {
-    const reason = `must not be longer than requestMs (${timeouts.requestMs}), but is ${timeouts.requestHeadersMs}`
+  if (requestHeadersMs > requestMs) {
+    const reason = `must not be longer than requestMs (${requestMs}), but is ${requestHeadersMs}`
     json.refuse({ path: '$.timeouts.requestHeadersMs', reason })
   }
 }

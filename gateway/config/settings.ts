@@ -12,27 +12,33 @@ export interface Route {
   readonly auth: ReadonlySet<RouteAuth>
   /** All of them are needed (RFC 6750 section 3.1, `insufficient_scope`). */
   readonly scopes: readonly string[]
-  /** Whole exchange upstream, from sending to the last byte of the answer. */
-  readonly timeoutMs: number
+  /** Whole exchange upstream, from sending to the last byte of the response; undefined: as long as it goes on. */
+  readonly timeoutMs: number | undefined
+  /** In which the upstream, or the client that is sent something, may be silent in the middle of an exchange. */
+  readonly idleTimeoutMs: number
   readonly maxBodyBytes: number
   /** Whether an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
   readonly clientCert: boolean
 }
 
-/** Bounds on time, each in milliseconds. */
+/** Bounds on time, in milliseconds but where the name says otherwise. */
 export interface Timeouts {
   /** Until the upstream's connection stands. */
   readonly connectMs: number
   /** From the request sent until the upstream's answer begins. */
   readonly headersMs: number
-  /** Between two pieces of the upstream's body. */
+  /** Silence in the middle of an exchange, on either side; a route's `idleTimeoutMs` takes its place. */
   readonly bodyIdleMs: number
-  /** Whole upstream exchange; a route's `timeoutMs` takes its place. */
-  readonly totalMs: number
+  /** Whole upstream exchange, where a route has no `timeoutMs` of its own; undefined: as long as it goes on. */
+  readonly totalMs: number | undefined
   /** Until a downstream request's header is complete. */
   readonly requestHeadersMs: number
-  /** Until a downstream request's body is complete. */
-  readonly requestMs: number
+  /** Until a downstream request's body is complete; undefined: as long as it keeps the minimum rate. */
+  readonly requestMs: number | undefined
+  /** How long nothing of a request body may come, and how far it may fall behind the minimum rate. */
+  readonly bodyGraceMs: number
+  /** Of a request body, beyond the grace. 0: only silence ends it. */
+  readonly minBodyBytesPerSecond: number
   /** An idle downstream connection is kept this long. */
   readonly keepAliveMs: number
   /** After the grace of a stop, until what is still open is broken off. */

@@ -22,6 +22,8 @@ const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
   timeout: 'upstream_timeout',
   broken: 'upstream_broken',
   malformed: 'upstream_malformed',
+  unread: 'response_timeout',
+  unsent: 'request_timeout',
 }
 
 /** Sends an admitted request upstream and carries the answer back, streamed both ways. */
@@ -33,6 +35,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   // RFC 9110 section 10.1.1: not without a body, and never to HTTP/1.0.
   const unread = headers.hasBody && exchange.gathered === undefined
   if (headers.expect !== undefined && unread && req.version === '1.1') res.writeInterim(100, '')
+  res.idleMs = route.idleTimeoutMs
   const forwarding = new Forwarding(gateway, exchange)
   let body: Readable | null = exchange.gathered === undefined ? null : bodyOf(exchange.gathered)
   if (unread && req.body !== null) {
@@ -51,6 +54,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
       fields,
       body,
       upgrade: exchange.upgrade,
+      idleMs: route.idleTimeoutMs,
       totalMs: route.timeoutMs,
     },
     forwarding,

@@ -421,11 +421,11 @@ describe('a receiver that makes a mistake', () => {
       const script = `
         import { createUpstreams } from ${JSON.stringify(new URL('./upstreams.ts', import.meta.url).href)}
         const upstream = createUpstreams({ urls: ['${scripted.url}'], connectMs: 9999, headersMs: 9999,
-          bodyIdleMs: 9999, maxConnections: 1, clock: () => performance.now(), onHealth() {} })
+          maxConnections: 1, clock: () => performance.now(), onHealth() {} })
         const mistake = () => { throw new Error('our own') }
         process.on('uncaughtException', (error) => { console.log(error.message); process.exit() })
         upstream.send({ method: 'GET', target: '/', fields: [], body: null, upgrade: ${JSON.stringify(upgrade)},
-          totalMs: 9999 }, { information() {}, head() {}, data: () => true, end: mistake, upgrade: mistake, fault() {} })`
+          idleMs: 9999, totalMs: 9999 }, { information() {}, head() {}, data: () => true, end: mistake, upgrade: mistake, fault() {} })`
       const { stdout } = await promisify(execFile)(process.execPath, [
         '--import',
         import.meta.resolve('tsx'),

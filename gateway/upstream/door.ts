@@ -12,16 +12,19 @@ export interface UpstreamCall {
   readonly body: Readable | null
   /** Protocol of an upgrade (`websocket`), else undefined. */
   readonly upgrade: string | undefined
-  /** Whole exchange, from `send` to the last byte of the answer. */
-  readonly totalMs: number
+  /** In which nothing moves, though the upstream could go on: it takes nothing of the body, or sends nothing of its own. */
+  readonly idleMs: number
+  /** Whole exchange, from `send` to the last byte of the response; undefined: as long as it goes on. */
+  readonly totalMs: number | undefined
 }
 
 /**
- * Why an upstream exchange failed. `unreachable`: nothing was sent, no connection stands. `timeout`: connect, header,
- * body-idle or total time ran out. `broken`: the connection ended or reset before the answer was whole. `malformed`:
- * the answer is not HTTP that can be passed on.
+ * Why an upstream exchange failed. `unreachable`: nothing was sent, no connection stands. `timeout`: the upstream was
+ * waited for, to connect, for its head, in its silence, or when the total ran out. `broken`: the connection ended or
+ * reset before the answer was whole. `malformed`: the answer is not HTTP that can be passed on. The total ran out while
+ * the receiver held the answer back: `unread`; while the rest of the request body was waited for: `unsent`.
  */
-export type UpstreamFaultKind = 'unreachable' | 'timeout' | 'broken' | 'malformed'
+export type UpstreamFaultKind = 'unreachable' | 'timeout' | 'broken' | 'malformed' | 'unread' | 'unsent'
 
 export interface UpstreamFault {
   readonly kind: UpstreamFaultKind

@@ -8,6 +8,7 @@ import { ConnectError } from './connection.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
 import { faultOf } from './fault-kinds.ts'
 import type { LanedOrigin } from './lanes.ts'
+import { type Awaited, outOfPatience, outOfTotal } from './out-of-time.ts'
 import { mayRetry } from './retry.ts'
 import type { Terms } from './terms.ts'
 import { hasReadBody, mayLeaveBody } from './unread-body.ts'
@@ -16,6 +17,7 @@ import { contentLength, takeWhole } from './whole-body.ts'
 
 const GIVEN_UP = new Error('the exchange was given up')
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
+const NEVER = Number.POSITIVE_INFINITY
 const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
 
 /**
@@ -41,10 +43,14 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   readonly #berth: Berth
   readonly #source: Readable | null
   readonly #bodyBytes: number | undefined
-  readonly #totalMs: number
+  readonly #idleMs: number
+  readonly #totalMs: number | undefined
   readonly #totalDeadlineMs: number
-  /** For the answer's head, then for each piece of its body; none while it is not the upstream that is waited for. */
-  #idleDeadlineMs = Number.POSITIVE_INFINITY
+  /**
+   * For the body of the request to be taken, the answer's head, then each piece of its body; none while it is not the
+   * upstream that is waited for.
+   */
+  #idleDeadlineMs = NEVER
   /** Given by undici when it begins to write the request. */
   #controller: Dispatcher.DispatchController | undefined = undefined
   #retried = false
@@ -70,8 +76,9 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     this.upgrade = call.upgrade ?? null
     this.#terms = terms
     this.#answer = answer
+    this.#idleMs = call.idleMs
     this.#totalMs = call.totalMs
-    this.#totalDeadlineMs = terms.clock() + call.totalMs
+    this.#totalDeadlineMs = call.totalMs === undefined ? NEVER : terms.clock() + call.totalMs
     this.#berth = new Berth(terms.choice, terms.first)
   }
 
@@ -93,7 +100,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   takeUp(): void {
     if (this.#over || this.#heldBack) return
-    this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+    this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
     this.#controller?.resume()
   }
 
@@ -105,15 +112,33 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs >= this.#totalDeadlineMs)
-      this.#give('timeout', `the answer was not whole within ${this.#totalMs} ms`)
+    if (nowMs >= this.#totalDeadlineMs) this.#give(outOfTotal(this.#totalMs, this.#awaited))
     else if (nowMs >= this.#idleDeadlineMs) {
-      const { headersMs, bodyIdleMs } = this.#terms
-      const cause = this.#headTold
-        ? `no piece of the body within ${bodyIdleMs} ms`
-        : `no head within ${headersMs} ms`
-      this.#give('timeout', cause)
+      const { headersMs } = this.#terms
+      const step = { headTold: this.#headTold, sending: !this.#sent, headersMs, idleMs: this.#idleMs }
+      this.#give(outOfPatience(step))
+    } else if (this.#isUploadHeldBack && this.#idleDeadlineMs === NEVER && !this.#headTold) {
+      this.#idleDeadlineMs = nowMs + this.#idleMs
     }
+  }
+
+  get #awaited(): Awaited {
+    if (this.#heldBack) return 'receiver'
+    return this.#isUploading && !this.#isUploadHeldBack ? 'sender' : 'upstream'
+  }
+
+  get #isUploading(): boolean {
+    return this.#controller !== undefined && this.#source !== null && !this.#sent
+  }
+
+  /** undici holds the body back as long as its connection takes nothing. */
+  get #isUploadHeldBack(): boolean {
+    return this.#isUploading && this.#source?.isPaused() === true
+  }
+
+  /** The connection takes more of the request's body. */
+  readonly #uploadTaken = (): void => {
+    if (!this.#headTold) this.#idleDeadlineMs = NEVER
   }
 
   launch(fault: UpstreamFault): void {
@@ -121,7 +146,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     const { lane } = this.#berth
     if (lane !== undefined) {
       if (this.#source !== null)
-        this.body ??= takeWhole(this.#source, this.#bodyBytes) ?? asReadable(this.#source)
+        this.body ??= takeWhole(this.#source, this.#bodyBytes) ?? asReadable(this.#source, this.#uploadTaken)
       lane.client.dispatch(this, this)
     } else {
       this.#leave()
@@ -147,18 +172,18 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     if (status >= 200) this.#begin(status, fields)
     else if (status === 103) this.#answer.information(status, fields)
     else if (status === 101 || status < 100)
-      this.#give('malformed', `status ${status} where none was asked for`)
+      this.#give({ kind: 'malformed', cause: `status ${status} where none was asked for` })
   }
 
   #begin(status: number, fields: readonly Field[]): void {
     const framing = bodyFraming(this.method, status, fields)
     if (framing === 'faulty') {
-      this.#give('malformed', `a ${status} answer whose body has no sound frame`)
+      this.#give({ kind: 'malformed', cause: `a ${status} answer whose body has no sound frame` })
     } else {
       this.#untilClose = framing === 'until close'
       this.#headTold = true
       if (this.#source !== null) this.#leftUnread = !this.#sent || !hasReadBody(this.method, status)
-      this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+      this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
       this.#berth.origin.health.alive()
       this.#answer.head(status, fields)
     }
@@ -167,17 +192,17 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     // What undici's parser says when it is resumed.
     if (chunk.length === 0) return
-    this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+    this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
     if (this.#answer.data(chunk)) return
     this.#heldBack = true
-    this.#idleDeadlineMs = Number.POSITIVE_INFINITY
+    this.#idleDeadlineMs = NEVER
     controller.pause()
   }
 
   onResponseEnd(): void {
     // A reset ends the connection too, but not a body that lasts until the connection is closed properly.
     if (this.#untilClose && this.#berth.lane?.socket?.errored) {
-      this.#give('broken', 'reset before the end of the body')
+      this.#give({ kind: 'broken', cause: 'reset before the end of the body' })
     } else {
       this.#leave()
       this.#leaveBerth()
@@ -239,15 +264,15 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   #attempt(fault: UpstreamFault): void {
     this.#controller = undefined
     this.#sent = false
-    this.#idleDeadlineMs = Number.POSITIVE_INFINITY
+    this.#idleDeadlineMs = NEVER
     this.#berth.take(this.#retried)
     process.nextTick(launch, this, fault)
   }
 
   /** Fails the exchange by our own decision. */
-  #give(kind: UpstreamFault['kind'], cause: string): void {
+  #give(fault: UpstreamFault): void {
     this.abort()
-    this.#answer.fault({ kind, cause })
+    this.#answer.fault(fault)
   }
 
   #leave(): void {
@@ -262,8 +287,8 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 }
 
 /** undici asks a stream for no more than an upload has; its type does. */
-function asReadable(source: Readable): Readable {
-  return new Upload(source) as unknown as Readable
+function asReadable(source: Readable, taken: () => void): Readable {
+  return new Upload(source, taken) as unknown as Readable
 }
 
 function launch(exchange: UpstreamExchange, fault: UpstreamFault): void {

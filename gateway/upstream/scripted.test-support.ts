@@ -132,7 +132,6 @@ export function upstreamsTo(
     urls,
     connectMs: 2000,
     headersMs: 20_000,
-    bodyIdleMs: 20_000,
     maxConnections: 16,
     clock: () => performance.now(),
     onHealth: () => {},
@@ -150,6 +149,7 @@ export function callOf({ headers = ['host', 'service.test'], ...call }: CallFact
     fields: fieldsOf(headers),
     body: null,
     upgrade: undefined,
+    idleMs: 20_000,
     totalMs: 60_000,
     ...call,
   }

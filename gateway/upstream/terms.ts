@@ -6,7 +6,6 @@ import type { Origin } from './origin.ts'
 export interface Terms<Kind extends Origin> {
   readonly clock: () => number
   readonly headersMs: number
-  readonly bodyIdleMs: number
   readonly choice: Choice<Kind>
   readonly deadlines: Deadlines
   /** Whose label a flight bears that never found a lane. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import { Deadlines } from '../http1/deadlines.ts'
@@ -11,15 +12,15 @@ import {
   upstreamsTo,
 } from './scripted.test-support.ts'
 
+const QUIET = { idleMs: 10_000, totalMs: undefined }
 const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'
 
-/** An upstream behind a clock that the test sets; limits are 30 s for the head and 10 s between pieces. */
+/** An upstream behind a clock that the test sets; it has 30 s for the head, and 10 s of silence where `QUIET` is asked. */
 async function timed(t: TestContext, script: ScriptedOptions) {
   const time = { nowMs: 1000 }
   const scripted = await scriptedUpstream(script)
   const upstream = upstreamsTo([scripted.url], {
     headersMs: 30_000,
-    bodyIdleMs: 10_000,
     clock: () => time.nowMs,
   })
   t.after(async () => {
@@ -47,7 +48,7 @@ describe('the time of an exchange', () => {
   it('up to the head does not run while the request is being sent', async (t) => {
     const { scripted, upstream, time } = await timed(t, {})
     const body = new Readable({ read() {} })
-    const asked = ask(upstream, { method: 'POST', body, totalMs: 200_000 })
+    const asked = ask(upstream, { method: 'POST', body, ...QUIET })
     body.push('abc')
     await until(() => scripted.received.includes('abc'))
     time.nowMs += 100_000
@@ -59,9 +60,55 @@ describe('the time of an exchange', () => {
     assert.equal((await asked.over).fault?.kind, 'timeout')
   })
 
+  it('for the request body begins when the upstream takes nothing more of it', async (t) => {
+    let reading: Socket | undefined
+    const { upstream, time } = await timed(t, {
+      onConnection: (socket) => {
+        reading = socket.pause()
+      },
+    })
+    const chunk = Buffer.alloc(64 * 1024)
+    let produced = 0
+    const body = new Readable({
+      read() {
+        produced += chunk.length
+        this.push(chunk)
+      },
+    })
+    const asked = ask(upstream, { method: 'POST', body, ...QUIET })
+    const calm = async () => {
+      for (let before = -1; produced !== before; ) {
+        before = produced
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+    }
+    await until(() => reading !== undefined)
+    await calm()
+    time.nowMs += 9000
+    const taken = produced
+    reading!.once('data', () => reading!.pause())
+    reading!.resume()
+    // What the kernels hold has to go before more is taken.
+    while (produced === taken) {
+      reading!.resume()
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    reading!.pause()
+    await calm()
+    time.nowMs += 9999
+    await ask(upstream, { totalMs: 0 }).over
+    assert.equal(asked.told.fault, undefined)
+    time.nowMs += 10_000
+    const { fault } = await asked.over
+    assert.deepEqual(fault, {
+      kind: 'timeout',
+      cause: 'nothing of the request body was taken within 10000 ms',
+    })
+  })
+
   it('between pieces of the body begins anew with each', async (t) => {
     const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
-    const asked = ask(upstream, { totalMs: 200_000 })
+    const asked = ask(upstream, { ...QUIET })
     await until(() => asked.told.status === 200)
     for (let i = 1; i <= 3; i++) {
       time.nowMs += 9999
@@ -76,7 +123,7 @@ describe('the time of an exchange', () => {
 
   it('between pieces of the body does not run while the receiver holds it back', async (t) => {
     const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(`${HEAD}abc`) })
-    const asked = ask(upstream, { totalMs: 200_000 }, () => false)
+    const asked = ask(upstream, { ...QUIET }, () => false)
     await until(() => asked.told.chunks.length === 1)
     time.nowMs += 100_000
     await ask(upstream, { totalMs: 0 }).over
@@ -92,7 +139,7 @@ describe('the time of an exchange', () => {
       onConnection: (socket) => socket.once('data', () => socket.write(`${HEAD}abc`)),
     })
     const body = new Readable({ read() {} })
-    const asked = ask(upstream, { method: 'POST', body, totalMs: 200_000 }, () => false)
+    const asked = ask(upstream, { method: 'POST', body, ...QUIET }, () => false)
     body.push('abc')
     await until(() => asked.told.chunks.length === 1)
     body.push(null)
@@ -101,6 +148,37 @@ describe('the time of an exchange', () => {
     await ask(upstream, { totalMs: 0 }).over
     assert.equal(asked.told.fault, undefined)
     asked.flight.abort()
+  })
+
+  it('as a whole is bounded only where the call asks for it', async (t) => {
+    const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
+    const asked = ask(upstream, QUIET)
+    await until(() => asked.told.status === 200)
+    for (let i = 1; i <= 9; i++) {
+      time.nowMs += 9999
+      await ask(upstream, { totalMs: 0 }).over
+      scripted.requests[0]!.socket.write('x')
+      await until(() => asked.told.chunks.length === i)
+    }
+    assert.equal((await asked.over).fault, undefined)
+  })
+
+  it('as a whole, when it runs out, is blamed on the receiver that held the response back', async (t) => {
+    const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(`${HEAD}abc`) })
+    const asked = ask(upstream, { totalMs: 5000 }, () => false)
+    await until(() => asked.told.chunks.length === 1)
+    time.nowMs += 5000
+    assert.equal((await asked.over).fault?.kind, 'unread')
+  })
+
+  it('as a whole, when it runs out, is blamed on the sender whose body did not come', async (t) => {
+    const { scripted, upstream, time } = await timed(t, {})
+    const body = new Readable({ read() {} })
+    const asked = ask(upstream, { method: 'POST', body, totalMs: 5000 })
+    body.push('abc')
+    await until(() => scripted.received.includes('abc'))
+    time.nowMs += 5000
+    assert.equal((await asked.over).fault?.kind, 'unsent')
   })
 
   it('as a whole is bounded, connecting included, however busy the upstream keeps it', async (t) => {
@@ -112,7 +190,10 @@ describe('the time of an exchange', () => {
     await until(() => asked.told.chunks.length === 1)
     time.nowMs += 1
     const told = await asked.over
-    assert.deepEqual(told.fault, { kind: 'timeout', cause: 'the answer was not whole within 5000 ms' })
+    assert.deepEqual(told.fault, {
+      kind: 'timeout',
+      cause: 'not over within 5000 ms: the upstream was waited for',
+    })
     await until(() => scripted.open.size === 0)
   })
 

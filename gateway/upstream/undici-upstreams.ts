@@ -14,7 +14,7 @@ import type { UpstreamsOptions } from './upstreams.ts'
  * @throws TypeError when there is none.
  */
 export function createUndiciUpstreams(addresses: readonly Address[], options: UpstreamsOptions): Upstream {
-  const { clock, headersMs, bodyIdleMs, connectMs, maxConnections } = options
+  const { clock, headersMs, connectMs, maxConnections } = options
   const origins = addresses.map((address): LanedOrigin => {
     const origin = createOrigin(address, options)
     const { health } = origin
@@ -27,7 +27,6 @@ export function createUndiciUpstreams(addresses: readonly Address[], options: Up
   return new UndiciUpstreams(origins, {
     clock,
     headersMs,
-    bodyIdleMs,
     first,
     choice,
     deadlines,

@@ -35,7 +35,7 @@ async function careless(
         text = text.slice(end + 4)
       }
     })
-    for (let served = 0; !socket.destroyed; served++) {
+    while (!socket.destroyed) {
       await until(() => heads.length > 0 || socket.destroyed)
       const head = heads.shift()
       if (head === undefined) return

@@ -11,10 +11,13 @@ type Listener = (...args: any[]) => void
  */
 export class Upload {
   readonly #source: Readable
+  readonly #taken: () => void
   destroyed = false
 
-  constructor(source: Readable) {
+  /** @param taken called when undici, which held the body back, takes more of it. */
+  constructor(source: Readable, taken: () => void) {
     this.#source = source
+    this.#taken = taken
   }
 
   /** Never called: undici takes anything with `pipe` and `on` for a stream. */
@@ -42,6 +45,7 @@ export class Upload {
   }
 
   resume(): void {
+    this.#taken()
     this.#source.resume()
   }
 

@@ -9,8 +9,6 @@ export interface UpstreamsOptions extends OriginOptions {
   readonly urls: readonly string[]
   /** From the request sent until the answer's head, milliseconds. */
   readonly headersMs: number
-  /** Between two pieces of the answer's body, milliseconds; a receiver that holds the body back stops it. */
-  readonly bodyIdleMs: number
   /** How many calls may wait when every connection is in use, each at most `connectMs`; none unless it is said. */
   readonly maxWaiting?: number
 }

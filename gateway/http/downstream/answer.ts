@@ -13,6 +13,8 @@ export interface Carrier {
   readonly clock: () => number
   /** How long the client may expect an idle connection to stay, whole seconds. */
   readonly keepAliveSeconds: number
+  /** The connection takes no more for now. */
+  heldUp(answer: Answer): void
   /** The last byte of the answer has been written. */
   answered(answer: Answer): void
   /** The socket has become somebody else's. */
@@ -38,6 +40,8 @@ export interface AnswerFields {
 export class Answer {
   /** Whether the connection is to be used again. Counts until the head is written. */
   keepAlive: boolean
+  /** How long the client may take nothing of it; undefined: what its connection allows. */
+  idleMs: number | undefined = undefined
   /** A byte of the head has gone, or will before anything else can: until then another head can take its place. */
   headersSent = false
   readonly #carrier: Carrier
@@ -121,7 +125,9 @@ export class Answer {
       if (this.#chunked) this.#send('\r\n')
       socket.uncork()
     }
-    return !socket.writableNeedDrain
+    if (!socket.writableNeedDrain) return true
+    this.#carrier.heldUp(this)
+    return false
   }
 
   /** The answer is whole. */

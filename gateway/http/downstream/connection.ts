@@ -3,23 +3,28 @@ import type { Timed } from '../../http1/deadlines.ts'
 import { isWebSocketUpgrade } from '../websocket.ts'
 import { Ahead } from './ahead.ts'
 import { Answer, type Carrier } from './answer.ts'
+import type { BodyPace } from './body-pace.ts'
 import { awaitHalfClosed } from './half-closed.ts'
 import type { Handler, Patience } from './handler.ts'
 import { IncomingRequest } from './incoming-request.ts'
 import { Lingering } from './lingering.ts'
 import { RequestBody } from './request-body.ts'
 import { type RequestFault, RequestParser, skipEmptyLines } from './request-parser.ts'
+import { Unread } from './unread.ts'
 
 /** A client that trusts in the announced time must not meet the connection's end in the middle of a request. */
 const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
-const TIMED_OUT: RequestFault = { code: 'request_timeout', cause: 'its time has run out' }
+const HEAD_LATE: RequestFault = { code: 'request_timeout', cause: 'its head did not come in time' }
+const BODY_LATE: RequestFault = { code: 'request_timeout', cause: 'its body came too slowly, or not at all' }
+const NOT_TAKEN: RequestFault = { code: 'response_timeout', cause: 'the client took nothing of its response' }
 const GONE: RequestFault = { code: 'malformed_request', cause: 'the client ended in its middle' }
 
 /** What all connections of one listener share. */
 export interface ConnectionTerms<E> {
   readonly handler: Handler<E>
   readonly patience: Patience
+  readonly bodyPace: BodyPace
   /** Wall time, milliseconds since the epoch. */
   readonly clock: () => number
   /** Milliseconds that only pass. */
@@ -57,6 +62,11 @@ export class Connection<E> implements Timed, Carrier {
   #cameAhead = false
   /** When the request that is being read began; known only of one that did not come all at once. */
   #startedMs = NEVER
+  /** When the time for the whole request is over; that in which we held its body back does not count. */
+  #requestEndMs = NEVER
+  #heldBackMs = NEVER
+  /** There is something that the client has not taken yet, and no room for more. */
+  #unread: Unread | undefined = undefined
   #lingering: Lingering | undefined = undefined
   /** A response has been given. */
   #used = false
@@ -71,7 +81,6 @@ export class Connection<E> implements Timed, Carrier {
     this.#terms = terms
     this.#deadlineMs = terms.steadyClock() + terms.patience.headersMs
     socket.setNoDelay(true)
-    socket.setTimeout(terms.patience.silenceMs, this.#onSilence)
     socket.on('data', this.#onData)
     socket.on('end', this.#onEnd)
     socket.on('close', this.#onClose)
@@ -108,13 +117,36 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs < this.deadlineMs) return
-    if (this.#phase === 'head') this.#unreadable(TIMED_OUT)
-    else if (this.#phase === 'body') this.#break(TIMED_OUT)
-    else if (this.#lingering !== undefined) this.#lingering.timeUp(nowMs)
-    // A client that takes its time over an answer is not between requests yet.
-    else if (this.socket.writableLength > 0) this.#rest()
-    else this.socket.destroy()
+    if (this.#unread !== undefined) this.#lookAtUnread(this.#unread, nowMs)
+    if (nowMs < this.deadlineMs || this.socket.destroyed) return
+    if (this.#phase === 'head') this.#unreadable(HEAD_LATE)
+    else if (this.#phase === 'body') this.#break(BODY_LATE)
+    else {
+      if (this.socket.writableLength > 0) this.#watchUnread(undefined)
+      if (this.#lingering !== undefined) this.#lingering.timeUp(nowMs)
+      // A client that takes its time over an answer is not between requests yet.
+      else if (this.socket.writableLength > 0) this.#rest()
+      else this.socket.destroy()
+    }
+  }
+
+  heldUp({ idleMs }: Answer): void {
+    this.#watchUnread(idleMs)
+  }
+
+  #watchUnread(idleMs: number | undefined): void {
+    const { patience, steadyClock } = this.#terms
+    this.#unread ??= new Unread(this.socket, idleMs ?? patience.idleMs, steadyClock())
+  }
+
+  #lookAtUnread(unread: Unread, nowMs: number): void {
+    const found = unread.look(nowMs)
+    if (found === 'unknown') return
+    this.#unread = undefined
+    if (found === 'all taken') return
+    // First, so that what came of the request is told by its cause and not by the end of the connection.
+    if (this.#exchange !== undefined) this.#terms.handler.interrupt(this.#exchange, NOT_TAKEN)
+    this.socket.destroy()
   }
 
   answered(answer: Answer): void {
@@ -131,8 +163,10 @@ export class Connection<E> implements Timed, Carrier {
     }
     if (this.#phase !== 'answering' || !answer.keepAlive) this.#linger()
     // A client that does not read its answers gets no further ones.
-    else if (this.socket.writableNeedDrain) this.socket.once('drain', () => this.#goOn())
-    else this.#goOn()
+    else if (this.socket.writableNeedDrain) {
+      this.#watchUnread(answer.idleMs)
+      this.socket.once('drain', () => this.#goOn())
+    } else this.#goOn()
   }
 
   /** Room for another request. */
@@ -158,7 +192,6 @@ export class Connection<E> implements Timed, Carrier {
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
     socket.off('close', this.#onClose)
-    socket.setTimeout(0)
     socket.pause()
     if (ahead !== undefined) socket.unshift(ahead)
     this.#terms.left(this)
@@ -177,13 +210,6 @@ export class Connection<E> implements Timed, Carrier {
     if (this.#phase === 'answering' || this.#phase === 'deaf') awaitHalfClosed(this.socket)
     else if (this.#phase === 'lingering') this.socket.destroySoon()
     else this.#endWithin()
-  }
-
-  readonly #onSilence = (): void => {
-    const { writableLength } = this.socket
-    // An idle one has its own time, and so has a request that is being worked on.
-    if (writableLength === 0 && (this.#phase === 'idle' || this.#res !== undefined)) return
-    this.socket.destroy()
   }
 
   readonly #onClose = (): void => {
@@ -272,11 +298,12 @@ export class Connection<E> implements Timed, Carrier {
         return
       }
       if (!parser.headWhole) {
-        this.#await(this.#terms.patience.headersMs)
+        if (this.#startedMs === NEVER) this.#startedMs = this.#terms.steadyClock()
+        this.#deadlineMs = this.#startedMs + this.#terms.patience.headersMs
         return
       }
       this.#headWhole()
-    }
+    } else this.#keepPace(bytes.length)
     if (this.#phase === 'body') {
       at = parser.readBody(bytes, at, this.#takePiece)
       // What was read may have been refused and answered meanwhile.
@@ -285,12 +312,6 @@ export class Connection<E> implements Timed, Carrier {
     if (this.#phase === 'answering' && at < bytes.length) this.#keep(bytes.subarray(at))
     if (isNew) this.#begin(parser.fault)
     else if (parser.fault !== undefined) this.#break(parser.fault)
-  }
-
-  /** Sets the end of the time that the request has, from its first byte on. */
-  #await(patienceMs: number): void {
-    if (this.#startedMs === NEVER) this.#startedMs = this.#terms.steadyClock()
-    this.#deadlineMs = this.#startedMs + patienceMs
   }
 
   #headWhole(): void {
@@ -315,15 +336,34 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   #awaitBody(req: IncomingRequest): void {
-    req.body = new RequestBody(() => {
-      if (this.#phase === 'body') this.socket.resume()
-    })
+    req.body = new RequestBody(() => this.#bodyWanted())
     this.#phase = 'body'
-    this.#await(this.#terms.patience.requestMs)
+    const { bodyPace, patience, steadyClock } = this.#terms
+    const nowMs = steadyClock()
+    this.#requestEndMs = Math.min(this.#startedMs, nowMs) + patience.requestMs
+    this.#deadlineMs = Math.min(bodyPace.begin(nowMs), this.#requestEndMs)
+  }
+
+  /** More of a body has come. */
+  #keepPace(bytes: number): void {
+    const { bodyPace, steadyClock } = this.#terms
+    this.#deadlineMs = Math.min(bodyPace.extend(this.#deadlineMs, bytes, steadyClock()), this.#requestEndMs)
   }
 
   readonly #takePiece = (piece: Buffer): void => {
-    if (this.#req?.body?.push(piece) === false) this.socket.pause()
+    if (this.#req?.body?.push(piece) !== false || this.socket.isPaused()) return
+    this.socket.pause()
+    // It is not the client that is waited for.
+    this.#heldBackMs = this.#terms.steadyClock()
+    this.#deadlineMs = NEVER
+  }
+
+  #bodyWanted(): void {
+    if (this.#phase !== 'body' || !this.socket.isPaused()) return
+    const nowMs = this.#terms.steadyClock()
+    this.#requestEndMs += nowMs - this.#heldBackMs
+    this.#deadlineMs = Math.min(this.#terms.bodyPace.begin(nowMs), this.#requestEndMs)
+    this.socket.resume()
   }
 
   #requestWhole(): void {

@@ -1,4 +1,5 @@
 import type { Answer } from './answer.ts'
+import type { BodyPaceRule } from './body-pace.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 import type { RequestFault } from './request-parser.ts'
 
@@ -6,12 +7,13 @@ import type { RequestFault } from './request-parser.ts'
 export interface Patience {
   /** From the first byte of a request, or from the beginning of the connection, to the end of its head. */
   readonly headersMs: number
-  /** From the first byte of a request to its last. */
+  /** From the first byte of a request to its last; infinite: as long as its body keeps pace. */
   readonly requestMs: number
+  readonly bodyPace: BodyPaceRule
   /** Between an answer and the next request. */
   readonly keepAliveMs: number
-  /** In which nothing moves although there is something to be read or written. */
-  readonly silenceMs: number
+  /** In which a client takes nothing of what is written for it, unless the request has its own. */
+  readonly idleMs: number
 }
 
 /** A request, as the handler is given it. */

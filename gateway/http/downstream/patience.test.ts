@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { Socket } from 'node:net'
 import { describe, it } from 'node:test'
 import { GET, serving, until } from './client.test-support.ts'
 import { answer, readThrough, type Seen, scribe, serverOf, wireTo } from './scribe.test-support.ts'
@@ -82,18 +83,6 @@ describe('a connection is given up, at the millisecond', () => {
     await client.gone()
   })
 
-  it('nor for its silence while its answer is awaited', async (t) => {
-    const { seen, connect } = await serving(t, { begun: () => {} }, { silenceMs: 50 })
-    const client = await connect()
-    client.send(GET)
-    await until(() => seen.length === 1)
-    const endMs = performance.now() + 200
-    await until(() => performance.now() > endMs)
-    assert.equal(client.served.destroyed, false)
-    answer((seen[0] as Seen).res)
-    await until(() => client.text() === OK)
-  })
-
   it('never while its answer is awaited', async (t) => {
     const { seen, time, connect, swept } = await serving(t, { begun: (one) => readThrough(one, () => {}) })
     const client = await connect()
@@ -105,17 +94,150 @@ describe('a connection is given up, at the millisecond', () => {
     await until(() => client.text() === OK)
   })
 
-  it('when its client takes nothing of the answer for as long as nobody may be silent', async (t) => {
-    const { seen, connect } = await serving(t, { begun: ({ res }) => res.writeHead(HEAD) }, { silenceMs: 50 })
+  it('when its client takes nothing of the response for as long as it may be idle, and is blamed', async (t) => {
+    const breaking = {
+      begun: ({ res }: Seen) => res.writeHead(HEAD),
+      refused: ({ res }: Seen) => res.breakOff(),
+    }
+    const { seen, time, connect, swept } = await serving(t, breaking)
     const client = await connect()
     client.socket.pause()
     client.send(GET)
     await until(() => seen.length === 1)
-    ;(seen[0] as Seen).res.write(Buffer.alloc(16 * MIB))
+    assert.equal((seen[0] as Seen).res.write(Buffer.alloc(16 * MIB)), false)
+    await writesSettle(client.served)
+    time.nowMs = 59_999
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs = 60_000
     await client.gone()
-    assert.equal(seen[0]?.closes, 1)
+    assert.deepEqual([seen[0]?.fault, seen[0]?.closes], ['response_timeout', 1])
+  })
+
+  it('not while its client takes something of the response now and then, and sooner where the request says so', async (t) => {
+    const endless = ({ res }: Seen) => {
+      res.idleMs = 5000
+      res.writeHead(HEAD)
+      const pour = () => {
+        while (res.write(Buffer.alloc(64 * 1024)));
+        res.onDrain(pour)
+      }
+      pour()
+    }
+    const { time, connect, swept } = await serving(t, { begun: endless })
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    for (let i = 0; i < 5; i++) {
+      await writesSettle(client.served)
+      const { bytesWritten } = client.served
+      client.socket.resume()
+      await until(() => client.served.bytesWritten > bytesWritten)
+      client.socket.pause()
+      await writesSettle(client.served)
+      time.nowMs += 4999
+      await swept()
+      assert.equal(client.served.destroyed, false)
+    }
+    await writesSettle(client.served)
+    time.nowMs += 5000
+    await client.gone()
+  })
+
+  it('also when the response that its client does not take is whole', async (t) => {
+    const body = 'x'.repeat(16 * MIB)
+    const { seen, time, connect, swept } = await serving(t, { begun: ({ res }) => answer(res, { body }) })
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    await until(() => seen[0]?.closes === 1)
+    await writesSettle(client.served)
+    for (; time.nowMs < 130_000 && !client.served.destroyed; time.nowMs += 10_000) await swept()
+    assert.equal(client.served.destroyed, true)
   })
 })
+
+describe('a request body', () => {
+  const pace = { requestMs: Number.POSITIVE_INFINITY, bodyPace: { graceMs: 20_000, minBytesPerSecond: 100 } }
+  const LONG = 'POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n'
+
+  it('of which nothing comes for 20 s is given up with 408, and not before', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, {}, pace)
+    const client = await connect()
+    client.send(LONG)
+    await until(() => seen.length === 1)
+    time.nowMs = 19_999
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs = 20_000
+    await client.over()
+    assert.equal(seen[0]?.fault, 'request_timeout')
+  })
+
+  it('that comes at the minimum rate has no end to its time; a slower one has the grace, whatever was sent fast before', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, {}, pace)
+    const client = await connect()
+    client.send(LONG)
+    await until(() => seen.length === 1)
+    client.send('x'.repeat(MIB))
+    await client.read()
+    for (; time.nowMs < 120_000; time.nowMs += 15_000) {
+      client.send('x'.repeat(1500))
+      await client.read()
+      await swept()
+    }
+    assert.equal(seen[0]?.fault, undefined)
+    const slowFromMs = time.nowMs
+    for (; seen[0]?.fault === undefined && time.nowMs < slowFromMs + 60_000; time.nowMs += 4000) {
+      await swept()
+      client.send('x')
+      await client.read()
+    }
+    assert.equal(seen[0]?.fault, 'request_timeout')
+  })
+
+  it('that we hold back is not too slow, and has its time anew when it is taken again', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, { begun: () => {} }, pace)
+    const client = await connect()
+    client.send(LONG)
+    client.send('x'.repeat(MIB))
+    await until(() => client.served.isPaused())
+    time.nowMs = 1e9
+    await swept()
+    const { body } = seen[0] as Seen
+    assert.equal(seen[0]?.fault, undefined)
+    body?.resume()
+    await until(() => client.served.bytesRead === MIB + LONG.length)
+    time.nowMs += 19_999
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs += 1
+    await until(() => seen[0]?.fault === 'request_timeout')
+  })
+
+  it('with a minimum rate of 0 is only ended by silence', async (t) => {
+    const bodyPace = { graceMs: 20_000, minBytesPerSecond: 0 }
+    const { seen, time, connect, swept } = await serving(t, {}, { ...pace, bodyPace })
+    const client = await connect()
+    client.send(LONG)
+    for (; time.nowMs < 100_000; time.nowMs += 19_999) {
+      client.send('x')
+      await client.read()
+      await swept()
+    }
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs += 1
+    await until(() => seen[0]?.fault === 'request_timeout')
+  })
+})
+
+/** Until the kernels take no more. */
+async function writesSettle(socket: Socket): Promise<void> {
+  for (let before = -1; socket.writableLength !== before; ) {
+    before = socket.writableLength
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
 
 const HEAD = { status: 200, lines: '', contentLength: undefined, dated: true }
 
@@ -194,13 +316,13 @@ describe('after an answer that came early, or before the last', () => {
     const { time, connect, swept } = await serving(
       t,
       { begun: ({ res }) => answer(res, { body }) },
-      { silenceMs: 100 },
+      { idleMs: 20_000 },
     )
     const client = await connect()
     client.socket.pause()
     client.send(LARGE)
     await client.read()
-    for (; time.nowMs < 30_000 && !client.served.destroyed; time.nowMs += 1500) {
+    for (; time.nowMs < 60_000 && !client.served.destroyed; time.nowMs += 1500) {
       client.send('a')
       await swept()
     }

@@ -134,7 +134,9 @@ export const PATIENCE: Patience = {
   headersMs: 10_000,
   requestMs: 30_000,
   keepAliveMs: 5000,
-  silenceMs: 60_000,
+  // So long that only a test of its own meets it.
+  bodyPace: { graceMs: 1e9, minBytesPerSecond: 0 },
+  idleMs: 60_000,
 }
 
 /** A server that answers as `acts` say. Time stands still unless somebody asks for another clock. */

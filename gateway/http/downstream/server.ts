@@ -3,13 +3,14 @@ import { createServer as createSecureServer, type Server as SecureServer, type T
 import { Deadlines } from '../../http1/deadlines.ts'
 import { withoutMapping } from '../address.ts'
 import { acceptQueued } from './accept-queue.ts'
+import { BodyPace } from './body-pace.ts'
 import { Connection, type ConnectionTerms } from './connection.ts'
 
 /** Within it a client that means to ask something has shaken hands, however far away it is. */
 const HANDSHAKE_MS = 1000
 
 /** What servers and all of their connections go by. */
-export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left'> {
+export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'bodyPace'> {
   /** More are not open at once: the one that has been idle for the longest time goes for a new one, or else the new one. */
   readonly maxConnections: number
 }
@@ -92,7 +93,11 @@ export class Connections<E> {
 
   constructor({ maxConnections, ...terms }: ServerTerms<E>) {
     this.#max = maxConnections
-    this.#terms = { ...terms, left: (connection) => this.#open.remove(connection) }
+    this.#terms = {
+      ...terms,
+      bodyPace: new BodyPace(terms.patience.bodyPace),
+      left: (connection) => this.#open.remove(connection),
+    }
     this.#open = new Deadlines(terms.steadyClock)
   }
 

@@ -3,33 +3,21 @@ import type { Field } from '../../http1/field.ts'
 import { switchesTo } from '../answer-head.ts'
 import type { ConnectError } from '../connection.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault, UpstreamFaultKind } from '../door.ts'
-import type { Origin } from '../origin.ts'
+import { type Awaited, outOfPatience, outOfTotal } from '../out-of-time.ts'
 import { mayRetry } from '../retry.ts'
-import type { Terms } from '../terms.ts'
 import { contentLength, takeWhole } from '../whole-body.ts'
 import type { Carried } from './carried.ts'
-import type { Connections } from './connections.ts'
 import type { PlainConnection } from './plain-connection.ts'
+import type { PlainOrigin, PlainTerms } from './plain-terms.ts'
 import { type BodySender, RequestBody } from './request-body.ts'
 import { requestHead } from './request-head.ts'
 import type { UpgradedStream } from './upgraded-stream.ts'
-import type { Waiter, Waiting } from './waiting.ts'
+import type { Waiter } from './waiting.ts'
 
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
 const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
 const NONE_TRIED: readonly PlainOrigin[] = []
 const NEVER = Number.POSITIVE_INFINITY
-
-/** An upstream that is spoken to in the clear. */
-export interface PlainOrigin extends Origin {
-  readonly connections: Connections
-}
-
-export interface PlainTerms extends Terms<PlainOrigin> {
-  readonly waiting: Waiting
-  /** How long a call may wait for a connection to be made or to become free, milliseconds. */
-  readonly connectMs: number
-}
 
 /**
  * One call and its answer, on one connection after the other. It is at once the flight and what a connection carries:
@@ -43,7 +31,10 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   readonly #answer: UpstreamAnswer
   readonly #totalDeadlineMs: number
   #nowMs: number
-  /** For a connection, the answer's head, then each piece of its body; none while something else is waited for. */
+  /**
+   * For a connection, the body of the request to be taken, the answer's head, then each piece of its body; none while
+   * something else is waited for.
+   */
   #idleDeadlineMs = NEVER
   #requestHead = ''
   #origin: PlainOrigin
@@ -67,7 +58,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
     this.#call = call
     this.#answer = answer
     this.#nowMs = terms.clock()
-    this.#totalDeadlineMs = this.#nowMs + call.totalMs
+    this.#totalDeadlineMs = call.totalMs === undefined ? NEVER : this.#nowMs + call.totalMs
     this.#origin = terms.first
   }
 
@@ -112,7 +103,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
 
   takeUp(): void {
     if (this.#over || this.#heldBack) return
-    this.#idleDeadlineMs = this.#terms.clock() + this.#terms.bodyIdleMs
+    this.#idleDeadlineMs = this.#terms.clock() + this.#call.idleMs
     this.#connection?.resume()
   }
 
@@ -123,15 +114,20 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs >= this.#totalDeadlineMs)
-      this.#give('timeout', `the answer was not whole within ${this.#call.totalMs} ms`)
-    else if (nowMs >= this.#idleDeadlineMs) this.#give('timeout', this.#idleCause())
+    if (nowMs >= this.#totalDeadlineMs) this.#give(outOfTotal(this.#call.totalMs, this.#awaited))
+    else if (nowMs >= this.#idleDeadlineMs) this.#give(this.#outOfPatience())
   }
 
-  #idleCause(): string {
-    const { connectMs, headersMs, bodyIdleMs } = this.#terms
-    if (this.#waits) return `no connection became free within ${connectMs} ms`
-    return this.#headTold ? `no piece of the body within ${bodyIdleMs} ms` : `no head within ${headersMs} ms`
+  get #awaited(): Awaited {
+    if (this.#heldBack) return 'receiver'
+    return this.#body?.heldBack === false ? 'sender' : 'upstream'
+  }
+
+  #outOfPatience(): UpstreamFault {
+    const { connectMs, headersMs } = this.#terms
+    if (this.#waits) return { kind: 'timeout', cause: `no connection became free within ${connectMs} ms` }
+    const { idleMs } = this.#call
+    return outOfPatience({ headTold: this.#headTold, sending: this.#body !== undefined, headersMs, idleMs })
   }
 
   tryAgain(): void {
@@ -200,6 +196,14 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
     this.#attempt({ kind, cause: `${error.code}: ${error.message}` })
   }
 
+  bodyHeldBack(): void {
+    if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#call.idleMs
+  }
+
+  bodyTaken(): void {
+    if (!this.#headTold) this.#idleDeadlineMs = NEVER
+  }
+
   bodySent(): void {
     this.#body = undefined
     this.#connection?.sent()
@@ -218,13 +222,13 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
 
   head(status: number, fields: readonly Field[], nowMs: number): void {
     this.#headTold = true
-    this.#idleDeadlineMs = nowMs + this.#terms.bodyIdleMs
+    this.#idleDeadlineMs = nowMs + this.#call.idleMs
     this.#origin.health.alive()
     this.#answer.head(status, fields)
   }
 
   data(piece: Buffer, nowMs: number): boolean {
-    this.#idleDeadlineMs = nowMs + this.#terms.bodyIdleMs
+    this.#idleDeadlineMs = nowMs + this.#call.idleMs
     if (this.#answer.data(piece)) return true
     this.#heldBack = true
     this.#idleDeadlineMs = NEVER
@@ -277,9 +281,9 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   }
 
   /** Fails the exchange by our own decision. */
-  #give(kind: UpstreamFaultKind, cause: string): void {
+  #give(fault: UpstreamFault): void {
     this.abort()
-    this.#answer.fault({ kind, cause })
+    this.#answer.fault(fault)
   }
 
   #leave(): void {

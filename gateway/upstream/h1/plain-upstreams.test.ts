@@ -72,7 +72,7 @@ describe('a call that finds every connection in use', () => {
     const patient = ask(upstream)
     const hurried = ask(upstream, { totalMs: 100 })
     nowMs = 100
-    assert.match((await hurried.over).fault!.cause, /not whole within 100 ms/)
+    assert.match((await hurried.over).fault!.cause, /not over within 100 ms/)
     const given = ask(upstream, { target: '/given' })
     given.flight.abort()
     nowMs = 499

@@ -5,7 +5,8 @@ import type { Flight, Upstream, UpstreamAnswer, UpstreamCall } from '../door.ts'
 import { createOrigin } from '../origin.ts'
 import type { UpstreamsOptions } from '../upstreams.ts'
 import { Connections } from './connections.ts'
-import { PlainExchange, type PlainOrigin, type PlainTerms } from './plain-exchange.ts'
+import { PlainExchange } from './plain-exchange.ts'
+import type { PlainOrigin, PlainTerms } from './plain-terms.ts'
 import { Waiting } from './waiting.ts'
 
 /**
@@ -14,7 +15,7 @@ import { Waiting } from './waiting.ts'
  * @throws TypeError when there is none.
  */
 export function createPlainUpstreams(addresses: readonly Address[], options: UpstreamsOptions): Upstream {
-  const { clock, headersMs, bodyIdleMs, connectMs, maxConnections, maxWaiting = 0 } = options
+  const { clock, headersMs, connectMs, maxConnections, maxWaiting = 0 } = options
   const deadlines = new Deadlines(clock)
   const waiting = new Waiting(maxWaiting)
   const origins = addresses.map((address): PlainOrigin => {
@@ -37,7 +38,6 @@ export function createPlainUpstreams(addresses: readonly Address[], options: Ups
   return new PlainUpstreams(origins, {
     clock,
     headersMs,
-    bodyIdleMs,
     connectMs,
     first,
     choice,

@@ -1,8 +1,12 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 
-/** Who sends a body. Exactly one of the two is told, once, unless the body is stopped before. */
+/** Who sends a body. Exactly one of the last two is told, once, unless the body is stopped before. */
 export interface BodySender {
+  /** The connection takes nothing more for now. */
+  bodyHeldBack(): void
+  /** It takes more again. */
+  bodyTaken(): void
   /** The last byte has been handed to the connection. */
   bodySent(): void
   /** It cannot become whole any more. */
@@ -20,6 +24,8 @@ export class RequestBody {
   readonly #sender: BodySender
   /** Bytes still to come; undefined when the body goes in chunks. */
   #left: number | undefined
+  /** It is the upstream that is waited for, and not the source. */
+  heldBack = false
   #over = false
 
   /** @param bytes its length; undefined when it goes in chunks. */
@@ -67,14 +73,19 @@ export class RequestBody {
       socket.write('\r\n', 'latin1')
       socket.uncork()
     }
-    if (socket.writableNeedDrain) this.#source.pause()
+    if (!socket.writableNeedDrain || this.heldBack) return
+    this.heldBack = true
+    this.#source.pause()
+    this.#sender.bodyHeldBack()
   }
 
   readonly #onEnd = (): void => this.#end()
   readonly #onError = (error: Error): void => this.#fail(`the body: ${error.message}`)
   readonly #onClose = (): void => this.#fail('the body was broken off')
   readonly #onDrain = (): void => {
+    this.heldBack = false
     this.#source.resume()
+    this.#sender.bodyTaken()
   }
 
   #end(): void {
