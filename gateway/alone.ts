@@ -1,15 +1,20 @@
 import { assemble } from './assemble.ts'
 import { closeParts, drain } from './drain.ts'
 import type { Ground } from './ground.ts'
+import { tendHoldings, whyDegraded, whyUnready } from './holdings.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import { type Watching, watchTls } from './reloads.ts'
 import type { Serving } from './serving.ts'
 
+/** How often the files of what is counted and remembered are looked after. */
+const TEND_MS = 1000
+
 /** A gateway in one thread, which is this one. Throws what `assemble` throws. */
 export function serveAlone(ground: Ground): Serving {
-  const { gateway, background } = assemble(ground)
+  const { gateway, background, holdings, watch } = assemble(ground)
   const { settings, trail, metrics, load } = gateway
-  const watching: Watching[] = [...background.watching]
+  const tending = setInterval(() => tendHoldings(holdings, watch), TEND_MS).unref()
+  const watching: Watching[] = [...background.watching, { stop: () => clearInterval(tending) }]
   let open: PublicListeners | undefined
   return {
     trail,
@@ -28,8 +33,9 @@ export function serveAlone(ground: Ground): Serving {
     notReady: () => {
       if (open === undefined) return 'starting'
       if (load.phase !== 'serving') return 'draining'
-      return trail.recheck() ? undefined : 'the audit trail cannot be written'
+      return trail.recheck() ? whyUnready(holdings) : 'the audit trail cannot be written'
     },
+    degraded: () => whyDegraded(holdings),
     drain: (stop) =>
       drain(gateway, stop, {
         listeners: open?.listeners ?? [],

@@ -13,7 +13,7 @@ import type { ClientTable } from './config/clients.ts'
 import type { Settings } from './config/settings.ts'
 import type { Gateway, Load } from './gateway.ts'
 import type { Ground } from './ground.ts'
-import { countersOf, type Holdings, makeHoldings } from './holdings.ts'
+import { countersOf, type Holdings, makeHoldings, tendHoldings } from './holdings.ts'
 import { PathTable } from './http/path-table.ts'
 import { readTarget } from './http/target.ts'
 import { checkedField } from './http1/field.ts'
@@ -21,6 +21,7 @@ import { Journal } from './limits/journal.ts'
 import { limitTable } from './limits/policies.ts'
 import { type Watching, watchFiles } from './reloads.ts'
 import { Slots } from './slots.ts'
+import { StoreWatch } from './store-watch.ts'
 import { createUpstreams } from './upstream/upstreams.ts'
 
 /** The same fault of the audit trail is told again after this time. */
@@ -52,16 +53,26 @@ export interface Common {
   readonly load?: Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'>
 }
 
+/** A gateway in one thread. */
+interface Assembled {
+  readonly gateway: Gateway
+  readonly background: Background
+  readonly holdings: Holdings
+  /** Of the files of the holdings. */
+  readonly watch: StoreWatch
+}
+
 /**
  * Makes the parts of a gateway, each once, and recovers what an earlier run left: open audit pairs, counts, revocations.
  *
  * @throws when a file or directory that nothing can be done without cannot be opened; the message names it.
  */
-export function assemble(ground: Ground): { readonly gateway: Gateway; readonly background: Background } {
+export function assemble(ground: Ground): Assembled {
   const { version, limits } = ground
   const metrics = createMetrics({ version })
   const trail = openTrail(trailOptions(ground, metrics))
-  const holdings = makeHoldings(ground, makeJournal(ground))
+  const watch = new StoreWatch({ log: ground.log, metrics, trail })
+  const holdings = makeHoldings(ground, { keeping: makeJournal(ground), watch })
   const { limiter } = holdings
   const common = { holdings, limiter, trail, metrics, nonceSecret: randomBytes(32) }
   const { gateway, keys } = makeGateway(ground, common)
@@ -81,7 +92,8 @@ export function assemble(ground: Ground): { readonly gateway: Gateway; readonly 
   })
   // Last: with the first table the snapshot of the last run has done its duty and is removed.
   limiter.replace(limits.value)
-  return { gateway, background: { keys, watching } }
+  tendHoldings(holdings, watch)
+  return { gateway, background: { keys, watching }, holdings, watch }
 }
 
 /** Makes what each thread has for itself, around what all have in common. */

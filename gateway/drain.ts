@@ -62,6 +62,9 @@ export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
 
 /** Closes everything that outlives a request, in the order in which nothing is lost. */
 export async function closeParts(gateway: Gateway, reason: string): Promise<void> {
+  gateway.revocations.tend()
+  gateway.deliveries.tend()
+  if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
   gateway.limiter.close()
   await gateway.upstream.close()
   gateway.trail.close(reason)

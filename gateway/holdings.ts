@@ -9,6 +9,7 @@ import { steadyClock } from './limits/clock.ts'
 import { Counters, Room } from './limits/counters.ts'
 import type { Keeping } from './limits/keeping.ts'
 import { Limiter } from './limits/limiter.ts'
+import type { StoreWatch } from './store-watch.ts'
 
 /** What a gateway remembers of what has passed it. With workers each thread has a copy, and all are the same. */
 export interface Holdings {
@@ -34,9 +35,15 @@ export interface HoldingsSharing {
   readonly clock: () => number
 }
 
+export interface HoldingsParts {
+  readonly keeping: Keeping
+  /** Told what is wrong with the files. */
+  readonly watch: StoreWatch
+  readonly sharing?: HoldingsSharing
+}
+
 /** @throws when there is a file that cannot be read: to go on would forget what it holds */
-export function makeHoldings(ground: Ground, keeping: Keeping, sharing?: HoldingsSharing): Holdings {
-  const { settings, log } = ground
+export function makeHoldings({ settings }: Ground, { keeping, watch, sharing }: HoldingsParts): Holdings {
   const { dataDir } = settings
   const clock = sharing?.clock ?? steadyClock()
   const { authThrottle } = settings
@@ -45,25 +52,27 @@ export function makeHoldings(ground: Ground, keeping: Keeping, sharing?: Holding
     limiter: new Limiter({ clock, journal: keeping }),
     revocations: new Revocations({
       dataDir,
-      clock: Date.now,
-      onFault: (cause) => log.error({ cause }, 'revocations'),
+      clock,
+      onFault: (cause) => watch.fault('revocations', cause),
+      onRemoved: (cause) => watch.removed('revocations', cause),
       sharing: sharing?.revocations,
     }),
     deliveries: new ReplayMemory({
       // A delivery is acceptable from so long before our time until so long after it, and remembered for all of it; a
       // second more, because timestamps have no fractions.
       lifetimeMs: (2 * WEBHOOK_TOLERANCE_SECONDS + 1) * 1000,
-      clock: Date.now,
+      clock,
       store: {
         dataDir,
         name: 'webhooks',
-        onFault: (cause) => log.error({ cause }, 'accepted webhooks'),
+        onFault: (cause) => watch.fault('webhooks', cause),
+        onRemoved: (cause) => watch.removed('webhooks', cause),
       },
       sharing: sharing?.deliveries,
     }),
     proofs: new ReplayMemory({
       lifetimeMs: PROOF_LIFETIME_MS,
-      clock: Date.now,
+      clock,
       sharing: sharing?.proofs,
     }),
     throttle:
@@ -72,6 +81,30 @@ export function makeHoldings(ground: Ground, keeping: Keeping, sharing?: Holding
         : new AuthThrottle({ counter: failures, clock, sharing: sharing?.throttle }),
     failures,
   }
+}
+
+/**
+ * Sees to the files of the holdings, once a second and at the end: what could not be written is tried again, and it is said
+ * how they are. Of the thread that tends them; among several within a step.
+ */
+export function tendHoldings({ revocations, deliveries }: Holdings, watch: StoreWatch): void {
+  revocations.tend()
+  deliveries.tend()
+  watch.observe('revocations', revocations.isWritable && revocations.isSafe)
+  watch.observe('webhooks', deliveries.isWritable)
+}
+
+/** Why no traffic should come, in words for the probe; undefined when it should. */
+export function whyUnready({ revocations }: Holdings): string | undefined {
+  return revocations.isSafe ? undefined : 'the end of a session cannot be written'
+}
+
+/** What is done without, in words for the probe; undefined when that is nothing. */
+export function whyDegraded({ revocations, deliveries }: Holdings): string | undefined {
+  const lacking: string[] = []
+  if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')
+  if (!deliveries.isWritable) lacking.push('webhooks are refused')
+  return lacking.length === 0 ? undefined : lacking.join(', ')
 }
 
 /** Sliding windows that belong to no row of the limit table. They end with the process. */

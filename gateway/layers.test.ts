@@ -54,8 +54,8 @@ function layerOf(file: string): number {
   return dirname(file) === 'gateway' ? 4 : 1
 }
 
-/** What both sides of the gateway speak HTTP/1.1 with; it knows nobody. */
-const GRAMMAR = 'gateway/http1'
+/** What any room may use, because it knows nobody: the grammar of HTTP/1.1, and what every keeper of files needs. */
+const SHARED: ReadonlySet<string> = new Set(['gateway/http1', 'gateway/disk'])
 
 /** `gateway/upstream` for anything below it. */
 function roomOf(file: string): string {
@@ -89,6 +89,15 @@ describe('the layers', () => {
     assert.deepEqual(upwards, [])
   })
 
+  it('let the shared rooms know nobody', () => {
+    assert.deepEqual(
+      imports.filter(
+        ({ from, to }) => SHARED.has(roomOf(from)) && roomOf(from) !== roomOf(to) && !PLAIN.has(to),
+      ),
+      [],
+    )
+  })
+
   it('let a room know another room by its plain data only', () => {
     const crossings = imports.filter(
       ({ from, to }) =>
@@ -96,7 +105,7 @@ describe('the layers', () => {
         layerOf(from) === 1 &&
         layerOf(to) === 1 &&
         roomOf(from) !== roomOf(to) &&
-        roomOf(to) !== GRAMMAR &&
+        !SHARED.has(roomOf(to)) &&
         !ALLOWED.has(`${from} → ${roomOf(to)}`),
     )
     assert.deepEqual(crossings, [])

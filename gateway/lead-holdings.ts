@@ -1,6 +1,6 @@
 import { makeJournal } from './assemble.ts'
 import type { Ground } from './ground.ts'
-import { type Holdings, makeHoldings } from './holdings.ts'
+import { type Holdings, makeHoldings, tendHoldings, whyDegraded, whyUnready } from './holdings.ts'
 import type { Journal } from './limits/journal.ts'
 import { limitTable } from './limits/policies.ts'
 import type { LimitRow } from './limits/row.ts'
@@ -13,6 +13,7 @@ import {
   tellTable,
   tornJournal,
 } from './replica.ts'
+import type { StoreWatch } from './store-watch.ts'
 import type { WorkerGround } from './worker-ground.ts'
 import { clockOrigin, commonClock } from './workers/clock.ts'
 import { createSharedMemory, MAIN_SEAT, type SharedMemory } from './workers/memory.ts'
@@ -20,7 +21,7 @@ import { Order } from './workers/order.ts'
 
 /** How often what the workers have done is done here too. */
 const CATCH_UP_MS = 50
-/** How often the journal is looked after. */
+/** How often the files are looked after. */
 const TEND_MS = 1000
 
 /**
@@ -34,12 +35,13 @@ export class LeadHoldings {
   readonly #originMs = clockOrigin()
   readonly #holdings: Holdings
   readonly #journal: Journal
+  readonly #watch: StoreWatch
   readonly #timers: readonly NodeJS.Timeout[]
   #rows: readonly LimitRow[]
   #told: number | undefined
 
   /** Throws when what an earlier run left cannot be read, or another gateway holds it. */
-  constructor(ground: Ground) {
+  constructor(ground: Ground, watch: StoreWatch) {
     this.order = new Order({
       memory: this.#memory,
       seat: MAIN_SEAT,
@@ -51,7 +53,9 @@ export class LeadHoldings {
       },
     })
     this.#journal = makeJournal(ground, tornJournal(this.order))
-    this.#holdings = makeHoldings(ground, this.#journal, shareHoldings(this.order, undefined))
+    const sharing = shareHoldings(this.order, undefined)
+    this.#holdings = makeHoldings(ground, { keeping: this.#journal, watch, sharing })
+    this.#watch = watch
     this.#rows = ground.limits.value
     this.#holdings.limiter.replace(this.#rows)
     this.#told = this.#journal.descriptor
@@ -61,6 +65,7 @@ export class LeadHoldings {
       segment: () => {},
       durableHit: (hit, written) => this.#journal.adopt(hit, written),
     })
+    tendHoldings(this.#holdings, watch)
     this.#timers = [
       setInterval(() => this.order.catchUp(), CATCH_UP_MS).unref(),
       setInterval(() => this.#tend(), TEND_MS).unref(),
@@ -91,16 +96,28 @@ export class LeadHoldings {
     }
   }
 
+  /** Why no traffic should come, in words for the probe; undefined when it should. */
+  get whyUnready(): string | undefined {
+    return whyUnready(this.#holdings)
+  }
+
+  /** What is done without, in words for the probe; undefined when that is nothing. */
+  get whyDegraded(): string | undefined {
+    return whyDegraded(this.#holdings)
+  }
+
   /** When no worker is left. */
   close(): void {
     for (const timer of this.#timers) clearInterval(timer)
     this.order.catchUp()
+    tendHoldings(this.#holdings, this.#watch)
     this.#holdings.limiter.close()
   }
 
   #tend(): void {
     this.order.whenFree(() => {
       this.#journal.tend(this.order.nowMs)
+      tendHoldings(this.#holdings, this.#watch)
       this.#tellSegment()
     })
   }

@@ -11,6 +11,7 @@ import { LeadHoldings } from './lead-holdings.ts'
 import { listen } from './public-listeners.ts'
 import { type Watching, watchFiles, watchTls } from './reloads.ts'
 import type { Serving } from './serving.ts'
+import { StoreWatch } from './store-watch.ts'
 import type { WorkerGround, WorkerOrder } from './worker-ground.ts'
 import { Crew, type Ended } from './workers/crew.ts'
 
@@ -46,7 +47,8 @@ export class Lead implements Serving {
     this.#own = createMetrics({ version })
     this.metrics = { contentType: this.#own.contentType, expose: () => this.#expose() }
     this.trail = openTrail({ ...trailOptions(ground, this.#own), threads: settings.workers + SPARE_SEATS })
-    this.#holdings = new LeadHoldings(ground)
+    const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
+    this.#holdings = new LeadHoldings(ground, watch)
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
     this.#crew = new Crew({
       size: settings.workers,
@@ -73,7 +75,11 @@ export class Lead implements Serving {
     if (this.#state !== 'serving') return this.#state
     if (this.#crew.serving === 0) return 'no worker serves'
     const writable = this.trail.recheck() && this.#holdings.order.allFit
-    return writable ? undefined : 'the audit trail cannot be written'
+    return writable ? this.#holdings.whyUnready : 'the audit trail cannot be written'
+  }
+
+  degraded(): string | undefined {
+    return this.#holdings.whyDegraded
   }
 
   async drain({ reason, graceMs, hurry }: Stop): Promise<void> {

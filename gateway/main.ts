@@ -36,7 +36,11 @@ async function main(): Promise<void> {
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
   const serving = orExit(log, () => (withWorkers ? new Lead(ground) : serveAlone(ground)))
   process.on('SIGHUP', () => serving.trail.reopen())
-  const admin = createAdminServer({ metrics: serving.metrics, readiness: () => serving.notReady() })
+  const admin = createAdminServer({
+    metrics: serving.metrics,
+    readiness: () => serving.notReady(),
+    degradation: () => serving.degraded(),
+  })
   const { adminPort, port, tlsPort } = await begin(ground, serving, admin)
   // A trail whose disk has room again takes up what it owes without waiting for a request.
   setInterval(() => serving.trail.recheck(), TRAIL_RECHECK_MS).unref()

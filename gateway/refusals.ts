@@ -137,6 +137,11 @@ export const REFUSALS = {
     source: 'gateway',
     detail: 'Webhooks cannot be accepted at the moment.',
   },
+  sessions_unavailable: {
+    status: 503,
+    source: 'gateway',
+    detail: 'The end of a session cannot be recorded at the moment.',
+  },
   draining: { status: 503, source: 'gateway', detail: 'The gateway is stopping.', closes: true },
   overloaded: {
     status: 503,

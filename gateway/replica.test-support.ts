@@ -2,6 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { pino } from 'pino'
 import type { Ground } from './ground.ts'
 import type { LimitRow } from './limits/row.ts'
+import type { StoreWatch } from './store-watch.ts'
 import type { WorkerGround } from './worker-ground.ts'
 import { joinHoldings } from './worker-holdings.ts'
 import { commonClock } from './workers/clock.ts'
@@ -56,6 +57,7 @@ const ground = {
 } as Partial<Ground> as Ground
 const { limiter, proofs, deliveries, revocations, throttle } = joinHoldings(begun, {
   ground,
+  watch: { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch,
   order,
   onTable: (changed) => {
     rows = changed

@@ -13,8 +13,10 @@ import { Journal } from './limits/journal.ts'
 import { Limiter } from './limits/limiter.ts'
 import type { LimitRow } from './limits/row.ts'
 import type { Hammering, Task } from './replica.test-support.ts'
+import type { StoreWatch } from './store-watch.ts'
 
 const HOUR_MS = 3_600_000
+const NOBODY = { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch
 const THREADS = 3
 
 function row(name: string, limit: number, windowMs: number): LimitRow {
@@ -89,7 +91,7 @@ describe('several threads', () => {
   }
 
   before(async () => {
-    lead = new LeadHoldings(ground)
+    lead = new LeadHoldings(ground, NOBODY)
     for (let i = 0; i < THREADS; i++) await launch()
   })
   after(async () => {

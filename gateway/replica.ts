@@ -19,8 +19,11 @@ const DELIVERED = 8
 const PROVED = 10
 const OWED = 1
 
-/** Flags that all threads see: a file ends in the middle of a line. */
-const TORN = { journal: 0, revocations: 1, deliveries: 2, proofs: 3 } as const
+/** Flags that all threads see, for each store: see StoreFlags. */
+const FLAGS = { journal: 0, revocations: 3, deliveries: 6, proofs: 9 } as const
+const TORN = 0
+const FAILING = 1
+const EXPOSED = 2
 
 type Keys = readonly (readonly [key: string, atMs: number])[]
 
@@ -46,13 +49,17 @@ export interface Following {
 
 /** @param copy what a worker begins with; undefined for the thread that reads it from the disk */
 export function shareHoldings(order: Order, copy: HoldingsCopy | undefined): HoldingsSharing {
-  const keys = (kind: number, torn: number, from: Keys | undefined): KeySharing => ({
+  const keys = (kind: number, flags: number, from: Keys | undefined): KeySharing => ({
     copy: from,
     enter: () => order.enter(),
     leave: () => order.leave(),
     catchUp: () => order.catchUp(),
     tell: (text, atMs, written) => order.tell({ kind: written ? kind : kind + OWED, id: 0, atMs, text }),
-    torn: order.mark(torn),
+    flags: {
+      torn: order.mark(flags + TORN),
+      failing: order.mark(flags + FAILING),
+      exposed: order.mark(flags + EXPOSED),
+    },
   })
   const throttle: ThrottleSharing = {
     enter: () => order.enter(),
@@ -61,9 +68,9 @@ export function shareHoldings(order: Order, copy: HoldingsCopy | undefined): Hol
     tell: (text, atMs) => order.tell({ kind: FAILURE, id: 0, atMs, text }),
   }
   return {
-    revocations: keys(REVOKED, TORN.revocations, copy?.revoked),
-    deliveries: keys(DELIVERED, TORN.deliveries, copy?.delivered),
-    proofs: keys(PROVED, TORN.proofs, copy?.proved),
+    revocations: keys(REVOKED, FLAGS.revocations, copy?.revoked),
+    deliveries: keys(DELIVERED, FLAGS.deliveries, copy?.delivered),
+    proofs: keys(PROVED, FLAGS.proofs, copy?.proved),
     throttle,
     clock: () => order.nowMs,
   }
@@ -71,7 +78,7 @@ export function shareHoldings(order: Order, copy: HoldingsCopy | undefined): Hol
 
 /** The flag for whoever writes to the journal. */
 export function tornJournal(order: Order): { raised: boolean } {
-  return order.mark(TORN.journal)
+  return order.mark(FLAGS.journal + TORN)
 }
 
 /** Within a step: tells the others of a hit. */

@@ -10,6 +10,8 @@ export interface Serving {
   begin(): Promise<{ readonly port: number; readonly tlsPort: number | undefined }>
   /** Why no traffic should come, in words for the probe; undefined when it should. */
   notReady(): string | undefined
+  /** What the gateway does without, in words for the probe; undefined when it lacks nothing. */
+  degraded(): string | undefined
   /** Finishes what was admitted, admits nothing more, and closes everything. */
   drain(stop: Stop): Promise<void>
   /** Closes everything of a gateway that could not begin. */

@@ -3,11 +3,13 @@ import { type Holdings, makeHoldings } from './holdings.ts'
 import { JoinedJournal } from './limits/joined-journal.ts'
 import type { LimitRow } from './limits/row.ts'
 import { follow, shareHoldings, takeFailures, tellHit, tornJournal } from './replica.ts'
+import type { StoreWatch } from './store-watch.ts'
 import type { WorkerGround } from './worker-ground.ts'
 import type { Order } from './workers/order.ts'
 
 interface Joining {
   readonly ground: Ground
+  readonly watch: StoreWatch
   readonly order: Order
   /** Told of another table as it comes into force. */
   readonly onTable: (rows: readonly LimitRow[]) => void
@@ -16,7 +18,7 @@ interface Joining {
 /** What is counted and remembered, as a worker has it: the copy it was given, and what all have done since. */
 export function joinHoldings(
   { copy, rows, descriptor }: Pick<WorkerGround, 'copy' | 'rows' | 'descriptor'>,
-  { ground, order, onTable }: Joining,
+  { ground, watch, order, onTable }: Joining,
 ): Holdings {
   const journal = new JoinedJournal({
     copy: copy.counts,
@@ -24,7 +26,7 @@ export function joinHoldings(
     torn: tornJournal(order),
     onHit: (hit, written) => tellHit(order, hit, written),
   })
-  const holdings = makeHoldings(ground, journal, shareHoldings(order, copy))
+  const holdings = makeHoldings(ground, { keeping: journal, watch, sharing: shareHoldings(order, copy) })
   holdings.limiter.replace(rows)
   takeFailures(holdings, copy, order.nowMs)
   follow(order, holdings, {

@@ -13,6 +13,7 @@ import { limitTable } from './limits/policies.ts'
 import { SharedLimiter } from './limits/shared-limiter.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import { Slots } from './slots.ts'
+import { StoreWatch } from './store-watch.ts'
 import { parseTls, type TlsTexts } from './tls/context.ts'
 import type { WorkerGround, WorkerOrder } from './worker-ground.ts'
 import { joinHoldings } from './worker-holdings.ts'
@@ -84,8 +85,10 @@ interface Joining {
 /** This thread's parts, around its copies of what all have in common. */
 function join(begun: WorkerGround, { ground, metrics, order }: Joining) {
   let gateway: Gateway | undefined
+  const trail = joinTrail(begun.trail, trailOptions(ground, metrics))
   const holdings = joinHoldings(begun, {
     ground,
+    watch: new StoreWatch({ log: ground.log, metrics, trail }),
     order,
     onTable: (rows) => {
       if (gateway !== undefined) gateway.limits.table = limitTable(rows)
@@ -94,7 +97,7 @@ function join(begun: WorkerGround, { ground, metrics, order }: Joining) {
   const made = makeGateway(ground, {
     holdings,
     limiter: new SharedLimiter(holdings.limiter, order),
-    trail: joinTrail(begun.trail, trailOptions(ground, metrics)),
+    trail,
     metrics,
     nonceSecret: begun.nonceSecret,
     load: loadOver(order),

@@ -24,6 +24,9 @@ export interface Metrics extends Exposition {
   limitDecision(limit: string, decision: 'allowed' | 'refused' | 'shadow_refused'): void
   auditRecord(type: string): void
   auditWriteError(): void
+  /** Of what is kept in the data directory. */
+  storeWritable(store: string, writable: boolean): void
+  storeWriteError(store: string): void
   configReload(file: string, result: 'success' | 'failure'): void
   /** Epoch seconds after which the listener's certificate is no longer good. */
   certificateExpiry(notAfterSeconds: number): void
@@ -156,7 +159,14 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
 
 type InsideMetrics = Pick<
   Metrics,
-  'authDecision' | 'limitDecision' | 'auditRecord' | 'auditWriteError' | 'configReload' | 'certificateExpiry'
+  | 'authDecision'
+  | 'limitDecision'
+  | 'auditRecord'
+  | 'auditWriteError'
+  | 'configReload'
+  | 'certificateExpiry'
+  | 'storeWritable'
+  | 'storeWriteError'
 >
 
 function insideMetrics(registers: Registry[]): InsideMetrics {
@@ -193,6 +203,7 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
     registers,
   })
   expose(registers, [auth, limits, records, writeErrors])
+  const stores = storeMetrics(registers)
   let expiry: Gauge | undefined
   return {
     certificateExpiry: (notAfterSeconds) => {
@@ -204,6 +215,7 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
       })
       expiry.set(notAfterSeconds)
     },
+    ...stores,
     authDecision: (method, outcome) => auth.count(method, outcome),
     limitDecision: (limit, decision) => limits.count(limit, decision),
     auditRecord: (type) => records.count(type),
@@ -212,5 +224,24 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
       reloads.inc({ file, result })
       lastReload.set({ file }, result === 'success' ? 1 : 0)
     },
+  }
+}
+
+function storeMetrics(registers: Registry[]): Pick<Metrics, 'storeWritable' | 'storeWriteError'> {
+  const writable = new Gauge({
+    name: 'gateway_store_writable',
+    help: '1 unless what protects cannot be written to the data directory: limits, revocations, webhooks.',
+    labelNames: ['store'],
+    registers,
+  })
+  const errors = new Tally({
+    name: 'gateway_store_write_errors_total',
+    help: 'Faults of what is kept in the data directory, by store.',
+    labelNames: ['store'],
+  })
+  expose(registers, [errors])
+  return {
+    storeWritable: (store, isWritable) => writable.set({ store }, isWritable ? 1 : 0),
+    storeWriteError: (store) => errors.count(store),
   }
 }

@@ -15,10 +15,11 @@ async function get(parts: Parameters<typeof createAdminServer>[0], path: string)
 }
 
 const metrics = createMetrics({ version: '1.2.3' })
+const whole = { metrics, readiness: () => undefined, degradation: () => undefined }
 
 it('/readyz gives the reason that it is asked for, each time anew', async () => {
   const reasons = ['starting', undefined]
-  const parts = { metrics, readiness: () => reasons.shift() }
+  const parts = { ...whole, readiness: () => reasons.shift() }
   const first = await get(parts, '/readyz')
   assert.deepEqual([first.status, await first.text()], [503, 'starting\n'])
   const second = await get(parts, '/readyz')
@@ -27,7 +28,15 @@ it('/readyz gives the reason that it is asked for, each time anew', async () => 
 
 it('a fault while the metrics are collected is 500, with the mandatory headers', async () => {
   const broken = { ...metrics, expose: () => Promise.reject(new Error('no numbers')) }
-  const answer = await get({ metrics: broken, readiness: () => undefined }, '/metrics')
+  const answer = await get({ ...whole, metrics: broken }, '/metrics')
   assert.deepEqual([answer.status, await answer.text()], [500, 'Error: no numbers\n'])
   assert.equal(answer.headers.get('x-content-type-options'), 'nosniff')
+})
+
+it('/readyz says with 200 what the gateway does without, and with 503 only why it should get no traffic', async () => {
+  const degradation = () => 'webhooks are refused'
+  const degraded = await get({ ...whole, degradation }, '/readyz')
+  assert.deepEqual([degraded.status, await degraded.text()], [200, 'degraded: webhooks are refused\n'])
+  const unready = await get({ ...whole, degradation, readiness: () => 'draining' }, '/readyz')
+  assert.deepEqual([unready.status, await unready.text()], [503, 'draining\n'])
 })

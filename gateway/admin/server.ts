@@ -13,9 +13,13 @@ interface AdminAnswer {
   readonly body: string
 }
 
+/** What the gateway does without although it should get traffic; undefined when it lacks nothing. */
+export type Degradation = () => string | undefined
+
 interface Parts {
   readonly metrics: Exposition
   readonly readiness: Readiness
+  readonly degradation: Degradation
 }
 
 /**
@@ -46,7 +50,9 @@ async function answer(parts: Parts, req: IncomingMessage): Promise<AdminAnswer> 
       return text(200, 'alive\n')
     case '/readyz': {
       const reason = parts.readiness()
-      return reason === undefined ? text(200, 'ready\n') : text(503, `${reason}\n`)
+      if (reason !== undefined) return text(503, `${reason}\n`)
+      const lacking = parts.degradation()
+      return text(200, lacking === undefined ? 'ready\n' : `degraded: ${lacking}\n`)
     }
     default:
       return text(404, 'there are /metrics, /healthz and /readyz\n')

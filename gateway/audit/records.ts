@@ -60,6 +60,14 @@ interface ConfigChangeFacts {
   readonly after: readonly object[]
 }
 
+/** What protects can no longer be written to the data directory, or can again. */
+interface StoreFacts {
+  readonly type: 'STORE_DEGRADED' | 'STORE_RESTORED'
+  readonly timestamp: string
+  readonly store: string
+  readonly cause?: string | undefined
+}
+
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
 const CUT_MARK = '…'
@@ -202,6 +210,10 @@ export function stopRecord(facts: StopFacts): string {
 export function configChangeRecord(facts: ConfigChangeFacts): string {
   const { timestamp, file, before, after } = facts
   return `${JSON.stringify({ type: 'CONFIG_CHANGE', timestamp, file, before, after })}\n`
+}
+
+export function storeRecord({ type, timestamp, store, cause }: StoreFacts): string {
+  return `${JSON.stringify({ type, timestamp, store, cause })}\n`
 }
 
 /** What a line does to the number of open requests: 1, -1 or 0. */

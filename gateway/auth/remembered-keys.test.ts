@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
+import { ownFlags } from './key-log.ts'
 import { type KeySharing, RememberedKeys } from './remembered-keys.ts'
 
 const LIFETIME_MS = 60_000
@@ -32,6 +33,7 @@ describe('keys that several threads remember', () => {
     dataDir,
     name: 'keys',
     form: FORM,
+    reserve: true,
     onFault: (cause: string) => faults.push(cause),
   })
   const sharing = (options: Partial<KeySharing>): KeySharing => ({
@@ -40,7 +42,7 @@ describe('keys that several threads remember', () => {
     leave: () => {},
     catchUp: () => {},
     tell: () => assert.fail('the main thread adds nothing'),
-    torn,
+    flags: { ...ownFlags(), torn },
     ...options,
   })
   function threads(workersDir = dir) {

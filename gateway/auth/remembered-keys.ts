@@ -1,17 +1,12 @@
-import { mkdirSync, renameSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
-import { appendLines, formatKey, type KeyForm, readKeys, replaceFile } from './remembered-keys-file.ts'
-
-/** Where keys outlive the process. */
-export interface KeyStore {
-  /** Made when it is not there. */
-  readonly dataDir: string
-  /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
-  readonly name: string
-  readonly form: KeyForm
-  /** Told of anything wrong with the file; what was remembered stays so in memory. */
-  readonly onFault: (cause: string) => void
-}
+import {
+  JoinedKeyLog,
+  KeyLog,
+  type KeyStore,
+  oldest,
+  ownFlags,
+  type StoreFlags,
+  setNewest,
+} from './key-log.ts'
 
 /** What several threads need that remember the same keys, each in a copy of its own. */
 export interface KeySharing {
@@ -22,14 +17,13 @@ export interface KeySharing {
   catchUp(): void
   /** Tells the others of a key; `written`: it is in the file. */
   tell(key: string, atMs: number, written: boolean): void
-  /** A flag of all: the file ends in the middle of a line. */
-  readonly torn: { raised: boolean }
+  readonly flags: StoreFlags
 }
 
 export interface RememberedKeysOptions {
   /** Each key is remembered for this long; the same for all, so that the oldest is always the first to go. */
   readonly lifetimeMs: number
-  /** Epoch milliseconds. */
+  /** Epoch milliseconds that never step and never run back during a run. */
   readonly clock: () => number
   /** Undefined: memory only. */
   readonly store: KeyStore | undefined
@@ -39,16 +33,20 @@ export interface RememberedKeysOptions {
 
 // More than are added by one call, so that old ones are gone sooner than new ones come.
 const SWEPT_AT_ONCE = 8
-const APPENDED_AT_ONCE = 1_000
 
 /**
  * Keys that must not be forgotten before their time: in memory and, with a store, in a file, so that neither a restart
  * nor `kill -9` loses one. After a lifetime the file takes the place of the one before it, so the disk holds what came
  * within two lifetimes at most.
+ *
+ * No clock is believed when it comes to forgetting: a lifetime is measured while a gateway runs, and at a start by the times
+ * in the file alone, as if the newest key had come just now. So a clock that was wrong for one start erases nothing, and a
+ * key may be remembered for as long again as the gateway was down.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
   readonly #disk: KeyLog | JoinedKeyLog | undefined
+  readonly #flags: StoreFlags
   /** Key to the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
 
@@ -56,20 +54,21 @@ export class RememberedKeys {
   constructor(options: RememberedKeysOptions) {
     this.#options = options
     const { store, sharing } = options
+    this.#flags = sharing?.flags ?? ownFlags()
     if (sharing?.copy !== undefined) {
       for (const [key, atMs] of sharing.copy) this.#keys.set(key, atMs)
-      this.#disk = store && new JoinedKeyLog(store, sharing)
+      this.#disk = store && new JoinedKeyLog(store, this.#flags)
     } else if (store !== undefined) this.#disk = this.#load(store)
   }
 
   #load(store: KeyStore): KeyLog {
-    const { clock, lifetimeMs, sharing } = this.#options
+    const { clock, lifetimeMs } = this.#options
     const nowMs = clock()
-    const disk = new KeyLog(store, { lifetimeMs, nowMs, torn: sharing?.torn })
-    for (const { key, atMs: writtenMs } of disk.load()) {
-      // A time to come, from a clock since set back, must not be remembered for longer than any other.
-      const atMs = Math.min(writtenMs, nowMs)
-      if (atMs > nowMs - lifetimeMs) setNewest(this.#keys, key, atMs)
+    const disk = new KeyLog(store, { lifetimeMs, nowMs, flags: this.#flags })
+    const loaded = [...disk.load()].sort((a, b) => a.atMs - b.atMs)
+    const newestMs = loaded.at(-1)?.atMs ?? nowMs
+    for (const { key, atMs } of loaded) {
+      if (atMs > newestMs - lifetimeMs) setNewest(this.#keys, key, nowMs - (newestMs - atMs))
     }
     disk.compact(this.#keys)
     return disk
@@ -85,16 +84,48 @@ export class RememberedKeys {
     return this.#keys.get(key)
   }
 
+  /** Whether the last line that was to be written is in the file. */
+  get isWritable(): boolean {
+    return !this.#flags.failing.raised
+  }
+
+  /** Whether nothing that is remembered would be lost by a crash. */
+  get isSafe(): boolean {
+    return !this.#flags.exposed.raised
+  }
+
   /**
-   * Remembers a key anew: from now on in memory, and in the file by the time this returns. When the disk refuses, its
-   * line is tried again with the next key. Among several threads it must be within a step. Never throws.
+   * Remembers a key anew, whatever the disk says: in memory from now on, and in the file or its reserve by the time this
+   * returns. Among several threads it must be within a step. Never throws.
+   *
+   * @returns false when a crash would lose it; then it is written as soon as that can be done (`tend`)
    */
-  add(key: string): void {
+  add(key: string): boolean {
     const nowMs = this.#options.clock()
     setNewest(this.#keys, key, nowMs)
     this.sweep()
-    const written = this.#disk?.write(key, nowMs)
-    this.#options.sharing?.tell(key, nowMs, written !== false)
+    const written = this.#disk?.append(key, nowMs) !== false
+    const safe = written || this.#disk?.putAside(key, nowMs) === true
+    this.#options.sharing?.tell(key, nowMs, written)
+    return safe
+  }
+
+  /** The same, only if it is in the file when this returns. @returns whether it is */
+  addIfWritten(key: string): boolean {
+    const nowMs = this.#options.clock()
+    if (this.#disk?.append(key, nowMs) === false) {
+      this.#disk.drop(key)
+      return false
+    }
+    setNewest(this.#keys, key, nowMs)
+    this.sweep()
+    this.#options.sharing?.tell(key, nowMs, true)
+    return true
+  }
+
+  /** To be called once a second, and at the end: tries again what could not be written. Among several threads it must be within a step. */
+  tend(): void {
+    this.#disk?.tend(this.#keys)
   }
 
   /** Another thread has remembered a key; `written`: its line is in the file. */
@@ -118,148 +149,4 @@ export class RememberedKeys {
       this.#disk?.drop(key)
     }
   }
-}
-
-interface KeyLogOptions {
-  readonly lifetimeMs: number
-  readonly nowMs: number
-  readonly torn?: { raised: boolean } | undefined
-}
-
-/** The file of a store as a thread has it that only appends to it. */
-class JoinedKeyLog {
-  readonly #store: KeyStore
-  readonly #sharing: KeySharing
-
-  constructor(store: KeyStore, sharing: KeySharing) {
-    this.#store = store
-    this.#sharing = sharing
-  }
-
-  /** Whether the line is in the file; otherwise the thread that tends the files will try again, and report it. */
-  write(key: string, atMs: number): boolean {
-    const { dataDir, name, form } = this.#store
-    const { torn } = this.#sharing
-    const line = formatKey(form, { key, atMs })
-    const text = torn.raised ? `\n${line}` : line
-    torn.raised = true
-    try {
-      appendLines(join(dataDir, `${name}.ndjson`), text)
-      torn.raised = false
-      return true
-    } catch {
-      return false
-    }
-  }
-
-  learn(): void {}
-
-  drop(): void {}
-}
-
-/** The two files of a store. */
-class KeyLog {
-  readonly #store: KeyStore
-  readonly #lifetimeMs: number
-  readonly #file: string
-  readonly #oldFile: string
-  /** Keys that are not in the file yet, with their time. */
-  readonly #unwritten = new Map<string, number>()
-  /** Whether the file may end in the middle of a line. */
-  readonly #torn: { raised: boolean }
-  #fileSinceMs: number
-
-  constructor(store: KeyStore, { lifetimeMs, nowMs, torn = { raised: false } }: KeyLogOptions) {
-    this.#store = store
-    this.#lifetimeMs = lifetimeMs
-    this.#torn = torn
-    this.#file = join(store.dataDir, `${store.name}.ndjson`)
-    this.#oldFile = join(store.dataDir, `${store.name}.old.ndjson`)
-    this.#fileSinceMs = nowMs
-  }
-
-  *load(): Iterable<{ readonly key: string; readonly atMs: number }> {
-    for (const file of [this.#oldFile, this.#file]) {
-      const { keys, faults, torn } = readKeys(this.#store.form, file)
-      yield* keys
-      for (const fault of faults) this.#store.onFault(`${file}: ${fault}`)
-      this.#torn.raised = torn
-    }
-  }
-
-  compact(keys: ReadonlyMap<string, number>): void {
-    this.#attempt('compact', () => {
-      mkdirSync(this.#store.dataDir, { recursive: true })
-      replaceFile(this.#file, this.#linesOf(keys))
-      this.#torn.raised = false
-      rmSync(this.#oldFile, { force: true })
-    })
-  }
-
-  write(key: string, atMs: number): void {
-    setNewest(this.#unwritten, key, atMs)
-    this.#attempt('start a new file', () => this.#turnOver(atMs))
-    this.#attempt('append', () => this.#append())
-  }
-
-  /** Another thread has written the key, or could not. */
-  learn(key: string, atMs: number, written: boolean): void {
-    if (!written || this.#unwritten.size > 0) {
-      if (!written) setNewest(this.#unwritten, key, atMs)
-      this.#attempt('append', () => this.#append())
-    }
-    this.#attempt('start a new file', () => this.#turnOver(atMs))
-  }
-
-  drop(key: string): void {
-    this.#unwritten.delete(key)
-  }
-
-  #append(): void {
-    while (this.#unwritten.size > 0) {
-      const batch = oldest(this.#unwritten, APPENDED_AT_ONCE)
-      const lines = this.#linesOf(batch)
-      const text = this.#torn.raised ? `\n${lines}` : lines
-      this.#torn.raised = true
-      appendLines(this.#file, text)
-      this.#torn.raised = false
-      for (const [key] of batch) this.#unwritten.delete(key)
-    }
-  }
-
-  /** By now everything in the file before this one is forgotten, so this one may take its place. */
-  #turnOver(nowMs: number): void {
-    if (nowMs - this.#fileSinceMs < this.#lifetimeMs) return
-    renameSync(this.#file, this.#oldFile)
-    this.#fileSinceMs = nowMs
-    this.#torn.raised = false
-  }
-
-  #linesOf(keys: Iterable<[string, number]>): string {
-    let lines = ''
-    for (const [key, atMs] of keys) lines += formatKey(this.#store.form, { key, atMs })
-    return lines
-  }
-
-  #attempt(what: string, work: () => void): void {
-    try {
-      work()
-    } catch (error) {
-      this.#store.onFault(`${this.#file}: cannot ${what}: ${String(error)}`)
-    }
-  }
-}
-
-function setNewest(keys: Map<string, number>, key: string, atMs: number): void {
-  keys.delete(key)
-  keys.set(key, atMs)
-}
-
-function oldest(keys: ReadonlyMap<string, number>, count: number): [string, number][] {
-  const entries: [string, number][] = []
-  for (const entry of keys) {
-    if (entries.length === count) break
-    entries.push(entry)
-  }
-  return entries
 }

@@ -7,6 +7,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -25,6 +26,7 @@ interface Place {
   readonly dataDir: string
   readonly file: string
   readonly faults: string[]
+  readonly removals: string[]
   readonly time: { nowMs: number }
   open(maxEntries?: number): ReplayMemory
 }
@@ -34,11 +36,17 @@ function place(t: TestContext): Place {
   t.after(() => rmSync(parent, { recursive: true }))
   const dataDir = join(parent, 'data')
   const faults: string[] = []
+  const removals: string[] = []
   const time = { nowMs: START_MS }
-  const store = { dataDir, name: 'webhooks', onFault: (cause: string) => faults.push(cause) }
+  const store = {
+    dataDir,
+    name: 'webhooks',
+    onFault: (cause: string) => faults.push(cause),
+    onRemoved: (cause: string) => removals.push(cause),
+  }
   const open = (maxEntries = 100) =>
     new ReplayMemory({ lifetimeMs: LIFETIME_MS, maxEntries, clock: () => time.nowMs, store })
-  return { dataDir, file: join(dataDir, 'webhooks.ndjson'), faults, time, open }
+  return { dataDir, file: join(dataDir, 'webhooks.ndjson'), faults, removals, time, open }
 }
 
 function inMemory(time: { nowMs: number }, maxEntries = 100): ReplayMemory {
@@ -141,13 +149,27 @@ test('a memory without a store writes nothing and forgets with its process', (t)
   assert.throws(() => readdirSync(dataDir), /ENOENT/)
 })
 
-test('a restart opens no window: what was seen stays refused until its time is over', (t) => {
+test('a restart opens no window: what was seen stays refused until its time is over while a gateway runs', (t) => {
   const { open, time } = place(t)
   open().take('a')
   time.nowMs += LIFETIME_MS - 1
   assert.equal(open().take('a'), 'replayed')
-  time.nowMs += 1
-  assert.equal(open().take('a'), undefined)
+  time.nowMs += LIFETIME_MS
+  const memory = open()
+  assert.equal(memory.take('a'), 'replayed')
+  time.nowMs += LIFETIME_MS
+  assert.equal(memory.take('a'), undefined)
+})
+
+test('a clock that was wrong for one start lets no replay pass, not even of what came meanwhile', (t) => {
+  const { open, time } = place(t)
+  open().take('a')
+  time.nowMs += 25 * 3_600_000
+  open().take('b')
+  time.nowMs -= 25 * 3_600_000
+  const after = open()
+  assert.equal(after.take('a'), 'replayed')
+  assert.equal(after.take('b'), 'replayed')
 })
 
 test('a restart counts what is live against the bound', (t) => {
@@ -173,9 +195,10 @@ test('the disk holds two lifetimes of messages at most, and every one that count
   assert.deepEqual(files, ['webhooks.ndjson', 'webhooks.old.ndjson'])
   const lines = files.flatMap((file) => readFileSync(join(dataDir, file), 'utf8').trim().split('\n'))
   assert.ok(lines.length <= 20, String(lines.length))
+  const newestMs = atMs.get('minute-102') ?? 0
   const after = open(1000)
   for (const [key, seenAtMs] of atMs) {
-    assert.equal(after.take(key), time.nowMs < seenAtMs + LIFETIME_MS ? 'replayed' : undefined, key)
+    assert.equal(after.take(key), newestMs < seenAtMs + LIFETIME_MS ? 'replayed' : undefined, key)
   }
 })
 
@@ -200,15 +223,38 @@ test('a file that is there and cannot be read stops the start', (t) => {
   assert.throws(open, /webhooks\.ndjson: messages seen before cannot be read/)
 })
 
-test('a disk that refuses is reported, and replays stay refused in memory', (t) => {
+test('a disk that refuses is reported, and a message that cannot be written is not let in until it can', (t) => {
   const { open, dataDir, faults } = place(t)
   const memory = open()
-  rmSync(dataDir, { recursive: true })
+  memory.take('before')
+  renameSync(dataDir, `${dataDir}-away`)
   writeFileSync(dataDir, 'no directory')
+  assert.equal(memory.take('a'), 'unwritable')
+  assert.equal(memory.take('a'), 'unwritable')
+  assert.equal(memory.take('before'), 'replayed')
+  assert.equal(memory.isWritable, false)
+  assert.match(faults[0] ?? '', /cannot append: .*ENOTDIR/)
+  rmSync(dataDir)
+  renameSync(`${dataDir}-away`, dataDir)
+  memory.tend()
+  assert.equal(memory.isWritable, true)
   assert.equal(memory.take('a'), undefined)
   assert.equal(memory.take('a'), 'replayed')
-  assert.equal(faults.length, 1)
-  assert.match(faults[0] ?? '', /cannot append: .*ENOTDIR/)
+  assert.equal(open().take('a'), 'replayed')
+})
+
+test('files that are removed under the gateway are begun anew with everything that is remembered', (t) => {
+  const { open, dataDir, removals } = place(t)
+  const memory = open()
+  memory.take('a')
+  memory.tend()
+  assert.deepEqual(removals, [])
+  rmSync(dataDir, { recursive: true })
+  memory.tend()
+  assert.match(removals[0] ?? '', /webhooks\.ndjson: removed/)
+  memory.tend()
+  assert.equal(removals.length, 1)
+  assert.equal(open().take('a'), 'replayed')
 })
 
 test('kill -9 lets no message pass again whose take had returned', async (t) => {

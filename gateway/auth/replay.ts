@@ -22,10 +22,15 @@ export interface ReplayStore {
   readonly name: string
   /** Told of anything wrong with the file; what was seen stays refused as long as the process lives. */
   readonly onFault: (cause: string) => void
+  /** Told when the files were removed under the gateway, and are begun anew. */
+  readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-/** `replayed`: seen before. `full`: new, but there is no room to remember it, so it must not be let in. */
-export type ReplayFault = 'replayed' | 'full'
+/**
+ * `replayed`: seen before. `full`: new, but there is no room to remember it, so it must not be let in. `unwritable`: new,
+ * but a crash would forget it, so it must not be let in either; it may be sent again.
+ */
+export type ReplayFault = 'replayed' | 'full' | 'unwritable'
 
 const DEFAULT_MAX_ENTRIES = 500_000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
@@ -52,7 +57,12 @@ export class ReplayMemory {
     const { lifetimeMs, clock, store, sharing } = options
     this.#options = options
     this.#maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES
-    this.#seen = new RememberedKeys({ lifetimeMs, clock, store: store && { ...store, form: FORM }, sharing })
+    this.#seen = new RememberedKeys({
+      lifetimeMs,
+      clock,
+      store: store && { ...store, form: FORM, reserve: false },
+      sharing,
+    })
   }
 
   /** Messages in memory. */
@@ -78,6 +88,16 @@ export class ReplayMemory {
     }
   }
 
+  /** Whether the file takes messages. */
+  get isWritable(): boolean {
+    return this.#seen.isWritable
+  }
+
+  /** Once a second, and at the end: sees to the file. Among several threads within a step. */
+  tend(): void {
+    this.#seen.tend()
+  }
+
   /** Another thread has let in the message of that digest; `written`: it is in the file. */
   learn(digest: string, atMs: number, written: boolean): void {
     this.#seen.learn(digest, atMs, written)
@@ -93,7 +113,6 @@ export class ReplayMemory {
     if (sinceMs !== undefined && this.#options.clock() < sinceMs + this.#options.lifetimeMs) return 'replayed'
     if (this.#seen.size >= this.#maxEntries) this.#seen.sweep()
     if (this.#seen.size >= this.#maxEntries) return 'full'
-    this.#seen.add(digest)
-    return undefined
+    return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
   }
 }

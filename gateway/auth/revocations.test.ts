@@ -18,7 +18,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
+import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
 import { NOW_MS } from './issuer.test-support.ts'
+import { ownFlags } from './key-log.ts'
 import { Revocations } from './revocations.ts'
 
 const HOUR_MS = 3_600_000
@@ -80,17 +82,36 @@ test('a restart keeps what was revoked', (t) => {
   assert.equal(open().isRevoked('session-1'), true)
 })
 
-test('a start forgets what no living token can belong to, in memory and in the file', (t) => {
-  const { open, time, file } = place(t)
-  const before = open()
-  before.revoke('old')
-  time.nowMs += HOUR_MS
-  before.revoke('young')
-  time.nowMs = NOW_MS + DAY_MS + 60_000
+test('a start forgets, by the times in the file alone, what no living token can belong to', (t) => {
+  const { open, time, file, dataDir } = place(t)
+  mkdirSync(dataDir)
+  const line = (sid: string, revokedAtMs: number) => `${JSON.stringify({ sid, revokedAtMs })}\n`
+  const youngMs = NOW_MS + DAY_MS + 60_000
+  writeFileSync(file, line('old', NOW_MS) + line('middle', NOW_MS + HOUR_MS) + line('young', youngMs))
+  time.nowMs = youngMs + DAY_MS
   const after = open()
   assert.equal(after.isRevoked('old'), false)
-  assert.equal(after.isRevoked('young'), true)
-  assert.deepEqual(lines(file), [{ sid: 'young', revokedAtMs: NOW_MS + HOUR_MS }])
+  assert.equal(after.isRevoked('middle'), true)
+  assert.deepEqual(lines(file), [
+    { sid: 'middle', revokedAtMs: time.nowMs - DAY_MS - 60_000 + HOUR_MS },
+    { sid: 'young', revokedAtMs: time.nowMs },
+  ])
+})
+
+test('a clock that was wrong for some starts gives no session back, and none that ended meanwhile', (t) => {
+  const { open, time } = place(t)
+  open().revoke('before')
+  time.nowMs += 25 * HOUR_MS
+  open().revoke('meanwhile')
+  assert.equal(open().isRevoked('before'), true)
+  time.nowMs -= 25 * HOUR_MS
+  const after = open()
+  assert.equal(after.isRevoked('before'), true)
+  assert.equal(after.isRevoked('meanwhile'), true)
+  after.revoke('after')
+  time.nowMs += DAY_MS + 60_000
+  after.revoke('a-day-later')
+  assert.equal(after.size, 1)
 })
 
 test('memory is bounded by time: what is older than a day goes as new ones come', (t) => {
@@ -128,13 +149,18 @@ test('the disk holds two days of revocations at most, and every one that counts'
     time.nowMs += HOUR_MS
   }
   const files = readdirSync(dataDir)
-  assert.deepEqual(files.sort(), ['revocations.ndjson', 'revocations.old.ndjson'])
+  assert.deepEqual(files.sort(), [
+    'revocations.ndjson',
+    'revocations.old.ndjson',
+    'revocations.reserve.ndjson',
+  ])
   assert.ok(files.flatMap((file) => lines(join(dataDir, file))).length <= 50)
   const after = open()
+  const newestMs = time.nowMs - HOUR_MS
   for (const [sid, atMs] of revokedAtMs) {
-    assert.equal(after.isRevoked(sid), atMs > time.nowMs - DAY_MS - 60_000, sid)
+    assert.equal(after.isRevoked(sid), atMs > newestMs - DAY_MS - 60_000, sid)
   }
-  assert.deepEqual(readdirSync(dataDir), ['revocations.ndjson'])
+  assert.deepEqual(readdirSync(dataDir), ['revocations.ndjson', 'revocations.reserve.ndjson'])
 })
 
 test('a last line that was cut off is left out and reported, and what follows is not lost', (t) => {
@@ -175,9 +201,11 @@ test('a revocation of a time to come is remembered for no longer than any other'
   const { open, file, dataDir, time } = place(t)
   mkdirSync(dataDir)
   writeFileSync(file, `${JSON.stringify({ sid: 'future', revokedAtMs: NOW_MS + 1000 * DAY_MS })}\n`)
-  assert.equal(open().isRevoked('future'), true)
+  const revocations = open()
+  assert.equal(revocations.isRevoked('future'), true)
   time.nowMs += DAY_MS + 60_000
-  assert.equal(open().isRevoked('future'), false)
+  revocations.revoke('another')
+  assert.equal(revocations.isRevoked('future'), false)
 })
 
 test('an id that no token can carry is reported and not written', (t) => {
@@ -229,6 +257,62 @@ test('a full disk is reported and the line is written when there is room', {
   const after = open()
   assert.equal(after.isRevoked('session-1'), true)
   assert.equal(after.isRevoked('session-2'), true)
+})
+
+function smallDisk(t: TestContext): SmallDisk | undefined {
+  const disk = mountSmallDisk()
+  if (disk === undefined) t.skip(NO_SMALL_DISK)
+  else t.after(() => disk.remove())
+  return disk
+}
+
+for (const stop of ['tended', 'killed'] as const) {
+  for (const freed of [true, false]) {
+    test(`on a full disk ${freed ? 'that is freed ' : ''}a revocation outlives a gateway that is ${stop}`, (t) => {
+      const disk = smallDisk(t)
+      if (disk === undefined) return
+      const faults: string[] = []
+      const open = () =>
+        new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: (cause) => faults.push(cause) })
+      const revocations = open()
+      // The page that the file has begun would take some more.
+      for (let count = 0; count < 50; count++) revocations.revoke(`filler-${count}`)
+      disk.fill()
+      const ended = Array.from({ length: 150 }, (_, count) => `session-${count}`)
+      for (const sid of ended) assert.equal(revocations.revoke(sid), true, sid)
+      assert.equal(revocations.isWritable, false)
+      assert.match(faults[0] ?? '', /ENOSPC/)
+      if (freed) disk.free()
+      if (stop === 'tended') revocations.tend()
+      assert.equal(revocations.isWritable, freed && stop === 'tended')
+      const after = open()
+      assert.deepEqual(
+        ended.filter((sid) => !after.isRevoked(sid)),
+        [],
+      )
+    })
+  }
+}
+
+test('what neither the file nor the reserve takes is not safe, and is when there is room again', (t) => {
+  const disk = smallDisk(t)
+  if (disk === undefined) return
+  const open = () => new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: () => {} })
+  const revocations = open()
+  disk.fill()
+  const ended = Array.from({ length: 600 }, (_, count) => `session-${count}`)
+  assert.equal(ended.map((sid) => revocations.revoke(sid)).at(-1), false)
+  assert.equal(revocations.isSafe, false)
+  revocations.tend()
+  assert.equal(revocations.isSafe, false)
+  disk.free()
+  revocations.tend()
+  assert.equal(revocations.isSafe, true)
+  assert.equal(revocations.isWritable, true)
+  assert.equal(lines(join(disk.dir, 'revocations.ndjson')).length, 600)
+  assert.equal(readFileSync(join(disk.dir, 'revocations.reserve.ndjson'), 'utf8').trim(), '')
+  const after = open()
+  assert.ok(ended.every((sid) => after.isRevoked(sid)))
 })
 
 test('what is written after a failed write begins on a line of its own', (t) => {
@@ -286,7 +370,7 @@ test('kill -9 gives no session back whose revocation had returned', async (t) =>
   const { dataDir, open, time } = place(t)
   const program = `
     import { writeSync } from 'node:fs'
-    import { Revocations } from ${JSON.stringify(new URL('./revocations.ts', import.meta.url).href)}
+import { Revocations } from ${JSON.stringify(new URL('./revocations.ts', import.meta.url).href)}
     const revocations = new Revocations({ dataDir: ${JSON.stringify(dataDir)}, clock: Date.now, onFault: console.error })
     for (let count = 0; ; count++) {
       revocations.revoke('session-' + count)
@@ -318,7 +402,7 @@ test('what another thread has ended is refused at the next question, without a w
   const unheard: [sid: string, atMs: number, written: boolean][] = []
   const base = { dataDir: at.dataDir, clock: () => NOW_MS, onFault: (fault: string) => at.faults.push(fault) }
   let depth = 0
-  const step = { enter: () => depth++, leave: () => depth--, torn: { raised: false } }
+  const step = { enter: () => depth++, leave: () => depth--, flags: ownFlags() }
   const first = new Revocations({
     ...base,
     sharing: { ...step, copy: [], catchUp: () => {}, tell: (...told) => unheard.push(told) },

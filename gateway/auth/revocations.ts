@@ -10,6 +10,8 @@ export interface RevocationsOptions {
   readonly clock: () => number
   /** Told of anything wrong with the file; what was revoked stays revoked in memory. */
   readonly onFault: (cause: string) => void
+  /** Told when the file was removed under the gateway, and is begun anew. */
+  readonly onRemoved?: ((cause: string) => void) | undefined
   /** Undefined: this thread is the only one. */
   readonly sharing?: KeySharing | undefined
 }
@@ -35,10 +37,10 @@ export class Revocations {
   readonly #sharing: KeySharing | undefined
 
   /** @throws Error when there is a file that cannot be read: to go on would let revoked sessions in again */
-  constructor({ dataDir, clock, onFault, sharing }: RevocationsOptions) {
+  constructor({ dataDir, clock, onFault, onRemoved, sharing }: RevocationsOptions) {
     this.#onFault = onFault
     this.#sharing = sharing
-    const store = { dataDir, name: 'revocations', form: FORM, onFault }
+    const store = { dataDir, name: 'revocations', form: FORM, reserve: true, onFault, onRemoved }
     this.#sessions = new RememberedKeys({ lifetimeMs: REMEMBERED_MS, clock, store, sharing })
   }
 
@@ -53,21 +55,38 @@ export class Revocations {
     return sid !== undefined && this.#sessions.since(sid) !== undefined
   }
 
+  /** Whether neither a restart nor a crash would give a session back. */
+  get isSafe(): boolean {
+    return this.#sessions.isSafe
+  }
+
+  /** Whether the file takes revocations; otherwise the reserve does, as far as it goes. */
+  get isWritable(): boolean {
+    return this.#sessions.isWritable
+  }
+
   /**
-   * Ends a session: from now on in memory, on every thread, and in the file by the time this returns. When the disk refuses, the line is
-   * tried again with the next revocation. An id that no token can carry is reported and otherwise ignored. Never throws.
+   * Ends a session: from now on in memory, on every thread, and on the disk by the time this returns. An id that no token
+   * can carry is reported and otherwise ignored. Never throws.
+   *
+   * @returns false when a crash would give the session back; it is written as soon as that can be done (`tend`)
    */
-  revoke(sid: string): void {
+  revoke(sid: string): boolean {
     if (!isVisibleId(sid)) {
       this.#onFault(`a session cannot be revoked: ${quote(sid)} is no session id`)
-      return
+      return true
     }
     this.#sharing?.enter()
     try {
-      this.#sessions.add(sid)
+      return this.#sessions.add(sid)
     } finally {
       this.#sharing?.leave()
     }
+  }
+
+  /** Once a second, and at the end: tries again what could not be written. Among several threads within a step. */
+  tend(): void {
+    this.#sessions.tend()
   }
 
   /** Another thread has ended a session; `written`: it is in the file. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { seatBytes } from '../audit/notes.ts'
+import { ownFlags } from '../auth/key-log.ts'
 import { ReplayMemory } from '../auth/replay.ts'
 import { Room } from '../limits/counters.ts'
 import { createSharedMemory } from '../workers/memory.ts'
@@ -30,7 +31,7 @@ async function fillWithin(memory: Memory, offered: number): Promise<number> {
 /** With the default bound, and so many in it. */
 function replaysOf(count: number): ReplayMemory {
   const copy = Array.from({ length: count }, (_, i) => [String(i), Date.now()] as const)
-  const alone = { enter() {}, leave() {}, catchUp() {}, tell() {}, torn: { raised: false } }
+  const alone = { enter() {}, leave() {}, catchUp() {}, tell() {}, flags: ownFlags() }
   return new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now, sharing: { copy, ...alone } })
 }
 

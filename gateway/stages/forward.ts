@@ -26,6 +26,11 @@ const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
   unsent: 'request_timeout',
 }
 
+const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
+  headers: ['Retry-After', '5'],
+  cause: 'the end of a session cannot be written',
+})
+
 /** Sends an admitted request upstream and carries the answer back, streamed both ways. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
@@ -102,7 +107,10 @@ class Forwarding implements UpstreamAnswer {
       this.#upstream(),
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
     )
-    for (const session of revokedSessions(fields)) this.#gateway.revocations.revoke(session)
+    if (!this.#revoke(fields)) {
+      this.give(SESSIONS_UNAVAILABLE)
+      return
+    }
     const limited = this.#exchange.limitHeaders.length > 0
     const head = answerHeaders(fields, status, limited)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
@@ -164,6 +172,15 @@ class Forwarding implements UpstreamAnswer {
     // An answer of announced length that has come whole is whole, whatever the upstream does after it.
     if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
+  }
+
+  /** @returns false when a crash would give a session back: then nobody is told that it has ended. */
+  #revoke(fields: readonly Field[]): boolean {
+    let safe = true
+    for (const session of revokedSessions(fields)) {
+      safe = this.#gateway.revocations.revoke(session) && safe
+    }
+    return safe
   }
 
   #upstream(): string {

@@ -9,6 +9,8 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { peerOf } from '../tls/peer.ts'
 import { countGuess, refuseGuessing } from './guessing.ts'
 
+const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', { headers: ['Retry-After', '5'] })
+
 type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'>
 type Credential = Exclude<Presented, string>
 
@@ -22,6 +24,8 @@ export function proveBearer(
   credential: Presented,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   if (credential === 'malformed') return decided(gateway, 'malformed', refuseMalformed(exchange))
+  // Until it is on the disk that a session has ended, a crash would give it back: nobody is let in on one meanwhile.
+  if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const verification = gateway.verifier.verify(credential.token)

@@ -24,6 +24,10 @@ const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'webhook bodies' })
 const REPLAYED = refusal('webhook_replayed')
 const MEMORY_FULL = refusal('webhooks_unavailable', { headers: ['Retry-After', '60'] })
+const UNWRITABLE = refusal('webhooks_unavailable', {
+  headers: ['Retry-After', '5'],
+  cause: 'accepted webhooks cannot be written',
+})
 
 /**
  * Proves a signed webhook (Standard Webhooks 1.0): what its head says first, then its body, then that it was not
@@ -106,6 +110,7 @@ function accept(gateway: Gateway, exchange: Exchange, { key, message, body }: De
   const seen = gateway.deliveries.take(replayKey(key.keyId, message))
   if (seen === 'replayed') return decided(gateway, 'replayed', REPLAYED)
   if (seen === 'full') return decided(gateway, 'full', MEMORY_FULL)
+  if (seen === 'unwritable') return decided(gateway, 'unwritable', UNWRITABLE)
   return decided(gateway, 'accepted', undefined)
 }
 

@@ -1,0 +1,19 @@
+import { mkdirSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+
+/**
+ * Makes a directory with all that lead to it, for their owner alone. By itself Node says ENOENT where a directory above
+ * is read-only (EROFS) or forbidden (EACCES).
+ *
+ * @throws Error of the system, which names the directory that could not be made and why
+ */
+export function makeDirectory(directory: string): void {
+  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory()) return
+  const parent = dirname(directory)
+  if (parent !== directory) makeDirectory(parent)
+  try {
+    mkdirSync(directory, 0o700)
+  } catch (error) {
+    if (!statSync(directory, { throwIfNoEntry: false })?.isDirectory()) throw error
+  }
+}

@@ -1,0 +1,76 @@
+import { closeSync, openSync, readFileSync, readSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+
+/** Room for some 200 lines. */
+const RESERVE_BYTES = 16 * 1024
+const BLANKS = '\n'.repeat(RESERVE_BYTES)
+const OWNER_ONLY = 0o600
+
+/**
+ * Room on the disk that is taken while there is some, for lines that a full disk would not take: a file of blank lines,
+ * which are overwritten in place. Among several threads `put` and `clear` must be within a step.
+ */
+export class Reserve {
+  readonly file: string
+
+  constructor(file: string) {
+    this.file = file
+  }
+
+  /** Whether the line is in the reserve now; false when there is no room for it or no reserve. */
+  put(line: string): boolean {
+    try {
+      const fd = openSync(this.file, 'r+')
+      try {
+        return putInto(fd, line)
+      } finally {
+        closeSync(fd)
+      }
+    } catch {
+      return false
+    }
+  }
+
+  /**
+   * Makes it blank and whole, also when it is not there. To be called when its lines are elsewhere on the disk.
+   *
+   * @throws Error when there is no room for it
+   */
+  clear(): void {
+    if (this.#isBlank()) return
+    try {
+      // In place: another file would need the room a second time.
+      writeFileSync(this.file, BLANKS, { flag: 'r+' })
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      this.#make()
+    }
+  }
+
+  #make(): void {
+    try {
+      writeFileSync(this.file, BLANKS, { mode: OWNER_ONLY, flag: 'wx', flush: true })
+    } catch (error) {
+      rmSync(this.file, { force: true })
+      throw error
+    }
+  }
+
+  #isBlank(): boolean {
+    try {
+      return readFileSync(this.file, 'latin1') === BLANKS
+    } catch {
+      return false
+    }
+  }
+}
+
+function putInto(fd: number, line: string): boolean {
+  const bytes = Buffer.alloc(RESERVE_BYTES)
+  const text = bytes.toString('latin1', 0, readSync(fd, bytes, 0, RESERVE_BYTES, 0))
+  const own = Buffer.from(line)
+  if (text.includes(own.toString('latin1'))) return true
+  // One blank line between: a write that was broken off may have left half a line.
+  const start = text.trimEnd().length + 1
+  if (start + own.length > text.length) return false
+  return writeSync(fd, own, 0, own.length, start) === own.length
+}

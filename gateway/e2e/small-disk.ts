@@ -1,0 +1,45 @@
+import { spawnSync } from 'node:child_process'
+import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+/** A disk of 128 KiB that can be filled for real. */
+export interface SmallDisk {
+  readonly dir: string
+  /** Leaves no byte free. */
+  fill(): void
+  free(): void
+  remove(): void
+}
+
+/** What a test says that is skipped because `mountSmallDisk` gave nothing. */
+export const NO_SMALL_DISK = 'NOT TESTED: a small disk cannot be mounted here, which takes root on Linux'
+
+/** Undefined where it cannot be mounted. */
+export function mountSmallDisk(): SmallDisk | undefined {
+  const dir = mkdtempSync(join(tmpdir(), 'small-disk-'))
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', dir]).status !== 0) {
+    rmSync(dir, { recursive: true })
+    return undefined
+  }
+  const filler = join(dir, 'filler')
+  return {
+    dir,
+    fill: () => {
+      for (const bytes of [4096, 1]) fillWith(filler, bytes)
+    },
+    free: () => rmSync(filler),
+    remove: () => {
+      spawnSync('umount', ['-l', dir])
+      rmSync(dir, { recursive: true })
+    },
+  }
+}
+
+function fillWith(file: string, bytes: number): void {
+  try {
+    for (;;) appendFileSync(file, Buffer.alloc(bytes, 'x'))
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+  }
+}
