@@ -195,6 +195,22 @@ describe('the edge', () => {
         assertRefused(`GET ${target} HTTP/1.1\r\n${CLOSE}`, status))
     }
 
+    it('without a body for a HEAD that cannot be read, wherever it ends', async () => {
+      for (const bytes of [
+        'HEAD /a HTTP/9.9\r\n\r\n',
+        'HEAD \r\n\r\n',
+        `HEAD /a b HTTP/1.1\r\n${CLOSE}`,
+        'HEAD /a HTTP/1.1\r\nbad line\r\n\r\n',
+        `HEAD ${'/a'.repeat(20_000)}`,
+        'HEAD /half',
+        'HEAD /a HTTP/1.1\r\nHost: gate',
+      ]) {
+        const answer = await sendBytes(gateway.port, bytes)
+        assert.match(answer, /^HTTP\/1\.1 4\d\d /, bytes.slice(0, 40))
+        assert.ok(answer.endsWith('\r\n\r\n'), `${bytes.slice(0, 40)}: ${answer}`)
+      }
+    })
+
     it('with the authority of an absolute target in the place of Host', async () => {
       const from = seen.length
       await sendBytes(

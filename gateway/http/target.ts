@@ -2,7 +2,7 @@ import { canonicalPath } from './canonical-path.ts'
 
 /** A request target that can be matched and forwarded: what is matched is what goes upstream. */
 export interface Target {
-  /** Canonical path, beginning with `/`; the asterisk of `OPTIONS *`. */
+  /** Canonical path, beginning with `/`; an asterisk for `OPTIONS *`. */
   readonly path: string
   /** With its question mark, or empty. As received: it is not ours to read. */
   readonly query: string

@@ -5,6 +5,8 @@ import { readTarget, type Target } from '../http/target.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
 const MAX_TARGET_LENGTH = 8192
+/** What OPTIONS may ask of (RFC 9110 section 9.3.7). No row has this path, so nothing is forwarded. */
+const WHOLE_SERVER: Target = { path: '*', query: '', authority: undefined }
 
 const DRAINING = refusal('draining', { headers: ['Retry-After', '1'] })
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
@@ -40,7 +42,8 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
 /** So that even a refusal's audit records name the path. @returns what `readTarget` does; undefined when it is too long. */
 export function readPath(exchange: Exchange): Target | string | undefined {
   const raw = exchange.req.target
-  const target = raw.length > MAX_TARGET_LENGTH ? undefined : readTarget(raw)
+  const isWholeServer = raw === '*' && exchange.method === 'OPTIONS'
+  const target = isWholeServer ? WHOLE_SERVER : raw.length > MAX_TARGET_LENGTH ? undefined : readTarget(raw)
   if (typeof target === 'object') {
     exchange.path = target.path
     exchange.query = target.query

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import { type AccessTokenReading, challenges, readAccessToken } from '../auth/authorization.ts'
+import { hasTokenParameter } from '../auth/token-parameter.ts'
 import type { RouteAuth } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
@@ -24,7 +25,6 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
   detail: 'This needs a client certificate.',
   headers: ['WWW-Authenticate', 'Certificate realm="api"'],
 })
-const TOKEN_PARAMETER = /[?&]access_token(?:=|&|$)/i
 
 /**
  * Finds out who calls, by what the route accepts. A credential that is presented must be good, also where anyone may
@@ -38,7 +38,7 @@ export function authenticate(
   const accepted = exchange.route?.auth
   if (accepted === undefined) return undefined
   if (accepted.has('bearer')) {
-    if (exchange.query !== '' && TOKEN_PARAMETER.test(exchange.query)) {
+    if (exchange.query !== '' && hasTokenParameter(exchange.query)) {
       gateway.metrics.authDecision('bearer', 'malformed')
       return TOKEN_IN_QUERY
     }

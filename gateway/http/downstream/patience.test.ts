@@ -38,7 +38,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.equal(seen.length, 0)
     time.nowMs = 15_000
     assert.equal((await client.over()).text, REFUSED)
-    assert.deepEqual([seen[0]?.fault, seen[0]?.method], ['request_timeout', '-'])
+    assert.deepEqual([seen[0]?.fault, seen[0]?.method], ['request_timeout', 'GET'])
   })
 
   it('30 s after the first byte of a request, when its body is not there by then', async (t) => {

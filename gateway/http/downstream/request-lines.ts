@@ -15,7 +15,7 @@ const LETTERS = /^[A-Z-]*$/
 /** What the head of a request says (RFC 9112 section 3), and what of it the connection itself must know. */
 export class RequestLines implements HeadReader {
   readonly noStartLine = NO_REQUEST_LINE
-  /** `-` until the request line has been read. */
+  /** `-` until the request line has been read so far. */
   method = '-'
   /** As received; empty until the request line has been read. */
   target = ''
@@ -36,9 +36,17 @@ export class RequestLines implements HeadReader {
 
   mayBegin(text: string): boolean {
     const space = text.indexOf(' ')
-    return space < 0
-      ? text.length <= LONGEST_METHOD && LETTERS.test(text.endsWith('\r') ? text.slice(0, -1) : text)
-      : KNOWN_METHODS.has(text.slice(0, space))
+    if (space < 0) {
+      return text.length <= LONGEST_METHOD && LETTERS.test(text.endsWith('\r') ? text.slice(0, -1) : text)
+    }
+    return this.#takeMethod(text.slice(0, space))
+  }
+
+  /** Also of a line that is refused for what follows: the response to a HEAD has no body, whatever else it says. */
+  #takeMethod(method: string): boolean {
+    if (!KNOWN_METHODS.has(method)) return false
+    this.method = method
+    return true
   }
 
   startLine(all: string, start: number, end: number): string | undefined {
@@ -48,13 +56,12 @@ export class RequestLines implements HeadReader {
     const minor = all[end - 1]
     const isRequestLine =
       space > start &&
-      KNOWN_METHODS.has(method) &&
+      this.#takeMethod(method) &&
       versionAt > space + 1 &&
       all.startsWith(VERSION, versionAt) &&
       (minor === '0' || minor === '1') &&
       isVisibleBetween(all, space + 1, versionAt)
     if (!isRequestLine) return NO_REQUEST_LINE
-    this.method = method
     this.target = all.slice(space + 1, versionAt)
     this.version = minor === '1' ? '1.1' : '1.0'
     return undefined
