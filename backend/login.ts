@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { originOf } from './identity/attempt-origin.ts'
 import { openSession } from './identity/session-store.ts'
 import { signIn } from './identity/sign-in.ts'
 import { tooManyAttempts } from './present-password.ts'
@@ -24,8 +25,9 @@ export function registerLogin(app: App, services: Services): void {
         operationId: 'login',
         summary: 'Log in with e-mail address and password',
         description:
-          'After five wrong passwords in a row for an address each further attempt has to wait, at first a second, at ' +
-          'most 15 minutes; the sign-in page of OAuth counts the same attempts.',
+          'After five wrong passwords in a row for an address, from where the caller is, each further attempt has to ' +
+          'wait, at first a second, at most 15 minutes; the sign-in page of OAuth counts the same attempts. Places from ' +
+          'which nobody signed in to the account in the last 30 days share 100 attempts and one more each five minutes.',
         tags: ['session'],
         body: LoginBody,
         response: { 200: TokenAnswer, ...problemResponses(400, 401, 413, 415, 429, 503) },
@@ -33,7 +35,7 @@ export function registerLogin(app: App, services: Services): void {
     },
     async (request) => {
       const { database, clock } = services
-      const result = await signIn(database, request.body, clock())
+      const result = await signIn(database, { ...request.body, origin: originOf(request) }, clock())
       switch (result.outcome) {
         case 'signed_in':
           return tokenAnswer(services, await openSession(database, result.user, clock()))

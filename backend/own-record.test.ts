@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { before, it } from 'node:test'
+import { decodeJwt } from 'jose'
 import { hashPassword } from './identity/passwords.ts'
 import { onEachDatabase } from './testing/databases.ts'
 import { startTestService, type TestRequest, type TestService, type TestUser } from './testing/service.ts'
@@ -119,6 +120,48 @@ onEachDatabase('what a user may do with its own record', (database) => {
     assert.equal((await login(user.email, PASSWORD)).status, 429)
     service.advance(1000)
     assert.equal((await patch(user, { password: NEXT, currentPassword: PASSWORD })).status, 200)
+  })
+
+  it('does not tell who has an account: an address that is taken changes the record like any other', async () => {
+    const [user, other] = [await addUser(), await addUser()]
+    const outcomes: unknown[] = []
+    for (const email of ['Free@example.com', other.email.toUpperCase()]) {
+      const { status, body } = await patch(user, { email, currentPassword: PASSWORD })
+      assert.equal(body.email, email)
+      assert.equal((await own(user)).body.email, email)
+      const signIns = [user.email, email].map(async (name) => (await login(name, PASSWORD)).status)
+      outcomes.push([status, await Promise.all(signIns)])
+      await login(other.email, PASSWORD)
+    }
+    // The address that the other user has too leads to the other user, as before.
+    assert.deepEqual(outcomes, [
+      [200, [200, 401]],
+      [200, [200, 200]],
+    ])
+    const { accessToken } = (await login(other.email, PASSWORD)).body
+    assert.equal(decodeJwt(accessToken).sub, other.id)
+    const put = { name: 'N', email: other.email, currentPassword: PASSWORD }
+    assert.equal((await own(user, { method: 'PUT', payload: put })).status, 200)
+  })
+
+  it('moves the sign-in to a new address when an operator writes it, unless another user has it', async () => {
+    const [operator, user, other] = [await addUser(), await addUser(), await addUser()]
+    await patch(user, { email: 'moving@example.com', currentPassword: PASSWORD })
+    const confirm = (email: string) => patch(user, { email }, { as: operator, scope: 'users:admin' })
+    assert.equal((await confirm(other.email)).status, 409)
+    assert.equal((await login('moving@example.com', PASSWORD)).status, 401)
+    assert.equal((await confirm('moving@example.com')).status, 200)
+    assert.equal((await login('moving@example.com', PASSWORD)).status, 200)
+    assert.equal((await login(user.email, PASSWORD)).status, 401)
+  })
+
+  it('changes its address no faster than it could try passwords', async () => {
+    const user = await addUser()
+    const change = (n: number) => patch(user, { email: `${n}@example.com`, currentPassword: PASSWORD })
+    for (let n = 0; n < 5; n++) assert.equal((await change(n)).status, 200)
+    const sixth = await change(5)
+    assert.deepEqual([sixth.status, sixth.headers['retry-after']], [429, '1'])
+    assert.equal((await patch(user, { name: 'New' })).status, 200)
   })
 
   it('lets one of several changes have the password that all of them gave', async () => {

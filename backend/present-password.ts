@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { callerOf } from './caller.ts'
+import { originOf } from './identity/attempt-origin.ts'
 import { provePassword } from './identity/sign-in.ts'
 import { invalidField, Problem } from './problems.ts'
 import type { Services } from './services.ts'
@@ -26,7 +27,7 @@ export async function requirePresentPassword(
 ): Promise<string | undefined> {
   if (callerOf(request).subject !== id) return undefined
   if (password === undefined) throw invalidField('currentPassword', 'is required for this change')
-  const proof = await provePassword(database, { userId: id, password }, clock())
+  const proof = await provePassword(database, { userId: id, password, origin: originOf(request) }, clock())
   switch (proof.outcome) {
     case 'proved':
       return proof.passwordHash

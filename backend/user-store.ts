@@ -114,7 +114,10 @@ export async function addUser(
 /** Fields that are left out stay as they are. */
 export interface UserChange {
   readonly name?: string | undefined
+  /** As the record shows it; several users may give the same one. */
   readonly email?: string | undefined
+  /** The address to sign in with, which one user has. */
+  readonly signInEmail?: string | undefined
   readonly passwordHash?: string | undefined
 }
 
@@ -135,7 +138,7 @@ export interface ChangeTarget {
 
 /**
  * Changes a user. A new password ends every session but `keepSession`. Gives `undefined` for an unknown user and
- * `'email_taken'` when another user has the address.
+ * `'email_taken'` when another user signs in with the address.
  */
 export async function changeUser(
   database: Database,
@@ -164,7 +167,7 @@ async function change(
       target.id,
       change.name ?? null,
       change.email ?? null,
-      change.email === undefined ? null : emailKey(change.email),
+      change.signInEmail === undefined ? null : emailKey(change.signInEmail),
       change.passwordHash ?? null,
       now,
       target.provenHash ?? null,

@@ -3,7 +3,8 @@ import { type Static, type TSchema, Type } from 'typebox'
 import { callerOf, isId, PROFILE_WRITE, requireRecord, requireScope, USERS_ADMIN } from './caller.ts'
 import { hashPassword } from './identity/passwords.ts'
 import { REVOKE_SESSION } from './identity/revoke-session.ts'
-import { CurrentPassword, requirePresentPassword } from './present-password.ts'
+import { admitAttempt } from './identity/sign-in-throttle.ts'
+import { CurrentPassword, requirePresentPassword, tooManyAttempts } from './present-password.ts'
 import { invalidField, Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 import {
@@ -205,7 +206,8 @@ function registerChange<Body extends TSchema>(
       summary: route.summary,
       description:
         'A new password ends every other session of the user and what applications were granted. For a change of ' +
-        `password or e-mail address: ${PRESENT_PASSWORD} ${WHO_MAY}`,
+        `password or e-mail address: ${PRESENT_PASSWORD} They go on signing in with the address that an operator ` +
+        `wrote last: nobody else has confirmed the new one. ${WHO_MAY}`,
       tags: ['users'],
       security: [{ bearer: [] }],
       params: UserPath,
@@ -218,23 +220,31 @@ function registerChange<Body extends TSchema>(
       if (Object.keys(fields).length === 0) throw invalidField('body', 'must have a field to change')
       const user = await findUser(services.database, id)
       if (user === undefined) throw new Problem('not_found')
-      const { name, nombre, password } = fields
-      const email = fields.email === user.email ? undefined : fields.email
+      const { name, nombre, email, password } = fields
+      const changesEmail = email !== undefined && email !== user.email
       const provenHash =
-        password === undefined && email === undefined
-          ? undefined
-          : await requirePresentPassword(services, request, { id, password: currentPassword })
+        password !== undefined || changesEmail
+          ? await requirePresentPassword(services, request, { id, password: currentPassword })
+          : undefined
+      const { subject, session, scopes } = callerOf(request)
+      const signInEmail = scopes.has(USERS_ADMIN) ? email : undefined
+      if (changesEmail && signInEmail === undefined) await admitChangeOfEmail(services, id)
       const passwordHash = password === undefined ? undefined : await hashPassword(password)
-      const { subject, session } = callerOf(request)
       const changed = await changeUser(
         services.database,
         { id, keepSession: subject === id ? session : undefined, provenHash },
-        { change: { name: name ?? nombre, email, passwordHash }, now: services.clock() },
+        { change: { name: name ?? nombre, email, signInEmail, passwordHash }, now: services.clock() },
       )
       if (changed === undefined) throw new Problem(goneBecause(provenHash))
       return sendChanged(reply, changed)
     },
   })
+}
+
+/** Throws 429 when a user changes its address again and again. */
+async function admitChangeOfEmail({ database, clock }: Services, id: string): Promise<void> {
+  const admission = await admitAttempt(database, `e-mail address of ${id}`, clock())
+  if (admission.outcome === 'wait') throw tooManyAttempts(admission.retryAfterSeconds)
 }
 
 /** Why nothing was changed of a user who was there a moment ago. */

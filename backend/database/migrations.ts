@@ -1,6 +1,7 @@
 import type { Database, Row } from './database.ts'
 import { initialSchema } from './schema/0001-initial.ts'
 import { oauthSchema } from './schema/0002-oauth.ts'
+import { signInAndGrantsSchema } from './schema/0003-sign-in-and-grants.ts'
 
 /** One step of the schema. Steps are only ever added at the end; one that was released is never changed. */
 interface Migration {
@@ -14,6 +15,7 @@ const SCHEMA_LOCK = 7_310_514
 const MIGRATIONS: readonly Migration[] = [
   { name: '0001-initial', sql: initialSchema },
   { name: '0002-oauth', sql: oauthSchema },
+  { name: '0003-sign-in-and-grants', sql: signInAndGrantsSchema },
 ]
 
 /**

@@ -10,19 +10,22 @@ const MAX_DELAY_SECONDS = 15 * 60
 /** So long after the last failed attempt all of them are forgotten. */
 export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 
+/** So long an origin is known for an account after somebody signed in from there. */
+export const KNOWN_FOR_MS = 30 * 24 * 60 * 60 * 1000
+
 /** Whether an attempt may be made now. `wait`: not before so many seconds. */
 export type Admission =
   | { readonly outcome: 'go' }
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
 
 /**
- * Admits one attempt to sign in and counts it as failed until {@link forgetFailures} says otherwise; counted before the
+ * Admits one attempt to sign in and counts it as failed until {@link noteSuccess} says otherwise; counted before the
  * password is looked at, so that attempts made at the same moment, on any instance, do not all slip through. After
  * {@link FREE_ATTEMPTS} each failure doubles the wait for the next, from 1 s to 15 min: at most about a hundred guesses
- * a day, which is what NIST SP 800-63B section 5.2.2 allows in all. An attempt that has to wait counts nothing, so
+ * a day from one origin. An attempt that has to wait counts nothing, so
  * nobody can make the wait longer by asking again.
  *
- * `key` names what is guessed at, whether or not it exists; only its SHA-256 is stored.
+ * `key` names what is guessed at, whether or not it exists, and from where; only its SHA-256 is stored.
  */
 export async function admitAttempt(database: Database, key: string, now: Date): Promise<Admission> {
   const [admitted] = await database.query(
@@ -55,9 +58,21 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
   return { outcome: 'wait', retryAfterSeconds: Math.max(1, Math.ceil(waitMs / 1000)) }
 }
 
-/** The attempt succeeded: the next one is free again. */
-export async function forgetFailures(database: Database, key: string): Promise<void> {
-  await database.query('DELETE FROM sign_in_attempts WHERE key = $1', [hashed(key)])
+/** The attempt succeeded: the next one is free again, and the origin is known for the account. */
+export async function noteSuccess(database: Database, key: string, now: Date): Promise<void> {
+  await database.query(
+    'UPDATE sign_in_attempts SET failures = 0, next_at = $2, succeeded_at = $2 WHERE key = $1',
+    [hashed(key), now],
+  )
+}
+
+/** Whether an attempt by this key has succeeded of late. */
+export async function isKnown(database: Database, key: string, now: Date): Promise<boolean> {
+  const known = await database.query(
+    'SELECT 1 AS one FROM sign_in_attempts WHERE key = $1 AND succeeded_at > $2',
+    [hashed(key), new Date(now.getTime() - KNOWN_FOR_MS)],
+  )
+  return known.length > 0
 }
 
 function hashed(key: string): string {

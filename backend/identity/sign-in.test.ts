@@ -3,12 +3,15 @@ import { before, it } from 'node:test'
 import { sweep } from '../housekeeping.ts'
 import { onEachDatabase } from '../testing/databases.ts'
 import { startTestService, type TestService } from '../testing/service.ts'
+import { originOf } from './attempt-origin.ts'
+import { admitGuess, guessAt, noteRight } from './guess.ts'
 import { knownBrowser, markBrowser } from './known-browser.ts'
 import { hashPassword } from './passwords.ts'
 import { signIn } from './sign-in.ts'
-import { admitAttempt, FORGOTTEN_AFTER_MS, forgetFailures } from './sign-in-throttle.ts'
+import { admitAttempt, FORGOTTEN_AFTER_MS, KNOWN_FOR_MS, noteSuccess } from './sign-in-throttle.ts'
 
 const SECOND_MS = 1000
+const DAY_MS = 24 * 60 * 60 * SECOND_MS
 
 onEachDatabase('the throttle of sign-ins', (database) => {
   let service: TestService
@@ -53,12 +56,12 @@ onEachDatabase('the throttle of sign-ins', (database) => {
 
   it('forgets at a success, and a day after the last failure', async () => {
     for (let attempt = 0; attempt < 5; attempt++) await admit('c')
-    await forgetFailures(database(), 'c')
+    await noteSuccess(database(), 'c', service.now())
     for (let attempt = 0; attempt < 5; attempt++) assert.equal((await admit('c')).outcome, 'go')
     assert.equal((await admit('c')).outcome, 'wait')
     service.advance(FORGOTTEN_AFTER_MS)
     for (let attempt = 0; attempt < 5; attempt++) assert.equal((await admit('c')).outcome, 'go')
-    service.advance(FORGOTTEN_AFTER_MS)
+    service.advance(KNOWN_FOR_MS)
     await sweep(database(), service.now())
     assert.deepEqual(await database().query('SELECT key FROM sign_in_attempts'), [])
   })
@@ -73,7 +76,7 @@ onEachDatabase('the throttle of sign-ins', (database) => {
         const payload = { email: email.toUpperCase(), password: 'wrong' }
         assert.equal((await service.send({ method: 'POST', url: '/api/login', payload })).status, 401)
       }
-      const attempt = { email, password: 'wrong' }
+      const attempt = { email, password: 'wrong', origin: '127.0.0.1' }
       assert.equal((await signIn(database(), attempt, service.now())).outcome, 'wrong')
       const throttled = await service.send({
         method: 'POST',
@@ -88,20 +91,96 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.doesNotMatch(JSON.stringify(rows), /example/)
   })
 
+  const addOwner = async () => {
+    const owner = await service.addUser({ passwordHash: await ownersHash })
+    const tries = (origin: string, password: string, knownBrowser?: string) =>
+      signIn(database(), { email: owner.email, password, origin, knownBrowser }, service.now())
+    return { email: owner.email, tries }
+  }
+  const ownersHash = hashPassword('right')
+
   it('does not keep the owner waiting who comes with a known browser', async () => {
-    const password = 'right'
-    const owner = await service.addUser({ passwordHash: await hashPassword(password) })
-    for (let attempt = 0; attempt < 5; attempt++) {
-      await signIn(database(), { email: owner.email, password: 'wrong' }, service.now())
+    const { tries } = await addOwner()
+    for (let attempt = 0; attempt < 5; attempt++) await tries('192.0.2.1', 'wrong')
+    assert.equal((await tries('192.0.2.1', 'right')).outcome, 'throttled')
+    assert.equal((await tries('192.0.2.1', 'right', 'browser')).outcome, 'signed_in')
+    for (let attempt = 0; attempt < 5; attempt++) await tries('192.0.2.1', 'wrong', 'browser')
+    assert.equal((await tries('192.0.2.1', 'right', 'browser')).outcome, 'throttled', 'it has its own')
+  })
+
+  /** Guesses as the sign-in counts them, without the work of a password. */
+  const guess = async (account: string, origin: string) =>
+    admitGuess(database(), await guessAt(database(), { account, origin }, service.now()), service.now())
+  const succeed = async (account: string, origin: string) => {
+    const right = await guessAt(database(), { account, origin }, service.now())
+    const admission = await admitGuess(database(), right, service.now())
+    if (admission.outcome === 'go') await noteRight(database(), right, service.now())
+    return admission.outcome
+  }
+
+  it('keeps nobody waiting for what another address does, however long it goes on', async () => {
+    const endMs = service.now().getTime() + 3 * DAY_MS
+    while (service.now().getTime() < endMs) {
+      const admission = await guess('steady', '192.0.2.66')
+      if (admission.outcome === 'wait') service.advance(admission.retryAfterSeconds * SECOND_MS)
     }
-    const stranger = await signIn(database(), { email: owner.email, password }, service.now())
-    assert.equal(stranger.outcome, 'throttled')
-    const known = { email: owner.email, password, knownBrowser: 'browser' }
-    assert.equal((await signIn(database(), known, service.now())).outcome, 'signed_in')
-    for (let attempt = 0; attempt < 5; attempt++) {
-      await signIn(database(), { ...known, password: 'wrong' }, service.now())
+    assert.equal(await succeed('steady', '198.51.100.7'), 'go')
+  })
+
+  it('bounds what many addresses guess together, and lets the owner in where it signed in before', async () => {
+    assert.equal(await succeed('many', 'home'), 'go')
+    let guesses = 0
+    const endMs = service.now().getTime() + DAY_MS
+    for (let stranger = 0; service.now().getTime() < endMs; stranger++) {
+      const admission = await guess('many', `stranger ${stranger}`)
+      if (admission.outcome === 'go') guesses++
+      else service.advance(admission.retryAfterSeconds * SECOND_MS)
     }
-    assert.equal((await signIn(database(), known, service.now())).outcome, 'throttled', 'it has its own')
+    assert.ok(guesses > 380 && guesses < 400, `${guesses} guesses`)
+    await guess('many', 'the last of them')
+    assert.equal(await succeed('many', 'cafe'), 'wait')
+    assert.equal((await guess('many', 'home')).outcome, 'go')
+    assert.equal(await succeed('many', 'home'), 'go')
+    service.advance(300 * SECOND_MS)
+    for (let cafe = 0; cafe < 3; cafe++)
+      assert.equal(await succeed('many', `cafe ${cafe}`), 'go', 'a right one is no guess')
+    service.advance(KNOWN_FOR_MS)
+    for (let stranger = 0; stranger < 100; stranger++) await guess('many', `another ${stranger}`)
+    assert.equal(await succeed('many', 'home'), 'wait', 'after a month it is a stranger too')
+  })
+
+  it('admits no more strangers than that at the same moment', async () => {
+    const admissions = await Promise.all(
+      Array.from({ length: 130 }, (_, stranger) => guess('at once', `stranger ${stranger}`)),
+    )
+    assert.equal(admissions.filter(({ outcome }) => outcome === 'go').length, 100)
+  })
+
+  it('counts by the address that the gateway saw, whatever else the client claims', async () => {
+    const { email } = await addOwner()
+    const login = (forwarded: string, password: string) =>
+      service.send({
+        method: 'POST',
+        url: '/api/login',
+        payload: { email, password },
+        headers: { 'x-forwarded-for': forwarded },
+      })
+    for (let attempt = 0; attempt < 5; attempt++) {
+      assert.equal((await login('2001:db8:0:1::66', 'wrong')).status, 401)
+    }
+    assert.equal((await login('2001:db8:0:1:2:3:4:5', 'right')).status, 429, 'the same /64')
+    assert.equal((await login('2001:db8:0:2::66', 'right')).status, 200)
+  })
+
+  it('takes an origin from the whole chain, IPv6 by its /64', () => {
+    const origin = (forwarded: string | undefined) =>
+      originOf({ headers: { 'x-forwarded-for': forwarded }, ip: '127.0.0.1' })
+    assert.equal(origin(undefined), '127.0.0.1')
+    assert.equal(origin('192.0.2.1, 10.0.0.1'), '192.0.2.1,10.0.0.1')
+    assert.equal(origin('2001:db8::1'), '2001:db8:0:0::/64')
+    assert.equal(origin('2001:0DB8:0:0:1:2:3:4'), '2001:db8:0:0::/64')
+    assert.equal(origin('::1'), '0:0:0:0::/64')
+    assert.equal(origin('fe80::1%eth0, 64:ff9b::192.0.2.1'), 'fe80:0:0:0::/64,64:ff9b:0:0::/64')
   })
 
   it('knows a browser only by a cookie of ours for that very address', () => {

@@ -1,11 +1,13 @@
 import type { Database } from '../database/database.ts'
 import { type Credentials, emailKey, findCredentials, findOwnCredentials } from '../user-store.ts'
+import { admitGuess, guessAt, noteRight } from './guess.ts'
 import { verifyPassword } from './passwords.ts'
-import { admitAttempt, forgetFailures } from './sign-in-throttle.ts'
 
 export interface SignInAttempt {
   readonly email: string
   readonly password: string
+  /** From where it comes (attempt-origin.ts). */
+  readonly origin: string
   /** A browser in which this address signed in before: it has a throttle of its own (known-browser.ts). */
   readonly knownBrowser?: string | undefined
 }
@@ -22,16 +24,14 @@ export type SignIn =
  * Throws the `busy` problem under load.
  */
 export async function signIn(database: Database, attempt: SignInAttempt, now: Date): Promise<SignIn> {
-  const account = emailKey(attempt.email)
-  // An attacker who keeps an account waiting does not keep its owner waiting, who comes with a known browser.
-  const key = attempt.knownBrowser === undefined ? account : `${attempt.knownBrowser}\n${account}`
-  const admission = await admitAttempt(database, key, now)
+  const guess = await guessAt(database, { ...attempt, account: emailKey(attempt.email) }, now)
+  const admission = await admitGuess(database, guess, now)
   if (admission.outcome === 'wait')
     return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
   const user = await findCredentials(database, attempt.email)
   const matches = await verifyPassword(attempt.password, user?.passwordHash)
   if (user === undefined || !matches) return { outcome: 'wrong' }
-  await forgetFailures(database, key)
+  await noteRight(database, guess, now)
   return { outcome: 'signed_in', user }
 }
 
@@ -43,16 +43,17 @@ export type PasswordProof =
 /** Checks the present password of a user who is signed in. Guesses are counted with those of its sign-ins. */
 export async function provePassword(
   database: Database,
-  attempt: { readonly userId: string; readonly password: string },
+  attempt: { readonly userId: string; readonly password: string; readonly origin: string },
   now: Date,
 ): Promise<PasswordProof> {
   const user = await findOwnCredentials(database, attempt.userId)
   if (user === undefined) return { outcome: 'wrong' }
-  const admission = await admitAttempt(database, user.emailKey, now)
+  const guess = await guessAt(database, { ...attempt, account: user.emailKey }, now)
+  const admission = await admitGuess(database, guess, now)
   if (admission.outcome === 'wait')
     return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
   const matches = await verifyPassword(attempt.password, user.passwordHash)
   if (!matches || user.passwordHash === undefined) return { outcome: 'wrong' }
-  await forgetFailures(database, user.emailKey)
+  await noteRight(database, guess, now)
   return { outcome: 'proved', passwordHash: user.passwordHash }
 }

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { InteractionResults } from 'oidc-provider'
 import { Problem } from '../../problems.ts'
 import type { App, Services } from '../../services.ts'
+import { originOf } from '../attempt-origin.ts'
 import { KNOWN_BROWSER_COOKIE, KNOWN_BROWSER_SECONDS, knownBrowser, markBrowser } from '../known-browser.ts'
 import { signIn } from '../sign-in.ts'
 import { findAccount, type UserAccount } from './account.ts'
@@ -182,7 +183,8 @@ async function signInStep(turn: Turn): Promise<FastifyReply> {
   }
   const { knownBrowser: secret } = services.secrets
   const browser = knownBrowser(secret, cookieOf(request.headers.cookie, KNOWN_BROWSER_COOKIE), email)
-  const result = await signIn(services.database, { email, password, knownBrowser: browser }, services.clock())
+  const attempt = { email, password, origin: originOf(request), knownBrowser: browser }
+  const result = await signIn(services.database, attempt, services.clock())
   switch (result.outcome) {
     case 'wrong':
       return again(422, 'The e-mail address or the password is wrong.')

@@ -1,0 +1,60 @@
+import type { Database } from '../database/database.ts'
+import { type Admission, admitAttempt, isKnown, noteSuccess } from './sign-in-throttle.ts'
+import { admitStranger, strangersWait, takeBackStranger } from './stranger-throttle.ts'
+
+/** From where a password is tried, for which account. */
+export interface GuessSource {
+  readonly account: string
+  /** attempt-origin.ts. */
+  readonly origin: string
+  /** A browser in which this account signed in before: it has a throttle of its own (known-browser.ts). */
+  readonly knownBrowser?: string | undefined
+}
+
+/** How a guess at a password is counted. */
+export interface Guess {
+  readonly account: string
+  /** The account and where the guess comes from. */
+  readonly key: string
+  /** Nobody has signed in to this account from there of late. */
+  readonly stranger: boolean
+}
+
+/** A guess that is about to be made; nothing is counted yet. */
+export async function guessAt(
+  database: Database,
+  { account, origin, knownBrowser }: GuessSource,
+  now: Date,
+): Promise<Guess> {
+  if (knownBrowser !== undefined)
+    return { account, key: `browser\n${knownBrowser}\n${account}`, stranger: false }
+  const key = `origin\n${origin}\n${account}`
+  return { account, key, stranger: !(await isKnown(database, key, now)) }
+}
+
+/**
+ * Counts by account and origin, so that whoever guesses keeps nobody waiting but those who share the origin. What comes
+ * from origins that the account is not known at is bounded in all as well. When strangers have to wait, nothing is
+ * counted at the origin: asking again makes the wait no longer.
+ */
+export async function admitGuess(
+  database: Database,
+  { account, key, stranger }: Guess,
+  now: Date,
+): Promise<Admission> {
+  if (!stranger) return admitAttempt(database, key, now)
+  const all = await strangersWait(database, account, now)
+  if (all.outcome === 'wait') return all
+  const admission = await admitAttempt(database, key, now)
+  return admission.outcome === 'wait' ? admission : admitStranger(database, account, now)
+}
+
+/** The password was right. */
+export async function noteRight(
+  database: Database,
+  { account, key, stranger }: Guess,
+  now: Date,
+): Promise<void> {
+  await noteSuccess(database, key, now)
+  if (stranger) await takeBackStranger(database, account)
+}
