@@ -17,6 +17,7 @@ const PLAIN: ReadonlySet<string> = new Set([
   'gateway/http/canonical-path.ts',
   'gateway/http/field-rules.ts',
   'gateway/http/mandatory-headers.ts',
+  'gateway/http/network.ts',
   'gateway/http/node-http.ts',
   'gateway/http/path-table.ts',
   'gateway/limits/row.ts',

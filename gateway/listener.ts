@@ -1,6 +1,7 @@
 import { Abandonments } from './abandonments.ts'
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
+import { isTrusted } from './http/address.ts'
 import type { Handler, Patience } from './http/downstream/handler.ts'
 import type { RequestFault } from './http/downstream/request-parser.ts'
 import { Connections } from './http/downstream/server.ts'
@@ -14,12 +15,15 @@ import { type Refusal, refusal } from './refusals.ts'
  */
 export function connectionsOf(gateway: Gateway): Connections<Exchange> {
   const { clock, steadyClock, settings } = gateway
+  const { trustedProxies } = settings
   return new Connections({
     handler: handlerOf(gateway),
     patience: patienceOf(gateway),
     clock,
     steadyClock,
     maxConnections: connectionRoom(settings),
+    handshakeMs: settings.timeouts.handshakeMs,
+    isProxy: (address) => trustedProxies !== undefined && isTrusted(address, trustedProxies),
   })
 }
 

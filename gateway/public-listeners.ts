@@ -47,7 +47,7 @@ export async function openPublicListeners(
   if (settings.tls === undefined || material === undefined) {
     return { listeners: [listener], port, tlsPort: undefined, enforce: () => {} }
   }
-  const secure = createSecureHttpServer(connections, listenerOptions(material))
+  const secure = createSecureHttpServer(connections, listenerOptions(material, settings.timeouts.handshakeMs))
   const tlsPort = await listen(secure.server, { host: settings.host, port: settings.tls.port, shared })
   const enforce = (changed: TlsMaterial) => {
     secure.setSecureContext(changed.secure)

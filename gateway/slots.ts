@@ -22,6 +22,11 @@ export class Slots<T extends Slotted> {
     return this.#all.length
   }
 
+  /** What stands at a place below `size`; which one that is changes with every removal. */
+  at(place: number): T | undefined {
+    return this.#all[place]
+  }
+
   add(one: T): void {
     one.slot = this.#all.push(one) - 1
     this.#changed?.()

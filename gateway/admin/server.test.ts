@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import { it } from 'node:test'
 import { createMetrics } from './metrics.ts'
 import { createAdminServer } from './server.ts'
@@ -24,6 +24,21 @@ it('/readyz gives the reason that it is asked for, each time anew', async () => 
   assert.deepEqual([first.status, await first.text()], [503, 'starting\n'])
   const second = await get(parts, '/readyz')
   assert.deepEqual([second.status, await second.text()], [200, 'ready\n'])
+})
+
+it('takes no more connections than it has files set aside for', async () => {
+  const server = createAdminServer({
+    metrics,
+    readiness: () => undefined,
+    degradation: () => undefined,
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const dropped = once(server, 'drop')
+  const sockets = Array.from({ length: 101 }, () => connect(port, '127.0.0.1').on('error', () => {}))
+  await dropped
+  for (const socket of sockets) socket.destroy()
+  server.close()
 })
 
 it('a fault while the metrics are collected is 500, with the mandatory headers', async () => {

@@ -13,6 +13,9 @@ interface AdminAnswer {
   readonly body: string
 }
 
+/** Of the files that the process keeps for itself: see `open-files.ts`. */
+const MAX_CONNECTIONS = 100
+
 /** What the gateway does without although it should get traffic; undefined when it lacks nothing. */
 export type Degradation = () => string | undefined
 
@@ -34,6 +37,7 @@ export function createAdminServer(parts: Parts): Server {
       (fault: unknown) => send(req, res, text(500, `${String(fault)}\n`)),
     )
   }
+  server.maxConnections = MAX_CONNECTIONS
   server.on('request', take)
   // Node would answer these itself, without the mandatory headers.
   server.on('checkExpectation', take)

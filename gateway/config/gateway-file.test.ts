@@ -64,6 +64,7 @@ test('a file with nothing but a route gets every default', () => {
       connectMs: 2000,
       headersMs: 30_000,
       bodyIdleMs: 300_000,
+      handshakeMs: 5000,
       requestHeadersMs: 10_000,
       bodyGraceMs: 20_000,
       minBodyBytesPerSecond: 500,

@@ -31,6 +31,8 @@ export interface Timeouts {
   readonly bodyIdleMs: number
   /** Whole upstream exchange, where a route has no `timeoutMs` of its own; undefined: as long as it goes on. */
   readonly totalMs: number | undefined
+  /** Until the TLS handshake of a downstream connection is complete. */
+  readonly handshakeMs: number
   /** Until a downstream request's header is complete. */
   readonly requestHeadersMs: number
   /** Until a downstream request's body is complete; undefined: as long as it keeps the minimum rate. */

@@ -1,57 +1,12 @@
-import { isIPv4, isIPv6 } from 'node:net'
 import type { Principal } from '../auth/principal.ts'
+import { networkOf } from '../http/network.ts'
 import type { LimitPer } from './row.ts'
 
 /**
  * The key that an exchange is counted under: `p:` and the principal's key, or `a:` and the address when there is no
- * principal or `per` asks for the address. IPv4 counts by address, also when mapped into IPv6 (RFC 4291 section
- * 2.5.5.2); IPv6 counts by its /64, the smallest network that one subscriber is given (RFC 6177), because whoever has
- * one can send from any address of it. An address that is none is taken as it is.
+ * principal or `per` asks for the address, which is that of its network.
  */
 export function limitKey(per: LimitPer, principal: Principal | undefined, address: string): string {
   if (principal !== undefined && per !== 'address') return `p:${principal.key}`
-  return address.includes(':') ? `a:${foldedAddress(address)}` : `a:${address}`
-}
-
-/** `203.0.113.9` for any form of ::ffff:203.0.113.9, `2001:db8:0:1::/64` for any form of an address in it. */
-function foldedAddress(address: string): string {
-  // How a listener on both families names every IPv4 caller.
-  if (address.startsWith('::ffff:') && isIPv4(address.slice(7))) return address.slice(7)
-  const zone = address.indexOf('%')
-  const bare = zone === -1 ? address : address.slice(0, zone)
-  if (!isIPv6(bare)) return address
-  const [a, b, c, d, e, f, g, h] = groupsOf(bare)
-  if (f === 0xffff && !(a || b || c || d || e)) return `${dotted(g)}.${dotted(h)}`
-  return `${hex(a)}:${hex(b)}:${hex(c)}:${hex(d)}::/64`
-}
-
-/** The eight groups of a valid IPv6 address without a zone. */
-function groupsOf(address: string): number[] {
-  const gap = address.indexOf('::')
-  if (gap === -1) return numbersOf(address)
-  const groups = numbersOf(address.slice(0, gap))
-  const tail = numbersOf(address.slice(gap + 2))
-  while (groups.length + tail.length < 8) groups.push(0)
-  groups.push(...tail)
-  return groups
-}
-
-function numbersOf(part: string): number[] {
-  const numbers: number[] = []
-  if (part === '') return numbers
-  for (const group of part.split(':')) {
-    if (group.includes('.')) {
-      const [a = 0, b = 0, c = 0, d = 0] = group.split('.').map(Number)
-      numbers.push(a * 256 + b, c * 256 + d)
-    } else numbers.push(Number.parseInt(group, 16))
-  }
-  return numbers
-}
-
-function dotted(group = 0): string {
-  return `${group >> 8}.${group & 0xff}`
-}
-
-function hex(group = 0): string {
-  return group.toString(16)
+  return `a:${networkOf(address)}`
 }

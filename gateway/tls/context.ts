@@ -60,9 +60,6 @@ const CIPHERS = [
 /** A hybrid with a post-quantum part first; those of RFC 9325 section 4.2.1 for whoever does not know it. */
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'
 
-/** A handshake is a few round trips: slower ones only hold a connection. */
-const HANDSHAKE_TIMEOUT_MS = 10_000
-
 /** Makes the listener's material of what stands in the files, or names every fault of all of them at once. */
 export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parsed<TlsMaterial> {
   const findings = new Findings()
@@ -148,13 +145,13 @@ function summaryOf(leaf: X509Certificate, trust: ClientTrust | undefined): TlsSu
  * What `https.createServer` takes besides its options for HTTP. A client certificate is asked for when an authority is
  * named, never demanded: what it is worth is for `peerOf` to say, and a bad one gets an answer.
  */
-export function listenerOptions({ secure, trust }: TlsMaterial): TlsOptions {
+export function listenerOptions({ secure, trust }: TlsMaterial, handshakeMs: number): TlsOptions {
   return {
     ...secure,
     requestCert: trust !== undefined,
     rejectUnauthorized: false,
     ALPNProtocols: ['http/1.1'],
-    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+    handshakeTimeout: handshakeMs,
     // As a plain HTTP server has it: a client may close its half when it has asked, and still gets its answer.
     allowHalfOpen: true,
   }

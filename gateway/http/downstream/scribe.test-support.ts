@@ -1,7 +1,7 @@
 import type { Answer } from './answer.ts'
 import type { Arriving, Handler, Patience } from './handler.ts'
 import type { IncomingRequest } from './incoming-request.ts'
-import { Connections, createHttpServer, type HttpServer } from './server.ts'
+import { Connections, createHttpServer, type HttpServer, type ServerTerms } from './server.ts'
 import { Wire } from './wire.test-support.ts'
 
 interface Refused {
@@ -139,21 +139,32 @@ export const PATIENCE: Patience = {
   idleMs: 60_000,
 }
 
-/** A server that answers as `acts` say. Time stands still unless somebody asks for another clock. */
+/** Time stands still unless somebody asks for another clock. */
+export function connectionsOf(
+  handler: Handler<Seen>,
+  terms: Partial<ServerTerms<Seen>> = {},
+): Connections<Seen> {
+  return new Connections({
+    handler,
+    patience: PATIENCE,
+    clock: () => 0,
+    steadyClock: () => 0,
+    maxConnections: 1000,
+    handshakeMs: 5000,
+    isProxy: () => false,
+    ...terms,
+  })
+}
+
+/** A server that answers as the handler does. */
 export function serverOf(
   handler: Handler<Seen>,
   steadyClock: () => number = () => 0,
   patience: Partial<Patience> = {},
   maxConnections = 1000,
 ): HttpServer {
-  const connections = new Connections({
-    handler,
-    patience: { ...PATIENCE, ...patience },
-    clock: () => 0,
-    steadyClock,
-    maxConnections,
-  })
-  return createHttpServer(connections)
+  const terms = { patience: { ...PATIENCE, ...patience }, steadyClock, maxConnections }
+  return createHttpServer(connectionsOf(handler, terms))
 }
 
 /** One more connection to a server, without a network. */
