@@ -11,6 +11,7 @@ import type { Ground } from './ground.ts'
 import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
 import { writtenRow } from './limits/written-row.ts'
+import { parseApart } from './parse-apart.ts'
 import type { TlsMaterial, TlsTexts } from './tls/context.ts'
 import { type LoadedTls, TlsReloader } from './tls/reload.ts'
 
@@ -47,7 +48,7 @@ function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow
   return new Reloader({
     file,
     ...loaded,
-    parse: parseLimits,
+    parse: parseApart('limits', parseLimits),
     swap: watched.enforce.limits,
     onReload: (reload) =>
       reload.result === 'failure'
@@ -61,7 +62,7 @@ function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<Cl
   return new Reloader({
     file,
     ...loaded,
-    parse: parseClients,
+    parse: parseApart('clients', parseClients),
     swap: watched.enforce.clients,
     onReload: (reload) =>
       reload.result === 'failure'

@@ -28,6 +28,11 @@ test('a third of the letters may be wrong and no more, but always one', () => {
   assert.equal(closestTo('ab', ['xb']), 'xb')
 })
 
+test('a word that is much longer than any is not compared letter by letter', () => {
+  // A million letters compared with six would be six million cells, and a row of a million in memory.
+  assert.equal(closestTo('x'.repeat(1_000_000), ['window', 'limits']), undefined)
+})
+
 test('a word that is near to none is taken for none', () => {
   assert.equal(closestTo('ttl', KEYS), undefined)
   assert.equal(closestTo('', KEYS), undefined)

@@ -4,6 +4,8 @@ export function closestTo(word: string, candidates: Iterable<string>): string | 
   // A third of the letters may be wrong: `windw` is window, `upstreams` is upstream, `ttl` is nothing.
   let least = Math.max(1, Math.floor(word.length / 3)) + 1
   for (const candidate of candidates) {
+    // At least so many letters are missing or too many; a very long word would take long to compare.
+    if (Math.abs(word.length - candidate.length) >= least) continue
     const distance = editDistance(word.toLowerCase(), candidate.toLowerCase())
     if (distance < least) {
       least = distance

@@ -40,6 +40,23 @@ test('a text that is not JSON has no value and one fault, with line and column',
   ])
 })
 
+test('a text that is longer than any file of configuration is not read', () => {
+  const file = read(`{"portal": "${'x'.repeat(4 * 1024 * 1024)}"}`)
+  assert.equal(file.value, undefined)
+  assert.deepEqual(
+    file.faults().map(({ path, reason }) => `${path} ${reason}`),
+    ['$ must have at most 4194304 characters, but has 4194318'],
+  )
+})
+
+test('of very many faults the first hundred are told, and how many more there are', () => {
+  const file = read(`{"rows": [${Array(250).fill('{}').join(',\n')}]}`)
+  const faults = file.faults()
+  assert.equal(faults.length, 101)
+  assert.equal(faults[99]?.path, '$.rows[99].path')
+  assert.deepEqual(faults[100], { file: 'some.json', path: '$', reason: 'has 150 more faults' })
+})
+
 test('a text that is JSON but no object has no value', () => {
   for (const text of ['null', '5', '"x"']) {
     const file = read(text)

@@ -3,6 +3,11 @@ import { parentPath } from './json-path.ts'
 import { scanJson } from './json-scan.ts'
 import type { Problem, SchemaCheck } from './schema-check.ts'
 
+/** Characters; room for the longest lists that the schemas allow, with rows of some 400. */
+const MAX_LENGTH = 4 * 1024 * 1024
+/** One mistake in a generated file can be in each of thousands of rows. */
+const MAX_FAULTS = 100
+
 /**
  * A JSON file that has been read and compared with its schema: its value with the schema's defaults, and the faults
  * found so far, to which its reader adds its own.
@@ -24,6 +29,10 @@ export class JsonFile<T> {
     this.#unsound = new Set(['$'])
     this.#spoilt = new Set()
     // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
+    if (text.length > MAX_LENGTH) {
+      this.refuse({ path: '$', reason: `must have at most ${MAX_LENGTH} characters, but has ${text.length}` })
+      return
+    }
     const json = text.startsWith('\uFEFF') ? text.slice(1) : text
     const scan = scanJson(json)
     if ('reason' in scan) {
@@ -61,9 +70,15 @@ export class JsonFile<T> {
     this.#faults.push({ line, fault: { file: this.#file, path, reason: reason + place } })
   }
 
-  /** In the order of the file. */
+  /** In the order of the file: the first hundred, and how many more there are. */
   faults(): readonly Fault[] {
-    return this.#faults.toSorted((a, b) => a.line - b.line).map(({ fault }) => fault)
+    const sorted = this.#faults.toSorted((a, b) => a.line - b.line).map(({ fault }) => fault)
+    const more = sorted.length - MAX_FAULTS
+    if (more <= 0) return sorted
+    return [
+      ...sorted.slice(0, MAX_FAULTS),
+      { file: this.#file, path: '$', reason: `has ${more} more faults` },
+    ]
   }
 
   /** Of what is not in the file, the line of what it is missing from. */

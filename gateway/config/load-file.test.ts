@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { loadFile, unreadable } from './load-file.ts'
+import { loadFile, readLenient, unreadable } from './load-file.ts'
 
 test('a file is given as its text and what was made of it', () => {
   const file = fileURLToPath(import.meta.url)
@@ -19,6 +22,21 @@ test('a file that does not parse gives its faults', () => {
       () => '',
     ),
     { faults },
+  )
+})
+
+test('a file that is no UTF-8 is a fault that names the byte, unless its encoding does not matter', (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'load-file-'))
+  t.after(() => rmSync(folder, { recursive: true }))
+  const file = join(folder, 'limits.json')
+  writeFileSync(file, Buffer.from('{\n"a": "caf\xe9"}', 'latin1'))
+  const { faults } = loadFile(file, (_, text) => ({ value: text }))
+  assert.deepEqual(faults, [
+    { file, path: '$', reason: 'cannot be read: byte 11 (0xE9, in line 2) is not UTF-8' },
+  ])
+  assert.equal(
+    loadFile(file, (_, text) => ({ value: text }), readLenient).value?.value,
+    '{\n"a": "caf\uFFFD"}',
   )
 })
 

@@ -1,5 +1,6 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import type { Fault, Parsed } from './faults.ts'
+import { checkSize, utf8Text } from './file-text.ts'
 
 /** The text of a file. Throws what `node:fs` throws when it cannot be read. */
 export type ReadFile = (file: string) => string
@@ -36,6 +37,13 @@ export function unreadable(file: string, error: unknown): Fault {
   }
 }
 
-function readText(file: string): string {
+/** For PEM, which may stand among comments in any encoding. */
+export function readLenient(file: string): string {
+  checkSize(statSync(file).size)
   return readFileSync(file, 'utf8')
+}
+
+function readText(file: string): string {
+  checkSize(statSync(file).size)
+  return utf8Text(readFileSync(file))
 }

@@ -1,7 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from './faults.ts'
-import { unreadable } from './load-file.ts'
+import { type ParseFile, unreadable } from './load-file.ts'
 import { type Watch, watchFile } from './watch.ts'
+
+/** Reads a text while others go on. Never rejects. */
+export type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T>>
 
 /** What came of one edit of a file. */
 export type Reload<T> =
@@ -23,7 +26,7 @@ export interface ReloadOptions<T> {
   readonly text: string
   /** What was made of it. */
   readonly value: T
-  readonly parse: (file: string, text: string) => Parsed<T>
+  readonly parse: ParseFile<T> | ParseApart<T>
   /** Puts another value in force. When it throws, the one before is still taken to be in force. */
   readonly swap: (value: T) => void
   /** Told of every edit once: for the metrics, the log and the audit trail. After `swap`. */
@@ -42,6 +45,7 @@ export class Reloader<T> {
   #value: T
   /** A text that did not parse, until the next look. */
   #doubtful: string | undefined
+  #stopped = false
 
   constructor(options: ReloadOptions<T>) {
     const { file, text, value, intervalMs } = options
@@ -61,11 +65,13 @@ export class Reloader<T> {
   }
 
   stop(): void {
+    this.#stopped = true
     this.#watch.stop()
   }
 
-  #changed(text: string): void {
-    const parsed = this.#options.parse(this.#options.file, text)
+  async #changed(text: string): Promise<void> {
+    const parsed = await this.#options.parse(this.#options.file, text)
+    if (this.#stopped) return
     if (parsed.faults === undefined) {
       this.#doubtful = undefined
       this.#accept(parsed.value)

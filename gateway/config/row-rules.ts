@@ -19,14 +19,18 @@ export function checkRows<T>(
   rows: readonly WrittenRow[],
 ): ReadonlySet<number> {
   const good = new Set<number>()
-  const seen = new Map<string, { row: WrittenRow; at: string }[]>()
+  const seen = new Map<string, Seen[]>()
   for (const [index, row] of rows.entries()) {
     const at = `${list}[${index}]`
     if (!checkPath(file, at, row) || !checkMethods(file, at, row)) continue
     const others = seen.get(foldPath(row.path)) ?? []
-    const reason = others.map((other) => conflict(row, other)).find((fault) => fault !== undefined)
-    if (reason === undefined) good.add(index)
-    else file.refuse({ path: `${at}.path`, reason })
+    const reason = firstConflict(row, others)
+    if (reason !== undefined) {
+      file.refuse({ path: `${at}.path`, reason })
+      continue
+    }
+    good.add(index)
+    // Only rows that go together: no more than there are methods.
     others.push({ row, at })
     seen.set(foldPath(row.path), others)
   }
@@ -54,7 +58,20 @@ function checkMethods<T>(file: JsonFile<T>, at: string, row: WrittenRow): boolea
   return good
 }
 
-function conflict(row: WrittenRow, other: { row: WrittenRow; at: string }): string | undefined {
+interface Seen {
+  readonly row: WrittenRow
+  readonly at: string
+}
+
+function firstConflict(row: WrittenRow, others: readonly Seen[]): string | undefined {
+  for (const other of others) {
+    const reason = conflict(row, other)
+    if (reason !== undefined) return reason
+  }
+  return undefined
+}
+
+function conflict(row: WrittenRow, other: Seen): string | undefined {
   const written = JSON.stringify(row.path)
   if (row.path !== other.row.path) {
     return `${written} differs from ${JSON.stringify(other.row.path)} of ${other.at} only in letter case or a closing slash, and an upstream may take them for one`

@@ -89,6 +89,8 @@ function sentence(error: ErrorObject): string {
     case 'minLength':
     case 'minItems':
       return 'must not be empty'
+    case 'maxItems':
+      return `must have at most ${params.limit} entries, but has ${(error.data as unknown[]).length}`
     case 'maxLength':
       return `must have at most ${params.limit} characters, but has ${[...String(error.data)].length}`
     case 'uniqueItems':

@@ -1,5 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
+import { checkSize, utf8Text } from './file-text.ts'
 
 /** The two questions a watch asks of the file system. */
 export interface Disk {
@@ -13,8 +14,8 @@ export interface WatchOptions {
   readonly intervalMs?: number | undefined
   /** The content the caller has already: it is not told again. Undefined: the first look tells it. */
   readonly known?: string
-  /** The content is another. It may be half written: see `Watch.again`. */
-  readonly onChange: (text: string) => void
+  /** The content is another. It may be half written: see `Watch.again`. No look begins before what it returns is done. */
+  readonly onChange: (text: string) => unknown
   /** The file could not be read twice in a row. Told once; when it can be read again, `onChange` tells its content. */
   readonly onGone: (error: Error) => void
   readonly disk?: Disk
@@ -36,8 +37,11 @@ const SUSPICIOUS_LOOKS = 8
 
 const DISK: Disk = {
   stat: (file) => stat(file, { bigint: true }),
-  read: (file) => readFile(file, 'utf8'),
+  read: async (file) => utf8Text(await readFile(file)),
 }
+
+/** Where bytes that are no UTF-8 do not matter: PEM may stand among comments in any encoding. */
+export const LENIENT_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'utf8') }
 
 /**
  * Watches one file by looking at it, not by `fs.watch`, which goes blind when a file is replaced by rename, when a
@@ -105,12 +109,13 @@ class PolledFile implements Watch {
     this.#failures = 0
     if (text === undefined || text === this.#known || this.#stopped) return
     this.#known = text
-    this.#options.onChange(text)
+    await this.#options.onChange(text)
   }
 
   async #readIfSuspicious(): Promise<string | undefined> {
     const at = await this.#disk.stat(this.#file)
     if (!at.isFile()) throw new Error(`${this.#file} is not a regular file`)
+    checkSize(at.size)
     const identity = `${at.dev}:${at.ino}:${at.size}:${at.mtimeNs}:${at.ctimeNs}`
     if (identity !== this.#identity) this.#suspiciousLooks = SUSPICIOUS_LOOKS
     else if (this.#suspiciousLooks === 0) return undefined

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../config/faults.ts'
-import { loadFile, type ReadFile, unreadable } from '../config/load-file.ts'
-import { type Watch, watchFile } from '../config/watch.ts'
+import { loadFile, type ReadFile, readLenient, unreadable } from '../config/load-file.ts'
+import { LENIENT_DISK, type Watch, watchFile } from '../config/watch.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './context.ts'
 
 /** What a reloader begins with: the files' texts, and what was made of them. */
@@ -51,7 +51,7 @@ const PARTS = Object.keys(FILE_OF) as Part[]
 const DOUBTFUL_LOOKS = 3
 
 /** Reads the files and makes the material of them, waiting for it: for the start. Names every fault at once. */
-export function loadTls(files: TlsFiles, nowMs: number, readFile?: ReadFile): Parsed<LoadedTls> {
+export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = readLenient): Parsed<LoadedTls> {
   const texts: Record<Part, string | undefined> = {
     cert: undefined,
     key: undefined,
@@ -101,7 +101,7 @@ export class TlsReloader {
       if (file === undefined || known === undefined) continue
       const onChange = (text: string) => this.#changed(part, text)
       const onGone = (error: Error) => this.#lost(part, unreadable(file, error))
-      this.#watches.set(part, watchFile(file, { intervalMs, known, onChange, onGone }))
+      this.#watches.set(part, watchFile(file, { intervalMs, known, onChange, onGone, disk: LENIENT_DISK }))
     }
   }
 
