@@ -102,6 +102,25 @@ describe('the app', () => {
     }
   })
 
+  it('names so many faults that they help, and no more, however many there are', async () => {
+    const keys = Array.from({ length: 5000 }, (_, n) => [`k${n}`, 0])
+    const many = Object.fromEntries([...keys, [`long${'x'.repeat(2000)}`, 0]])
+    const login = (payload: object) => service.send({ method: 'POST', url: '/api/login', payload })
+    const flooded = await login(many)
+    assert.equal(flooded.status, 400)
+    assert.equal(flooded.body.errors.length, 20)
+    assert.ok(flooded.text.length < 4000, `${flooded.text.length} bytes`)
+    assert.deepEqual(flooded.body.errors.slice(0, 3), [
+      { field: 'email', reason: 'is required' },
+      { field: 'password', reason: 'is required' },
+      { field: 'k0', reason: 'is not a field of this request' },
+    ])
+    const long = await login({ email: 'a@example.com', password: 'x', [`long${'x'.repeat(2000)}`]: 0 })
+    assert.deepEqual(long.body.errors, [
+      { field: `long${'x'.repeat(95)}…`, reason: 'is not a field of this request' },
+    ])
+  })
+
   it('answers a target that cannot be decoded as a problem', async () => {
     const { status, body } = await service.send({ url: '/api/users/%ff' })
     assert.equal(status, 400)

@@ -34,16 +34,25 @@ export function validatorCompiler(): FastifySchemaCompiler<unknown> {
   }
 }
 
-/** The faults that the validator found, named by field and each told once. */
+/** So many are told: a response must not grow with what somebody makes up. */
+const MAX_FAULTS = 20
+const MAX_FIELD_CHARACTERS = 100
+
+/** The faults that the validator found, named by field and each told once; the first ones only when there are many. */
 export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   const faults = new Map<string, FieldFault>()
   for (const error of errors) {
     // The branches of a choice fail by nature; the fault of the choice itself is the one to tell.
     if (/\/(oneOf|anyOf)\/\d+\//.test(error.schemaPath)) continue
-    const fault = { field: fieldName(error), reason: reason(error) }
+    const fault = { field: shortened(fieldName(error)), reason: reason(error) }
     if (!faults.has(fault.field)) faults.set(fault.field, fault)
+    if (faults.size === MAX_FAULTS) break
   }
   return [...faults.values()]
+}
+
+function shortened(name: string): string {
+  return name.length <= MAX_FIELD_CHARACTERS ? name : `${name.slice(0, MAX_FIELD_CHARACTERS - 1)}…`
 }
 
 function fieldName(error: ErrorObject): string {

@@ -40,7 +40,7 @@ test('the configuration that comes with the gateway is good, with a line for eac
     status: 0,
     out: [
       'config/gateway.json: OK, routes: 17',
-      'config/limits.json: OK, limits: 4',
+      'config/limits.json: OK, limits: 6',
       'config/clients.json: OK, clients: 0',
     ],
     errors: [],

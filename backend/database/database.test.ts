@@ -87,7 +87,11 @@ onEachDatabase('a database', (database) => {
     const applied = await Promise.all([migrate(database()), migrate(database())])
     assert.deepEqual(applied.flat(), [])
     const recorded = await database().query<{ name: string }>('SELECT name FROM migrations ORDER BY name')
-    assert.deepEqual(recorded, [{ name: '0001-initial' }, { name: '0002-oauth' }])
+    assert.deepEqual(recorded, [
+      { name: '0001-initial' },
+      { name: '0002-oauth' },
+      { name: '0003-sign-in-and-grants' },
+    ])
   })
 
   it('is left alone when a newer version has migrated it', async () => {

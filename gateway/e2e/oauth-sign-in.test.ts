@@ -89,4 +89,20 @@ describe('the sign-in page behind the gateway', () => {
       assert.ok([404, 405, 429].includes(status), `${path}: ${status}`)
     }
   })
+
+  it('and the other doors without a token are bounded by address', async () => {
+    const ask = async (path: string) =>
+      (await call(`${service.url}${path}`, { method: 'POST', body: {} })).status
+    const all = async (path: string, count: number) => {
+      const statuses: number[] = []
+      for (let n = 0; n < count; n++) statuses.push(await ask(path))
+      return statuses
+    }
+    const refreshed = await all('/api/session/refresh', 62)
+    assert.deepEqual([refreshed.indexOf(429), refreshed[59]], [60, 400])
+    const pushed = await all('/oauth/par', 122)
+    assert.equal(pushed.at(-1), 429)
+    const allowed = 'gateway_rate_limit_decisions_total{limit="oauth",decision="allowed"}'
+    assert.equal(await service.gateway.metric(allowed), 120)
+  })
 })

@@ -12,7 +12,7 @@ const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 export interface ServiceOptions {
   /** Keys of gateway.json that take the place of those that are shipped. */
   readonly config?: object
-  /** `shipped`, or without the row for log-ins, so that tests may sign in as often as they like. */
+  /** `shipped`, or without the rows for log-ins and OAuth, so that tests may sign in as often as they like. */
   readonly limits?: 'shipped' | 'logins-unlimited'
   /** Environment of both processes. */
   readonly env?: Readonly<Record<string, string>>
@@ -46,7 +46,10 @@ export async function startService(options: ServiceOptions = {}): Promise<TestSe
   const { limits } = read<{ limits: { path: string }[] }>('limits.json')
   const starting = startGateway({
     config: { ...read<object>('gateway.json'), ...options.config },
-    limits: options.limits === 'shipped' ? limits : limits.filter(({ path }) => path !== '/api/login'),
+    limits:
+      options.limits === 'shipped'
+        ? limits
+        : limits.filter(({ path }) => path !== '/api/login' && path !== '/oauth/*'),
     env: {
       ...secret,
       GATEWAY_UPSTREAM: String(line.msg).replace('listening at ', ''),

@@ -192,16 +192,18 @@ test('a file without a list of limits has one fault', () => {
   }
 })
 
-test('the table that comes with the gateway holds the four limits of the service', () => {
+test('the table that comes with the gateway holds the limits of the service, and two by address', () => {
   const text = readFileSync(new URL('../../config/limits.json', import.meta.url), 'utf8')
   const rows = parseLimits('limits.json', text).value
   assert.deepEqual(
-    rows?.map(({ name, path, limit, windowMs }) => [name, path, limit, windowMs]),
+    rows?.map(({ name, path, limit, windowMs, per }) => [name, path, limit, windowMs, per]),
     [
-      ['login', '/api/login', 5, 60_000],
-      ['transfer', '/api/transfer', 10, 3_600_000],
-      ['balance', '/api/balance', 60, 60_000],
-      ['verify', '/api/verify', 3, 86_400_000],
+      ['login', '/api/login', 5, 60_000, 'caller'],
+      ['transfer', '/api/transfer', 10, 3_600_000, 'caller'],
+      ['balance', '/api/balance', 60, 60_000, 'caller'],
+      ['verify', '/api/verify', 3, 86_400_000, 'caller'],
+      ['refresh', '/api/session/refresh', 60, 60_000, 'address'],
+      ['oauth', '/oauth/*', 120, 60_000, 'address'],
     ],
   )
   const example = readFileSync(

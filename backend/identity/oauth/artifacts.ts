@@ -9,6 +9,14 @@ export interface ArtifactStoreOptions {
   readonly onReuse: (grantId: string) => void
 }
 
+/** Kinds that hold what a client, or anybody in its name, makes up: `state`, `nonce` and other parameters. */
+const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
+  'PushedAuthorizationRequest',
+  'Interaction',
+  'AuthorizationCode',
+])
+const MAX_STORED_CHARACTERS = 8 * 1024
+
 interface ArtifactRow extends Row {
   payload: string
   consumed_at: Date | null
@@ -34,6 +42,10 @@ export class ArtifactStore implements Adapter {
   /** A jti of `ReplayDetection` that is there already is refused: looking first and storing then would let two pass. */
   async upsert(id: string, payload: AdapterPayload, expiresInSeconds: number): Promise<void> {
     const { jti: _secret, ...rest } = payload
+    const text = JSON.stringify(rest)
+    if (HOLDS_PARAMETERS.has(this.#model) && text.length > MAX_STORED_CHARACTERS) {
+      throw new errors.InvalidRequest('the parameters of the request are too long')
+    }
     // The provider reads the system clock too: another clock here would part their ideas of what has expired.
     const now = Date.now()
     const stored = await this.#database.query(
@@ -47,7 +59,7 @@ export class ArtifactStore implements Adapter {
       [
         this.#model,
         hashed(id),
-        JSON.stringify(rest),
+        text,
         this.#model === 'Grant' ? id : (payload.grantId ?? null),
         payload.accountId ?? null,
         payload.uid ?? null,

@@ -120,6 +120,25 @@ onEachDatabase('OAuth', (database) => {
     assert.ok(((await pushed.json()) as { expires_in: number }).expires_in < 600)
   })
 
+  it('stores no more of a request than 8 KiB, pushed or carried by the browser', async () => {
+    const stored = async () => (await database().query('SELECT 1 AS one FROM oauth_artifacts')).length
+    const { parameters } = await pkce({ response_type: 'code', client_id: 'mobile-app' })
+    const push = (state: string) =>
+      fetch(`${oauth.url}/oauth/par`, {
+        method: 'POST',
+        body: new URLSearchParams({ ...parameters, state }),
+      })
+    const before = await stored()
+    const refused = await push('x'.repeat(40_000))
+    assert.equal(refused.status, 400)
+    assert.equal(((await refused.json()) as { error: string }).error, 'invalid_request')
+    const query = new URLSearchParams({ ...parameters, state: 'x'.repeat(9000) })
+    const { url, page } = await new FormBrowser(oauth.url).open(`/oauth/authorize?${query}`)
+    assert.match(`${url.searchParams.get('error')}${page}`, /invalid_request/)
+    assert.equal(await stored(), before)
+    assert.equal((await push('x'.repeat(4000))).status, 201)
+  })
+
   it('refuses requests without PKCE, with plain, and for anything but a code', async () => {
     const cases: [Record<string, string | undefined>, string][] = [
       [{ code_challenge: undefined, code_challenge_method: undefined }, 'invalid_request'],
