@@ -55,7 +55,8 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    child.kill('SIGTERM')
+    // Nobody balances load here who would need time to send it elsewhere, as after SIGTERM.
+    child.kill('SIGINT')
   }, PARENT_CHECK_MS)
 }
 

@@ -171,11 +171,12 @@ describe('the launcher', () => {
   describe('under npm', {
     skip: process.platform !== 'linux' && 'needs /proc to tell the processes apart',
   }, () => {
-    // It ends by SIGTERM or with the channel, and says which: a program of tools knows only the first.
+    // It ends by a signal or with the channel, and says which.
     const CHILD = `
       import { appendFileSync } from 'node:fs'
       const end = (why) => { appendFileSync('end', why); process.exit(0) }
       process.on('SIGTERM', () => end('SIGTERM '))
+      process.on('SIGINT', () => end('SIGINT '))
       process.on('disconnect', () => end('disconnect '))
       setInterval(() => {}, 1000)
       console.log('pid', process.pid)`

@@ -174,7 +174,7 @@ describe('npm start', () => {
         await closed
         assert.equal((await status('/openapi.json')) === 0 && !(await backendUp()), true)
         const reason = readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason
-        assert.equal(reason, index === 2 ? 'parent gone' : 'SIGTERM')
+        assert.equal(reason, index === 2 ? 'parent gone' : 'SIGINT')
       }
     },
   )
