@@ -9,7 +9,7 @@ import fastify, {
 import { v7 as uuid } from 'uuid'
 import { registerBalance } from './balance.ts'
 import { registerData } from './data.ts'
-import { DatabaseBusyError } from './database/database.ts'
+import { DatabaseBusyError, DatabaseUnavailableError } from './database/database.ts'
 import { registerDocs } from './docs.ts'
 import { requireGateway } from './gateway-secret.ts'
 import { registerHealth } from './health.ts'
@@ -109,6 +109,11 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
     return new Problem('invalid_request', { errors: fieldFaults(error.validation as never) })
   }
   if (error instanceof DatabaseBusyError) return new Problem('busy', { cause: error })
+  // As it is, or as the authorization server is told of it.
+  for (const fault of [error, error.cause]) {
+    if (fault instanceof DatabaseUnavailableError)
+      return new Problem('database_unavailable', { cause: fault })
+  }
   const code = REQUEST_FAULTS[error.code ?? '']
   if (code !== undefined) return new Problem(code, { cause: error })
   // The JSON parser marks what it refuses (syntax, __proto__) with the status only.
@@ -117,7 +122,10 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
 }
 
 function sendProblem(problem: Problem, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  if (problem.status >= 500) request.log.error({ err: problem.cause, code: problem.code }, 'request failed')
+  // Every request meets it until the database is back, and a trace of the stack tells nobody more.
+  if (problem.cause instanceof DatabaseUnavailableError) request.log.warn(problem.cause.message)
+  else if (problem.status >= 500)
+    request.log.error({ err: problem.cause, code: problem.code }, 'request failed')
   return reply
     .code(problem.status)
     .headers(problem.headers)

@@ -61,5 +61,6 @@ describe('a backend that shares a secret with its gateway', () => {
     assert.equal((await service.send({ url: '/api/balance', as: user, headers })).status, 200)
     assert.equal((await service.send({ url: '/nowhere', headers })).status, 404)
     assert.equal((await service.send({ url: '/healthz' })).status, 200)
+    assert.equal((await service.send({ url: '/readyz' })).status, 200)
   })
 })

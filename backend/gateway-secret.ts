@@ -6,7 +6,7 @@ import type { App } from './services.ts'
 /** Long enough that nobody guesses it; the gateway reads the file by the same rule. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
 /** For the container's probes; they say nothing about anybody. */
-const OPEN_TO_ALL: ReadonlySet<string> = new Set(['/healthz'])
+const OPEN_TO_ALL: ReadonlySet<string> = new Set(['/healthz', '/readyz'])
 
 /** Reads the secret that the gateway proves itself with. Throws an error that names the file and hides what it holds. */
 export async function readGatewaySecret(file: string): Promise<string> {

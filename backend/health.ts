@@ -1,8 +1,12 @@
 import type { App, Services } from './services.ts'
 
-/** GET /healthz, for the container: the process answers and so does its database. The gateway does not route it. */
+/**
+ * For the container and the orchestrator; the gateway routes neither. GET /healthz: the process answers. GET /readyz: so
+ * does its database, otherwise 503. They are two, because no restart of this process brings a database back.
+ */
 export function registerHealth(app: App, { database }: Services): void {
-  app.get('/healthz', { schema: { hide: true } }, async () => {
+  app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
+  app.get('/readyz', { schema: { hide: true } }, async () => {
     await database.query('SELECT 1')
     return { status: 'ok' }
   })

@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { buildApp } from './app.ts'
-import type { Database } from './database/database.ts'
+import { type Database, DatabaseUnavailableError } from './database/database.ts'
 import { DirectoryInUseError } from './database/directory-lock.ts'
 import { migrate } from './database/migrations.ts'
 import { openDatabase } from './database/open.ts'
@@ -14,6 +14,7 @@ import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
 import { loadServerSecrets, replaceServerSecrets } from './identity/secrets.ts'
 import type { App, Services } from './services.ts'
+import { whenAvailable } from './when-available.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -30,7 +31,12 @@ if ('faults' in environment) {
   for (const fault of environment.faults) logger.fatal(fault)
   process.exit(1)
 }
+const stop = listenForStop()
 await start(environment).catch((fault: unknown) => {
+  if (stop.signal.aborted && fault instanceof DatabaseUnavailableError) {
+    logger.info('stopped')
+    process.exit(0)
+  }
   logger.fatal({ err: fault }, startFault(fault))
   process.exit(1)
 })
@@ -39,28 +45,42 @@ async function start(settings: Environment): Promise<void> {
   // First, because it is told at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
-  const database = await openDatabase(settings, (fault) =>
-    logger.error({ err: fault }, 'an idle database connection broke'),
-  )
-  const applied = await migrate(database)
-  if (applied.length > 0) logger.info({ applied }, 'schema migrated')
-  if (settings.demo) await seedDemoUsers(database, clock())
-  await sweep(database, clock())
-  const keys = await loadSigningKeys(database, clock)
-  const upkeep = keyUpkeep(settings, database, keys)
-  if (exposedUntil(settings.dataDirectory) !== undefined) {
-    await replaceServerSecrets(database)
-    await keepKeys(upkeep)
-  }
+  const { database, keys, upkeep } = await whenAvailable(() => prepare(settings), {
+    onWait: ({ message: cause }, retryMs) => logger.warn({ cause, retryMs }, 'waiting for the database'),
+    signal: stop.signal,
+  })
   const app = await listen(settings, { database, keys, gatewaySecret }).catch(async (fault: unknown) => {
     await database.close()
     throw fault
   })
   const timers = startUpkeep(upkeep)
-  stopOnSignal(app, database, timers)
+  void stop.asked.then(() => shutDown({ app, database, timers }))
   // Whoever started this process over a channel waits for it before it lets requests come. A parent that went away
   // meanwhile is no fault of ours: the callback keeps the broken channel from ending the process.
   process.send?.('ready', () => {})
+}
+
+/** Opens the database and brings it up to date. All of it may be done again, also after it broke off half-way. */
+async function prepare(settings: Environment) {
+  const database = await openDatabase(settings, (fault) =>
+    logger.error({ err: fault }, 'an idle database connection broke'),
+  )
+  try {
+    const applied = await migrate(database)
+    if (applied.length > 0) logger.info({ applied }, 'schema migrated')
+    if (settings.demo) await seedDemoUsers(database, clock())
+    await sweep(database, clock())
+    const keys = await loadSigningKeys(database, clock)
+    const upkeep = keyUpkeep(settings, database, keys)
+    if (exposedUntil(settings.dataDirectory) !== undefined) {
+      await replaceServerSecrets(database)
+      await keepKeys(upkeep)
+    }
+    return { database, keys, upkeep }
+  } catch (fault) {
+    await database.close()
+    throw fault
+  }
 }
 
 async function listen(
@@ -101,28 +121,43 @@ function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
   ]
 }
 
-/** Finishes what is in flight, closes the database, exits with 0. The parent that goes away is a signal too. */
-function stopOnSignal(app: App, database: Database, timers: readonly NodeJS.Timeout[]): void {
-  let stopping = false
-  const stop = async (reason: string) => {
-    if (stopping) return
-    stopping = true
+/**
+ * Hears from the first moment on, while it waits for the database too. Asked by SIGTERM, SIGINT, or the end of the
+ * process that started this one.
+ */
+function listenForStop(): { readonly asked: Promise<void>; readonly signal: AbortSignal } {
+  const asked = Promise.withResolvers<void>()
+  const abort = new AbortController()
+  const ask = (reason: string) => {
+    if (abort.signal.aborted) return
     logger.info({ reason }, 'stopping')
-    for (const timer of timers) clearInterval(timer)
-    setTimeout(() => {
-      logger.error('requests still in flight at the deadline were cut off')
-      process.exit(1)
-    }, DRAIN_DEADLINE_MS).unref()
-    await app.close()
-    await database.close()
-    logger.info('stopped')
-    process.exit(0)
+    abort.abort()
+    asked.resolve()
   }
-  process.on('SIGTERM', () => void stop('SIGTERM'))
-  process.on('SIGINT', () => void stop('SIGINT'))
-  if (process.send === undefined) return
-  process.on('disconnect', () => void stop('parent disconnected'))
-  if (!process.connected) void stop('parent disconnected')
+  process.on('SIGTERM', () => ask('SIGTERM'))
+  process.on('SIGINT', () => ask('SIGINT'))
+  if (process.send !== undefined) {
+    process.on('disconnect', () => ask('parent disconnected'))
+    if (!process.connected) ask('parent disconnected')
+  }
+  return { asked: asked.promise, signal: abort.signal }
+}
+
+/** Finishes what is in flight, closes the database, exits with 0. */
+async function shutDown(running: {
+  readonly app: App
+  readonly database: Database
+  readonly timers: readonly NodeJS.Timeout[]
+}): Promise<void> {
+  for (const timer of running.timers) clearInterval(timer)
+  setTimeout(() => {
+    logger.error('requests still in flight at the deadline were cut off')
+    process.exit(1)
+  }, DRAIN_DEADLINE_MS).unref()
+  await running.app.close()
+  await running.database.close()
+  logger.info('stopped')
+  process.exit(0)
 }
 
 /** One line that says what to do about it. */

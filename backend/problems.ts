@@ -48,6 +48,11 @@ const PROBLEMS = {
   too_many_attempts: { status: 429, detail: 'Too many attempts. Try again later.' },
   headers_too_large: { status: 431, detail: 'The header section is larger than what is accepted here.' },
   internal: { status: 500, detail: 'Something went wrong here. Nothing was changed.' },
+  database_unavailable: {
+    status: 503,
+    detail:
+      'The database cannot be reached at this moment. Try again later; what changes something, with the same Idempotency-Key or after a look whether it took effect.',
+  },
   busy: { status: 503, detail: 'There is too much to do at this moment. Nothing was changed. Try again.' },
 } as const
 

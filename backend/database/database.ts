@@ -19,7 +19,8 @@ export interface Transaction extends Queryable {
  * The database of the backend. `transaction` runs `work` in one SERIALIZABLE transaction and commits what it
  * returns; when `work` throws, nothing of it stays. A serialisation failure or a deadlock (SQLSTATE 40001, 40P01)
  * runs `work` again from its start, at most {@link MAX_ATTEMPTS} times, so `work` must have no effect outside the
- * transaction. Throws {@link DatabaseBusyError} when the attempts are used up.
+ * transaction. Throws {@link DatabaseBusyError} when the attempts are used up, or a statement took too long. Every call
+ * throws {@link DatabaseUnavailableError} while the database is away; the next one after that tries anew.
  */
 export interface Database extends Queryable {
   transaction<T>(work: (transaction: Transaction) => Promise<T>): Promise<T>
@@ -36,6 +37,17 @@ const BACKOFF_CAP_MS = 150
 /** Every attempt of a transaction lost against concurrent ones. */
 export class DatabaseBusyError extends Error {
   override name = 'DatabaseBusyError'
+}
+
+/** The database cannot be reached, or broke off: whether what was under way took effect is not known. */
+export class DatabaseUnavailableError extends Error {
+  override name = 'DatabaseUnavailableError'
+
+  constructor(cause: unknown) {
+    const { message, code } = cause as NodeJS.ErrnoException
+    // Where a name has several addresses, the message of the driver is empty.
+    super(`the database cannot be reached: ${message || code || String(cause)}`, { cause })
+  }
 }
 
 /** SQLSTATE of a database error, whichever driver threw it; `undefined` for any other error. */

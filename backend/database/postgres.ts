@@ -1,11 +1,20 @@
 import { Pool, type PoolClient, TypeOverrides } from 'pg'
-import { type Database, type Row, retrySerialization, type Transaction } from './database.ts'
+import {
+  type Database,
+  DatabaseUnavailableError,
+  type Row,
+  retrySerialization,
+  type Transaction,
+} from './database.ts'
+import { postgresFault } from './postgres-faults.ts'
 
 /** OID of int8; the driver's default is a string. */
 const INT8 = 20
 
 const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
+/** How much later than by the server's own clock a statement is given up: then the server cannot be reached. */
+const SILENCE_MS = 2_000
 const MAX_CONNECTIONS = 10
 
 export interface PostgresOptions {
@@ -13,18 +22,25 @@ export interface PostgresOptions {
   readonly url: string
   /** Told of a connection that broke while nobody used it; the pool replaces it by itself. */
   readonly onIdleFault: (fault: Error) => void
+  readonly statementTimeoutMs?: number
 }
 
-/** Opens a pool to a PostgreSQL server and proves it with one statement; throws the driver's error when that fails. */
+/**
+ * Opens a pool to a PostgreSQL server and proves it with one statement. Throws {@link DatabaseUnavailableError} when the
+ * server is not there yet, and the driver's error when it refuses (password, name of the database).
+ */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const types = new TypeOverrides()
   types.setTypeParser(INT8, (text) => BigInt(text))
+  const { statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
   const pool = new Pool({
     connectionString: options.url,
     max: MAX_CONNECTIONS,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
+    statement_timeout: statementTimeoutMs,
+    query_timeout: statementTimeoutMs + SILENCE_MS,
+    idle_in_transaction_session_timeout: statementTimeoutMs,
+    keepAlive: true,
     application_name: 'countersign-backend',
     types,
   })
@@ -33,7 +49,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     await pool.query('SELECT 1')
   } catch (fault) {
     await pool.end()
-    throw fault
+    throw postgresFault(fault)
   }
   return new PostgresDatabase(pool)
 }
@@ -54,7 +70,7 @@ class PostgresDatabase implements Database {
   }
 
   async #attempt<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    const client = await this.#pool.connect()
+    const client = await translated(this.#pool.connect())
     let broken: Error | undefined
     // A connection that breaks between two statements emits this, and without a listener it ends the process. The
     // next statement on it fails, which is where it is dealt with.
@@ -63,14 +79,18 @@ class PostgresDatabase implements Database {
     }
     client.on('error', onFault)
     try {
-      await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE')
+      await translated(client.query('BEGIN ISOLATION LEVEL SERIALIZABLE'))
       const result = await work({
         query: <R extends Row>(sql: string, values: readonly unknown[] = []) => rows<R>(client, sql, values),
-        script: async (sql) => void (await client.query(sql)),
+        script: async (sql) => void (await translated(client.query(sql))),
       })
-      await client.query('COMMIT')
+      await translated(client.query('COMMIT'))
       return result
     } catch (fault) {
+      if (fault instanceof DatabaseUnavailableError) {
+        broken = fault
+        throw fault
+      }
       // A connection that cannot even roll back is thrown away with whatever transaction it still has.
       await client.query('ROLLBACK').catch((rollbackFault: Error) => {
         broken = rollbackFault
@@ -92,5 +112,13 @@ async function rows<R extends Row>(
   sql: string,
   values: readonly unknown[],
 ): Promise<R[]> {
-  return (await runner.query<R>(sql, [...values])).rows
+  return (await translated(runner.query<R>(sql, [...values]))).rows
+}
+
+async function translated<T>(call: Promise<T>): Promise<T> {
+  try {
+    return await call
+  } catch (fault) {
+    throw postgresFault(fault)
+  }
 }

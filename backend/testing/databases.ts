@@ -5,6 +5,7 @@ import type { Database } from '../database/database.ts'
 import { migrate } from '../database/migrations.ts'
 import { openPglite } from '../database/pglite.ts'
 import { openPostgres } from '../database/postgres.ts'
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
 
 /**
  * Describes the same behaviour on the embedded database and on a PostgreSQL server: `describeBehaviour` is called once
@@ -25,6 +26,19 @@ export function onPostgres(subject: string, describeBehaviour: (database: () => 
     return
   }
   describe(`${subject}, on PostgreSQL`, () => withDatabase(() => openTestPostgres(url), describeBehaviour))
+}
+
+/** A schema of its own on the server, by a way that can be cut; gone afterwards. */
+export async function openBehindProxy(
+  options: { readonly isCut?: boolean } = {},
+): Promise<{ readonly url: string; readonly proxy: TcpProxy; readonly drop: () => Promise<void> }> {
+  const server = process.env.TEST_DATABASE_URL
+  if (server === undefined) throw new Error('TEST_DATABASE_URL names no PostgreSQL server')
+  const { schema, url } = await makeSchema(server)
+  const way = new URL(url)
+  const proxy = await startTcpProxy({ host: way.hostname, port: Number(way.port || 5432) }, options)
+  way.host = `127.0.0.1:${proxy.port}`
+  return { url: way.href, proxy, drop: () => administer(server, `DROP SCHEMA ${schema} CASCADE`) }
 }
 
 interface TestDatabase {
@@ -55,14 +69,11 @@ async function openTestPglite(): Promise<TestDatabase> {
 
 /** A schema of its own on the server, gone afterwards. */
 async function openTestPostgres(url: string): Promise<TestDatabase> {
-  const schema = `test_${randomBytes(8).toString('hex')}`
-  await administer(url, `CREATE SCHEMA ${schema}`)
-  const own = new URL(url)
-  own.searchParams.set('options', `-c search_path=${schema}`)
+  const { schema, url: own } = await makeSchema(url)
   const onIdleFault = (fault: Error) => {
     throw fault
   }
-  const database = await openPostgres({ url: own.href, onIdleFault })
+  const database = await openPostgres({ url: own, onIdleFault })
   return {
     database,
     close: async () => {
@@ -70,6 +81,14 @@ async function openTestPostgres(url: string): Promise<TestDatabase> {
       await administer(url, `DROP SCHEMA ${schema} CASCADE`)
     },
   }
+}
+
+async function makeSchema(url: string): Promise<{ readonly schema: string; readonly url: string }> {
+  const schema = `test_${randomBytes(8).toString('hex')}`
+  await administer(url, `CREATE SCHEMA ${schema}`)
+  const own = new URL(url)
+  own.searchParams.set('options', `-c search_path=${schema}`)
+  return { schema, url: own.href }
 }
 
 async function administer(url: string, sql: string): Promise<void> {

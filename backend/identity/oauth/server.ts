@@ -10,6 +10,7 @@ import { certificateNames, clientCertificate } from './client-certificate.ts'
 import { errors, Provider } from './library.ts'
 import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
 import { policyConfiguration } from './policy.ts'
+import { providerDatabase } from './provider-database.ts'
 import { apiScopesOfClient, grantable } from './scopes.ts'
 
 /** Paths of the authorization server; the gateway must let them through. Metadata (RFC 8414) names them to clients. */
@@ -74,8 +75,9 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
 }
 
 function configuration(services: Services): Configuration {
+  const database = providerDatabase(services.database)
   const store = {
-    database: services.database,
+    database,
     onReuse: (grantId: string) => Provider.ctx?.append(REVOKE_SESSION, grantId),
   }
   return {
@@ -85,7 +87,7 @@ function configuration(services: Services): Configuration {
     jwks: { keys: services.keys.privateKeys.map((key) => ({ ...key })) },
     routes: OAUTH_PATHS,
     features: features(services),
-    findAccount: (_ctx, id) => findAccount(services.database, id),
+    findAccount: (_ctx, id) => findAccount(database, id),
     interactions: { url: (_ctx, { uid }) => `${INTERACTION_PATH}?id=${uid}` },
     renderError: (ctx, { error, error_description: detail }) =>
       show(ctx, errorPage(services.publicUrl, { error, detail })),

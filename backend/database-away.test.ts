@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { type Database, DatabaseUnavailableError } from './database/database.ts'
+import { migrate } from './database/migrations.ts'
+import { openPostgres } from './database/postgres.ts'
+import { openBehindProxy } from './testing/databases.ts'
+import { type BackendProcess, startBackendProcess } from './testing/process.ts'
+import { startTestService, type TestService, type TestUser } from './testing/service.ts'
+import type { TcpProxy } from './testing/tcp-proxy.ts'
+
+const NO_SERVER =
+  process.env.TEST_DATABASE_URL === undefined && 'TEST_DATABASE_URL names no PostgreSQL server'
+const STATEMENT_TIMEOUT_MS = 300
+
+if (NO_SERVER) it('a database that goes away, on PostgreSQL', { skip: NO_SERVER })
+else describe('a database that goes away, on PostgreSQL', withServer)
+
+function withServer(): void {
+  let proxy: TcpProxy
+  let drop: () => Promise<void>
+  let database: Database
+  let service: TestService
+  let user: TestUser
+  before(async () => {
+    const opened = await openBehindProxy()
+    proxy = opened.proxy
+    drop = opened.drop
+    database = await openPostgres({
+      url: opened.url,
+      onIdleFault: () => {},
+      statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+    })
+    await migrate(database)
+    const app = {
+      client_id: 'mobile-app',
+      token_endpoint_auth_method: 'none' as const,
+      redirect_uris: ['https://app.example.com/callback'],
+      grant_types: ['authorization_code', 'refresh_token'],
+    }
+    service = await startTestService(database, { clients: [app] })
+    user = await service.addUser({ balanceMinor: 100n })
+  })
+  after(async () => {
+    await service.app.close()
+    await database.close()
+    await proxy.cut()
+    await drop()
+  })
+
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  const balance = () => service.send({ url: '/api/balance', as: user, scope: 'accounts:read' })
+
+  it('is 503 with Retry-After for every request that needs it, and none after it is back', async () => {
+    assert.equal((await balance()).status, 200)
+    await proxy.cut()
+    for (const request of [
+      { url: '/api/balance', as: user, scope: 'accounts:read' },
+      { url: '/api/users', as: user, scope: 'users:admin' },
+      { method: 'POST', url: '/api/login', payload: { email: user.email, password: 'x' } },
+      { method: 'POST', url: '/api/session/refresh', payload: { refreshToken: 'x'.repeat(43) } },
+      { url: '/readyz' },
+    ] as const) {
+      const { status, headers, body } = await service.send(request)
+      assert.deepEqual([status, body.code], [503, 'database_unavailable'], request.url)
+      assert.match(String(headers['retry-after']), /^\d+$/)
+    }
+    assert.equal((await service.send({ url: '/healthz' })).status, 200, 'a restart would not help')
+    assert.equal((await service.send({ url: '/openapi.json' })).status, 200)
+    await proxy.restore()
+    assert.equal((await balance()).status, 200)
+    assert.equal((await service.send({ url: '/readyz' })).status, 200)
+  })
+
+  it('is temporarily_unavailable for OAuth, with the same status', async () => {
+    await proxy.cut()
+    const payload = 'grant_type=refresh_token&refresh_token=x&client_id=mobile-app'
+    const token = await service.send({ method: 'POST', url: '/oauth/token', payload, headers: form })
+    assert.deepEqual([token.status, token.body.error], [503, 'temporarily_unavailable'])
+    assert.match(String(token.headers['retry-after']), /^\d+$/)
+    const page = await service.send({
+      url: '/oauth/interaction?id=x',
+      headers: { cookie: '_interaction=x', accept: 'text/html' },
+    })
+    assert.equal(page.status, 503, page.text)
+    await proxy.restore()
+  })
+
+  it('leaves nothing of a transaction that it went away from, and no connection in pieces', async () => {
+    const broken = database.transaction(async (transaction) => {
+      await transaction.query("UPDATE users SET name = 'Half Done'")
+      await proxy.cut()
+      await transaction.query('SELECT 1')
+    })
+    await assert.rejects(broken, DatabaseUnavailableError)
+    await proxy.restore()
+    const rows = await database.query("SELECT 1 AS found FROM users WHERE name = 'Half Done'")
+    assert.deepEqual(rows, [])
+  })
+
+  it('is given up when it says nothing any more, within a transaction and without', async () => {
+    await database.query('SELECT 1')
+    proxy.stall()
+    await assert.rejects(database.query('SELECT 1'), DatabaseUnavailableError)
+    const silent = database.transaction(async (transaction) => {
+      proxy.stall()
+      await transaction.query('SELECT 1')
+    })
+    await assert.rejects(silent, DatabaseUnavailableError)
+    assert.equal((await balance()).status, 200, 'a new connection is made')
+  })
+
+  it('is 503, not 500, when a statement takes too long', async () => {
+    const slow = database.query('SELECT pg_sleep(5)')
+    await assert.rejects(slow, { name: 'DatabaseBusyError' })
+  })
+}
+
+describe('the start of a backend whose database is not there yet', () => {
+  let backend: BackendProcess | undefined
+  after(async () => {
+    backend?.child.kill('SIGKILL')
+    await backend?.ended
+  })
+  const waits = () => backend?.log.filter(({ msg }) => msg === 'waiting for the database') ?? []
+  async function waiting(times: number): Promise<void> {
+    while (waits().length < times) await pause(20)
+  }
+
+  it('waits, says so without the password, and ends in good order when it is told to', async () => {
+    const env = { DATABASE_URL: 'postgres://user:secret@127.0.0.1:1/none' }
+    for (const end of ['SIGTERM', 'disconnect'] as const) {
+      backend = startBackendProcess(env, { ipc: true })
+      await waiting(2)
+      if (end === 'SIGTERM') backend.child.kill('SIGTERM')
+      else backend.child.disconnect()
+      assert.equal(await backend.ended, 0)
+      assert.equal(backend.log.at(-1)?.msg, 'stopped')
+      assert.match(String(waits()[0]?.cause), /ECONNREFUSED/)
+      assert.doesNotMatch(JSON.stringify(backend.log), /secret/)
+    }
+  })
+
+  it('serves as soon as it is there', { skip: NO_SERVER }, async () => {
+    const { url, proxy, drop } = await openBehindProxy({ isCut: true })
+    backend = startBackendProcess({ DATABASE_URL: url })
+    await waiting(2)
+    await proxy.restore()
+    const listening = await backend.listening
+    assert.equal((await fetch(`${listening}/readyz`)).status, 200)
+    backend.child.kill('SIGTERM')
+    assert.equal(await backend.ended, 0)
+    await proxy.cut()
+    await drop()
+  })
+})

@@ -1,0 +1,54 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+
+/** A way to a server that a test can cut. */
+export interface TcpProxy {
+  readonly port: number
+  /** Breaks every connection off and refuses new ones. */
+  cut(): Promise<void>
+  restore(): Promise<void>
+  /** Passes nothing on any more, and says nothing: a server that hangs, or a network that drops. */
+  stall(): void
+}
+
+/** Leads to `host:port`, on a free port of its own; with `isCut` it refuses everybody until it is restored. */
+export async function startTcpProxy(
+  target: { readonly host: string; readonly port: number },
+  { isCut = false }: { readonly isCut?: boolean } = {},
+): Promise<TcpProxy> {
+  const sockets = new Set<Socket>()
+  const server = createServer((near) => {
+    const far = connect(target)
+    for (const socket of [near, far]) {
+      sockets.add(socket)
+      socket.on('error', () => {})
+      socket.on('close', () => {
+        sockets.delete(socket)
+        near.destroy()
+        far.destroy()
+      })
+    }
+    near.pipe(far).pipe(near)
+  })
+  const port = await listen(server, 0)
+  const cut = async () => {
+    server.close()
+    for (const socket of sockets) socket.resetAndDestroy()
+    await once(server, 'close')
+  }
+  if (isCut) await cut()
+  return {
+    port,
+    cut,
+    restore: async () => void (await listen(server, port)),
+    stall: () => {
+      for (const socket of sockets) socket.unpipe().pause()
+    },
+  }
+}
+
+async function listen(server: Server, port: number): Promise<number> {
+  server.listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}

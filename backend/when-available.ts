@@ -1,0 +1,36 @@
+import { setTimeout as pauseByTimer } from 'node:timers/promises'
+import { DatabaseUnavailableError } from './database/database.ts'
+
+const FIRST_PAUSE_MS = 250
+const LAST_PAUSE_MS = 5_000
+
+export interface Waiting {
+  /** Told of each attempt that found no database, and when the next one comes. */
+  readonly onWait: (fault: DatabaseUnavailableError, retryMs: number) => void
+  /** Ends the waiting; what was thrown last is thrown then. */
+  readonly signal: AbortSignal
+  /** Resolves after so many milliseconds, rejects when the signal comes before. */
+  readonly pause?: (
+    ms: number,
+    value: undefined,
+    options: { readonly signal: AbortSignal },
+  ) => Promise<unknown>
+}
+
+/** Does `work` as soon as there is a database: again after 250 ms, doubling to 5 s. Any other fault is thrown at once. */
+export async function whenAvailable<T>(
+  work: () => Promise<T>,
+  { onWait, signal, pause = pauseByTimer }: Waiting,
+): Promise<T> {
+  for (let retryMs = FIRST_PAUSE_MS; ; retryMs = Math.min(retryMs * 2, LAST_PAUSE_MS)) {
+    try {
+      return await work()
+    } catch (fault) {
+      if (!(fault instanceof DatabaseUnavailableError) || signal.aborted) throw fault
+      onWait(fault, retryMs)
+      await pause(retryMs, undefined, { signal }).catch(() => {
+        throw fault
+      })
+    }
+  }
+}
