@@ -5,13 +5,15 @@ import { type Database, DatabaseUnavailableError } from './database/database.ts'
 import { migrate } from './database/migrations.ts'
 import { openPostgres } from './database/postgres.ts'
 import { openBehindProxy } from './testing/databases.ts'
+import { pkce } from './testing/oauth.ts'
 import { type BackendProcess, startBackendProcess } from './testing/process.ts'
-import { startTestService, type TestService, type TestUser } from './testing/service.ts'
+import { startTestService, type TestAnswer, type TestService, type TestUser } from './testing/service.ts'
 import type { TcpProxy } from './testing/tcp-proxy.ts'
 
 const NO_SERVER =
   process.env.TEST_DATABASE_URL === undefined && 'TEST_DATABASE_URL names no PostgreSQL server'
 const STATEMENT_TIMEOUT_MS = 300
+const REDIRECT = 'https://app.example.com/callback'
 
 if (NO_SERVER) it('a database that goes away, on PostgreSQL', { skip: NO_SERVER })
 else describe('a database that goes away, on PostgreSQL', withServer)
@@ -20,13 +22,15 @@ function withServer(): void {
   let proxy: TcpProxy
   let drop: () => Promise<void>
   let database: Database
+  let impatient: Database
   let service: TestService
   let user: TestUser
   before(async () => {
     const opened = await openBehindProxy()
     proxy = opened.proxy
     drop = opened.drop
-    database = await openPostgres({
+    database = await openPostgres({ url: opened.url, onIdleFault: () => {} })
+    impatient = await openPostgres({
       url: opened.url,
       onIdleFault: () => {},
       statementTimeoutMs: STATEMENT_TIMEOUT_MS,
@@ -35,7 +39,7 @@ function withServer(): void {
     const app = {
       client_id: 'mobile-app',
       token_endpoint_auth_method: 'none' as const,
-      redirect_uris: ['https://app.example.com/callback'],
+      redirect_uris: [REDIRECT],
       grant_types: ['authorization_code', 'refresh_token'],
     }
     service = await startTestService(database, { clients: [app] })
@@ -44,6 +48,7 @@ function withServer(): void {
   after(async () => {
     await service.app.close()
     await database.close()
+    await impatient.close()
     await proxy.cut()
     await drop()
   })
@@ -73,16 +78,26 @@ function withServer(): void {
   })
 
   it('is temporarily_unavailable for OAuth, with the same status', async () => {
+    const { parameters } = await pkce({
+      client_id: 'mobile-app',
+      response_type: 'code',
+      redirect_uri: REDIRECT,
+    })
+    const authorize = { url: `/oauth/authorize?${new URLSearchParams(parameters)}` }
+    const begun = await service.send(authorize)
+    const page = { url: String(begun.headers.location), headers: { cookie: cookiesOf(begun) } }
+    assert.equal((await service.send(page)).status, 200)
     await proxy.cut()
     const payload = 'grant_type=refresh_token&refresh_token=x&client_id=mobile-app'
     const token = await service.send({ method: 'POST', url: '/oauth/token', payload, headers: form })
     assert.deepEqual([token.status, token.body.error], [503, 'temporarily_unavailable'])
     assert.match(String(token.headers['retry-after']), /^\d+$/)
-    const page = await service.send({
-      url: '/oauth/interaction?id=x',
-      headers: { cookie: '_interaction=x', accept: 'text/html' },
-    })
-    assert.equal(page.status, 503, page.text)
+    const back = new URL(String((await service.send(authorize)).headers.location))
+    assert.deepEqual(
+      [back.origin, back.searchParams.get('error')],
+      [new URL(REDIRECT).origin, 'temporarily_unavailable'],
+    )
+    assert.equal((await service.send(page)).status, 503)
     await proxy.restore()
   })
 
@@ -99,19 +114,19 @@ function withServer(): void {
   })
 
   it('is given up when it says nothing any more, within a transaction and without', async () => {
-    await database.query('SELECT 1')
+    await impatient.query('SELECT 1')
     proxy.stall()
-    await assert.rejects(database.query('SELECT 1'), DatabaseUnavailableError)
-    const silent = database.transaction(async (transaction) => {
+    await assert.rejects(impatient.query('SELECT 1'), DatabaseUnavailableError)
+    const silent = impatient.transaction(async (transaction) => {
       proxy.stall()
       await transaction.query('SELECT 1')
     })
     await assert.rejects(silent, DatabaseUnavailableError)
-    assert.equal((await balance()).status, 200, 'a new connection is made')
+    assert.deepEqual(await impatient.query('SELECT 1 AS one'), [{ one: 1 }], 'on a new connection')
   })
 
   it('is 503, not 500, when a statement takes too long', async () => {
-    const slow = database.query('SELECT pg_sleep(5)')
+    const slow = impatient.query('SELECT pg_sleep(5)')
     await assert.rejects(slow, { name: 'DatabaseBusyError' })
   })
 }
@@ -154,3 +169,10 @@ describe('the start of a backend whose database is not there yet', () => {
     await drop()
   })
 })
+
+function cookiesOf({ headers }: TestAnswer): string {
+  return [headers['set-cookie']]
+    .flat()
+    .map((line) => String(line).split(';')[0])
+    .join('; ')
+}
