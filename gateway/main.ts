@@ -6,6 +6,7 @@ import { serveAlone } from './alone.ts'
 import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault } from './config/faults.ts'
+import { issuerWarnings } from './config/issuer-rules.ts'
 import { loadSettings } from './config/load.ts'
 import { loadFile } from './config/load-file.ts'
 import type { Settings } from './config/settings.ts'
@@ -33,6 +34,8 @@ async function main(): Promise<void> {
   const stop = listenForStop()
   const ground = readGround()
   const { settings, log } = ground
+  for (const warning of issuerWarnings(settings.issuers, settings.routes))
+    log.warn({ warning }, 'configuration')
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
   const serving = orExit(log, () => (withWorkers ? new Lead(ground) : serveAlone(ground)))
   process.on('SIGHUP', () => serving.trail.reopen())

@@ -2,9 +2,10 @@ import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault, type Parsed } from './config/faults.ts'
 import { parseGatewayFile } from './config/gateway-file.ts'
+import { issuerWarnings } from './config/issuer-rules.ts'
 import { loadSettings } from './config/load.ts'
 import { type LoadedFile, loadFile } from './config/load-file.ts'
-import type { Route, TlsSettings } from './config/settings.ts'
+import type { FurtherIssuer, Route, TlsSettings } from './config/settings.ts'
 import { warningsOf } from './config/warnings.ts'
 import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
@@ -34,7 +35,7 @@ function checkEnvironment(found: Findings): void {
   const { configFile, limitsFile, clientsFile } = configFiles(process.env)
   const settings = loadSettings(process.env)
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
-  else keepRoutes(found, configFile, settings.value.routes)
+  else keepRoutes(found, configFile, settings.value)
   keepRows(found, limitsFile, loadFile(limitsFile, parseLimits))
   if (settings.value?.clientsFile !== undefined) keepClients(found, clientsFile)
   if (settings.value?.tls !== undefined) keepTls(found, settings.value.tls)
@@ -48,7 +49,7 @@ function checkFile(found: Findings, file: string): void {
   else {
     const gateway = loadFile(file, parseGatewayFile)
     if (gateway.faults !== undefined) found.faults.push(...gateway.faults)
-    else keepRoutes(found, file, gateway.value.value.routes)
+    else keepRoutes(found, file, gateway.value.value)
   }
 }
 
@@ -71,7 +72,13 @@ function isLimitTable(text: string): boolean {
   }
 }
 
-function keepRoutes(found: Findings, file: string, routes: readonly Route[]): void {
+interface RoutesAndIssuers {
+  readonly routes: readonly Route[]
+  readonly issuers: readonly FurtherIssuer[]
+}
+
+function keepRoutes(found: Findings, file: string, { routes, issuers }: RoutesAndIssuers): void {
+  found.warnings.push(...issuerWarnings(issuers, routes))
   found.routes.push(...routes)
   found.good.push(`${file}: OK, routes: ${routes.length}`)
 }

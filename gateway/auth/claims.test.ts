@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { readClaims } from './claims.ts'
 import { AUDIENCE, goodClaims, ISSUER, type Members, NOW_MS, NOW_SECONDS } from './issuer.test-support.ts'
 
-const rules = { issuer: ISSUER, audience: AUDIENCE, own: true, boundOnly: false }
+const rules = { issuer: ISSUER, audience: AUDIENCE, own: true, boundOnly: false, scopes: undefined }
 const JKT = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I'
 
 function read(changes: Members = {}) {
@@ -163,6 +163,19 @@ test('an issuer that is trusted for bound tokens only is not trusted for others 
   const { fault } = readClaims(goodClaims(), fapi, NOW_MS)
   assert.deepEqual([fault?.reason, fault?.cause.slice(0, 7)], ['invalid', 'no cnf:'])
   assert.ok(readClaims(goodClaims({ cnf: { jkt: JKT } }), fapi, NOW_MS).principal)
+})
+
+test('what an issuer may not permit its tokens do not permit, and it does not go upstream', () => {
+  const of = (scope: string | undefined, allowed: string[]) => {
+    const confined = { ...rules, own: false, scopes: new Set(allowed) }
+    const { principal } = readClaims(goodClaims({ scope }), confined, NOW_MS)
+    return [principal?.scope, [...(principal?.scopes ?? [])]]
+  }
+  assert.deepEqual(of('users:admin accounts:read x', ['accounts:read']), ['accounts:read', ['accounts:read']])
+  assert.deepEqual(of('users:admin', []), ['', []])
+  assert.deepEqual(of(undefined, ['users:admin']), ['', []])
+  assert.deepEqual(of('b a', ['a', 'b']), ['b a', ['b', 'a']])
+  assert.deepEqual(of('USERS:admin', ['users:admin']), ['', []])
 })
 
 test('users, clients and sessions of another issuer are names in its realm', () => {

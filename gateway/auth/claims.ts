@@ -18,6 +18,8 @@ export interface ClaimRules {
   readonly own: boolean
   /** Only tokens that are bound to a key or certificate are accepted (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean
+  /** The scopes that it may give; others in its tokens count for nothing. Undefined: any. */
+  readonly scopes: ReadonlySet<string> | undefined
 }
 
 export type ClaimsReading =
@@ -64,7 +66,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const expiresAtMs = exp * 1000
   if (nowMs >= expiresAtMs) return { fault: tokenFault('expired', `exp ${exp}`) }
   const names = rules.own ? ownNames({ sub, client, sid }) : namesOf(rules.issuer, { sub, client, sid })
-  return { principal: toPrincipal(names, scope), binding, expiresAtMs }
+  return { principal: toPrincipal(names, confined(scope, rules.scopes)), binding, expiresAtMs }
 }
 
 interface CheckedClaims {
@@ -122,6 +124,14 @@ function ownNames({ sub, client, sid }: Names): Names {
 function namesOf(issuer: string, { sub, client, sid }: Names): Names {
   const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
   return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
+}
+
+function confined(scope: string, allowed: ReadonlySet<string> | undefined): string {
+  if (allowed === undefined || scope === '') return scope
+  return scope
+    .split(' ')
+    .filter((one) => allowed.has(one))
+    .join(' ')
 }
 
 function toPrincipal({ sub, client, sid }: Names, scope: string): Principal {

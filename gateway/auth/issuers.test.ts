@@ -5,8 +5,14 @@ import { checkedField } from '../http1/field.ts'
 import { answerJson, freshKey, NOW_MS, serve } from './issuer.test-support.ts'
 import { keysOf, trustedIssuers } from './issuers.ts'
 
-const OWN: IssuerSettings & { readonly upstreams: readonly string[] } = {
+const OWN: IssuerSettings & {
+  readonly upstreams: readonly string[]
+  readonly jwksMaxStaleMs: number
+  readonly scopes: readonly string[]
+} = {
   upstreams: [],
+  jwksMaxStaleMs: 86_400_000,
+  scopes: ['accounts:read'],
   issuer: 'http://localhost:8080',
   jwksUri: 'http://127.0.0.1:9/keys',
   audience: 'api',
@@ -25,6 +31,7 @@ test('our own issuer comes first, and only it gives our own names', () => {
         audience: 'api',
         own: true,
         boundOnly: false,
+        scopes: undefined,
         algorithms: new Set(['ES256', 'RS256']),
       },
       {
@@ -32,6 +39,7 @@ test('our own issuer comes first, and only it gives our own names', () => {
         audience: 'us',
         own: false,
         boundOnly: true,
+        scopes: new Set(['accounts:read']),
         algorithms: new Set(['ES256', 'RS256']),
       },
     ],

@@ -20,16 +20,20 @@ export interface TrustOptions {
   readonly upstreamSecret?: Field | undefined
 }
 
-/** The issuers that the settings trust, our own one first, each with its keys still to be loaded. */
+/** The issuers that the settings trust, each with its keys still to be loaded; our own one is first, and may give any scope. */
 export function trustedIssuers(
-  settings: IssuerSettings & Pick<Settings, 'issuers' | 'upstreams'>,
+  settings: IssuerSettings & Pick<Settings, 'issuers' | 'upstreams' | 'jwksMaxStaleMs'>,
   { upstreamSecret, ...options }: TrustOptions,
 ): readonly TrustedIssuer[] {
   const upstreams = new Set(settings.upstreams.map(originOf))
-  return [settings, ...settings.issuers].map((issuer, index) => {
-    const isUpstream = upstreams.has(originOf(issuer.jwksUri))
-    return trust(issuer, index === 0, { ...options, upstreamSecret: isUpstream ? upstreamSecret : undefined })
+  const terms = (issuer: IssuerSettings, scopes: ReadonlySet<string> | undefined) => ({
+    ...options,
+    scopes,
+    maxStaleMs: settings.jwksMaxStaleMs,
+    upstreamSecret: upstreams.has(originOf(issuer.jwksUri)) ? upstreamSecret : undefined,
   })
+  const own = trust(settings, terms(settings, undefined))
+  return [own, ...settings.issuers.map((other) => trust(other, terms(other, new Set(other.scopes))))]
 }
 
 /** Undefined for a Unix socket, which no key set is fetched from. */
@@ -37,21 +41,28 @@ function originOf(url: string): string | undefined {
   return url.startsWith('unix:') ? undefined : new URL(url).origin
 }
 
+interface IssuerTerms extends TrustOptions {
+  /** Undefined: it is our own. */
+  readonly scopes: ReadonlySet<string> | undefined
+  readonly maxStaleMs: number
+}
+
 function trust(
   { issuer, audience, jwksUri: uri, algorithms, profile }: IssuerSettings,
-  own: boolean,
-  { clock, onFault, upstreamSecret }: TrustOptions,
+  { clock, onFault, upstreamSecret, scopes, maxStaleMs }: IssuerTerms,
 ): TrustedIssuer {
   return {
     issuer,
     audience,
-    own,
+    own: scopes === undefined,
     boundOnly: profile === 'fapi',
+    scopes,
     algorithms: new Set(algorithms),
     keys: new KeySet({
       uri,
       fetch: (from, signal) => fetchJwks(from, signal, upstreamSecret),
       clock,
+      maxStaleMs,
       onFault: (cause) => onFault(uri, cause),
     }),
   }

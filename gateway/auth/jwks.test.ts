@@ -11,14 +11,16 @@ const eddsa = signingKey('EdDSA').jwk
 interface Harness {
   readonly keys: KeySet
   readonly faults: string[]
-  readonly time: { nowMs: number }
+  readonly time: { nowMs: number; steadyMs: number }
   document: unknown
   fetches: number
 }
 
+const HOUR_MS = 3_600_000
+
 /** A key set whose issuer answers at once with `document`, or throws it when it is an Error. */
 function keySetOf(document: unknown): Harness {
-  const time = { nowMs: NOW_MS }
+  const time = { nowMs: NOW_MS, steadyMs: 0 }
   const faults: string[] = []
   const fetch = async () => {
     harness.fetches++
@@ -29,6 +31,8 @@ function keySetOf(document: unknown): Harness {
     uri: 'memory:',
     fetch,
     clock: () => time.nowMs,
+    steadyClock: () => time.steadyMs,
+    maxStaleMs: HOUR_MS,
     onFault: (cause) => faults.push(cause),
   })
   const harness: Harness = { keys, faults, time, document, fetches: 0 }
@@ -93,8 +97,6 @@ for (const [what, document, cause] of [
   ['a document that is null', null, /not a JWK Set/],
   ['a document without keys', { error: 'maintenance' }, /not a JWK Set/],
   ['a document whose keys is no list', { keys: { ...es256 } }, /not a JWK Set/],
-  ['an empty key set', { keys: [] }, /no usable key/],
-  ['a key set with no usable key', { keys: [{ ...es256, use: 'enc' }] }, /no usable key/],
 ] as const) {
   test(`${what} is a failed refresh that keeps the last good keys`, async () => {
     const harness = keySetOf({ keys: [es256] })
@@ -106,10 +108,56 @@ for (const [what, document, cause] of [
     assert.equal(await keys.refresh(), 'failed')
     assert.equal(keys.find('ES256'), before)
     assert.equal(keys.loaded, true)
-    assert.match(faults.at(-1)!, /^keys not refreshed, last good stay: /)
+    assert.match(faults.at(-1)!, /^keys not refreshed, last good stay for a while: /)
     assert.match(faults.at(-1)!, cause)
   })
 }
+
+for (const [what, keys] of [
+  ['an empty key set', []],
+  ['a key set with no usable key', [{ ...es256, use: 'enc' }]],
+] as const) {
+  test(`${what} ends the trust in the keys before it, and says so`, async () => {
+    const harness = keySetOf({ keys: [es256] })
+    await harness.keys.refresh()
+    harness.document = { keys }
+    harness.time.nowMs += 10_000
+    assert.equal(await harness.keys.refresh(), 'refreshed')
+    assert.equal(harness.keys.find('ES256'), undefined)
+    assert.equal(harness.keys.loaded, false)
+    assert.match(harness.faults.at(-1)!, /publishes no usable key/)
+    harness.document = { keys: [es256] }
+    harness.time.nowMs += 10_000
+    await harness.keys.refresh()
+    assert.ok(harness.keys.find('ES256'))
+  })
+}
+
+test('keys that cannot be fetched again are believed for the stated time by a clock that only passes, then no more', async () => {
+  const harness = keySetOf({ keys: [es256] })
+  const { keys, time, faults } = harness
+  await keys.refresh()
+  harness.document = new Error('connection refused')
+  const later = async (ms: number) => {
+    time.nowMs += 10_000
+    time.steadyMs += ms
+    assert.equal(await keys.refresh(), 'failed')
+    return keys.loaded
+  }
+  time.nowMs += 400 * 24 * HOUR_MS
+  assert.equal(await later(HOUR_MS), true, 'the wall clock jumped')
+  assert.equal(await later(1), false)
+  assert.equal(keys.find('ES256'), undefined)
+  assert.match(faults.at(-1)!, /too old: no token of this issuer is accepted/)
+  assert.equal(await later(HOUR_MS), false)
+  assert.equal(faults.filter((fault) => fault.includes('too old')).length, 1, 'told once')
+  harness.document = { keys: [es256] }
+  time.nowMs += 10_000
+  assert.equal(await keys.refresh(), 'refreshed')
+  assert.ok(keys.find('ES256'))
+  harness.document = new Error('again')
+  assert.equal(await later(HOUR_MS), true)
+})
 
 test('a key that is no longer published is gone with the next successful refresh', async () => {
   const harness = keySetOf({ keys: [es256, rs256] })
@@ -341,7 +389,6 @@ test('an issuer over HTTP rotates its keys, breaks in every way, and comes back'
     (_request, response) => response.end('not JSON'),
     (_request, response) => response.end('x'.repeat(300_000)),
     (request) => request.socket.destroy(),
-    answerJson({ keys: [] }),
   ]
   for (const outage of outages) {
     source.answer = outage

@@ -9,6 +9,10 @@ export interface KeySetOptions {
   readonly fetch?: (uri: string, signal: AbortSignal) => Promise<unknown>
   /** Epoch milliseconds. */
   readonly clock: () => number
+  /** Milliseconds that only ever pass: a clock that jumps ends no trust. */
+  readonly steadyClock?: () => number
+  /** Keys that could not be fetched again for this long are believed no more. */
+  readonly maxStaleMs?: number
   /** Told what was wrong with the document or with a key in it; once for as long as it stays wrong. */
   readonly onFault: (cause: string) => void
 }
@@ -21,27 +25,33 @@ const REFRESH_EVERY_MS = 5 * 60_000
 const FIRST_RETRY_MS = 250
 const LAST_RETRY_MS = 10_000
 const MAX_KEYS = 64
+const MAX_STALE_MS = 24 * 60 * 60_000
 
 /**
- * The issuer's public keys (RFC 7517), by `kid`. What was loaded last stays in force through any outage and any bad
- * document; a key that the issuer no longer publishes is gone with the next successful refresh.
+ * The issuer's public keys (RFC 7517), by `kid`. What was loaded last stays in force through an outage and bad
+ * documents, but not for ever; a key that the issuer no longer publishes is gone with the next successful refresh, also
+ * when it publishes none.
  */
 export class KeySet {
   readonly #options: KeySetOptions
   readonly #fetch: (uri: string, signal: AbortSignal) => Promise<unknown>
+  readonly #steadyClock: () => number
   readonly #stopped = new AbortController()
   #keys: ReadonlyMap<string, VerificationKey> = new Map()
   #refreshing: Promise<Refreshed> | undefined
   #askedAtMs = Number.NEGATIVE_INFINITY
+  /** On the steady clock; when what is in force was last what the issuer published. */
+  #publishedAtMs = 0
   #reported: ReadonlySet<string> = new Set()
   #timer: NodeJS.Timeout | undefined
 
   constructor(options: KeySetOptions) {
     this.#options = options
     this.#fetch = options.fetch ?? fetchJwks
+    this.#steadyClock = options.steadyClock ?? (() => performance.now())
   }
 
-  /** Whether any key set was ever loaded. */
+  /** Whether there are keys to believe. */
   get loaded(): boolean {
     return this.#keys.size > 0
   }
@@ -94,9 +104,24 @@ export class KeySet {
     const faults: string[] = []
     const keys = await this.#fetchKeys(faults)
     if (this.#stopped.signal.aborted) return 'failed'
-    if (keys !== undefined) this.#keys = keys
+    if (keys !== undefined) this.#swap(keys)
+    else if (this.loaded && this.#isStale()) {
+      this.#keys = new Map()
+      faults.push(
+        'the last good keys are too old: no token of this issuer is accepted until they can be fetched',
+      )
+    }
     this.#report(faults)
     return keys === undefined ? 'failed' : 'refreshed'
+  }
+
+  #swap(keys: ReadonlyMap<string, VerificationKey>): void {
+    this.#keys = keys
+    this.#publishedAtMs = this.#steadyClock()
+  }
+
+  #isStale(): boolean {
+    return this.#steadyClock() - this.#publishedAtMs > (this.#options.maxStaleMs ?? MAX_STALE_MS)
   }
 
   /** Undefined when the document cannot take the place of what is loaded; then at least one fault says why. */
@@ -104,7 +129,7 @@ export class KeySet {
     try {
       const document = await this.#fetch(this.#options.uri, this.#stopped.signal)
       const keys = readKeys(document, faults)
-      if (keys.size === 0) throw new Error('no usable key in the document')
+      if (keys.size === 0) faults.push('the issuer publishes no usable key: none of its tokens is accepted')
       for (const [kid, key] of keys) {
         const before = this.#keys.get(kid)
         // Verdicts in the cache hold on to the object: an unchanged key must not cost them.
@@ -114,7 +139,7 @@ export class KeySet {
     } catch (error) {
       const { message, code } = error as NodeJS.ErrnoException
       // Where every address of a host refuses, Node gives an AggregateError with a code and no message.
-      faults.push(`keys not refreshed, last good stay: ${message || code}`)
+      faults.push(`keys not refreshed, last good stay for a while: ${message || code}`)
       return undefined
     }
   }

@@ -19,7 +19,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
-import { NOW_MS } from './issuer.test-support.ts'
+import { readClaims } from './claims.ts'
+import { AUDIENCE, goodClaims, NOW_MS } from './issuer.test-support.ts'
 import { ownFlags } from './key-log.ts'
 import { Revocations } from './revocations.ts'
 
@@ -208,10 +209,22 @@ test('a revocation of a time to come is remembered for no longer than any other'
   assert.equal(revocations.isRevoked('future'), false)
 })
 
+test('the longest session that a token of another issuer can name is revoked, also after a restart', (t) => {
+  const { open, faults } = place(t)
+  const issuer = `https://${'i'.repeat(248)}`
+  const rules = { issuer, audience: AUDIENCE, own: false, boundOnly: false, scopes: undefined }
+  const claims = goodClaims({ iss: issuer, sid: 's'.repeat(256) })
+  const session = readClaims(claims, rules, NOW_MS).principal?.session
+  assert.equal(session?.length, 513)
+  open().revoke(session as string)
+  assert.equal(open().isRevoked(session), true)
+  assert.deepEqual(faults, [])
+})
+
 test('an id that no token can carry is reported and not written', (t) => {
   const { open, file, faults } = place(t)
   const revocations = open()
-  for (const sid of ['', 'a b', 'a\n', 'ü', 'x'.repeat(257)]) revocations.revoke(sid)
+  for (const sid of ['', 'a b', 'a\n', 'ü', 'x'.repeat(514)]) revocations.revoke(sid)
   assert.equal(revocations.size, 0)
   assert.deepEqual(lines(file), [])
   assert.equal(faults.length, 5)

@@ -1,7 +1,7 @@
 import { quote } from './quote.ts'
 import { type KeySharing, RememberedKeys } from './remembered-keys.ts'
 import type { KeyForm } from './remembered-keys-file.ts'
-import { isVisibleId } from './visible-id.ts'
+import { isQualifiedId } from './visible-id.ts'
 
 export interface RevocationsOptions {
   /** Made when it is not there. */
@@ -21,7 +21,7 @@ const REMEMBERED_MS = (24 * 60 + 1) * 60_000
 const FORM: KeyForm = {
   key: 'sid',
   time: 'revokedAtMs',
-  accepts: isVisibleId,
+  accepts: isQualifiedId,
   lines: 'revocations',
   contents: 'revoked sessions',
 }
@@ -72,7 +72,7 @@ export class Revocations {
    * @returns false when a crash would give the session back; it is written as soon as that can be done (`tend`)
    */
   revoke(sid: string): boolean {
-    if (!isVisibleId(sid)) {
+    if (!isQualifiedId(sid)) {
       this.#onFault(`a session cannot be revoked: ${quote(sid)} is no session id`)
       return true
     }

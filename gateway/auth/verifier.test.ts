@@ -34,6 +34,7 @@ function trusted(keys: KeySet, changes: Partial<TrustedIssuer> = {}): TrustedIss
     audience: AUDIENCE,
     own: true,
     boundOnly: false,
+    scopes: undefined,
     algorithms: new Set(['ES256', 'PS256', 'RS256', 'EdDSA']),
     keys,
     ...changes,

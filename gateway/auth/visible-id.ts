@@ -7,3 +7,12 @@ const VISIBLE_ASCII = /^[\x21-\x7e]{1,256}$/
 export function isVisibleId(value: unknown): value is string {
   return typeof value === 'string' && VISIBLE_ASCII.test(value)
 }
+
+/** The longest that `<issuer>#<id>` can be. */
+const MAX_QUALIFIED_CHARS = 256 + 1 + 256
+const QUALIFIED = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUALIFIED_CHARS}}$`)
+
+/** Whether a value can be what an id is called here: by itself, or behind the name of its issuer. */
+export function isQualifiedId(value: unknown): value is string {
+  return typeof value === 'string' && QUALIFIED.test(value)
+}

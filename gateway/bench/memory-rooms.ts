@@ -140,7 +140,7 @@ async function beginTokens(): Promise<Begun> {
   const jwk = { ...publicKey.export({ format: 'jwk' }), kid: 'ES256', alg: 'ES256', use: 'sig' }
   const keys = new KeySet({ uri: '', clock: Date.now, fetch: async () => ({ keys: [jwk] }), onFault: fail })
   await keys.refresh()
-  const issuer = { issuer: ISSUER, audience: AUDIENCE, own: true, boundOnly: false, keys }
+  const issuer = { issuer: ISSUER, audience: AUDIENCE, own: true, boundOnly: false, scopes: undefined, keys }
   const verifier = new TokenVerifier({
     issuers: [{ ...issuer, algorithms: new Set(['ES256'] as const) }],
     revocations: emptyRevocations(),

@@ -16,7 +16,7 @@ import type {
   AuthThrottleSettings,
   DpopSettings,
   Durability,
-  IssuerSettings,
+  FurtherIssuer,
   Route,
   RouteAuth,
   Timeouts,
@@ -52,7 +52,8 @@ export interface GatewayFile {
   readonly audience: string | undefined
   readonly algorithms: readonly TokenAlgorithm[]
   readonly profile: 'fapi' | undefined
-  readonly issuers: readonly IssuerSettings[]
+  readonly issuers: readonly FurtherIssuer[]
+  readonly jwksMaxStaleMs: number
   readonly dpop: Pick<DpopSettings, 'nonce'> & {
     /** Undefined: made of the issuer in force. */
     readonly publicUrls: readonly string[] | undefined
@@ -90,6 +91,7 @@ interface Written {
   readonly algorithms?: readonly TokenAlgorithm[]
   readonly profile?: 'fapi'
   readonly issuers: readonly WrittenIssuer[]
+  readonly jwksMaxStaleMs: number
   readonly dpop: { readonly nonce: DpopSettings['nonce']; readonly publicUrls?: readonly string[] }
   readonly authThrottle: { readonly failures: number; readonly window: string }
   readonly addressRate?: { readonly requests: number; readonly window: string }
@@ -162,6 +164,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
     audience,
     ...algorithmsAndProfile(written),
     issuers: written.issuers.map(issuerSettings),
+    jwksMaxStaleMs: written.jwksMaxStaleMs,
     dpop: { nonce: written.dpop.nonce, publicUrls: written.dpop.publicUrls },
     authThrottle: {
       failures: written.authThrottle.failures,

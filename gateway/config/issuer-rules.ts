@@ -1,5 +1,5 @@
 import type { JsonFile } from './json-file.ts'
-import type { IssuerSettings, TokenAlgorithm } from './settings.ts'
+import type { FurtherIssuer, IssuerSettings, Route, TokenAlgorithm } from './settings.ts'
 import { issuerFault, urlFault } from './value-rules.ts'
 
 /** An issuer as the operator wrote it. */
@@ -7,6 +7,7 @@ export interface WrittenIssuer extends WrittenProfile {
   readonly issuer: string
   readonly jwksUri: string
   readonly audience: string
+  readonly scopes: readonly string[]
 }
 
 interface WrittenProfile {
@@ -20,9 +21,24 @@ const ALGORITHMS: readonly TokenAlgorithm[] = [...FAPI_ALGORITHMS, 'RS256']
 const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 /** The issuer with every default filled in. */
-export function issuerSettings(written: WrittenIssuer): IssuerSettings {
-  const { issuer, jwksUri, audience } = written
-  return { issuer, jwksUri, audience, ...algorithmsAndProfile(written) }
+export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
+  const { issuer, jwksUri, audience, scopes } = written
+  return { issuer, jwksUri, audience, scopes, ...algorithmsAndProfile(written) }
+}
+
+/** Of issuers whose tokens cannot permit what routes ask for, in one sentence each. */
+export function issuerWarnings(
+  issuers: readonly FurtherIssuer[],
+  routes: readonly Route[],
+): readonly string[] {
+  const asked = routes.some(({ auth, scopes }) => auth.has('bearer') && scopes.length > 0)
+  if (!asked) return []
+  return issuers
+    .filter(({ scopes }) => scopes.length === 0)
+    .map(
+      ({ issuer }) =>
+        `the issuer ${issuer} has no "scopes": its tokens permit nothing on routes that ask for a scope`,
+    )
 }
 
 /** What its profile leaves of the algorithms when none are named. */

@@ -61,6 +61,12 @@ export interface IssuerSettings {
   readonly profile: 'fapi' | undefined
 }
 
+/** An issuer beside our own one. Immutable. */
+export interface FurtherIssuer extends IssuerSettings {
+  /** What its tokens may permit; its other scopes are dropped. */
+  readonly scopes: readonly string[]
+}
+
 /** What DPoP proofs must have (RFC 9449). */
 export interface DpopSettings {
   /** Whether a proof needs a nonce that the gateway gave out. */
@@ -115,7 +121,9 @@ export interface Settings extends IssuerSettings {
   /** What proves the gateway to the upstreams, in X-Gateway-Secret. Undefined: nothing does. Never logged. */
   readonly upstreamSecret: string | undefined
   /** Trusted beside our own one, which is the one of these settings themselves. */
-  readonly issuers: readonly IssuerSettings[]
+  readonly issuers: readonly FurtherIssuer[]
+  /** How long keys are believed that could not be fetched again. */
+  readonly jwksMaxStaleMs: number
   readonly dpop: DpopSettings
   readonly authThrottle: AuthThrottleSettings
   /** Undefined: any number. */

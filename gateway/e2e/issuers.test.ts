@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, before, describe, it } from 'node:test'
-import { decodeProtectedHeader, exportJWK, generateKeyPair, type JWK } from 'jose'
+import { decodeJwt, decodeProtectedHeader, exportJWK, generateKeyPair, type JWK } from 'jose'
 import Provider from 'oidc-provider'
 import * as client from 'openid-client'
 import { type Answer, call } from './client.ts'
@@ -54,7 +54,7 @@ async function startPartner(): Promise<{ readonly server: Server; readonly issue
         enabled: true,
         getResourceServerInfo: (_ctx, resource) => {
           const { audience, alg } = RESOURCES[resource] as { audience: string; alg: Algorithm }
-          const scope = 'accounts:read'
+          const scope = 'accounts:read users:admin'
           return { audience, scope, accessTokenFormat: 'jwt', accessTokenTTL: 300, jwt: { sign: { alg } } }
         },
       },
@@ -82,9 +82,13 @@ describe('an issuer that is trusted by configuration only', () => {
             jwksUri: `${partner.issuer}/jwks`,
             audience: AUDIENCE,
             algorithms: ['PS256', 'EdDSA'],
+            scopes: ['accounts:read'],
           },
         ],
-        routes: [{ path: '/api/*', auth: ['bearer'], scopes: ['accounts:read'] }],
+        routes: [
+          { path: '/api/*', auth: ['bearer'], scopes: ['accounts:read'] },
+          { path: '/admin', auth: ['bearer'], scopes: ['users:admin'] },
+        ],
       },
     })
   })
@@ -106,7 +110,11 @@ describe('an issuer that is trusted by configuration only', () => {
       { execute: [client.allowInsecureRequests] },
     )
     const handle = dpop && { DPoP: client.getDPoPHandle(config, dpop) }
-    const tokens = await client.clientCredentialsGrant(config, { resource, scope: 'accounts:read' }, handle)
+    const tokens = await client.clientCredentialsGrant(
+      config,
+      { resource, scope: 'accounts:read users:admin' },
+      handle,
+    )
     return { config, token: tokens.access_token, handle }
   }
 
@@ -131,6 +139,15 @@ describe('an issuer that is trusted by configuration only', () => {
       assert.equal(request.clientId, `${partner.issuer}#partner-bank`)
     })
   }
+
+  it('permits what it may permit and no more, whatever scopes its tokens name', async () => {
+    const { token } = await tokenOf(partner.issuer, 'urn:api:ps256')
+    assert.equal(decodeJwt(token).scope, 'accounts:read users:admin')
+    const before = upstream.seen.length
+    const answer = await call(`${gateway.url}/admin`, { headers: { authorization: `Bearer ${token}` } })
+    assert.deepEqual([answer.status, answer.json().code], [403, 'insufficient_scope'])
+    assert.equal(upstream.seen.length, before)
+  })
 
   it('may bind its tokens to a key of the client (DPoP)', async () => {
     const keys = await client.randomDPoPKeyPair('ES256')
