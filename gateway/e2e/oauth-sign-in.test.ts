@@ -78,6 +78,34 @@ describe('the sign-in page behind the gateway', () => {
     assert.equal(await service.gateway.metric(decisions('allowed')), 5, 'the five of the row, from both')
   })
 
+  it('shows a person a page when the row is used up, and a program JSON, with the same fields', async () => {
+    const page = await browser.open(start)
+    const accept = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
+    const id = /name="id" value="([^"]+)"/.exec(page.page)?.[1] ?? ''
+    const post = (accepted: string) =>
+      browser.open('/api/login', {
+        method: 'POST',
+        headers: { accept: accepted },
+        body: new URLSearchParams({ id, email: 'nobody@example.com', password: 'wrong' }),
+      })
+    let sixth = await post(accept)
+    for (let guess = 1; guess < 6; guess++) sixth = await post(accept)
+    assert.equal(sixth.status, 429)
+    assert.equal(sixth.headers.get('content-type'), 'text/html; charset=utf-8')
+    assert.match(
+      sixth.headers.get('content-security-policy') ?? '',
+      /^default-src 'none'; style-src 'sha256-/,
+    )
+    assert.match(sixth.headers.get('ratelimit-policy') ?? '', /^"login";q=5;w=60/)
+    assert.equal(sixth.headers.get('x-frame-options'), 'DENY')
+    assert.match(sixth.page, /<h1>Too Many Requests<\/h1>/)
+    assert.ok(sixth.page.includes(`try again in ${sixth.headers.get('retry-after')} second`))
+    assert.ok(sixth.page.includes(`request ${sixth.headers.get('x-request-id')}`))
+    const program = await post('*/*')
+    assert.equal(program.headers.get('content-type'), 'application/problem+json')
+    assert.equal(JSON.parse(program.page).code, 'limit_exceeded')
+  })
+
   it('has no other door: what the form is posted to is the path of that row', async () => {
     const page = await browser.open(start)
     const actions = [...page.page.matchAll(/action="([^"]+)"/g)].map(([, action]) => action)

@@ -1,6 +1,7 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { STATUS_CODES } from '../http/node-http.ts'
+import { PAGE_POLICY, prefersHtml, refusalPage } from '../http/refusal-page.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../refusals.ts'
 import { linesOf, writeHead } from './answer.ts'
 import { close } from './close.ts'
@@ -14,9 +15,10 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   if (exchange.closed) return
   const answer = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
   exchange.refusalCode = answer.code
-  const body = problemOf(exchange, answer)
+  const isPage = prefersHtml(exchange.req.fields)
+  const body = isPage ? pageOf(exchange, answer) : problemOf(exchange, answer)
   const contentLength = body.length
-  const lines = `Content-Type: application/problem+json\r\nContent-Length: ${contentLength}\r\n${linesOf(answer.headers)}`
+  const lines = `${isPage ? PAGE_LINES : PROBLEM_LINES}Content-Length: ${contentLength}\r\n${linesOf(answer.headers)}`
   // The rest of a body that nobody wants would be read as the next request.
   if (answer.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
     exchange.res.keepAlive = false
@@ -27,17 +29,29 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.res.end()
 }
 
+const PROBLEM_LINES = linesOf(['Content-Type', 'application/problem+json'])
+const PAGE_LINES = linesOf([
+  'Content-Type',
+  'text/html; charset=utf-8',
+  'Content-Security-Policy',
+  PAGE_POLICY,
+])
+
 /** RFC 9457. */
 function problemOf(exchange: Exchange, refusal: Refusal): Buffer {
-  const problem = {
-    type: `urn:countersign:problem:${refusal.code}`,
-    title: STATUS_CODES[refusal.status] ?? 'Refused',
-    status: refusal.status,
-    detail: refusal.detail,
-    code: refusal.code,
-    requestId: exchange.requestId,
-  }
+  const problem = { type: `urn:countersign:problem:${refusal.code}`, ...membersOf(exchange, refusal) }
   return Buffer.from(JSON.stringify(problem))
+}
+
+/** The same for a person: forms of the sign-in page are posted here too. */
+function pageOf(exchange: Exchange, refusal: Refusal): Buffer {
+  const { headers } = refusal
+  const retryAfter = headers.find((_, index) => index % 2 === 1 && headers[index - 1] === 'Retry-After')
+  return refusalPage({ ...membersOf(exchange, refusal), retryAfter })
+}
+
+function membersOf({ requestId }: Exchange, { status, detail, code }: Refusal) {
+  return { title: STATUS_CODES[status] ?? 'Refused', status, detail, code, requestId }
 }
 
 /** Refusals that are not the caller's doing are ours to look into. */
