@@ -138,7 +138,7 @@ export function makeGateway(
       ...load,
       gathered: { bytes: 0, ofAddress: new Map() },
       phase: 'serving',
-      warnedAtMs: new Map(),
+      noted: new Map(),
     },
     loopMark: loopMark(nonceSecret),
   }

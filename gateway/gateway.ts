@@ -26,6 +26,16 @@ export interface Gathered {
   readonly ofAddress: Map<string, number>
 }
 
+/** How much of the log is left for the refusals of one code. */
+export interface Noted {
+  /** Lines that may be written now. */
+  left: number
+  /** Up to when `left` has been added to, on the steady clock. */
+  atMs: number
+  /** Since the last line. */
+  unlogged: number
+}
+
 /**
  * `draining`: told to stop; whoever still comes is served, and each connection ends with its response. `over`: the drain's
  * deadline has come, and nothing more is admitted.
@@ -44,8 +54,8 @@ export interface Load {
   readonly gathered: Gathered
   /** Written by drain. */
   phase: Phase
-  /** When a refusal of each code was last warned of, on the steady clock. Written by refuse. */
-  readonly warnedAtMs: Map<RefusalCode, number>
+  /** What of the refusals of each code has been logged. Written by note. */
+  readonly noted: Map<RefusalCode, Noted>
 }
 
 /** The parts of a running gateway, made once in main and passed to every stage. */

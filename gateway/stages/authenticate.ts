@@ -15,15 +15,21 @@ const TOKEN_IN_QUERY = refusal('token_in_query', {
     description: 'The access token must not be in the query',
     scheme: undefined,
   }),
+  cause: 'an access token in the query',
 })
-const MISSING_TOKEN = refusal('missing_token', { headers: challenges() })
+const MISSING_TOKEN = refusal('missing_token', {
+  headers: challenges(),
+  cause: 'no bearer or DPoP token in Authorization',
+})
 const MISSING_SIGNATURE = refusal('missing_credentials', {
   detail: 'This needs a signed webhook.',
   headers: ['WWW-Authenticate', 'Webhook realm="api"'],
+  cause: 'no X-API-Key',
 })
 const MISSING_CERTIFICATE = refusal('missing_credentials', {
   detail: 'This needs a client certificate.',
   headers: ['WWW-Authenticate', 'Certificate realm="api"'],
+  cause: 'the connection has shown no client certificate',
 })
 
 /**

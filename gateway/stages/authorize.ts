@@ -1,4 +1,5 @@
 import { challenges, schemeOf } from '../auth/authorization.ts'
+import { quote } from '../auth/quote.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
@@ -9,6 +10,7 @@ export function authorize(_gateway: Gateway, exchange: Exchange): Refusal | unde
   for (const scope of needed) {
     if (exchange.principal?.scopes.has(scope) === true) continue
     return refusal('insufficient_scope', {
+      cause: `no scope ${scope} among ${quote(exchange.principal?.scope)}`,
       headers: challenges({
         error: 'insufficient_scope',
         scope: needed.join(' '),

@@ -7,7 +7,10 @@ import { type Refusal, refusal } from '../refusals.ts'
 export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
   if (blockedSeconds === undefined) return undefined
-  return refusal('too_many_failures', { headers: ['Retry-After', String(blockedSeconds)] })
+  return refusal('too_many_failures', {
+    headers: ['Retry-After', String(blockedSeconds)],
+    cause: `${exchange.address} has presented too many bad credentials`,
+  })
 }
 
 /** Counts a bad credential against the address that it came from. */

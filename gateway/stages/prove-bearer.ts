@@ -9,7 +9,10 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { peerOf } from '../tls/peer.ts'
 import { countGuess, refuseGuessing } from './guessing.ts'
 
-const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', { headers: ['Retry-After', '5'] })
+const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
+  headers: ['Retry-After', '5'],
+  cause: 'ended sessions cannot be written',
+})
 
 type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'>
 type Credential = Exclude<Presented, string>
@@ -41,6 +44,7 @@ function refuseMalformed(exchange: Exchange): Refusal {
       description: 'The Authorization header is not well-formed',
       scheme: schemeOf(exchange.headers.authorization),
     }),
+    cause: 'Authorization is not one scheme and one token of at most 8 KiB',
   })
 }
 

@@ -1,4 +1,5 @@
 import type { Principal } from '../auth/principal.ts'
+import { quote } from '../auth/quote.ts'
 import type { ClientTable } from '../config/clients.ts'
 import { canonicalName } from '../config/distinguished-name.ts'
 import type { Exchange } from '../exchange.ts'
@@ -18,10 +19,16 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
  */
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const peer = exchange.secure && peerOf(exchange.secure, gateway.tls.trust, gateway.clock())
-  if (peer?.authorized !== true) return refused(gateway, 'untrusted', peer?.reason ?? 'there is none')
+  if (peer?.authorized !== true) {
+    return refused(
+      gateway,
+      'untrusted',
+      peer === undefined ? 'there is none' : `${peer.reason}: ${shown(peer)}`,
+    )
+  }
   exchange.principal = clientOf(gateway.clients.table, peer)
   if (exchange.principal === undefined) {
-    return refused(gateway, 'unknown_client', `no client has ${peer.subject} ${peer.thumbprintHex}`)
+    return refused(gateway, 'unknown_client', `no client has ${shown(peer)}`)
   }
   gateway.metrics.authDecision('mtls', 'accepted')
   return undefined
@@ -30,6 +37,11 @@ export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal 
 function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
   gateway.metrics.authDecision('mtls', outcome)
   return refusal('invalid_certificate', { headers: CHALLENGE, cause })
+}
+
+/** What clients.json could know it by. */
+function shown({ subject, thumbprintHex }: PeerCertificate): string {
+  return `subject ${quote(subject)}, thumbprint ${thumbprintHex}`
 }
 
 /** By the most exact name first. */

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { quote } from '../auth/quote.ts'
 import {
   readWebhookHeaders,
   replayKey,
@@ -22,8 +23,10 @@ const MAX_FROM_ADDRESS_BYTES = 8 * MAX_BODY_BYTES
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'webhook bodies' })
-const REPLAYED = refusal('webhook_replayed')
-const MEMORY_FULL = refusal('webhooks_unavailable', { headers: ['Retry-After', '60'] })
+const MEMORY_FULL = refusal('webhooks_unavailable', {
+  headers: ['Retry-After', '60'],
+  cause: 'no more accepted webhooks can be remembered',
+})
 const UNWRITABLE = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '5'],
   cause: 'accepted webhooks cannot be written',
@@ -41,9 +44,10 @@ export function proveWebhook(
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const key = gateway.clients.table.byKeyId.get(keyId)
+  // What stands there goes into no log: elsewhere a key of that name is the secret itself.
   if (key === undefined) {
     countGuess(gateway, exchange)
-    return decided(gateway, 'unknown_key', refuseUnproved('the key is not known'))
+    return decided(gateway, 'unknown_key', refuseUnproved('X-API-Key names no key of clients.json'))
   }
   const { webhookId: id, webhookTimestamp: timestamp, webhookSignature: signature } = exchange.headers
   const { message, fault } = readWebhookHeaders({ id, timestamp, signature }, gateway.clock())
@@ -108,7 +112,10 @@ function accept(gateway: Gateway, exchange: Exchange, { key, message, body }: De
   // Before it is known to be new: of whom a replay is, is proved.
   exchange.principal = key.principal
   const seen = gateway.deliveries.take(replayKey(key.keyId, message))
-  if (seen === 'replayed') return decided(gateway, 'replayed', REPLAYED)
+  if (seen === 'replayed') {
+    const cause = `webhook-id ${quote(message.id)} of key ${quote(key.keyId)} was accepted before`
+    return decided(gateway, 'replayed', refusal('webhook_replayed', { cause }))
+  }
   if (seen === 'full') return decided(gateway, 'full', MEMORY_FULL)
   if (seen === 'unwritable') return decided(gateway, 'unwritable', UNWRITABLE)
   return decided(gateway, 'accepted', undefined)

@@ -2,13 +2,11 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { STATUS_CODES } from '../http/node-http.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from '../http/refusal-page.ts'
-import { REFUSALS, type Refusal, type RefusalCode } from '../refusals.ts'
+import type { Refusal } from '../refusals.ts'
 import { linesOf, writeHead } from './answer.ts'
 import { close } from './close.ts'
+import { note } from './note.ts'
 import { recordAtEnd } from './record.ts'
-
-/** One warning a second for each code. */
-const WARN_EVERY_MS = 1000
 
 /** Ends an exchange with an answer of our own. What cannot be recorded is answered 503, whatever it was. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
@@ -52,28 +50,6 @@ function pageOf(exchange: Exchange, refusal: Refusal): Buffer {
 
 function membersOf({ requestId }: Exchange, { status, detail, code }: Refusal) {
   return { title: STATUS_CODES[status] ?? 'Refused', status, detail, code, requestId }
-}
-
-/** Refusals that are not the caller's doing are ours to look into. */
-function note(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
-  const source = REFUSALS[refusal.code].source
-  const line = {
-    requestId: exchange.requestId,
-    code: refusal.code,
-    route: exchange.route?.path,
-    cause: refusal.cause,
-  }
-  if (source === 'downstream' || !isFirstInAWhile(gateway, refusal.code)) gateway.log.debug(line, 'refused')
-  else gateway.log.warn(line, 'refused')
-}
-
-/** An upstream that is down, or too much load, refuses thousands alike: the metric counts them, the log shows some. */
-function isFirstInAWhile(gateway: Gateway, code: RefusalCode): boolean {
-  const nowMs = gateway.steadyClock()
-  const lastMs = gateway.load.warnedAtMs.get(code)
-  if (lastMs !== undefined && nowMs - lastMs < WARN_EVERY_MS) return false
-  gateway.load.warnedAtMs.set(code, nowMs)
-  return true
 }
 
 /**
