@@ -211,7 +211,12 @@ describe('mutual TLS', () => {
       ['with a critical extension that nobody knows', () => issue({ criticalOids: ['1.2.3.4.5'] }), /./],
       ['with an RSA key of 1024 bits', () => issue({ rsaBits: 1024 }), /./],
       ['issued by a client', async () => issue({ issuer: pinned as Authority }), /./],
-      ['that nobody is known by', async () => stranger, /no client has subject "CN=stranger", thumbprint [0-9a-f]{64}/, UNKNOWN],
+      [
+        'that nobody is known by',
+        async () => stranger,
+        /no client has subject "CN=stranger", thumbprint [0-9a-f]{64}/,
+        UNKNOWN,
+      ],
     ]
     /** By its names it would be a known client. */
     const issue = (wish: object) =>
