@@ -16,6 +16,7 @@ import type { Ground } from './ground.ts'
 import { countersOf, type Holdings, makeHoldings, tendHoldings } from './holdings.ts'
 import { PathTable } from './http/path-table.ts'
 import { readTarget } from './http/target.ts'
+import { Tunnels } from './http/tunnels.ts'
 import { checkedField } from './http1/field.ts'
 import { Journal } from './limits/journal.ts'
 import { limitTable } from './limits/policies.ts'
@@ -133,7 +134,7 @@ export function makeGateway(
     upstreamSecret,
     load: {
       inFlight: new Slots(),
-      tunnels: new Set(),
+      tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels: settings.maxTunnels }),
       elsewhere: () => 0,
       ...load,
       gathered: { bytes: 0, ofAddress: new Map() },

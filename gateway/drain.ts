@@ -82,7 +82,7 @@ function breakOffRest(gateway: Gateway, listeners: readonly HttpServer[]): void 
   load.phase = 'over'
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
   load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
-  for (const socket of load.tunnels) socket.destroy()
+  load.tunnels.endAll('draining')
   // The refusals wait for their records, and clients for the refusals.
   setTimeout(() => {
     for (const listener of listeners) listener.closeAllConnections()

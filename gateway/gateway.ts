@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Metrics } from './admin/metrics.ts'
 import type { Trail } from './audit/trail.ts'
@@ -11,6 +10,7 @@ import type { ClientTable } from './config/clients.ts'
 import type { Route, Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
 import type { PathTable } from './http/path-table.ts'
+import type { Tunnels } from './http/tunnels.ts'
 import type { Field } from './http1/field.ts'
 import type { Counters } from './limits/counters.ts'
 import type { Limiter } from './limits/limiter.ts'
@@ -47,8 +47,8 @@ export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
   readonly inFlight: Slots<Exchange>
   /** Upgraded connections that are being tunnelled. Written by forward. */
-  readonly tunnels: Set<Duplex>
-  /** How many exchanges and tunnels other workers have. */
+  readonly tunnels: Tunnels
+  /** How many exchanges other workers have. */
   readonly elsewhere: () => number
   /** Written by authenticate. */
   readonly gathered: Gathered

@@ -8,14 +8,18 @@ const LEAST_CONNECTIONS = 64
 
 /**
  * How many connections of clients one thread may have open: what the system allows in open files, less what is needed for
- * upstream connections (each exchange may have one, and another be idle) and for the process itself. Without such a bound idle
+ * upstream connections (each exchange may have one, and another be idle; each tunnel has one) and for the process itself. Without such a bound idle
  * clients would take the files that those who ask for something need.
  */
 export function connectionRoom(
-  { maxInFlight, workers }: { readonly maxInFlight: number; readonly workers: number },
+  {
+    maxInFlight,
+    maxTunnels,
+    workers,
+  }: { readonly maxInFlight: number; readonly maxTunnels: number; readonly workers: number },
   files: number = openFiles(),
 ): number {
-  const left = files - OWN_FILES - 2 * maxInFlight
+  const left = files - OWN_FILES - 2 * maxInFlight - maxTunnels
   return Math.floor(Math.max(left, files / 4, LEAST_CONNECTIONS) / workers)
 }
 

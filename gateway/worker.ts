@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream'
 import { parentPort, workerData } from 'node:worker_threads'
 import { destination, pino } from 'pino'
 import type { MetricsSnapshot } from './admin/merged-metrics.ts'
@@ -9,6 +8,7 @@ import { drain } from './drain.ts'
 import type { Exchange } from './exchange.ts'
 import type { Gateway, Load } from './gateway.ts'
 import type { Ground } from './ground.ts'
+import { Tunnels } from './http/tunnels.ts'
 import { limitTable } from './limits/policies.ts'
 import { SharedLimiter } from './limits/shared-limiter.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
@@ -20,7 +20,6 @@ import { joinHoldings } from './worker-holdings.ts'
 import { commonClock } from './workers/clock.ts'
 import type { Question, Report } from './workers/messages.ts'
 import { Order } from './workers/order.ts'
-import { PublishedSet } from './workers/published-set.ts'
 
 /** How often it is seen to that this thread is not left behind when nobody asks it for anything. */
 const CATCH_UP_MS = 20
@@ -100,18 +99,22 @@ function join(begun: WorkerGround, { ground, metrics, order }: Joining) {
     trail,
     metrics,
     nonceSecret: begun.nonceSecret,
-    load: loadOver(order),
+    load: loadOver(order, ground.settings.maxTunnels),
   })
   gateway = made.gateway
   return made
 }
 
 /** What is bounded for all workers together is counted for all together. */
-function loadOver(order: Order): Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'> {
-  const publish = () => order.publishBusy(inFlight.size + tunnels.size)
-  const inFlight = new Slots<Exchange>(publish)
-  const tunnels = new PublishedSet<Duplex>(publish)
-  return { inFlight, tunnels, elsewhere: () => order.busyElsewhere() }
+function loadOver(order: Order, maxTunnels: number): Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'> {
+  const inFlight = new Slots<Exchange>(() => order.publishCount('exchanges', inFlight.size))
+  const tunnels = new Tunnels({
+    steadyClock: () => performance.now(),
+    maxTunnels,
+    publish: (count) => order.publishCount('tunnels', count),
+    elsewhere: () => order.countElsewhere('tunnels'),
+  })
+  return { inFlight, tunnels, elsewhere: () => order.countElsewhere('exchanges') }
 }
 
 interface Obeying {

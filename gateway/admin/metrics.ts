@@ -18,6 +18,8 @@ export interface Metrics extends Exposition {
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
   /** Requests that were sent ahead, and never begun. */
   abandoned(requests: number): void
+  tunnelOpened(): void
+  tunnelEnded(reason: string): void
   upstreamAnswered(upstream: string, durationSeconds: number): void
   upstreamHealth(upstream: string, healthy: boolean): void
   authDecision(method: string, outcome: string): void
@@ -76,6 +78,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
     snapshot: () => registry.getMetricsAsJSON() as Promise<MetricsSnapshot>,
     contentType: registry.contentType,
     ...http,
+    ...tunnelMetrics(registers),
     ...inside,
   }
 }
@@ -84,6 +87,35 @@ export function createMetrics(build: { readonly version: string; readonly worker
 function expose(registers: Registry[], families: readonly (Tally | Spreading)[]): void {
   for (const registry of registers) {
     for (const family of families) registry.registerMetric(family as unknown as Metric)
+  }
+}
+
+type TunnelMetrics = Pick<Metrics, 'tunnelOpened' | 'tunnelEnded'>
+
+function tunnelMetrics(registers: Registry[]): TunnelMetrics {
+  let open = 0
+  new Gauge({
+    name: 'gateway_tunnels_open',
+    help: 'Upgraded connections that are open.',
+    registers,
+    collect() {
+      this.set(open)
+    },
+  })
+  const ended = new Counter({
+    name: 'gateway_tunnels_ended_total',
+    help: 'Upgraded connections that have ended, by reason; closed is by either side.',
+    labelNames: ['reason'],
+    registers,
+  })
+  return {
+    tunnelOpened: () => {
+      open++
+    },
+    tunnelEnded: (reason) => {
+      open--
+      ended.inc({ reason })
+    },
   }
 }
 

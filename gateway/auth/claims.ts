@@ -66,7 +66,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const expiresAtMs = exp * 1000
   if (nowMs >= expiresAtMs) return { fault: tokenFault('expired', `exp ${exp}`) }
   const names = rules.own ? ownNames({ sub, client, sid }) : namesOf(rules.issuer, { sub, client, sid })
-  return { principal: toPrincipal(names, confined(scope, rules.scopes)), binding, expiresAtMs }
+  return { principal: toPrincipal(names, confined(scope, rules.scopes), expiresAtMs), binding, expiresAtMs }
 }
 
 interface CheckedClaims {
@@ -134,7 +134,7 @@ function confined(scope: string, allowed: ReadonlySet<string> | undefined): stri
     .join(' ')
 }
 
-function toPrincipal({ sub, client, sid }: Names, scope: string): Principal {
+function toPrincipal({ sub, client, sid }: Names, scope: string, expiresAtMs: number): Principal {
   // RFC 9068 section 2.2: where no user takes part, sub is the client itself.
   const isMachine = client === sub
   return Object.freeze({
@@ -142,6 +142,7 @@ function toPrincipal({ sub, client, sid }: Names, scope: string): Principal {
     subject: isMachine ? undefined : sub,
     client,
     session: sid,
+    expiresAtMs,
     scopes: new Set(scope === '' ? [] : scope.split(' ')),
     scope,
     key: isMachine ? `client:${sub}` : `user:${sub}`,

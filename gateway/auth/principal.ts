@@ -13,6 +13,8 @@ export interface Principal {
   readonly client: string | undefined
   /** `sid` of the token: the session that a logout revokes. */
   readonly session: string | undefined
+  /** When the credential is no longer good, epoch milliseconds. Undefined: it says nothing of that. */
+  readonly expiresAtMs: number | undefined
   /** What the caller may do (RFC 6749 section 3.3). */
   readonly scopes: ReadonlySet<string>
   /** The same, as the space-separated string that goes upstream. */

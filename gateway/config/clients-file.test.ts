@@ -64,6 +64,7 @@ describe('a client', () => {
       subject: undefined,
       client: 'acme',
       session: undefined,
+      expiresAtMs: undefined,
       scopes: new Set(['accounts:read', 'transfers:write']),
       scope: 'accounts:read transfers:write',
       key: 'client:acme',

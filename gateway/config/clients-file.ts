@@ -137,6 +137,7 @@ function principalOf({ id, scopes }: ClientRow, method: AuthMethod): Principal {
     subject: undefined,
     client: id,
     session: undefined,
+    expiresAtMs: undefined,
     scopes: new Set(scopes),
     scope: scopes.join(' '),
     key: `client:${id}`,

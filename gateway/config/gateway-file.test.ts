@@ -61,6 +61,7 @@ test('a file with nothing but a route gets every default', () => {
     workers: 1,
     drainGraceMs: 2000,
     maxInFlight: 1024,
+    maxTunnels: 1024,
     timeouts: {
       connectMs: 2000,
       headersMs: 30_000,
@@ -126,6 +127,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     via: true,
     workers: 4,
     maxInFlight: 3,
+    maxTunnels: 8,
     maxBodyBytes: 4,
     timeouts: { totalMs: 5000, drainGraceMs: 0 },
     routes: [
@@ -198,6 +200,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     workers: 4,
     drainGraceMs: 0,
     maxInFlight: 3,
+    maxTunnels: 8,
     routes: [
       {
         path: '/a',
@@ -298,6 +301,7 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ workers: 0 }, /^\$\.workers: must be between 1 and 64/],
     [{ workers: 'all' }, /^\$\.workers: /],
     [{ maxInFlight: 0 }, /^\$\.maxInFlight: must be between 1 and/],
+    [{ maxTunnels: -1 }, /^\$\.maxTunnels: must be between 0 and/],
     [{ maxBodyBytes: -1 }, /^\$\.maxBodyBytes: must be between 0 and/],
     [{ timeouts: { connectMs: 0 } }, /^\$\.timeouts\.connectMs: must be between 1 and 86400000/],
     [{ timeouts: { totalSeconds: 1 } }, /^\$\.timeouts\.totalSeconds: is not a known key/],

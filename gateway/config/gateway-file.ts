@@ -73,6 +73,7 @@ export interface GatewayFile {
   readonly workers: number
   readonly drainGraceMs: number
   readonly maxInFlight: number
+  readonly maxTunnels: number
   readonly timeouts: Timeouts
   readonly routes: readonly Route[]
 }
@@ -105,6 +106,7 @@ interface Written {
   readonly via: boolean
   readonly workers: number | 'auto'
   readonly maxInFlight: number
+  readonly maxTunnels: number
   readonly maxBodyBytes: number
   readonly timeouts: Timeouts & { readonly drainGraceMs: number }
   readonly routes: readonly WrittenRoute[]
@@ -184,6 +186,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
     via: written.via,
     workers: workerCount(written.workers),
     maxInFlight: written.maxInFlight,
+    maxTunnels: written.maxTunnels,
     drainGraceMs,
     timeouts,
     routes: written.routes.map((route) => ({

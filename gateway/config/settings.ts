@@ -146,6 +146,8 @@ export interface Settings extends IssuerSettings {
   readonly drainGraceMs: number
   /** Exchanges open at once; one more is refused with 503. */
   readonly maxInFlight: number
+  /** Tunnels open at once; one more is refused with 503. */
+  readonly maxTunnels: number
   readonly timeouts: Timeouts
   readonly routes: readonly Route[]
 }

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
-import { call, sendBytes, statusOf } from './client.ts'
+import { sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
 import { headerLines, headerOf, openWire, statuses, type Wire } from './wire.ts'
@@ -21,7 +21,6 @@ const MANDATORY = [
   'x-request-id',
   'cache-control',
 ]
-const MAX_IN_FLIGHT = 6
 
 const handshake = (path: string, lines = '') =>
   `GET ${path} HTTP/1.1\r\nHost: gateway\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${KEY}\r\n${lines}\r\n`
@@ -65,7 +64,6 @@ describe('a WebSocket', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
-        maxInFlight: MAX_IN_FLIGHT,
         timeouts: { drainMs: 500 },
         routes: [
           { path: '/open/*', auth: ['none'] },
@@ -111,12 +109,6 @@ describe('a WebSocket', () => {
     server.resume()
     return until(() => (server.readableEnded || server.destroyed ? true : undefined))
   }
-
-  const noTunnels = () =>
-    until(async () => {
-      const { status } = await call(`${gateway.url}/open/probe`)
-      return status === 200 ? true : undefined
-    })
 
   it('of a real client works through the tunnel, both ways, until it is closed properly', async () => {
     const socket = new WebSocket(`ws://127.0.0.1:${gateway.port}/open/echo`)
@@ -291,21 +283,6 @@ describe('a WebSocket', () => {
       assert.equal(upstream.seen.at(-1)?.headers.upgrade, undefined)
     })
   }
-
-  it('counts against the cap as long as it is open', async () => {
-    await noTunnels()
-    const tunnels = []
-    for (let i = 0; i < MAX_IN_FLIGHT; i++) tunnels.push(await openTunnel())
-    assert.equal(await gateway.metric('gateway_http_requests_in_flight'), 0)
-    const answer = await call(`${gateway.url}/open/a`)
-    assert.equal(answer.status, 503)
-    assert.equal(answer.json().code, 'overloaded')
-    assert.equal(answer.headers['retry-after'], '1')
-    tunnels[0]?.wire.socket.destroy()
-    await noTunnels()
-    for (const { wire } of tunnels) wire.socket.destroy()
-    await noTunnels()
-  })
 
   it('is closed at the end of a drain, which waits for it no longer than its deadline', async () => {
     const { wire } = await openTunnel()

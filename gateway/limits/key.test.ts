@@ -9,6 +9,7 @@ const alice: Principal = {
   subject: 'alice',
   client: undefined,
   session: undefined,
+  expiresAtMs: undefined,
   scopes: new Set(),
   scope: '',
   key: 'user:alice',

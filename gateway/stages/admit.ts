@@ -3,6 +3,7 @@ import type { Gateway } from '../gateway.ts'
 import { isValidHost } from '../http/request-headers.ts'
 import { readTarget, type Target } from '../http/target.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import { NO_TUNNEL_FREE } from './tunnel.ts'
 
 const MAX_TARGET_LENGTH = 8192
 /** What OPTIONS may ask of (RFC 9110 section 9.3.7). No row has this path, so nothing is forwarded. */
@@ -33,7 +34,7 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   return (
     readPlace(gateway, exchange) ??
     checkLoop(gateway, exchange) ??
-    checkLoad(gateway) ??
+    checkLoad(gateway, exchange) ??
     checkMethod(exchange) ??
     checkExpectation(exchange)
   )
@@ -75,11 +76,12 @@ function checkLoop({ loopMark }: Gateway, { headers: { loop } }: Exchange): Refu
   return loop?.includes(loopMark) === true ? LOOP_DETECTED : undefined
 }
 
-function checkLoad(gateway: Gateway): Refusal | undefined {
+function checkLoad(gateway: Gateway, { upgrade }: Exchange): Refusal | undefined {
   const { load, settings, trail } = gateway
   if (load.phase === 'over') return DRAINING
   // Its own place is taken already: of two workers that see the last one go, none may pass, but never both.
-  if (load.inFlight.size + load.tunnels.size + load.elsewhere() > settings.maxInFlight) return OVERLOADED
+  if (load.inFlight.size + load.elsewhere() > settings.maxInFlight) return OVERLOADED
+  if (upgrade !== undefined && load.tunnels.isFull) return NO_TUNNEL_FREE
   if (!trail.recheck()) return AUDIT_UNAVAILABLE
   return undefined
 }

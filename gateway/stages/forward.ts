@@ -4,14 +4,13 @@ import type { Gateway } from '../gateway.ts'
 import { answerHeaders, revokedSessions } from '../http/answer-headers.ts'
 import { boundedBody } from '../http/bounded-body.ts'
 import { bodyOf } from '../http/gather-body.ts'
-import { tunnel } from '../http/tunnel.ts'
-import { upgradeHead } from '../http/websocket.ts'
 import type { Field } from '../http1/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
-import { withMandatory, writeHead } from './answer.ts'
+import { writeHead } from './answer.ts'
 import { close } from './close.ts'
 import { giveUp } from './refuse.ts'
+import { openTunnel } from './tunnel.ts'
 import { upstreamFields } from './upstream-fields.ts'
 
 /** RFC 8288 section 3, as far as an early hint needs it. */
@@ -154,14 +153,11 @@ class Forwarding implements UpstreamAnswer {
     this.#exchange.res.end()
   }
 
-  /** Tunnels until either side ends. The exchange is over with the 101; its tunnel still counts against the cap. */
-  upgrade(fields: readonly Field[], upstreamSocket: Duplex): void {
-    const { load } = this.#gateway
-    close(this.#gateway, this.#exchange, 101)
-    const { lines } = answerHeaders(fields, 101, this.#exchange.limitHeaders.length > 0)
-    const socket = this.#exchange.res.switch(upgradeHead(withMandatory(this.#exchange, lines)))
-    load.tunnels.add(socket)
-    tunnel(socket, upstreamSocket, () => load.tunnels.delete(socket))
+  upgrade(fields: readonly Field[], socket: Duplex): void {
+    const refused = openTunnel(this.#gateway, this.#exchange, { fields, socket })
+    if (refused === undefined) return
+    socket.destroy()
+    this.give(refused)
   }
 
   fault(fault: UpstreamFault): void {

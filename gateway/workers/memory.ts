@@ -20,12 +20,13 @@ const CONTROL_BYTES = (FIRST_SEAT + SEATS * LINE) * 4
 
 /**
  * What a seat's words are: whether it is taken, how far its thread has read, its heartbeat, whether it is fit, and
- * how much it has under way. */
+ * how many exchanges and tunnels it has. */
 export const STATE = 0
 export const READ = 1
 export const BEAT = 2
 export const UNFIT = 3
-export const BUSY = 4
+export const EXCHANGES = 4
+export const TUNNELS = 5
 
 /** Of a seat. `LOST`: its thread was left behind, and must not go on. */
 export const EMPTY = 0

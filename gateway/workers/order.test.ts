@@ -4,7 +4,6 @@ import fc from 'fast-check'
 import type { Deed } from './deed.ts'
 import { createSharedMemory, MAIN_SEAT, READ, SEATS, type SharedMemory, WRITTEN, wordOf } from './memory.ts'
 import { Order, type OrderOptions } from './order.ts'
-import { PublishedSet } from './published-set.ts'
 
 /** All in one thread: what they share does not know the difference, as long as nobody has to wait. */
 function seated(memory: SharedMemory, seat: number, options: Partial<OrderOptions> = {}): Order {
@@ -228,17 +227,16 @@ describe('the order of deeds', () => {
     assert.equal(main.beatsOf(seat), 0)
   })
 
-  it('knows how much the other threads have under way, and forgets it with the seat', () => {
+  it('knows how many exchanges and tunnels the other threads have, and forgets it with the seat', () => {
     const { main, worker, seat } = pair()
-    const busy = new PublishedSet<string>(() => worker.publishBusy(busy.size))
-    busy.add('a').add('b').add('b')
-    assert.equal(main.busyElsewhere(), 2)
-    assert.equal(worker.busyElsewhere(), 0)
-    assert.equal(busy.delete('a'), true)
-    assert.equal(busy.delete('a'), false)
-    assert.equal(main.busyElsewhere(), 1)
+    worker.publishCount('exchanges', 2)
+    worker.publishCount('tunnels', 3)
+    assert.deepEqual([main.countElsewhere('exchanges'), main.countElsewhere('tunnels')], [2, 3])
+    assert.deepEqual([worker.countElsewhere('exchanges'), worker.countElsewhere('tunnels')], [0, 0])
+    worker.publishCount('exchanges', 1)
+    assert.equal(main.countElsewhere('exchanges'), 1)
     main.vacate(seat)
-    assert.equal(main.busyElsewhere(), 0)
+    assert.deepEqual([main.countElsewhere('exchanges'), main.countElsewhere('tunnels')], [0, 0])
   })
 
   it('has flags that all threads see', () => {

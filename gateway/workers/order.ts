@@ -2,8 +2,8 @@ import type { Deed, Sharing } from './deed.ts'
 import { SharedLock } from './lock.ts'
 import {
   BEAT,
-  BUSY,
   EMPTY,
+  EXCHANGES,
   LAST_MS,
   LOCK,
   LOST,
@@ -16,6 +16,7 @@ import {
   type SharedMemory,
   STATE,
   TAKEN,
+  TUNNELS,
   UNFIT,
   WRITTEN,
   wordOf,
@@ -33,6 +34,9 @@ export interface OrderOptions {
   /** How long who has something to tell waits for threads that do not listen, milliseconds. */
   readonly patienceMs?: number
 }
+
+/** What each thread has of it is known to all, by the word of its seat. */
+const COUNTED = { exchanges: EXCHANGES, tunnels: TUNNELS } as const
 
 /** Does what another thread has done. */
 export type Doing = (deed: Deed) => void
@@ -237,7 +241,8 @@ export class Order implements Sharing {
   vacate(seat: number): void {
     this.#lock.releaseFor(seat)
     Atomics.store(this.#words, wordOf(seat, UNFIT), 0)
-    Atomics.store(this.#words, wordOf(seat, BUSY), 0)
+    Atomics.store(this.#words, wordOf(seat, EXCHANGES), 0)
+    Atomics.store(this.#words, wordOf(seat, TUNNELS), 0)
     Atomics.store(this.#words, wordOf(seat, STATE), EMPTY)
   }
 
@@ -248,17 +253,17 @@ export class Order implements Sharing {
     Atomics.add(this.#words, wordOf(seat, BEAT), 1)
   }
 
-  /** Says how much this thread has under way. */
-  publishBusy(count: number): void {
-    Atomics.store(this.#words, wordOf(this.#options.seat, BUSY), count)
+  /** Says how many this thread has. */
+  publishCount(what: keyof typeof COUNTED, count: number): void {
+    Atomics.store(this.#words, wordOf(this.#options.seat, COUNTED[what]), count)
   }
 
-  /** How much all other threads have under way. */
-  busyElsewhere(): number {
+  /** How many all other threads have. */
+  countElsewhere(what: keyof typeof COUNTED): number {
     let count = 0
     const used = Atomics.load(this.#words, SEATS_USED)
     for (let seat = 0; seat < used; seat++) {
-      if (seat !== this.#options.seat) count += Atomics.load(this.#words, wordOf(seat, BUSY))
+      if (seat !== this.#options.seat) count += Atomics.load(this.#words, wordOf(seat, COUNTED[what]))
     }
     return count
   }

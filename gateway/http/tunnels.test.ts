@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { describe, it, type TestContext } from 'node:test'
+import { type Lapse, type TunnelEnd, Tunnels, type TunnelTerms } from './tunnels.ts'
+
+async function pair(t: TestContext): Promise<{ near: Socket; far: Socket }> {
+  const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const far = connect({
+    port: (server.address() as AddressInfo).port,
+    host: '127.0.0.1',
+    allowHalfOpen: true,
+  })
+  const [near] = (await once(server, 'connection')) as [Socket]
+  t.after(() => {
+    near.destroy()
+    far.destroy()
+    server.close()
+  })
+  return { near, far }
+}
+
+/** One tunnel between a client and a service that both are the test's. */
+async function tunnelled(t: TestContext, terms: Partial<TunnelTerms> = {}) {
+  const time = { nowMs: 0 }
+  const looked = { times: 0 }
+  const ends: TunnelEnd[] = []
+  const tunnels = new Tunnels({
+    steadyClock: () => {
+      looked.times += 1
+      return time.nowMs
+    },
+    maxTunnels: 1,
+  })
+  const [client, service] = [await pair(t), await pair(t)]
+  service.far.on('data', () => {})
+  client.far.on('data', () => {})
+  tunnels.reserve()?.open(client.near, service.near, {
+    idleMs: 60_000,
+    totalMs: undefined,
+    lapsed: () => undefined,
+    ended: (why) => ends.push(why),
+    ...terms,
+  })
+  const swept = async () => {
+    const from = looked.times
+    while (looked.times < from + 2) await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  const over = async () => {
+    while (ends.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+    return ends[0]
+  }
+  return { time, tunnels, client, service, ends, swept, over }
+}
+
+describe('a tunnel', () => {
+  it('is idle when neither side has sent anything for its time, and not before', async (t) => {
+    const { time, tunnels, client, service, ends, swept, over } = await tunnelled(t)
+    for (const side of [client, service]) {
+      time.nowMs += 59_999
+      side.far.write('x')
+      await once(side === client ? service.far : client.far, 'data')
+      await swept()
+    }
+    time.nowMs += 59_999
+    await swept()
+    assert.deepEqual(ends, [])
+    time.nowMs += 1
+    assert.equal(await over(), 'idle')
+    assert.equal(tunnels.size, 0)
+    assert.ok(client.near.destroyed && service.near.destroyed)
+  })
+
+  it('is over after its total, although it is used', async (t) => {
+    const { time, client, service, swept, over } = await tunnelled(t, { totalMs: 5000 })
+    time.nowMs = 4999
+    client.far.write('x')
+    await once(service.far, 'data')
+    await swept()
+    assert.equal(client.near.destroyed, false)
+    time.nowMs = 5000
+    assert.equal(await over(), 'timeout')
+  })
+
+  it('asks once a second whether its caller may go on', async (t) => {
+    let asked = 0
+    let lapse: Lapse | undefined
+    const lapsed = () => {
+      asked += 1
+      return lapse
+    }
+    const { time, swept, over } = await tunnelled(t, { lapsed })
+    time.nowMs = 999
+    await swept()
+    assert.equal(asked, 0)
+    time.nowMs = 1000
+    await swept()
+    await swept()
+    assert.equal(asked, 1)
+    lapse = 'session_revoked'
+    time.nowMs = 2000
+    assert.equal(await over(), 'session_revoked')
+  })
+
+  it('is not kept by what a client sends that nobody takes', async (t) => {
+    const { time, client, service, swept, over } = await tunnelled(t)
+    service.far.pause()
+    const pour = () => {
+      while (!client.far.destroyed && client.far.write(Buffer.alloc(64 * 1024)));
+    }
+    client.far.on('drain', pour)
+    client.far.on('error', () => {})
+    pour()
+    for (let before = -1; before !== client.near.bytesRead; ) {
+      before = client.near.bytesRead
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+    time.nowMs += 1000
+    await swept()
+    time.nowMs += 60_000
+    assert.equal(await over(), 'idle')
+  })
+})
+
+describe('places for tunnels', () => {
+  it('are those of all threads together, and come back with the end of each', () => {
+    let elsewhere = 1
+    const published: number[] = []
+    const tunnels = new Tunnels({
+      steadyClock: () => 0,
+      maxTunnels: 2,
+      publish: (count) => published.push(count),
+      elsewhere: () => elsewhere,
+    })
+    assert.ok(tunnels.reserve())
+    assert.equal(tunnels.isFull, true)
+    assert.equal(tunnels.reserve(), undefined)
+    assert.deepEqual(published, [1, 2, 1])
+    elsewhere = 0
+    assert.equal(tunnels.isFull, false)
+  })
+})

@@ -1,0 +1,63 @@
+import type { Duplex } from 'node:stream'
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { answerHeaders } from '../http/answer-headers.ts'
+import type { Lapse } from '../http/tunnels.ts'
+import { upgradeHead } from '../http/websocket.ts'
+import type { Field } from '../http1/field.ts'
+import { type Refusal, refusal } from '../refusals.ts'
+import { peerOf } from '../tls/peer.ts'
+import { withMandatory } from './answer.ts'
+import { close } from './close.ts'
+
+/** Every place for a tunnel is taken. */
+export const NO_TUNNEL_FREE = refusal('overloaded', {
+  detail: 'The gateway has too many tunnels open.',
+  headers: ['Retry-After', '1'],
+})
+
+/**
+ * Switches an exchange whose upstream has agreed to a tunnel, until either side ends or the caller may no longer use it.
+ * The exchange is over with its 101.
+ *
+ * @returns a refusal when there is no place for it.
+ */
+export function openTunnel(
+  gateway: Gateway,
+  exchange: Exchange,
+  { fields, socket: upstream }: { readonly fields: readonly Field[]; readonly socket: Duplex },
+): Refusal | undefined {
+  const { route, requestId } = exchange
+  const place = gateway.load.tunnels.reserve()
+  if (place === undefined || route === undefined) return NO_TUNNEL_FREE
+  close(gateway, exchange, 101)
+  const { lines } = answerHeaders(fields, 101, exchange.limitHeaders.length > 0)
+  const downstream = exchange.res.switch(upgradeHead(withMandatory(exchange, lines)))
+  gateway.metrics.tunnelOpened()
+  const hadCertificate = hasGoodCertificate(gateway, exchange)
+  place.open(downstream, upstream, {
+    idleMs: route.idleTimeoutMs,
+    totalMs: route.timeoutMs,
+    lapsed: () => lapseOf(gateway, exchange, hadCertificate),
+    ended: (why) => {
+      gateway.metrics.tunnelEnded(why)
+      gateway.log.debug({ requestId, route: route.path, why }, 'tunnel ended')
+    },
+  })
+  return undefined
+}
+
+/** What would refuse the caller if it asked again. */
+function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
+  const { principal } = exchange
+  if (principal !== undefined) {
+    if (gateway.revocations.isRevoked(principal.session)) return 'session_revoked'
+    if (principal.expiresAtMs !== undefined && gateway.clock() >= principal.expiresAtMs)
+      return 'token_expired'
+  }
+  return hadCertificate && !hasGoodCertificate(gateway, exchange) ? 'certificate_refused' : undefined
+}
+
+function hasGoodCertificate(gateway: Gateway, { secure }: Exchange): boolean {
+  return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock())?.authorized === true
+}
