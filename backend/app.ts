@@ -17,6 +17,7 @@ import { registerJwks } from './identity/jwks.ts'
 import { registerInteraction } from './identity/oauth/interaction.ts'
 import { registerOAuthProtocol } from './identity/oauth/protocol-routes.ts'
 import { createAuthorizationServer } from './identity/oauth/server.ts'
+import { packRevokedSessions } from './identity/revoke-session.ts'
 import { registerLogin } from './login.ts'
 import { PROBLEM_MEDIA_TYPE, Problem, type ProblemCode, problemBody } from './problems.ts'
 import type { App, Services } from './services.ts'
@@ -74,6 +75,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   })
   if (services.gatewaySecret !== undefined) requireGateway(app, services.gatewaySecret)
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
+  packRevokedSessions(app)
 
   await registerDocs(app, services)
   registerLogin(app, services)

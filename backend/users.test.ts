@@ -240,7 +240,7 @@ onEachDatabase('users', (database) => {
         payload: { password: 'new password', currentPassword: 'old password' },
       })
       assert.equal(status, 200)
-      assert.deepEqual([headers['x-revoke-session']].flat(), [sessionOf(elsewhere)])
+      assert.equal(headers['x-revoke-session'], sessionOf(elsewhere))
       const refresh = (answer: typeof here) =>
         service.send({
           method: 'POST',
@@ -265,7 +265,7 @@ onEachDatabase('users', (database) => {
       assert.equal(status, 204)
       assert.equal(text, '')
       const sessions = [first, second].map((answer) => String(decodeJwt(answer.body.accessToken).sid))
-      assert.deepEqual([headers['x-revoke-session']].flat(), sessions.sort())
+      assert.deepEqual(String(headers['x-revoke-session']).split(', '), sessions.sort())
 
       assert.equal((await asOperator({ url })).status, 404)
       assert.equal((await asOperator({ method: 'DELETE', url })).status, 404)

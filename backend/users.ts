@@ -302,7 +302,6 @@ function reachableId(request: FastifyRequest): string {
   return id
 }
 
-/** One header line for each session. */
 function revokeAtGateway(reply: FastifyReply, sessions: readonly string[]): void {
   if (sessions.length > 0) reply.header(REVOKE_SESSION, [...sessions])
 }

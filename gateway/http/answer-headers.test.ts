@@ -57,6 +57,12 @@ describe('revokedSessions', () => {
       revokedSessions(fieldsOf(['X-Revoke-Session', 'a', 'x-revoke-session', 'b', 'X-Other', 'c'])),
       ['a', 'b'],
     )
+    assert.deepEqual(revokedSessions(fieldsOf(['X-Revoke-Session', 'a, b ,c,,', 'X-Revoke-Session', 'd'])), [
+      'a',
+      'b',
+      'c',
+      'd',
+    ])
     assert.deepEqual(revokedSessions(fieldsOf([])), [])
   })
 })

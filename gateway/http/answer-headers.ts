@@ -38,13 +38,13 @@ export function answerHeaders(fields: readonly Field[], status: number, limited 
   return { lines, contentLength, dated }
 }
 
-/** The sessions that an upstream answer ends. */
+/** The sessions that an upstream answer ends: a list (RFC 9110 section 5.6.1), in one field or in several. */
 export function revokedSessions(fields: readonly Field[]): readonly string[] {
   let sessions: string[] | undefined
   for (const { lower, value } of fields) {
     if (lower !== REVOKE_SESSION) continue
     sessions ??= []
-    sessions.push(value)
+    for (const session of value.split(',')) if (session.trim() !== '') sessions.push(session.trim())
   }
   return sessions ?? NO_SESSIONS
 }

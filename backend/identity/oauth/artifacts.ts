@@ -154,9 +154,28 @@ export async function revokeGrant(
   return deleted.length > 0
 }
 
+/** Clocks of the gateway may be behind by this. */
+const CLOCK_TOLERANCE_MS = 60_000
+
+/**
+ * Notes that an access token of the grant is about to be issued. Throws `invalid_grant` when the grant has ended
+ * meanwhile: whoever ended it knew nothing of this token and could not revoke it.
+ */
+export async function noteAccessToken(
+  database: Queryable,
+  token: { readonly grantId: string; readonly expiresAtMs: number },
+): Promise<void> {
+  const noted = await database.query(
+    `UPDATE oauth_artifacts SET tokens_until = greatest(tokens_until, $2)
+      WHERE model = 'Grant' AND grant_id = $1 RETURNING 1 AS noted`,
+    [token.grantId, new Date(token.expiresAtMs + CLOCK_TOLERANCE_MS)],
+  )
+  if (noted.length === 0) throw new errors.InvalidGrant('the grant has ended')
+}
+
 /**
  * Ends everything the authorization server keeps for a user, signed-in browsers too, but the grant `exceptId`. Gives
- * the ids of the grants that ended, which the gateway has to be told.
+ * the ids of the grants that ended and have access tokens in force, which the gateway has to be told.
  */
 export async function revokeGrantsOf(
   transaction: Queryable,
@@ -165,7 +184,7 @@ export async function revokeGrantsOf(
 ): Promise<string[]> {
   const ended = await transaction.query<{ grant_id: string }>(
     `SELECT grant_id FROM oauth_artifacts
-      WHERE model = 'Grant' AND account_id = $1 AND grant_id IS DISTINCT FROM $2 AND expires_at > $3
+      WHERE model = 'Grant' AND account_id = $1 AND grant_id IS DISTINCT FROM $2 AND tokens_until > $3
       ORDER BY grant_id`,
     [userId, options.exceptId ?? null, options.now],
   )

@@ -1,4 +1,4 @@
-import type { AccessToken, Configuration, KoaContextWithOIDC } from 'oidc-provider'
+import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
 import { ACCESS_TOKEN_SECONDS } from '../tokens.ts'
 import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
@@ -61,7 +61,6 @@ export function policyConfiguration(): Configuration {
       Interaction: INTERACTION_SECONDS,
     },
     rotateRefreshToken: mustRotate,
-    extraTokenClaims: (_ctx, token) => sessionClaim(token as AccessToken),
   }
 }
 
@@ -71,9 +70,4 @@ export function policyConfiguration(): Configuration {
  */
 function mustRotate({ oidc }: KoaContextWithOIDC): boolean {
   return oidc.client?.clientAuthMethod === 'none'
-}
-
-/** The gateway revokes by `sid`. Here the session is the grant: what one consent of a user brought about. */
-function sessionClaim({ grantId }: AccessToken): { sid: string | undefined } {
-  return { sid: grantId }
 }

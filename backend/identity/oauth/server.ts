@@ -1,11 +1,11 @@
 import type { X509Certificate } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
-import type { Configuration, KoaContextWithOIDC, ResourceServer } from 'oidc-provider'
+import type { AccessToken, Configuration, KoaContextWithOIDC, ResourceServer } from 'oidc-provider'
 import type { Services } from '../../services.ts'
 import { REVOKE_SESSION } from '../revoke-session.ts'
 import { ACCESS_TOKEN_SECONDS } from '../tokens.ts'
 import { findAccount, type UserAccount } from './account.ts'
-import { ArtifactStore } from './artifacts.ts'
+import { ArtifactStore, noteAccessToken } from './artifacts.ts'
 import { certificateNames, clientCertificate } from './client-certificate.ts'
 import { errors, Provider } from './library.ts'
 import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
@@ -87,11 +87,20 @@ function configuration(services: Services): Configuration {
     jwks: { keys: services.keys.privateKeys.map((key) => ({ ...key })) },
     routes: OAUTH_PATHS,
     features: features(services),
+    extraTokenClaims: (_ctx, token) => sessionClaim(services, token as AccessToken),
     findAccount: (_ctx, id) => findAccount(database, id),
     interactions: { url: (_ctx, { uid }) => `${INTERACTION_PATH}?id=${uid}` },
     renderError: (ctx, { error, error_description: detail }) =>
       show(ctx, errorPage(services.publicUrl, { error, detail })),
   }
+}
+
+/** The gateway revokes by `sid`. Here the session is the grant: what one consent of a user brought about. */
+async function sessionClaim({ database }: Services, { grantId }: AccessToken): Promise<{ sid: string }> {
+  if (grantId === undefined) throw new errors.InvalidGrant('a token without a grant')
+  // The provider reads the system clock too.
+  await noteAccessToken(database, { grantId, expiresAtMs: Date.now() + ACCESS_TOKEN_SECONDS * 1000 })
+  return { sid: grantId }
 }
 
 function features({ publicUrl, secrets }: Services): NonNullable<Configuration['features']> {

@@ -6,6 +6,7 @@ import { sweep } from '../../housekeeping.ts'
 import { onEachDatabase } from '../../testing/databases.ts'
 import { type OAuthService, startOAuthService, tokensFor, WEB_REDIRECT } from '../../testing/oauth.ts'
 import { hashPassword } from '../passwords.ts'
+import { noteAccessToken, revokeGrant } from './artifacts.ts'
 
 onEachDatabase('OAuth tokens', (database) => {
   let oauth: OAuthService
@@ -93,8 +94,9 @@ onEachDatabase('OAuth tokens', (database) => {
       payload: { password: 'correct horse', currentPassword: 'correct horse' },
     })
     assert.equal(answer.status, 200)
-    assert.ok([answer.headers['x-revoke-session']].flat().includes(sessionOf(ended.access_token)))
-    assert.ok(![answer.headers['x-revoke-session']].flat().includes(sessionOf(kept.access_token)))
+    const revoked = String(answer.headers['x-revoke-session']).split(', ')
+    assert.ok(revoked.includes(sessionOf(ended.access_token)))
+    assert.ok(!revoked.includes(sessionOf(kept.access_token)))
     assert.ok(await isDead(ended.refresh_token))
     assert.ok(!(await isDead(kept.refresh_token)))
   })
@@ -108,12 +110,56 @@ onEachDatabase('OAuth tokens', (database) => {
       as: user,
       payload: { currentPassword: 'correct horse' },
     })
-    assert.deepEqual(answer.headers['x-revoke-session'], [sessionOf(tokens.access_token)])
+    assert.equal(answer.headers['x-revoke-session'], sessionOf(tokens.access_token))
     assert.ok(await isDead(tokens.refresh_token))
     const [left] = await database().query('SELECT 1 AS one FROM oauth_artifacts WHERE account_id = $1', [
       user.id,
     ])
     assert.equal(left, undefined)
+  })
+
+  it('end with their user when there are hundreds: those in force are named, in one field of each response', async () => {
+    const { service } = oauth
+    const user = await service.addUser({ passwordHash: await hashPassword('correct horse') })
+    const { access_token: token } = await tokensFor({ ...oauth, user }, mobile)
+    const grant = (
+      id: string,
+      until: string,
+    ) => `('Grant', '${id}', '{}', '${id}', '${user.id}', now() + interval
+      '300 days', now() + interval '${until}')`
+    const ids = Array.from({ length: 650 }, (_, n) => `grant-${String(n).padStart(37, '0')}`)
+    const rows = ids.map((id, n) => grant(id, n < 450 ? '5 minutes' : '-1 second'))
+    await database().query(
+      `INSERT INTO oauth_artifacts (model, id_hash, payload, grant_id, account_id, expires_at, tokens_until)
+       VALUES ${rows.join(', ')}`,
+    )
+    const leaving = { currentPassword: 'correct horse' }
+    const headers = { 'x-forwarded-for': '127.0.0.1' }
+    const gone = await service.send({
+      method: 'DELETE',
+      url: `/api/users/${user.id}`,
+      as: user,
+      payload: leaving,
+      headers,
+    })
+    assert.equal(gone.status, 204)
+    assert.equal((await service.send({ url: '/healthz' })).headers['x-revoke-session'], undefined)
+    const answers = [gone]
+    for (let n = 0; n < 3; n++) answers.push(await service.send({ url: '/api/data', as: user, headers }))
+    const named = answers.map((answer) => answer.headers['x-revoke-session'])
+    for (const field of named.slice(0, 3)) assert.ok(String(field).length < 10_000)
+    const revoked = named.flatMap((field) => String(field ?? '').split(', ')).filter(Boolean)
+    assert.deepEqual(revoked.sort(), [...ids.slice(0, 450), sessionOf(token)].sort())
+    assert.equal(named[3], undefined)
+  })
+
+  it('come of no grant that ends while they are made', async () => {
+    const { refresh_token, access_token } = await tokensFor(oauth, mobile)
+    const until = { grantId: sessionOf(access_token), expiresAtMs: Date.now() + 600_000 }
+    await noteAccessToken(database(), until)
+    await revokeGrant(database(), { id: until.grantId, userId: oauth.user.id })
+    await assert.rejects(noteAccessToken(database(), until), /invalid_grant/)
+    assert.ok(await isDead(refresh_token))
   })
 
   it('without offline_access have none to refresh with', async () => {
