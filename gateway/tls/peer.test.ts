@@ -171,7 +171,12 @@ describe('the identity of a client certificate', () => {
     await verdictOn(server, ca, { certificate })
     const der = Buffer.from(certificate.certificate.rawData)
     const digest = createHash('sha256').update(der).digest()
-    assert.deepEqual(server.peer, {
+    const { authorities, ...peer } = server.peer ?? {}
+    assert.deepEqual(
+      authorities?.map(({ raw }) => raw),
+      [Buffer.from(ca.certificate.rawData)],
+    )
+    assert.deepEqual(peer, {
       authorized: true,
       reason: undefined,
       thumbprintHex: digest.toString('hex'),
@@ -274,6 +279,47 @@ describe('a connection that stands', () => {
     assert.equal((await one.ask()).authorized, true)
     server.clock = () => Date.now() + 31 * DAY_MS
     assert.deepEqual(await one.ask(), { authorized: false, reason: 'it has expired', resumed: false })
+    one.socket.destroy()
+  })
+
+  it('is refused once the certificate of an authority between has expired', async (t) => {
+    const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca, untilDays: 2 })
+    const certificate = await client({ issuer: between })
+    const lists = (await makeRevocationList(ca)) + (await makeRevocationList(between))
+    const server = await TestServer.start(t, await materialWith(lists))
+    const cert = certificate.certPem + between.certPem
+    const one = await TestClient.connect(server, { ca: ca.certPem, key: certificate.keyPem, cert })
+    assert.equal((await one.ask()).authorized, true)
+    server.clock = () => Date.now() + DAY_MS
+    assert.equal((await one.ask()).authorized, true)
+    server.clock = () => Date.now() + 3 * DAY_MS
+    assert.equal((await one.ask()).reason, 'the certificate of its issuer has expired')
+    assert.equal((await one.ask()).authorized, false)
+    one.socket.destroy()
+  })
+
+  it('is refused once the revocation list of its issuer has run out, until there is a new one', async (t) => {
+    const material = await materialWith(await makeRevocationList(ca, { untilDays: 1 }))
+    const server = await TestServer.start(t, material)
+    const one = await TestClient.connect(server, shown(good))
+    assert.equal((await one.ask()).authorized, true)
+    server.clock = () => Date.now() + 2 * DAY_MS
+    assert.equal((await one.ask()).reason, 'the revocation list of its issuer is out of date')
+    server.swap(await materialWith())
+    assert.equal((await one.ask()).authorized, true)
+    one.socket.destroy()
+  })
+
+  it('is refused once the list of the authority above its issuer has run out', async (t) => {
+    const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca })
+    const certificate = await client({ issuer: between })
+    const short = await makeRevocationList(ca, { untilDays: 1 })
+    const server = await TestServer.start(t, await materialWith(short + (await makeRevocationList(between))))
+    const cert = certificate.certPem + between.certPem
+    const one = await TestClient.connect(server, { ca: ca.certPem, key: certificate.keyPem, cert })
+    assert.equal((await one.ask()).authorized, true)
+    server.clock = () => Date.now() + 2 * DAY_MS
+    assert.equal((await one.ask()).reason, 'the revocation list of its issuer is out of date')
     one.socket.destroy()
   })
 })

@@ -1,7 +1,7 @@
 import { hash, type X509Certificate } from 'node:crypto'
 import type { TLSSocket } from 'node:tls'
 import { alternativeNamesOf, subjectOf } from './names.ts'
-import { type ClientTrust, distrustOf, type SentChain } from './trust.ts'
+import { type ClientTrust, LIST_OUT_OF_DATE, type SentChain, trustedPath } from './trust.ts'
 
 /** A client certificate that was proved in the handshake of a connection, and what is thought of it. Immutable. */
 export interface PeerCertificate {
@@ -19,6 +19,8 @@ export interface PeerCertificate {
   readonly sanDns: readonly string[]
   readonly sanUri: readonly string[]
   readonly der: Buffer
+  /** The authorities in force that vouch for it, the nearest first. */
+  readonly authorities: readonly X509Certificate[]
 }
 
 /** Words for what OpenSSL found; another code stands for itself. */
@@ -48,10 +50,16 @@ const REASONS: ReadonlyMap<string, string> = new Map([
 /** More are not sent by anybody who means well. */
 const MAX_INTERMEDIATES = 10
 
+const NEVER = Number.POSITIVE_INFINITY
+
 interface Known {
+  /** What the handshake found, until something is found that no reload mends on this connection. */
+  readonly met: PeerCertificate
+  /** What is thought of it now. */
   readonly peer: PeerCertificate
   readonly chain: SentChain
-  readonly notAfterMs: number
+  /** When the path that it is trusted by must be looked for again. */
+  readonly goodUntilMs: number
   /** What `peer` was last held against. */
   readonly trust: ClientTrust
 }
@@ -61,8 +69,8 @@ const KNOWN = new WeakMap<TLSSocket, Known | null>()
 
 /**
  * The client certificate of a connection, or undefined when the client has shown none. Worked out once per connection,
- * and again when the authorities or lists in force are other ones, or its certificate has expired meanwhile: the next
- * request on the same connection is refused then, and so are all after it. `socket.authorized` says no more than what
+ * and again when the authorities or lists in force are other ones, or a certificate or list on its path has run out: the
+ * next request on the same connection is refused then, and all after it; but a list that was only out of date may be renewed. `socket.authorized` says no more than what
  * the handshake found. Only to be called after the handshake.
  *
  * @param trust what is in force now; undefined when client certificates are not asked for
@@ -76,8 +84,8 @@ export function peerOf(
   const known = KNOWN.get(socket)
   if (known === undefined) return meet(socket, trust, nowMs)
   if (known === null) return undefined
-  if (known.trust === trust && nowMs <= known.notAfterMs) return known.peer
-  return remember(socket, { ...known, trust }, nowMs)
+  if (known.trust === trust && nowMs <= known.goodUntilMs) return known.peer
+  return judge(socket, { ...known, trust }, nowMs)
 }
 
 function meet(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertificate | undefined {
@@ -88,7 +96,7 @@ function meet(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertifi
   }
   const reason = socket.authorized === true ? undefined : refusalReason(socket.authorizationError)
   const names = alternativeNamesOf(leaf)
-  const peer: PeerCertificate = {
+  const met: PeerCertificate = {
     authorized: reason === undefined,
     reason,
     thumbprintHex: hash('sha256', leaf.raw, 'hex'),
@@ -97,20 +105,26 @@ function meet(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertifi
     sanDns: names.dns,
     sanUri: names.uri,
     der: leaf.raw,
+    authorities: [],
   }
   const chain = { leaf, intermediates: intermediatesOf(leaf) }
   // The handshake may have begun before a reload that came before this.
-  return remember(socket, { peer, chain, notAfterMs: leaf.validToDate.getTime(), trust }, nowMs)
+  return judge(socket, { met, chain, trust }, nowMs)
 }
 
-function remember(socket: TLSSocket, known: Known, nowMs: number): PeerCertificate {
-  const { chain, trust } = known
-  let { peer } = known
-  if (peer.authorized) {
-    const reason = distrustOf(chain, trust, nowMs)
-    if (reason !== undefined) peer = { ...peer, authorized: false, reason }
-  }
-  KNOWN.set(socket, { ...known, peer })
+function judge(
+  socket: TLSSocket,
+  known: Pick<Known, 'met' | 'chain' | 'trust'>,
+  nowMs: number,
+): PeerCertificate {
+  const { met, chain, trust } = known
+  const path = met.authorized ? trustedPath(chain, trust, nowMs) : undefined
+  let peer = met
+  if (typeof path === 'string') peer = { ...met, authorized: false, reason: path }
+  else if (path !== undefined) peer = { ...met, authorities: path.authorities }
+  const goodUntilMs = typeof path === 'object' ? path.goodUntilMs : NEVER
+  const passes = path === LIST_OUT_OF_DATE
+  KNOWN.set(socket, { met: passes ? met : peer, chain, trust, peer, goodUntilMs })
   return peer
 }
 

@@ -2,9 +2,19 @@ import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
 import { test } from 'node:test'
 import { type Issued, makeAuthority, makeCertificate } from './throw-away-ca.ts'
-import { distrustOf } from './trust.ts'
+import { type SentChain, trustedPath } from './trust.ts'
 
 const UNKNOWN = 'no authority in force has issued it'
+
+/** Why there is no path, or undefined. */
+function distrustOf(
+  chain: SentChain,
+  trust: Parameters<typeof trustedPath>[1],
+  nowMs: number,
+): string | undefined {
+  const path = trustedPath(chain, trust, nowMs)
+  return typeof path === 'string' ? path : undefined
+}
 
 function x509({ certPem }: Issued): X509Certificate {
   return new X509Certificate(certPem)
