@@ -24,6 +24,7 @@ import { type Watching, watchFiles } from './reloads.ts'
 import { Slots } from './slots.ts'
 import { StoreWatch } from './store-watch.ts'
 import { createUpstreams } from './upstream/upstreams.ts'
+import { UpstreamPlaces } from './upstream-places.ts'
 
 /** The same fault of the audit trail is told again after this time. */
 const FAULT_EVERY_MS = 1000
@@ -51,7 +52,7 @@ export interface Common {
   /** Of the nonces for DPoP proofs; what names the process comes of it too. */
   readonly nonceSecret: Uint8Array
   /** When there are other workers. */
-  readonly load?: Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'>
+  readonly load?: Pick<Load, 'tunnels' | 'places'>
 }
 
 /** A gateway in one thread. */
@@ -134,9 +135,7 @@ export function makeGateway(
     upstreamSecret,
     load: {
       inFlight: new Slots(),
-      tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels: settings.maxTunnels }),
-      elsewhere: () => 0,
-      ...load,
+      ...(load ?? loadAlone(settings)),
       gathered: { bytes: 0, ofAddress: new Map() },
       phase: 'serving',
       noted: new Map(),
@@ -144,6 +143,13 @@ export function makeGateway(
     loopMark: loopMark(nonceSecret),
   }
   return { gateway, keys: keysOf(issuers) }
+}
+
+function loadAlone({ maxInFlight, maxTunnels }: Settings): Pick<Load, 'tunnels' | 'places'> {
+  return {
+    tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels }),
+    places: new UpstreamPlaces({ max: maxInFlight, threads: 1 }),
+  }
 }
 
 /** One for all threads of the process, another at each start, and nothing that anyone could guess. */

@@ -8,6 +8,7 @@ import type { RequestHeaders } from './http/request-headers.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { Slotted } from './slots.ts'
 import type { Flight } from './upstream/door.ts'
+import type { Share } from './upstream-places.ts'
 
 /** What `open` knows of a request before any stage has looked at it. */
 export interface Opening extends Arriving {
@@ -63,6 +64,8 @@ export class Exchange implements Slotted {
   gathered: Buffer | undefined = undefined
   /** record: the API_REQUEST line that is in the trail; undefined until then. */
   requestLine: string | undefined = undefined
+  /** occupy: whose place upstream it has; undefined until it has one. */
+  share: Share | undefined = undefined
   /** limit: RateLimit fields for the answer, flat. */
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded answer. */

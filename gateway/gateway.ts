@@ -19,6 +19,7 @@ import type { RefusalCode } from './refusals.ts'
 import type { Slots } from './slots.ts'
 import type { ClientTrust } from './tls/trust.ts'
 import type { Upstream } from './upstream/door.ts'
+import type { UpstreamPlaces } from './upstream-places.ts'
 
 /** Room set aside for request bodies that wait in memory. */
 export interface Gathered {
@@ -48,8 +49,8 @@ export interface Load {
   readonly inFlight: Slots<Exchange>
   /** Upgraded connections that are being tunnelled. Written by forward. */
   readonly tunnels: Tunnels
-  /** How many exchanges other workers have. */
-  readonly elsewhere: () => number
+  /** What exchanges take that use the upstream. Written by occupy and close. */
+  readonly places: UpstreamPlaces
   /** Written by authenticate. */
   readonly gathered: Gathered
   /** Written by drain. */

@@ -8,7 +8,9 @@ import { authorize } from './stages/authorize.ts'
 import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
 import { limitAddress } from './stages/limit-address.ts'
+import { occupy } from './stages/occupy.ts'
 import { leave, open } from './stages/open.ts'
+import { receive } from './stages/receive.ts'
 import { PendingRecord, record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/refuse.ts'
 import { route } from './stages/route.ts'
@@ -19,7 +21,17 @@ type Stage = (
   exchange: Exchange,
 ) => Refusal | undefined | PendingRecord | Promise<Refusal | undefined>
 
-const STAGES: readonly Stage[] = [admit, limitAddress, route, authenticate, record, authorize, limit]
+const STAGES: readonly Stage[] = [
+  admit,
+  limitAddress,
+  route,
+  authenticate,
+  record,
+  authorize,
+  receive,
+  occupy,
+  limit,
+]
 
 /**
  * The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook.

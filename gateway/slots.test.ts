@@ -42,15 +42,13 @@ describe('slots', () => {
     assert.deepEqual([slots.size, found], [1, [other]])
   })
 
-  it('can be emptied while they are gone through, and tell of each change', () => {
-    let changes = 0
-    const slots = new Slots<Slotted>(() => changes++)
+  it('can be emptied while they are gone through', () => {
+    const slots = new Slots<Slotted>()
     const all = Array.from({ length: 5 }, () => ({ slot: -1 }))
     for (const one of all) slots.add(one)
     slots.visitAll(() => {
       for (const one of all.splice(0, 2)) slots.remove(one)
     })
     assert.equal(slots.size, 0)
-    assert.equal(changes, 10)
   })
 })

@@ -11,12 +11,6 @@ export interface Slotted {
  */
 export class Slots<T extends Slotted> {
   readonly #all: T[] = []
-  readonly #changed: (() => void) | undefined
-
-  /** @param changed called after each change. */
-  constructor(changed?: () => void) {
-    this.#changed = changed
-  }
 
   get size(): number {
     return this.#all.length
@@ -29,7 +23,6 @@ export class Slots<T extends Slotted> {
 
   add(one: T): void {
     one.slot = this.#all.push(one) - 1
-    this.#changed?.()
   }
 
   /** Nothing happens to one that is not here. */
@@ -40,7 +33,6 @@ export class Slots<T extends Slotted> {
       last.slot = one.slot
       this.#all[one.slot] = last
     }
-    this.#changed?.()
   }
 
   /** From the last to the first; `visit` may remove any of them, also others than the one it is given. */

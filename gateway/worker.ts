@@ -4,17 +4,17 @@ import type { MetricsSnapshot } from './admin/merged-metrics.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { makeGateway, trailOptions } from './assemble.ts'
 import { joinTrail } from './audit/open.ts'
+import type { Settings } from './config/settings.ts'
 import { drain } from './drain.ts'
-import type { Exchange } from './exchange.ts'
 import type { Gateway, Load } from './gateway.ts'
 import type { Ground } from './ground.ts'
 import { Tunnels } from './http/tunnels.ts'
 import { limitTable } from './limits/policies.ts'
 import { SharedLimiter } from './limits/shared-limiter.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
-import { Slots } from './slots.ts'
 import { StoreWatch } from './store-watch.ts'
 import { parseTls, type TlsTexts } from './tls/context.ts'
+import { UpstreamPlaces } from './upstream-places.ts'
 import type { WorkerGround, WorkerOrder } from './worker-ground.ts'
 import { joinHoldings } from './worker-holdings.ts'
 import { commonClock } from './workers/clock.ts'
@@ -99,22 +99,27 @@ function join(begun: WorkerGround, { ground, metrics, order }: Joining) {
     trail,
     metrics,
     nonceSecret: begun.nonceSecret,
-    load: loadOver(order, ground.settings.maxTunnels),
+    load: loadOver(order, ground.settings),
   })
   gateway = made.gateway
   return made
 }
 
 /** What is bounded for all workers together is counted for all together. */
-function loadOver(order: Order, maxTunnels: number): Pick<Load, 'inFlight' | 'tunnels' | 'elsewhere'> {
-  const inFlight = new Slots<Exchange>(() => order.publishCount('exchanges', inFlight.size))
+function loadOver(order: Order, settings: Settings): Pick<Load, 'tunnels' | 'places'> {
+  const places = new UpstreamPlaces({
+    max: settings.maxInFlight,
+    threads: settings.workers,
+    elsewhere: () => order.countElsewhere('exchanges'),
+    publish: (count) => order.publishCount('exchanges', count),
+  })
   const tunnels = new Tunnels({
     steadyClock: () => performance.now(),
-    maxTunnels,
+    maxTunnels: settings.maxTunnels,
     publish: (count) => order.publishCount('tunnels', count),
     elsewhere: () => order.countElsewhere('tunnels'),
   })
-  return { inFlight, tunnels, elsewhere: () => order.countElsewhere('exchanges') }
+  return { tunnels, places }
 }
 
 interface Obeying {

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { startGateway, type TestGateway, until } from './gateway.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
-import { openWire } from './wire.ts'
+import { openWire, statuses, type Wire } from './wire.ts'
 
 const HELD = 'GET /held HTTP/1.1\r\nHost: a\r\n\r\n'
 const AHEAD = 'GET /ahead HTTP/1.1\r\n\r\n'
@@ -74,4 +75,89 @@ describe('a client that goes away at once', () => {
     socket.on('connect', () => socket.write(POST, () => socket.resetAndDestroy()))
     return new Promise((resolve) => socket.on('close', () => resolve()))
   }
+})
+
+describe('a client that takes all it can get', () => {
+  const MAX_IN_FLIGHT = 16
+  const GREEDY = '127.0.0.2'
+  const PROXY = '127.0.0.9'
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const held = new Set<ServerResponse>()
+  before(async () => {
+    upstream = await startUpstream((req, res) => {
+      if (req.url !== '/held') {
+        res.end()
+        return
+      }
+      held.add(res)
+      res.on('close', () => held.delete(res))
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        maxInFlight: MAX_IN_FLIGHT,
+        trustedProxies: [PROXY],
+        routes: [{ path: '/*', auth: ['none'] }],
+      },
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  async function send(localAddress: string, bytes: string): Promise<Wire> {
+    const wire = await openWire(gateway.port, { localAddress })
+    wire.send(bytes)
+    return wire
+  }
+
+  function sendMany(localAddress: string, bytes: string): Promise<Wire[]> {
+    return Promise.all(Array.from({ length: 2 * MAX_IN_FLIGHT }, () => send(localAddress, bytes)))
+  }
+
+  async function end(wires: readonly Wire[]): Promise<void> {
+    for (const { socket } of wires) socket.resetAndDestroy()
+    await until(async () => (await gateway.metric('gateway_http_requests_in_flight')) === 0 || undefined)
+  }
+
+  /** Of a request that is answered at once. */
+  async function statusFor(localAddress: string, lines = ''): Promise<number | undefined> {
+    const wire = await send(localAddress, `GET / HTTP/1.1\r\nHost: a\r\n${lines}Connection: close\r\n\r\n`)
+    return statuses(await wire.ended())[0]
+  }
+
+  it('has no place in flight for bodies that it never ends, nor a connection upstream', async () => {
+    const wires = await sendMany(GREEDY, 'POST /half HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1')
+    await until(
+      async () =>
+        (await gateway.metric('gateway_http_requests_in_flight')) === 2 * MAX_IN_FLIGHT || undefined,
+    )
+    for (const address of [GREEDY, '127.0.0.3']) assert.equal(await statusFor(address), 200)
+    await end(wires)
+  })
+
+  it('is refused beyond three quarters of the places, and nobody else is', async () => {
+    const wires = await sendMany(GREEDY, HELD)
+    const refused = () => wires.filter(({ received }) => received.includes('"code":"overloaded"')).length
+    await until(() => held.size + refused() === 2 * MAX_IN_FLIGHT || undefined)
+    assert.equal(held.size, (MAX_IN_FLIGHT * 3) / 4)
+    assert.equal(await statusFor(GREEDY), 503)
+    for (let i = 3; i < 8; i++) assert.equal(await statusFor(`127.0.0.${i}`), 200)
+    await end(wires)
+    assert.equal(await statusFor(GREEDY), 200)
+  })
+
+  it('is told from others behind a trusted proxy by the name that this gives it', async () => {
+    const lines = (last: number) => `X-Forwarded-For: 198.51.100.${last}\r\n`
+    const wires = await sendMany(PROXY, HELD.replace('\r\n\r\n', `\r\n${lines(1)}\r\n`))
+    const refused = () => wires.filter(({ received }) => received.includes('"code":"overloaded"')).length
+    await until(() => held.size + refused() === 2 * MAX_IN_FLIGHT || undefined)
+    assert.equal(held.size, (MAX_IN_FLIGHT * 3) / 4)
+    assert.equal(await statusFor(PROXY, lines(1)), 503)
+    assert.equal(await statusFor(PROXY, lines(2)), 200)
+    assert.equal(await statusFor(PROXY), 200)
+    await end(wires)
+  })
 })

@@ -736,7 +736,7 @@ describe('the edge', () => {
     const phases: [string, string, 'destroy' | 'reset'][] = [
       ['while the upstream is working', `GET /held HTTP/1.1\r\n${HOST}`, 'destroy'],
       ['with a reset while the upstream is working', `GET /held HTTP/1.1\r\n${HOST}`, 'reset'],
-      ['in the middle of an upload', `POST /held HTTP/1.1\r\n${HOST}Content-Length: 9\r\n`, 'destroy'],
+      ['in the middle of an upload', `POST /held HTTP/1.1\r\n${HOST}Content-Length: 99999\r\n`, 'destroy'],
       [
         'in the middle of a chunked upload',
         `POST /held HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n`,
@@ -744,7 +744,7 @@ describe('the edge', () => {
       ],
       [
         'with a reset in the middle of an upload',
-        `POST /held HTTP/1.1\r\n${HOST}Content-Length: 9\r\n`,
+        `POST /held HTTP/1.1\r\n${HOST}Content-Length: 99999\r\n`,
         'reset',
       ],
       ['in the middle of the answer', `GET /endless HTTP/1.1\r\n${HOST}`, 'destroy'],

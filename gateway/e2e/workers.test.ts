@@ -353,6 +353,8 @@ it('a gateway with workers lets in as many requests at once as one without, and 
     upstream: upstream.url,
     workers: 2,
     maxInFlight: 5,
+    // One caller alone could not have them all.
+    trustedProxies: ['127.0.0.1'],
     routes: [{ path: '/*', auth: ['none'] }],
   }
   const gateway = await startGateway({ config })

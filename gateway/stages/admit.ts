@@ -77,10 +77,9 @@ function checkLoop({ loopMark }: Gateway, { headers: { loop } }: Exchange): Refu
 }
 
 function checkLoad(gateway: Gateway, { upgrade }: Exchange): Refusal | undefined {
-  const { load, settings, trail } = gateway
+  const { load, trail } = gateway
   if (load.phase === 'over') return DRAINING
-  // Its own place is taken already: of two workers that see the last one go, none may pass, but never both.
-  if (load.inFlight.size + load.elsewhere() > settings.maxInFlight) return OVERLOADED
+  if (load.places.areFull) return OVERLOADED
   if (upgrade !== undefined && load.tunnels.isFull) return NO_TUNNEL_FREE
   if (!trail.recheck()) return AUDIT_UNAVAILABLE
   return undefined

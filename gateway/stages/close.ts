@@ -15,7 +15,9 @@ import { recordAtEnd } from './record.ts'
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
   exchange.closed = true
-  gateway.load.inFlight.remove(exchange)
+  const { inFlight, places } = gateway.load
+  inFlight.remove(exchange)
+  if (exchange.share !== undefined) places.release(exchange.share)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // Without its first half a pair would only look like damage.

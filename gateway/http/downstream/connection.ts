@@ -6,7 +6,8 @@ import { Answer, type Carrier } from './answer.ts'
 import type { BodyPace } from './body-pace.ts'
 import { awaitHalfClosed } from './half-closed.ts'
 import type { Handler, Patience } from './handler.ts'
-import { IncomingRequest } from './incoming-request.ts'
+import type { Holder } from './holders.ts'
+import { IncomingRequest, type Origin } from './incoming-request.ts'
 import { Lingering } from './lingering.ts'
 import { RequestBody } from './request-body.ts'
 import { type RequestFault, RequestParser, skipEmptyLines } from './request-parser.ts'
@@ -50,6 +51,7 @@ export class Connection<E> implements Timed, Carrier {
   readonly socket: Socket
   /** The address of the other end. */
   readonly peer: string
+  readonly holder: Holder
   readonly #terms: ConnectionTerms<E>
   readonly #parser = new RequestParser()
   #phase: Phase = 'idle'
@@ -74,10 +76,11 @@ export class Connection<E> implements Timed, Carrier {
   #res: Answer | undefined = undefined
   #exchange: E | undefined = undefined
 
-  /** @param peer the address of the other end, taken while it was there: a socket that has gone does not know it. */
-  constructor(socket: Socket, peer: string, terms: ConnectionTerms<E>) {
+  /** @param origin taken while the other end was there: a socket that has gone does not know it. */
+  constructor(socket: Socket, origin: Pick<Origin, 'peer' | 'holder'>, terms: ConnectionTerms<E>) {
     this.socket = socket
-    this.peer = peer
+    this.peer = origin.peer
+    this.holder = origin.holder
     this.#terms = terms
     this.#deadlineMs = terms.steadyClock() + terms.patience.headersMs
     socket.setNoDelay(true)
@@ -371,7 +374,7 @@ export class Connection<E> implements Timed, Carrier {
     this.#phase = 'answering'
     this.#deadlineMs = NEVER
     if (req === undefined) return
-    req.complete = true
+    req.completed()
     if (req.body !== null) {
       req.body.push(null)
       // The body may have been held back; what comes behind it has its own bound.

@@ -74,7 +74,7 @@ describe('the holders of connections', () => {
           else holders.remove(open.splice(which % open.length, 1)[0] as Place)
           const counts = new Map<string, number>()
           for (const { holder } of open) counts.set(holder.network, (counts.get(holder.network) ?? 0) + 1)
-          for (const { holder } of open) assert.equal(holder.places.size, counts.get(holder.network))
+          for (const { holder } of open) assert.equal(holder.connections.size, counts.get(holder.network))
           counts.delete('proxy')
           assert.deepEqual([holders.size, holders.largest], [open.length, Math.max(0, ...counts.values())])
         }

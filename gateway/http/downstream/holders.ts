@@ -28,7 +28,9 @@ export class Holder implements Slotted {
   readonly network: string
   /** It stands for many clients: no share is held against it. */
   readonly isProxy: boolean
-  readonly places = new Slots<Place>()
+  readonly connections = new Slots<Place>()
+  /** Written by who handles the requests: how many of them use what all share. */
+  places = 0
 
   constructor(network: string, isProxy: boolean) {
     this.network = network
@@ -67,9 +69,9 @@ export class Holders {
 
   add(place: Place): void {
     const { holder } = place
-    if (holder.places.size === 0) this.#byNetwork.set(holder.network, holder)
+    if (holder.connections.size === 0) this.#byNetwork.set(holder.network, holder)
     this.#leaveRow(holder)
-    holder.places.add(place)
+    holder.connections.add(place)
     this.#size++
     this.#joinRow(holder)
   }
@@ -77,18 +79,18 @@ export class Holders {
   /** Nothing happens to one that is not here. */
   remove(place: Place): void {
     const { holder } = place
-    if (holder.places.at(place.slot) !== place) return
+    if (holder.connections.at(place.slot) !== place) return
     this.#leaveRow(holder)
-    holder.places.remove(place)
+    holder.connections.remove(place)
     this.#size--
     this.#joinRow(holder)
-    if (holder.places.size === 0) this.#byNetwork.delete(holder.network)
+    if (holder.connections.size === 0) this.#byNetwork.delete(holder.network)
   }
 
   /** One of the holder's on which nothing is asked, of those that are looked at the one that has been so for longest. */
   idleOf(holder: Holder): Place | undefined {
     let longest: Place | undefined
-    for (const place of this.#some(holder.places, LOOKS_PER_HOLDER)) longest = longerIdle(longest, place)
+    for (const place of this.#some(holder.connections, LOOKS_PER_HOLDER)) longest = longerIdle(longest, place)
     return longest
   }
 
@@ -108,7 +110,7 @@ export class Holders {
   /** Whatever stands on it, of the one that has most connections and is no proxy. */
   anyOfLargest(): Place | undefined {
     const [holder] = this.#some(this.#rows[this.#largest] ?? this.#proxies, 1)
-    return holder && this.#some(holder.places, 1)[0]
+    return holder && this.#some(holder.connections, 1)[0]
   }
 
   #idleOfRow(row: Slots<Holder>, looks: number): Place | undefined {
@@ -133,7 +135,7 @@ export class Holders {
   }
 
   #joinRow(holder: Holder): void {
-    const { size } = holder.places
+    const { size } = holder.connections
     if (size > 0) this.#rowOf(holder).add(holder)
     if (holder.isProxy) return
     if (size > this.#largest) this.#largest = size
@@ -143,7 +145,7 @@ export class Holders {
 
   #rowOf(holder: Holder): Slots<Holder> {
     if (holder.isProxy) return this.#proxies
-    const { size } = holder.places
+    const { size } = holder.connections
     let row = this.#rows[size]
     if (row === undefined) {
       row = new Slots()

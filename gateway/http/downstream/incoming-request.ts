@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Field } from '../../http1/field.ts'
 import { type RequestHeaders, readRequestHeaders } from '../request-headers.ts'
+import type { Holder } from './holders.ts'
 import type { RequestBody } from './request-body.ts'
 import type { RequestParser } from './request-parser.ts'
 
@@ -9,6 +10,8 @@ export interface Origin {
   readonly socket: Socket
   /** The address of the other end. */
   readonly peer: string
+  /** Whose connection it is. */
+  readonly holder: Holder
 }
 
 /** One request as it came, from the moment when its head is whole. */
@@ -28,14 +31,31 @@ export class IncomingRequest {
   body: RequestBody | null = null
   /** Every byte of it has come. */
   complete = false
+  /** What its client's address takes up; belongs to whoever handles its requests. */
+  readonly share: Holder
+  #whenComplete: (() => void) | undefined = undefined
 
-  constructor({ socket, peer }: Origin, { lines, fields }: Pick<RequestParser, 'lines' | 'fields'>) {
+  constructor({ socket, peer, holder }: Origin, { lines, fields }: Pick<RequestParser, 'lines' | 'fields'>) {
     this.socket = socket
     this.peer = peer
+    this.share = holder
     this.method = lines.method
     this.target = lines.target
     this.version = lines.version
     this.fields = fields
     this.headers = readRequestHeaders(fields, lines.version)
+  }
+
+  /** For the connection: nothing of it is missing any more. */
+  completed(): void {
+    this.complete = true
+    this.#whenComplete?.()
+  }
+
+  /** Once. Never resolves when the rest does not come: whoever ends the request then knows it. */
+  whenComplete(): Promise<undefined> {
+    return new Promise((resolve) => {
+      this.#whenComplete = () => resolve(undefined)
+    })
   }
 }

@@ -177,7 +177,7 @@ export class Connections<E> {
 
   /** @param socket what is spoken on: the accepted one, or TLS over it */
   serve(accepted: Accepted, socket: Socket): void {
-    const connection = new Connection(socket, accepted.peer, this.#terms)
+    const connection = new Connection(socket, accepted, this.#terms)
     accepted.occupant = connection
     this.#open.add(connection)
   }
@@ -204,7 +204,7 @@ export class Connections<E> {
   #makeRoom(holder: Holder): boolean {
     const holders = this.#holders
     const free = this.#max - holders.size
-    const own = holder.isProxy ? 0 : holder.places.size
+    const own = holder.isProxy ? 0 : holder.connections.size
     if (free > 0 && !isOverShare({ own, free, max: this.#max })) return true
     const leaving = free > 0 || own >= holders.largest ? holders.idleOf(holder) : this.#leaving(own)
     if (leaving === undefined) return false
