@@ -10,6 +10,7 @@ import { issuerWarnings } from './config/issuer-rules.ts'
 import { loadSettings } from './config/load.ts'
 import { loadFile } from './config/load-file.ts'
 import type { Settings } from './config/settings.ts'
+import { fileWarnings } from './config/warnings.ts'
 import type { Ground } from './ground.ts'
 import { Lead } from './lead.ts'
 import { parseLimits } from './limits/table.ts'
@@ -34,8 +35,8 @@ async function main(): Promise<void> {
   const stop = listenForStop()
   const ground = readGround()
   const { settings, log } = ground
-  for (const warning of issuerWarnings(settings.issuers, settings.routes))
-    log.warn({ warning }, 'configuration')
+  const warnings = [...fileWarnings(process.env), ...issuerWarnings(settings.issuers, settings.routes)]
+  for (const warning of warnings) log.warn({ warning }, 'configuration')
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
   const serving = orExit(log, () => (withWorkers ? new Lead(ground) : serveAlone(ground)))
   process.on('SIGHUP', () => serving.trail.reopen())

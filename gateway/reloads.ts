@@ -6,6 +6,7 @@ import { describeFault, type Fault } from './config/faults.ts'
 import type { LoadedFile } from './config/load-file.ts'
 import { Reloader } from './config/reload.ts'
 import type { TlsSettings } from './config/settings.ts'
+import { limitWarnings } from './config/warnings.ts'
 import type { Gateway } from './gateway.ts'
 import type { Ground } from './ground.ts'
 import type { LimitRow } from './limits/row.ts'
@@ -45,15 +46,25 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
 function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow[]>): Watching {
   const file = watched.ground.settings.limitsFile
   const tell = teller(watched, { file, label: basename(file), what: 'limits' })
+  const warn = (rows: readonly LimitRow[]) => {
+    for (const warning of limitWarnings(watched.ground.settings.routes, rows)) {
+      watched.log.warn({ file, warning }, 'configuration')
+    }
+  }
+  warn(loaded.value)
   return new Reloader({
     file,
     ...loaded,
     parse: parseApart('limits', parseLimits),
     swap: watched.enforce.limits,
-    onReload: (reload) =>
-      reload.result === 'failure'
-        ? tell.failure(reload.faults)
-        : tell.success(reload.changed, reload.before.map(writtenRow), reload.after.map(writtenRow)),
+    onReload: (reload) => {
+      if (reload.result === 'failure') {
+        tell.failure(reload.faults)
+        return
+      }
+      tell.success(reload.changed, reload.before.map(writtenRow), reload.after.map(writtenRow))
+      if (reload.changed) warn(reload.after)
+    },
   })
 }
 

@@ -6,7 +6,7 @@ import { issuerWarnings } from './config/issuer-rules.ts'
 import { loadSettings } from './config/load.ts'
 import { type LoadedFile, loadFile } from './config/load-file.ts'
 import type { FurtherIssuer, Route, TlsSettings } from './config/settings.ts'
-import { warningsOf } from './config/warnings.ts'
+import { fileWarnings, NOTHING_LIMITED, warningsOf } from './config/warnings.ts'
 import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
 import { loadTls } from './tls/reload.ts'
@@ -37,6 +37,7 @@ function checkEnvironment(found: Findings): void {
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
   else keepRoutes(found, configFile, settings.value)
   keepRows(found, limitsFile, loadFile(limitsFile, parseLimits))
+  found.warnings.push(...fileWarnings(process.env))
   if (settings.value?.clientsFile !== undefined) keepClients(found, clientsFile)
   if (settings.value?.tls !== undefined) keepTls(found, settings.value.tls)
 }
@@ -89,6 +90,7 @@ function keepRows(found: Findings, file: string, table: Parsed<LoadedFile<readon
     return
   }
   found.rows.push(...table.value.value)
+  if (table.value.value.length === 0) found.warnings.push(NOTHING_LIMITED)
   found.good.push(`${file}: OK, limits: ${table.value.value.length}`)
 }
 

@@ -3,6 +3,8 @@ import { canonicalPath, standsForItself } from '../http/canonical-path.ts'
 /** What RFC 3986 lets stand in a path (`pchar` and `/`) but for `;` and `*`, and octets that need their escape. */
 const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
 const FIRST_FORBIDDEN = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()+,=:@/-]/
+/** As routers of services write it. Nobody calls a path so; `/v1/accounts:close` is another matter. */
+const PARAMETER = /\/(:[A-Za-z_][A-Za-z0-9_]*\??)(?=\/|$)/
 const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
 
 /** What is wrong with the path of a row, or undefined. It is compared with canonical paths, so another never matches. */
@@ -12,6 +14,10 @@ export function pathFault(path: string): string | undefined {
   if (fixed.includes('*')) return 'may hold "*" only at the end, as the whole last segment: "/api/*"'
   if (fixed.includes('//')) return 'must not hold "//": requests are compared with repeated slashes removed'
   if (/\/\.{1,2}(?:\/|$)/.test(fixed)) return 'must not hold "." or ".." as a segment'
+  const parameter = PARAMETER.exec(fixed)?.[1]
+  if (parameter !== undefined) {
+    return `must not hold the segment "${parameter}": it would be taken as it stands, and a part that varies is a closing "/*"`
+  }
   return characterFault(fixed)
 }
 
@@ -47,14 +53,4 @@ function needlessEscape(path: string): string | undefined {
 export function foldPath(path: string): string {
   const lower = path.toLowerCase()
   return lower.length > 1 && lower.endsWith('/') ? lower.slice(0, -1) : lower
-}
-
-/** Whether a request can have a path that both rows cover. Letter case and a closing slash make no difference. */
-export function pathsMeet(one: string, other: string): boolean {
-  if (one.endsWith('/*')) return covers(one, other) || (other.endsWith('/*') && covers(other, one))
-  return other.endsWith('/*') ? covers(other, one) : foldPath(one) === foldPath(other)
-}
-
-function covers(prefix: string, path: string): boolean {
-  return `${foldPath(path)}/`.startsWith(prefix.slice(0, -1).toLowerCase())
 }

@@ -53,7 +53,8 @@ describe('a gateway that cannot serve', () => {
 
   it('because its port is taken says so in one line, ends the trail it began, and exits with 1', async () => {
     writeFileSync(config, '{"routes":[{"path":"/*","auth":["none"]}]}')
-    writeFileSync(limits, '{"limits":[]}')
+    // An empty table would be warned of.
+    writeFileSync(limits, '{"limits":[{"path":"/*","limit":9,"window":"1m","purpose":"Any"}]}')
     const taken = createServer().listen(0, '127.0.0.1')
     await once(taken, 'listening')
     const { port } = taken.address() as { port: number }

@@ -197,3 +197,45 @@ describe('an edit of the limit table', () => {
     })
   }
 })
+
+describe('what can hardly be meant', () => {
+  const row = (path: string) => ({ path, limit: 5, window: '1m', purpose: 'tests' })
+
+  for (const workers of ['1', '2']) {
+    it(`is warned of at start and after an edit, with GATEWAY_WORKERS=${workers}`, async () => {
+      const gateway = await startGateway({
+        config: { upstream: 'http://127.0.0.1:9', routes: [{ path: '/api/*', auth: ['none'] }] },
+        limits: [row('/api/a'), row('/old/b')],
+        env: { GATEWAY_WORKERS: workers },
+      })
+      const warned = (warning: RegExp) =>
+        gateway.process.line(({ level, warning: text }) => level === 40 && warning.test(String(text)))
+      await warned(/^the limit "b" \(\/old\/b\) has no effect/)
+      writeFileSync(gateway.limitsFile, JSON.stringify({ limits: [row('/api/a'), row('/old/c')] }))
+      await warned(/^the limit "c" \(\/old\/c\) has no effect/)
+      writeFileSync(gateway.limitsFile, '{"limits":[]}')
+      await warned(/^the limit table is empty: nothing is limited$/)
+      await gateway.end()
+      const warnings = gateway.process.lines.filter(({ warning }) => warning !== undefined)
+      assert.equal(warnings.length, 3)
+    })
+  }
+
+  it('is a large table with a byte that is no UTF-8: the last good stays in force, and the log names the byte', async () => {
+    const gateway = await startGateway({
+      config: { upstream: 'http://127.0.0.1:9', routes: [{ path: '/*', auth: ['none'] }] },
+      limits: [row('/api/a')],
+    })
+    const limits = Array.from({ length: 2000 }, (_, index) => row(`/api/${index}`))
+    const large = Buffer.from(JSON.stringify({ limits }))
+    const torn = Buffer.from(large)
+    torn[100_000] = 0xff
+    writeFileSync(gateway.limitsFile, torn)
+    const line = await gateway.process.line(({ faults }) => faults !== undefined)
+    assert.match(String(line.faults), /byte 100000 \(0xFF, in line 1\) is not UTF-8/)
+    writeFileSync(gateway.limitsFile, large)
+    const good = await gateway.process.line(({ rows }) => rows === 2000)
+    assert.equal(good.msg, 'limits in force')
+    await gateway.end()
+  })
+})
