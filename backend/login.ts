@@ -37,8 +37,11 @@ export function registerLogin(app: App, services: Services): void {
       const { database, clock } = services
       const result = await signIn(database, { ...request.body, origin: originOf(request) }, clock())
       switch (result.outcome) {
-        case 'signed_in':
-          return tokenAnswer(services, await openSession(database, result.user, clock()))
+        case 'signed_in': {
+          const session = await openSession(database, result.user, clock())
+          if (session === undefined) throw new Problem('invalid_credentials')
+          return tokenAnswer(services, session)
+        }
         case 'throttled':
           throw tooManyAttempts(result.retryAfterSeconds)
         case 'wrong':

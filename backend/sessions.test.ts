@@ -3,6 +3,7 @@ import { before, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import { sweep } from './housekeeping.ts'
 import { hashPassword } from './identity/passwords.ts'
+import { openSession } from './identity/session-store.ts'
 import { onEachDatabase } from './testing/databases.ts'
 import { startTestService, type TestService, type TestUser } from './testing/service.ts'
 
@@ -34,6 +35,13 @@ onEachDatabase('sessions', (database) => {
     assert.notEqual(body.refreshToken, refreshToken)
     assert.equal(decodeJwt(body.accessToken).sid, sessionId)
     assert.equal((await refresh(body.refreshToken)).status, 200)
+  })
+
+  it('is not opened for a password that was right a moment ago', async () => {
+    const oldHash = await hashPassword('old')
+    const user = await service.addUser({ passwordHash: await hashPassword('new') })
+    const proved = { id: user.id, role: 'user', passwordHash: oldHash } as const
+    assert.equal(await openSession(database(), proved, service.now()), undefined)
   })
 
   it('revokes the whole family when a refresh token is used again', async () => {

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { v7 as uuid } from 'uuid'
 import type { Database, Queryable } from '../database/database.ts'
+import type { Credentials } from '../user-store.ts'
 import { revokeGrantsOf } from './oauth/artifacts.ts'
 import { ACCESS_TOKEN_SECONDS, type Role, type TokenSubject } from './tokens.ts'
 
@@ -22,21 +23,25 @@ export type Exchange =
   | { readonly outcome: 'invalid' }
   | { readonly outcome: 'reused'; readonly sessionId: string }
 
-/** Starts a session for a user who has just proved who it is. */
+/**
+ * Starts a session for a user who has just proved who it is; `undefined` when the password is another one by now, so
+ * that no session of the old one begins behind the back of the change that ends them all.
+ */
 export async function openSession(
   database: Database,
-  user: { readonly id: string; readonly role: Role },
+  user: Credentials,
   now: Date,
-): Promise<OpenedSession> {
+): Promise<OpenedSession | undefined> {
   const sessionId = uuid()
   const refreshToken = await database.transaction(async (transaction) => {
-    await transaction.query('INSERT INTO sessions (id, user_id, created_at) VALUES ($1, $2, $3)', [
-      sessionId,
-      user.id,
-      now,
-    ])
-    return storeRefreshToken(transaction, sessionId, now)
+    const opened = await transaction.query(
+      `INSERT INTO sessions (id, user_id, created_at)
+       SELECT $1, id, $3 FROM users WHERE id = $2 AND password_hash = $4 RETURNING id`,
+      [sessionId, user.id, now, user.passwordHash ?? null],
+    )
+    return opened.length === 0 ? undefined : storeRefreshToken(transaction, sessionId, now)
   })
+  if (refreshToken === undefined) return undefined
   return { subject: { userId: user.id, sessionId, role: user.role }, refreshToken }
 }
 

@@ -116,15 +116,23 @@ export class FormBrowser {
       }
       await answer.body?.cancel()
       next = new URL(location, next)
-      if (next.origin !== this.#origin)
+      if (next.origin !== this.#origin || init.redirect === 'manual')
         return { status: answer.status, url: next, headers: answer.headers, page: '' }
       request = {}
     }
     throw new Error('redirected too often')
   }
 
-  /** Sends the form of the page whose action ends so, with these fields beside the hidden ones. */
-  submit(landing: Landing, action: string, fields: Record<string, string> = {}): Promise<Landing> {
+  /**
+   * Sends the form of the page whose action ends so, with these fields beside the hidden ones. With
+   * `redirect: 'manual'` it stops at the first redirect, too.
+   */
+  submit(
+    landing: Landing,
+    action: string,
+    fields: Record<string, string> = {},
+    init: RequestInit = {},
+  ): Promise<Landing> {
     const forms = landing.page.match(/<form[\s\S]*?<\/form>/g) ?? []
     const form = forms.find((one) => new RegExp(`action="[^"]*${action}"`).test(one))
     assert.ok(form, `no form ${action} in ${landing.page}`)
@@ -133,7 +141,7 @@ export class FormBrowser {
       ...hidden.map(([, name = '', value = '']) => [name, value]),
       ...Object.entries(fields),
     ])
-    return this.open(/action="([^"]+)"/.exec(form)?.[1] ?? '', { method: 'POST', body })
+    return this.open(/action="([^"]+)"/.exec(form)?.[1] ?? '', { ...init, method: 'POST', body })
   }
 
   #cookiesFor(path: string): string {

@@ -61,7 +61,7 @@ export class ArtifactStore implements Adapter {
         hashed(id),
         text,
         this.#model === 'Grant' ? id : (payload.grantId ?? null),
-        payload.accountId ?? null,
+        accountOf(payload) ?? null,
         payload.uid ?? null,
         new Date(now + expiresInSeconds * 1000),
         new Date(now),
@@ -128,6 +128,11 @@ export class ArtifactStore implements Adapter {
   async revokeByGrantId(grantId: string): Promise<void> {
     await this.#database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
   }
+}
+
+/** A sign-in under way belongs to a user as soon as the password was right: it must end with what that user ends. */
+function accountOf({ accountId, result, session }: AdapterPayload): string | undefined {
+  return accountId ?? result?.login?.accountId ?? session?.accountId
 }
 
 function toPayload({ payload, consumed_at }: ArtifactRow): AdapterPayload {

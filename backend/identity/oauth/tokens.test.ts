@@ -4,7 +4,14 @@ import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
 import { sweep } from '../../housekeeping.ts'
 import { onEachDatabase } from '../../testing/databases.ts'
-import { type OAuthService, startOAuthService, tokensFor, WEB_REDIRECT } from '../../testing/oauth.ts'
+import {
+  FormBrowser,
+  type OAuthService,
+  pkce,
+  startOAuthService,
+  tokensFor,
+  WEB_REDIRECT,
+} from '../../testing/oauth.ts'
 import { hashPassword } from '../passwords.ts'
 import { noteAccessToken, revokeGrant } from './artifacts.ts'
 
@@ -151,6 +158,26 @@ onEachDatabase('OAuth tokens', (database) => {
     const revoked = named.flatMap((field) => String(field ?? '').split(', ')).filter(Boolean)
     assert.deepEqual(revoked.sort(), [...ids.slice(0, 450), sessionOf(token)].sort())
     assert.equal(named[3], undefined)
+  })
+
+  it('come of no sign-in that was begun with the old password and held back', async () => {
+    const user = await oauth.service.addUser({ passwordHash: await hashPassword('correct horse') })
+    const { parameters } = await pkce()
+    const thief = new FormBrowser(oauth.url)
+    const page = await thief.open(client.buildAuthorizationUrl(mobile, parameters))
+    const fields = { email: user.email, password: 'correct horse' }
+    const held = await thief.submit(page, '/login', fields, { redirect: 'manual' })
+    assert.equal(held.status, 303)
+    const changed = await oauth.service.send({
+      method: 'PATCH',
+      url: `/api/users/${user.id}`,
+      as: user,
+      payload: { password: 'another horse', currentPassword: 'correct horse' },
+    })
+    assert.equal(changed.status, 200)
+    const resumed = await thief.open(held.url)
+    assert.doesNotMatch(resumed.page, /<h1>Allow/)
+    assert.equal(resumed.url.searchParams.get('code'), null)
   })
 
   it('come of no grant that ends while they are made', async () => {
