@@ -65,4 +65,9 @@ describe('revokedSessions', () => {
     ])
     assert.deepEqual(revokedSessions(fieldsOf([])), [])
   })
+
+  it('may be several in one field, separated by commas or spaces', () => {
+    const lists = ['X-Revoke-Session', 'a, b,c', 'X-Revoke-Session', 'd e ,, f,', 'x-revoke-session', '']
+    assert.deepEqual(revokedSessions(fieldsOf(lists)), ['a', 'b', 'c', 'd', 'e', 'f'])
+  })
 })

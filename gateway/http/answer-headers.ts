@@ -38,15 +38,16 @@ export function answerHeaders(fields: readonly Field[], status: number, limited 
   return { lines, contentLength, dated }
 }
 
-/** The sessions that an upstream answer ends: a list (RFC 9110 section 5.6.1), in one field or in several. */
+/** The sessions that an upstream response ends: one or several in a field, separated by commas or spaces. */
 export function revokedSessions(fields: readonly Field[]): readonly string[] {
   let sessions: string[] | undefined
   for (const { lower, value } of fields) {
     if (lower !== REVOKE_SESSION) continue
     sessions ??= []
-    for (const session of value.split(',')) if (session.trim() !== '') sessions.push(session.trim())
+    for (const session of value.split(SEPARATORS)) if (session !== '') sessions.push(session)
   }
   return sessions ?? NO_SESSIONS
 }
 
+const SEPARATORS = /[\s,]+/
 const NO_SESSIONS: readonly string[] = []

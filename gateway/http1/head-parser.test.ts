@@ -9,7 +9,7 @@ function parserOf(): HeadParser {
     startLine: () => undefined,
     field: () => undefined,
   }
-  return new HeadParser(reader, 1000)
+  return new HeadParser(reader, { maxBytes: 16 * 1024, maxFields: 1000 })
 }
 
 function read(parser: HeadParser, text: string) {

@@ -1,7 +1,6 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 import { Field } from './field.ts'
 
-const MAX_HEAD_BYTES = 16 * 1024
 /** A head is seldom longer, and the text of a body behind it is made for nothing. */
 const PIECE_BYTES = 2048
 const TAB = 0x09
@@ -23,12 +22,17 @@ export interface HeadReader {
   field(field: Field): string | undefined
 }
 
+export interface HeadBounds {
+  readonly maxBytes: number
+  readonly maxFields: number
+}
+
 type Stage = 'start line' | 'fields' | 'trailers'
 
 /**
  * Reads the head of a message, or the trailers after its last chunk, piece by piece (RFC 9112 sections 2 to 5). Strict:
  * lines end with CR LF and nothing else, a folded line is refused, a field name is a token with its colon right behind
- * it, no control character stands anywhere. Bounded: 16 KiB, and as many fields as its maker says.
+ * it, no control character stands anywhere. Bounded: as many bytes and fields as its maker says.
  *
  * On one connection heads are much alike, so a line that equals the one in its place in the head before is not read
  * again: it becomes the same `Field`.
@@ -47,6 +51,7 @@ export class HeadParser {
   fields: Field[] = []
 
   readonly #reader: HeadReader
+  readonly #maxBytes: number
   readonly #maxFields: number
   #stage: Stage = 'start line'
   #bytes = 0
@@ -56,8 +61,9 @@ export class HeadParser {
   /** The beginning of a line whose end has not come. */
   #carried = ''
 
-  constructor(reader: HeadReader, maxFields: number) {
+  constructor(reader: HeadReader, { maxBytes, maxFields }: HeadBounds) {
     this.#reader = reader
+    this.#maxBytes = maxBytes
     this.#maxFields = maxFields
   }
 
@@ -116,7 +122,7 @@ export class HeadParser {
         return text.length
       }
       this.#bytes += feed + 1 - start
-      if (this.#bytes > MAX_HEAD_BYTES) this.#overflow(`a head beyond ${MAX_HEAD_BYTES} bytes`)
+      if (this.#bytes > this.#maxBytes) this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
       else if (feed === start || all.charCodeAt(feed - 1) !== CR)
         this.fault = 'a line feed without its carriage return'
       else this.#line(all, start, feed - 1)
@@ -131,8 +137,8 @@ export class HeadParser {
   /** Keeps an unfinished line. @param from where in it the bytes begin that have not been looked at. */
   #carry(all: string, start: number, from: number): void {
     this.#carried = all.slice(start)
-    if (this.#bytes + this.#carried.length > MAX_HEAD_BYTES)
-      this.#overflow(`a head beyond ${MAX_HEAD_BYTES} bytes`)
+    if (this.#bytes + this.#carried.length > this.#maxBytes)
+      this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
     if (this.#stage === 'start line' && !this.#reader.mayBegin(this.#carried))
       this.fault = this.#reader.noStartLine
     // The last one that was looked at may be a carriage return, whose line feed must be next.
@@ -188,7 +194,7 @@ export class HeadParser {
       start = end
       this.#bytes += known.line.length
       this.#count += 1
-      if (this.#bytes > MAX_HEAD_BYTES) this.#overflow(`a head beyond ${MAX_HEAD_BYTES} bytes`)
+      if (this.#bytes > this.#maxBytes) this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
       else this.#take(known)
       if (this.fault !== undefined) return start
     }

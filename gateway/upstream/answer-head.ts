@@ -6,6 +6,9 @@ import { type Field, fieldsOf } from '../http1/field.ts'
  */
 export type BodyFraming = 'bounded' | 'until close' | 'faulty'
 
+/** Also of the trailers. */
+export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
+
 /** A raw header list as undici gives it: latin1, as received. */
 export function receivedFields(rawHeaders: unknown): Field[] {
   return fieldsOf((rawHeaders as readonly Buffer[]).map((text) => text.toString('latin1')))

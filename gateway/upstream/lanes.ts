@@ -2,13 +2,13 @@ import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import type { Client } from 'undici'
 import type { Address } from './address.ts'
+import { MAX_RESPONSE_HEAD_BYTES } from './answer-head.ts'
 import { type ConnectError, openConnection } from './connection.ts'
 import { correctHeads } from './head-corrections.ts'
 import type { Health } from './health.ts'
 import type { Origin } from './origin.ts'
 
 const KEEP_ALIVE_MS = 4000
-const MAX_HEADER_BYTES = 16 * 1024
 const require = createRequire(import.meta.url)
 
 /** An upstream that undici speaks to. */
@@ -96,7 +96,7 @@ export class Lanes {
         pipelining: 1,
         allowH2: false,
         useMilo: false,
-        maxHeaderSize: MAX_HEADER_BYTES,
+        maxHeaderSize: MAX_RESPONSE_HEAD_BYTES,
         // Less than the 5 s after which a Node server closes an idle connection, and 2 s less than what a server
         // announces in Keep-Alive, so that a request never crosses the server's closing.
         keepAliveTimeout: KEEP_ALIVE_MS,

@@ -5,6 +5,7 @@ import type { RefusalCode } from '../../refusals.ts'
 import { RequestLines } from './request-lines.ts'
 
 /** Far beyond what `admit` takes, so that it is it that refuses, with all that the head says. */
+const MAX_HEAD_BYTES = 16 * 1024
 const MAX_FIELDS = 4096
 const CR = 0x0d
 const LF = 0x0a
@@ -27,7 +28,7 @@ export class RequestParser {
   readonly lines = new RequestLines()
   /** Why the request is refused, when it is. */
   fault: RequestFault | undefined = undefined
-  readonly #head = new HeadParser(this.lines, MAX_FIELDS)
+  readonly #head = new HeadParser(this.lines, { maxBytes: MAX_HEAD_BYTES, maxFields: MAX_FIELDS })
   readonly #chunks = new ChunkFrames()
   #phase: Phase = 'whole'
   #left = 0

@@ -1,11 +1,13 @@
 import { ChunkFrames } from '../../http1/chunk-frames.ts'
 import type { Field } from '../../http1/field.ts'
 import { HeadParser } from '../../http1/head-parser.ts'
+import { MAX_RESPONSE_HEAD_BYTES } from '../answer-head.ts'
 import { AnswerLines } from './answer-lines.ts'
 
 /** Interim answers before one final answer. */
 const MAX_INTERIM = 32
-const MAX_FIELDS = 256
+/** So that one response can end every session of a user: some 1,300 by a list, 900 by a field each. */
+const MAX_FIELDS = 1024
 
 /** Who reads an answer. What it is told may make it call `stop`. */
 export interface AnswerReader {
@@ -50,7 +52,7 @@ export class AnswerParser {
   began = false
   readonly #reader: AnswerReader
   readonly #lines = new AnswerLines()
-  readonly #head = new HeadParser(this.#lines, MAX_FIELDS)
+  readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_RESPONSE_HEAD_BYTES, maxFields: MAX_FIELDS })
   readonly #chunks = new ChunkFrames()
   #asked: Asked = { method: '', upgrade: undefined }
   #left = 0
