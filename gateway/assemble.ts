@@ -14,6 +14,7 @@ import type { Settings } from './config/settings.ts'
 import type { Gateway, Load } from './gateway.ts'
 import type { Ground } from './ground.ts'
 import { countersOf, type Holdings, makeHoldings, tendHoldings } from './holdings.ts'
+import { BodyRoom } from './http/body-room.ts'
 import { PathTable } from './http/path-table.ts'
 import { readTarget } from './http/target.ts'
 import { Tunnels } from './http/tunnels.ts'
@@ -136,7 +137,7 @@ export function makeGateway(
     load: {
       inFlight: new Slots(),
       ...(load ?? loadAlone(settings)),
-      gathered: { bytes: 0, ofAddress: new Map() },
+      bodyRoom: new BodyRoom(),
       phase: 'serving',
       noted: new Map(),
     },

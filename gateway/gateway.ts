@@ -9,6 +9,7 @@ import type { TokenVerifier } from './auth/verifier.ts'
 import type { ClientTable } from './config/clients.ts'
 import type { Route, Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
+import type { BodyRoom } from './http/body-room.ts'
 import type { PathTable } from './http/path-table.ts'
 import type { Tunnels } from './http/tunnels.ts'
 import type { Field } from './http1/field.ts'
@@ -20,12 +21,6 @@ import type { Slots } from './slots.ts'
 import type { ClientTrust } from './tls/trust.ts'
 import type { Upstream } from './upstream/door.ts'
 import type { UpstreamPlaces } from './upstream-places.ts'
-
-/** Room set aside for request bodies that wait in memory. */
-export interface Gathered {
-  bytes: number
-  readonly ofAddress: Map<string, number>
-}
 
 /** How much of the log is left for the refusals of one code. */
 export interface Noted {
@@ -52,7 +47,7 @@ export interface Load {
   /** What exchanges take that use the upstream. Written by occupy and close. */
   readonly places: UpstreamPlaces
   /** Written by authenticate. */
-  readonly gathered: Gathered
+  readonly bodyRoom: BodyRoom
   /** Written by drain. */
   phase: Phase
   /** What of the refusals of each code has been logged. Written by note. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createHash, createHmac, randomBytes } from 'node:crypto'
+import { createHash, createHmac, randomBytes, randomUUID } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -7,7 +7,7 @@ import { Webhook } from 'standardwebhooks'
 import { type Answer, call, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
-import { headerOf, openWire, statuses } from './wire.ts'
+import { headerOf, openWire, statuses, type Wire } from './wire.ts'
 
 const MIB = 1024 * 1024
 const SECRET = secret('acme')
@@ -420,41 +420,56 @@ describe('a signed webhook', () => {
       await passes(await call(`${gateway.url}/hooks/x`, { method: 'POST', headers: fields, body: PAYLOAD }))
     })
 
-    for (const [what, addresses] of [
-      ['8 MiB of others from its address', 1],
-      ['64 MiB of others', 8],
-    ] as const) {
-      it(`beside ${what} that are waited for is refused for now`, async () => {
-        const waiting = await Promise.all(
-          Array.from({ length: 8 * addresses }, async (_, i) => {
-            // Beginning with the address that everything else here comes from.
-            const localAddress = `127.0.0.${1 + (i % addresses)}`
-            const wire = await openWire(gateway.port, { localAddress })
-            wire.send(head({ ...headersOf({}), 'content-length': String(MIB) }))
-            return wire
-          }),
-        )
-        const inFlight = () => gateway.metric('gateway_http_requests_in_flight')
-        await until(async () => ((await inFlight()) === waiting.length ? true : undefined))
-        const fields = headersOf({ id: `msg_later_${addresses}` })
-        const deliver = async (localAddress: string) => {
+    const inFlight = () => gateway.metric('gateway_http_requests_in_flight')
+
+    /** Bodies of a megabyte that never end, `sent` of each. Resolves when they have come. */
+    async function beginMany(localAddresses: readonly string[], sent: Buffer): Promise<Wire[]> {
+      const wires = await Promise.all(
+        localAddresses.map(async (localAddress) => {
           const wire = await openWire(gateway.port, { localAddress })
           wire.send(
-            `${head({ ...fields, connection: 'close', 'content-length': `${PAYLOAD.length}` })}${PAYLOAD}`,
+            Buffer.concat([Buffer.from(head({ ...headersOf({}), 'content-length': String(MIB) })), sent]),
           )
-          return await wire.ended()
-        }
-        const refused = await deliver('127.0.0.1')
-        assert.equal(statusOf(refused), 503, refused)
-        assert.match(refused, /"code":"overloaded"/)
-        assert.equal(headerOf(refused, 'retry-after'), '1')
-        // Somebody else is kept out only when all the room is taken.
-        assert.equal(statusOf(await deliver('127.0.0.99')), addresses === 1 ? 200 : 503)
-        for (const wire of waiting) wire.socket.destroy()
-        await until(async () => ((await inFlight()) === 0 ? true : undefined))
-        assert.equal(statusOf(await deliver('127.0.0.1')), addresses === 1 ? 409 : 200)
-      })
+          return wire
+        }),
+      )
+      await until(async () => ((await inFlight()) === wires.length ? true : undefined))
+      return wires
     }
+
+    async function leave(wires: readonly Wire[]): Promise<void> {
+      for (const { socket } of wires) socket.destroy()
+      await until(async () => ((await inFlight()) === 0 ? true : undefined))
+    }
+
+    const deliverFrom = async (localAddress: string, id: string) => {
+      const wire = await openWire(gateway.port, { localAddress })
+      const length = { connection: 'close', 'content-length': `${PAYLOAD.length}` }
+      wire.send(`${head({ ...headersOf({ id }), ...length })}${PAYLOAD}`)
+      return await wire.ended()
+    }
+
+    it('is accepted beside any number of others that were only announced', async () => {
+      const addresses = Array.from({ length: 64 }, (_, i) => `127.0.0.${1 + (i % 8)}`)
+      const waiting = await beginMany(addresses, Buffer.from('1'))
+      assert.equal(statusOf(await deliverFrom('127.0.0.1', 'msg_beside')), 200)
+      assert.equal(statusOf(await deliverFrom('127.0.0.99', 'msg_beside_too')), 200)
+      await leave(waiting)
+    })
+
+    it('beside 8 MiB from its address that have come is refused for now, and nobody else is', async () => {
+      const waiting = await beginMany(Array(8).fill('127.0.0.2'), Buffer.alloc(MIB - 1))
+      const id = 'msg_later'
+      const refused = await until(async () => {
+        const answer = await deliverFrom('127.0.0.2', `${id}_${randomUUID()}`)
+        return statusOf(answer) === 503 ? answer : undefined
+      })
+      assert.match(refused, /"code":"overloaded"/)
+      assert.equal(headerOf(refused, 'retry-after'), '1')
+      assert.equal(statusOf(await deliverFrom('127.0.0.99', id)), 200)
+      await leave(waiting)
+      assert.equal(statusOf(await deliverFrom('127.0.0.2', `${id}_again`)), 200)
+    })
   })
 
   describe('is accepted once', () => {

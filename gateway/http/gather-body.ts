@@ -5,34 +5,37 @@ export interface GatherOptions {
   readonly maxBytes: number
   /** Bytes announced by Content-Length; undefined when the length is not known beforehand. */
   readonly contentLength: number | undefined
+  /** Asked before each piece is kept. */
+  readonly hasRoom?: (bytes: number) => boolean
 }
 
-/** `too_large`: beyond its bound. `broken`: the client went away, or the body was not there to be read. */
-export type GatherFault = 'too_large' | 'broken'
+/** `too_large`: beyond its bound. `no_room`: there was none for the next piece. `broken`: the client went away, or the body was not there to be read. */
+export type GatherFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 16 * 1024
 
 /**
  * Gathers a whole body in memory, for who must have seen all of it before any of it goes on. What is held is at most
- * twice the bound, in however small pieces it comes. Beyond the bound reading stops and the rest is left unread. In all
+ * twice the bound, in however small pieces it comes. Beyond the bound, or without room, reading stops and the rest is left unread. In all
  * cases no listener is left behind. Waits as long as the body does: its time is bounded by whoever owns the connection.
  * Never rejects.
  */
 export function gatherBody(body: Readable, options: GatherOptions): Promise<Buffer | GatherFault> {
-  const { maxBytes, contentLength } = options
+  const { maxBytes, contentLength, hasRoom = () => true } = options
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')
   if (body.destroyed || body.readableEnded) return Promise.resolve('broken')
   return new Promise((resolve) => {
     const gathered = new GrowingBuffer()
     const onData = (chunk: Buffer) => {
-      if (gathered.length + chunk.length <= maxBytes) gathered.add(chunk)
-      else settle('too_large')
+      if (gathered.length + chunk.length > maxBytes) settle('too_large')
+      else if (hasRoom(chunk.length)) gathered.add(chunk)
+      else settle('no_room')
     }
     const onEnd = () => settle(gathered.bytes())
     const onBroken = () => settle('broken')
     const settle = (outcome: Buffer | GatherFault) => {
       body.off('data', onData).off('end', onEnd).off('close', onBroken).off('error', onBroken)
-      if (outcome === 'too_large') body.pause()
+      if (outcome === 'too_large' || outcome === 'no_room') body.pause()
       resolve(outcome)
     }
     body.on('data', onData).on('end', onEnd).on('close', onBroken).on('error', onBroken)

@@ -9,16 +9,14 @@ import {
 } from '../auth/webhook-signature.ts'
 import type { WebhookKey } from '../config/clients.ts'
 import type { Exchange } from '../exchange.ts'
-import type { Gateway, Gathered } from '../gateway.ts'
+import type { Gateway } from '../gateway.ts'
 import { gatherBody } from '../http/gather-body.ts'
+import { networkOf } from '../http/network.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { countGuess, refuseGuessing } from './guessing.ts'
 
 /** Of one body: all of it is in memory before its signature can be looked at. */
 const MAX_BODY_BYTES = 1024 * 1024
-/** Of all bodies at the same time, and of those from one address: a key's name is no secret, so anyone can begin one. */
-const MAX_GATHERED_BYTES = 64 * MAX_BODY_BYTES
-const MAX_FROM_ADDRESS_BYTES = 8 * MAX_BODY_BYTES
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
@@ -54,7 +52,7 @@ export function proveWebhook(
   if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause))
   const source = exchange.req.body
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
-  const body = gather(gateway, exchange, source)
+  const body = gather(gateway, exchange, { keyId: key.keyId, source })
   if (!(body instanceof Promise)) return decided(gateway, body.code, body)
   return body.then((gathered) => {
     if (!Buffer.isBuffer(gathered)) return decided(gateway, gathered.code, gathered)
@@ -63,36 +61,26 @@ export function proveWebhook(
   })
 }
 
-/** Waits for the whole body; what is too much to wait for is refused before any of it is read. */
-function gather(gateway: Gateway, exchange: Exchange, source: Readable): Refusal | Promise<Buffer | Refusal> {
+/** Waits for the whole body, as long as there is room; what is too long is refused before any of it is read. */
+function gather(
+  { load: { bodyRoom } }: Gateway,
+  exchange: Exchange,
+  { keyId, source }: { readonly keyId: string; readonly source: Readable },
+): Refusal | Promise<Buffer | Refusal> {
   const { req, res, headers, route } = exchange
-  const { load } = gateway
   const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, MAX_BODY_BYTES)
-  const bytes = headers.contentLength ?? maxBytes
-  if (bytes > maxBytes) return refusal('body_too_large')
-  if (!reserve(load.gathered, exchange, bytes)) return OVERLOADED
-  res.onClose(() => release(load.gathered, exchange, bytes))
+  const { contentLength } = headers
+  if (contentLength !== undefined && contentLength > maxBytes) return refusal('body_too_large')
+  const waiting = { keyId, network: networkOf(exchange.address), bytes: 0 }
+  res.onClose(() => bodyRoom.release(waiting))
   // Its sender waits with the body that has to be seen before anything can be said about it.
   if (headers.expect !== undefined && req.version === '1.1') res.writeInterim(100, '')
-  return gatherBody(source, { maxBytes, contentLength: headers.contentLength }).then((body) => {
+  const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
+  return gatherBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
     if (body === 'too_large') return refusal('body_too_large')
+    if (body === 'no_room') return OVERLOADED
     return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
   })
-}
-
-function reserve(gathered: Gathered, { address }: Exchange, bytes: number): boolean {
-  const ofAddress = (gathered.ofAddress.get(address) ?? 0) + bytes
-  if (gathered.bytes + bytes > MAX_GATHERED_BYTES || ofAddress > MAX_FROM_ADDRESS_BYTES) return false
-  gathered.bytes += bytes
-  gathered.ofAddress.set(address, ofAddress)
-  return true
-}
-
-function release(gathered: Gathered, { address }: Exchange, bytes: number): void {
-  const left = (gathered.ofAddress.get(address) ?? 0) - bytes
-  gathered.bytes -= bytes
-  if (left > 0) gathered.ofAddress.set(address, left)
-  else gathered.ofAddress.delete(address)
 }
 
 interface Delivery {
