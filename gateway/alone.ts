@@ -33,7 +33,7 @@ export function serveAlone(ground: Ground): Serving {
     notReady: () => {
       if (open === undefined) return 'starting'
       if (load.phase !== 'serving') return 'draining'
-      return trail.recheck() ? whyUnready(holdings) : 'the audit trail cannot be written'
+      return trail.recheck() ? whyUnready(holdings, settings) : 'the audit trail cannot be written'
     },
     degraded: () => whyDegraded(holdings),
     drain: (stop) =>

@@ -20,6 +20,7 @@ import { readTarget } from './http/target.ts'
 import { Tunnels } from './http/tunnels.ts'
 import { checkedField } from './http1/field.ts'
 import { Journal } from './limits/journal.ts'
+import type { JournalFlags } from './limits/journal-options.ts'
 import { limitTable } from './limits/policies.ts'
 import { type Watching, watchFiles } from './reloads.ts'
 import { Slots } from './slots.ts'
@@ -75,7 +76,7 @@ export function assemble(ground: Ground): Assembled {
   const metrics = createMetrics({ version })
   const trail = openTrail(trailOptions(ground, metrics))
   const watch = new StoreWatch({ log: ground.log, metrics, trail })
-  const holdings = makeHoldings(ground, { keeping: makeJournal(ground), watch })
+  const holdings = makeHoldings(ground, { keeping: makeJournal(ground, watch), watch })
   const { limiter } = holdings
   const common = { holdings, limiter, trail, metrics, nonceSecret: randomBytes(32) }
   const { gateway, keys } = makeGateway(ground, common)
@@ -189,17 +190,18 @@ export function trailOptions({ settings, log, version }: Ground, metrics: Metric
   }
 }
 
-/** @param torn a flag of all threads that write to it, if there are several */
-export function makeJournal({ settings, log }: Ground, torn?: { raised: boolean }): Journal {
-  const directory = join(settings.dataDir, 'limits')
+/** @param flags when other threads write to it as well */
+export function makeJournal({ settings, log }: Ground, watch: StoreWatch, flags?: JournalFlags): Journal {
   return new Journal({
-    directory,
+    directory: join(settings.dataDir, 'limits'),
+    onFailure: settings.onJournalFailure,
     reports: {
       ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
-      failed: (error) =>
-        log.error({ directory, cause: error.message }, 'the limit journal cannot be written'),
+      failed: ({ message }) => watch.fault('limits', message),
+      removed: (directory) =>
+        watch.removed('limits', `${directory}: removed under the gateway, and begun anew`),
     },
-    torn,
+    flags,
   })
 }
 

@@ -4,6 +4,7 @@ import { ReplayMemory } from './auth/replay.ts'
 import { Revocations } from './auth/revocations.ts'
 import { AuthThrottle, type ThrottleSharing } from './auth/throttle.ts'
 import { WEBHOOK_TOLERANCE_SECONDS } from './auth/webhook-signature.ts'
+import type { Settings } from './config/settings.ts'
 import type { Ground } from './ground.ts'
 import { steadyClock } from './limits/clock.ts'
 import { Counters, Room } from './limits/counters.ts'
@@ -87,7 +88,9 @@ export function makeHoldings({ settings }: Ground, { keeping, watch, sharing }: 
  * Sees to the files of the holdings, once a second and at the end: what could not be written is tried again, and it is said
  * how they are. Of the thread that tends them; among several within a step.
  */
-export function tendHoldings({ revocations, deliveries }: Holdings, watch: StoreWatch): void {
+export function tendHoldings({ limiter, revocations, deliveries }: Holdings, watch: StoreWatch): void {
+  limiter.tend()
+  watch.observe('limits', limiter.isWritable)
   revocations.tend()
   deliveries.tend()
   watch.observe('revocations', revocations.isWritable && revocations.isSafe)
@@ -95,13 +98,18 @@ export function tendHoldings({ revocations, deliveries }: Holdings, watch: Store
 }
 
 /** Why no traffic should come, in words for the probe; undefined when it should. */
-export function whyUnready({ revocations }: Holdings): string | undefined {
-  return revocations.isSafe ? undefined : 'the end of a session cannot be written'
+export function whyUnready(
+  { limiter, revocations }: Holdings,
+  { onJournalFailure }: Settings,
+): string | undefined {
+  if (!revocations.isSafe) return 'the end of a session cannot be written'
+  return limiter.isWritable || onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
 }
 
 /** What is done without, in words for the probe; undefined when that is nothing. */
-export function whyDegraded({ revocations, deliveries }: Holdings): string | undefined {
+export function whyDegraded({ limiter, revocations, deliveries }: Holdings): string | undefined {
   const lacking: string[] = []
+  if (!limiter.isWritable) lacking.push('limits are counted in memory only')
   if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')
   if (!deliveries.isWritable) lacking.push('webhooks are refused')
   return lacking.length === 0 ? undefined : lacking.join(', ')

@@ -1,4 +1,5 @@
 import { makeJournal } from './assemble.ts'
+import type { Settings } from './config/settings.ts'
 import type { Ground } from './ground.ts'
 import { type Holdings, makeHoldings, tendHoldings, whyDegraded, whyUnready } from './holdings.ts'
 import type { Journal } from './limits/journal.ts'
@@ -8,10 +9,10 @@ import {
   checkTellable,
   copyHoldings,
   follow,
+  journalFlags,
   shareHoldings,
   tellSegment,
   tellTable,
-  tornJournal,
 } from './replica.ts'
 import type { StoreWatch } from './store-watch.ts'
 import type { WorkerGround } from './worker-ground.ts'
@@ -36,6 +37,7 @@ export class LeadHoldings {
   readonly #holdings: Holdings
   readonly #journal: Journal
   readonly #watch: StoreWatch
+  readonly #settings: Settings
   readonly #timers: readonly NodeJS.Timeout[]
   #rows: readonly LimitRow[]
   #told: number | undefined
@@ -52,10 +54,11 @@ export class LeadHoldings {
         process.exit(1)
       },
     })
-    this.#journal = makeJournal(ground, tornJournal(this.order))
+    this.#journal = makeJournal(ground, watch, journalFlags(this.order))
     const sharing = shareHoldings(this.order, undefined)
     this.#holdings = makeHoldings(ground, { keeping: this.#journal, watch, sharing })
     this.#watch = watch
+    this.#settings = ground.settings
     this.#rows = ground.limits.value
     this.#holdings.limiter.replace(this.#rows)
     this.#told = this.#journal.descriptor
@@ -98,7 +101,7 @@ export class LeadHoldings {
 
   /** Why no traffic should come, in words for the probe; undefined when it should. */
   get whyUnready(): string | undefined {
-    return whyUnready(this.#holdings)
+    return whyUnready(this.#holdings, this.#settings)
   }
 
   /** What is done without, in words for the probe; undefined when that is nothing. */
@@ -116,7 +119,6 @@ export class LeadHoldings {
 
   #tend(): void {
     this.order.whenFree(() => {
-      this.#journal.tend(this.order.nowMs)
       tendHoldings(this.#holdings, this.#watch)
       this.#tellSegment()
     })

@@ -137,6 +137,11 @@ export const REFUSALS = {
     source: 'gateway',
     detail: 'Webhooks cannot be accepted at the moment.',
   },
+  limits_unavailable: {
+    status: 503,
+    source: 'gateway',
+    detail: 'Requests cannot be counted at the moment.',
+  },
   sessions_unavailable: {
     status: 503,
     source: 'gateway',

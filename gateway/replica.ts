@@ -2,6 +2,7 @@ import type { KeySharing } from './auth/remembered-keys.ts'
 import type { ThrottleSharing } from './auth/throttle.ts'
 import type { Holdings, HoldingsSharing } from './holdings.ts'
 import type { CopiedCounts } from './limits/joined-journal.ts'
+import type { JournalFlags } from './limits/journal-options.ts'
 import type { Hit } from './limits/records.ts'
 import type { LimitRow } from './limits/row.ts'
 import type { Order } from './workers/order.ts'
@@ -76,9 +77,9 @@ export function shareHoldings(order: Order, copy: HoldingsCopy | undefined): Hol
   }
 }
 
-/** The flag for whoever writes to the journal. */
-export function tornJournal(order: Order): { raised: boolean } {
-  return order.mark(FLAGS.journal + TORN)
+/** The flags for whoever writes to the journal. */
+export function journalFlags(order: Order): JournalFlags {
+  return { torn: order.mark(FLAGS.journal + TORN), failing: order.mark(FLAGS.journal + FAILING) }
 }
 
 /** Within a step: tells the others of a hit. */

@@ -2,7 +2,7 @@ import type { Ground } from './ground.ts'
 import { type Holdings, makeHoldings } from './holdings.ts'
 import { JoinedJournal } from './limits/joined-journal.ts'
 import type { LimitRow } from './limits/row.ts'
-import { follow, shareHoldings, takeFailures, tellHit, tornJournal } from './replica.ts'
+import { follow, journalFlags, shareHoldings, takeFailures, tellHit } from './replica.ts'
 import type { StoreWatch } from './store-watch.ts'
 import type { WorkerGround } from './worker-ground.ts'
 import type { Order } from './workers/order.ts'
@@ -23,7 +23,8 @@ export function joinHoldings(
   const journal = new JoinedJournal({
     copy: copy.counts,
     descriptor,
-    torn: tornJournal(order),
+    flags: journalFlags(order),
+    onFailure: ground.settings.onJournalFailure,
     onHit: (hit, written) => tellHit(order, hit, written),
   })
   const holdings = makeHoldings(ground, { keeping: journal, watch, sharing: shareHoldings(order, copy) })

@@ -23,7 +23,7 @@ export interface Metrics extends Exposition {
   upstreamAnswered(upstream: string, durationSeconds: number): void
   upstreamHealth(upstream: string, healthy: boolean): void
   authDecision(method: string, outcome: string): void
-  limitDecision(limit: string, decision: 'allowed' | 'refused' | 'shadow_refused'): void
+  limitDecision(limit: string, decision: 'allowed' | 'refused' | 'shadow_refused' | 'unavailable'): void
   auditRecord(type: string): void
   auditWriteError(): void
   /** Of what is kept in the data directory. */

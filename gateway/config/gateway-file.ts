@@ -65,6 +65,7 @@ export interface GatewayFile {
   /** Undefined: nothing proves the gateway to the service. */
   readonly upstreamSecretFile: string | undefined
   readonly dataDir: string
+  readonly onJournalFailure: 'unready' | 'degraded'
   readonly logLevel: string
   readonly trustedProxies: BlockList | undefined
   readonly clientCertProxies: BlockList | undefined
@@ -99,6 +100,7 @@ interface Written {
   readonly audit: { readonly file: string; readonly durability: Durability }
   readonly upstreamSecretFile?: string
   readonly dataDir: string
+  readonly limits: { readonly onJournalFailure: 'unready' | 'degraded' }
   readonly logLevel: string
   readonly trustedProxies: readonly string[]
   readonly clientCertProxies: readonly string[]
@@ -180,6 +182,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
     auditDurability: written.audit.durability,
     upstreamSecretFile: written.upstreamSecretFile,
     dataDir,
+    onJournalFailure: written.limits.onJournalFailure,
     logLevel,
     ...proxies,
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),

@@ -131,6 +131,8 @@ export interface Settings extends IssuerSettings {
   readonly auditFile: string
   readonly auditDurability: Durability
   readonly dataDir: string
+  /** What becomes of requests under limits of an hour and more when their journal cannot be written. */
+  readonly onJournalFailure: 'unready' | 'degraded'
   readonly logLevel: string
   /** Addresses whose forwarded headers are believed; undefined: none. */
   readonly trustedProxies: BlockList | undefined

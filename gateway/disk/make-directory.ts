@@ -8,7 +8,11 @@ import { dirname } from 'node:path'
  * @throws Error of the system, which names the directory that could not be made and why
  */
 export function makeDirectory(directory: string): void {
-  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory()) return
+  const there = statSync(directory, { throwIfNoEntry: false })
+  if (there?.isDirectory()) return
+  if (there !== undefined) {
+    throw Object.assign(new Error(`ENOTDIR: not a directory, mkdir '${directory}'`), { code: 'ENOTDIR' })
+  }
   const parent = dirname(directory)
   if (parent !== directory) makeDirectory(parent)
   try {

@@ -31,15 +31,18 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
     upstream.close()
   })
 
-  const start = async (before?: TestGateway, workers = '1') => {
+  const start = async (before?: TestGateway, workers = '1', config?: object) => {
     const gateway = await startGateway({
       config: {
         upstream: upstream.url,
         routes: [
           { path: '/mine', auth: ['bearer'] },
           { path: '/hooks', auth: ['hmac'] },
+          { path: '/counted', auth: ['none'] },
         ],
+        ...(config && { limits: config }),
       },
+      limits: [{ path: '/counted', limit: 200, window: '1h', purpose: 'a test' }],
       clients: [{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] } }],
       env: {
         GATEWAY_DATA_DIR: join(disk.dir, 'data'),
@@ -120,6 +123,62 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
       }
     }
   }
+
+  for (const workers of ['1', '2']) {
+    it(`lets no more through than a limit, over kill -9 and restarts, with ${workers} worker(s)`, async () => {
+      disk = mountSmallDisk() as SmallDisk
+      try {
+        const admit = async (gateway: TestGateway, count: number) => {
+          let admitted = 0
+          for (let i = 0; i < count; i++) {
+            const { status } = await call(`${gateway.url}/counted`)
+            if (status === 200) admitted++
+            else assert.ok(status === 429 || status === 503, String(status))
+          }
+          return admitted
+        }
+        const first = await start(undefined, workers)
+        let admitted = await admit(first, 60)
+        assert.equal(admitted, 60)
+        disk.fill()
+        // The page that the segment has begun takes some more.
+        for (let i = 0; i < 4; i++) admitted += await admit(first, 35)
+        assert.ok(admitted < 200)
+        await until(() => first.audit().find(({ store }) => store === 'limits') || undefined)
+        assert.equal(await ready(first), '503 limits cannot be written')
+        assert.equal(await first.metric('gateway_store_writable{store="limits"}'), 0)
+        await first.end('SIGKILL')
+        const second = await start(first, workers)
+        admitted += await admit(second, 250)
+        await second.end('SIGTERM')
+        disk.free()
+        const third = await start(second, workers)
+        await until(async () => (await ready(third)) === '200 ready' || undefined)
+        admitted += await admit(third, 250)
+        assert.equal(admitted, 200)
+        await third.end('SIGKILL')
+      } finally {
+        disk.remove()
+      }
+    })
+  }
+
+  it('counts limits in memory and stays ready where the operator would have it so', async () => {
+    disk = mountSmallDisk() as SmallDisk
+    try {
+      const gateway = await start(undefined, '1', { onJournalFailure: 'degraded' })
+      disk.fill()
+      let admitted = 0
+      for (let i = 0; i < 250; i++) {
+        if ((await call(`${gateway.url}/counted`)).status === 200) admitted++
+      }
+      assert.equal(admitted, 200)
+      assert.match(await ready(gateway), /^200 degraded: limits are counted in memory only/)
+      await gateway.end('SIGKILL')
+    } finally {
+      disk.remove()
+    }
+  })
 
   it('refuses bearer tokens and turns /readyz red when not even the reserve takes the end of a session', async () => {
     disk = mountSmallDisk() as SmallDisk

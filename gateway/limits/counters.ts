@@ -116,6 +116,11 @@ export class Counters {
     return window.take(nowMs, this.#law)
   }
 
+  /** Takes the hit of the last take of `key` back, which was allowed. */
+  giveBack(key: string): void {
+    this.#windows.get(key)?.giveBack()
+  }
+
   /** Counts one hit that was let through elsewhere, at `nowMs`, in the same windows; always finds room. */
   count(key: string, nowMs: number): void {
     this.#sweep(SWEEP, nowMs)
@@ -135,12 +140,16 @@ export class Counters {
   /** Counts hits of an earlier run, oldest first; always finds room. */
   restore(key: string, entry: Entry, nowMs: number): void {
     if (isGone(entry[0], nowMs, this.#law)) return
-    let window = this.#windows.get(key) ?? openWindow(this.#law)
+    let window = this.#windows.get(key)
+    if (window === undefined) {
+      window = openWindow(this.#law)
+      this.#windows.set(key, window)
+    }
     if (!window.sliced && window.held(nowMs, this.#law) + entry[1] > MAX_LOGGED) {
       window = refitted(window, new SliceWindow(), this.#law)
+      this.#windows.set(key, window)
     }
     window.add(entry, this.#law)
-    this.#windows.set(key, window)
   }
 
   /** Every hit that counts at `nowMs`: oldest first for each key. */

@@ -54,12 +54,13 @@ describe('a journal that another thread has joined', () => {
 
   function threads() {
     const torn = { raised: false }
+    const failing = { raised: false }
     const clock = () => nowMs
     const journal = new Journal({
       directory: dir,
       reports: { ignored: () => assert.fail(), failed: ({ message }) => failures.push(message) },
       write,
-      torn,
+      flags: { torn, failing },
     })
     const lead = new Limiter({ clock, journal })
     lead.replace([DURABLE, BRIEF])
@@ -68,7 +69,7 @@ describe('a journal that another thread has joined', () => {
     const joined = new JoinedJournal({
       copy: { records, hits: [...hits] },
       descriptor: journal.descriptor,
-      torn,
+      flags: { torn, failing },
       write,
       onHit: (hit, written) => {
         told.push([hit, written])
@@ -145,13 +146,13 @@ describe('a journal that another thread has joined', () => {
     )
     nowMs += 250
     made.worker.take(DURABLE, 'carol')
-    made.journal.tend(nowMs)
+    made.journal.tend(nowMs, () => [])
     assert.equal(made.journal.waitingBytes, 0)
     unlock(made)
     assert.deepEqual(recovered().toSorted(), ['alice', 'bob', 'carol'])
   })
 
-  // Both end the torn line, so that a blank one may follow it.
+  // Both end the torn line, so that a blank one may follow it, which is no damage.
   it('ends the line that one thread has torn before another goes on', () => {
     const made = threads()
     disk = 'torn'
@@ -161,9 +162,9 @@ describe('a journal that another thread has joined', () => {
     nowMs += 250
     made.worker.take(DURABLE, 'bob')
     assert.equal(made.torn.raised, false)
-    made.journal.tend(nowMs)
+    made.journal.tend(nowMs, () => [])
     unlock(made)
-    assert.deepEqual(recovered().toSorted(), ['alice', 'and 2 damaged', 'bob'])
+    assert.deepEqual(recovered().toSorted(), ['alice', 'and 1 damaged', 'bob'])
   })
 
   it('writes a line anew that the main thread could write a part of only, for others have written since', () => {
@@ -172,11 +173,11 @@ describe('a journal that another thread has joined', () => {
     made.worker.take(DURABLE, 'alice')
     disk = 'torn'
     nowMs += 250
-    made.journal.tend(nowMs)
+    made.journal.tend(nowMs, () => [])
     disk = 'good'
     nowMs += 250
     made.worker.take(DURABLE, 'bob')
-    made.journal.tend(nowMs)
+    made.journal.tend(nowMs, () => [])
     unlock(made)
     const keys = recovered()
     assert.deepEqual(keys.filter((key) => !key.startsWith('and ')).toSorted(), ['alice', 'bob'])
@@ -188,17 +189,17 @@ describe('a journal that another thread has joined', () => {
     nowMs += HOUR_MS - 1
     worker.take(DURABLE, 'bob')
     const before = journal.descriptor
-    journal.tend(nowMs)
+    journal.tend(nowMs, () => [])
     assert.equal(journal.descriptor, before)
     nowMs += 1
-    journal.tend(nowMs)
+    journal.tend(nowMs, () => [])
     assert.equal(readdirSync(dir).filter((name) => name.startsWith('hits-')).length, 2)
     joined.moveTo(journal.descriptor)
     worker.take(DURABLE, 'carol')
     assert.match(lines(1), /"carol"/)
     assert.doesNotMatch(lines(1), /"bob"/)
     nowMs += HOUR_MS
-    journal.tend(nowMs)
+    journal.tend(nowMs, () => [])
     joined.moveTo(journal.descriptor)
     assert.doesNotMatch(lines(), /"bob"/)
   })
@@ -211,7 +212,7 @@ describe('a journal that another thread has joined', () => {
     worker.take(DURABLE, `${key}y`)
     nowMs += 5000
     for (let i = 0; i < 9; i++) worker.take(DURABLE, `${key}y`)
-    journal.tend(nowMs)
+    journal.tend(nowMs, () => [])
     assert.notEqual(readdirSync(dir).filter((name) => name.startsWith('hits-')).length, 1)
     assert.ok(before !== undefined)
   })

@@ -1,4 +1,5 @@
 import { writeSync } from 'node:fs'
+import type { JournalFlags, OnJournalFailure } from './journal-options.ts'
 import type { Keeping, Restoring } from './keeping.ts'
 import type { RowRecord } from './lineage.ts'
 import { type Hit, hitLine } from './records.ts'
@@ -15,8 +16,9 @@ export interface JoinedJournalOptions {
   readonly copy: CopiedCounts
   /** Of the segment being written, opened by the thread that has the journal; undefined when it has none. */
   readonly descriptor: number | undefined
-  /** A flag of all threads: the segment ends in the middle of a line. */
-  readonly torn: { raised: boolean }
+  readonly flags: JournalFlags
+  /** `degraded` when left out. */
+  readonly onFailure?: OnJournalFailure
   /** Told of every hit; `written`: a durable one has been handed to the operating system. */
   readonly onHit: (hit: Hit, written: boolean) => void
   /** In place of fs.writeSync. */
@@ -65,9 +67,22 @@ export class JoinedJournal implements Keeping {
     this.#descriptor = descriptor
   }
 
-  append(hit: Hit): void {
-    this.#options.onHit(hit, this.#put(hit))
+  append(hit: Hit): boolean {
+    const written = this.#put(hit)
+    if (!written && this.#options.onFailure === 'unready') {
+      this.#options.flags.failing.raised = true
+      return false
+    }
+    this.#options.onHit(hit, written)
+    return true
   }
+
+  /** The thread that has the journal knows. */
+  get isWritable(): boolean {
+    return true
+  }
+
+  tend(): void {}
 
   brief(hit: Hit): void {
     this.#options.onHit(hit, false)
@@ -82,7 +97,7 @@ export class JoinedJournal implements Keeping {
   /** Whether the line has been handed over whole. */
   #put(hit: Hit): boolean {
     if (this.#descriptor === undefined || hit.atMs < this.#retryAtMs) return false
-    const { torn } = this.#options
+    const { torn } = this.#options.flags
     const line = torn.raised ? `\n${hitLine(hit)}` : hitLine(hit)
     let sent = 0
     try {

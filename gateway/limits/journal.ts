@@ -1,8 +1,11 @@
-import { mkdirSync, openSync, rmSync, writeSync } from 'node:fs'
+import { fstatSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
+import { makeDirectory } from '../disk/make-directory.ts'
+import type { JournalOptions, JournalReports, OnJournalFailure } from './journal-options.ts'
 import type { Keeping, Restoring } from './keeping.ts'
+import { LateClock } from './late-clock.ts'
 import type { RowRecord } from './lineage.ts'
-import { lockDirectory } from './lock.ts'
-import { batches, type Hit, hitLine, type Ignored, lastTable, readHits, tableLine } from './records.ts'
+import { lockDirectory, lockFile } from './lock.ts'
+import { batches, type Hit, hitLine, lastTable, readHits, tableLine } from './records.ts'
 import { Segment, segmentsIn } from './segments.ts'
 import { readSnapshot, removeSnapshot, writeSnapshot } from './snapshot.ts'
 import { Tail, type Write } from './tail.ts'
@@ -17,14 +20,6 @@ const REOPEN_MS = 10_000
 /** Hits that may wait in memory while the disk takes nothing: some 100,000. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 
-/** Whom the journal tells. Neither is a reason to stop. */
-export interface JournalReports {
-  /** At load: lines, or a file, that could not be used. */
-  ignored(what: Ignored): void
-  /** Something could not be written or removed. Hits wait in memory and are tried again with the next one. */
-  failed(error: Error): void
-}
-
 /** Whether the hits of a row are journalled one by one: windows of an hour and more. */
 export function isDurable(record: RowRecord): boolean {
   return record.windowMs >= DURABLE_WINDOW_MS
@@ -33,14 +28,18 @@ export function isDurable(record: RowRecord): boolean {
 /**
  * Counts on disk, in a directory of its own. Hits under windows of an hour and more are appended before the take that
  * counted them returns, to segments that are never rewritten: a segment is removed when no window needs a hit of it.
- * Hits under shorter windows are in one snapshot, written by `close`. A disk that takes nothing stops nobody: hits
- * still count, and wait in memory.
+ * Hits under shorter windows are in one snapshot, written by `close`.
+ *
+ * What no window needs any more is removed late: a clock that was wrong for one start erases nothing, because time also has
+ * to have passed since the newest hit that an earlier run has left, while a gateway ran.
  */
 export class Journal implements Keeping {
   readonly #directory: string
   readonly #reports: JournalReports
   readonly #tail: Tail
-  readonly #unlock: () => void
+  readonly #onFailure: OnJournalFailure
+  readonly #failing: { raised: boolean }
+  #unlock: () => void
   /** Oldest first; the last one is being written. */
   readonly #segments: Segment[] = []
   #rows: readonly RowRecord[] = []
@@ -49,22 +48,29 @@ export class Journal implements Keeping {
   #reopenAtMs = Number.NEGATIVE_INFINITY
   #failures = 0
   #lostHits = 0
+  #lateClock = new LateClock(0)
+  /** Hits of the snapshot that count no more by the clock of this run, but do by the times in the snapshot. */
+  #doubted: Hit[] = []
+  /** Files were removed, and everything that counts has to be written again. */
+  #incomplete = false
 
-  /**
-   * Makes the directory when it is not there. Throws when it cannot be made, or when another gateway holds it.
-   * `write` takes the place of fs.writeSync; `torn` is a flag of all threads that write to its segments.
-   */
-  constructor(options: {
-    directory: string
-    reports: JournalReports
-    write?: Write
-    torn?: { raised: boolean } | undefined
-  }) {
-    this.#directory = options.directory
-    this.#reports = options.reports
-    mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
-    this.#unlock = lockDirectory(this.#directory)
-    this.#tail = new Tail(options.write ?? (writeSync as Write), (error) => this.#fail(error), options.torn)
+  /** Makes the directory when it is not there. Throws when it cannot be made, or when another gateway holds it. */
+  constructor({ directory, reports, onFailure = 'degraded', write, flags }: JournalOptions) {
+    this.#directory = directory
+    this.#reports = reports
+    this.#onFailure = onFailure
+    this.#failing = flags?.failing ?? { raised: false }
+    makeDirectory(directory)
+    this.#unlock = lockDirectory(directory)
+    // A hit that does not count must leave no half of its line behind.
+    const torn = flags?.torn ?? (onFailure === 'unready' ? { raised: false } : undefined)
+    this.#tail = new Tail(write ?? (writeSync as Write), (error) => this.#fail(error), torn)
+  }
+
+  /** Whether every hit that counts is with the operating system, and the next one can be as well. */
+  get isWritable(): boolean {
+    const { descriptor, waitingBytes } = this.#tail
+    return descriptor !== undefined && waitingBytes === 0 && !this.#failing.raised && !this.#incomplete
   }
 
   /** Writes and removals that failed in this run. */
@@ -107,8 +113,10 @@ export class Journal implements Keeping {
       if (ids.has(hit.id)) restoring.hit({ ...hit, atMs: Math.min(hit.atMs, nowMs) })
       return ids.has(hit.id)
     }
+    this.#lateClock = new LateClock(nowMs)
     for (const segment of segments) {
       const ignored = readHits(segment.file, (hit) => {
+        this.#lateClock.found(hit.atMs)
         segment.note(hit.id, Math.min(hit.atMs, nowMs))
         return restore(hit)
       })
@@ -116,8 +124,14 @@ export class Journal implements Keeping {
       // What cannot be read today may be readable tomorrow: it is not removed either.
       if (ignored?.reason === undefined) this.#segments.push(segment)
     }
-    const ignored = readSnapshot(this.#directory, restore)
+    const kept: Hit[] = []
+    const ignored = readSnapshot(this.#directory, (hit) => {
+      kept.push(hit)
+      this.#lateClock.found(hit.atMs)
+      return restore(hit)
+    })
     if (ignored !== undefined) this.#reports.ignored(ignored)
+    this.#doubted = this.#lateClock.doubted(kept, rows, nowMs)
   }
 
   /** The table in force from now on. What it has no more use for on disk is removed. */
@@ -128,11 +142,17 @@ export class Journal implements Keeping {
     this.#discard(nowMs)
   }
 
-  /** One hit under a durable row, let through now: with the operating system when this returns, unless it failed. */
-  append(hit: Hit): void {
+  /**
+   * One hit under a durable row, let through now: with the operating system when this returns, unless it failed.
+   *
+   * @returns false when it must not count
+   */
+  append(hit: Hit): boolean {
     if (this.#rotateWhenDue(hit.atMs)) this.#discard(hit.atMs)
-    this.#put(hitLine(hit), hit.atMs)
+    if (this.#onFailure === 'degraded') this.#put(hitLine(hit), hit.atMs)
+    else if (!this.#putNow(hitLine(hit), hit.atMs)) return false
     this.#segments.at(-1)?.note(hit.id, hit.atMs)
+    return true
   }
 
   /**
@@ -146,10 +166,54 @@ export class Journal implements Keeping {
     this.#segments.at(-1)?.note(hit.id, hit.atMs)
   }
 
-  /** Begins a new segment if it is time, and tries to write what is waiting. For when nobody else writes. */
-  tend(nowMs: number): void {
+  /**
+   * Once a second: begins a new segment if it is time, tries to write what is waiting, and begins anew when files are gone.
+   *
+   * @param durable every hit that counts under a durable row
+   */
+  tend(nowMs: number, durable: () => Iterable<Hit>): void {
+    if (this.#areFilesGone()) {
+      this.#reports.removed?.(this.#directory)
+      this.#incomplete = true
+    }
+    if (this.#incomplete) this.#attempt(() => this.#beginAnew(nowMs, durable()))
     if (this.#rotateWhenDue(nowMs)) this.#discard(nowMs)
     this.#tail.flush(nowMs)
+    // A line is tried that says nothing, so that an end of the trouble is noticed without traffic.
+    if (this.#failing.raised) this.#putNow('\n', nowMs)
+  }
+
+  #areFilesGone(): boolean {
+    const { descriptor } = this.#tail
+    if (this.#incomplete || descriptor === undefined) return false
+    const current = this.#segments.at(-1)
+    return (
+      inodeOf(lockFile(this.#directory)) === undefined ||
+      (current !== undefined && inodeOf(current.file) !== fstatSync(descriptor).ino) ||
+      this.#segments.some(({ file }) => inodeOf(file) === undefined)
+    )
+  }
+
+  #beginAnew(nowMs: number, durable: Iterable<Hit>): void {
+    this.#tail.abandon()
+    makeDirectory(this.#directory)
+    this.#unlock()
+    this.#unlock = () => {}
+    this.#unlock = lockDirectory(this.#directory)
+    const before = this.#segments.splice(0)
+    this.#rotateAtMs = Number.NEGATIVE_INFINITY
+    this.#reopenAtMs = Number.NEGATIVE_INFINITY
+    if (!this.#rotateWhenDue(nowMs)) {
+      this.#segments.push(...before)
+      return
+    }
+    for (const hit of durable) {
+      this.#tail.put(hitLine(hit), nowMs)
+      this.#segments.at(-1)?.note(hit.id, hit.atMs)
+    }
+    this.#incomplete = false
+    // What is left of the others would count a second time.
+    for (const { file } of before) rmSync(file, { force: true })
   }
 
   /** Of the segment being written; undefined when none could be opened. Good until `tend` or `declare`. */
@@ -168,11 +232,18 @@ export class Journal implements Keeping {
 
   /** Writes the snapshot of `hits` and gives up the directory. Nothing may be appended afterwards. */
   close(hits: Iterable<Hit>, nowMs: number): void {
-    this.#attempt(() => writeSnapshot(this.#directory, hits))
+    const doubted = this.#lateClock.doubted(this.#doubted, this.#rows, nowMs)
+    this.#attempt(() => writeSnapshot(this.#directory, [...doubted, ...hits]))
     this.#tail.flush(nowMs)
     this.#tail.close()
     this.#reopenAtMs = Number.POSITIVE_INFINITY
     this.#unlock()
+  }
+
+  #putNow(lines: string, nowMs: number): boolean {
+    const written = this.#tail.putNow(lines, nowMs)
+    if (this.#failing.raised === written) this.#failing.raised = !written
+    return written
   }
 
   #put(lines: string, nowMs: number): void {
@@ -188,7 +259,7 @@ export class Journal implements Keeping {
     const startMs = Math.max(Math.floor(nowMs), (previous?.startMs ?? 0) + 1)
     const segment = new Segment(this.#directory, startMs, this.#tail.waitingBytes > 0 ? previous : undefined)
     try {
-      mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
+      makeDirectory(this.#directory)
       this.#tail.swap(openSync(segment.file, 'ax', 0o600), tableLine(this.#rows), nowMs)
     } catch (error) {
       this.#reopenAtMs = nowMs + REOPEN_MS
@@ -205,7 +276,7 @@ export class Journal implements Keeping {
     const windows = new Map(this.#rows.map((row) => [row.id, row.windowMs]))
     const current = this.#segments.at(-1)
     for (const segment of this.#segments.filter(
-      (each) => each !== current && !each.isNeeded(windows, nowMs),
+      (each) => each !== current && !each.isNeeded(windows, this.#lateClock.at(nowMs)),
     )) {
       this.#attempt(() => {
         rmSync(segment.file, { force: true })
@@ -226,6 +297,10 @@ export class Journal implements Keeping {
     this.#failures++
     this.#reports.failed(error instanceof Error ? error : new Error(String(error)))
   }
+}
+
+function inodeOf(file: string): number | undefined {
+  return statSync(file, { throwIfNoEntry: false })?.ino
 }
 
 /** The table that was in force last; empty when none can be read. */

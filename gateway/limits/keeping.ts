@@ -15,12 +15,16 @@ export interface Keeping {
   newId(): number
   /** The table in force from now on. */
   declare(rows: readonly RowRecord[], nowMs: number): void
-  /** One hit under a durable row, let through now. */
-  append(hit: Hit): void
+  /** One hit under a durable row, let through now. @returns false when it could not be kept, and must not count */
+  append(hit: Hit): boolean
   /** One hit under any other row; undefined where they are not kept one by one. */
   readonly brief?: ((hit: Hit) => void) | undefined
   /** The hits that a row brings with it under a new id; called before that id is declared. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void
+  /** Sees to the files, once a second. `durable`: every hit that counts under a durable row. */
+  tend(nowMs: number, durable: () => Iterable<Hit>): void
+  /** Whether hits can be kept now. */
+  readonly isWritable: boolean
   /** Nothing is told afterwards. `hits`: those of the rows that are not durable. */
   close(hits: Iterable<Hit>, nowMs: number): void
 }

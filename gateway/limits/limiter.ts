@@ -8,6 +8,8 @@ import type { Take } from './window.ts'
 
 export type { Take } from './window.ts'
 
+const UNKEPT: Take = { allowed: false, remaining: 0, resetSeconds: 1, unkept: true }
+
 /**
  * What has been let through, for every row of the table in force: exact, in memory, and on disk as far as the journal
  * keeps it. Everything is synchronous: nobody takes between a look and a count.
@@ -69,8 +71,12 @@ export class Limiter {
     const take = counters.take(key, nowMs)
     if (take.allowed && this.#journal !== undefined) {
       const { record } = counters
-      if (isDurable(record)) this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 })
-      else this.#journal.brief?.({ id: record.id, atMs: nowMs, key, count: 1 })
+      if (isDurable(record)) {
+        if (this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 })) return take
+        counters.giveBack(key)
+        return UNKEPT
+      }
+      this.#journal.brief?.({ id: record.id, atMs: nowMs, key, count: 1 })
     }
     return take
   }
@@ -101,6 +107,18 @@ export class Limiter {
   /** Hits of new keys refused because there was no room to count them. */
   get turnedAway(): number {
     return this.#counters.reduce((hits, counters) => hits + counters.turnedAway, 0)
+  }
+
+  /** Sees to the files of the journal, once a second. */
+  tend(): void {
+    const durable = () => this.#counters.filter((counters) => isDurable(counters.record))
+    const nowMs = this.#clock()
+    this.#journal?.tend(nowMs, () => hitsOf(durable(), nowMs))
+  }
+
+  /** Whether hits can be kept now. */
+  get isWritable(): boolean {
+    return this.#journal?.isWritable !== false
   }
 
   /** Leaves everything on disk for the next run. Nothing may be taken afterwards. */

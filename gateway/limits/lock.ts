@@ -11,7 +11,7 @@ import { DatabaseSync } from 'node:sqlite'
  * gateway is process 1).
  */
 export function lockDirectory(directory: string): () => void {
-  const file = join(directory, 'lock')
+  const file = lockFile(directory)
   closeSync(openSync(file, 'a', 0o600))
   const database = new DatabaseSync(file)
   try {
@@ -21,4 +21,9 @@ export function lockDirectory(directory: string): () => void {
     throw new Error(`${directory} is in use by another gateway, or cannot be locked`, { cause: error })
   }
   return () => database.close()
+}
+
+/** What the lock is held on. */
+export function lockFile(directory: string): string {
+  return join(directory, 'lock')
 }

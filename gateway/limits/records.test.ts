@@ -78,7 +78,6 @@ describe('the lines of the journal', () => {
   test('are passed over when they are damaged in any way, and the first of them is named', () => {
     const damage = [
       'x',
-      '',
       '[1,5]',
       '[1,5,7]',
       '["1",5,"a"]',

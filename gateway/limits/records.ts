@@ -70,6 +70,8 @@ export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | 
   let strayLines = 0
   try {
     for (const [i, line] of linesOf(file).entries()) {
+      // What was tried on a disk that had been full.
+      if (line === '') continue
       const hit = parseHit(line)
       if (hit !== undefined) {
         if (!visit(hit)) strayLines++

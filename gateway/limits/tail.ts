@@ -62,6 +62,23 @@ export class Tail {
     if (nowMs >= this.#retryAtMs) this.flush(nowMs)
   }
 
+  /**
+   * Hands whole lines to the operating system before it returns, or leaves nothing of them behind that would ever count.
+   *
+   * @returns whether they are there
+   */
+  putNow(lines: string, nowMs: number): boolean {
+    if (nowMs < this.#retryAtMs) return false
+    this.flush(nowMs)
+    if (this.#waitingBytes > 0 || this.#fd === undefined || this.#torn === undefined) return false
+    const text = this.#torn.raised ? `\n${lines}` : lines
+    const sent = this.#attempt(this.#fd, text, nowMs)
+    const whole = sent === Buffer.byteLength(text)
+    if (sent > 0 && this.#torn.raised === whole) this.#torn.raised = !whole
+    if (sent > 0 && !whole) this.#retryAtMs = nowMs + RETRY_MS
+    return whole
+  }
+
   /** Tries to write what is waiting. */
   flush(nowMs: number): void {
     if (this.#fd === undefined || this.#waitingBytes === 0) return
@@ -101,6 +118,14 @@ export class Tail {
     } catch (error) {
       this.#failed(error)
     }
+  }
+
+  /** Closes the file and forgets what is waiting, because everything will be put again. */
+  abandon(): void {
+    this.close()
+    this.#waiting = []
+    this.#waitingBytes = 0
+    this.#sentBytes = 0
   }
 
   #wait(at: number, bytes: Buffer): void {

@@ -8,6 +8,8 @@ export interface Take {
    * refused: after this long a retry is let through if nobody else takes.
    */
   readonly resetSeconds: number
+  /** The hit could not be kept, so it was not counted and must not be let through, whatever the row allows. */
+  readonly unkept?: true
 }
 
 /** What a row says of every one of its windows. Immutable; an edit of the row makes a new one. */
@@ -29,6 +31,8 @@ export interface Window {
   take(nowMs: number, law: Law): Take
   /** Counts hits that were let through earlier, without asking the law. */
   add(hits: Entry, law: Law): void
+  /** Takes the newest hit back. */
+  giveBack(): void
   /** How many hits count now. */
   held(nowMs: number, law: Law): number
   /** Nothing counts any more: the window may be dropped without anybody noticing. */
@@ -98,6 +102,10 @@ export class LogWindow implements Window {
 
   add([atMs, count]: Entry, law: Law): void {
     for (let i = 0; i < count; i++) this.#push(atMs, law.limit)
+  }
+
+  giveBack(): void {
+    this.#count--
   }
 
   held(nowMs: number, law: Law): number {
@@ -196,6 +204,15 @@ export class SliceWindow implements Window {
       this.#counts.push(count)
     }
     this.#total += count
+  }
+
+  giveBack(): void {
+    const last = this.#counts.length - 1
+    this.#total--
+    this.#counts[last] = (this.#counts[last] ?? 1) - 1
+    if (this.#counts[last] > 0) return
+    this.#counts.pop()
+    this.#newestMs.pop()
   }
 
   held(nowMs: number, law: Law): number {

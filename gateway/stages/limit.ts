@@ -5,6 +5,8 @@ import { rateLimit } from '../limits/fields.ts'
 import { limitKey } from '../limits/key.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
+const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
+
 /** Takes one of what the matching row of the limit table still allows the caller. Writes `limitHeaders`. */
 export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const entry = gateway.limits.table.policies.findFolded(exchange.path)
@@ -13,6 +15,10 @@ export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   if (policy === undefined) return undefined
   const { row } = policy
   const take = gateway.limiter.take(row, limitKey(row.per, exchange.principal, exchange.address))
+  if (take.unkept) {
+    gateway.metrics.limitDecision(row.name, 'unavailable')
+    return row.mode === 'shadow' ? undefined : LIMITS_UNAVAILABLE
+  }
   if (row.mode === 'shadow') {
     gateway.metrics.limitDecision(row.name, take.allowed ? 'allowed' : 'shadow_refused')
     return undefined
