@@ -3,7 +3,6 @@ import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { after, before, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { startGateway, type TestGateway, until } from './gateway.ts'
 import type { LogLine } from './process.ts'
 import { createIssuer } from './tokens.ts'
@@ -75,7 +74,7 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
 
   before(async () => {
     upstream = await startBareUpstream()
-    const probe = fileURLToPath(new URL('heap-probe.ts', import.meta.url))
+    const probe = new URL('heap-probe.ts', import.meta.url).href
     gateway = await startGateway({
       config: { routes: [{ path: '/api/balance', auth: ['bearer'], scopes: ['accounts:read'] }] },
       limits: [{ path: '/api/balance', limit: 1000000, window: '1m', purpose: 'Counting.' }],

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import { type Answer, call } from './client.ts'
 import { until } from './gateway.ts'
@@ -32,7 +31,7 @@ describe('a rotation of the signing keys under load', () => {
       env: {
         TIME_LAPSE: String(FACTOR),
         TIME_LAPSE_FROM: String(FROM_MS),
-        NODE_OPTIONS: `--import ${fileURLToPath(new URL('time-lapse.ts', import.meta.url))}`,
+        NODE_OPTIONS: `--import ${new URL('time-lapse.ts', import.meta.url).href}`,
       },
     })
   })

@@ -6,6 +6,7 @@ import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
+import { heldBytes, MEASURABLE } from './held-memory.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
 import { headerLines, headerOf, openWire, statuses, type Wire } from './wire.ts'
 
@@ -62,6 +63,7 @@ describe('a WebSocket', () => {
       } else if (req.url !== '/open/silent') accept(req, socket)
     })
     gateway = await startGateway({
+      env: MEASURABLE,
       config: {
         upstream: upstream.url,
         timeouts: { drainMs: 500 },
@@ -187,7 +189,7 @@ describe('a WebSocket', () => {
   })
 
   it('is held back on either side: nothing piles up for one that does not read', async () => {
-    const before = await gateway.metric('process_resident_memory_bytes')
+    const before = await heldBytes(gateway)
     const { wire, server } = await openTunnel()
     wire.socket.pause()
     const piece = Buffer.alloc(65_536)
@@ -212,7 +214,7 @@ describe('a WebSocket', () => {
       }, 10)
     })
     assert.ok(written < 30_000_000, `${written} bytes were taken`)
-    assert.ok((await gateway.metric('process_resident_memory_bytes')) - before < 60_000_000)
+    assert.ok((await heldBytes(gateway)) - before < 60_000_000)
     wire.socket.destroy()
     await gone(server)
   })
