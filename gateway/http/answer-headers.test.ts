@@ -43,6 +43,7 @@ describe('answerHeaders', () => {
       contentLength: 7,
       dated: false,
     })
+    assert.equal(answerHeaders(fieldsOf(['content-length', '0010']), 200).lines, 'Content-Length: 10\r\n')
     assert.deepEqual(answerHeaders(fieldsOf(['Content-Length', '0']), 204), {
       lines: '',
       contentLength: undefined,

@@ -32,6 +32,11 @@ export function answerHeaders(fields: readonly Field[], status: number, limited 
       // RFC 9110 section 8.6: an answer without a body by its status has no length either.
       if (status === 204 || status === 101) continue
       contentLength = Number(value)
+      if (String(contentLength) !== value) {
+        // Zeros before a number mean eight to some readers.
+        lines += `Content-Length: ${contentLength}\r\n`
+        continue
+      }
     } else if (lower === 'date') dated = true
     lines += line
   }

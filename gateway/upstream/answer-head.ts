@@ -6,6 +6,11 @@ import { type Field, fieldsOf } from '../http1/field.ts'
  */
 export type BodyFraming = 'bounded' | 'until close' | 'faulty'
 
+/** RFC 9110 section 15: others mean nothing to anybody. */
+export function isStatus(status: number): boolean {
+  return status >= 100 && status <= 599
+}
+
 /** Also of the trailers. */
 export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 

@@ -51,6 +51,22 @@ function outcome(told: Told, expected: string): string {
   return kind === expected ? kind : `${kind}: ${told.fault?.cause}`
 }
 
+describe('a status', () => {
+  for (const status of [600, 700, 999, 99]) {
+    it(`of ${status} is malformed`, async () => {
+      const { told } = await answered(
+        `HTTP/1.1 ${String(status).padStart(3, '0')} X\r\nContent-Length: 0\r\n\r\n`,
+      )
+      assert.deepEqual([told.status, told.fault?.kind], [undefined, 'malformed'])
+    })
+  }
+
+  it('of 599 is passed on', async () => {
+    const { told } = await answered('HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n')
+    assert.equal(told.status, 599)
+  })
+})
+
 describe('a response with many fields', () => {
   it('is passed on up to 1,000 of them, and as one field of 60,000 bytes', async (t) => {
     const many = Array.from({ length: 1000 }, (_, i) => `X-Revoke-Session: grant-${i}\r\n`).join('')

@@ -11,8 +11,8 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * The one with the fewest exchanges in flight among those that are usable, in turn among equals; when none is
-   * usable, the one whose back-off ends first.
+   * The one with the fewest exchanges in flight among those that are usable, in turn among equals; one that is avoided
+   * only when all of them are. When none is usable, the one whose back-off ends first.
    *
    * @returns undefined when all are in `tried`.
    */
@@ -20,15 +20,18 @@ export class Choice<Kind extends Origin> {
     const origins = this.#origins
     this.#turn = (this.#turn + 1) % origins.length
     let best: Kind | undefined
+    let avoided: Kind | undefined
     let soonest: Kind | undefined
     for (let i = 0; i < origins.length; i++) {
       const origin = origins[(this.#turn + i) % origins.length] as Kind
       if (tried.includes(origin)) continue
       if (origin.health.usable()) {
-        if (best === undefined || origin.inFlight < best.inFlight) best = origin
+        if (origin.health.avoided()) {
+          if (avoided === undefined || origin.inFlight < avoided.inFlight) avoided = origin
+        } else if (best === undefined || origin.inFlight < best.inFlight) best = origin
       } else if (soonest === undefined || origin.health.retryAtMs < soonest.health.retryAtMs) soonest = origin
     }
-    const chosen = best ?? soonest
+    const chosen = best ?? avoided ?? soonest
     chosen?.health.chosen()
     return chosen
   }

@@ -2,7 +2,7 @@ import type { Duplex, Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
 import type { Timed } from '../http1/deadlines.ts'
 import type { Field } from '../http1/field.ts'
-import { bodyFraming, receivedFields, switchesTo } from './answer-head.ts'
+import { bodyFraming, isStatus, receivedFields, switchesTo } from './answer-head.ts'
 import { Berth } from './berth.ts'
 import { ConnectError } from './connection.ts'
 import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault } from './door.ts'
@@ -169,9 +169,10 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     const fields = receivedFields(controller.rawHeaders)
-    if (status >= 200) this.#begin(status, fields)
+    if (!isStatus(status)) this.#give({ kind: 'malformed', cause: `status ${status}` })
+    else if (status >= 200) this.#begin(status, fields)
     else if (status === 103) this.#answer.information(status, fields)
-    else if (status === 101 || status < 100)
+    else if (status === 101)
       this.#give({ kind: 'malformed', cause: `status ${status} where none was asked for` })
   }
 
@@ -184,7 +185,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
       this.#headTold = true
       if (this.#source !== null) this.#leftUnread = !this.#sent || !hasReadBody(this.method, status)
       this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
-      this.#berth.origin.health.alive()
+      this.#berth.origin.health.responded(status)
       this.#answer.head(status, fields)
     }
   }
@@ -254,6 +255,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
       this.#leaveBerth()
       this.#attempt(fault)
     } else {
+      if (fault.kind === 'broken' || fault.kind === 'malformed') this.#berth.origin.health.brokeDown()
       this.#leave()
       this.#leaveBerth()
       this.#answer.fault(fault)
@@ -271,6 +273,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   /** Fails the exchange by our own decision. */
   #give(fault: UpstreamFault): void {
+    if (fault.kind === 'timeout' || fault.kind === 'malformed') this.#berth.origin.health.brokeDown()
     this.abort()
     this.#answer.fault(fault)
   }

@@ -47,6 +47,32 @@ describe('the health of an upstream', () => {
     assert.equal(health.usable(), true)
   })
 
+  it('is avoided after three failures in a row, for 1 s, then twice as long each time, up to 10 s', () => {
+    let nowMs = 0
+    const health = new Health(
+      () => nowMs,
+      () => {},
+    )
+    for (const status of [503, 200, 502, 504]) health.responded(status)
+    assert.equal(health.avoided(), false)
+    health.brokeDown()
+    // Under way together with it.
+    for (let i = 0; i < 10; i++) health.responded(503)
+    const waits: number[] = []
+    for (let i = 0; i < 6; i++) {
+      const fromMs = nowMs
+      while (health.avoided()) nowMs += 100
+      waits.push(nowMs - fromMs)
+      health.chosen()
+      assert.equal(health.avoided(), true, 'one call finds out')
+      health.responded(503)
+    }
+    assert.deepEqual(waits, [1000, 2000, 4000, 8000, 10_000, 10_000])
+    assert.equal(health.usable(), true)
+    health.responded(200)
+    assert.equal(health.avoided(), false)
+  })
+
   it('tells changes only, and begins again with the shortest back-off once it was alive', () => {
     const told: boolean[] = []
     const health = new Health(

@@ -71,6 +71,14 @@ describe('a request on the wire', () => {
     )
   })
 
+  it('names its length without zeros before it', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    const body = Readable.from([Buffer.from('abcde')])
+    await ask(upstream, { method: 'POST', headers: ['host', 'h', 'Content-Length', '005'], body }).over
+    assert.match(scripted.requests[0]!.head, /\r\ncontent-length: 5(\r\n|$)/)
+    assert.equal(scripted.requests[0]!.body, 'abcde')
+  })
+
   it('without a body names no length, or zero where the method usually has one', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
     for (const method of ['GET', 'DELETE', 'OPTIONS', 'POST', 'PUT', 'PATCH'])

@@ -262,6 +262,42 @@ describe('several upstreams', () => {
     assert.deepEqual(busy.scripted.map(({ requests }) => requests.length).sort(), [3, 3, 4])
   })
 
+  for (const [how, script] of Object.entries<ScriptedOptions>({
+    'responds 503': {
+      onRequest: ({ socket }) => socket.write('HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n'),
+    },
+    'breaks connections off': { onRequest: ({ socket }) => socket.destroy() },
+  })) {
+    it(`send little to one that ${how} at once, and come back when it has recovered`, async (t) => {
+      let nowMs = 0
+      let ill = true
+      const sick: ScriptedOptions = {
+        onRequest: (request) => (ill ? script.onRequest?.(request) : request.socket.write(ok('recovered'))),
+      }
+      const { scripted, upstream } = await upstreamsOf(t, [sick, named('b')], { clock: () => nowMs })
+      for (let i = 0; i < 100; i++) {
+        await ask(upstream, { method: 'POST' }).over
+        nowMs += 10
+      }
+      assert.ok(scripted[0].requests.length <= 5, `${scripted[0].requests.length} of 100`)
+      ill = false
+      nowMs += 10_000
+      await Promise.all(Array.from({ length: 20 }, () => ask(upstream).over))
+      const before = scripted[0].requests.length
+      for (let i = 0; i < 20; i++) await ask(upstream).over
+      assert.equal(scripted[0].requests.length - before, 10)
+    })
+  }
+
+  it('that all respond 503 are all asked', async (t) => {
+    const no: ScriptedOptions = {
+      onRequest: ({ socket }) => socket.write('HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n'),
+    }
+    const { scripted, upstream } = await upstreamsOf(t, [no, no])
+    for (let i = 0; i < 40; i++) assert.equal((await ask(upstream).over).status, 503)
+    for (const { requests } of scripted) assert.ok(requests.length >= 10)
+  })
+
   it('go on without one that fails, which is asked again after its back-off, by one call at a time', async (t) => {
     let nowMs = 0
     const { scripted, upstream, health } = await upstreamsOf(t, [named('a'), named('b')], {

@@ -1,6 +1,7 @@
 import { hasOption } from '../../http1/connection-options.ts'
 import type { Field } from '../../http1/field.ts'
 import { type HeadReader, isTextBetween } from '../../http1/head-parser.ts'
+import { isStatus } from '../answer-head.ts'
 
 const SPACE = 0x20
 const ZERO = 0x30
@@ -52,7 +53,7 @@ export class AnswerLines implements HeadReader {
     this.minor = minor
     this.status = hundreds * 100 + tens * 10 + ones
     if (!isStatusLine) return NO_STATUS_LINE
-    return this.status < 100 ? `status ${this.status}` : undefined
+    return isStatus(this.status) ? undefined : `status ${this.status}`
   }
 
   field({ lower, value }: Field): string | undefined {

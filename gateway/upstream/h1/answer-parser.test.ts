@@ -74,7 +74,7 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
     `${OK}Content-Length: 1\r\n\r\na${OK}${EMPTY}`,
     { body: 'a', rest: 38 },
   ],
-  'a status that nobody knows': [`HTTP/1.1 999 X\r\n${EMPTY}`, { status: 999 }],
+  'a status that nobody knows': [`HTTP/1.1 599 X\r\n${EMPTY}`, { status: 599 }],
   'a large length': [`${OK}Content-Length: 9007199254740991\r\n\r\nx`, { outcome: 'cut', body: 'x' }],
   'a length cut short': [`${OK}Content-Length: 9\r\n\r\nx`, { outcome: 'cut', body: 'x' }],
   'chunks cut short': [`${CHUNKED}3\r\nabc\r\n`, { outcome: 'cut', body: 'abc' }],

@@ -31,10 +31,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   readonly #answer: UpstreamAnswer
   readonly #totalDeadlineMs: number
   #nowMs: number
-  /**
-   * For a connection, the body of the request to be taken, the answer's head, then each piece of its body; none while
-   * something else is waited for.
-   */
+  /** For what the upstream has to do next: take the body, send its head or a piece; none while another is waited for. */
   #idleDeadlineMs = NEVER
   #requestHead = ''
   #origin: PlainOrigin
@@ -223,7 +220,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   head(status: number, fields: readonly Field[], nowMs: number): void {
     this.#headTold = true
     this.#idleDeadlineMs = nowMs + this.#call.idleMs
-    this.#origin.health.alive()
+    this.#origin.health.responded(status)
     this.#answer.head(status, fields)
   }
 
@@ -267,7 +264,10 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
       this.#retried = true
       this.#nowMs = this.#terms.clock()
       this.#attempt({ kind, cause })
-    } else this.tell({ kind, cause })
+    } else {
+      this.#origin.health.brokeDown()
+      this.tell({ kind, cause })
+    }
   }
 
   tell(fault: UpstreamFault): void {
@@ -282,6 +282,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
 
   /** Fails the exchange by our own decision. */
   #give(fault: UpstreamFault): void {
+    if (fault.kind === 'timeout' && this.#connection !== undefined) this.#origin.health.brokeDown()
     this.abort()
     this.#answer.fault(fault)
   }

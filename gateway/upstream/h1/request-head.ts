@@ -55,7 +55,8 @@ function lengthField({ body }: UpstreamCall, value: string): string {
   const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
   if (!Number.isSafeInteger(bytes)) throw new TypeError('a Content-Length that is no number of bytes')
   if (bytes > 0 && body === null) throw new TypeError('a Content-Length without a body')
-  return `content-length: ${value}\r\n`
+  // As a number: zeros before it mean eight to some.
+  return `content-length: ${bytes}\r\n`
 }
 
 function framingWithoutLength({ method, body }: UpstreamCall): string {
