@@ -24,7 +24,10 @@ export function serveAlone(ground: Ground): Serving {
       for (const warning of tls?.material.warnings ?? []) ground.log.warn({ warning }, 'tls')
       open = await openPublicListeners(gateway, { material: tls?.material })
       if (settings.tls !== undefined && tls !== undefined) {
-        watching.push(watchTls(gateway, { settings: settings.tls, loaded: tls, enforce: open.enforce }))
+        const clients = () => gateway.clients.table
+        watching.push(
+          watchTls(gateway, { settings: settings.tls, loaded: tls, enforce: open.enforce, clients }),
+        )
       }
       // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
       if (settings.routes.some((route) => route.auth.has('bearer'))) background.keys.start()

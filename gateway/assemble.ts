@@ -37,6 +37,7 @@ const NO_CLIENTS: ClientTable = {
   bySanDns: new Map(),
   bySanUri: new Map(),
   bySubject: new Map(),
+  issuers: new Map(),
 }
 
 /** What runs beside the requests, until the gateway stops. */

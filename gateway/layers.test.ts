@@ -12,6 +12,7 @@ const PLAIN: ReadonlySet<string> = new Set([
   'gateway/refusals.ts',
   'gateway/slots.ts',
   'gateway/auth/principal.ts',
+  'gateway/config/distinguished-name.ts',
   'gateway/config/faults.ts',
   'gateway/config/settings.ts',
   'gateway/http/canonical-path.ts',

@@ -122,12 +122,15 @@ export class Lead implements Serving {
         this.#tell({ type: 'clients', table })
       },
     }
-    this.#watching.push(...watchFiles({ ...telling, ground: this.#ground, enforce }))
+    const trust = { trust: tls?.material.trust }
+    this.#watching.push(...watchFiles({ ...telling, ground: this.#ground, tls: trust, enforce }))
     if (settings.tls === undefined || tls === undefined) return
     const watching = watchTls(telling, {
       settings: settings.tls,
       loaded: tls,
-      enforce: (_material, texts) => {
+      clients: () => this.#inForce.clients,
+      enforce: (material, texts) => {
+        trust.trust = material.trust
         Object.assign(this.#inForce, { tls: texts })
         this.#tell({ type: 'tls', texts })
       },

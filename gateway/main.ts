@@ -16,6 +16,7 @@ import { Lead } from './lead.ts'
 import { parseLimits } from './limits/table.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './public-listeners.ts'
 import type { Serving } from './serving.ts'
+import { clientIssuerFaults } from './tls/client-issuers.ts'
 import { loadTls } from './tls/reload.ts'
 
 /** Exit code for a configuration or an environment that cannot be served with, and for a place that cannot be had. */
@@ -87,6 +88,8 @@ function readGround(): Ground {
   const clients = clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients)
   const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
   const faults = [settings, limits, clients, tls].flatMap((read) => read.faults ?? [])
+  if (clientsFile !== undefined && clients.value !== undefined)
+    faults.push(...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust))
   if (faults.length > 0 || settings.value === undefined || limits.value === undefined) stopForFaults(faults)
   return {
     settings: settings.value,

@@ -13,6 +13,7 @@ import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
 import { writtenRow } from './limits/written-row.ts'
 import { parseApart } from './parse-apart.ts'
+import { clientIssuerFaults } from './tls/client-issuers.ts'
 import type { TlsMaterial, TlsTexts } from './tls/context.ts'
 import { type LoadedTls, TlsReloader } from './tls/reload.ts'
 
@@ -26,6 +27,8 @@ type Telling = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
 
 interface WatchedFiles extends Telling {
   readonly ground: Ground
+  /** What client certificates are held against, in force now. */
+  readonly tls: Gateway['tls']
   /** Puts an edit in force. When it throws, what was before still is. */
   readonly enforce: {
     limits(rows: readonly LimitRow[]): void
@@ -70,10 +73,15 @@ function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow
 
 function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<ClientTable>): Watching {
   const tell = teller(watched, { file, label: basename(file), what: 'clients' })
+  const parse = parseApart('clients', parseClients)
   return new Reloader({
     file,
     ...loaded,
-    parse: parseApart('clients', parseClients),
+    parse: async (name, text) => {
+      const parsed = await parse(name, text)
+      const faults = parsed.faults ?? clientIssuerFaults(name, parsed.value, watched.tls.trust)
+      return faults.length > 0 ? { faults } : parsed
+    },
     swap: watched.enforce.clients,
     onReload: (reload) =>
       reload.result === 'failure'
@@ -87,10 +95,14 @@ interface Secured {
   readonly loaded: LoadedTls
   /** Puts it in force for connections to come: those that stand are left as they are. */
   readonly enforce: (material: TlsMaterial, texts: TlsTexts) => void
+  /** The machine callers in force now; undefined when there is no file of them. */
+  readonly clients: () => ClientTable | undefined
 }
 
+const NOBODY: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map() }
+
 /** Certificate, key, client authorities and revocation lists: one material of up to four files. */
-export function watchTls(telling: Telling, { settings, loaded, enforce }: Secured): Watching {
+export function watchTls(telling: Telling, { settings, loaded, enforce, clients }: Secured): Watching {
   const { log, metrics } = telling
   const tell = teller(telling, { file: settings.certFile, label: 'tls', what: 'certificates' })
   metrics.certificateExpiry(loaded.material.summary.certificate.notAfterSeconds)
@@ -99,6 +111,8 @@ export function watchTls(telling: Telling, { settings, loaded, enforce }: Secure
     loaded,
     clock: telling.clock,
     swap: (material, texts) => {
+      const [fault] = clientIssuerFaults('clients', clients() ?? NOBODY, material.trust)
+      if (fault !== undefined) throw new Error(`${fault.path} of the clients in force ${fault.reason}`)
       enforce(material, texts)
       metrics.certificateExpiry(material.summary.certificate.notAfterSeconds)
     },

@@ -9,7 +9,9 @@ import type { FurtherIssuer, Route, TlsSettings } from './config/settings.ts'
 import { fileWarnings, NOTHING_LIMITED, warningsOf } from './config/warnings.ts'
 import type { LimitRow } from './limits/row.ts'
 import { parseLimits } from './limits/table.ts'
-import { loadTls } from './tls/reload.ts'
+import { clientIssuerFaults } from './tls/client-issuers.ts'
+import { type LoadedTls, loadTls } from './tls/reload.ts'
+import type { ClientTrust } from './tls/trust.ts'
 
 /*
  * `npm run validate`: what the gateway would say of its configuration at start, with the same parsers. Without
@@ -38,8 +40,8 @@ function checkEnvironment(found: Findings): void {
   else keepRoutes(found, configFile, settings.value)
   keepRows(found, limitsFile, loadFile(limitsFile, parseLimits))
   found.warnings.push(...fileWarnings(process.env))
-  if (settings.value?.clientsFile !== undefined) keepClients(found, clientsFile)
-  if (settings.value?.tls !== undefined) keepTls(found, settings.value.tls)
+  const tls = settings.value?.tls === undefined ? undefined : keepTls(found, settings.value.tls)
+  if (settings.value?.clientsFile !== undefined) keepClients(found, clientsFile, tls?.material.trust)
 }
 
 function checkFile(found: Findings, file: string): void {
@@ -94,22 +96,24 @@ function keepRows(found: Findings, file: string, table: Parsed<LoadedFile<readon
   found.good.push(`${file}: OK, limits: ${table.value.value.length}`)
 }
 
-function keepClients(found: Findings, file: string): void {
-  const { value, faults } = loadFile(file, parseClients)
-  if (faults !== undefined) found.faults.push(...faults)
-  else found.good.push(`${file}: OK, clients: ${value.value.rows.length}`)
+function keepClients(found: Findings, file: string, trust?: ClientTrust): void {
+  const clients = loadFile(file, parseClients)
+  const faults = clients.faults ?? clientIssuerFaults(file, clients.value.value, trust)
+  found.faults.push(...faults)
+  if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
 }
 
-function keepTls(found: Findings, settings: TlsSettings): void {
+function keepTls(found: Findings, settings: TlsSettings): LoadedTls | undefined {
   const { value, faults } = loadTls(settings, Date.now())
   if (faults !== undefined) {
     found.faults.push(...faults)
-    return
+    return undefined
   }
   const { summary, warnings } = value.material
   const until = new Date(summary.certificate.notAfterSeconds * 1000).toISOString()
   found.good.push(`${settings.certFile}: OK, good until ${until}`)
   found.warnings.push(...warnings)
+  return value
 }
 
 function report({ good, faults, routes, rows, warnings }: Findings): void {

@@ -4,6 +4,7 @@ import { validateClients } from './validators.ts'
 
 const SECRET_BELONGS =
   'must be {"env": "VARIABLE"} or {"file": "/path"}: a secret stands in the environment or in a file of its own, never in this one'
+export const ONE_IDENTITY = 'must have exactly one of "thumbprint", "sanDns", "sanUri" and "subject"'
 const SENTENCES: readonly (readonly [path: RegExp, sentence: string])[] = [
   [
     /^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.env$/,
@@ -15,7 +16,7 @@ const SENTENCES: readonly (readonly [path: RegExp, sentence: string])[] = [
     /^\$\.clients\[\d+\]\.hmac\.(?:secret|whsec|value|key)$/i,
     `is not a known key; "secrets" is a list of which each ${SECRET_BELONGS}`,
   ],
-  [/^\$\.clients\[\d+\]\.mtls$/, 'must have exactly one of "thumbprint", "sanDns", "sanUri" and "subject"'],
+  [/^\$\.clients\[\d+\]\.mtls$/, ONE_IDENTITY],
 ]
 const IN_HMAC = /^\$\.clients\[\d+\]\.hmac\b/
 const FOUND = /, but is .*$/su

@@ -104,6 +104,22 @@ describe('a client', () => {
     assert.equal(bySubject.get('CN="bank-d",O="Bank D, Ltd"')?.client, 'd')
   })
 
+  it('may be known by who has issued its certificate too, in one spelling', () => {
+    const colons = THUMBPRINT.toUpperCase().replace(/..(?!$)/g, '$&:')
+    const { issuers } = table(
+      certificate('a', { sanDns: 'a.example', issuer: 'cn=Bank CA, O=Bank' }),
+      certificate('b', { sanDns: 'b.example', issuer: [colons, 'CN=Next'] }),
+      certificate('c', { sanDns: 'c.example' }),
+    )
+    assert.deepEqual(
+      [...issuers],
+      [
+        ['a', ['CN="Bank CA",O="Bank"']],
+        ['b', [THUMBPRINT, 'CN="Next"']],
+      ],
+    )
+  })
+
   it('is not needed: an empty list knows no machine', () => {
     const { rows, byKeyId, byThumbprint, bySanDns, bySanUri, bySubject } = table()
     assert.deepEqual(rows, [])
@@ -130,6 +146,18 @@ describe('a fault in clients.json', () => {
       [{ ...good, scopes: ['a', 'a'] }, /^\$\.clients\[0\]\.scopes: must not hold "a" twice/],
       [{ id: 'a' }, /^\$\.clients\[0\]: must have "mtls", "hmac" or both/],
       [certificate('a', 'x'), /^\$\.clients\[0\]\.mtls: must be an object, but is "x"/],
+      [
+        certificate('a', { issuer: 'CN=x' }),
+        /^\$\.clients\[0\]\.mtls: must have exactly one of "thumbprint", /,
+      ],
+      [
+        certificate('a', { sanDns: 'a.example', issuer: 'nobody' }),
+        /^\$\.clients\[0\]\.mtls\.issuer: must be the subject of an authority, such as/,
+      ],
+      [
+        certificate('a', { thumbprint: THUMBPRINT, sanDns: 'a.example', issuer: 'CN=x' }),
+        /^\$\.clients\[0\]\.mtls: must have exactly one of /,
+      ],
       [certificate('a', {}), /^\$\.clients\[0\]\.mtls: must have exactly one of "thumbprint", /],
       [
         certificate('a', { thumbprint: THUMBPRINT, sanDns: 'a.example' }),

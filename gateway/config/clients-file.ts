@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto'
 import type { AuthMethod, Principal } from '../auth/principal.ts'
-import { checkClientsSchema, withoutSecrets } from './client-rules.ts'
+import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from './client-rules.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
 import type { CertificateIdentity, ClientRow, ClientTable, WebhookKey } from './clients.ts'
 import { canonicalName } from './distinguished-name.ts'
@@ -20,6 +20,7 @@ interface Draft {
   readonly bySanDns: Map<string, Principal>
   readonly bySanUri: Map<string, Principal>
   readonly bySubject: Map<string, Principal>
+  readonly issuers: Map<string, readonly string[]>
   /** What has been seen, by kind and value, with its path. */
   readonly owners: Map<string, string>
 }
@@ -42,6 +43,7 @@ export function parseClients(file: string, text: string, sources = THIS_MACHINE)
     bySanDns: new Map(),
     bySanUri: new Map(),
     bySubject: new Map(),
+    issuers: new Map(),
     owners: new Map(),
   }
   for (const [index, row] of rows.entries()) {
@@ -49,8 +51,8 @@ export function parseClients(file: string, text: string, sources = THIS_MACHINE)
   }
   const faults = json.faults()
   if (faults.length > 0) return { faults: withoutSecrets(faults) }
-  const { byKeyId, byThumbprint, bySanDns, bySanUri, bySubject } = draft
-  return { value: { rows, byKeyId, byThumbprint, bySanDns, bySanUri, bySubject } }
+  const { json: _json, sources: _sources, owners: _owners, ...tables } = draft
+  return { value: { rows, ...tables } }
 }
 
 /** Adds to the table what is sound all through; looks for faults between the parts also where another part has one. */
@@ -64,9 +66,37 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
     json.refuse({ path: at, reason: 'must have "mtls", "hmac" or both: nothing else proves who calls' })
   }
   if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
+  readIssuers(draft, `${at}.mtls`, row)
   if (row.hmac === undefined) return
   const { keyId } = row.hmac
   draft.byKeyId.set(keyId, { keyId, principal: principalOf(row, 'hmac'), secrets })
+}
+
+const IDENTITIES = ['thumbprint', 'sanDns', 'sanUri', 'subject']
+const THUMBPRINT = /^[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31}$/
+
+function readIssuers({ json, issuers }: Draft, at: string, { id, mtls }: ClientRow): void {
+  if (mtls?.issuer === undefined) return
+  const written = [mtls.issuer].flat()
+  issuers.set(
+    id,
+    written.map(canonicalIssuer).filter((issuer) => issuer !== undefined),
+  )
+  for (const [index, issuer] of written.entries()) {
+    if (canonicalIssuer(issuer) !== undefined) continue
+    const path = Array.isArray(mtls.issuer) ? `${at}.issuer[${index}]` : `${at}.issuer`
+    const reason =
+      'must be the subject of an authority, such as "CN=Bank B CA,O=Bank B", or its SHA-256 thumbprint'
+    json.refuse({ path, reason })
+  }
+}
+
+function canonicalIssuer(issuer: string): string | undefined {
+  return THUMBPRINT.test(issuer) ? plainHex(issuer) : canonicalName(issuer)
+}
+
+function plainHex(thumbprint: string): string {
+  return thumbprint.replaceAll(':', '').toLowerCase()
 }
 
 type Identity = readonly [key: string | undefined, table: Map<string, Principal>]
@@ -75,12 +105,16 @@ type Identity = readonly [key: string | undefined, table: Map<string, Principal>
 function identityOf(draft: Draft, at: string, mtls: CertificateIdentity | undefined): Identity {
   const { json } = draft
   if (mtls === undefined || !json.sound(at)) return [undefined, draft.bySubject]
+  if (IDENTITIES.filter((kind) => kind in mtls).length !== 1) {
+    json.refuse({ path: at, reason: ONE_IDENTITY })
+    return [undefined, draft.bySubject]
+  }
   const own = (kind: string, value: string, table: Map<string, Principal>): Identity => {
     claim(draft, { path: `${at}.${kind}`, kind, value })
     return [value, table]
   }
   if ('thumbprint' in mtls) {
-    return own('thumbprint', mtls.thumbprint.replaceAll(':', '').toLowerCase(), draft.byThumbprint)
+    return own('thumbprint', plainHex(mtls.thumbprint), draft.byThumbprint)
   }
   if ('sanDns' in mtls) return own('sanDns', mtls.sanDns.toLowerCase(), draft.bySanDns)
   if ('sanUri' in mtls) return own('sanUri', mtls.sanUri, draft.bySanUri)

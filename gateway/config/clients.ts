@@ -5,11 +5,15 @@ import type { Principal } from '../auth/principal.ts'
 export type SecretPlace = { readonly env: string } | { readonly file: string }
 
 /** By what a client's certificate is known. */
-export type CertificateIdentity =
+export type CertificateIdentity = (
   | { readonly thumbprint: string }
   | { readonly sanDns: string }
   | { readonly sanUri: string }
   | { readonly subject: string }
+) & {
+  /** Subject or thumbprint of the authority that must have issued it; one of several will do. */
+  readonly issuer?: string | readonly string[]
+}
 
 /** One entry of config/clients.json, as it was written. Without secrets: fit for the audit trail. Immutable. */
 export interface ClientRow {
@@ -45,4 +49,6 @@ export interface ClientTable {
   readonly bySanUri: ReadonlyMap<string, Principal>
   /** By the whole subject, as `canonicalName` of distinguished-name.ts spells it. */
   readonly bySubject: ReadonlyMap<string, Principal>
+  /** By the id of a client: the authorities of which one must have issued its certificate, each as a thumbprint or a canonical name. */
+  readonly issuers: ReadonlyMap<string, readonly string[]>
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { after, before, describe, it } from 'node:test'
 import {
@@ -52,6 +52,18 @@ describe('mutual TLS', () => {
   let departing: Issued
   let stranger: Issued
 
+  const clients = () => [
+    {
+      id: 'pinned',
+      scopes: ['payments', 'accounts:read'],
+      mtls: { thumbprint: thumbprint(pinned, 'hex') },
+    },
+    { id: 'by-uri', scopes: ['accounts:read'], mtls: { sanUri: SAN_URI.value } },
+    { id: 'by-dns', scopes: ['accounts:read'], mtls: { sanDns: SAN_DNS.value.toLowerCase() } },
+    { id: 'by-subject', scopes: ['accounts:read'], mtls: { subject: 'CN=by-subject, O=Bank B' } },
+    { id: 'departing', scopes: [], mtls: { subject: 'CN=departing' } },
+  ]
+
   before(async () => {
     upstream = await startUpstream()
     ground = await makeSecureGround()
@@ -75,17 +87,7 @@ describe('mutual TLS', () => {
           { path: '/scoped', auth: ['mtls'], scopes: ['payments'] },
         ],
       },
-      clients: [
-        {
-          id: 'pinned',
-          scopes: ['payments', 'accounts:read'],
-          mtls: { thumbprint: thumbprint(pinned, 'hex') },
-        },
-        { id: 'by-uri', scopes: ['accounts:read'], mtls: { sanUri: SAN_URI.value } },
-        { id: 'by-dns', scopes: ['accounts:read'], mtls: { sanDns: SAN_DNS.value.toLowerCase() } },
-        { id: 'by-subject', scopes: ['accounts:read'], mtls: { subject: 'CN=by-subject, O=Bank B' } },
-        { id: 'departing', scopes: [], mtls: { subject: 'CN=departing' } },
-      ],
+      clients: clients(),
       env: { ...ground.env, GATEWAY_LOG_LEVEL: 'debug' },
     })
   })
@@ -474,6 +476,10 @@ describe('mutual TLS', () => {
         extendedKeyUsages: [CLIENT_AUTH],
       })
       await refuses(() => ask('/machine/x', newcomer), { code: 'invalid_certificate' })
+      const issuer = ['CN=Root,O=Test', 'CN=Next root,O=Test']
+      const named = clients().map(({ mtls, ...client }) => ({ ...client, mtls: { ...mtls, issuer } }))
+      writeFileSync(gateway.clientsFile, JSON.stringify({ clients: named }))
+      await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients in force'))
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const [list, nextList] = [await makeRevocationList(ground.ca), await makeRevocationList(nextCa)]
       ground.write('ca.pem', ground.ca.certPem + nextCa.certPem)

@@ -1,10 +1,11 @@
 import type { Principal } from '../auth/principal.ts'
 import { quote } from '../auth/quote.ts'
-import type { ClientTable } from '../config/clients.ts'
 import { canonicalName } from '../config/distinguished-name.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import { isIssuedBy } from '../tls/client-issuers.ts'
+import { subjectOf } from '../tls/names.ts'
 import { type PeerCertificate, peerOf } from '../tls/peer.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
@@ -26,7 +27,7 @@ export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal 
       peer === undefined ? 'there is none' : `${peer.reason}: ${shown(peer)}`,
     )
   }
-  exchange.principal = clientOf(gateway.clients.table, peer)
+  exchange.principal = clientOf(gateway, peer)
   if (exchange.principal === undefined) {
     return refused(gateway, 'unknown_client', `no client has ${shown(peer)}`)
   }
@@ -40,24 +41,45 @@ function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
 }
 
 /** What clients.json could know it by. */
-function shown({ subject, thumbprintHex }: PeerCertificate): string {
-  return `subject ${quote(subject)}, thumbprint ${thumbprintHex}`
+function shown({ subject, thumbprintHex, authorities }: PeerCertificate): string {
+  const issuers = authorities.map((authority) => `, issuer ${quote(subjectOf(authority))}`).join('')
+  return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`
 }
 
 /** By the most exact name first. */
-function clientOf(clients: ClientTable, peer: PeerCertificate): Principal | undefined {
-  const known = clients.byThumbprint.get(peer.thumbprintHex)
-  if (known !== undefined) return known
-  for (const [names, table] of [
-    [peer.sanUri, clients.bySanUri],
-    [peer.sanDns, clients.bySanDns],
+function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
+  const { table } = gateway.clients
+  const isAlone = gateway.tls.trust?.several !== true
+  const pinned = table.byThumbprint.get(peer.thumbprintHex)
+  if (pinned !== undefined && isOfItsIssuer(gateway, peer, { principal: pinned, alone: true })) return pinned
+  for (const [names, known] of [
+    [peer.sanUri, table.bySanUri],
+    [peer.sanDns, table.bySanDns],
   ] as const) {
     for (const name of names) {
-      const principal = table.get(name)
-      if (principal !== undefined) return principal
+      const principal = known.get(name)
+      if (principal !== undefined && isOfItsIssuer(gateway, peer, { principal, alone: isAlone }))
+        return principal
     }
   }
-  if (clients.bySubject.size === 0) return undefined
+  if (table.bySubject.size === 0) return undefined
   const subject = canonicalName(peer.subject)
-  return subject === undefined ? undefined : clients.bySubject.get(subject)
+  const named = subject === undefined ? undefined : table.bySubject.get(subject)
+  return named !== undefined && isOfItsIssuer(gateway, peer, { principal: named, alone: isAlone })
+    ? named
+    : undefined
+}
+
+/**
+ * Whether the authority that the client's entry names has issued the certificate.
+ *
+ * @param alone no other authority could have issued what the client is known by, so that none needs to be named
+ */
+function isOfItsIssuer(
+  { clients }: Gateway,
+  { authorities }: PeerCertificate,
+  { principal, alone }: { readonly principal: Principal; readonly alone: boolean },
+): boolean {
+  const issuers = clients.table.issuers.get(principal.client ?? '')
+  return issuers === undefined ? alone : isIssuedBy(issuers, authorities)
 }

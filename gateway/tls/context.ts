@@ -3,6 +3,7 @@ import { createSecureContext, type SecureContextOptions, type TlsOptions } from 
 import type { Parsed } from '../config/faults.ts'
 import type { TlsSettings } from '../config/settings.ts'
 import { readAuthorities, readRevocationLists } from './client-authorities.ts'
+import { areSeveral } from './client-issuers.ts'
 import { Findings } from './findings.ts'
 import { subjectOf } from './names.ts'
 import { readPem } from './pem.ts'
@@ -95,11 +96,11 @@ function readTrust(files: TlsFiles, texts: TlsTexts, ground: Ground): ClientTrus
   if (clientCaFile === undefined || texts.clientCa === undefined) return undefined
   const authorities = readAuthorities(texts.clientCa, { ...ground, file: clientCaFile })
   if (clientCrlFile === undefined || texts.clientCrl === undefined) {
-    return authorities && { authorities, lists: [] }
+    return authorities && { authorities, lists: [], several: areSeveral(authorities) }
   }
   const place = { ...ground, file: clientCrlFile, authorities: authorities ?? [] }
   const lists = readRevocationLists(texts.clientCrl, place)
-  return authorities && lists && { authorities, lists }
+  return authorities && lists && { authorities, lists, several: areSeveral(authorities) }
 }
 
 function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {

@@ -5,6 +5,8 @@ import type { RevocationList } from './revocation-list.ts'
 export interface ClientTrust {
   readonly authorities: readonly X509Certificate[]
   readonly lists: readonly RevocationList[]
+  /** The authorities are of more than one house: which one has issued a certificate counts. */
+  readonly several: boolean
 }
 
 /** A client's certificate and those it sent along to lead to an authority. */

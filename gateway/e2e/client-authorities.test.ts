@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { renameSync, writeFileSync } from 'node:fs'
+import { Agent } from 'node:https'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import {
+  type Authority,
+  CLIENT_AUTH,
+  type Issued,
+  makeAuthority,
+  makeCertificate,
+  makeRevocationList,
+} from '../tls/throw-away-ca.ts'
+import { startGateway, type TestGateway, until } from './gateway.ts'
+import { makeSecureGround, runTool, type SecureGround, secureCall } from './secure.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+
+const SAN = { type: 'dns', value: 'client.bank-a.example' } as const
+
+describe('with the authorities of two banks', () => {
+  let ground: SecureGround
+  let bankB: Authority
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let ofA: Issued
+  let ofB: Issued
+  let between: Authority
+  let ofBetween: Issued
+  let pinned: Issued
+  let both: { readonly ca: string; readonly crl: string }
+
+  const clients = () => [
+    { id: 'a', mtls: { sanDns: SAN.value, issuer: 'CN=Root, O=Test' } },
+    { id: 'b', mtls: { subject: 'CN=b,O=Bank B', issuer: thumbprintOf(bankB) } },
+    { id: 'pinned', mtls: { thumbprint: thumbprintOf(pinned) } },
+  ]
+  const make = (issuer: Authority, subject = 'CN=x', san: (typeof SAN)[] = [SAN]) =>
+    makeCertificate({ subject, issuer, san, extendedKeyUsages: [CLIENT_AUTH] })
+
+  before(async () => {
+    ground = await makeSecureGround()
+    upstream = await startUpstream()
+    bankB = await makeAuthority({ subject: 'CN=Bank B CA,O=Bank B' })
+    between = await makeAuthority({ subject: 'CN=Root,O=Test', issuer: bankB })
+    ofA = await make(ground.ca)
+    ofB = await make(bankB)
+    ofBetween = await make(between)
+    pinned = await make(bankB, 'CN=pinned', [])
+    const lists = await Promise.all(
+      [ground.ca, bankB, between].map((authority) => makeRevocationList(authority)),
+    )
+    both = { ca: ground.ca.certPem + bankB.certPem, crl: lists.join('') }
+    ground.write('ca.pem', both.ca)
+    ground.write('crl.pem', both.crl)
+    gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['mtls'] }] },
+      clients: clients(),
+      env: ground.env,
+    })
+  })
+  after(async () => {
+    assert.equal(await gateway.end(), 0)
+    upstream.close()
+  })
+
+  const ask = async (certificate: Issued) => {
+    const options = { port: gateway.tlsPort, path: '/x', ca: ground.ca, certificate, agent: new Agent() }
+    const { status, json } = await secureCall(options)
+    return status === 200 ? json<{ headers: Record<string, string> }>().headers['x-auth-client'] : status
+  }
+  const withChain = (certificate: Issued, ...more: Issued[]): Issued => ({
+    ...certificate,
+    certPem: [certificate, ...more].map(({ certPem }) => certPem).join(''),
+  })
+
+  it('a name counts in the certificates of its own bank only', async () => {
+    assert.equal(await ask(ofA), 'a')
+    assert.equal(await ask(ofB), 401)
+    assert.equal(await ask(pinned), 'pinned')
+    assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [])), 'b')
+    assert.equal(await ask(await make(ground.ca, 'CN=b,O=Bank B', [])), 401)
+  })
+
+  it('an authority that a bank makes under the name of the other is not the other', async () => {
+    assert.equal(await ask(withChain(ofBetween, between)), 401)
+  })
+
+  it('a certificate that is two clients by name is the one whose issuer it has', async () => {
+    assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [SAN])), 'b')
+  })
+
+  it('an entry without its issuer is a fault, at the start, in validate, and in an edit', async () => {
+    const [first] = clients()
+    const text = JSON.stringify({ clients: [{ ...first, mtls: { sanDns: SAN.value } }] })
+    const file = join(ground.dir, 'bad-clients.json')
+    writeFileSync(file, text)
+    const config = join(gateway.dir, 'gateway.json')
+    const env = {
+      ...ground.env,
+      GATEWAY_CLIENTS: file,
+      GATEWAY_CONFIG: config,
+      GATEWAY_LIMITS: gateway.limitsFile,
+    }
+    const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
+    for (const script of ['gateway/validate.ts', 'gateway/main.ts']) {
+      const { status, output } = await runTool('env', [
+        ...assignments,
+        process.execPath,
+        '--import',
+        'tsx',
+        script,
+      ])
+      assert.equal(status, 1, output)
+      assert.match(
+        output,
+        /bad-clients\.json: \$\.clients\[0\]\.mtls\.issuer: is missing: .* several authorities/,
+      )
+    }
+    renameSync(file, gateway.clientsFile)
+    const told = await until(() =>
+      gateway.process.lines.find(({ msg }) => /last good clients/.test(String(msg))),
+    )
+    assert.match(JSON.stringify(told), /mtls\.issuer: is missing/)
+    assert.equal(await ask(ofA), 'a')
+  })
+
+  it('a second authority does not come into force while an entry lacks its issuer', async () => {
+    ground.write('ca.pem', ground.ca.certPem)
+    ground.write('crl.pem', await makeRevocationList(ground.ca))
+    await until(() => gateway.process.lines.find(({ msg }) => msg === 'certificates in force'))
+    const [first, , last] = clients()
+    writeFileSync(
+      gateway.clientsFile,
+      JSON.stringify({ clients: [{ ...first, mtls: { sanDns: SAN.value } }, last] }),
+    )
+    await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients in force'))
+    assert.equal(await ask(ofA), 'a')
+    ground.write('ca.pem', both.ca)
+    ground.write('crl.pem', both.crl)
+    const told = await until(() =>
+      gateway.process.lines.find(({ msg }) => /last good certificates/.test(String(msg))),
+    )
+    assert.match(
+      JSON.stringify(told),
+      /cannot be put in force: .*mtls\.issuer of the clients in force is missing/,
+    )
+    assert.equal(await ask(ofB), 401)
+    assert.equal(await ask(ofA), 'a')
+  })
+})
+
+function thumbprintOf({ certificate }: Issued): string {
+  return createHash('sha256').update(Buffer.from(certificate.rawData)).digest('hex')
+}
