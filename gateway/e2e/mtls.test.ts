@@ -12,6 +12,7 @@ import {
   makeRevocationList,
   SERVER_AUTH,
 } from '../tls/throw-away-ca.ts'
+import { startBeats } from './beats.ts'
 import { type Answer, call } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
 import {
@@ -398,10 +399,10 @@ describe('mutual TLS', () => {
       const records = changes().length
       // One after the other, as a tool that renews them does.
       ground.write('server.pem', next.certPem)
-      const start = performance.now()
+      const beats = startBeats()
       ground.write('server-key.pem', next.keyPem)
       await until(async () => ((await serverThumbprint()) === thumbprint(next, 'hex') ? true : undefined))
-      assert.ok(performance.now() - start < 1500)
+      assert.ok(beats.elapsedMs() < 1500)
       assert.equal(await gateway.metric(reloads), count + 1)
       assert.equal(await expiry(), Math.floor(next.certificate.notAfter.getTime() / 1000))
       const req = await ask('/machine/x', pinned, { agent })

@@ -4,6 +4,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
+import { startBeats } from './beats.ts'
 import { type Answer, call, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
 import { startUpstream, type TestUpstream } from './upstream.ts'
@@ -533,10 +534,10 @@ describe('a signed webhook', () => {
         writeFileSync(`${gateway.clientsFile}.new`, JSON.stringify({ clients }))
         renameSync(`${gateway.clientsFile}.new`, gateway.clientsFile)
       }
-      const startedMs = performance.now()
+      const beats = startBeats()
       write([{ env: 'ACME_WEBHOOK_SECRET' }, { file: place }])
       await until(async () => ((await deliver({ secret: next })).status === 200 ? true : undefined))
-      assert.ok(performance.now() - startedMs < 1000)
+      assert.ok(beats.elapsedMs() < 1000)
       const { headers } = await passes(await deliver({}))
       assert.equal(headers['x-auth-scope'], 'webhooks')
       write([{ file: place }])

@@ -299,14 +299,14 @@ describe('https', () => {
     const health: boolean[] = []
     const { port } = silent.address() as { port: number }
     const upstream = upstreamsTo([`https://127.0.0.1:${port}`], {
+      // Longer than this waits for anything: it is the abort that closes the connection.
+      connectMs: 120_000,
       onHealth: (_, healthy) => health.push(healthy),
     })
-    const startedAt = performance.now()
     const { flight } = ask(upstream)
     await until(() => open === 1)
     flight.abort()
     await until(() => open === 0)
-    assert.ok(performance.now() - startedAt < 1500, 'sooner than connectMs')
     assert.deepEqual(health, [])
     await upstream.close()
   })

@@ -150,7 +150,8 @@ describe('an abort', () => {
       flight.abort()
       flight.resume()
       await until(() => scripted.open.size === 0)
-      assert.ok(performance.now() - startedAt < 500)
+      // Sooner than the wait for a head or a body would end it; how soon, only the machine knows.
+      assert.ok(performance.now() - startedAt < 10_000)
       assert.deepEqual({ ...told, chunks: told.chunks.length }, before)
       assert.equal(scripted.connections, 1)
     })
