@@ -17,7 +17,9 @@ export interface Caller {
   readonly method: string | undefined
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+/** The form of an id of ours, for schemas. */
+export const ID_PATTERN = '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+const UUID = new RegExp(ID_PATTERN)
 
 /** Whether the text has the form of an id of ours; anything else can match no row and would fault the database. */
 export function isId(text: string): boolean {

@@ -19,16 +19,27 @@ const CONTENT_SECURITY_POLICY = [
 ].join('; ')
 
 const DESCRIPTION = `The API behind the gateway. Every error is \`application/problem+json\` (RFC 9457) with a stable
-\`code\`; a 400 names each field. Amounts are decimal strings.`
+\`code\`; a 400 names each field. Amounts are decimal strings.
+
+Beside what an operation lists, the gateway refuses what is no good HTTP: 408, 413, 414, 417 and 431.`
 
 /** GET /openapi.json, generated from the schemas of the routes registered after this, and GET /docs to read it. */
 export async function registerDocs(app: App, { publicUrl }: Services): Promise<void> {
   app.addSchema(ProblemSchema)
   await app.register(swagger, {
+    transformObject: (document) =>
+      withoutOwnKeywords('openapiObject' in document ? document.openapiObject : {}),
     refResolver: { buildLocalReference: (schema) => String(schema.$id) },
     openapi: {
       openapi: '3.1.0',
-      info: { title: 'Countersign demo API', version: '1.0.0', description: DESCRIPTION },
+      info: {
+        title: 'Countersign demo API',
+        version: '1.0.0',
+        description: DESCRIPTION,
+        license: { name: 'MIT', identifier: 'MIT' },
+      },
+      // Of every operation that does not say otherwise.
+      security: [],
       servers: [{ url: publicUrl }],
       components: {
         securitySchemes: {
@@ -63,4 +74,9 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
     uiConfig: { deepLinking: true, displayRequestDuration: true, validatorUrl: null },
   })
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+}
+
+/** The document without the keywords that only our validator knows (validation.ts). */
+function withoutOwnKeywords(document: object) {
+  return JSON.parse(JSON.stringify(document, (key, value) => (key === 'choiceOf' ? undefined : value)))
 }

@@ -22,6 +22,9 @@ export interface KeyedRequest {
   readonly fingerprint: string
 }
 
+/** What the header may be, for schemas: a string in quotes with its escapes, or a token and a little more. */
+export const KEY_PATTERN = '^("([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"|[A-Za-z0-9!#$%&\'*+.^_`|~:/=@-]{1,255})$'
+
 /**
  * The key in an Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header): a structured-field string
  * (`"8e03978e"`), or the same without quotes, which many clients send. 1 to 255 characters. `undefined` without the

@@ -30,7 +30,7 @@ export function registerLogin(app: App, services: Services): void {
           'which nobody signed in to the account in the last 30 days share 100 attempts and one more each five minutes.',
         tags: ['session'],
         body: LoginBody,
-        response: { 200: TokenAnswer, ...problemResponses(400, 401, 413, 415, 429, 503) },
+        response: { 200: TokenAnswer, ...problemResponses(401, 413, 415) },
       },
     },
     async (request) => {

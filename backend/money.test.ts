@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { AMOUNT_PATTERN, fromMinor, toMinor } from './money.ts'
+import { amountPattern, fromMinor, toMinor } from './money.ts'
 
 describe('money', () => {
   it('is read and written with the decimals of the currency', () => {
@@ -19,13 +19,37 @@ describe('money', () => {
   })
 
   it('survives the way out and in again, to the last unit', () => {
-    const amounts = fc.bigInt({ min: 0n, max: 999_999_999_999_99n })
+    const amounts = fc.bigInt({ min: 1n, max: 999_999_999_999_99n })
     fc.assert(
       fc.property(amounts, fc.constantFrom(2, 3, 4), (amountMinor, minorUnits) => {
         const text = fromMinor(amountMinor, minorUnits)
-        assert.match(text, new RegExp(AMOUNT_PATTERN))
+        assert.match(text, new RegExp(amountPattern(minorUnits)))
         assert.equal(toMinor(text, minorUnits), amountMinor)
       }),
     )
+  })
+
+  it('has no zero, no sign, no leading zero and no more decimals than its currency', () => {
+    const amounts = [
+      '0',
+      '0.0',
+      '0.00',
+      '00.1',
+      '01',
+      '-1',
+      '+1',
+      '1.',
+      '.5',
+      '1.001',
+      '1e3',
+      '1234567890123',
+      ' 1',
+    ]
+    for (const amount of amounts) assert.doesNotMatch(amount, new RegExp(amountPattern(2)), amount)
+    for (const amount of ['0.01', '0.1', '0.10', '1', '1.0', '10.05', '123456789012.99']) {
+      assert.match(amount, new RegExp(amountPattern(2)), amount)
+    }
+    assert.doesNotMatch('1.0', new RegExp(amountPattern(0)))
+    assert.match('0.0001', new RegExp(amountPattern(4)))
   })
 })

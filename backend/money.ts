@@ -3,11 +3,19 @@
  * 0.1 + 0.2 is not 0.3 there.
  */
 
-/** Up to twelve digits before the point, so that no sum of amounts comes near the end of a 64-bit integer. */
-export const AMOUNT_PATTERN = '^(0|[1-9][0-9]{0,11})(\\.[0-9]{1,4})?$'
+/** Above zero, with at most so many decimals. Up to twelve digits before the point: no sum comes near 64 bits. */
+export function amountPattern(decimals: number): string {
+  const whole = '[1-9][0-9]{0,11}'
+  if (decimals === 0) return `^${whole}$`
+  const fractions = Array.from({ length: decimals }, (_, zeros) => {
+    const more = decimals - zeros - 1
+    return `0{${zeros}}[1-9][0-9]{0,${more}}`
+  })
+  return `^(${whole}(\\.[0-9]{1,${decimals}})?|0\\.(${fractions.join('|')}))$`
+}
 
 /**
- * The minor units of a decimal string of the form {@link AMOUNT_PATTERN}; `undefined` when it has more decimals than
+ * The minor units of a decimal string of the form of {@link amountPattern}; `undefined` when it has more decimals than
  * the currency (`minorUnits`) has. `12.5` and `12.50` are the same amount of EUR.
  */
 export function toMinor(amount: string, minorUnits: number): bigint | undefined {

@@ -57,7 +57,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
     const granted = { client: 'mobile-app', scope: 'profile:write' }
     assert.equal((await own(user, granted)).body.email, user.email)
     assert.equal((await patch(user, { name: 'New' }, granted)).body.name, 'New')
-    assert.equal((await patch(user, { password: NEXT }, granted)).status, 400)
+    assert.equal((await patch(user, { password: NEXT }, granted)).status, 403)
     assert.equal((await patch(user, { password: NEXT, currentPassword: PASSWORD }, granted)).status, 200)
     assert.equal((await own(await addUser(), { ...granted, as: user })).status, 403)
   })
@@ -73,7 +73,11 @@ onEachDatabase('what a user may do with its own record', (database) => {
     ]
     for (const change of changes) {
       const without = await own(user, change)
-      assert.equal(without.status, 400, JSON.stringify(change))
+      assert.deepEqual(
+        [without.status, without.body.code],
+        [403, 'password_required'],
+        JSON.stringify(change),
+      )
       assert.equal(without.body.errors[0].field, 'currentPassword')
       const payload = { ...(change.payload as object), currentPassword: 'not the one' }
       const wrong = await own(user, { ...change, payload })
@@ -101,7 +105,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
   it('asks an operator for its own password too, and never for that of others', async () => {
     const [operator, user] = [await addUser(), await addUser()]
     const scope = 'users:admin'
-    assert.equal((await patch(operator, { password: NEXT }, { scope })).status, 400)
+    assert.equal((await patch(operator, { password: NEXT }, { scope })).status, 403)
     assert.equal((await patch(user, { password: NEXT }, { scope, as: operator })).status, 200)
     assert.equal((await login(user.email, NEXT)).status, 200)
     const machine = { url: `/api/users/${user.id}`, headers: { 'x-auth-client': 'hr' }, scope }

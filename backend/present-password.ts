@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { callerOf } from './caller.ts'
 import { originOf } from './identity/attempt-origin.ts'
 import { provePassword } from './identity/sign-in.ts'
-import { invalidField, Problem } from './problems.ts'
+import { Problem } from './problems.ts'
 import type { Services } from './services.ts'
 
 /** The field in which users prove that they are still the one who signed in. */
@@ -17,8 +17,8 @@ export const CurrentPassword = Type.String({
 
 /**
  * For a change of the user `id` that a stolen token must not be enough for: gives the hash of the present password when
- * the caller changes itself, so that the change can depend on it, and `undefined` when it changes another. Throws 400
- * without the password, 403 for a wrong one, 429 after too many of them.
+ * the caller changes itself, so that the change can depend on it, and `undefined` when it changes another. Throws 403
+ * without the password and for a wrong one, 429 after too many of them.
  */
 export async function requirePresentPassword(
   { database, clock }: Services,
@@ -26,7 +26,11 @@ export async function requirePresentPassword(
   { id, password }: { readonly id: string; readonly password: string | undefined },
 ): Promise<string | undefined> {
   if (callerOf(request).subject !== id) return undefined
-  if (password === undefined) throw invalidField('currentPassword', 'is required for this change')
+  // Not 400: whether it is needed depends on who calls, so the request itself is well-formed.
+  if (password === undefined) {
+    const errors = [{ field: 'currentPassword', reason: 'is required for this change' }]
+    throw new Problem('password_required', { errors })
+  }
   const proof = await provePassword(database, { userId: id, password, origin: originOf(request) }, clock())
   switch (proof.outcome) {
     case 'proved':

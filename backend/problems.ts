@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import { Type } from 'typebox'
+import { GATEWAY_CODES } from './gateway-problems.ts'
 
 /** One fault of a request: the field it is in (`amount`, `mrz[1]`, `limit`) and what is wrong with it. */
 export interface FieldFault {
@@ -25,6 +26,7 @@ const PROBLEMS = {
   },
   forbidden: { status: 403, detail: 'The caller may not do this.' },
   gateway_required: { status: 403, detail: 'This service listens to its gateway only.' },
+  password_required: { status: 403, detail: 'This change of your own record needs currentPassword.' },
   wrong_password: { status: 403, detail: 'The password in currentPassword is wrong.' },
   no_session: { status: 403, detail: 'The credential of this request does not belong to a session.' },
   not_found: { status: 404, detail: 'There is nothing here.' },
@@ -112,7 +114,9 @@ export const ProblemSchema = Type.Object(
     title: Type.String({ examples: ['Bad Request'] }),
     status: Type.Integer({ examples: [400] }),
     detail: Type.String({ examples: [PROBLEMS.invalid_request.detail] }),
-    code: Type.Enum(Object.keys(PROBLEMS), { examples: ['invalid_request'] }),
+    code: Type.Enum([...new Set([...Object.keys(PROBLEMS), ...Object.values(GATEWAY_CODES).flat()])], {
+      examples: ['invalid_request'],
+    }),
     requestId: Type.String({ examples: ['0199f4a8-6c1e-7d53-9f0e-0c7c1c6b1f7e'] }),
     errors: Type.Optional(
       Type.Array(
@@ -126,10 +130,13 @@ export const ProblemSchema = Type.Object(
   { $id: 'Problem', description: 'A problem (RFC 9457).' },
 )
 
-/** The part of a route's response schemas that says which problems it answers with. */
+/** What every request may meet: it is not acceptable, comes too often, or finds somebody who cannot work now. */
+const EVERYWHERE = [400, 429, 500, 502, 503, 504]
+
+/** The part of a route's response schemas that says which problems it answers with, beside those of every route. */
 export function problemResponses(...statuses: number[]): Record<number, unknown> {
   return Object.fromEntries(
-    [...statuses, 500].map((status) => [
+    [...new Set([...statuses, ...EVERYWHERE])].map((status) => [
       status,
       {
         description: codesOf(status).join(', '),
@@ -140,7 +147,8 @@ export function problemResponses(...statuses: number[]): Record<number, unknown>
 }
 
 function codesOf(status: number): string[] {
-  return Object.entries(PROBLEMS)
+  const own = Object.entries(PROBLEMS)
     .filter(([, problem]) => problem.status === status)
     .map(([code]) => code)
+  return [...new Set([...own, ...(GATEWAY_CODES[status] ?? [])])]
 }

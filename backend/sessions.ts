@@ -51,7 +51,7 @@ function registerRefresh(app: App, services: Services): void {
           'somebody may have stolen it. There is no time of grace for an answer that was lost; log in again then.',
         tags: ['session'],
         body: RefreshBody,
-        response: { 200: TokenAnswer, ...problemResponses(400, 401, 413, 415, 503) },
+        response: { 200: TokenAnswer, ...problemResponses(401, 413, 415) },
       },
     },
     async (request) => {
@@ -88,7 +88,7 @@ function registerLogout(app: App, services: Services): void {
               'The tokens of the session are refused from now on. For a token that an OAuth client got, all that the ' +
               'user allowed it in that consent ends.',
           }),
-          ...problemResponses(401, 403, 503),
+          ...problemResponses(401, 403),
         },
       },
     },

@@ -247,7 +247,7 @@ onEachDatabase('POST /api/transfer', (database) => {
       for (const key of bad) {
         const { status, body } = await withKey(key)
         assert.equal(status, 400, key)
-        assert.equal(body.errors[0].field, 'Idempotency-Key')
+        assert.equal(body.errors[0].field, 'idempotency-key')
       }
       assert.equal((await withKey('x'.repeat(255))).status, 201)
     })

@@ -1,14 +1,40 @@
 import { type Static, Type } from 'typebox'
 import { requireUserWith } from './caller.ts'
-import { type Currency, currencyOf } from './currencies.ts'
+import { CURRENCIES, type Currency, currencyOf } from './currencies.ts'
 import type { Queryable } from './database/database.ts'
-import { answerOnce, idempotencyKey, type StoredAnswer } from './idempotency.ts'
+import { answerOnce, idempotencyKey, KEY_PATTERN, type StoredAnswer } from './idempotency.ts'
 import { type Transfer, type TransferOrder, transfer } from './ledger.ts'
-import { AMOUNT_PATTERN, fromMinor, toMinor } from './money.ts'
-import { invalidField, PROBLEM_MEDIA_TYPE, Problem, problemBody, problemResponses } from './problems.ts'
+import { amountPattern, fromMinor, toMinor } from './money.ts'
+import { PROBLEM_MEDIA_TYPE, Problem, problemBody, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 
 const PATH = '/api/transfer'
+
+/** Some codes of ISO 4217 are of metals, funds and tests, which have no amounts. */
+const WITH_AMOUNTS = CURRENCIES.flatMap(({ code, minorUnits }) =>
+  minorUnits === null ? [] : [{ code, minorUnits }],
+)
+const DECIMALS = [...new Set(WITH_AMOUNTS.map(({ minorUnits }) => minorUnits))].sort()
+
+/** What an amount is depends on its currency: 1.5 is none of JPY. */
+const amountsByCurrency = DECIMALS.map((decimals) => ({
+  if: {
+    properties: {
+      currency: {
+        enum: WITH_AMOUNTS.filter(({ minorUnits }) => minorUnits === decimals).map(({ code }) => code),
+      },
+    },
+  },
+  // biome-ignore lint/suspicious/noThenProperty: a word of JSON Schema
+  then: {
+    properties: {
+      amount: {
+        pattern: amountPattern(decimals),
+        description: `a decimal number above zero, with at most ${decimals} decimals in this currency`,
+      },
+    },
+  },
+}))
 
 const TransferBody = Type.Object(
   {
@@ -19,15 +45,14 @@ const TransferBody = Type.Object(
       examples: ['0199f4a8-6c1e-7d53-9f0e-0c7c1c6b1f7e'],
     }),
     amount: Type.String({
-      pattern: AMOUNT_PATTERN,
+      pattern: amountPattern(Math.max(...DECIMALS)),
       description: 'a decimal number such as 12.50, above zero, with no more decimals than the currency has',
       examples: ['12.50'],
     }),
-    currency: Type.String({
-      pattern: '^[A-Z]{3}$',
-      description: 'an ISO 4217 code such as EUR',
-      examples: ['EUR'],
-    }),
+    currency: Type.Enum(
+      WITH_AMOUNTS.map(({ code }) => code),
+      { description: 'an ISO 4217 code of a currency that has amounts, such as EUR', examples: ['EUR'] },
+    ),
     reference: Type.Optional(
       Type.String({
         minLength: 1,
@@ -38,7 +63,7 @@ const TransferBody = Type.Object(
       }),
     ),
   },
-  { additionalProperties: false },
+  { additionalProperties: false, allOf: amountsByCurrency },
 )
 
 const TransferAnswer = Type.Object(
@@ -71,13 +96,14 @@ export function registerTransfer(app: App, services: Services): void {
         headers: Type.Object({
           'idempotency-key': Type.Optional(
             Type.String({
-              description: 'A key of 1 to 255 characters.',
+              pattern: KEY_PATTERN,
+              description: 'one key of 1 to 255 characters, in double quotes or plain',
               examples: ['"8e03978e-40d5-43e8-bc93"'],
             }),
           ),
         }),
         body: TransferBody,
-        response: { 201: TransferAnswer, ...problemResponses(400, 401, 403, 409, 413, 415, 422, 503) },
+        response: { 201: TransferAnswer, ...problemResponses(401, 403, 409, 413, 415, 422) },
       },
     },
     async (request, reply) => {
@@ -109,19 +135,13 @@ export function registerTransfer(app: App, services: Services): void {
 type Order = Omit<TransferOrder, 'userId'>
 
 function readOrder(body: Static<typeof TransferBody>): Order {
-  const currency = currencyOf(body.currency)
-  if (currency === undefined || currency.minorUnits === null) {
-    throw invalidField('currency', 'must be an ISO 4217 code of a currency that has amounts')
-  }
-  const amountMinor = toMinor(body.amount, currency.minorUnits)
-  if (amountMinor === undefined) {
-    throw invalidField('amount', `must have at most ${currency.minorUnits} decimals in ${currency.code}`)
-  }
-  if (amountMinor === 0n) throw invalidField('amount', 'must be above zero')
+  const minorUnits = currencyOf(body.currency)?.minorUnits ?? undefined
+  const amountMinor = minorUnits === undefined ? undefined : toMinor(body.amount, minorUnits)
+  if (amountMinor === undefined) throw new Error('an amount that the schema does not let through')
   return {
     toAccountId: body.toAccountId.toLowerCase(),
     amountMinor,
-    currency: currency.code,
+    currency: body.currency,
     reference: body.reference,
   }
 }

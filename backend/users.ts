@@ -1,11 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type Static, type TSchema, Type } from 'typebox'
-import { callerOf, isId, PROFILE_WRITE, requireRecord, requireScope, USERS_ADMIN } from './caller.ts'
+import { callerOf, ID_PATTERN, PROFILE_WRITE, requireRecord, requireScope, USERS_ADMIN } from './caller.ts'
 import { hashPassword } from './identity/passwords.ts'
 import { REVOKE_SESSION } from './identity/revoke-session.ts'
 import { admitAttempt } from './identity/sign-in-throttle.ts'
 import { CurrentPassword, requirePresentPassword, tooManyAttempts } from './present-password.ts'
-import { invalidField, Problem, problemResponses } from './problems.ts'
+import { Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 import {
   addUser,
@@ -69,14 +69,18 @@ const ChangeBody = Type.Object(
   { ...Names, email: Type.Optional(Email), password: Type.Optional(NewPassword), ...Proof },
   {
     additionalProperties: false,
-    minProperties: 1,
+    anyOf: ['name', 'nombre', 'email', 'password'].map((field) => ({ required: [field] })),
+    choiceOf: 'body',
+    description: 'at least one of name (or nombre, not both), email and password',
     not: { required: ['name', 'nombre'] },
   },
 )
 
 const LeaveBody = Type.Object(Proof, { additionalProperties: false })
 
-const UserPath = Type.Object({ id: Type.String({ description: 'The id of a user.' }) })
+const UserPath = Type.Object({
+  id: Type.String({ pattern: ID_PATTERN, description: 'the id of a user (a UUID in lower case)' }),
+})
 
 const WHO_MAY =
   `Users reach their own record, from a session or through an application with ${PROFILE_WRITE}; holders of ` +
@@ -113,10 +117,10 @@ function registerList(app: App, { database }: Services): void {
         security: [{ bearer: [USERS_ADMIN] }],
         querystring: Type.Object(
           {
-            limit: Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE }),
+            limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
             after: Type.Optional(
               Type.String({
-                pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$',
+                pattern: ID_PATTERN,
                 description: 'the id of the last user of the page before',
               }),
             ),
@@ -127,13 +131,13 @@ function registerList(app: App, { database }: Services): void {
           200: Type.Array(UserAnswer, {
             description: 'One page. Link names the next one, when there is one.',
           }),
-          ...problemResponses(400, 401, 403),
+          ...problemResponses(401, 403),
         },
       },
     },
     async (request, reply) => {
       requireScope(request, USERS_ADMIN)
-      const { limit, after } = request.query
+      const { limit = DEFAULT_PAGE, after } = request.query
       const { users, more } = await listUsers(database, { limit, after })
       const last = users.at(-1)
       if (more && last !== undefined) {
@@ -156,7 +160,7 @@ function registerCreate(app: App, { database, clock }: Services): void {
         tags: ['users'],
         security: [{ bearer: [USERS_ADMIN] }],
         body: CreateBody,
-        response: { 201: UserAnswer, ...problemResponses(400, 401, 403, 409, 413, 415, 503) },
+        response: { 201: UserAnswer, ...problemResponses(401, 403, 409, 413, 415) },
       },
     },
     async (request, reply) => {
@@ -212,12 +216,11 @@ function registerChange<Body extends TSchema>(
       security: [{ bearer: [] }],
       params: UserPath,
       body: route.body,
-      response: { 200: UserAnswer, ...problemResponses(400, 401, 403, 404, 409, 413, 415, 429, 503) },
+      response: { 200: UserAnswer, ...problemResponses(401, 403, 404, 409, 413, 415) },
     },
     handler: async (request, reply) => {
       const id = reachableId(request)
       const { currentPassword, ...fields } = request.body as Static<typeof ChangeBody>
-      if (Object.keys(fields).length === 0) throw invalidField('body', 'must have a field to change')
       const user = await findUser(services.database, id)
       if (user === undefined) throw new Problem('not_found')
       const { name, nombre, email, password } = fields
@@ -274,7 +277,7 @@ function registerDelete(app: App, services: Services): void {
         body: LeaveBody,
         response: {
           204: Type.Null({ description: 'Deleted.' }),
-          ...problemResponses(400, 401, 403, 404, 413, 415, 429, 503),
+          ...problemResponses(401, 403, 404, 413, 415),
         },
       },
       // Who deletes another need not send a body.
@@ -294,11 +297,10 @@ function registerDelete(app: App, services: Services): void {
   )
 }
 
-/** The id in the path, once the caller may reach it. An id that no user can have is one that no user has. */
+/** The id in the path, once the caller may reach it. */
 function reachableId(request: FastifyRequest): string {
   const { id } = request.params as Static<typeof UserPath>
   requireRecord(request, id)
-  if (!isId(id)) throw new Problem('not_found')
   return id
 }
 

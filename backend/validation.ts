@@ -42,13 +42,27 @@ const MAX_FIELD_CHARACTERS = 100
 export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   const faults = new Map<string, FieldFault>()
   for (const error of errors) {
-    // The branches of a choice fail by nature; the fault of the choice itself is the one to tell.
-    if (/\/(oneOf|anyOf)\/\d+\//.test(error.schemaPath)) continue
+    if (isOfBranch(error) || followsFromOther(error, errors)) continue
     const fault = { field: shortened(fieldName(error)), reason: reason(error) }
     if (!faults.has(fault.field)) faults.set(fault.field, fault)
     if (faults.size === MAX_FAULTS) break
   }
   return [...faults.values()]
+}
+
+/** The branches of a choice fail by nature; the fault of the choice itself is the one to tell. */
+function isOfBranch({ schemaPath }: ErrorObject): boolean {
+  return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
+}
+
+/** What a condition asks for has failed by itself; so has the part for which no shape of the whole fits. */
+function followsFromOther(
+  { keyword, instancePath, parentSchema }: ErrorObject,
+  errors: readonly ErrorObject[],
+): boolean {
+  if (keyword === 'if') return true
+  if (keyword !== 'anyOf' || parentSchema?.choiceOf !== undefined) return false
+  return errors.some((other) => !isOfBranch(other) && other.instancePath.startsWith(`${instancePath}/`))
 }
 
 function shortened(name: string): string {
@@ -72,6 +86,7 @@ function reason(error: ErrorObject): string {
       return 'is required'
     case 'additionalProperties':
       return 'is not a field of this request'
+    case 'enum':
     case 'pattern':
     case 'oneOf':
     case 'anyOf':

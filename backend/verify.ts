@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox'
 import { v7 as uuid } from 'uuid'
 import { requireUserWith } from './caller.ts'
-import { invalidField, Problem, problemResponses } from './problems.ts'
+import { Problem, problemResponses } from './problems.ts'
 import type { App, Services } from './services.ts'
 import { expiryDay, isBirthDate, isInForce } from './travel-document/dates.ts'
 import { DOCUMENT_SIZES, type MachineReadableZone, readMrz } from './travel-document/mrz.ts'
@@ -20,7 +20,12 @@ const VerifyBody = Type.Object(
       {
         minItems: 2,
         maxItems: 3,
-        description: `The lines as printed: ${SIZES} characters.`,
+        anyOf: DOCUMENT_SIZES.map(({ lines, characters }) => ({
+          minItems: lines,
+          maxItems: lines,
+          items: { pattern: `^[A-Z0-9<]{${characters}}$` },
+        })),
+        description: `the lines as printed: ${SIZES} characters`,
         examples: [
           ['P<UTOERIKSSON<<ANNA<MARIA<<<<<<<<<<<<<<<<<<<', 'L898902C36UTO7408122F1204159ZE184226B<<<<<10'],
         ],
@@ -62,13 +67,13 @@ export function registerVerify(app: App, { database, clock }: Services): void {
         tags: ['identity'],
         security: [{ bearer: ['identity:verify'] }],
         body: VerifyBody,
-        response: { 200: VerifyAnswer, ...problemResponses(400, 401, 403, 413, 415) },
+        response: { 200: VerifyAnswer, ...problemResponses(401, 403, 413, 415) },
       },
     },
     async (request) => {
       const userId = requireUserWith(request, 'identity:verify')
       const zone = readMrz(request.body.mrz)
-      if (zone === undefined) throw invalidField('mrz', `must be ${SIZES} characters`)
+      if (zone === undefined) throw new Error('lines that the schema does not let through')
       const user = await findUser(database, userId)
       if (user === undefined) throw new Problem('unauthenticated')
       const now = clock()

@@ -63,15 +63,18 @@ const WEBHOOK_SCHEMA = {
   security: [{ webhook: [] }],
   params: WebhookPath,
   headers: Type.Object({
-    'webhook-id': Type.Optional(
-      Type.String({ description: 'Names this webhook.', examples: ['msg_p5jXN8AQM9LWM0D4loKWxJek'] }),
-    ),
+    'webhook-id': Type.String({
+      minLength: 1,
+      maxLength: MAX_ID_CHARACTERS,
+      description: 'Names this webhook.',
+      examples: ['msg_p5jXN8AQM9LWM0D4loKWxJek'],
+    }),
   }),
   consumes: ['application/json', 'application/octet-stream'],
   body: Type.Unsafe<unknown>({ description: 'Up to 1 MiB.' }),
   response: {
     202: Type.Null({ description: 'Kept, now or before.' }),
-    ...problemResponses(400, 401, 413, 503),
+    ...problemResponses(401, 413),
   },
 }
 

@@ -12,8 +12,8 @@ const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 export interface ServiceOptions {
   /** Keys of gateway.json that take the place of those that are shipped. */
   readonly config?: object
-  /** `shipped`, or without the rows for log-ins and OAuth, so that tests may sign in as often as they like. */
-  readonly limits?: 'shipped' | 'logins-unlimited'
+  /** `shipped`, or without the rows for log-ins and OAuth, so that tests may sign in as often as they like, or none. */
+  readonly limits?: 'shipped' | 'logins-unlimited' | 'unlimited'
   /** Environment of both processes. */
   readonly env?: Readonly<Record<string, string>>
 }
@@ -46,10 +46,7 @@ export async function startService(options: ServiceOptions = {}): Promise<TestSe
   const { limits } = read<{ limits: { path: string }[] }>('limits.json')
   const starting = startGateway({
     config: { ...read<object>('gateway.json'), ...options.config },
-    limits:
-      options.limits === 'shipped'
-        ? limits
-        : limits.filter(({ path }) => path !== '/api/login' && path !== '/oauth/*'),
+    limits: limits.filter(({ path }) => isInForce(path, options.limits)),
     env: {
       ...secret,
       GATEWAY_UPSTREAM: String(line.msg).replace('listening at ', ''),
@@ -73,6 +70,11 @@ export async function startService(options: ServiceOptions = {}): Promise<TestSe
       rmSync(dir, { recursive: true, force: true })
     },
   }
+}
+
+function isInForce(path: string, which: ServiceOptions['limits']): boolean {
+  if (which === 'unlimited') return false
+  return which === 'shipped' || (path !== '/api/login' && path !== '/oauth/*')
 }
 
 function read<T>(name: string): T {
