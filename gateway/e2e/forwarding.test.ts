@@ -120,7 +120,7 @@ describe('forwarding', () => {
     '/bad/name': (res) => raw(res, 'HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 0\r\n\r\n'),
     '/bad/status': (res) => raw(res, 'HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n'),
     '/bad/large': (res) =>
-      raw(res, `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(20_000)}\r\nContent-Length: 0\r\n\r\n`),
+      raw(res, `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\nContent-Length: 0\r\n\r\n`),
     '/two-answers': (res) =>
       raw(
         res,

@@ -25,7 +25,10 @@ for (const workers of [1, 2]) {
         // The service ends the session that it is told.
         const session = /^\/logout\/(.+)$/.exec(req.url ?? '')?.[1]
         if (session !== undefined) res.setHeader('X-Revoke-Session', session)
-        res.end('done')
+        if (req.url === '/mine') {
+          const events = setInterval(() => res.write('event '), 100)
+          res.on('close', () => clearInterval(events))
+        } else res.end('done')
       })
       upstream.server.on('upgrade', (req: IncomingMessage, socket: Duplex) => {
         served.add(socket)
@@ -92,6 +95,19 @@ for (const workers of [1, 2]) {
       others.socket.destroy()
       await settled()
       assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="session_revoked"}'), 1)
+    })
+
+    it('is not alone in that: a response that streams on is broken off, and the trail says why', async () => {
+      const token = await upstream.issuer.token({ sid: 'streaming' })
+      const wire = await openWire(gateway.port)
+      wire.send(
+        `GET /mine HTTP/1.1\r\nHost: gateway\r\nX-Request-ID: stream\r\nAuthorization: Bearer ${token}\r\n\r\n`,
+      )
+      await wire.has('event ')
+      await call(`${gateway.url}/logout/streaming`)
+      await wire.ended()
+      assert.equal(wire.over, 'ECONNRESET')
+      assert.equal((await gateway.pair('stream'))[1].statusCode, 401)
     })
 
     it('ends when its token expires', async () => {

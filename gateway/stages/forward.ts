@@ -16,6 +16,10 @@ import { upstreamFields } from './upstream-fields.ts'
 /** RFC 8288 section 3, as far as an early hint needs it. */
 const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/
 
+/** How often it is looked whether the session of a response that streams on still stands. */
+const SESSION_LOOK_MS = 1000
+const SESSION_ENDED = refusal('invalid_token', { cause: 'its session was revoked while it was sent' })
+
 const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
   unreachable: 'upstream_unreachable',
   timeout: 'upstream_timeout',
@@ -78,11 +82,15 @@ class Forwarding implements UpstreamAnswer {
   #bytesLeft: number | undefined = undefined
   #heldBack = false
   #bodyBegan = false
+  /** This response itself ends sessions: that of its own caller must still hear of it. */
+  #endsSessions = false
+  #sessionLookMs: number
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
     this.#exchange = exchange
     this.#sentSteadyMs = gateway.steadyClock()
+    this.#sessionLookMs = this.#sentSteadyMs + SESSION_LOOK_MS
   }
 
   /** RFC 9110 section 15.2: an interim answer is passed on, unless the client is too old to know any. */
@@ -130,6 +138,10 @@ class Forwarding implements UpstreamAnswer {
 
   data(chunk: Buffer): boolean {
     if (this.#bodiless) return true
+    if (this.#bodyBegan && this.#hasSessionEnded()) {
+      this.give(SESSION_ENDED)
+      return false
+    }
     const { res } = this.#exchange
     this.#bodyBegan = true
     if (this.#bytesLeft !== undefined) {
@@ -170,10 +182,20 @@ class Forwarding implements UpstreamAnswer {
     else giveUp(this.#gateway, this.#exchange, refused)
   }
 
+  #hasSessionEnded(): boolean {
+    const session = this.#exchange.principal?.session
+    if (session === undefined || this.#endsSessions) return false
+    const nowMs = this.#gateway.steadyClock()
+    if (nowMs < this.#sessionLookMs) return false
+    this.#sessionLookMs = nowMs + SESSION_LOOK_MS
+    return this.#gateway.revocations.isRevoked(session)
+  }
+
   /** @returns false when a crash would give a session back: then nobody is told that it has ended. */
   #revoke(fields: readonly Field[]): boolean {
     let safe = true
     for (const session of revokedSessions(fields)) {
+      this.#endsSessions = true
       safe = this.#gateway.revocations.revoke(session) && safe
     }
     return safe
