@@ -1,3 +1,4 @@
+import schema from '../../config/schemas/clients.schema.json' with { type: 'json' }
 import type { Fault } from './faults.ts'
 import { type Problem, type SchemaReport, schemaCheck } from './schema-check.ts'
 import { validateClients } from './validators.ts'
@@ -24,7 +25,7 @@ const SECRET = /whsec_[^"\s]+/giu
 /** A text without its quotation marks, as the syntax check shows it. */
 const BARE_TEXT = /, but found "[A-Za-z]{8,}"/u
 
-const checkSchema = schemaCheck(validateClients)
+const checkSchema = schemaCheck(validateClients, schema)
 
 /**
  * Compares config/clients.json with its schema. Somebody may have put a secret where its place should be named, so no

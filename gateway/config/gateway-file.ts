@@ -1,4 +1,5 @@
 import { BlockList } from 'node:net'
+import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Parsed } from './faults.ts'
 import {
   algorithmsAndProfile,
@@ -127,7 +128,7 @@ interface WrittenRoute {
 
 const NEVER = Number.POSITIVE_INFINITY
 const MAX_WINDOW_MS = 86_400_000
-const checkSchema = schemaCheck(validateGateway)
+const checkSchema = schemaCheck(validateGateway, schema)
 
 /** Reads config/gateway.json. @param file its name, for the faults */
 export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile> {

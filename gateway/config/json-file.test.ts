@@ -49,6 +49,25 @@ test('a text that is longer than any file of configuration is not read', () => {
   )
 })
 
+test('a list that is far too long is not looked at row by row', () => {
+  const bounded = compileSchema({
+    type: 'object',
+    properties: { rows: { type: 'array', maxItems: 3, items: { type: 'object' } } },
+  })
+  const file = new JsonFile('some.json', '{"rows": [1, 2, 3, 4]}', bounded)
+  assert.equal(file.value, undefined)
+  assert.deepEqual(
+    file.faults().map(({ path, reason }) => `${path} ${reason}`),
+    ['$.rows must have at most 3 entries, but has 4 (line 1)'],
+  )
+})
+
+test('a key that is as long as the file is shown in part', () => {
+  const file = read('{}')
+  file.refuse({ path: `$.${'x'.repeat(1_000_000)}`, reason: 'is bad' })
+  assert.equal(file.faults()[0]?.path.length, 201)
+})
+
 test('of very many faults the first hundred are told, and how many more there are', () => {
   const file = read(`{"rows": [${Array(250).fill('{}').join(',\n')}]}`)
   const faults = file.faults()

@@ -5,6 +5,8 @@ import type { Problem, SchemaCheck } from './schema-check.ts'
 
 /** Characters; room for the longest lists that the schemas allow, with rows of some 400. */
 const MAX_LENGTH = 4 * 1024 * 1024
+/** Of a fault: a key may be as long as the file. */
+const MAX_PATH_LENGTH = 200
 /** One mistake in a generated file can be in each of thousands of rows. */
 const MAX_FAULTS = 100
 
@@ -49,6 +51,7 @@ export class JsonFile<T> {
     this.#unsound = new Set(unsound)
     this.#spoilt = new Set(unsound.flatMap((path) => [...ancestors(path)]))
     for (const problem of problems) this.refuse(problem)
+    if (this.#unsound.has('$')) return
     if (typeof value === 'object' && value !== null) this.value = value as T
   }
 
@@ -67,7 +70,8 @@ export class JsonFile<T> {
   refuse({ path, reason }: Problem): void {
     const line = this.#lineOf(path)
     const place = line === 0 ? '' : ` (line ${line})`
-    this.#faults.push({ line, fault: { file: this.#file, path, reason: reason + place } })
+    const shown = path.length > MAX_PATH_LENGTH ? `${path.slice(0, MAX_PATH_LENGTH)}…` : path
+    this.#faults.push({ line, fault: { file: this.#file, path: shown, reason: reason + place } })
   }
 
   /** In the order of the file: the first hundred, and how many more there are. */

@@ -103,3 +103,17 @@ test('a text nested deeper than 64 levels is refused instead of exhausting the s
   assert.match(fault('['.repeat(65) + ']'.repeat(65)).reason, /deeper than 64 levels/)
   good('['.repeat(64) + ']'.repeat(64))
 })
+
+test('a long file of one line is scanned in time that grows no faster than the file, and its values are bounded', () => {
+  const text = `[${'0,'.repeat(200_000)}0]${' '.repeat(2_000_000)}`
+  const startMs = performance.now()
+  const scan = scanJson(text)
+  assert.ok('lines' in scan && scan.lines.size === 200_002)
+  // When the end of the line was looked for at each value it took more than half a minute.
+  assert.ok(performance.now() - startMs < 15_000)
+  assert.deepEqual(scanJson(`[${'0,\n'.repeat(300_000)}0]`), {
+    line: 250_000,
+    column: 1,
+    reason: 'there must not be more than 250000 values in a file',
+  })
+})

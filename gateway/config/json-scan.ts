@@ -26,6 +26,9 @@ const WORD = /[A-Za-z]+/y
 const SPACE = /[ \t\r\n]*/y
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y
 
+/** More than the longest lists that the schemas allow, with every key in every row. */
+const MAX_VALUES = 250_000
+
 class Unexpected extends Error {}
 
 /**
@@ -48,11 +51,15 @@ class JsonScanner implements JsonScan {
   readonly repeated: { path: string; lines: [number, number] }[] = []
   readonly #text: string
   #at = 0
+  #values = 0
   #line = 1
   #lineStart = 0
+  /** Looked up once a line: a long file may have only one. */
+  #lineEnd: number
 
   constructor(text: string) {
     this.#text = text
+    this.#lineEnd = lineEnd(text, 0)
   }
 
   position(): { line: number; column: number } {
@@ -68,6 +75,8 @@ class JsonScanner implements JsonScan {
   }
 
   #value(path: string, depth: number): void {
+    this.#values += 1
+    if (this.#values > MAX_VALUES) this.#fail(`there must not be more than ${MAX_VALUES} values in a file`)
     if (depth >= MAX_DEPTH) this.#fail(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
     if (!this.lines.has(path)) this.lines.set(path, this.position().line)
     const first = this.#text[this.#at]
@@ -159,11 +168,10 @@ class JsonScanner implements JsonScan {
   }
 
   #countLines(): void {
-    for (;;) {
-      const end = this.#text.indexOf('\n', this.#lineStart)
-      if (end < 0 || end >= this.#at) return
+    while (this.#lineEnd < this.#at) {
       this.#line += 1
-      this.#lineStart = end + 1
+      this.#lineStart = this.#lineEnd + 1
+      this.#lineEnd = lineEnd(this.#text, this.#lineStart)
     }
   }
 
@@ -180,4 +188,10 @@ class JsonScanner implements JsonScan {
   #fail(reason: string): never {
     throw new Unexpected(reason)
   }
+}
+
+/** Where the line that begins there ends. */
+function lineEnd(text: string, from: number): number {
+  const end = text.indexOf('\n', from)
+  return end < 0 ? text.length : end
 }

@@ -23,6 +23,11 @@ export interface SchemaReport {
   readonly unsound: readonly string[]
 }
 
+/** As much of a schema as says how long its lists may be. */
+interface Bounded {
+  readonly properties?: object
+}
+
 /** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
@@ -36,12 +41,30 @@ const TYPE_WORDS = new Map([
 /**
  * What is compiled of a schema that operators' editors use as well, so that there is one truth, with sentences of ours.
  */
-export function schemaCheck(validate: Validate): SchemaCheck {
+export function schemaCheck(validate: Validate, { properties = {} }: Bounded = {}): SchemaCheck {
   return (value) => {
+    const tooLong = tooLongList(value, properties)
+    if (tooLong !== undefined) return { problems: [tooLong], unsound: ['$'] }
     validate(value)
     const errors = validate.errors ?? []
     return { problems: problemsOf(errors), unsound: errors.map(pathOf) }
   }
+}
+
+/** A list that is far too long is not looked at row by row only to say so at its end. */
+function tooLongList(value: unknown, properties: object): Problem | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  for (const [key, part] of Object.entries(properties)) {
+    const { maxItems }: { readonly maxItems?: number } = part
+    const list: unknown = (value as Record<string, unknown>)[key]
+    if (maxItems === undefined || !Array.isArray(list) || list.length <= maxItems) continue
+    return { path: childPath('$', key), reason: atMost(maxItems, list) }
+  }
+  return undefined
+}
+
+function atMost(maxItems: number, list: readonly unknown[]): string {
+  return `must have at most ${maxItems} entries, but has ${list.length}`
 }
 
 function problemsOf(errors: readonly ErrorObject[]): Problem[] {
@@ -90,7 +113,7 @@ function sentence(error: ErrorObject): string {
     case 'minItems':
       return 'must not be empty'
     case 'maxItems':
-      return `must have at most ${params.limit} entries, but has ${(error.data as unknown[]).length}`
+      return atMost(params.limit, error.data as unknown[])
     case 'maxLength':
       return `must have at most ${params.limit} characters, but has ${[...String(error.data)].length}`
     case 'uniqueItems':

@@ -28,7 +28,7 @@ const REQUIRE = /const (\w+) = require\("([^"]+)"\)\.default;/g
  * @throws Error when the schema itself is not valid.
  */
 export function compileSchema(schema: object): SchemaCheck {
-  return schemaCheck(compiler(OPTIONS).compile(schema))
+  return schemaCheck(compiler(OPTIONS).compile(schema), schema)
 }
 
 /**

@@ -34,7 +34,7 @@ const MAX_WINDOW = '366d'
 const MAX_WINDOW_MS = windowToMs(MAX_WINDOW)
 const NAME = new RegExp(schema.$defs.limit.properties.name.pattern, 'u')
 
-const checkSchema = schemaCheck(validateLimits)
+const checkSchema = schemaCheck(validateLimits, schema)
 
 /** Reads config/limits.json: the rows in the order of the file. @param file its name, for the faults */
 export function parseLimits(file: string, text: string): Parsed<readonly LimitRow[]> {
