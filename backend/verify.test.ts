@@ -92,6 +92,10 @@ onEachDatabase('POST /api/verify', (database) => {
     }
   })
 
+  it('reads no more than a document can have', async () => {
+    assert.equal((await verify(Array(2000).fill(''))).status, 413)
+  })
+
   it('keeps the result and nothing of the document', async () => {
     const { body } = await verify(printMrz('TD3', DATA))
     const [row] = await database().query('SELECT * FROM verifications WHERE id = $1', [body.verificationId])

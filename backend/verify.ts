@@ -10,6 +10,9 @@ import { findUser } from './user-store.ts'
 
 const SIZES = DOCUMENT_SIZES.map(({ lines, characters }) => `${lines} lines of ${characters}`).join(', ')
 
+/** Three lines need 140 bytes. Of thousands of lines each would be told as a fault, which takes its time. */
+const BODY_LIMIT_BYTES = 4096
+
 const VerifyBody = Type.Object(
   {
     mrz: Type.Array(
@@ -60,6 +63,7 @@ export function registerVerify(app: App, { database, clock }: Services): void {
   app.post(
     '/api/verify',
     {
+      bodyLimit: BODY_LIMIT_BYTES,
       schema: {
         operationId: 'verifyDocument',
         summary: 'Verify a travel document by its machine-readable zone',

@@ -4,6 +4,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -69,4 +70,15 @@ test("a directory that is missing or empty is nobody's secret", (t) => {
   closeToOthers(parent)
   assert.equal(modeOf(parent), 0o755)
   assert.equal(isOpenToOthers(parent), false)
+})
+
+test('a cluster that a link leads to is judged by what it leads to', (t) => {
+  const directory = openDirectory(t)
+  const elsewhere = join(directory, '..', 'elsewhere')
+  renameSync(join(directory, 'cluster'), elsewhere)
+  symlinkSync(elsewhere, join(directory, 'cluster'))
+  closeToOthers(directory)
+  assert.equal(isOpenToOthers(directory), true, 'links are not followed')
+  chmodSync(elsewhere, 0o700)
+  assert.equal(isOpenToOthers(directory), false)
 })

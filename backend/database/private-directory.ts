@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** Permission of the group and of all others, to read, write or enter. */
@@ -43,12 +43,12 @@ function closeTree(path: string): void {
 function close(path: string): void {
   if (!hasOthers(path)) return
   try {
-    chmodSync(path, lstatSync(path).mode & 0o7777 & ~OTHERS)
+    chmodSync(path, statSync(path).mode & 0o7777 & ~OTHERS)
   } catch (fault) {
     if ((fault as NodeJS.ErrnoException).code !== 'EPERM') throw fault
   }
 }
 
 function hasOthers(path: string): boolean {
-  return (lstatSync(path).mode & OTHERS) !== 0
+  return (statSync(path).mode & OTHERS) !== 0
 }
