@@ -1,0 +1,100 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+
+/** What one client does to a gateway, so that others can be asked how they fare. */
+export interface Attack {
+  readonly what: string
+  /** Files that the gateway may have open; undefined: as many as this program may. */
+  readonly files?: number
+  /** Bystanders come by TLS, or with signed webhooks; else by plain HTTP. */
+  readonly bystanders?: 'tls' | 'webhooks'
+  /** Begins it. What it has opened stays open until the process that does it is ended. */
+  begin(ports: Ports): Promise<void>
+}
+
+export interface Ports {
+  readonly port: number
+  readonly tlsPort: number
+}
+
+const MIB = 1024 * 1024
+/** All but those for webhooks come from one address. */
+const ADDRESS = '127.0.0.2'
+const UNPROVED = Buffer.alloc(32).toString('base64')
+const SHORTEST = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
+const AHEAD = 2400
+const HALF_BODY = 'POST /open/token HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n1'
+const HALF_HEAD = 'GET /open/a HTTP/1.1\r\nHost: '
+const HANDSHAKES_AT_ONCE = 250
+
+export const ATTACKS: Readonly<Record<string, Attack>> = {
+  ahead: {
+    what: `200 connections, each ${AHEAD.toLocaleString('en-US')} requests of 27 bytes ahead, then gone`,
+    begin: async ({ port }) => {
+      await Promise.all(Array.from({ length: 200 }, () => sendAndGo(port)))
+    },
+  },
+  bodies: {
+    what: '1,024 bodies of which one byte comes',
+    begin: ({ port }) => openMany(port, { count: 1024, bytes: HALF_BODY }),
+  },
+  handshakes: {
+    what: '5,000 TLS connections without a handshake, 4,096 files',
+    files: 4096,
+    bystanders: 'tls',
+    begin: ({ tlsPort }) => openMany(tlsPort, { count: 5000 }),
+  },
+  connections: {
+    what: '600 connections with half a head each, 512 files',
+    files: 512,
+    begin: ({ port }) => openMany(port, { count: 600, bytes: HALF_HEAD }),
+  },
+  webhooks: {
+    what: '64 webhooks of 1 MiB that are announced, from 8 addresses',
+    bystanders: 'webhooks',
+    begin: async ({ port }) => {
+      for (let i = 0; i < 64; i++) {
+        await openMany(port, { count: 1, bytes: unprovedWebhook(), localAddress: `127.0.0.${2 + (i % 8)}` })
+      }
+    },
+  },
+}
+
+function unprovedWebhook(): string {
+  const seconds = Math.floor(Date.now() / 1000)
+  return `POST /hooks HTTP/1.1\r\nHost: a\r\nX-API-Key: key_acme\r\nWebhook-Id: msg_${Math.random().toString(36).slice(2)}\r\nWebhook-Timestamp: ${seconds}\r\nWebhook-Signature: v1,${UNPROVED}\r\nContent-Length: ${MIB}\r\n\r\n1`
+}
+
+interface Opening {
+  readonly count: number
+  /** Sent on each. */
+  readonly bytes?: string
+  readonly localAddress?: string
+}
+
+/** Resolves when all have been tried: a gateway may well refuse some. */
+async function openMany(port: number, { count, bytes = '', localAddress = ADDRESS }: Opening): Promise<void> {
+  for (let opened = 0; opened < count; opened += HANDSHAKES_AT_ONCE) {
+    const batch = Math.min(HANDSHAKES_AT_ONCE, count - opened)
+    await Promise.all(Array.from({ length: batch }, () => open(port, bytes, localAddress)))
+  }
+}
+
+async function open(port: number, bytes: string, localAddress: string): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true })
+  const settled = Promise.race([once(socket, 'connect'), once(socket, 'close')])
+  socket.on('error', () => {})
+  // Who attacks takes what comes, and so would see a reset.
+  socket.resume()
+  await settled.catch(() => {})
+  if (bytes !== '') socket.write(bytes)
+  return socket
+}
+
+async function sendAndGo(port: number): Promise<void> {
+  const socket = await open(port, '', ADDRESS)
+  socket.pause()
+  const sent = new Promise<void>((resolve) => socket.write(SHORTEST.repeat(AHEAD), () => resolve()))
+  await Promise.race([sent, new Promise((resolve) => setTimeout(resolve, 500))])
+  socket.resetAndDestroy()
+}

@@ -1,0 +1,208 @@
+import { createHmac, randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { makeAuthority } from '../tls/throw-away-ca.ts'
+import { type Asking, Bystanders, type Fared } from './bystanders.ts'
+import { type Child, firstMessage, startChild } from './child.ts'
+import { ATTACKS, type Attack, type Ports } from './client-attacks.ts'
+import { machineFacts } from './facts.ts'
+import { residentBytesOf } from './kernel.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const ATTACKER = fileURLToPath(new URL('./client-attacker.ts', import.meta.url))
+const USAGE = `npm run bench:clients [-- --gateway DIR] [--only ${Object.keys(ATTACKS).join(',')}]`
+const BEFORE_MS = 500
+const LONG_MS = 6_000
+const LOOK_MS = 50
+const SETTLED_MS = 1_000
+const MOST_LOOKS = 12
+const SECRET = randomBytes(32)
+
+/** What an attack came to. */
+interface Outcome extends Fared {
+  readonly residentBytes: number
+  readonly trailBytes: number
+  /** Lines of the log that say of a file that nobody touched that it could not be read. */
+  readonly unreadFiles: number
+}
+
+await main()
+
+/** `npm run bench:clients`: one client against the rest. How well-behaved clients fare beside some attacks. */
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { gateway: { type: 'string' }, only: { type: 'string' } } })
+  const names = values.only?.split(',') ?? Object.keys(ATTACKS)
+  const unknown = names.find((name) => ATTACKS[name] === undefined)
+  if (unknown !== undefined) throw new Error(`no attack ${unknown}: ${USAGE}`)
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
+  const facts = machineFacts().map((fact) => fact.join(': '))
+  process.stdout.write(`${facts.join(' · ')}\n\n`)
+  process.stdout.write('| attack | bystanders failed | longest wait | resident | trail | files unread |\n')
+  process.stdout.write('| --- | --- | --- | --- | --- | --- |\n')
+  for (const name of names) {
+    const outcome = await suffer(name, values.gateway ?? ROOT)
+    process.stdout.write(`${lineOf(ATTACKS[name] as Attack, outcome)}\n`)
+  }
+  process.exit(0)
+}
+
+function lineOf({ what }: Attack, outcome: Outcome): string {
+  const { asked, failed, longestMs, residentBytes, trailBytes, unreadFiles } = outcome
+  const mib = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
+  const wait = `${(longestMs / 1000).toFixed(2)} s`
+  return `| ${what} | ${failed} of ${asked} | ${wait} | ${mib(residentBytes)} | ${mib(trailBytes)} | ${unreadFiles} |`
+}
+
+async function suffer(name: string, root: string): Promise<Outcome> {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-clients-'))
+  const upstream = createServer((req, res) => req.resume().on('end', () => res.end('ok')))
+  upstream.listen(0, '127.0.0.1')
+  await once(upstream, 'listening')
+  const attack = ATTACKS[name] as Attack
+  const upstreamUrl = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`
+  const { child, ports, unreadFiles } = await startGateway({ root, dir, upstreamUrl, files: attack.files })
+  try {
+    return {
+      ...(await watch(name, { child, ports, trail: join(dir, 'audit.ndjson') })),
+      unreadFiles: unreadFiles(),
+    }
+  } finally {
+    child.process.kill('SIGKILL')
+    upstream.close()
+    upstream.closeAllConnections()
+    rmSync(dir, { recursive: true, force: true })
+  }
+}
+
+interface Watched {
+  readonly child: Child
+  readonly ports: Ports
+  readonly trail: string
+}
+
+async function watch(name: string, { child, ports, trail }: Watched): Promise<Omit<Outcome, 'unreadFiles'>> {
+  const bystanders = new Bystanders(askingOf(ATTACKS[name] as Attack, ports))
+  await sleep(BEFORE_MS)
+  const trailBefore = statSync(trail).size
+  let residentBytes = 0
+  const look = setInterval(() => {
+    residentBytes = Math.max(residentBytes, residentBytesOf(child.pid))
+  }, LOOK_MS)
+  const attacker = startChild({
+    command: [process.execPath, ATTACKER, name, String(ports.port), String(ports.tlsPort)],
+    cpus: undefined,
+    ipc: true,
+  })
+  try {
+    await firstMessage(attacker)
+    await sleep(LONG_MS)
+    const fared = await bystanders.end()
+    return { ...fared, trailBytes: (await settledSize(trail)) - trailBefore, residentBytes }
+  } finally {
+    clearInterval(look)
+    attacker.process.kill('SIGKILL')
+  }
+}
+
+/** Of a file that has not grown for a while, or that has had time enough. */
+async function settledSize(file: string): Promise<number> {
+  let size = -1
+  for (let looks = 0; looks < MOST_LOOKS && size !== statSync(file).size; looks++) {
+    size = statSync(file).size
+    await sleep(SETTLED_MS)
+  }
+  return size
+}
+
+function askingOf({ bystanders }: Attack, { port, tlsPort }: Ports): Asking {
+  const secure = bystanders === 'tls'
+  const plain = { method: 'GET', path: '/open/beside', headers: {}, body: '' }
+  const make = bystanders === 'webhooks' ? signedWebhook : () => plain
+  return { port: secure ? tlsPort : port, secure, make }
+}
+
+/** Standard Webhooks 1.0. */
+function signedWebhook() {
+  const id = `msg_${randomUUID()}`
+  const seconds = String(Math.floor(Date.now() / 1000))
+  const body = '{"type":"beside"}'
+  const signature = createHmac('sha256', SECRET).update(`${id}.${seconds}.${body}`).digest('base64')
+  const headers = {
+    'x-api-key': 'key_acme',
+    'webhook-id': id,
+    'webhook-timestamp': seconds,
+    'webhook-signature': `v1,${signature}`,
+  }
+  return { method: 'POST', path: '/hooks', headers, body }
+}
+
+interface Starting {
+  readonly root: string
+  readonly dir: string
+  readonly upstreamUrl: string
+  readonly files: number | undefined
+}
+
+async function startGateway({ root, dir, upstreamUrl, files }: Starting) {
+  const child = startChild({
+    command: [
+      'sh',
+      '-c',
+      `${files === undefined ? '' : `ulimit -n ${files}; `}exec "$@"`,
+      'sh',
+      process.execPath,
+      join(root, 'gateway/main.ts'),
+    ],
+    cpus: undefined,
+    env: await environmentOf(dir, upstreamUrl),
+  })
+  let text = ''
+  child.process.stderr?.on('data', (piece: string) => {
+    text += piece
+  })
+  const unreadFiles = () => text.split('stay in force').length - 1
+  for (let waited = 0; waited < 200; waited++) {
+    const line = text.split('\n').find((one) => one.includes('"msg":"listening"'))
+    if (line !== undefined) return { child, ports: JSON.parse(line) as Ports, unreadFiles }
+    await sleep(LOOK_MS)
+  }
+  throw new Error(`the gateway did not begin: ${child.said().slice(0, 500)}`)
+}
+
+async function environmentOf(dir: string, upstream: string): Promise<Record<string, string>> {
+  const write = (name: string, content: string | object) => {
+    const file = join(dir, name)
+    writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content))
+    return file
+  }
+  const routes = [
+    { path: '/hooks', auth: ['hmac'] },
+    { path: '/*', auth: ['none'] },
+  ]
+  const hmac = { keyId: 'key_acme', secrets: [{ env: 'ACME_SECRET' }] }
+  const { certPem, keyPem } = await makeAuthority({ subject: 'CN=localhost' })
+  mkdirSync(join(dir, 'data'))
+  return {
+    GATEWAY_CONFIG: write('gateway.json', { upstream, routes }),
+    // What the attackers ask for is limited; that must not matter.
+    GATEWAY_LIMITS: write('limits.json', {
+      limits: [{ path: '/', limit: 5, window: '1m', purpose: 'Attacks' }],
+    }),
+    GATEWAY_CLIENTS: write('clients.json', { clients: [{ id: 'acme', hmac }] }),
+    GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),
+    GATEWAY_DATA_DIR: join(dir, 'data'),
+    GATEWAY_PORT: '0',
+    GATEWAY_ADMIN_PORT: '0',
+    GATEWAY_TLS_PORT: '0',
+    GATEWAY_TLS_CERT: write('cert.pem', certPem),
+    GATEWAY_TLS_KEY: write('key.pem', keyPem),
+    ACME_SECRET: `whsec_${SECRET.toString('base64')}`,
+  }
+}
