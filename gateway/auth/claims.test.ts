@@ -105,6 +105,7 @@ const refusals: readonly (readonly [what: string, changes: Members, cause: RegEx
   ['no jti', { jti: undefined }, /^jti/],
   ['an empty jti', { jti: '' }, /^jti/],
   ['a jti that is a number', { jti: 1 }, /^jti/],
+  ['a sid that would be two in a list of sessions', { sid: 'mine,another' }, /^sid/],
   ['a sid that is null', { sid: null }, /^sid/],
   ['a client_id that is a list', { client_id: ['a'] }, /^client_id/],
   ['a scope list', { scope: ['accounts:read'] }, /^scope/],

@@ -3,7 +3,7 @@ import type { JsonObject } from './jws.ts'
 import type { Principal } from './principal.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
-import { isVisibleId } from './visible-id.ts'
+import { isSessionId, isVisibleId } from './visible-id.ts'
 
 /** What an issuer's tokens must be. */
 export interface ClaimRules {
@@ -87,7 +87,7 @@ function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRule
 function faultOfNames({ sub, jti, sid, client_id: client, scope }: JsonObject): string | undefined {
   if (!isVisibleId(sub)) return `sub ${quote(sub)} is no id`
   if (typeof jti !== 'string' || jti === '') return `jti ${quote(jti)} is no id`
-  if (sid !== undefined && !isVisibleId(sid)) return `sid ${quote(sid)} is no id`
+  if (sid !== undefined && !isSessionId(sid)) return `sid ${quote(sid)} is no id`
   if (client !== undefined && !isVisibleId(client)) return `client_id ${quote(client)} is no id`
   if (scope !== undefined && !(typeof scope === 'string' && SCOPE.test(scope)))
     return `scope ${quote(scope)} is none`

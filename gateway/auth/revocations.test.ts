@@ -19,6 +19,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
+import { revokedSessions } from '../http/answer-headers.ts'
+import { Field } from '../http1/field.ts'
 import { readClaims } from './claims.ts'
 import { AUDIENCE, goodClaims, NOW_MS } from './issuer.test-support.ts'
 import { ownFlags } from './key-log.ts'
@@ -216,6 +218,7 @@ test('the longest session that a token of another issuer can name is revoked, al
   const claims = goodClaims({ iss: issuer, sid: 's'.repeat(256) })
   const session = readClaims(claims, rules, NOW_MS).principal?.session
   assert.equal(session?.length, 513)
+  assert.deepEqual(revokedSessions([new Field('X-Revoke-Session', `other, ${session}`)]), ['other', session])
   open().revoke(session as string)
   assert.equal(open().isRevoked(session), true)
   assert.deepEqual(faults, [])

@@ -8,6 +8,11 @@ export function isVisibleId(value: unknown): value is string {
   return typeof value === 'string' && VISIBLE_ASCII.test(value)
 }
 
+/** The same for a session: a comma would make two of it in the list of those that `X-Revoke-Session` names. */
+export function isSessionId(value: unknown): value is string {
+  return isVisibleId(value) && !value.includes(',')
+}
+
 /** The longest that `<issuer>#<id>` can be. */
 const MAX_QUALIFIED_CHARS = 256 + 1 + 256
 const QUALIFIED = new RegExp(`^[\\x21-\\x7e]{1,${MAX_QUALIFIED_CHARS}}$`)

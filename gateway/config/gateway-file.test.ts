@@ -375,6 +375,7 @@ test('each key of a further issuer refuses what is not of its kind, by its path'
     [{ issuer: 'a.example' }, /^\$\.issuers\[0\]\.issuer: must be an http or https URL/],
     [{ issuer: 'https://a.example?b' }, /^\$\.issuers\[0\]\.issuer: must be a URL without a query/],
     [{ issuer: 'https://a.example#b' }, /^\$\.issuers\[0\]\.issuer: must be a URL without a fragment/],
+    [{ issuer: 'https://a.example/b,c' }, /^\$\.issuers\[0\]\.issuer: must not hold ","/],
     [{ issuer: 'https://ä.example' }, /^\$\.issuers\[0\]\.issuer: must be ASCII/],
     [{ issuer: `https://a.example/${'x'.repeat(240)}` }, /^\$\.issuers\[0\]\.issuer: must/],
     [{ jwksUri: 'keys' }, /^\$\.issuers\[0\]\.jwksUri: must be an http or https URL/],

@@ -59,7 +59,7 @@ export function checkIssuers<T>(json: JsonFile<T>, issuers: readonly WrittenIssu
   if (!json.sound('$.issuers') && !Array.isArray(issuers)) return
   for (const [index, written] of issuers.entries()) {
     const at = `$.issuers[${index}]`
-    refuse(json, `${at}.issuer`, () => issuerFault(written.issuer) ?? asciiFault(written.issuer))
+    refuse(json, `${at}.issuer`, () => issuerFault(written.issuer) ?? nameFault(written.issuer))
     refuse(json, `${at}.jwksUri`, () => jwksUriFault(written))
     checkAlgorithms(json, at, written)
     if (!json.sound(at)) continue
@@ -94,8 +94,9 @@ function jwksUriFault({ jwksUri, profile }: WrittenIssuer): string | undefined {
   return urlFault(jwksUri) ?? (profile === 'fapi' ? fapiUriFault(jwksUri) : undefined)
 }
 
-/** It goes upstream in a header, before the names that it gives. */
-function asciiFault(issuer: string): string | undefined {
+/** It goes upstream in a header, before the names that it gives, and comes back in a list of sessions. */
+function nameFault(issuer: string): string | undefined {
+  if (issuer.includes(',')) return 'must not hold ",": sessions named behind it could not be revoked'
   return /^[\x21-\x7e]*$/.test(issuer)
     ? undefined
     : 'must be ASCII: other characters are written percent-encoded'

@@ -66,7 +66,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<Carried> {
     if (part === 'dropped' || (nominated !== undefined && isNominated(lower, nominated))) continue
     if (part === 'copied') fields.push(field)
     else if (part === 'length') {
-      if (exchange.headers.hasBody) fields.push(lengthField(field))
+      if (exchange.headers.hasBody) fields.push(field)
     } else {
       carried ??= newCarried()
       if (part === 'continued') carry(carried, field)
@@ -75,13 +75,6 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<Carried> {
     }
   }
   return carried ?? NOTHING_CARRIED
-}
-
-const ZERO = 0x30
-
-/** Leading zeros are good grammar (RFC 9110 section 8.6), but some readers take them for the sign of an octal number. */
-function lengthField(field: Field): Field {
-  return field.value.charCodeAt(0) === ZERO ? new Field(field.name, String(Number(field.value))) : field
 }
 
 function newCarried(): Carried {
