@@ -118,6 +118,21 @@ describe('one address that opens connections without end', () => {
     await until(() => ground.seen.length === (ROOM * 3) / 4)
   })
 
+  it('makes room for its own newcomers with what it does not use, also behind TLS', async (t) => {
+    const ground = await listening(t, true)
+    const idle: Socket[] = []
+    for (let i = 0; i < ROOM; i++) {
+      const raw = await ground.open(GREEDY)
+      idle.push(raw)
+      const socket = connectSecure({ socket: raw, rejectUnauthorized: false })
+      socket.on('error', () => {})
+      assert.equal(await isAnswered(socket), true)
+    }
+    await until(() => ground.standing(idle) === (ROOM * 3) / 4)
+    assert.equal(await isServedSecurely(ground, GREEDY), true)
+    await until(() => ground.standing(idle) === (ROOM * 3) / 4 - 1)
+  })
+
   it('makes room for its own newcomers with what it does not use', async (t) => {
     const ground = await listening(t, false)
     const idle = await openMany(ground, ROOM)
