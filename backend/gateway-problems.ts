@@ -36,6 +36,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   503: [
     'keys_unavailable',
     'webhooks_unavailable',
+    'limits_unavailable',
     'sessions_unavailable',
     'draining',
     'overloaded',
