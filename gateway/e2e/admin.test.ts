@@ -22,6 +22,7 @@ const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_audit_records_total: ['type'],
   gateway_audit_write_errors_total: [],
   gateway_store_writable: ['store'],
+  gateway_tunnels_open: [],
   gateway_config_reloads_total: ['file', 'result'],
   gateway_config_last_reload_successful: ['file'],
   gateway_build_info: ['node', 'version'],
