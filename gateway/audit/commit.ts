@@ -3,7 +3,7 @@ import type { Pen } from './pen.ts'
 import type { Mark, SharedState } from './shared.ts'
 
 /** Called once: with why not, when what was to be committed is not. */
-type Waiting = (error: Error | undefined) => void
+export type Waiting = (error: Error | undefined) => void
 
 /** Lines that are committed together: one for all of them, so that none needs a promise of its own. */
 export class Commit {

@@ -1,10 +1,11 @@
-import { closeSync, constants, fstatSync, fsyncSync, mkdirSync, openSync, type Stats } from 'node:fs'
+import { closeSync, constants, fstatSync, fsyncSync, openSync, type Stats } from 'node:fs'
 import { dirname } from 'node:path'
+import { makeDirectory as makeDirectoryOf } from '../disk/make-directory.ts'
 
 /** Makes the directory of the audit file, if it is missing, readable by its owner only. @throws Error that names the file. */
 export function makeDirectory(file: string): void {
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    makeDirectoryOf(dirname(file))
   } catch (error) {
     throw unusable(file, error)
   }

@@ -5,10 +5,12 @@ import { basename, dirname, join } from 'node:path'
 export interface AuditLock {
   /** `false`: this system or file system cannot lock, so nothing is held. */
   readonly held: boolean
+  /** Taken anew if what it is held on was removed. @throws Error that names the file, when another process has it now. */
+  renewed(): AuditLock
   release(): void
 }
 
-const UNLOCKED: AuditLock = { held: false, release: () => {} }
+const UNLOCKED: AuditLock = { held: false, renewed: () => UNLOCKED, release: () => {} }
 
 /** SQLITE_BUSY (sqlite.org/rescode.html): the one answer which means that somebody else holds the lock. */
 const SQLITE_BUSY = 5
@@ -46,16 +48,23 @@ export function takeLock(file: string): AuditLock {
       cause: error,
     })
   }
-  return heldBy(database)
+  return heldBy(database, file, path)
 }
 
-function heldBy(database: { close(): void }): AuditLock {
+function heldBy(database: { close(): void }, file: string, path: string): AuditLock {
   holders.add(database)
   const release = () => {
     holders.delete(database)
     database.close()
   }
-  return { held: true, release }
+  const renewed = () => {
+    if (existsSync(path)) return lock
+    const next = takeLock(file)
+    release()
+    return next
+  }
+  const lock: AuditLock = { held: true, renewed, release }
+  return lock
 }
 
 /** Beside the real file, so that two names of one file are one lock. */

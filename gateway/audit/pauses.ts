@@ -1,4 +1,4 @@
-import { heldTooLong } from './commit.ts'
+import { Commit, heldTooLong, type Waiting } from './commit.ts'
 import { Owed } from './owed.ts'
 import type { Pen } from './pen.ts'
 import { type StartFacts, startRecord } from './records.ts'
@@ -13,6 +13,8 @@ export interface PausesOptions {
   readonly version: string | undefined
   /** Milliseconds since the epoch. */
   readonly now: () => number
+  /** How long responses wait for records that cannot be written, milliseconds. */
+  readonly patienceMs: number
   /** Lines that are in the file for good, or why they are not. */
   onPut(lines: readonly string[], error: Error | undefined): void
 }
@@ -32,6 +34,12 @@ export class Pauses {
   #refused = 0
   /** Inode of the file before, until AUDIT_START stands in the new one. */
   #continues: string | undefined = undefined
+  /** The file before was removed, until AUDIT_START says so in the new one. */
+  #removed = false
+  /** For those who wait until nothing is owed. */
+  #paid = new Commit()
+  /** Since when the trail cannot be written, on the steady clock. */
+  #sinceMs = 0
 
   constructor(options: PausesOptions) {
     const { pen, onPut } = options
@@ -56,6 +64,7 @@ export class Pauses {
 
   /** The trail cannot be written from now on. */
   pause(error: Error): void {
+    if (this.#writable) this.#sinceMs = performance.now()
     this.#writable = false
     this.#fault = error
     this.stop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
@@ -81,10 +90,32 @@ export class Pauses {
     return this.#owed.flush()
   }
 
-  /** The trail goes on in a new file, which begins with AUDIT_START. @param continues inode of the one before. */
-  moved(continues: string): void {
+  /** The trail goes on in a new file, which begins with AUDIT_START. */
+  moved({ continues, removed }: { readonly continues: string; readonly removed: boolean }): void {
+    if (this.#writable) this.#sinceMs = performance.now()
     this.#continues = continues
+    this.#removed ||= removed
     this.#writable = false
+  }
+
+  /**
+   * Calls back when everything that is owed now has been written; with an error when it will not be, or not soon: what a
+   * client has seen must not be missing after a crash.
+   */
+  whenPaid(run: Waiting): void {
+    if (this.#writable) run(undefined)
+    else if (this.#ended || this.#isTooLong()) run(this.fault)
+    else this.#paid.whenDone(run)
+  }
+
+  #isTooLong(): boolean {
+    return performance.now() - this.#sinceMs >= this.#options.patienceMs
+  }
+
+  #finishPaid(error: Error | undefined): void {
+    const paid = this.#paid
+    this.#paid = new Commit()
+    paid.finish(error)
   }
 
   /** Tries to end the pause, if there is one. @returns `writable` as it is afterwards. */
@@ -94,6 +125,7 @@ export class Pauses {
     if (syncs && !shared.takeTurn()) return false
     this.mend()
     shared.passTurn()
+    if (!this.#writable && this.#isTooLong()) this.#finishPaid(this.fault)
     return this.#writable
   }
 
@@ -102,6 +134,7 @@ export class Pauses {
     if (this.#writable) return undefined
     if (!this.#ended) this.#fault = this.#orNothing(() => this.#owed.flush() ?? this.#resume())
     this.#writable = this.#fault === undefined
+    if (this.#writable) this.#finishPaid(undefined)
     return this.#fault
   }
 
@@ -111,17 +144,20 @@ export class Pauses {
     this.#ended = true
     this.#writable = false
     this.#fault = new Error('the audit trail is closed')
+    this.#finishPaid(error)
     return { left: this.#owed.lines, error }
   }
 
   #resume(): Error | undefined {
     const { pen, onPut } = this.#options
-    const facts = { refused: this.#refused, continues: this.#continues }
+    const removed = this.#removed ? (true as const) : undefined
+    const facts = { refused: this.#refused, continues: this.#continues, removed }
     const { line, error } = pen.putMark((open) => this.#start(facts, open))
     onPut([line], error)
     if (error === undefined) {
       this.#refused = 0
       this.#continues = undefined
+      this.#removed = false
     } else if (pen.torn) this.#owed.add(line)
     return error
   }
@@ -132,7 +168,12 @@ export class Pauses {
     if (!syncs) return write()
     const mark = pen.markTurn()
     if (mark === undefined) return heldTooLong()
-    const before = { owed: this.#owed.copy(), refused: this.#refused, continues: this.#continues }
+    const before = {
+      owed: this.#owed.copy(),
+      refused: this.#refused,
+      continues: this.#continues,
+      removed: this.#removed,
+    }
     const error = write() ?? this.#sync()
     const lines = before.owed.filter((item) => typeof item === 'string')
     if (error === undefined) pen.committed(lines)
@@ -141,6 +182,7 @@ export class Pauses {
     this.#owed.restore(before.owed)
     this.#refused = before.refused
     this.#continues = before.continues
+    this.#removed = before.removed
     return error
   }
 

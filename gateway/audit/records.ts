@@ -41,6 +41,8 @@ export interface StartFacts {
   readonly refused?: number | undefined
   /** Inode of the file that this one goes on from, after a rotation. */
   readonly continues?: string | undefined
+  /** `true`: the file before was removed while it was written, and up to a second of records with it. */
+  readonly removed?: true | undefined
 }
 
 /** A moment after which the trail may have a gap. */
@@ -184,6 +186,7 @@ export function startRecord(facts: StartFacts): string {
     locked,
     refused,
     continues,
+    removed,
   } = facts
   const order = {
     timestamp,
@@ -197,6 +200,7 @@ export function startRecord(facts: StartFacts): string {
     locked,
     refused,
     continues,
+    removed,
   }
   return `${JSON.stringify({ type: 'AUDIT_START', ...order })}\n`
 }

@@ -24,6 +24,7 @@ export function rotate({ file, pen, pauses, syncs }: RotateOptions): boolean {
   const next = Sink.open(file)
   const here = pen.sink.identity()
   const there = next.identity()
+  const isRemoved = pen.sink.isRemoved
   if (there.device === here.device && there.inode === here.inode) {
     next.close()
     return true
@@ -31,11 +32,11 @@ export function rotate({ file, pen, pauses, syncs }: RotateOptions): boolean {
   let old: Sink | undefined
   pen.during(() => {
     if (syncs ? pauses.writable : pauses.recheck()) {
-      pauses.stop('rotated')
+      pauses.stop(isRemoved ? 'removed' : 'rotated')
       pauses.flush()
     }
     old = pen.moveTo(next)
-    pauses.moved(here.inode)
+    pauses.moved({ continues: here.inode, removed: isRemoved })
     return undefined
   })
   if (old === undefined) {

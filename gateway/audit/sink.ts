@@ -100,6 +100,11 @@ export class Sink {
     return fstatSync(this.fd).size
   }
 
+  /** It has no name any more: whatever is written to it is lost with the process. */
+  get isRemoved(): boolean {
+    return fstatSync(this.fd).nlink === 0
+  }
+
   /** Tells files apart, whatever their names: device and inode. */
   identity(): { readonly device: string; readonly inode: string } {
     const { dev, ino } = fstatSync(this.fd, { bigint: true })

@@ -5,6 +5,7 @@ import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { Commit } from './commit.ts'
+import type { AuditLock } from './lock.ts'
 import { configChangeRecord, responseTo } from './records.ts'
 import { recover } from './recovery.ts'
 import {
@@ -22,6 +23,11 @@ const NOTHING = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
 
 const responseLine = (request: string) => responseTo(request, 200, 1)
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
+
+function lockOf(held: boolean, release = () => {}): AuditLock {
+  const lock: AuditLock = { held, renewed: () => lock, release }
+  return lock
+}
 
 test('a missing directory is made, and the file is readable by its owner only', (t) => {
   const { file } = trailIn(join(temporaryDirectory(t), 'a', 'b'))
@@ -55,7 +61,7 @@ test('a file that cannot be opened is an error that names it', (t) => {
 })
 
 test('begin writes the recovered responses, then AUDIT_START with what recovery did and no open request', (t) => {
-  const { file, trail } = trailIn(temporaryDirectory(t), { lock: { held: false, release: () => {} } })
+  const { file, trail } = trailIn(temporaryDirectory(t), { lock: lockOf(false) })
   const records = [responseLine(requestLine('a')), responseLine(requestLine('b'))]
   trail.begin({ records, cutBytes: 3, damagedLines: 1, unresolved: 4 })
   const lines = linesOf(file)
@@ -77,7 +83,7 @@ test('begin writes the recovered responses, then AUDIT_START with what recovery 
 test('close writes AUDIT_STOP with its reason, releases the lock, and refuses what comes later', async (t) => {
   let released = 0
   const { file, trail, faults } = trailIn(temporaryDirectory(t), {
-    lock: { held: true, release: () => released++ },
+    lock: lockOf(true, () => released++),
   })
   await endOf(trail.append(requestLine('a')))
   trail.close('SIGTERM')
@@ -414,5 +420,54 @@ for (const durability of ['written', 'buffered'] as const) {
       trail.close('end')
     })
     await fc.assert(law, { numRuns: 500, includeErrorInReport: true })
+  })
+}
+
+test('who waits until nothing is owed hears of it when the disk has room, or with an error when that takes too long', async (t) => {
+  const disk = smallDisk(t)
+  const { trail } = trailIn(temporaryDirectory(t), { patienceMs: 100 })
+  const [a, b] = [requestLine('a'), requestLine('b')]
+  for (const line of [a, b]) await endOf(trail.append(line))
+  const heard: unknown[] = []
+  trail.whenPaid((error) => heard.push(['before', error]))
+  disk.roomBytes = 0
+  await endOf(trail.settle(responseLine(a)))
+  trail.settle(responseLine(b))
+  trail.whenPaid((error) => heard.push(['soon', error]))
+  trail.look()
+  assert.deepEqual(heard, [['before', undefined]])
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  trail.look()
+  assert.deepEqual(heard.slice(1), [['soon', undefined]])
+  await endOf(trail.append(a))
+  disk.roomBytes = 0
+  await endOf(trail.settle(responseLine(a)))
+  trail.whenPaid((error) => heard.push(['late', (error as NodeJS.ErrnoException)?.code]))
+  await new Promise((resolve) => setTimeout(resolve, 120))
+  trail.look()
+  trail.whenPaid((error) => heard.push(['later', (error as NodeJS.ErrnoException)?.code]))
+  assert.deepEqual(heard.slice(2), [
+    ['late', 'ENOSPC'],
+    ['later', 'ENOSPC'],
+  ])
+})
+
+for (const durability of ['written', 'synced', 'buffered'] as const) {
+  test(`${durability}: a file that is removed while it is written is begun anew, which log and file say`, async (t) => {
+    const directory = join(temporaryDirectory(t), 'trail')
+    const { file, trail, faults } = trailIn(directory, { durability })
+    await endOf(trail.append(requestLine('a')))
+    trail.look()
+    assert.deepEqual(faults, [])
+    fs.rmSync(directory, { recursive: true })
+    trail.look()
+    assert.match(String(faults[0]), /audit\.ndjson was removed while it was written/)
+    await endOf(trail.settle(responseLine(requestLine('a'))))
+    trail.look()
+    assert.equal(faults.length, 1)
+    trail.close('end')
+    const lines = linesOf(file)
+    assert.deepEqual(typesOf(lines), ['AUDIT_START', 'API_RESPONSE', 'AUDIT_STOP'])
+    assert.deepEqual([lines[0]?.removed, lines[0]?.open], [true, 1])
   })
 }

@@ -24,6 +24,8 @@ export interface TrailOptions {
   readonly version?: string
   /** Milliseconds since the epoch. */
   readonly now?: () => number
+  /** How long responses wait for records that cannot be written, milliseconds. */
+  readonly patienceMs?: number
   /** Released when the trail is closed. */
   readonly lock?: AuditLock
   /** Every write or commit that failed, and every file that could not be opened. */
@@ -34,6 +36,8 @@ export interface TrailOptions {
 
 /** Requests that a thread can have open and still be settled for when it dies; the next start settles any number. */
 const NOTED_OPEN = 8192
+/** Clients are more patient, and most proxies too. */
+const PATIENCE_MS = 5000
 /** A rotation that comes in the middle of a commit, or cannot have the file, is tried again. */
 const ROTATE_AGAIN_MS = 5
 
@@ -63,6 +67,7 @@ const ROTATE_AGAIN_MS = 5
  */
 export class Trail {
   readonly #options: TrailOptions
+  #lock: AuditLock | undefined
   readonly #shared: SharedState
   readonly #notes: Notes | undefined
   readonly #pen: Pen
@@ -82,7 +87,7 @@ export class Trail {
    */
   constructor(options: TrailOptions, joined?: TrailHandle) {
     this.#options = options
-    const { threads = 0, durability, version, now = Date.now } = options
+    const { threads = 0, durability, version, now = Date.now, patienceMs = PATIENCE_MS, lock } = options
     const shared = joined
       ? new SharedState(joined.shared)
       : SharedState.create({ seats: threads, seatBytes: seatBytes(NOTED_OPEN) })
@@ -92,7 +97,8 @@ export class Trail {
     if (joined === undefined) shared.setFile(sink.fd, sink.sizeBytes)
     const pen = new Pen({ shared, sink, notes, commits: syncs })
     const onPut = this.#told.bind(this)
-    const pauses = new Pauses({ pen, shared, syncs, version, now, onPut })
+    const pauses = new Pauses({ pen, shared, syncs, version, now, patienceMs, onPut })
+    this.#lock = lock
     this.#shared = shared
     this.#syncs = syncs
     this.#notes = notes
@@ -120,7 +126,7 @@ export class Trail {
   /** First of all: the responses that recovery found missing, then AUDIT_START. They are in the file when it returns. */
   begin({ records, cutBytes, damagedLines, unresolved }: Recovery): void {
     this.#shared.open = records.length
-    this.#pauses.begin(records, { cutBytes, damagedLines, unresolved, locked: this.#options.lock?.held })
+    this.#pauses.begin(records, { cutBytes, damagedLines, unresolved, locked: this.#lock?.held })
   }
 
   /**
@@ -150,6 +156,29 @@ export class Trail {
     if (this.recheck()) return this.#add(record)
     this.#pauses.owe([record])
     return undefined
+  }
+
+  /** Calls back when nothing is owed any more, or with why that is not waited for. Who chose `buffered` never waits. */
+  whenPaid(run: (unpaid: Error | undefined) => void): void {
+    if (this.#commits === undefined) run(undefined)
+    else this.#pauses.whenPaid(run)
+  }
+
+  /** Once a second: tries again what could not be written, and begins a file anew that was removed. */
+  look(): void {
+    if (!this.#closed && this.#notes === undefined && this.#pen.sink.isRemoved) this.#beginAnew()
+    this.recheck()
+  }
+
+  #beginAnew(): void {
+    const { file, onFault } = this.#options
+    onFault(new Error(`audit file ${file} was removed while it was written: it is begun anew`))
+    this.reopen()
+    try {
+      this.#lock = this.#lock?.renewed()
+    } catch (error) {
+      onFault(error as Error)
+    }
   }
 
   /**
@@ -201,7 +230,7 @@ export class Trail {
       this.#options.onFault(new Error(`${left} audit records could not be written before the end`))
     if (this.#notes === undefined) this.#closeFile()
     else if (this.#notes.count === 0) this.#notes.release()
-    this.#options.lock?.release()
+    this.#lock?.release()
     last?.commit.finish(error)
   }
 

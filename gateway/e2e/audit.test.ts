@@ -313,7 +313,7 @@ describe('a trail that cannot be written', limitable, () => {
     spawnSync('prlimit', ['--pid', String(gateway.process.child.pid), `--fsize=${bytes}:`])
   const ready = async () => (await call(`${gateway.adminUrl}/readyz`)).status
 
-  it('refuses new requests with 503, finishes admitted ones, is not ready, and recovers when there is room', async () => {
+  it('refuses new requests with 503, is not ready, and when there is room recovers and finishes admitted ones', async () => {
     const admitted = call(`${gateway.url}/held`, { headers: { 'x-request-id': 'admitted' } })
     await until(() => (held.length === 1 ? true : undefined))
     assert.equal(await ready(), 200)
@@ -331,9 +331,11 @@ describe('a trail that cannot be written', limitable, () => {
     assert.ok(complaints.length > 0 && complaints.length < 10, String(complaints.length))
     assert.match(String(complaints[0]?.cause), /EFBIG/)
     held.shift()?.end('whole')
-    assert.equal((await admitted).status, 200)
+    const early = await Promise.race([admitted, new Promise((resolve) => setTimeout(resolve, 300, 'waits'))])
+    assert.equal(early, 'waits')
 
     bound('unlimited')
+    assert.equal((await admitted).status, 200)
     // Nothing but the probe comes meanwhile.
     await until(async () => ((await ready()) === 200 ? true : undefined))
     assert.equal(

@@ -23,12 +23,22 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   // Without its first half a pair would only look like damage.
   if (exchange.requestLine !== undefined) {
     const commit = gateway.trail.settle(responseTo(exchange.requestLine, statusCode, durationMs))
-    if (commit !== undefined) holdBack(exchange, commit)
+    if (commit !== undefined || !gateway.trail.writable) holdBack(gateway, exchange, commit)
   }
   gateway.metrics.closed(exchange, statusCode, durationMs / 1000)
 }
 
-/** A commit that fails lets the answer go as well: what it tells of has happened, and is owed to the trail. */
-function holdBack({ req, res }: Exchange, commit: Commit): void {
-  if (req.socket.writable) commit.whenDone(res.hold())
+/**
+ * Without a commit, and of one that fails, the record is owed to the trail, and a crash would lose it: the response waits
+ * until it is written, and is broken off when that takes too long.
+ */
+function holdBack({ trail }: Gateway, { req, res }: Exchange, commit: Commit | undefined): void {
+  if (!req.socket.writable) return
+  const release = res.hold()
+  const whenKnown = (error: Error | undefined) => {
+    if (error === undefined) release()
+    else trail.whenPaid((unpaid) => (unpaid === undefined ? release() : res.breakOff()))
+  }
+  if (commit === undefined) trail.whenPaid((unpaid) => setImmediate(whenKnown, unpaid))
+  else commit.whenDone(whenKnown)
 }

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { existsSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { call } from './client.ts'
+import { readAudit, startGateway, type TestGateway, until } from './gateway.ts'
+import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from './small-disk.ts'
+import { startUpstream, type TestUpstream } from './upstream.ts'
+
+const probe = mountSmallDisk()
+probe?.remove()
+
+describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK : false }, () => {
+  let upstream: TestUpstream
+  let disk: SmallDisk
+  let gateway: TestGateway
+  let held: (() => void)[] = []
+
+  before(async () => {
+    upstream = await startUpstream((_req, res) => {
+      held.push(() => res.end('done'))
+    })
+  })
+  after(() => upstream.close())
+
+  const start = async (env: Readonly<Record<string, string>>) => {
+    disk = mountSmallDisk() as SmallDisk
+    held = []
+    gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+      env: { GATEWAY_AUDIT_FILE: join(disk.dir, 'trail', 'audit.ndjson'), ...env },
+    })
+  }
+  const trail = () => readAudit(join(disk.dir, 'trail', 'audit.ndjson'))
+  const seen = new Map<string, number>()
+  /** Requests that the service has when the disk becomes full. */
+  const begin = async (count: number) => {
+    const calls = Array.from({ length: count }, async (_, i) => {
+      const { status } = await call(`${gateway.url}/${i}`, { headers: { 'x-request-id': `request-${i}` } })
+      seen.set(`request-${i}`, status)
+    })
+    const ended = Promise.allSettled(calls)
+    await until(() => held.length === count || undefined)
+    disk.fill()
+    for (const answer of held) answer()
+    return ended
+  }
+
+  for (const env of [{}, { GATEWAY_WORKERS: '2' }, { GATEWAY_AUDIT_DURABILITY: 'synced' }]) {
+    const title = Object.values(env).join() || 'one thread'
+    it(`shows no client a response that a crash would lose: ${title}`, async () => {
+      await start(env)
+      try {
+        seen.clear()
+        const ended = begin(40)
+        await new Promise((resolve) => setTimeout(resolve, 1500))
+        await gateway.end('SIGKILL')
+        await ended
+        disk.free()
+        const next = await startGateway({
+          config: {},
+          dir: gateway.dir,
+          env: { GATEWAY_AUDIT_FILE: join(disk.dir, 'trail', 'audit.ndjson') },
+        })
+        const responses = new Map(
+          trail().flatMap((record) =>
+            record.type === 'API_RESPONSE' ? [[String(record.requestId), record.statusCode]] : [],
+          ),
+        )
+        assert.equal(responses.size, 40)
+        for (const [id, status] of seen) assert.equal(responses.get(id), status, id)
+        assert.ok(seen.size < 40)
+        await next.end('SIGKILL')
+      } finally {
+        disk.remove()
+      }
+    })
+  }
+
+  it('gives its responses when there is room again soon, and breaks them off when there is not', async () => {
+    await start({})
+    try {
+      seen.clear()
+      const ended = begin(40)
+      await new Promise((resolve) => setTimeout(resolve, 1000))
+      const before = seen.size
+      assert.ok(before < 40)
+      disk.free()
+      await ended
+      assert.deepEqual(new Set(seen.values()), new Set([200]))
+      assert.equal(seen.size, 40)
+      held = []
+      seen.clear()
+      await begin(40)
+      assert.ok(seen.size < 40)
+      disk.free()
+      await until(async () => (await call(`${gateway.adminUrl}/readyz`)).status === 200 || undefined)
+      const responses = trail().filter(({ type }) => type === 'API_RESPONSE')
+      assert.equal(responses.length, 80)
+      assert.ok(responses.every(({ statusCode }) => statusCode === 200))
+    } finally {
+      await gateway.end('SIGKILL')
+      disk.remove()
+    }
+  })
+
+  it('is begun anew when it is removed while it is written, which log and trail say', async () => {
+    await start({})
+    try {
+      const file = join(disk.dir, 'trail', 'audit.ndjson')
+      rmSync(join(disk.dir, 'trail'), { recursive: true })
+      await gateway.process.line(({ cause }) => /was removed while it was written/.test(String(cause)))
+      await until(() => existsSync(file) || undefined)
+      await until(() => trail().find(({ removed }) => removed === true))
+      const ended = call(`${gateway.url}/after`)
+      await until(() => held.length === 1 || undefined)
+      held[0]?.()
+      assert.equal((await ended).status, 200)
+      assert.ok((await gateway.metric('gateway_audit_write_errors_total')) > 0)
+      assert.equal(trail().filter(({ path }) => path === '/after').length, 2)
+    } finally {
+      await gateway.end('SIGKILL')
+      disk.remove()
+    }
+  })
+})
