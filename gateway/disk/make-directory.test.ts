@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { it } from 'node:test'
+import { makeDirectory } from './make-directory.ts'
+
+it('a directory is made with all that lead to it, for their owner alone, and may be there already', (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'make-directory-'))
+  t.after(() => rmSync(root, { recursive: true }))
+  makeDirectory(join(root, 'a', 'b'))
+  makeDirectory(join(root, 'a', 'b'))
+  assert.equal(statSync(join(root, 'a')).mode & 0o777, 0o700)
+  writeFileSync(join(root, 'file'), '')
+  assert.throws(() => makeDirectory(join(root, 'file', 'a')), /ENOTDIR: not a directory/)
+})
+
+it('a read-only disk is said to be read-only, however deep the directory', (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'make-directory-'))
+  t.after(() => {
+    spawnSync('umount', [root])
+    rmSync(root, { recursive: true })
+  })
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k,ro', 'tmpfs', root]).status !== 0) {
+    t.skip('NOT TESTED: a disk cannot be mounted here, which takes root on Linux')
+    return
+  }
+  assert.throws(() => makeDirectory(join(root, 'a', 'b')), /EROFS: read-only file system/)
+})
