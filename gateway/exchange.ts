@@ -7,7 +7,6 @@ import type { IncomingRequest } from './http/downstream/incoming-request.ts'
 import type { RequestHeaders } from './http/request-headers.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { Slotted } from './slots.ts'
-import type { Flight } from './upstream/door.ts'
 import type { Share } from './upstream-places.ts'
 
 /** What `open` knows of a request before any stage has looked at it. */
@@ -21,6 +20,14 @@ export interface Opening extends Arriving {
   readonly address: string
   readonly peer: string
   readonly viaTrustedProxy: boolean
+}
+
+/** What goes on upstream for an exchange. */
+export interface UnderWay {
+  /** Gives it up. */
+  abort(): void
+  /** The client has gone; before `close`. */
+  leave(): void
 }
 
 /**
@@ -71,7 +78,7 @@ export class Exchange implements Slotted {
   /** refuse: undefined for a forwarded answer. */
   refusalCode: RefusalCode | undefined = undefined
   /** forward: what is going on upstream. */
-  flight: Pick<Flight, 'abort'> | undefined = undefined
+  flight: UnderWay | undefined = undefined
   /** close. */
   closed = false
 

@@ -46,7 +46,7 @@ describe("a user's own record behind the gateway", () => {
     const { access_token: token } = await tokensFor(mobile, { scope: 'openid profile:write' })
     assert.equal((await ownRecord(token, 'GET')).json().email, ALICE.email)
     assert.equal((await ownRecord(token, 'PATCH', { name: 'Alice M.' })).status, 200)
-    assert.equal((await ownRecord(token, 'PATCH', { password: NEXT })).status, 400)
+    assert.equal((await ownRecord(token, 'PATCH', { password: NEXT })).json().code, 'password_required')
   })
 
   it('changes its password by the present one, which ends every other session and grant at once', async () => {
@@ -54,7 +54,7 @@ describe("a user's own record behind the gateway", () => {
     const [here, elsewhere] = [await login(ALICE.password), await login(ALICE.password)].map(
       (answer) => answer.json<{ accessToken: string }>().accessToken,
     ) as [string, string]
-    assert.equal((await ownRecord(here, 'PATCH', { password: NEXT })).status, 400)
+    assert.equal((await ownRecord(here, 'PATCH', { password: NEXT })).json().code, 'password_required')
     const wrong = await ownRecord(here, 'PATCH', { password: NEXT, currentPassword: 'wrong' })
     assert.equal(wrong.status, 403)
     assert.deepEqual(await Promise.all([here, elsewhere, app.access_token].map(data)), [200, 200, 200])
@@ -67,7 +67,7 @@ describe("a user's own record behind the gateway", () => {
 
   it('is deleted by the present password, sent with the request', async () => {
     const { accessToken: token } = (await login(NEXT)).json<{ accessToken: string }>()
-    assert.equal((await ownRecord(token, 'DELETE')).status, 400)
+    assert.equal((await ownRecord(token, 'DELETE')).json().code, 'password_required')
     assert.equal((await ownRecord(token, 'DELETE', { currentPassword: NEXT })).status, 204)
     assert.equal(await data(token), 401)
     assert.equal((await login(NEXT)).status, 401)

@@ -1,5 +1,5 @@
 import type { Duplex, Readable } from 'node:stream'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange, UnderWay } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { answerHeaders, revokedSessions } from '../http/answer-headers.ts'
 import { boundedBody } from '../http/bounded-body.ts'
@@ -7,6 +7,7 @@ import { bodyOf } from '../http/gather-body.ts'
 import type { Field } from '../http1/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/door.ts'
+import type { Share } from '../upstream-places.ts'
 import { writeHead } from './answer.ts'
 import { close } from './close.ts'
 import { giveUp } from './refuse.ts'
@@ -15,6 +16,11 @@ import { upstreamFields } from './upstream-fields.ts'
 
 /** RFC 8288 section 3, as far as an early hint needs it. */
 const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/
+
+/** RFC 9110 section 9.2.1: these change nothing, so nothing is lost when they are broken off. */
+const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
+/** For the head of a response whose client has gone: enough to change a password, short for what nobody waits for. */
+const HEAD_AFTER_CLIENT_MS = 5000
 
 /** How often it is looked whether the session of a response that streams on still stands. */
 const SESSION_LOOK_MS = 1000
@@ -67,11 +73,17 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     },
     forwarding,
   )
-  exchange.flight = forwarding.flight
+  exchange.flight = forwarding
+}
+
+/** What is kept of an exchange whose client has gone. */
+interface Orphaned {
+  readonly share: Share
+  readonly timer: NodeJS.Timeout
 }
 
 /** The answer on its way back. */
-class Forwarding implements UpstreamAnswer {
+class Forwarding implements UpstreamAnswer, UnderWay {
   readonly #gateway: Gateway
   readonly #exchange: Exchange
   readonly #sentSteadyMs: number
@@ -85,6 +97,8 @@ class Forwarding implements UpstreamAnswer {
   /** This response itself ends sessions: that of its own caller must still hear of it. */
   #endsSessions = false
   #sessionLookMs: number
+  /** The client has gone, and only the head is still waited for. */
+  #orphaned: Orphaned | undefined = undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
@@ -114,7 +128,12 @@ class Forwarding implements UpstreamAnswer {
       this.#upstream(),
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
     )
-    if (!this.#revoke(fields)) {
+    const safe = this.#revoke(fields)
+    if (this.#orphaned !== undefined) {
+      this.abort()
+      return
+    }
+    if (!safe) {
       this.give(SESSIONS_UNAVAILABLE)
       return
     }
@@ -172,6 +191,26 @@ class Forwarding implements UpstreamAnswer {
     this.give(refused)
   }
 
+  abort(): void {
+    this.flight?.abort()
+    this.#endOrphaned()
+  }
+
+  /**
+   * The service may have acted already, and say in its head which sessions that ended: it is heard for a moment, in the
+   * place of the client, so that going away gives nobody more of them. What cannot have changed anything is given up.
+   */
+  leave(): void {
+    const { req, share } = this.#exchange
+    const mayAct = this.flight?.sent === true && req.complete && !SAFE.has(req.method)
+    if (!mayAct || this.#status !== 0 || share === undefined) {
+      this.abort()
+      return
+    }
+    this.#exchange.share = undefined
+    this.#orphaned = { share, timer: setTimeout(() => this.abort(), HEAD_AFTER_CLIENT_MS) }
+  }
+
   fault(fault: UpstreamFault): void {
     this.give(refusal(REFUSAL_OF_FAULT[fault.kind], { cause: fault.cause }))
   }
@@ -180,6 +219,13 @@ class Forwarding implements UpstreamAnswer {
     // An answer of announced length that has come whole is whole, whatever the upstream does after it.
     if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
+  }
+
+  #endOrphaned(): void {
+    if (this.#orphaned === undefined) return
+    clearTimeout(this.#orphaned.timer)
+    this.#gateway.load.places.release(this.#orphaned.share)
+    this.#orphaned = undefined
   }
 
   #hasSessionEnded(): boolean {

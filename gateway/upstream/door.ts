@@ -54,6 +54,8 @@ export interface Flight {
   resume(): void
   /** Give up: the upstream connection is destroyed, nothing more is told. Safe to call at any time, any number of times. */
   abort(): void
+  /** The upstream may act on it: it has been written, or is being written, to a connection that stands. */
+  readonly sent: boolean
   /** The upstream that is being asked, as configured: label of metrics. */
   readonly upstream: string
 }

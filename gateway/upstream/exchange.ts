@@ -55,7 +55,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   #controller: Dispatcher.DispatchController | undefined = undefined
   #retried = false
   /** The whole request has been handed to the connection. */
-  #sent = false
+  sent = false
   /** The body may be lying unread at the other end: nothing can follow it on its connection. */
   #leftUnread = false
   #answerBegan = false
@@ -115,7 +115,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     if (nowMs >= this.#totalDeadlineMs) this.#give(outOfTotal(this.#totalMs, this.#awaited))
     else if (nowMs >= this.#idleDeadlineMs) {
       const { headersMs } = this.#terms
-      const step = { headTold: this.#headTold, sending: !this.#sent, headersMs, idleMs: this.#idleMs }
+      const step = { headTold: this.#headTold, sending: !this.sent, headersMs, idleMs: this.#idleMs }
       this.#give(outOfPatience(step))
     } else if (this.#isUploadHeldBack && this.#idleDeadlineMs === NEVER && !this.#headTold) {
       this.#idleDeadlineMs = nowMs + this.#idleMs
@@ -128,7 +128,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   }
 
   get #isUploading(): boolean {
-    return this.#controller !== undefined && this.#source !== null && !this.#sent
+    return this.#controller !== undefined && this.#source !== null && !this.sent
   }
 
   /** undici holds the body back as long as its connection takes nothing. */
@@ -159,7 +159,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   }
 
   onRequestSent(): void {
-    this.#sent = true
+    this.sent = true
     if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#terms.headersMs
   }
 
@@ -183,7 +183,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     } else {
       this.#untilClose = framing === 'until close'
       this.#headTold = true
-      if (this.#source !== null) this.#leftUnread = !this.#sent || !hasReadBody(this.method, status)
+      if (this.#source !== null) this.#leftUnread = !this.sent || !hasReadBody(this.method, status)
       this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
       this.#berth.origin.health.responded(status)
       this.#answer.head(status, fields)
@@ -265,7 +265,7 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
   /** @param fault what is told when no upstream is left. */
   #attempt(fault: UpstreamFault): void {
     this.#controller = undefined
-    this.#sent = false
+    this.sent = false
     this.#idleDeadlineMs = NEVER
     this.#berth.take(this.#retried)
     process.nextTick(launch, this, fault)

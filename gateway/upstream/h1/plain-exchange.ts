@@ -42,7 +42,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   /** Upstreams that could not be connected to. */
   #tried = NONE_TRIED
   /** Writing the request to the present connection has begun. */
-  #sent = false
+  sent = false
   #retried = false
   #waits = false
   #headTold = false
@@ -135,7 +135,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
 
   /** @param fault what is told when no upstream is left. */
   #attempt(fault: UpstreamFault): void {
-    this.#sent = false
+    this.sent = false
     this.#idleDeadlineMs = NEVER
     const connection = this.#lease()
     if (connection !== undefined) {
@@ -173,7 +173,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
       const bytes = contentLength(fields)
       this.#wholeBody ??= takeWhole(source, bytes)
       this.#write(connection, this.#wholeBody)
-      if (this.#wholeBody !== undefined || !this.#sent) return
+      if (this.#wholeBody !== undefined || !this.sent) return
       this.#body = new RequestBody(source, bytes, { socket: connection.socket, sender: this })
       this.#body.start()
     }
@@ -181,8 +181,8 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
 
   #write(connection: PlainConnection, body: Buffer | undefined): void {
     connection.write(this.#requestHead, body)
-    this.#sent = !connection.tookNothing
-    if (this.#sent && (body !== undefined || this.#call.body === null)) this.bodySent()
+    this.sent = !connection.tookNothing
+    if (this.sent && (body !== undefined || this.#call.body === null)) this.bodySent()
   }
 
   unconnected(error: ConnectError): void {
@@ -256,7 +256,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
       method,
       hasBody: body !== null,
       upgrade: upgrade !== undefined,
-      sent: this.#sent,
+      sent: this.sent,
       answerBegan,
       retried: this.#retried,
     }
