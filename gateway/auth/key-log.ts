@@ -147,6 +147,8 @@ export class KeyLog {
 
   /** Begins with one file of exactly these keys. @returns false when it could not; then all files are as they were */
   compact(keys: ReadonlyMap<string, number>): boolean {
+    // Until it is known that the disk takes something.
+    this.#flags.failing.raised = true
     return this.#attempt('compact', () => {
       makeDirectory(this.#store.dataDir)
       replaceFile(this.#file, this.#appender.linesOf(keys))
@@ -207,14 +209,14 @@ export class KeyLog {
   }
 
   #putAllAside(): void {
-    let exposed = false
-    for (const [key, atMs] of this.#unwritten) exposed = !this.putAside(key, atMs) || exposed
-    this.#flags.exposed.raised = exposed
+    this.#flags.exposed.raised = false
+    for (const [key, atMs] of this.#unwritten) if (!this.putAside(key, atMs)) return
   }
 
   #appendUnwritten(): void {
     while (this.#unwritten.size > 0) {
-      const batch = oldest(this.#unwritten, APPENDED_AT_ONCE)
+      // What waits for a full disk may be much: a single line finds out whether there is room.
+      const batch = oldest(this.#unwritten, this.#flags.failing.raised ? 1 : APPENDED_AT_ONCE)
       this.#appender.append(this.#appender.linesOf(batch))
       for (const [key] of batch) this.#unwritten.delete(key)
     }

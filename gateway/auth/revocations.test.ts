@@ -448,3 +448,23 @@ test('what another thread has ended is refused at the next question, without a w
   )
   assert.match(readFileSync(at.file, 'utf8'), /"a"/)
 })
+
+test('ten thousand sessions that end on a disk that takes nothing hold nobody up for long', (t) => {
+  const { open, dataDir } = place(t)
+  const revocations = open()
+  renameSync(dataDir, `${dataDir}-away`)
+  writeFileSync(dataDir, 'no directory')
+  const startMs = process.cpuUsage().user / 1000
+  for (let count = 0; count < 10_000; count++) revocations.revoke(`session-${count}`)
+  const revokedMs = process.cpuUsage().user / 1000
+  revocations.tend()
+  const tendedMs = process.cpuUsage().user / 1000
+  assert.ok((revokedMs - startMs) / 10_000 < 0.5, `${revokedMs - startMs} ms`)
+  assert.ok(tendedMs - revokedMs < 500, `${tendedMs - revokedMs} ms`)
+  assert.equal(revocations.isSafe, false)
+  rmSync(dataDir)
+  renameSync(`${dataDir}-away`, dataDir)
+  revocations.tend()
+  assert.equal(revocations.isSafe, true)
+  assert.equal(open().size, 10_000)
+})

@@ -126,6 +126,15 @@ describe('a journal that cannot be written', () => {
     assert.equal(admit(limiter, 10, MINUTELY), 5)
   })
 
+  it('is not missed where no window is that long', () => {
+    const { limiter, journal } = start()
+    limiter.replace([MINUTELY])
+    roomBytes = 0
+    limiter.replace([MINUTELY, { ...MINUTELY, name: 'other', path: '/other' }])
+    assert.equal(journal.isWritable, false)
+    assert.equal(limiter.isWritable, true)
+  })
+
   it('counts in memory where the operator would have it so, and says so', () => {
     const { limiter } = start('degraded')
     roomBytes = 0

@@ -116,9 +116,10 @@ export class Limiter {
     this.#journal?.tend(nowMs, () => hitsOf(durable(), nowMs))
   }
 
-  /** Whether hits can be kept now. */
+  /** Whether every hit that has to be kept can be. */
   get isWritable(): boolean {
-    return this.#journal?.isWritable !== false
+    if (this.#journal?.isWritable !== false) return true
+    return !this.#counters.some((counters) => isDurable(counters.record))
   }
 
   /** Leaves everything on disk for the next run. Nothing may be taken afterwards. */
