@@ -22,8 +22,8 @@ type Stage = (
 ) => Refusal | undefined | PendingRecord | Promise<Refusal | undefined>
 
 const STAGES: readonly Stage[] = [
-  admit,
   limitAddress,
+  admit,
   route,
   authenticate,
   record,
@@ -36,12 +36,12 @@ const STAGES: readonly Stage[] = [
 /**
  * The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook.
  *
- * @param refused the request will never be whole, and this is its answer, unless `admit` has another
+ * @param refused the request will never be whole, and this is its answer, unless `limitAddress` or `admit` has another
  */
 export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   if (refused === undefined) proceed(gateway, exchange, 0)
-  else refuse(gateway, exchange, admit(gateway, exchange) ?? refused)
+  else refuse(gateway, exchange, limitAddress(gateway, exchange) ?? admit(gateway, exchange) ?? refused)
   return exchange
 }
 

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './gateway.ts'
@@ -54,4 +56,28 @@ describe('one address that asks for anything', () => {
     const refusals = 'gateway_refusals_total{code="address_rate_exceeded"}'
     await until(async () => ((await gateway.metric(refusals)) === 2 ? true : undefined))
   })
+
+  it('counts requests as well that are refused by their target or their body', async () => {
+    const address = '192.0.2.4'
+    const chunk = 'Transfer-Encoding: chunked\r\n\r\nno chunk\r\n'
+    const requests = [
+      ['/%00', ''],
+      ['/%zz', ''],
+      ['/open', chunk],
+      ['/%00', ''],
+      ['/open', chunk],
+    ] as const
+    const statuses = []
+    for (const [target, rest] of requests) statuses.push(await statusOf(target, address, rest))
+    assert.deepEqual(statuses, ['400', '400', '400', '429', '429'])
+    assert.equal((await ask('/open', address)).status, 429)
+    assert.equal((await ask('/open', '192.0.2.5')).status, 200)
+  })
+
+  /** Of what no HTTP library sends. */
+  async function statusOf(target: string, address: string, rest: string): Promise<string | undefined> {
+    const socket = connect(gateway.port, '127.0.0.1')
+    socket.end(`GET ${target} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${address}\r\n${rest || '\r\n'}`)
+    return /^HTTP\/1\.1 (\d{3})/.exec(await text(socket))?.[1]
+  }
 })

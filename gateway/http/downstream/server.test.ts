@@ -141,3 +141,24 @@ describe('one address that opens connections without end', () => {
     await until(() => ground.standing(idle) === (ROOM * 3) / 4 - 1)
   })
 })
+
+describe('a response behind TLS that is broken off while its client takes nothing of it', () => {
+  it('is not kept by the system for the client to take later: the connection below is reset', async (t) => {
+    const ground = await listening(t, true, true)
+    const raw = await ground.open(GREEDY)
+    const socket = connectSecure({ socket: raw, rejectUnauthorized: false })
+    const failed = new Promise((resolve) => {
+      socket.once('error', resolve).once('end', () => resolve('ended'))
+    })
+    socket.write(GET)
+    await until(() => ground.seen.length === 1)
+    const [{ res }] = ground.seen as [Seen]
+    res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: false })
+    const piece = Buffer.alloc(1024 * 1024)
+    for (let i = 0; i < 32; i++) res.write(piece)
+    await turns(5)
+    res.breakOff()
+    socket.resume()
+    assert.equal(((await failed) as NodeJS.ErrnoException).code, 'ECONNRESET')
+  })
+})

@@ -43,6 +43,11 @@ class Accepted implements Place {
   close(): void {
     this.#socket.destroy()
   }
+
+  /** What the client has not taken is not kept for it. */
+  reset(): void {
+    this.#socket.resetAndDestroy()
+  }
 }
 
 /** A connection that is not yet behind TLS. */
@@ -84,8 +89,11 @@ export function createSecureHttpServer<E>(
     const name = nameOf(socket)
     const accepted = handshakes.get(name)?.accepted
     handshakes.delete(name)
-    // TLS knows no reset, and Node throws. Without a close_notify the client sees as well that something is missing.
-    socket.resetAndDestroy = () => socket.destroy()
+    // TLS knows no reset, and Node throws: it is the connection below that is reset.
+    socket.resetAndDestroy = () => {
+      accepted?.reset()
+      return socket.destroy()
+    }
     // One that was reset meanwhile has no name any more.
     if (accepted === undefined) socket.destroy()
     else connections.serve(accepted, socket)
