@@ -2,14 +2,13 @@ import { isIPv6 } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 
 /**
- * From where a password was tried: the whole chain of addresses that the gateway gives in X-Forwarded-For, which ends
- * with the one that it saw itself. Behind a trusted proxy the front of the chain is up to the client, but never its
- * end: nobody can try passwords from the origin of somebody else. IPv6 counts by /64, which is what one subscriber has.
+ * From where a password was tried: the client that the gateway names. Behind a trusted proxy it does so in X-Real-IP;
+ * of X-Forwarded-For only the end is its own word, and all of it without a proxy. What stands before that is up to the
+ * client, who would be another at each try. IPv6 counts by /64, which is what one subscriber has.
  */
 export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>): string {
-  const chain = headers['x-forwarded-for']
-  const addresses = typeof chain === 'string' ? chain.split(',') : [ip]
-  return addresses.map((address) => prefixOf(address.trim())).join(',')
+  const named = String(headers['x-real-ip'] ?? headers['x-forwarded-for'] ?? ip)
+  return prefixOf(named.slice(named.lastIndexOf(',') + 1).trim())
 }
 
 function prefixOf(address: string): string {

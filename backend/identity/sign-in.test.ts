@@ -172,15 +172,33 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal((await login('2001:db8:0:2::66', 'right')).status, 200)
   })
 
-  it('takes an origin from the whole chain, IPv6 by its /64', () => {
-    const origin = (forwarded: string | undefined) =>
-      originOf({ headers: { 'x-forwarded-for': forwarded }, ip: '127.0.0.1' })
+  it('takes one client behind a trusted proxy for one, whatever it puts in front of the chain', async () => {
+    const { email } = await addOwner()
+    const login = (front: string, realIp: string, password: string) =>
+      service.send({
+        method: 'POST',
+        url: '/api/login',
+        payload: { email, password },
+        headers: { 'x-forwarded-for': `${front}, ${realIp}, 10.0.0.1`, 'x-real-ip': realIp },
+      })
+    for (let attempt = 0; attempt < 5; attempt++) {
+      assert.equal((await login(`192.0.2.${attempt}`, '203.0.113.7', 'wrong')).status, 401)
+    }
+    assert.equal((await login('192.0.2.99', '203.0.113.7', 'wrong')).status, 429)
+    assert.equal((await login('192.0.2.99', '198.51.100.9', 'right')).status, 200)
+  })
+
+  it('takes an origin from the client that the gateway names, IPv6 by its /64', () => {
+    const origin = (forwarded: string | undefined, realIp?: string) =>
+      originOf({ headers: { 'x-forwarded-for': forwarded, 'x-real-ip': realIp }, ip: '127.0.0.1' })
     assert.equal(origin(undefined), '127.0.0.1')
-    assert.equal(origin('192.0.2.1, 10.0.0.1'), '192.0.2.1,10.0.0.1')
+    assert.equal(origin('192.0.2.1'), '192.0.2.1')
+    assert.equal(origin('10.9.9.9, 192.0.2.1, 10.0.0.1', '192.0.2.1'), '192.0.2.1')
     assert.equal(origin('2001:db8::1'), '2001:db8:0:0::/64')
     assert.equal(origin('2001:0DB8:0:0:1:2:3:4'), '2001:db8:0:0::/64')
     assert.equal(origin('::1'), '0:0:0:0::/64')
-    assert.equal(origin('fe80::1%eth0, 64:ff9b::192.0.2.1'), 'fe80:0:0:0::/64,64:ff9b:0:0::/64')
+    assert.equal(origin('fe80::1%eth0'), 'fe80:0:0:0::/64')
+    assert.equal(origin('10.0.0.1', '64:ff9b::192.0.2.1'), '64:ff9b:0:0::/64')
   })
 
   it('knows a browser only by a cookie of ours for that very address', () => {

@@ -353,10 +353,12 @@ describe('forwarding', () => {
       },
     })
     const claims =
-      'X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-For: 127.0.0.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: bank.example\r\nForwarded: for=203.0.113.7\r\nX-Forwarded-Port: 443\r\nClient-Cert: :x:\r\nX-Auth-Subject: proxied\r\nX-Request-ID: proxied\r\n'
+      'X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-For: 127.0.0.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: bank.example\r\nForwarded: for=203.0.113.7\r\nX-Forwarded-Port: 443\r\nClient-Cert: :x:\r\nX-Auth-Subject: proxied\r\nX-Real-IP: 192.0.2.1\r\nX-Request-ID: proxied\r\n'
     const bytes = (path: string, lines = '') => `GET ${path} HTTP/1.1\r\n${lines}${claims}${CLOSE}`
     const echo = echoOf(await sendBytes(behind.port, bytes('/a')))
     assert.deepEqual(values(echo, 'x-forwarded-for'), ['203.0.113.7, 127.0.0.9, 127.0.0.1'])
+    // The one entry of the chain that nobody but a trusted proxy can have written.
+    assert.deepEqual(values(echo, 'x-real-ip'), ['203.0.113.7'])
     assert.deepEqual(values(echo, 'x-forwarded-proto'), ['https'])
     assert.deepEqual(values(echo, 'x-forwarded-host'), ['bank.example'])
     assert.deepEqual(values(echo, 'x-forwarded-port'), ['443'])

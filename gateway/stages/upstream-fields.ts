@@ -120,6 +120,7 @@ class Repeating {
 
 const HOST = new Repeating('host')
 const FORWARDED_FOR = new Repeating('X-Forwarded-For')
+const REAL_IP = new Repeating('X-Real-IP')
 const FORWARDED_PROTO = new Repeating('X-Forwarded-Proto')
 const FORWARDED_HOST = new Repeating('X-Forwarded-Host')
 const LOOP = new Repeating('CDN-Loop')
@@ -144,6 +145,8 @@ function addPath(gateway: Gateway, exchange: Exchange, { fields, carried }: Maki
     FORWARDED_HOST.of(forwarded.get('x-forwarded-host') ?? exchange.host),
     LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
+  // Of the chain, whose front is up to the client, this is what may be believed; without a proxy both are the same.
+  if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(exchange.address))
   if (gateway.settings.via) addVia(exchange, fields, carried.via)
   else if (carried.via !== undefined) fields.push(new Field('Via', carried.via))
 }
