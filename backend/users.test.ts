@@ -300,9 +300,17 @@ onEachDatabase('users', (database) => {
     it('names only sessions whose access tokens may still be in force', async () => {
       const user = await service.addUser({ passwordHash: await hashPassword('password') })
       await login(user.email, 'password')
-      service.advance(600_001)
+      service.advance(660_001)
       const { headers } = await asOperator({ method: 'DELETE', url: `/api/users/${user.id}` })
       assert.equal(headers['x-revoke-session'], undefined)
+    })
+
+    it('names a session whose token has expired here, but not yet by a clock that is behind', async () => {
+      const user = await service.addUser({ passwordHash: await hashPassword('password') })
+      const { body } = await login(user.email, 'password')
+      service.advance(659_000)
+      const { headers } = await asOperator({ method: 'DELETE', url: `/api/users/${user.id}` })
+      assert.equal(headers['x-revoke-session'], decodeJwt(body.accessToken).sid)
     })
   })
 })

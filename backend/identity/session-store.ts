@@ -3,7 +3,7 @@ import { v7 as uuid } from 'uuid'
 import type { Database, Queryable } from '../database/database.ts'
 import type { Credentials } from '../user-store.ts'
 import { revokeGrantsOf } from './oauth/artifacts.ts'
-import { ACCESS_TOKEN_SECONDS, type Role, type TokenSubject } from './tokens.ts'
+import { ACCESS_TOKEN_SECONDS, CLOCK_TOLERANCE_MS, type Role, type TokenSubject } from './tokens.ts'
 
 const REFRESH_TOKEN_BYTES = 32
 const REFRESH_TOKEN_MS = 30 * 24 * 60 * 60 * 1000
@@ -125,7 +125,7 @@ export async function revokeSessionsOf(
   const { exceptId } = options
   // Sessions have a UUID, grants do not.
   const exceptSession = exceptId !== undefined && UUID.test(exceptId) ? exceptId : null
-  const lastIssued = new Date(options.now.getTime() - ACCESS_TOKEN_SECONDS * 1000)
+  const lastIssued = new Date(options.now.getTime() - ACCESS_TOKEN_SECONDS * 1000 - CLOCK_TOLERANCE_MS)
   const recent = await transaction.query<{ id: string }>(
     `SELECT id FROM sessions
       WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $2

@@ -5,6 +5,9 @@ import type { SigningKeys } from './keys.ts'
 /** How long an access token is accepted. */
 export const ACCESS_TOKEN_SECONDS = 600
 
+/** Clocks of the gateway may be behind by this, and a token is signed a moment after it was noted. */
+export const CLOCK_TOLERANCE_MS = 60_000
+
 /** `client_id` of tokens that were got with a password rather than through an OAuth client (RFC 9068 requires one). */
 export const SESSION_CLIENT = 'session'
 

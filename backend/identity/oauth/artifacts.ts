@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Adapter, AdapterPayload } from 'oidc-provider'
 import type { Database, Queryable, Row } from '../../database/database.ts'
+import { CLOCK_TOLERANCE_MS } from '../tokens.ts'
 import { errors } from './library.ts'
 
 export interface ArtifactStoreOptions {
@@ -158,9 +159,6 @@ export async function revokeGrant(
   )
   return deleted.length > 0
 }
-
-/** Clocks of the gateway may be behind by this. */
-const CLOCK_TOLERANCE_MS = 60_000
 
 /**
  * Notes that an access token of the grant is about to be issued. Throws `invalid_grant` when the grant has ended
