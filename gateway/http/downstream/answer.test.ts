@@ -185,6 +185,27 @@ describe('the switch to another protocol', () => {
     })
   }
 
+  it('ends the connection when it is broken off while it is held, and its client sees nothing of it', async (t) => {
+    const { client, first } = await asking(t, UPGRADE)
+    first.res.hold()
+    const socket = first.res.switch(SWITCHING)
+    first.res.breakOff()
+    assert.equal(socket.destroyed, true)
+    await client.gone()
+    assert.equal(client.text(), '')
+  })
+
+  it('is no more to be broken off when it has been released', async (t) => {
+    const { client, first } = await asking(t, UPGRADE)
+    const release = first.res.hold()
+    const socket = first.res.switch(SWITCHING)
+    release()
+    first.res.breakOff()
+    socket.end()
+    assert.equal((await client.over()).text, SWITCHING)
+    socket.destroy()
+  })
+
   it('is not offered to a request that came ahead of its turn', async (t) => {
     const { first, serving } = await asking(t, GET + UPGRADE)
     answer(first.res)

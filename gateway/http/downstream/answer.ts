@@ -52,7 +52,7 @@ export class Answer {
   #bodiless = false
   /** What is kept back, in its order; undefined while nothing is. */
   #held: (string | Buffer)[] | undefined = undefined
-  /** The protocol was switched while something was kept back. */
+  /** The protocol was switched while something was kept back, and the switch still is: the connection is ours to end. */
   #switched = false
   /** The answer has been written, and whoever waits for that will be told. */
   #ended = false
@@ -147,13 +147,17 @@ export class Answer {
     const { socket } = this.#carrier
     this.#held = []
     return () => {
-      if (this.#switched) socket.uncork()
+      if (this.#switched) {
+        this.#switched = false
+        socket.uncork()
+        return
+      }
       const held = this.#held ?? []
       this.#held = undefined
       if (held.length > 1) socket.cork()
       for (const piece of held) this.#send(piece)
       if (held.length > 1) socket.uncork()
-      if (this.#ended && !this.#switched) this.#carrier.answered(this)
+      if (this.#ended) this.#carrier.answered(this)
     }
   }
 
@@ -175,7 +179,7 @@ export class Answer {
 
   /** Ends the connection so that the client cannot take what it has for a whole answer, whatever frames the answer. */
   breakOff(): void {
-    if (!this.#closed) this.#carrier.socket.resetAndDestroy()
+    if (!this.#closed || this.#switched) this.#carrier.socket.resetAndDestroy()
   }
 
   /** For the connection: whoever waits for the end of the answer is told. */
