@@ -1,7 +1,7 @@
 import type { Database } from './database/database.ts'
 import { hashPassword } from './identity/passwords.ts'
-import type { Role } from './identity/tokens.ts'
-import { fundAccount } from './ledger.ts'
+import type { Role } from './identity/session-tokens.ts'
+import { fundAccount } from './money/ledger.ts'
 import { addUser, findCredentials } from './user-store.ts'
 
 const PASSWORD = 'demo-password'

@@ -1,6 +1,6 @@
 import type { Database } from './database/database.ts'
-import { KEPT_MS } from './idempotency.ts'
 import { FORGOTTEN_AFTER_MS, KNOWN_FOR_MS } from './identity/sign-in-throttle.ts'
+import { KEPT_MS } from './money/idempotency.ts'
 
 /**
  * Deletes what has expired: kept answers, refresh tokens, sessions that no token continues, what the authorization

@@ -1,8 +1,8 @@
 import { v7 as uuid } from 'uuid'
 import { type Database, type Queryable, type Row, sqlState } from './database/database.ts'
 import { revokeSessionsOf } from './identity/session-store.ts'
-import type { Role } from './identity/tokens.ts'
-import { closeAccount, openAccount } from './ledger.ts'
+import type { Role } from './identity/session-tokens.ts'
+import { closeAccount, openAccount } from './money/ledger.ts'
 
 /** A user as the API shows it. */
 export interface User {

@@ -1,13 +1,13 @@
 import type { TLSSocket } from 'node:tls'
-import type { Principal } from './auth/principal.ts'
 import type { Route } from './config/settings.ts'
-import type { Answer } from './http/downstream/answer.ts'
-import type { Arriving } from './http/downstream/handler.ts'
-import type { IncomingRequest } from './http/downstream/incoming-request.ts'
-import type { RequestHeaders } from './http/request-headers.ts'
+import type { RequestHeaders } from './http/rules/request-headers.ts'
+import type { Arriving } from './http/server/handler.ts'
+import type { IncomingRequest } from './http/server/incoming-request.ts'
+import type { Answer } from './http/server/response.ts'
+import type { Slotted } from './http/syntax/slots.ts'
+import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
-import type { Slotted } from './slots.ts'
-import type { Share } from './upstream-places.ts'
+import type { Share } from './upstream/upstream-places.ts'
 
 /** What `open` knows of a request before any stage has looked at it. */
 export interface Opening extends Arriving {

@@ -1,6 +1,6 @@
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
-import type { Arriving } from './http/downstream/handler.ts'
+import type { Arriving } from './http/server/handler.ts'
 import { type Refusal, refusal } from './refusals.ts'
 import { admit, readPath } from './stages/admit.ts'
 import { authenticate } from './stages/authenticate.ts'

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { sharedSecret } from './shared-secret.ts'
+import { sharedSecret } from './process/shared-secret.ts'
 
 /**
  * `npm start`: the backend and, as soon as it answers, the gateway beside it, each in a process of its own. On SIGTERM,

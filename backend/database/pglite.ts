@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { PGlite, type PGliteInterface, type Transaction as PGliteTransaction } from '@electric-sql/pglite'
 import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
 import { type Database, type Row, retrySerialization, type Transaction } from './database.ts'
-import { lockDirectory } from './directory-lock.ts'
+import { lockDirectory } from './database-lock.ts'
 
 /** OID of int8, read as bigint: a number loses cents above 2^53, and the PostgreSQL driver must give the same. */
 const INT8 = 20

@@ -10,7 +10,7 @@ import { onEachDatabase } from '../testing/databases.ts'
 import { PUBLISHED_AFTER_MS, PUBLISHED_AHEAD_MS, rotateSigningKeys } from './key-rotation.ts'
 import { askForRotation, keepKeys } from './key-upkeep.ts'
 import { loadSigningKeys } from './keys.ts'
-import { ACCESS_TOKEN_SECONDS, issueAccessToken } from './tokens.ts'
+import { ACCESS_TOKEN_SECONDS, issueAccessToken } from './session-tokens.ts'
 
 const START_MS = Date.parse('2026-03-01T12:00:00Z')
 const MINUTE_MS = 60_000

@@ -1,6 +1,6 @@
 import type { Database, Queryable } from '../database/database.ts'
 import { newKey, storeKey } from './keys.ts'
-import { ACCESS_TOKEN_SECONDS } from './tokens.ts'
+import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 
 /**
  * A new key is published for this long before it signs. The gateway reads the key set each 5 minutes; twice that, so

@@ -3,7 +3,7 @@ import { v7 as uuid } from 'uuid'
 import type { Database, Queryable } from '../database/database.ts'
 import type { Credentials } from '../user-store.ts'
 import { revokeGrantsOf } from './oauth/artifacts.ts'
-import { ACCESS_TOKEN_SECONDS, CLOCK_TOLERANCE_MS, type Role, type TokenSubject } from './tokens.ts'
+import { ACCESS_TOKEN_SECONDS, CLOCK_TOLERANCE_MS, type Role, type TokenSubject } from './session-tokens.ts'
 
 const REFRESH_TOKEN_BYTES = 32
 const REFRESH_TOKEN_MS = 30 * 24 * 60 * 60 * 1000

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { parse } from 'mrz'
-import { checkDigit, type DocumentData, printMrz, SPECIMENS } from '../testing/mrz.ts'
+import { checkDigit, type DocumentData, printMrz, SPECIMENS } from '../testing/specimens.ts'
 import { type MachineReadableZone, readMrz } from './mrz.ts'
 
 const KINDS = ['TD1', 'TD2', 'TD3'] as const

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
-import { Commit } from './commit.ts'
-import { openTrail } from './open.ts'
-import { responseTo } from './records.ts'
+import { responseTo } from './audit-records.ts'
+import { Commit } from './commit/group-commit.ts'
+import { openTrail } from './open-trail.ts'
 import {
   type Line,
   linesOf,

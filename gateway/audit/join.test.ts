@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import type { Durability } from '../config/settings.ts'
-import { joinTrail, openTrail } from './open.ts'
+import { joinTrail, openTrail } from './open-trail.ts'
 import { endOf, type Line, linesOf, requestLine, temporaryDirectory, unpaired } from './trail.test-support.ts'
 import type { Trail } from './trail.ts'
 import type { WriterData, Written } from './writer.test-support.ts'
@@ -122,7 +122,7 @@ function processOf(file: string, body: string): string {
     `
     import fs from 'node:fs'
     import { Worker } from 'node:worker_threads'
-    import { openTrail } from ${from('./open.ts')}
+    import { openTrail } from ${from('./open-trail.ts')}
     const file = ${JSON.stringify(file)}
     const [durability] = process.argv.slice(2)
     const trail = openTrail({ file, durability, threads: 3, onFault() {}, onRecord() {} })

@@ -3,8 +3,8 @@ import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
-import { Commit } from './commit.ts'
-import { requestRecord } from './records.ts'
+import { requestRecord } from './audit-records.ts'
+import { Commit } from './commit/group-commit.ts'
 import { Trail, type TrailOptions } from './trail.ts'
 
 /** For tests only. */

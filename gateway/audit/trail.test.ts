@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
-import { Commit } from './commit.ts'
-import type { AuditLock } from './lock.ts'
-import { configChangeRecord, responseTo } from './records.ts'
-import { recover } from './recovery.ts'
+import type { AuditLock } from '../storage/file-lock.ts'
+import { configChangeRecord, responseTo } from './audit-records.ts'
+import { Commit } from './commit/group-commit.ts'
+import { recover } from './recovery/recovery.ts'
 import {
   endOf,
   type Line,

@@ -2,9 +2,9 @@ import { writeSync } from 'node:fs'
 import { setTimeout as afterMs, setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { Durability } from '../config/settings.ts'
-import { joinTrail } from './open.ts'
-import { responseTo } from './records.ts'
-import type { TrailHandle } from './shared.ts'
+import { responseTo } from './audit-records.ts'
+import type { TrailHandle } from './file/shared-trail.ts'
+import { joinTrail } from './open-trail.ts'
 import { endOf, requestLine } from './trail.test-support.ts'
 
 /** For tests only: a thread that joins a trail and writes to it. */

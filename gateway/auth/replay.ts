@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
-import { type KeySharing, RememberedKeys } from './remembered-keys.ts'
-import type { KeyForm } from './remembered-keys-file.ts'
+import { type KeySharing, RememberedKeys } from '../storage/expiring-keys.ts'
+import type { KeyForm } from '../storage/expiring-keys-file.ts'
 
 export interface ReplayMemoryOptions {
   /** Each message is remembered for this long: at least as long as any moment at which it could still be accepted. */

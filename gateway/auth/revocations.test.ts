@@ -19,12 +19,12 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
-import { revokedSessions } from '../http/answer-headers.ts'
-import { Field } from '../http1/field.ts'
-import { readClaims } from './claims.ts'
-import { AUDIENCE, goodClaims, NOW_MS } from './issuer.test-support.ts'
-import { ownFlags } from './key-log.ts'
+import { revokedSessions } from '../http/rules/response-headers.ts'
+import { Field } from '../http/syntax/field.ts'
+import { ownFlags } from '../storage/key-log.ts'
 import { Revocations } from './revocations.ts'
+import { readClaims } from './tokens/claims.ts'
+import { AUDIENCE, goodClaims, NOW_MS } from './tokens/issuer.test-support.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

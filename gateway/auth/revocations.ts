@@ -1,6 +1,6 @@
-import { quote } from './quote.ts'
-import { type KeySharing, RememberedKeys } from './remembered-keys.ts'
-import type { KeyForm } from './remembered-keys-file.ts'
+import { type KeySharing, RememberedKeys } from '../storage/expiring-keys.ts'
+import type { KeyForm } from '../storage/expiring-keys-file.ts'
+import { quote } from './tokens/quote.ts'
 import { isQualifiedId } from './visible-id.ts'
 
 export interface RevocationsOptions {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Counters, Room } from '../limits/counters.ts'
+import { Counters, Room } from '../limits/windows/counters.ts'
 import { AuthThrottle, mayBeGuess, type ThrottleOptions } from './throttle.ts'
 
 const MINUTE_MS = 60_000

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { TokenFaultReason } from './token-fault.ts'
+import type { TokenFaultReason } from './tokens/token-fault.ts'
 
 /** A sliding window for each key; what the limits count with fits. */
 export interface FailureCounter {

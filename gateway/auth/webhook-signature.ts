@@ -1,5 +1,5 @@
 import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
-import { quote } from './quote.ts'
+import { quote } from './tokens/quote.ts'
 
 /** The headers `webhook-id`, `webhook-timestamp` and `webhook-signature`; undefined when a request has none. */
 export interface WebhookHeaders {

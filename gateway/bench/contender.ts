@@ -1,4 +1,4 @@
-import type { Tokens } from './tokens.ts'
+import type { Tokens } from './bench-tokens.ts'
 
 /** What every contender is started with. */
 export interface Ground {

@@ -4,16 +4,16 @@ import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { makeTokens, type Tokens } from './bench-tokens.ts'
 import { firstMessage, startChild } from './child.ts'
-import { gateway } from './contenders/gateway.ts'
+import { gateway } from './contenders/countersign.ts'
 import { type DrainCounts, DrainLoad } from './drain-load.ts'
 import { machineFacts } from './facts.ts'
-import { freePort } from './free-port.ts'
 import { spreadOf } from './statistics.ts'
-import { makeTokens, type Tokens } from './tokens.ts'
+import { freePort } from './unused-port.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const UPSTREAM = new URL('./upstream.ts', import.meta.url)
+const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const CLIENTS = { keeping: 24, opening: 12 }
 /** Of load before SIGTERM; its last part is left to chance. */
 const LOAD_MS = 300

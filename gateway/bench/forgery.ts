@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
+import type { Tokens } from './bench-tokens.ts'
 import type { ScenarioRequest } from './scenarios.ts'
-import type { Tokens } from './tokens.ts'
 
 /** Whether a token whose signature is another's gets 401. Who does not look is not measured with those who do. */
 export async function refusesForgery(

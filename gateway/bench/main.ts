@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { makeTokens } from './bench-tokens.ts'
 import { firstMessage, startChild } from './child.ts'
 import { machineFacts } from './facts.ts'
 import { type BenchOptions, parseOptions, USAGE } from './options.ts'
@@ -10,11 +11,10 @@ import type { Report, ScenarioReport } from './report.ts'
 import { renderResults } from './results.ts'
 import { type Field, runScenario } from './run-scenario.ts'
 import { type Scenario, scenariosOf } from './scenarios.ts'
-import { makeTokens } from './tokens.ts'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 const LOAD = new URL('./load.ts', import.meta.url)
-const UPSTREAM = new URL('./upstream.ts', import.meta.url)
+const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 await main()

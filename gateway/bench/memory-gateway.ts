@@ -2,16 +2,16 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { makeTokens, type Tokens } from './bench-tokens.ts'
 import { Callers } from './callers.ts'
 import { firstMessage, startChild } from './child.ts'
-import { gateway } from './contenders/gateway.ts'
+import { gateway } from './contenders/countersign.ts'
 import { residentBytesOf } from './kernel.ts'
 import type { Filled } from './memory-fill.ts'
-import { makeTokens, type Tokens } from './tokens.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROBE = new URL('./memory-probe.ts', import.meta.url)
-const UPSTREAM = new URL('./upstream.ts', import.meta.url)
+const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 /** No row of the limit table is about it, so that callers are not remembered there. */
 const PATH = '/api/accounts'
 /** Requests before: enough for everything to be compiled, and for the young generation to have its full size. */

@@ -1,5 +1,6 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Tokens } from './bench-tokens.ts'
 import type { Child } from './child.ts'
 import type { RunningContender } from './contender.ts'
 import { refusesForgery } from './forgery.ts'
@@ -9,7 +10,6 @@ import { carryOut, measureOf } from './measure.ts'
 import { type EntryReport, type Measure, SATURATION, type ScenarioReport } from './report.ts'
 import type { Entry, Scenario } from './scenarios.ts'
 import { spreadOf } from './statistics.ts'
-import type { Tokens } from './tokens.ts'
 
 /** What all scenarios run on. */
 export interface Field {

@@ -1,13 +1,13 @@
 import { basename } from 'node:path'
+import { CALLERS, type TokenAlgorithm } from './bench-tokens.ts'
 import type { Contender } from './contender.ts'
 import { bytePump } from './contenders/byte-pump.ts'
-import { gateway } from './contenders/gateway.ts'
+import { gateway } from './contenders/countersign.ts'
 import { haproxy } from './contenders/haproxy.ts'
 import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
 import { severally } from './contenders/severally.ts'
 import type { LoadRequest } from './load-job.ts'
-import { CALLERS, type TokenAlgorithm } from './tokens.ts'
 import { ANSWER_BYTES, LARGE_ANSWER_BYTES, LARGE_PATH } from './upstream-answers.ts'
 
 /** One of those that a scenario measures side by side. */

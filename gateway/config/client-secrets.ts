@@ -1,6 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
-import type { SecretPlace } from './clients.ts'
+import type { SecretPlace } from './client-table.ts'
 
 /** Where secrets come from: the machine, or what a test puts in its place. */
 export interface SecretSources {

@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
-import type { ClientTable } from './clients.ts'
+import type { ClientTable } from './client-table.ts'
 import { parseClients } from './clients-file.ts'
 import { loadFile } from './load-file.ts'
-import { type Reload, Reloader } from './reload.ts'
+import { type Reload, Reloader } from './reload/reloader.ts'
 
 function secretOf(seed: number, bytes = 32): string {
   return `whsec_${Buffer.from(Array.from({ length: bytes }, (_, at) => (at * 7 + seed) % 256)).toString('base64')}`

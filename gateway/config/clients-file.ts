@@ -1,11 +1,11 @@
 import type { KeyObject } from 'node:crypto'
-import type { AuthMethod, Principal } from '../auth/principal.ts'
-import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from './client-rules.ts'
+import type { AuthMethod, Principal } from '../principal.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
-import type { CertificateIdentity, ClientRow, ClientTable, WebhookKey } from './clients.ts'
-import { canonicalName } from './distinguished-name.ts'
+import type { CertificateIdentity, ClientRow, ClientTable, WebhookKey } from './client-table.ts'
 import type { Parsed } from './faults.ts'
-import { JsonFile } from './json-file.ts'
+import { JsonFile } from './json/json-file.ts'
+import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from './rules/client-rules.ts'
+import { canonicalName } from './rules/distinguished-name.ts'
 
 interface Written {
   readonly clients: readonly ClientRow[]

@@ -1,12 +1,12 @@
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
-import { closestTo } from './did-you-mean.ts'
 import type { Fault, Parsed } from './faults.ts'
 import type { GatewayFile } from './gateway-file.ts'
-import { describeValue } from './schema-check.ts'
+import { closestTo } from './json/did-you-mean.ts'
+import { describeValue } from './json/schema-check.ts'
+import type { TlsKeys } from './rules/tls-rules.ts'
+import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './rules/value-rules.ts'
+import { MAX_WORKERS, workerCount } from './rules/worker-count.ts'
 import type { Durability } from './settings.ts'
-import type { TlsKeys } from './tls-rules.ts'
-import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
-import { MAX_WORKERS, workerCount } from './worker-count.ts'
 
 /** The file of a fault that is in no file. */
 export const ENVIRONMENT = 'environment'

@@ -1,17 +1,30 @@
 import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Parsed } from './faults.ts'
+import { JsonFile } from './json/json-file.ts'
+import { schemaCheck } from './json/schema-check.ts'
+import { validateGateway } from './json/validators.ts'
 import {
   algorithmsAndProfile,
   checkIssuers,
   checkOwnIssuer,
   issuerSettings,
   type WrittenIssuer,
-} from './issuer-rules.ts'
-import { JsonFile } from './json-file.ts'
-import { methodSet } from './method-rules.ts'
-import { checkRows } from './row-rules.ts'
-import { schemaCheck } from './schema-check.ts'
+} from './rules/issuer-rules.ts'
+import { methodSet } from './rules/method-rules.ts'
+import { checkRows } from './rules/row-rules.ts'
+import type { TlsKeys } from './rules/tls-rules.ts'
+import {
+  addNetwork,
+  fieldNameFault,
+  hostFault,
+  issuerFault,
+  tidyUpstream,
+  upstreamFault,
+  urlFault,
+} from './rules/value-rules.ts'
+import { windowToMs } from './rules/window-rule.ts'
+import { workerCount } from './rules/worker-count.ts'
 import type {
   AddressRateSettings,
   AuthThrottleSettings,
@@ -23,19 +36,6 @@ import type {
   Timeouts,
   TokenAlgorithm,
 } from './settings.ts'
-import type { TlsKeys } from './tls-rules.ts'
-import { validateGateway } from './validators.ts'
-import {
-  addNetwork,
-  fieldNameFault,
-  hostFault,
-  issuerFault,
-  tidyUpstream,
-  upstreamFault,
-  urlFault,
-} from './value-rules.ts'
-import { windowToMs } from './window-rule.ts'
-import { workerCount } from './worker-count.ts'
 
 /** What config/gateway.json says, with every default filled in that does not depend on the environment. Immutable. */
 export interface GatewayFile {

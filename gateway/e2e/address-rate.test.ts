@@ -3,8 +3,8 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 describe('one address that asks for anything', () => {
   let upstream: TestUpstream

@@ -5,8 +5,8 @@ import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import packageJson from '../../package.json' with { type: 'json' }
 import { type Answer, call, sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** Every metric of the contract with exactly its labels. */
 const CONTRACT: Readonly<Record<string, readonly string[]>> = {

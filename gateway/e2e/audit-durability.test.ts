@@ -4,8 +4,8 @@ import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { type AuditRecord, startGateway, type TestGateway, until } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { type AuditRecord, startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /**
  * Before the gateway: its disk commits only while there is no file `hold` in the data directory, fails if `fail` is

@@ -11,8 +11,8 @@ import {
   startGateway,
   type TestGateway,
   until,
-} from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+} from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { type RunningProcess, run } from './child-process.ts'
 import { type Answer, type Call, call } from './client.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
-import { type RunningProcess, run } from './process.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
 
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 const ALICE_MRZ = [

@@ -9,7 +9,7 @@ import * as client from 'openid-client'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
 import { call } from './client.ts'
 import { ALICE, discover } from './oauth-client.ts'
-import { startService, type TestService } from './service.ts'
+import { startService, type TestService } from './running-service.ts'
 
 const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
 /** Where to put pictures of the pages, for people to look at; none when it is not set. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
-import { type SeenRequest, startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const CLOSE = 'Host: gateway\r\nConnection: close\r\n\r\n'
 

@@ -11,10 +11,10 @@ import {
   makeAuthority,
   makeCertificate,
   makeRevocationList,
-} from '../tls/throw-away-ca.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
+} from '../tls/demo/throw-away-ca.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeSecureGround, runTool, type SecureGround, secureCall } from './secure.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SAN = { type: 'dns', value: 'client.bank-a.example' } as const
 

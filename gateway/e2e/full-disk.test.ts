@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { call } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from './small-disk.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 const BODY = '{"test": 2432232314}'

@@ -3,9 +3,9 @@ import { existsSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { readAudit, startGateway, type TestGateway, until } from './gateway.ts'
+import { readAudit, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from './small-disk.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const probe = mountSmallDisk()
 probe?.remove()

@@ -6,11 +6,11 @@ import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
 import type { CryptoKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
 import { call, sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
 import { ath, proof } from './proofs.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeSecureGround, type SecureGround, secureOptions, sendSecureBytes } from './secure.ts'
-import { ISSUER } from './tokens.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { ISSUER } from './test-tokens.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const MANDATORY: readonly [string, string | RegExp][] = [
   ['strict-transport-security', 'max-age=31536000; includeSubDomains'],

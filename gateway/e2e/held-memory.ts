@@ -1,5 +1,5 @@
-import { type TestGateway, until } from './gateway.ts'
-import type { LogLine } from './process.ts'
+import type { LogLine } from './child-process.ts'
+import { type TestGateway, until } from './running-gateway.ts'
 
 /** What a gateway must be started with so that it can be asked how much memory it holds. */
 export const MEASURABLE = { NODE_OPTIONS: `--import ${new URL('held-probe.ts', import.meta.url).href}` }

@@ -8,7 +8,7 @@ import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { startBeats } from './beats.ts'
 import { call, sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import {
   makeSecureGround,
   makeServerCertificate,
@@ -19,7 +19,7 @@ import {
   secureSocket,
   sendSecureBytes,
 } from './secure.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const KEY = 'dGhlIHNhbXBsZSBub25jZQ=='
 const ACCEPT = 's3pPLMBiTxaQ9kYGzzhZRbK+xOo='

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { type TestGateway, until } from './gateway.ts'
+import { type TestGateway, until } from './running-gateway.ts'
 
 /** What a gateway must be started with so that its threads can be reached from outside. */
 export const INSPECTABLE = { NODE_OPTIONS: '--inspect=127.0.0.1:0' }

@@ -7,9 +7,9 @@ import { decodeJwt, decodeProtectedHeader, exportJWK, generateKeyPair, type JWK 
 import Provider from 'oidc-provider'
 import * as client from 'openid-client'
 import { type Answer, call } from './client.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
-import { AUDIENCE } from './tokens.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { AUDIENCE } from './test-tokens.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 type Algorithm = 'PS256' | 'EdDSA' | 'RS256'
 

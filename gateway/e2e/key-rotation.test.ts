@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import { decodeJwt, decodeProtectedHeader } from 'jose'
+import { run } from './child-process.ts'
 import { type Answer, call } from './client.ts'
-import { until } from './gateway.ts'
-import { run } from './process.ts'
-import { startService, type TestService } from './service.ts'
+import { until } from './running-gateway.ts'
+import { startService, type TestService } from './running-service.ts'
 import { lapsed } from './time-lapse.ts'
 
 /** Ten minutes, the life of a token and the time for which a key is published ahead, pass in three seconds. */

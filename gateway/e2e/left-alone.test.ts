@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire } from './wire.ts'
 
 interface Held {

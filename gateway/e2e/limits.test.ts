@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { after, before, describe, it } from 'node:test'
+import { run } from './child-process.ts'
 import { type Answer, call } from './client.ts'
-import { type GatewayOptions, startGateway, type TestGateway, until } from './gateway.ts'
-import { run } from './process.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const LOGIN = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }
 const ROWS = [

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { test } from 'node:test'
 import { call } from './client.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
-import { startUpstream } from './upstream.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { startUpstream } from './test-upstream.ts'
 
 test('a gateway whose upstream leads back to it says so at once, instead of going round', async () => {
   const ports: number[] = []

@@ -11,10 +11,10 @@ import {
   makeCertificate,
   makeRevocationList,
   SERVER_AUTH,
-} from '../tls/throw-away-ca.ts'
+} from '../tls/demo/throw-away-ca.ts'
 import { startBeats } from './beats.ts'
 import { type Answer, call } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import {
   makeSecureGround,
   makeServerCertificate,
@@ -25,7 +25,7 @@ import {
   secureOptions,
   secureSocket,
 } from './secure.ts'
-import { type SeenRequest, startUpstream, type TestUpstream } from './upstream.ts'
+import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const MANDATORY = [
   'strict-transport-security',

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { importJWK } from 'jose'
 import * as client from 'openid-client'
 import { FormBrowser } from './form-browser.ts'
-import type { TestService } from './service.ts'
+import type { TestService } from './running-service.ts'
 
 export const ALICE = { email: 'alice@example.com', password: 'demo-password' }
 

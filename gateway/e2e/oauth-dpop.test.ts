@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
-import { MANDATORY_HEADERS } from '../http/mandatory-headers.ts'
+import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
 import { type Answer, call } from './client.ts'
 import { authorize, discover, tokensFor } from './oauth-client.ts'
 import { ath, proof } from './proofs.ts'
-import { startService, type TestService } from './service.ts'
+import { startService, type TestService } from './running-service.ts'
 
 /** Tokens bound to a key of the app (RFC 9449), with the nonce that the gateway asks for. */
 describe('a token bound by DPoP', () => {

@@ -10,9 +10,9 @@ import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
 import { Agent, fetch as undiciFetch } from 'undici'
 import { tokensFor } from './oauth-client.ts'
-import { startService, type TestService } from './service.ts'
+import { startService, type TestService } from './running-service.ts'
 
-const DEMO_CERTS = fileURLToPath(new URL('../tls/demo-certs.ts', import.meta.url))
+const DEMO_CERTS = fileURLToPath(new URL('../tls/demo/demo-certs.ts', import.meta.url))
 const REDIRECT = 'https://bank-b.example.com/callback'
 const CLIENT = {
   client_id: 'bank-b',

@@ -4,7 +4,7 @@ import * as client from 'openid-client'
 import { call } from './client.ts'
 import { FormBrowser, type Landing } from './form-browser.ts'
 import { ALICE, discover, REDIRECTS } from './oauth-client.ts'
-import { startService, type TestService } from './service.ts'
+import { startService, type TestService } from './running-service.ts'
 
 describe('the sign-in page behind the gateway', () => {
   let service: TestService

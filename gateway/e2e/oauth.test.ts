@@ -5,7 +5,7 @@ import * as client from 'openid-client'
 import { type Answer, call } from './client.ts'
 import { FormBrowser } from './form-browser.ts'
 import { authorize, discover, REDIRECTS, tokensFor } from './oauth-client.ts'
-import { startService, type TestService } from './service.ts'
+import { startService, type TestService } from './running-service.ts'
 
 /** Every step through the gateway, made by a client library that this project did not write. */
 describe('OAuth 2.0 through the gateway', () => {

@@ -4,7 +4,7 @@ import { decodeJwt } from 'jose'
 import type * as client from 'openid-client'
 import { type Answer, call } from './client.ts'
 import { ALICE, discover, tokensFor } from './oauth-client.ts'
-import { startService, type TestService } from './service.ts'
+import { startService, type TestService } from './running-service.ts'
 
 const NEXT = 'another password'
 

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { REFUSALS } from '../refusals.ts'
 import { call } from './client.ts'
 import { freePort } from './free-port.ts'
-import { until } from './gateway.ts'
+import { until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8')

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
-import { createIssuer } from './tokens.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { createIssuer } from './test-tokens.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const INFO = 30
 const SECRET = `whsec_${Buffer.from('0123456789abcdefghijklmnop').toString('base64')}`

@@ -3,8 +3,8 @@ import { STATUS_CODES } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import { REFUSALS } from '../refusals.ts'
 import { sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerOf } from './wire.ts'
 
 interface Problem {

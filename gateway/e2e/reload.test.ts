@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { startBeats } from './beats.ts'
 import { call } from './client.ts'
-import { type AuditRecord, startGateway, type TestGateway, until } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { type AuditRecord, startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const CHANGES = 'gateway_config_last_reload_successful{file="limits.json"}'
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { type Answer, call } from './client.ts'
-import { startGateway, type TestGateway } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 describe('routes', () => {
   let upstream: TestUpstream

@@ -14,7 +14,7 @@ import {
   makeRevocationList,
   SERVER_AUTH,
   type Wish,
-} from '../tls/throw-away-ca.ts'
+} from '../tls/demo/throw-away-ca.ts'
 import type { Answer, Call } from './client.ts'
 
 /** What an HTTPS listener and its clients need, in files of a directory of their own. */

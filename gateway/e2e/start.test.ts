@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { call } from './client.ts'
 import { freePort } from './free-port.ts'
-import { readAudit, until } from './gateway.ts'
+import { readAudit, until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 

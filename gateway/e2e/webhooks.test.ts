@@ -6,8 +6,8 @@ import { after, before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { startBeats } from './beats.ts'
 import { type Answer, call, statusOf } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerOf, openWire, statuses, type Wire } from './wire.ts'
 
 const MIB = 1024 * 1024

@@ -5,9 +5,9 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway, until } from './gateway.ts'
 import { heldBytes, MEASURABLE } from './held-memory.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerLines, headerOf, openWire, statuses, type Wire } from './wire.ts'
 
 /** RFC 6455 section 1.3. */

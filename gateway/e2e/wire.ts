@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { until } from './gateway.ts'
+import { until } from './running-gateway.ts'
 
 /** A client that says byte for byte what a test wants, when it wants it. */
 export interface Wire {

@@ -8,7 +8,10 @@ import { connect } from 'node:tls'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { randomDPoPKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
+import { run } from './child-process.ts'
 import { type Answer, type Call, call } from './client.ts'
+import { INSPECTABLE, inspectThreads } from './inspector.ts'
+import { ath, proof } from './proofs.ts'
 import {
   type AuditRecord,
   type GatewayOptions,
@@ -16,12 +19,9 @@ import {
   startGateway,
   type TestGateway,
   until,
-} from './gateway.ts'
-import { INSPECTABLE, inspectThreads } from './inspector.ts'
-import { run } from './process.ts'
-import { ath, proof } from './proofs.ts'
+} from './running-gateway.ts'
 import { makeSecureGround, makeServerCertificate, secureOptions } from './secure.ts'
-import { startUpstream, type TestUpstream } from './upstream.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** Threads leave no source maps beside their coverage, and without these it would be added to the wrong lines. */
 const WITH_WORKERS = { GATEWAY_WORKERS: '2', NODE_V8_COVERAGE: '' }

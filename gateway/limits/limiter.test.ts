@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import fc from 'fast-check'
-import { Journal } from './journal.ts'
+import { Journal } from './journal/limit-journal.ts'
 import { Limiter } from './limiter.ts'
-import type { LimitRow } from './row.ts'
+import type { LimitRow } from './table/limit-row.ts'
 
 const START = 1_763_692_800_000
 const HOUR = 3_600_000
@@ -431,9 +431,9 @@ test('a limiter that is killed with SIGKILL has every hit of an hour that it ans
   const limits = directory()
   const transfer = row({ windowMs: HOUR, limit: 1_000 })
   const script = `
-    const { Journal } = await import(${JSON.stringify(new URL('./journal.ts', import.meta.url).href)})
+    const { Journal } = await import(${JSON.stringify(new URL('./journal/limit-journal.ts', import.meta.url).href)})
     const { Limiter } = await import(${JSON.stringify(new URL('./limiter.ts', import.meta.url).href)})
-    const { steadyClock } = await import(${JSON.stringify(new URL('./clock.ts', import.meta.url).href)})
+    const { steadyClock } = await import(${JSON.stringify(new URL('./limit-clock.ts', import.meta.url).href)})
     const { writeSync } = await import('node:fs')
     const reports = { ignored: console.error, failed: console.error }
     const journal = new Journal({ directory: ${JSON.stringify(limits)}, reports })

@@ -1,12 +1,12 @@
-import { Counters, Room } from './counters.ts'
-import { isDurable } from './journal.ts'
-import type { Keeping } from './keeping.ts'
-import { editedRecord, predecessors, type RowRecord, recordOf } from './lineage.ts'
-import type { Hit } from './records.ts'
-import type { LimitRow } from './row.ts'
-import type { Take } from './window.ts'
+import type { Keeping } from './journal/hit-store.ts'
+import type { Hit } from './journal/journal-records.ts'
+import { isDurable } from './journal/limit-journal.ts'
+import type { LimitRow } from './table/limit-row.ts'
+import { editedRecord, predecessors, type RowRecord, recordOf } from './table/row-matching.ts'
+import { Counters, Room } from './windows/counters.ts'
+import type { Take } from './windows/window.ts'
 
-export type { Take } from './window.ts'
+export type { Take } from './windows/window.ts'
 
 const UNKEPT: Take = { allowed: false, remaining: 0, resetSeconds: 1, unkept: true }
 

@@ -1,6 +1,6 @@
 import type { Limiter } from './limiter.ts'
-import type { LimitRow } from './row.ts'
-import type { Take } from './window.ts'
+import type { LimitRow } from './table/limit-row.ts'
+import type { Take } from './windows/window.ts'
 
 /** One step in the order that all threads keep. */
 interface Step {

@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { isValidHost } from '../http/request-headers.ts'
-import { readTarget, type Target } from '../http/target.ts'
+import { isValidHost } from '../http/rules/request-headers.ts'
+import { readTarget, type Target } from '../http/rules/request-target.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { NO_TUNNEL_FREE } from './tunnel.ts'
 

@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net'
-import { type AccessTokenReading, challenges, readAccessToken } from '../auth/authorization.ts'
-import { hasTokenParameter } from '../auth/token-parameter.ts'
+import { type AccessTokenReading, challenges, readAccessToken } from '../auth/tokens/authorization.ts'
+import { hasTokenParameter } from '../auth/tokens/token-parameter.ts'
 import type { RouteAuth } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import { proveBearer } from './prove-bearer.ts'
-import { presentsCertificate, proveCertificate } from './prove-certificate.ts'
-import { proveWebhook } from './prove-webhook.ts'
+import { proveBearer } from './credentials/prove-bearer.ts'
+import { presentsCertificate, proveCertificate } from './credentials/prove-certificate.ts'
+import { proveWebhook } from './credentials/prove-webhook.ts'
 
 const TOKEN_IN_QUERY = refusal('token_in_query', {
   headers: challenges({

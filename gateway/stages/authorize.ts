@@ -1,5 +1,5 @@
-import { challenges, schemeOf } from '../auth/authorization.ts'
-import { quote } from '../auth/quote.ts'
+import { challenges, schemeOf } from '../auth/tokens/authorization.ts'
+import { quote } from '../auth/tokens/quote.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'

@@ -1,5 +1,5 @@
-import type { Commit } from '../audit/commit.ts'
-import { responseTo } from '../audit/records.ts'
+import { responseTo } from '../audit/audit-records.ts'
+import type { Commit } from '../audit/commit/group-commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { recordAtEnd } from './record.ts'

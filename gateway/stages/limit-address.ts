@@ -1,6 +1,6 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { limitKey } from '../limits/key.ts'
+import { limitKey } from '../limits/limit-key.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { readPath } from './admit.ts'
 

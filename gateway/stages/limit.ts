@@ -1,8 +1,8 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { rowForMethod } from '../http/path-table.ts'
-import { rateLimit } from '../limits/fields.ts'
-import { limitKey } from '../limits/key.ts'
+import { rowForMethod } from '../http/rules/path-table.ts'
+import { limitKey } from '../limits/limit-key.ts'
+import { rateLimit } from '../limits/table/rate-limit-fields.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })

@@ -1,9 +1,9 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { isTrusted } from '../http/address.ts'
-import { networkOf } from '../http/network.ts'
+import { isTrusted } from '../http/rules/client-address.ts'
+import { networkOf } from '../http/rules/network.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import type { Share } from '../upstream-places.ts'
+import type { Share } from '../upstream/upstream-places.ts'
 
 /** The last one was taken meanwhile, or the caller has all that one may have. */
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })

@@ -1,9 +1,9 @@
 import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { downstreamOf } from '../http/address.ts'
-import type { Arriving } from '../http/downstream/handler.ts'
-import { acceptedRequestId, newRequestId } from '../http/request-id.ts'
-import { timestampOf } from '../http/timestamp.ts'
+import { downstreamOf } from '../http/rules/client-address.ts'
+import { acceptedRequestId, newRequestId } from '../http/rules/request-id.ts'
+import type { Arriving } from '../http/server/handler.ts'
+import { timestampOf } from '../http/syntax/timestamp.ts'
 import { close } from './close.ts'
 
 /** Audit status of a request whose client went away before the answer was whole. */

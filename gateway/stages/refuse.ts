@@ -1,12 +1,12 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { STATUS_CODES } from '../http/node-http.ts'
-import { PAGE_POLICY, prefersHtml, refusalPage } from '../http/refusal-page.ts'
+import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import type { Refusal } from '../refusals.ts'
-import { linesOf, writeHead } from './answer.ts'
 import { close } from './close.ts'
-import { note } from './note.ts'
+import { note } from './log-refusal.ts'
 import { recordAtEnd } from './record.ts'
+import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
+import { linesOf, writeHead } from './write-response.ts'
 
 /** Ends an exchange with an answer of our own. What cannot be recorded is answered 503, whatever it was. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {

@@ -1,7 +1,7 @@
 import type { Route } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type PathEntry, rowForMethod } from '../http/path-table.ts'
+import { type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
 const NOT_FOUND = refusal('not_found')

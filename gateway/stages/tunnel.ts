@@ -1,14 +1,14 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { answerHeaders } from '../http/answer-headers.ts'
-import type { Lapse } from '../http/tunnels.ts'
-import { upgradeHead } from '../http/websocket.ts'
-import type { Field } from '../http1/field.ts'
+import { answerHeaders } from '../http/rules/response-headers.ts'
+import type { Lapse } from '../http/server/tunnels.ts'
+import { upgradeHead } from '../http/server/websocket.ts'
+import type { Field } from '../http/syntax/field.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import { peerOf } from '../tls/peer.ts'
-import { withMandatory } from './answer.ts'
+import { peerOf } from '../tls/clients/peer.ts'
 import { close } from './close.ts'
+import { withMandatory } from './write-response.ts'
 
 /** Every place for a tunnel is taken. */
 export const NO_TUNNEL_FREE = refusal('overloaded', {

@@ -1,13 +1,13 @@
-import type { Principal } from '../auth/principal.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { isTrusted } from '../http/address.ts'
-import { ruleOf } from '../http/field-rules.ts'
-import { isNominated, nominatedBy } from '../http/hop-by-hop.ts'
-import { newTraceparent } from '../http/traceparent.ts'
-import { checkedField, Field } from '../http1/field.ts'
-import { clientCertHeader, isClientCertHeader } from '../tls/client-cert.ts'
-import { peerOf } from '../tls/peer.ts'
+import { isTrusted } from '../http/rules/client-address.ts'
+import { ruleOf } from '../http/rules/field-rules.ts'
+import { isNominated, nominatedBy } from '../http/rules/hop-by-hop.ts'
+import { checkedField, Field } from '../http/syntax/field.ts'
+import { newTraceparent } from '../http/syntax/traceparent.ts'
+import type { Principal } from '../principal.ts'
+import { clientCertHeader, isClientCertHeader } from '../tls/clients/client-cert.ts'
+import { peerOf } from '../tls/clients/peer.ts'
 
 /** W3C Trace Context: version 00, or a later one that begins alike and may go on; an all-zero id is no id. */
 const TRACEPARENT =

@@ -1,4 +1,4 @@
-import type { UpstreamFault } from './door.ts'
+import type { UpstreamFault } from './upstream-client.ts'
 
 /** Whom an exchange waits for: the upstream, the receiver of its response, or the sender of its request body. */
 export type Awaited = 'upstream' | 'receiver' | 'sender'

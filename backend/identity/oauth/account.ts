@@ -1,6 +1,6 @@
 import type { Account } from 'oidc-provider'
 import type { Queryable } from '../../database/database.ts'
-import type { Role } from '../tokens.ts'
+import type { Role } from '../session-tokens.ts'
 
 /** A user as the authorization server knows it; tokens say nothing of it but its id. */
 export interface UserAccount extends Account {

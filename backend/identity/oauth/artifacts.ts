@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Adapter, AdapterPayload } from 'oidc-provider'
 import type { Database, Queryable, Row } from '../../database/database.ts'
-import { CLOCK_TOLERANCE_MS } from '../tokens.ts'
+import { CLOCK_TOLERANCE_MS } from '../session-tokens.ts'
 import { errors } from './library.ts'
 
 export interface ArtifactStoreOptions {

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { ClientMetadata } from 'oidc-provider'
 import { PROFILE_WRITE, USERS_ADMIN } from '../../caller.ts'
-import { SESSION_CLIENT } from '../tokens.ts'
+import { SESSION_CLIENT } from '../session-tokens.ts'
 import { DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const PORTAL_KEY_FILE = 'bank-portal.private.jwk.json'

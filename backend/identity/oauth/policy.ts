@@ -1,5 +1,5 @@
 import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
-import { ACCESS_TOKEN_SECONDS } from '../tokens.ts'
+import { ACCESS_TOKEN_SECONDS } from '../session-tokens.ts'
 import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const CODE_SECONDS = 60

@@ -1,5 +1,5 @@
 import { PROFILE_WRITE } from '../../caller.ts'
-import { SCOPES_OF_ROLE } from '../tokens.ts'
+import { SCOPES_OF_ROLE } from '../session-tokens.ts'
 
 /** What an application may ask for beside the scopes of the API: OpenID Connect Core sections 3.1.2.1 and 11. */
 const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import { firstMessage, startChild } from '../child.ts'
 import type { Contender } from '../contender.ts'
 
-const PROGRAM = fileURLToPath(new URL('../byte-pump.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('../pump-bytes.ts', import.meta.url))
 
 /** What Node asks for carrying bytes at all. */
 export const bytePump: Contender = {

@@ -1,9 +1,9 @@
 import { openSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { listening, startChild, versionOf } from '../child.ts'
 import type { Contender, Ground, RunningContender } from '../contender.ts'
-import { freePort } from '../free-port.ts'
-import { AUDIENCE, ISSUER } from '../tokens.ts'
+import { freePort } from '../unused-port.ts'
 
 /** HAProxy with the same policy, its log written to a file as the gateway's audit trail is. */
 export function haproxy(threads: number): Contender {

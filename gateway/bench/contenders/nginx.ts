@@ -2,7 +2,7 @@ import { truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { listening, startChild, versionOf } from '../child.ts'
 import type { Contender, Ground, RunningContender } from '../contender.ts'
-import { freePort } from '../free-port.ts'
+import { freePort } from '../unused-port.ts'
 
 /** nginx with what its free edition can do: it forwards any token unread. */
 export const nginx: Contender = {

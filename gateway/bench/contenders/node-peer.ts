@@ -1,11 +1,11 @@
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { firstMessage, startChild } from '../child.ts'
 import type { Contender, Ground, RunningContender } from '../contender.ts'
 import { installPeers } from '../peers/install.ts'
-import type { PeerSettings } from '../peers/policy.ts'
-import { AUDIENCE, ISSUER } from '../tokens.ts'
+import type { PeerSettings } from '../peers/peer-policy.ts'
 
 const PEERS = fileURLToPath(new URL('../peers', import.meta.url))
 

@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net'
 import fastify, { type FastifyPluginCallback, type FastifyReply, type FastifyRequest } from 'fastify'
-import { type Admission, load, Policy, SIX_HEADERS, settingsOf } from './policy.ts'
+import { type Admission, load, Policy, SIX_HEADERS, settingsOf } from './peer-policy.ts'
 
 // @fastify/http-proxy with the features of the gateway added by hand, as hooks.
 

@@ -1,6 +1,6 @@
 import { Agent, createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { type Admission, load, Policy, SIX_HEADERS, settingsOf } from './policy.ts'
+import { type Admission, load, Policy, SIX_HEADERS, settingsOf } from './peer-policy.ts'
 
 // http-proxy or http-proxy-3, which have one interface, with the features of the gateway added by hand.
 

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { onEachDatabase, onPostgres } from '../testing/databases.ts'
+import { answerOnce, idempotencyKey } from './idempotency.ts'
+
+const NOW = new Date('2026-03-01T12:00:00Z')
+const ANSWER = { status: 201, body: '{}' }
+const request = (key: string) => ({ caller: 'alice', path: '/api/transfer', key, fingerprint: 'f' })
+
+onEachDatabase('answerOnce', (database) => {
+  it('refuses a key whose first request is still being worked on, and frees it afterwards', async () => {
+    const { promise: started, resolve: start } = Promise.withResolvers<void>()
+    const { promise: finished, resolve: finish } = Promise.withResolvers<void>()
+    const first = answerOnce(database(), request('slow'), {
+      now: NOW,
+      work: async () => {
+        start()
+        await finished
+        return ANSWER
+      },
+    })
+    await started
+    const again = () => answerOnce(database(), request('slow'), { now: NOW, work: async () => assert.fail() })
+    await assert.rejects(again(), { code: 'idempotency_key_in_flight' })
+    finish()
+    assert.deepEqual(await first, { answer: ANSWER, replayed: false })
+    assert.deepEqual(await again(), { answer: ANSWER, replayed: true })
+  })
+
+  it('frees the key when the work throws', async () => {
+    const crash = new Error('crash')
+    const options = { now: NOW, work: () => Promise.reject(crash) }
+    await assert.rejects(answerOnce(database(), request('crash'), options), crash)
+    const retried = await answerOnce(database(), request('crash'), { now: NOW, work: async () => ANSWER })
+    assert.equal(retried.replayed, false)
+  })
+
+  it('does not mix up keys whose parts run together', async () => {
+    const parts = [
+      ['a', 'b', 'c'],
+      ['ab', '', 'c'],
+      ['a', 'bc', ''],
+    ] as const
+    for (const [caller, path, key] of parts) {
+      const options = { now: NOW, work: async () => ANSWER }
+      const { replayed } = await answerOnce(database(), { caller, path, key, fingerprint: 'f' }, options)
+      assert.equal(replayed, false)
+    }
+  })
+})
+
+onPostgres('answerOnce', (database) => {
+  it('refuses a key that another process is working on', async () => {
+    await database().transaction(async (transaction) => {
+      const lock = 'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken'
+      assert.deepEqual(await transaction.query(lock, ['alice\n/api/transfer\nelsewhere']), [{ taken: true }])
+      const options = { now: NOW, work: async () => assert.fail() }
+      await assert.rejects(answerOnce(database(), request('elsewhere'), options), {
+        code: 'idempotency_key_in_flight',
+      })
+    })
+    const retried = await answerOnce(database(), request('elsewhere'), { now: NOW, work: async () => ANSWER })
+    assert.equal(retried.replayed, false)
+  })
+})
+
+describe('idempotencyKey', () => {
+  it('reads a quoted string with its escapes, or the plain key', () => {
+    assert.equal(idempotencyKey(undefined), undefined)
+    assert.equal(idempotencyKey('"a b\\"c\\\\d"'), 'a b"c\\d')
+    assert.equal(idempotencyKey(' plain-1 '), 'plain-1')
+  })
+
+  it('refuses two headers', () => {
+    assert.throws(() => idempotencyKey(['a', 'b']), { code: 'invalid_request' })
+  })
+})

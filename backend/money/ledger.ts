@@ -1,0 +1,185 @@
+import { v7 as uuid } from 'uuid'
+import type { Queryable, Row } from '../database/database.ts'
+
+/**
+ * The double-entry ledger. Every movement is one row of `transfers` with two entries that sum to zero; the balance
+ * kept in `accounts` is the sum of its entries. Opening balances come from the equity account of the currency and
+ * closing balances return to it, so the sum over all entries is always zero. Every function here runs inside the
+ * caller's serialisable transaction.
+ */
+
+/** An account of a user. */
+export interface Account {
+  readonly id: string
+  readonly currency: string
+  readonly balanceMinor: bigint
+}
+
+interface AccountRow extends Row {
+  id: string
+  owner_id: string
+  currency: string
+  balance_minor: bigint
+}
+
+/** The currency of the accounts that new users get. */
+export const HOME_CURRENCY = 'EUR'
+
+/** The open account of the user; `undefined` when there is none. */
+export async function accountOf(database: Queryable, userId: string): Promise<Account | undefined> {
+  const [row] = await database.query<AccountRow>(
+    'SELECT id, currency, balance_minor FROM accounts WHERE owner_id = $1 AND closed_at IS NULL',
+    [userId],
+  )
+  return row && { id: row.id, currency: row.currency, balanceMinor: row.balance_minor }
+}
+
+/** Opens the account of a new user, empty. Gives its id. */
+export async function openAccount(transaction: Queryable, ownerId: string, now: Date): Promise<string> {
+  const id = uuid()
+  await transaction.query(
+    "INSERT INTO accounts (id, kind, owner_id, currency, created_at) VALUES ($1, 'customer', $2, $3, $4)",
+    [id, ownerId, HOME_CURRENCY, now],
+  )
+  return id
+}
+
+/** Puts the opening balance on an account, from equity. */
+export async function fundAccount(
+  transaction: Queryable,
+  account: { readonly id: string; readonly amountMinor: bigint },
+  now: Date,
+): Promise<void> {
+  const equityId = await equityAccount(transaction, HOME_CURRENCY, now)
+  await move(transaction, {
+    kind: 'opening',
+    fromAccountId: equityId,
+    toAccountId: account.id,
+    amountMinor: account.amountMinor,
+    currency: HOME_CURRENCY,
+    createdAt: now,
+  })
+}
+
+/** Closes the account of a user who leaves: what is left on it returns to equity, and nothing reaches it any more. */
+export async function closeAccount(transaction: Queryable, ownerId: string, now: Date): Promise<void> {
+  const account = await accountOf(transaction, ownerId)
+  if (account === undefined) return
+  if (account.balanceMinor > 0n) {
+    await move(transaction, {
+      kind: 'closing',
+      fromAccountId: account.id,
+      toAccountId: await equityAccount(transaction, account.currency, now),
+      amountMinor: account.balanceMinor,
+      currency: account.currency,
+      createdAt: now,
+    })
+  }
+  await transaction.query('UPDATE accounts SET closed_at = $2 WHERE id = $1', [account.id, now])
+}
+
+/** What a user orders. */
+export interface TransferOrder {
+  readonly userId: string
+  readonly toAccountId: string
+  readonly amountMinor: bigint
+  readonly currency: string
+  readonly reference?: string | undefined
+}
+
+/** A transfer that was carried out. */
+export interface Transfer {
+  readonly id: string
+  readonly fromAccountId: string
+  readonly toAccountId: string
+  readonly amountMinor: bigint
+  readonly currency: string
+  readonly reference?: string | undefined
+  readonly createdAt: Date
+}
+
+export type TransferRefusal =
+  | 'no_account'
+  | 'same_account'
+  | 'unknown_destination'
+  | 'currency_mismatch'
+  | 'insufficient_funds'
+
+/**
+ * Moves money from the account of the user, or gives the reason why it does not, with nothing changed. An account
+ * never goes below zero, whatever runs at the same time.
+ */
+export async function transfer(
+  transaction: Queryable,
+  order: TransferOrder,
+  now: Date,
+): Promise<Transfer | TransferRefusal> {
+  // Both rows locked at once and in one order: opposite transfers then wait for each other instead of colliding.
+  const rows = await transaction.query<AccountRow>(
+    `SELECT id, owner_id, currency, balance_minor FROM accounts
+      WHERE (owner_id = $1 OR id = $2) AND kind = 'customer' AND closed_at IS NULL ORDER BY id FOR UPDATE`,
+    [order.userId, order.toAccountId],
+  )
+  const source = rows.find((row) => row.owner_id === order.userId)
+  const destination = rows.find((row) => row.id === order.toAccountId)
+  if (source === undefined) return 'no_account'
+  if (destination === undefined) return 'unknown_destination'
+  if (source.id === destination.id) return 'same_account'
+  if (source.currency !== order.currency || destination.currency !== order.currency)
+    return 'currency_mismatch'
+  if (source.balance_minor < order.amountMinor) return 'insufficient_funds'
+  return move(transaction, {
+    kind: 'transfer',
+    fromAccountId: source.id,
+    toAccountId: destination.id,
+    amountMinor: order.amountMinor,
+    currency: order.currency,
+    reference: order.reference,
+    createdAt: now,
+  })
+}
+
+async function move(
+  transaction: Queryable,
+  movement: Omit<Transfer, 'id'> & { readonly kind: 'transfer' | 'opening' | 'closing' },
+): Promise<Transfer> {
+  const { kind, ...made } = { id: uuid(), ...movement }
+  await transaction.query(
+    `INSERT INTO transfers (id, kind, from_account_id, to_account_id, amount_minor, currency, reference, created_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+    [
+      made.id,
+      kind,
+      made.fromAccountId,
+      made.toAccountId,
+      made.amountMinor,
+      made.currency,
+      made.reference ?? null,
+      made.createdAt,
+    ],
+  )
+  await transaction.query(
+    'INSERT INTO ledger_entries (transfer_id, account_id, amount_minor) VALUES ($1, $2, -$4::bigint), ($1, $3, $4)',
+    [made.id, made.fromAccountId, made.toAccountId, made.amountMinor],
+  )
+  await transaction.query(
+    `UPDATE accounts SET balance_minor = balance_minor + CASE WHEN id = $1 THEN -$3::bigint ELSE $3 END
+      WHERE id IN ($1, $2)`,
+    [made.fromAccountId, made.toAccountId, made.amountMinor],
+  )
+  return made
+}
+
+async function equityAccount(transaction: Queryable, currency: string, now: Date): Promise<string> {
+  const [existing] = await transaction.query<{ id: string }>(
+    "SELECT id FROM accounts WHERE kind = 'equity' AND currency = $1",
+    [currency],
+  )
+  if (existing !== undefined) return existing.id
+  const id = uuid()
+  await transaction.query(
+    "INSERT INTO accounts (id, kind, currency, created_at) VALUES ($1, 'equity', $2, $3)",
+    [id, currency, now],
+  )
+  return id
+}

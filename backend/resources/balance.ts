@@ -1,0 +1,50 @@
+import { Type } from 'typebox'
+import { requireUserWith } from '../caller.ts'
+import { currencyOf } from '../money/currencies.ts'
+import { accountOf } from '../money/ledger.ts'
+import { fromMinor } from '../money/money.ts'
+import { Problem, problemResponses } from '../problems.ts'
+import type { App, Services } from '../services.ts'
+
+const BalanceAnswer = Type.Object(
+  {
+    accountId: Type.String({ format: 'uuid' }),
+    currency: Type.String({ examples: ['EUR'] }),
+    balance: Type.String({ description: 'Booked.', examples: ['1000.00'] }),
+    available: Type.String({
+      description: 'What a transfer may use; there are no holds.',
+      examples: ['1000.00'],
+    }),
+    asOf: Type.String({ format: 'date-time' }),
+  },
+  { description: 'The balance of the account of the caller.' },
+)
+
+/** GET /api/balance: the account of the user who calls. */
+export function registerBalance(app: App, { database, clock }: Services): void {
+  app.get(
+    '/api/balance',
+    {
+      schema: {
+        operationId: 'getBalance',
+        summary: 'The balance of your account',
+        tags: ['account'],
+        security: [{ bearer: ['accounts:read'] }],
+        response: { 200: BalanceAnswer, ...problemResponses(401, 403) },
+      },
+    },
+    async (request) => {
+      const account = await accountOf(database, requireUserWith(request, 'accounts:read'))
+      // Every user has an account until it is deleted, and then nobody may call in its name.
+      if (account === undefined) throw new Problem('unauthenticated')
+      const balance = fromMinor(account.balanceMinor, currencyOf(account.currency)?.minorUnits ?? 0)
+      return {
+        accountId: account.id,
+        currency: account.currency,
+        balance,
+        available: balance,
+        asOf: clock().toISOString(),
+      }
+    },
+  )
+}

@@ -1,0 +1,82 @@
+import swagger from '@fastify/swagger'
+import swaggerUi from '@fastify/swagger-ui'
+import { ProblemSchema } from '../problems.ts'
+import type { App, Services } from '../services.ts'
+
+/**
+ * Everything that the page needs comes from here, and it may ask nobody but the API it documents. Styles may be
+ * inline because Swagger UI writes its icons that way; scripts may not.
+ */
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
+
+const DESCRIPTION = `The API behind the gateway. Every error is \`application/problem+json\` (RFC 9457) with a stable
+\`code\`; a 400 names each field. Amounts are decimal strings.
+
+Beside what an operation lists, the gateway refuses what is no good HTTP: 408, 413, 414, 417 and 431.`
+
+/** GET /openapi.json, generated from the schemas of the routes registered after this, and GET /docs to read it. */
+export async function registerDocs(app: App, { publicUrl }: Services): Promise<void> {
+  app.addSchema(ProblemSchema)
+  await app.register(swagger, {
+    transformObject: (document) =>
+      withoutOwnKeywords('openapiObject' in document ? document.openapiObject : {}),
+    refResolver: { buildLocalReference: (schema) => String(schema.$id) },
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Countersign demo API',
+        version: '1.0.0',
+        description: DESCRIPTION,
+        license: { name: 'MIT', identifier: 'MIT' },
+      },
+      // Of every operation that does not say otherwise.
+      security: [],
+      servers: [{ url: publicUrl }],
+      components: {
+        securitySchemes: {
+          bearer: {
+            type: 'http',
+            scheme: 'bearer',
+            bearerFormat: 'JWT',
+            description: 'The accessToken of POST /api/login.',
+          },
+          webhook: {
+            type: 'apiKey',
+            in: 'header',
+            name: 'X-API-Key',
+            description: 'The id of a key, with the signature headers of Standard Webhooks 1.0.',
+          },
+        },
+      },
+      tags: [
+        { name: 'session', description: 'Log in, stay in, log out' },
+        { name: 'account', description: 'Balance and transfers' },
+        { name: 'users', description: 'User records' },
+        { name: 'identity', description: 'Travel documents' },
+        { name: 'webhooks', description: 'What other systems report' },
+        { name: 'reference', description: 'Data for everybody' },
+      ],
+    },
+  })
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    staticCSP: CONTENT_SECURITY_POLICY,
+    theme: { title: 'Countersign demo API' },
+    uiConfig: { deepLinking: true, displayRequestDuration: true, validatorUrl: null },
+  })
+  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
+}
+
+/** The document without the keywords that only our validator knows (validation.ts). */
+function withoutOwnKeywords(document: object) {
+  return JSON.parse(JSON.stringify(document, (key, value) => (key === 'choiceOf' ? undefined : value)))
+}

@@ -1,0 +1,13 @@
+import type { App, Services } from '../services.ts'
+
+/**
+ * For the container and the orchestrator; the gateway routes neither. GET /healthz: the process answers. GET /readyz: so
+ * does its database, otherwise 503. They are two, because no restart of this process brings a database back.
+ */
+export function registerHealth(app: App, { database }: Services): void {
+  app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
+  app.get('/readyz', { schema: { hide: true } }, async () => {
+    await database.query('SELECT 1')
+    return { status: 'ok' }
+  })
+}

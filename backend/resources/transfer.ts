@@ -1,0 +1,177 @@
+import { type Static, Type } from 'typebox'
+import { requireUserWith } from '../caller.ts'
+import type { Queryable } from '../database/database.ts'
+import { CURRENCIES, type Currency, currencyOf } from '../money/currencies.ts'
+import { answerOnce, idempotencyKey, KEY_PATTERN, type StoredAnswer } from '../money/idempotency.ts'
+import { type Transfer, type TransferOrder, transfer } from '../money/ledger.ts'
+import { amountPattern, fromMinor, toMinor } from '../money/money.ts'
+import { PROBLEM_MEDIA_TYPE, Problem, problemBody, problemResponses } from '../problems.ts'
+import type { App, Services } from '../services.ts'
+
+const PATH = '/api/transfer'
+
+/** Some codes of ISO 4217 are of metals, funds and tests, which have no amounts. */
+const WITH_AMOUNTS = CURRENCIES.flatMap(({ code, minorUnits }) =>
+  minorUnits === null ? [] : [{ code, minorUnits }],
+)
+const DECIMALS = [...new Set(WITH_AMOUNTS.map(({ minorUnits }) => minorUnits))].sort()
+
+/** What an amount is depends on its currency: 1.5 is none of JPY. */
+const amountsByCurrency = DECIMALS.map((decimals) => ({
+  if: {
+    properties: {
+      currency: {
+        enum: WITH_AMOUNTS.filter(({ minorUnits }) => minorUnits === decimals).map(({ code }) => code),
+      },
+    },
+  },
+  // biome-ignore lint/suspicious/noThenProperty: a word of JSON Schema
+  then: {
+    properties: {
+      amount: {
+        pattern: amountPattern(decimals),
+        description: `a decimal number above zero, with at most ${decimals} decimals in this currency`,
+      },
+    },
+  },
+}))
+
+const TransferBody = Type.Object(
+  {
+    toAccountId: Type.String({
+      // Not the format "uuid", which also lets urn:uuid:… through.
+      pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$',
+      description: 'an account id (UUID)',
+      examples: ['0199f4a8-6c1e-7d53-9f0e-0c7c1c6b1f7e'],
+    }),
+    amount: Type.String({
+      pattern: amountPattern(Math.max(...DECIMALS)),
+      description: 'a decimal number such as 12.50, above zero, with no more decimals than the currency has',
+      examples: ['12.50'],
+    }),
+    currency: Type.Enum(
+      WITH_AMOUNTS.map(({ code }) => code),
+      { description: 'an ISO 4217 code of a currency that has amounts, such as EUR', examples: ['EUR'] },
+    ),
+    reference: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 140,
+        pattern: '^[^\\u0000-\\u001f\\u007f]*$',
+        description: 'text of one line',
+        examples: ['Invoice 2026-118'],
+      }),
+    ),
+  },
+  { additionalProperties: false, allOf: amountsByCurrency },
+)
+
+const TransferAnswer = Type.Object(
+  {
+    transferId: Type.String({ format: 'uuid' }),
+    fromAccountId: Type.String({ format: 'uuid' }),
+    toAccountId: Type.String({ format: 'uuid' }),
+    amount: Type.String({ examples: ['12.50'] }),
+    currency: Type.String({ examples: ['EUR'] }),
+    status: Type.Literal('completed'),
+    createdAt: Type.String({ format: 'date-time' }),
+    reference: Type.Optional(Type.String({ examples: ['Invoice 2026-118'] })),
+  },
+  { description: 'The transfer is booked on both accounts.' },
+)
+
+/** POST /api/transfer: from the account of the user who calls to any open account. */
+export function registerTransfer(app: App, services: Services): void {
+  app.post(
+    PATH,
+    {
+      schema: {
+        operationId: 'createTransfer',
+        summary: 'Transfer money from your account',
+        description:
+          'With an Idempotency-Key the transfer happens once however often it is sent: for 24 hours a repetition ' +
+          'gets the first answer again, success or refusal, with Idempotency-Replayed: true.',
+        tags: ['account'],
+        security: [{ bearer: ['transfers:write'] }],
+        headers: Type.Object({
+          'idempotency-key': Type.Optional(
+            Type.String({
+              pattern: KEY_PATTERN,
+              description: 'one key of 1 to 255 characters, in double quotes or plain',
+              examples: ['"8e03978e-40d5-43e8-bc93"'],
+            }),
+          ),
+        }),
+        body: TransferBody,
+        response: { 201: TransferAnswer, ...problemResponses(401, 403, 409, 413, 415, 422) },
+      },
+    },
+    async (request, reply) => {
+      const order = { userId: requireUserWith(request, 'transfers:write'), ...readOrder(request.body) }
+      const key = idempotencyKey(request.headers['idempotency-key'])
+      const now = services.clock()
+      const work = (transaction: Queryable) => carryOut(transaction, order, { now, requestId: request.id })
+      const { answer, replayed } =
+        key === undefined
+          ? { answer: await services.database.transaction(work), replayed: false }
+          : await answerOnce(
+              services.database,
+              { caller: order.userId, path: PATH, key, fingerprint: fingerprint(order) },
+              { now, work },
+            )
+      if (replayed) reply.header('idempotency-replayed', 'true')
+      return (
+        reply
+          .code(answer.status as 201)
+          .type(answer.status < 400 ? 'application/json' : PROBLEM_MEDIA_TYPE)
+          // Already text, so that a replay is the first answer to the byte.
+          .serializer((body: string) => body)
+          .send(answer.body as never)
+      )
+    },
+  )
+}
+
+type Order = Omit<TransferOrder, 'userId'>
+
+function readOrder(body: Static<typeof TransferBody>): Order {
+  const minorUnits = currencyOf(body.currency)?.minorUnits ?? undefined
+  const amountMinor = minorUnits === undefined ? undefined : toMinor(body.amount, minorUnits)
+  if (amountMinor === undefined) throw new Error('an amount that the schema does not let through')
+  return {
+    toAccountId: body.toAccountId.toLowerCase(),
+    amountMinor,
+    currency: body.currency,
+    reference: body.reference,
+  }
+}
+
+/** What makes two orders the same: their meaning, not their spelling (`12.5` is `12.50`). */
+function fingerprint({ toAccountId, amountMinor, currency, reference }: Order): string {
+  return JSON.stringify([toAccountId, amountMinor.toString(), currency, reference ?? null])
+}
+
+async function carryOut(
+  transaction: Queryable,
+  order: TransferOrder,
+  { now, requestId }: { readonly now: Date; readonly requestId: string },
+): Promise<StoredAnswer> {
+  const outcome = await transfer(transaction, order, now)
+  // A user without an account was deleted; its token outlived it.
+  if (outcome === 'no_account') throw new Problem('unauthenticated')
+  if (typeof outcome === 'string') return { status: 422, body: problemBody(new Problem(outcome), requestId) }
+  return { status: 201, body: JSON.stringify(transferAnswer(outcome, currencyOf(outcome.currency))) }
+}
+
+function transferAnswer(made: Transfer, currency: Currency | undefined): Static<typeof TransferAnswer> {
+  return {
+    transferId: made.id,
+    fromAccountId: made.fromAccountId,
+    toAccountId: made.toAccountId,
+    amount: fromMinor(made.amountMinor, currency?.minorUnits ?? 0),
+    currency: made.currency,
+    status: 'completed',
+    createdAt: made.createdAt.toISOString(),
+    ...(made.reference === undefined ? {} : { reference: made.reference }),
+  }
+}

@@ -1,0 +1,313 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type Static, type TSchema, Type } from 'typebox'
+import { callerOf, ID_PATTERN, PROFILE_WRITE, requireRecord, requireScope, USERS_ADMIN } from '../caller.ts'
+import { hashPassword } from '../identity/passwords.ts'
+import { REVOKE_SESSION } from '../identity/revoke-session.ts'
+import { admitAttempt } from '../identity/sign-in-throttle.ts'
+import { CurrentPassword, requirePresentPassword, tooManyAttempts } from '../present-password.ts'
+import { Problem, problemResponses } from '../problems.ts'
+import type { App, Services } from '../services.ts'
+import {
+  addUser,
+  type ChangedUser,
+  changeUser,
+  deleteUser,
+  findUser,
+  listUsers,
+  type User,
+} from '../user-store.ts'
+
+const PATH = '/api/users'
+const DEFAULT_PAGE = 50
+const MAX_PAGE = 100
+
+const Name = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  pattern: '^[^\\s\\u0000-\\u001f\\u007f]([^\\u0000-\\u001f\\u007f]*[^\\s\\u0000-\\u001f\\u007f])?$',
+  description: 'text of one line without spaces around it',
+  examples: ['Alice Martin'],
+})
+
+export const Email = Type.String({ format: 'email', maxLength: 254, examples: ['alice@example.com'] })
+
+const NewPassword = Type.String({ minLength: 8, maxLength: 1024, examples: ['correct horse battery staple'] })
+
+const UserAnswer = Type.Object(
+  {
+    id: Type.String({ format: 'uuid' }),
+    name: Name,
+    email: Type.String({ examples: ['alice@example.com'] }),
+    createdAt: Type.String({ format: 'date-time' }),
+    updatedAt: Type.String({ format: 'date-time' }),
+  },
+  { description: 'A user.' },
+)
+
+/** `name` goes by either of two names, and by one of them at a time. */
+const OneName = {
+  oneOf: [{ required: ['name'] }, { required: ['nombre'] }],
+  choiceOf: 'name',
+  description: 'given once, as name or as nombre',
+}
+
+const Names = { name: Type.Optional(Name), nombre: Type.Optional(Name) }
+
+const CreateBody = Type.Object(
+  { ...Names, email: Email, password: Type.Optional(NewPassword) },
+  { additionalProperties: false, ...OneName },
+)
+
+const Proof = { currentPassword: Type.Optional(CurrentPassword) }
+
+const ReplaceBody = Type.Object(
+  { ...Names, email: Email, ...Proof },
+  { additionalProperties: false, ...OneName },
+)
+
+const ChangeBody = Type.Object(
+  { ...Names, email: Type.Optional(Email), password: Type.Optional(NewPassword), ...Proof },
+  {
+    additionalProperties: false,
+    anyOf: ['name', 'nombre', 'email', 'password'].map((field) => ({ required: [field] })),
+    choiceOf: 'body',
+    description: 'at least one of name (or nombre, not both), email and password',
+    not: { required: ['name', 'nombre'] },
+  },
+)
+
+const LeaveBody = Type.Object(Proof, { additionalProperties: false })
+
+const UserPath = Type.Object({
+  id: Type.String({ pattern: ID_PATTERN, description: 'the id of a user (a UUID in lower case)' }),
+})
+
+const WHO_MAY =
+  `Users reach their own record, from a session or through an application with ${PROFILE_WRITE}; holders of ` +
+  `${USERS_ADMIN} every one. For any other id the answer is 403, whether or not there is such a user.`
+
+const PRESENT_PASSWORD = 'Users who do this to themselves give currentPassword.'
+
+/** GET and POST /api/users; GET, PUT, PATCH and DELETE /api/users/{id}. */
+export function registerUsers(app: App, services: Services): void {
+  registerList(app, services)
+  registerCreate(app, services)
+  registerRead(app, services)
+  registerChange(app, services, {
+    method: 'PUT',
+    body: ReplaceBody,
+    summary: 'Replace name and e-mail address',
+  })
+  registerChange(app, services, {
+    method: 'PATCH',
+    body: ChangeBody,
+    summary: 'Change some fields of a user',
+  })
+  registerDelete(app, services)
+}
+
+function registerList(app: App, { database }: Services): void {
+  app.get(
+    PATH,
+    {
+      schema: {
+        operationId: 'listUsers',
+        summary: 'List users, oldest first',
+        tags: ['users'],
+        security: [{ bearer: [USERS_ADMIN] }],
+        querystring: Type.Object(
+          {
+            limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+            after: Type.Optional(
+              Type.String({
+                pattern: ID_PATTERN,
+                description: 'the id of the last user of the page before',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: {
+          200: Type.Array(UserAnswer, {
+            description: 'One page. Link names the next one, when there is one.',
+          }),
+          ...problemResponses(401, 403),
+        },
+      },
+    },
+    async (request, reply) => {
+      requireScope(request, USERS_ADMIN)
+      const { limit = DEFAULT_PAGE, after } = request.query
+      const { users, more } = await listUsers(database, { limit, after })
+      const last = users.at(-1)
+      if (more && last !== undefined) {
+        // RFC 8288.
+        reply.header('link', `<${PATH}?limit=${limit}&after=${last.id}>; rel="next"`)
+      }
+      return users.map(userAnswer)
+    },
+  )
+}
+
+function registerCreate(app: App, { database, clock }: Services): void {
+  app.post(
+    PATH,
+    {
+      schema: {
+        operationId: 'createUser',
+        summary: 'Add a user, with an empty EUR account',
+        description: 'A user without a password cannot log in until it has one.',
+        tags: ['users'],
+        security: [{ bearer: [USERS_ADMIN] }],
+        body: CreateBody,
+        response: { 201: UserAnswer, ...problemResponses(401, 403, 409, 413, 415) },
+      },
+    },
+    async (request, reply) => {
+      requireScope(request, USERS_ADMIN)
+      const { name, nombre, email, password } = request.body
+      const passwordHash = password === undefined ? undefined : await hashPassword(password)
+      const user = { name: name ?? nombre ?? '', email, passwordHash, role: 'user' as const }
+      const added = await database.transaction((transaction) => addUser(transaction, user, clock()))
+      if (added === 'email_taken') throw new Problem('email_taken')
+      return reply.code(201).header('location', `${PATH}/${added.user.id}`).send(userAnswer(added.user))
+    },
+  )
+}
+
+function registerRead(app: App, { database }: Services): void {
+  app.get(
+    `${PATH}/:id`,
+    {
+      schema: {
+        operationId: 'getUser',
+        summary: 'One user',
+        description: WHO_MAY,
+        tags: ['users'],
+        security: [{ bearer: [] }],
+        params: UserPath,
+        response: { 200: UserAnswer, ...problemResponses(401, 403, 404) },
+      },
+    },
+    async (request) => {
+      const user = await findUser(database, reachableId(request))
+      if (user === undefined) throw new Problem('not_found')
+      return userAnswer(user)
+    },
+  )
+}
+
+function registerChange<Body extends TSchema>(
+  app: App,
+  services: Services,
+  route: { readonly method: 'PUT' | 'PATCH'; readonly body: Body; readonly summary: string },
+): void {
+  app.route({
+    method: route.method,
+    url: `${PATH}/:id`,
+    schema: {
+      operationId: route.method === 'PUT' ? 'replaceUser' : 'changeUser',
+      summary: route.summary,
+      description:
+        'A new password ends every other session of the user and what applications were granted. For a change of ' +
+        `password or e-mail address: ${PRESENT_PASSWORD} They go on signing in with the address that an operator ` +
+        `wrote last: nobody else has confirmed the new one. ${WHO_MAY}`,
+      tags: ['users'],
+      security: [{ bearer: [] }],
+      params: UserPath,
+      body: route.body,
+      response: { 200: UserAnswer, ...problemResponses(401, 403, 404, 409, 413, 415) },
+    },
+    handler: async (request, reply) => {
+      const id = reachableId(request)
+      const { currentPassword, ...fields } = request.body as Static<typeof ChangeBody>
+      const user = await findUser(services.database, id)
+      if (user === undefined) throw new Problem('not_found')
+      const { name, nombre, email, password } = fields
+      const changesEmail = email !== undefined && email !== user.email
+      const provenHash =
+        password !== undefined || changesEmail
+          ? await requirePresentPassword(services, request, { id, password: currentPassword })
+          : undefined
+      const { subject, session, scopes } = callerOf(request)
+      const signInEmail = scopes.has(USERS_ADMIN) ? email : undefined
+      if (changesEmail && signInEmail === undefined) await admitChangeOfEmail(services, id)
+      const passwordHash = password === undefined ? undefined : await hashPassword(password)
+      const changed = await changeUser(
+        services.database,
+        { id, keepSession: subject === id ? session : undefined, provenHash },
+        { change: { name: name ?? nombre, email, signInEmail, passwordHash }, now: services.clock() },
+      )
+      if (changed === undefined) throw new Problem(goneBecause(provenHash))
+      return sendChanged(reply, changed)
+    },
+  })
+}
+
+/** Throws 429 when a user changes its address again and again. */
+async function admitChangeOfEmail({ database, clock }: Services, id: string): Promise<void> {
+  const admission = await admitAttempt(database, `e-mail address of ${id}`, clock())
+  if (admission.outcome === 'wait') throw tooManyAttempts(admission.retryAfterSeconds)
+}
+
+/** Why nothing was changed of a user who was there a moment ago. */
+function goneBecause(provenHash: string | undefined): 'not_found' | 'wrong_password' {
+  return provenHash === undefined ? 'not_found' : 'wrong_password'
+}
+
+function sendChanged(reply: FastifyReply, changed: ChangedUser | 'email_taken') {
+  if (changed === 'email_taken') throw new Problem('email_taken')
+  revokeAtGateway(reply, changed.endedSessions)
+  return userAnswer(changed.user)
+}
+
+function registerDelete(app: App, services: Services): void {
+  app.delete(
+    `${PATH}/:id`,
+    {
+      schema: {
+        operationId: 'deleteUser',
+        summary: 'Delete a user',
+        description:
+          'Erases name, e-mail address and password, closes the account (what is left on it is paid out) and ends ' +
+          `every session. The entries of the ledger stay. ${PRESENT_PASSWORD} ${WHO_MAY}`,
+        tags: ['users'],
+        security: [{ bearer: [] }],
+        params: UserPath,
+        body: LeaveBody,
+        response: {
+          204: Type.Null({ description: 'Deleted.' }),
+          ...problemResponses(401, 403, 404, 413, 415),
+        },
+      },
+      // Who deletes another need not send a body.
+      preValidation: async (request) => {
+        request.body ??= {}
+      },
+    },
+    async (request, reply) => {
+      const id = reachableId(request)
+      const password = request.body.currentPassword
+      const provenHash = await requirePresentPassword(services, request, { id, password })
+      const ended = await deleteUser(services.database, { id, provenHash }, services.clock())
+      if (ended === undefined) throw new Problem(goneBecause(provenHash))
+      revokeAtGateway(reply, ended)
+      return reply.code(204).send(null)
+    },
+  )
+}
+
+/** The id in the path, once the caller may reach it. */
+function reachableId(request: FastifyRequest): string {
+  const { id } = request.params as Static<typeof UserPath>
+  requireRecord(request, id)
+  return id
+}
+
+function revokeAtGateway(reply: FastifyReply, sessions: readonly string[]): void {
+  if (sessions.length > 0) reply.header(REVOKE_SESSION, [...sessions])
+}
+
+function userAnswer(user: User): Static<typeof UserAnswer> {
+  return { ...user, createdAt: user.createdAt.toISOString(), updatedAt: user.updatedAt.toISOString() }
+}

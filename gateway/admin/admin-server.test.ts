@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, connect } from 'node:net'
+import { it } from 'node:test'
+import { createAdminServer } from './admin-server.ts'
+import { createMetrics } from './metrics.ts'
+
+async function get(parts: Parameters<typeof createAdminServer>[0], path: string): Promise<Response> {
+  const server = createAdminServer(parts).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const answer = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)
+  server.close()
+  server.closeAllConnections()
+  return answer
+}
+
+const metrics = createMetrics({ version: '1.2.3' })
+const whole = { metrics, readiness: () => undefined, degradation: () => undefined }
+
+it('/readyz gives the reason that it is asked for, each time anew', async () => {
+  const reasons = ['starting', undefined]
+  const parts = { ...whole, readiness: () => reasons.shift() }
+  const first = await get(parts, '/readyz')
+  assert.deepEqual([first.status, await first.text()], [503, 'starting\n'])
+  const second = await get(parts, '/readyz')
+  assert.deepEqual([second.status, await second.text()], [200, 'ready\n'])
+})
+
+it('takes no more connections than it has files set aside for', async () => {
+  const server = createAdminServer({
+    metrics,
+    readiness: () => undefined,
+    degradation: () => undefined,
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const dropped = once(server, 'drop')
+  const sockets = Array.from({ length: 101 }, () => connect(port, '127.0.0.1').on('error', () => {}))
+  await dropped
+  for (const socket of sockets) socket.destroy()
+  server.close()
+})
+
+it('a fault while the metrics are collected is 500, with the mandatory headers', async () => {
+  const broken = { ...metrics, expose: () => Promise.reject(new Error('no numbers')) }
+  const answer = await get({ ...whole, metrics: broken }, '/metrics')
+  assert.deepEqual([answer.status, await answer.text()], [500, 'Error: no numbers\n'])
+  assert.equal(answer.headers.get('x-content-type-options'), 'nosniff')
+})
+
+it('/readyz says with 200 what the gateway does without, and with 503 only why it should get no traffic', async () => {
+  const degradation = () => 'webhooks are refused'
+  const degraded = await get({ ...whole, degradation }, '/readyz')
+  assert.deepEqual([degraded.status, await degraded.text()], [200, 'degraded: webhooks are refused\n'])
+  const unready = await get({ ...whole, degradation, readiness: () => 'draining' }, '/readyz')
+  assert.deepEqual([unready.status, await unready.text()], [503, 'draining\n'])
+})

@@ -1,0 +1,83 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
+import { newRequestId } from '../http/rules/request-id.ts'
+import { createServer } from '../http/syntax/status-codes.ts'
+import type { Exposition } from './metrics.ts'
+
+/** Why the gateway should get no traffic, in a word for the probe's log; undefined when it should. */
+export type Readiness = () => string | undefined
+
+interface AdminAnswer {
+  readonly status: number
+  readonly contentType: string
+  readonly body: string
+}
+
+/** Of the files that the process keeps for itself: see `open-files.ts`. */
+const MAX_CONNECTIONS = 100
+
+/** What the gateway does without although it should get traffic; undefined when it lacks nothing. */
+export type Degradation = () => string | undefined
+
+interface Parts {
+  readonly metrics: Exposition
+  readonly readiness: Readiness
+  readonly degradation: Degradation
+}
+
+/**
+ * The admin listener: /metrics, /healthz (the process runs), /readyz (it should get traffic). It answers nothing else
+ * and is bound to loopback unless it is told otherwise.
+ */
+export function createAdminServer(parts: Parts): Server {
+  const server = createServer({ requireHostHeader: false })
+  const take = (req: IncomingMessage, res: ServerResponse) => {
+    answer(parts, req).then(
+      (made) => send(req, res, made),
+      (fault: unknown) => send(req, res, text(500, `${String(fault)}\n`)),
+    )
+  }
+  server.maxConnections = MAX_CONNECTIONS
+  server.on('request', take)
+  // Node would answer these itself, without the mandatory headers.
+  server.on('checkExpectation', take)
+  server.on('clientError', (_error, socket) => socket.destroy())
+  return server
+}
+
+async function answer(parts: Parts, req: IncomingMessage): Promise<AdminAnswer> {
+  if (req.method !== 'GET' && req.method !== 'HEAD') return text(405, 'only GET\n')
+  switch (req.url?.split('?')[0]) {
+    case '/metrics':
+      return { status: 200, contentType: parts.metrics.contentType, body: await parts.metrics.expose() }
+    case '/healthz':
+      return text(200, 'alive\n')
+    case '/readyz': {
+      const reason = parts.readiness()
+      if (reason !== undefined) return text(503, `${reason}\n`)
+      const lacking = parts.degradation()
+      return text(200, lacking === undefined ? 'ready\n' : `degraded: ${lacking}\n`)
+    }
+    default:
+      return text(404, 'there are /metrics, /healthz and /readyz\n')
+  }
+}
+
+function text(status: number, body: string): AdminAnswer {
+  return { status, contentType: 'text/plain; charset=utf-8', body }
+}
+
+function send(req: IncomingMessage, res: ServerResponse, made: AdminAnswer): void {
+  const headers = [
+    'Content-Type',
+    made.contentType,
+    'Content-Length',
+    String(Buffer.byteLength(made.body)),
+    ...MANDATORY_HEADERS,
+    'X-Request-ID',
+    newRequestId(),
+  ]
+  if (made.status === 405) headers.push('Allow', 'GET, HEAD')
+  res.writeHead(made.status, headers)
+  res.end(req.method === 'HEAD' ? undefined : made.body)
+}

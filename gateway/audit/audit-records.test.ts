@@ -1,0 +1,223 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import {
+  configChangeRecord,
+  openChangeOf,
+  pairKeyOf,
+  type RequestFacts,
+  recoveredRecord,
+  requestRecord,
+  responseTo,
+  startRecord,
+  stopRecord,
+  typeOf,
+} from './audit-records.ts'
+
+const facts: RequestFacts = {
+  requestId: '0199a8f0-7c1e-7a3b-9d55-100000000000',
+  timestamp: '2026-01-02T03:04:05.678Z',
+  method: 'POST',
+  path: '/api/transfer',
+  userId: 'u-1',
+  clientId: 'bank-b',
+  ip: '203.0.113.7',
+  userAgent: 'curl/8',
+  gatewayId: undefined,
+}
+const GATEWAY_ID = '0199a8f0-7c1e-7a3b-9d55-200000000000'
+const OTHER_ID = '0199a8f0-7c1e-7a3b-9d55-300000000000'
+const MIDDLE =
+  ',"requestId":"0199a8f0-7c1e-7a3b-9d55-100000000000","timestamp":"2026-01-02T03:04:05.678Z"' +
+  ',"method":"POST","path":"/api/transfer","userId":"u-1","clientId":"bank-b","ip":"203.0.113.7","userAgent":"curl/8"'
+
+test('API_REQUEST has its fields in the documented order and nothing else', () => {
+  assert.equal(requestRecord(facts), `{"type":"API_REQUEST"${MIDDLE}}\n`)
+})
+
+test('API_RESPONSE is API_REQUEST with status code and duration behind', () => {
+  const line = responseTo(requestRecord(facts), 201, 12.34567)
+  assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":12.346}\n`)
+})
+
+test('a recovered API_RESPONSE has status code and duration 0 and says that it was recovered', () => {
+  const line = recoveredRecord(requestRecord(facts))
+  assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true}\n`)
+})
+
+test('the id of the gateway stands last in both records, behind status code and duration', () => {
+  const request = requestRecord({ ...facts, gatewayId: GATEWAY_ID })
+  const id = `,"gatewayId":"${GATEWAY_ID}"}\n`
+  assert.equal(request, `{"type":"API_REQUEST"${MIDDLE}${id}`)
+  const response = responseTo(request, 201, 1)
+  assert.equal(response, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":1${id}`)
+  const recovered = recoveredRecord(request)
+  assert.equal(recovered, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true${id}`)
+})
+
+test('records that share the id and time that a client chose are two pairs by the ids of the gateway', () => {
+  const [one, other] = [GATEWAY_ID, OTHER_ID].map((gatewayId) => requestRecord({ ...facts, gatewayId }))
+  assert.ok(one !== undefined && other !== undefined)
+  assert.notEqual(pairKeyOf(one), pairKeyOf(other))
+  for (const line of [responseTo(one, 200, 1), recoveredRecord(one), one.trimEnd()]) {
+    assert.equal(pairKeyOf(line), pairKeyOf(one))
+  }
+  const forged = requestRecord({
+    ...facts,
+    userAgent: `","gatewayId":"${GATEWAY_ID}"}`,
+    gatewayId: undefined,
+  })
+  assert.notEqual(pairKeyOf(forged), pairKeyOf(one))
+})
+
+test('userId and clientId are left out when there is no such caller', () => {
+  const record = JSON.parse(requestRecord({ ...facts, userId: undefined, clientId: undefined }))
+  assert.deepEqual(Object.keys(record), [
+    'type',
+    'requestId',
+    'timestamp',
+    'method',
+    'path',
+    'ip',
+    'userAgent',
+  ])
+})
+
+test('a duration that is no number at or above 0 is written as 0', () => {
+  for (const durationMs of [Number.NaN, Number.POSITIVE_INFINITY, -0.5]) {
+    assert.equal(JSON.parse(responseTo(requestRecord(facts), 200, durationMs)).duration, 0)
+  }
+})
+
+test('a user agent of 512 characters stays, a longer one is cut to 512 with an ellipsis at the end', () => {
+  const agentOf = (userAgent: string) => JSON.parse(requestRecord({ ...facts, userAgent })).userAgent
+  assert.equal(agentOf('a'.repeat(512)), 'a'.repeat(512))
+  assert.equal(agentOf('a'.repeat(513)), `${'a'.repeat(511)}…`)
+  assert.equal(agentOf('a'.repeat(16384)), `${'a'.repeat(511)}…`)
+})
+
+test('a path of 4096 characters stays, a longer one is cut to 4096 with an ellipsis at the end', () => {
+  const pathOf = (path: string) => JSON.parse(requestRecord({ ...facts, path })).path
+  assert.equal(pathOf('p'.repeat(4096)), 'p'.repeat(4096))
+  assert.equal(pathOf('p'.repeat(4097)), `${'p'.repeat(4095)}…`)
+})
+
+test('a cut never leaves half a surrogate pair', () => {
+  const userAgent = `${'a'.repeat(510)}😀${'a'.repeat(10)}`
+  assert.equal(JSON.parse(requestRecord({ ...facts, userAgent })).userAgent, `${'a'.repeat(510)}…`)
+})
+
+const anyText = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 40 }),
+  fc.string({
+    unit: fc.integer({ min: 0, max: 0xff }).map((code) => String.fromCharCode(code)),
+    maxLength: 40,
+  }),
+  fc.string({
+    unit: fc.integer({ min: 0, max: 0xffff }).map((code) => String.fromCharCode(code)),
+    maxLength: 40,
+  }),
+  fc.constantFrom(
+    '"',
+    '\\',
+    '\n',
+    '\r\n',
+    '\u2028',
+    '\ud800',
+    '\udfff',
+    '\x7f',
+    '{"type":"API_REQUEST"',
+    ',"method":',
+  ),
+)
+const anyFacts: fc.Arbitrary<RequestFacts> = fc.record({
+  requestId: anyText,
+  timestamp: anyText,
+  method: anyText,
+  path: anyText,
+  userId: fc.option(anyText, { nil: undefined }),
+  clientId: fc.option(anyText, { nil: undefined }),
+  ip: anyText,
+  userAgent: anyText,
+  gatewayId: fc.option(fc.uuid(), { nil: undefined }),
+})
+
+test('any strings come back from the UTF-8 bytes of both records, and a line has one newline, at its end', () => {
+  fc.assert(
+    fc.property(
+      anyFacts,
+      fc.integer({ min: 100, max: 599 }),
+      fc.double({ min: 0, max: 1e9, noNaN: true }),
+      (any, status, ms) => {
+        const request = requestRecord(any)
+        const response = responseTo(request, status, ms)
+        const recovered = recoveredRecord(request)
+        const given = JSON.parse(JSON.stringify(any))
+        const duration = Math.round(ms * 1000) / 1000
+        const decode = (line: string) =>
+          JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(line)))
+        assert.deepEqual(decode(request), { type: 'API_REQUEST', ...given })
+        assert.deepEqual(decode(response), { type: 'API_RESPONSE', ...given, statusCode: status, duration })
+        assert.deepEqual(decode(recovered), {
+          type: 'API_RESPONSE',
+          ...given,
+          statusCode: 0,
+          duration: 0,
+          recovered: true,
+        })
+        for (const line of [request, response, recovered]) assert.equal(line.indexOf('\n'), line.length - 1)
+      },
+    ),
+    { numRuns: 2000 },
+  )
+})
+
+test('CONFIG_CHANGE holds what was in force and what is now', () => {
+  const before = [{ id: 'a', purpose: 'two\nlines' }]
+  const line = configChangeRecord({ timestamp: facts.timestamp, file: 'config/x.json', before, after: [] })
+  const record = JSON.parse(line)
+  assert.deepEqual(Object.keys(record), ['type', 'timestamp', 'file', 'before', 'after'])
+  assert.deepEqual(record.before, before)
+  assert.deepEqual(record.after, [])
+  assert.equal(line.indexOf('\n'), line.length - 1)
+})
+
+test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what does not apply', () => {
+  const { timestamp } = facts
+  assert.equal(
+    startRecord({
+      timestamp,
+      version: '1.2.3',
+      pid: 7,
+      open: 0,
+      cutBytes: 3,
+      recovered: 2,
+      damagedLines: 1,
+      unresolved: 0,
+      locked: true,
+    }),
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true}\n`,
+  )
+  assert.equal(
+    startRecord({ timestamp, pid: 7, open: 4, refused: 9, continues: '123' }),
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123"}\n`,
+  )
+  assert.equal(
+    stopRecord({ timestamp, pid: 7, open: 0, reason: 'SIGTERM' }),
+    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM"}\n`,
+  )
+})
+
+test('a line tells its type, and what it does to the number of open requests', () => {
+  const request = requestRecord(facts)
+  const lines = [
+    request,
+    responseTo(request, 200, 1),
+    recoveredRecord(request),
+    startRecord({ timestamp: '', pid: 1, open: 0 }),
+    stopRecord({ timestamp: '', pid: 1, open: 0, reason: '' }),
+    configChangeRecord({ timestamp: '', file: '', before: [], after: [] }),
+  ]
+  for (const line of lines) assert.equal(typeOf(line), JSON.parse(line).type)
+  assert.deepEqual(lines.map(openChangeOf), [1, -1, -1, 0, 0, 0])
+})

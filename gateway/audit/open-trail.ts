@@ -1,0 +1,64 @@
+import { statSync } from 'node:fs'
+import { makeDirectory, syncDirectory, unusable } from '../storage/append-file.ts'
+import { takeLock } from '../storage/file-lock.ts'
+import type { TrailHandle } from './file/shared-trail.ts'
+import { STANDARD_OUTPUT } from './file/trail-sink.ts'
+import { type Recovery, recover } from './recovery/recovery.ts'
+import { Trail, type TrailOptions } from './trail.ts'
+
+/** What went into a device or a pipe cannot be read again. */
+const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
+
+/**
+ * Begins the audit trail of this process, in the one order in which nothing can be lost: lock, mend what the last run
+ * left, open, append the responses it did not write, AUDIT_START. A full disk does not stop it: the trail is then not
+ * `writable` until there is room.
+ *
+ * @throws Error that names the file, when it cannot be used or another process is writing it.
+ */
+export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
+  const { file, durability } = options
+  if (file === STANDARD_OUTPUT || isDevice(file)) {
+    if (durability === 'synced') throw unusable(file, new Error('only a regular file can be synced'))
+    return begun(new Trail(options), NOTHING_TO_RECOVER)
+  }
+  makeDirectory(file)
+  const lock = takeLock(file)
+  try {
+    const recovery = recover(file)
+    const trail = new Trail({ ...options, lock })
+    if (durability === 'synced') syncDirectory(file)
+    return begun(trail, recovery)
+  } catch (error) {
+    lock.release()
+    throw error
+  }
+}
+
+/**
+ * The trail of another thread, to append to from this one: the same interface; it neither begins, rotates nor ends it,
+ * and follows when the other does. A thread that dies is to be told of (`settleOpenOf`).
+ *
+ * @param handle what the other thread's trail gives, posted to this one.
+ * @throws Error when as many threads have joined as there are seats for.
+ */
+export function joinTrail(
+  handle: TrailHandle,
+  options: Omit<TrailOptions, 'file' | 'lock' | 'threads'>,
+): Trail {
+  return new Trail({ ...options, file: handle.file }, handle)
+}
+
+function begun(trail: Trail, recovery: Recovery): Trail {
+  trail.begin(recovery)
+  return trail
+}
+
+/** Also a directory, which the trail itself refuses. */
+function isDevice(file: string): boolean {
+  try {
+    return !statSync(file).isFile()
+  } catch {
+    return false
+  }
+}

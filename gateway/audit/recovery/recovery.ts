@@ -1,0 +1,100 @@
+import { closeSync, existsSync, fstatSync, openSync, statSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { unusable } from '../../storage/append-file.ts'
+import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
+import { cutTornLine } from '../../storage/torn-line.ts'
+import { recoveredRecord } from '../audit-records.ts'
+import { rotatedFile } from '../file/rotated-file.ts'
+import { OpenRequests } from './open-requests.ts'
+
+/** What a start found in the trail that the run before it left. */
+export interface Recovery {
+  /** API_RESPONSE lines to append before anything else, in the order of their requests. */
+  readonly records: readonly string[]
+  /** Bytes of the torn last line, which have been cut off the file. */
+  readonly cutBytes: number
+  /** Lines that are no record, among those that were read. They are left as they are. */
+  readonly damagedLines: number
+  /** Open requests that the trail has counted but that stand in no file that could be found. */
+  readonly unresolved: number
+}
+
+/**
+ * Makes the trail of the last run whole again: cuts the torn last line and finds every API_REQUEST without its
+ * API_RESPONSE. Call it before the trail is opened, and append the records before AUDIT_START, so that a start that is
+ * itself killed loses nothing: the next one finds the rest.
+ *
+ * Pairs are matched by the gateway's own id; where a record has none, by request id and timestamp together, and counted:
+ * n requests need n responses. Reads backwards, and only as far as a line that says that no request before it was
+ * still open: after a clean stop the last line, after a crash the last AUDIT_START. From a file that goes on from a
+ * rotated one it reads on into that, as long as it lies in the same directory, not compressed.
+ *
+ * @param file a regular file, or missing.
+ * @throws Error that names the file, when it cannot be read or mended.
+ */
+export function recover(file: string): Recovery {
+  const requests = new OpenRequests()
+  try {
+    const cutBytes = existsSync(file) ? cutTornLine(file) : 0
+    if (existsSync(file)) readTrail(file, requests)
+    readRotated(resolve(file), requests)
+    const records = requests.lines().map(recoveredRecord)
+    return { records, cutBytes, damagedLines: requests.damagedLines, unresolved: requests.missing() }
+  } catch (error) {
+    throw unusable(file, error)
+  }
+}
+
+/** A trail that is being written, as it stood at a moment. */
+export interface LiveTrail {
+  readonly file: string
+  /** Of the file being written, which may have been renamed already. */
+  readonly inode: string
+  readonly sizeBytes: number
+  readonly open: number
+}
+
+/**
+ * The API_REQUEST lines of a trail in use that had no API_RESPONSE at that moment, in their order. Reads backwards no
+ * further than the first of them.
+ *
+ * @throws Error that names the file, when it cannot be read.
+ */
+export function openLines({ file, inode, sizeBytes, open }: LiveTrail): string[] {
+  const requests = new OpenRequests(open)
+  try {
+    const present = statSync(file, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
+    const path = present ? file : rotatedFile({ file, continues: inode, visited: new Set() })
+    if (path === undefined) return []
+    readTrail(path, requests, sizeBytes)
+    readRotated(resolve(path), requests)
+    return requests.lines()
+  } catch (error) {
+    throw unusable(file, error)
+  }
+}
+
+/** Back through the files of a rotated trail, as far as they are needed and there. */
+function readRotated(file: string, requests: OpenRequests): void {
+  const visited = new Set([file])
+  while (!requests.found) {
+    const before = rotatedFile({ file, continues: requests.continues, visited })
+    if (before === undefined) return
+    visited.add(before)
+    requests.beginFile()
+    readTrail(before, requests)
+  }
+}
+
+function readTrail(file: string, requests: OpenRequests, sizeBytes?: number): void {
+  const fd = openSync(file, 'r')
+  try {
+    const size = Math.min(sizeBytes ?? Number.POSITIVE_INFINITY, fstatSync(fd).size)
+    for (const line of linesBackward(fd, endOfLastLine(fd, size))) {
+      if (requests.found) return
+      requests.read(line)
+    }
+  } finally {
+    closeSync(fd)
+  }
+}

@@ -1,0 +1,39 @@
+import { hash } from 'node:crypto'
+import type { JsonObject } from '../tokens/jws.ts'
+
+// 32 bytes: the last of 43 characters has no stray bits, so that no two texts are the same thumbprint.
+const THUMBPRINT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/
+
+/** The members that make a key what it is, in the order in which RFC 7638 section 3.2 has them hashed. */
+const REQUIRED_MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
+  ['EC', ['crv', 'kty', 'x', 'y']],
+  ['OKP', ['crv', 'kty', 'x']],
+  ['RSA', ['e', 'kty', 'n']],
+])
+
+/** Whether a value is a SHA-256 hash as base64url writes it. */
+export function isThumbprint(value: unknown): value is string {
+  return typeof value === 'string' && THUMBPRINT.test(value)
+}
+
+/**
+ * The SHA-256 thumbprint of a JWK (RFC 7638 section 3, RFC 8037 section 2) in base64url: what `cnf.jkt` names. Members
+ * that do not make the key do not matter.
+ *
+ * @returns undefined for a JWK of another kind or without the members of its kind
+ */
+export function jwkThumbprint(jwk: JsonObject): string | undefined {
+  const names = REQUIRED_MEMBERS.get(jwk.kty)
+  if (names === undefined || !names.every((name) => typeof jwk[name] === 'string')) return undefined
+  return sha256(JSON.stringify(jwk, names as string[]))
+}
+
+/** The SHA-256 thumbprint of a certificate's DER (RFC 8705 section 3.1) in base64url: what `cnf["x5t#S256"]` names. */
+export function certificateThumbprint(der: Uint8Array): string {
+  return sha256(der)
+}
+
+/** SHA-256 in base64url. */
+export function sha256(data: string | Uint8Array): string {
+  return hash('sha256', data, 'base64url')
+}

@@ -1,0 +1,116 @@
+import { createPublicKey, type KeyObject, type webcrypto } from 'node:crypto'
+import { decodeBase64url } from '../tokens/base64url.ts'
+import type { JsonObject } from '../tokens/jws.ts'
+import { quote } from '../tokens/quote.ts'
+import { isRocaModulus } from './roca.ts'
+
+/** The signature algorithms that are accepted at all (RFC 7518 section 3.1, RFC 8037). */
+export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA'
+
+/** One usable public key of the issuer. Immutable. */
+export interface VerificationKey {
+  readonly kid: string
+  /** What it may verify: one algorithm, or PS256 and RS256 for an RSA key whose JWK names no `alg`. */
+  readonly algorithms: readonly Algorithm[]
+  readonly key: KeyObject
+}
+
+/** A key, or in words why it cannot be used. */
+export type KeyReading =
+  | { readonly key: VerificationKey; readonly fault?: never }
+  | { readonly fault: string; readonly key?: never }
+
+const MAX_KID_CHARS = 256
+const MIN_MODULUS_BITS = 2048
+// Time to verify grows with the square of the modulus; no issuer publishes more.
+const MAX_MODULUS_BITS = 8192
+const MIN_EXPONENT = 65_537n
+const COORDINATE_BYTES = 32
+// RFC 7518 sections 6.2.2, 6.3.2 and 6.4.1, RFC 8037 section 2.
+const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
+
+/**
+ * Reads one member of a JWK Set (RFC 7517) under RFC 8725 section 3.1 and FAPI 2.0 section 5.4.1: EC P-256, Ed25519,
+ * or RSA of 2048 to 8192 bits with an odd exponent of at least 65537; meant for signatures; public; with a `kid`.
+ * A published private key is refused because whoever can read it can sign. Never throws.
+ */
+export function readKey(jwk: unknown): KeyReading {
+  if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return { fault: 'is not a JSON object' }
+  const members = jwk as JsonObject
+  const { kid } = members
+  if (typeof kid !== 'string' || kid === '') return { fault: 'has no kid' }
+  if (kid.length > MAX_KID_CHARS) return { fault: `has a kid of more than ${MAX_KID_CHARS} characters` }
+  const algorithms = algorithmsOf(members)
+  if (typeof algorithms === 'string') return { fault: algorithms }
+  const key = importKey(members)
+  return typeof key === 'string' ? { fault: key } : { key: { kid, algorithms, key } }
+}
+
+/**
+ * The algorithms a JWK may verify, from its words alone and without an import: public, meant for signatures, of a kind
+ * on the list; or in words why none.
+ */
+export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
+  const secret = PRIVATE_MEMBERS.find((name) => Object.hasOwn(jwk, name))
+  if (secret !== undefined) return `publishes the private member "${secret}"`
+  const purpose = faultOfPurpose(jwk)
+  if (purpose !== undefined) return purpose
+  const { kty, crv, alg } = jwk
+  return (
+    pinnedAlgorithms(jwk) ??
+    `is of a kind not accepted: kty ${quote(kty)}, crv ${quote(crv)}, alg ${quote(alg)}`
+  )
+}
+
+/** Whether both verify the same signatures under the same name. */
+export function isSameKey(one: VerificationKey, other: VerificationKey): boolean {
+  return (
+    one.kid === other.kid && one.key.equals(other.key) && one.algorithms.join() === other.algorithms.join()
+  )
+}
+
+function faultOfPurpose({ use, key_ops: operations }: JsonObject): string | undefined {
+  if (use !== undefined && use !== 'sig') return `is not for signatures: use ${quote(use)}`
+  if (operations === undefined) return undefined
+  const verifies = Array.isArray(operations) && operations.includes('verify')
+  return verifies ? undefined : `is not for verifying: key_ops ${quote(operations)}`
+}
+
+/** Undefined when kty, crv and alg are not a combination on the list. */
+function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] | undefined {
+  if (kty === 'EC' && crv === 'P-256' && (alg === undefined || alg === 'ES256')) return ['ES256']
+  if (kty === 'OKP' && crv === 'Ed25519' && (alg === undefined || alg === 'EdDSA')) return ['EdDSA']
+  if (kty === 'RSA' && alg === undefined) return ['PS256', 'RS256']
+  if (kty === 'RSA' && (alg === 'PS256' || alg === 'RS256')) return [alg]
+  return undefined
+}
+
+/** The key of a JWK that has algorithms, or in words why it has none. Only the members named here reach the import. */
+export function importKey({ kty, crv, x, y, n, e }: JsonObject): KeyObject | string {
+  const numbers = kty === 'RSA' ? { n, e } : kty === 'EC' ? { x, y } : { x }
+  for (const [name, text] of Object.entries(numbers)) {
+    const bytes = typeof text === 'string' ? decodeBase64url(text) : undefined
+    if (bytes === undefined) return `has no base64url member "${name}"`
+    if (kty !== 'RSA' && bytes.length !== COORDINATE_BYTES)
+      return `has a member "${name}" that is not 32 bytes long`
+  }
+  let key: KeyObject
+  try {
+    key = createPublicKey({ format: 'jwk', key: { kty, crv, ...numbers } as webcrypto.JsonWebKey })
+  } catch (error) {
+    return `does not import: ${String(error)}`
+  }
+  return kty === 'RSA' ? (faultOfRsa(key, n as string) ?? key) : key
+}
+
+function faultOfRsa(key: KeyObject, n: string): string | undefined {
+  const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {}
+  if (modulusLength < MIN_MODULUS_BITS || modulusLength > MAX_MODULUS_BITS) {
+    return `has a modulus of ${modulusLength} bits, not ${MIN_MODULUS_BITS} to ${MAX_MODULUS_BITS}`
+  }
+  if (publicExponent < MIN_EXPONENT || publicExponent % 2n === 0n) {
+    return `has the public exponent ${publicExponent}, not an odd one of at least ${MIN_EXPONENT}`
+  }
+  const modulus = BigInt(`0x${Buffer.from(n, 'base64url').toString('hex')}`)
+  return isRocaModulus(modulus) ? 'has a modulus of the flawed generator of CVE-2017-15361' : undefined
+}

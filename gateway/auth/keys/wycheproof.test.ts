@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { describe, it } from 'node:test'
+import { isProofSignedBy } from '../possession/proof-signature.ts'
+import { decodeBase64url } from '../tokens/base64url.ts'
+import { type JsonObject, parseJws } from '../tokens/jws.ts'
+import { parseToken, REFUSED_HEADER_MEMBERS } from '../tokens/token.ts'
+import { isSignedBy } from './signature.ts'
+import { type Algorithm, readKey } from './verification-key.ts'
+
+interface Case {
+  readonly name: string
+  readonly keys: readonly JsonObject[]
+  readonly valid: boolean
+  readonly jws: string
+}
+
+/** The `json_web_signature` set of the Wycheproof project; the first line says where it is from. */
+const CASES = readCases(readFileSync(new URL('wycheproof.ndjson', import.meta.url), 'utf8'))
+const ALGORITHMS: readonly unknown[] = ['ES256', 'PS256', 'RS256', 'EdDSA'] satisfies Algorithm[]
+
+function readCases(text: string): Case[] {
+  const cases: Case[] = []
+  let group = ''
+  let keys: JsonObject[] = []
+  for (const line of text.trimEnd().split('\n').slice(1)) {
+    const row = JSON.parse(line)
+    if (row.group !== undefined) {
+      group = row.group
+      keys = row.keys
+    } else {
+      cases.push({ name: `${row.case} ${group}: ${row.comment}`, keys, valid: row.valid, jws: row.jws })
+    }
+  }
+  return cases
+}
+
+type IsSigned = (...signed: Parameters<typeof isSignedBy>) => boolean | Promise<boolean>
+
+/**
+ * What the gateway asks of a token, but for its claims: the payloads of the set are none, so `{}` stands for them where
+ * only the header is read, and the signature is that of the case.
+ *
+ * @returns why it is refused, or undefined
+ */
+async function refusalOf(jws: string, jwk: JsonObject, isSigned: IsSigned): Promise<string | undefined> {
+  const parts = jws.split('.')
+  const [header, payload = '', signature] = parts
+  if (parts.length !== 3 || payload === '') return 'not three parts'
+  if (decodeBase64url(payload) === undefined) return 'payload'
+  const parsed = parseJws(`${header}.e30.${signature}`)
+  if (typeof parsed === 'string') return parsed
+  const { alg, kid } = parsed.header
+  if (!ALGORITHMS.includes(alg)) return 'algorithm'
+  if (REFUSED_HEADER_MEMBERS.some((name) => Object.hasOwn(parsed.header, name))) return 'header'
+  // The set has keys and tokens without a kid; both need one here, so the two are taken for each other's.
+  const { key, fault } = readKey({ ...jwk, kid: jwk.kid ?? 'the-one' })
+  if (key === undefined) return fault
+  if (kid !== undefined && kid !== key.kid) return 'kid'
+  if (!key.algorithms.includes(alg as Algorithm)) return 'pinned to another algorithm'
+  return (await isSigned(key.key, alg as Algorithm, jws)) ? undefined : 'signature'
+}
+
+async function isAccepted({ jws, keys }: Case, isSigned: IsSigned): Promise<boolean> {
+  for (const key of keys) if ((await refusalOf(jws, key, isSigned)) === undefined) return true
+  return false
+}
+
+/** A valid case is only ours to accept when algorithm, key and header are such as the gateway takes. */
+function isOfOurs({ jws, keys }: Case): boolean {
+  const { alg } = JSON.parse(Buffer.from(jws.split('.')[0] ?? '', 'base64url').toString())
+  return (
+    ALGORITHMS.includes(alg) && keys.some((jwk) => readKey({ ...jwk, kid: jwk.kid ?? 'x' }).key !== undefined)
+  )
+}
+
+describe('the Wycheproof set of JSON web signatures', () => {
+  const proofs: IsSigned = (key, alg, jws) =>
+    alg === 'RS256' ? isSignedBy(key, alg, jws) : isProofSignedBy(key, alg, jws)
+
+  for (const [what, isSigned] of [
+    ['tokens', isSignedBy],
+    ['DPoP proofs', proofs],
+  ] as const) {
+    it(`has 355 invalid cases, every one refused by the rules of ${what}`, async () => {
+      const invalid = CASES.filter(({ valid }) => !valid)
+      assert.equal(invalid.length, 355)
+      const accepted: string[] = []
+      for (const one of invalid) if (await isAccepted(one, isSigned)) accepted.push(one.name)
+      assert.deepEqual(accepted, [])
+    })
+
+    it(`has valid cases of our algorithms, none but an empty one refused by the rules of ${what}`, async () => {
+      const ours = CASES.filter((one) => one.valid && isOfOurs(one))
+      const refused: string[] = []
+      for (const one of ours) if (!(await isAccepted(one, isSigned))) refused.push(one.name)
+      // RFC 7519 section 7.2: a JWT's payload is a JSON object, and nothing is none.
+      assert.deepEqual(refused, ['259 rs256: emptyPayload', '272 ps256: emptyPayload'])
+      assert.ok(ours.length >= 5, `${ours.length} cases`)
+    })
+  }
+
+  it('has none that reads as an access token', () => {
+    for (const { jws } of CASES) assert.notEqual(parseToken(jws).fault, undefined)
+  })
+})

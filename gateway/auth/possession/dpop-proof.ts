@@ -1,0 +1,60 @@
+import { algorithmsOf } from '../keys/verification-key.ts'
+import { type JsonObject, parseJws } from '../tokens/jws.ts'
+import { quote } from '../tokens/quote.ts'
+import { PROOF_ALGORITHMS, type ProofAlgorithm } from './proof-signature.ts'
+
+/** What a proof says, every member of the type it should be. */
+export interface ProofWords {
+  readonly algorithm: ProofAlgorithm
+  readonly jwk: JsonObject
+  readonly claims: ProofClaims
+}
+
+export interface ProofClaims {
+  readonly jti: string
+  readonly htm: string
+  readonly htu: string
+  readonly iat: number
+  readonly ath: string
+  readonly nonce: unknown
+}
+
+const MAX_PROOF_CHARS = 4 * 1024
+const MAX_JTI_CHARS = 256
+// Extensions that change what is signed (RFC 7515 section 4.1.11, RFC 7797).
+const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
+
+/**
+ * Reads a DPoP proof (RFC 9449 section 4.2) out of the value of the header field: everything that can be told of it without
+ * the request that it was made for. Never throws.
+ *
+ * @returns in words why it is none
+ */
+export function readProof(proof: string | undefined): ProofWords | string {
+  if (proof === undefined) return 'there is no DPoP header'
+  if (proof.includes(',')) return 'there is more than one DPoP header'
+  if (proof.length > MAX_PROOF_CHARS) return `longer than ${MAX_PROOF_CHARS} characters`
+  const jws = parseJws(proof)
+  if (typeof jws === 'string') return jws
+  const { typ, alg, jwk } = jws.header
+  if (typ !== 'dpop+jwt') return `typ ${quote(typ)} is no DPoP proof`
+  const refused = REFUSED_HEADER_MEMBERS.find((name) => Object.hasOwn(jws.header, name))
+  if (refused !== undefined) return `the header has ${refused}`
+  if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return 'the header has no jwk'
+  const algorithms = algorithmsOf(jwk as JsonObject)
+  if (typeof algorithms === 'string') return `the jwk ${algorithms}`
+  const algorithm = PROOF_ALGORITHMS.find((one) => one === alg)
+  if (algorithm === undefined) return `alg ${quote(alg)} is not accepted`
+  if (!algorithms.includes(algorithm)) return `alg ${algorithm} is not what the jwk is for`
+  const claims = readClaims(jws.payload)
+  return typeof claims === 'string' ? claims : { algorithm, jwk: jwk as JsonObject, claims }
+}
+
+function readClaims({ jti, htm, htu, iat, ath, nonce }: JsonObject): ProofClaims | string {
+  if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI_CHARS) return `jti ${quote(jti)} is no id`
+  if (typeof htm !== 'string') return `htm ${quote(htm)} is no method`
+  if (typeof htu !== 'string') return `htu ${quote(htu)} is no URL`
+  if (typeof iat !== 'number' || !Number.isFinite(iat)) return `iat ${quote(iat)} is no time`
+  if (typeof ath !== 'string') return `ath ${quote(ath)} is no hash`
+  return { jti, htm, htu, iat, ath, nonce }
+}

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { readTarget } from '../../http/rules/request-target.ts'
+import { readHtu } from './htu.ts'
+
+function read(htu: string): string | undefined {
+  const { origin, path } = readHtu(htu, readTarget) ?? {}
+  return origin === undefined ? undefined : `${origin} ${path}`
+}
+
+for (const [htu, expected] of [
+  ['https://api.example/a', 'https://api.example /a'],
+  ['HTTPS://API.Example/A', 'https://api.example /A'],
+  ['https://api.example:443/a', 'https://api.example /a'],
+  ['https://api.example:0443/a', 'https://api.example /a'],
+  ['https://api.example:/a', 'https://api.example /a'],
+  ['http://api.example:80/a', 'http://api.example /a'],
+  ['https://api.example:80/a', 'https://api.example:80 /a'],
+  ['http://[2001:DB8::1]:8080/a', 'http://[2001:db8::1]:8080 /a'],
+  ['https://api.example', 'https://api.example /'],
+  ['https://api.example?q=/b', 'https://api.example /'],
+  ['https://api.example#/b', 'https://api.example /'],
+  ['https://api.example/a?x=1&y=2', 'https://api.example /a'],
+  ['https://api.example/a#part', 'https://api.example /a'],
+  ['https://api.example/a#part?x', 'https://api.example /a'],
+  ['https://api.example/x/../%61/./b%2d', 'https://api.example /a/b-'],
+  ['https://api.example/a%3Aclose', 'https://api.example /a:close'],
+  ['https://api.example//a', 'https://api.example /a'],
+  ['https://api.example/%c3%a9', 'https://api.example /%C3%A9'],
+  ['https://user@api.example/a', undefined],
+  ['https://api.example@evil.example/a', undefined],
+  ['https://api.example\\@evil.example/a', undefined],
+  ['https://api.example:65a/a', undefined],
+  ['https://api.example:123456/a', undefined],
+  ['https:///a', undefined],
+  ['https://', undefined],
+  ['ftp://api.example/a', undefined],
+  ['//api.example/a', undefined],
+  ['/a', undefined],
+  ['', undefined],
+  [' https://api.example/a', undefined],
+  ['https://api.example/a b', undefined],
+  ['https://api.example/a%2fb', undefined],
+  ['https://api.exämple/a', undefined],
+] as const) {
+  test(`htu ${JSON.stringify(htu)} is read as ${expected ?? 'none'}`, () => assert.equal(read(htu), expected))
+}
+
+test('what was read is read the same again, and nothing makes reading throw', () => {
+  fc.assert(
+    fc.property(
+      fc.oneof(fc.webUrl({ withQueryParameters: true, withFragments: true }), fc.string()),
+      (url) => {
+        const first = readHtu(url, readTarget)
+        if (first === undefined) return
+        assert.deepEqual(readHtu(first.origin + first.path, readTarget), first)
+      },
+    ),
+  )
+})

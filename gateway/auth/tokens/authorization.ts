@@ -1,0 +1,89 @@
+import { PROOF_ALGORITHMS } from '../possession/proof-signature.ts'
+import { MAX_TOKEN_CHARS } from './token.ts'
+
+/** The two schemes that present an access token. */
+export type Scheme = 'bearer' | 'dpop'
+
+/** What the `Authorization` field holds. `other`: credentials of another scheme. */
+export type AccessTokenReading =
+  | { readonly scheme: Scheme; readonly token: string }
+  | 'missing'
+  | 'malformed'
+  | 'other'
+
+// RFC 9110 section 11.4: a scheme is a token, alone or followed by spaces.
+const SCHEME = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +|$)/
+// RFC 6750 section 2.1, and token68 of RFC 9449 section 7.1, which is the same.
+const B64TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
+
+/**
+ * Reads the value of an `Authorization` field (RFC 6750 section 2.1, RFC 9449 section 7.1): `Bearer` or `DPoP` in any
+ * case, one or more spaces, one token of at most 8 KiB. Never throws.
+ */
+export function readAccessToken(value: string | undefined): AccessTokenReading {
+  if (value === undefined) return 'missing'
+  const [upToToken, name] = SCHEME.exec(value) ?? []
+  if (upToToken === undefined) return 'malformed'
+  const scheme = schemeNamed(name)
+  if (scheme === undefined) return 'other'
+  const token = value.slice(upToToken.length)
+  return token.length <= MAX_TOKEN_CHARS && B64TOKEN.test(token) ? { scheme, token } : 'malformed'
+}
+
+/** The scheme of an `Authorization` field, well-formed or not; undefined when it is neither of the two. */
+export function schemeOf(value: string | undefined): Scheme | undefined {
+  return value === undefined ? undefined : schemeNamed(SCHEME.exec(value)?.[1])
+}
+
+function schemeNamed(name: string | undefined): Scheme | undefined {
+  const lower = name?.toLowerCase()
+  return lower === 'bearer' || lower === 'dpop' ? lower : undefined
+}
+
+/** Why a request is refused, in the words of RFC 6750 section 3.1 and RFC 9449 section 7.1. */
+export interface ChallengeError {
+  readonly error:
+    | 'invalid_request'
+    | 'invalid_token'
+    | 'insufficient_scope'
+    | 'invalid_dpop_proof'
+    | 'use_dpop_nonce'
+  /** Sentence for whoever develops the client. Characters that the grammar does not allow are left out. */
+  readonly description?: string
+  /** The scopes that are needed, space-separated. */
+  readonly scope?: string
+  /** How the token was presented: that challenge says what is wrong. Undefined, because nobody knows: both do. */
+  readonly scheme: Scheme | undefined
+}
+
+const BEARER = 'Bearer realm="api"'
+const ALGS = `algs="${PROOF_ALGORITHMS.join(' ')}"`
+const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
+
+/**
+ * The `WWW-Authenticate` fields of a refusal, flat: name, value, name, value. Always two, one for each scheme that is
+ * accepted, as RFC 9449 section 7.2 has it: 400 for `invalid_request`, 403 for `insufficient_scope`, else 401. A request
+ * without credentials is told of no error (RFC 6750 section 3.1): then nothing is given.
+ */
+export function challenges(refused?: ChallengeError): readonly string[] {
+  const attributes = refused === undefined ? [] : attributesOf(refused)
+  const bearer = refused?.scheme === 'dpop' ? [] : attributes
+  const dpop = refused?.scheme === 'bearer' ? [] : attributes
+  return [
+    'WWW-Authenticate',
+    [BEARER, ...bearer].join(', '),
+    'WWW-Authenticate',
+    `DPoP ${[...dpop, ALGS].join(', ')}`,
+  ]
+}
+
+function attributesOf({ error, description, scope }: ChallengeError): string[] {
+  const attributes = [`error="${error}"`]
+  if (description !== undefined) attributes.push(`error_description="${quotable(description)}"`)
+  if (scope !== undefined) attributes.push(`scope="${quotable(scope)}"`)
+  return attributes
+}
+
+function quotable(text: string): string {
+  return text.replace(NOT_IN_ATTRIBUTE, '')
+}

@@ -1,0 +1,150 @@
+import type { Principal } from '../../principal.ts'
+import { type Binding, readBinding } from '../possession/binding.ts'
+import { isSessionId, isVisibleId } from '../visible-id.ts'
+import type { JsonObject } from './jws.ts'
+import { quote } from './quote.ts'
+import { type TokenFault, tokenFault } from './token-fault.ts'
+
+/** What an issuer's tokens must be. */
+export interface ClaimRules {
+  /** `iss`, compared character by character. */
+  readonly issuer: string
+  /** Us: must be among `aud`. */
+  readonly audience: string
+  /**
+   * The names it gives are our own names of users, clients and sessions. Those of any other issuer are names in its own
+   * realm: `<issuer>#<name>` here, so that no issuer can speak of another's users.
+   */
+  readonly own: boolean
+  /** Only tokens that are bound to a key or certificate are accepted (FAPI 2.0 section 5.3.4). */
+  readonly boundOnly: boolean
+  /** The scopes that it may give; others in its tokens count for nothing. Undefined: any. */
+  readonly scopes: ReadonlySet<string> | undefined
+}
+
+export type ClaimsReading =
+  | {
+      readonly principal: Principal
+      /** What must be proved beside the token, at every use of it. */
+      readonly binding: Binding | undefined
+      readonly expiresAtMs: number
+      readonly fault?: never
+    }
+  | {
+      readonly fault: TokenFault
+      readonly principal?: never
+      readonly binding?: never
+      readonly expiresAtMs?: never
+    }
+
+/** Issuer clocks may run ahead by this (FAPI 2.0 section 5.3.2.1 asks for 10 s); `exp` gets no such grace. */
+const SKEW_SECONDS = 10
+// A revoked session is remembered for this long: a token that lives longer would come back to life.
+const MAX_LIFETIME_SECONDS = 24 * 60 * 60
+// RFC 6749 section 3.3.
+const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/
+/** The `client_id` of our own session tokens: a user's session, not a machine. */
+const SESSION_CLIENT = 'session'
+
+/**
+ * Reads the claims of an access token whose issuer has yet to be proved by its signature: RFC 9068 section 2.2, with
+ * `client_id` optional because sessions have none, RFC 8725 section 3, and `cnf` of RFC 9449 section 6.1 and RFC 8705
+ * section 3.1. What goes upstream in headers is visible ASCII and bounded. Faults are `invalid` or `expired`.
+ * Never throws.
+ *
+ * @param nowMs epoch milliseconds
+ */
+export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
+  const cause = faultOfOrigin(claims, rules) ?? faultOfNames(claims) ?? faultOfTimes(claims, nowMs / 1000)
+  if (cause !== undefined) return { fault: tokenFault('invalid', cause) }
+  const binding = readBinding(claims.cnf)
+  if (typeof binding === 'string') return { fault: tokenFault('invalid', binding) }
+  if (binding === undefined && rules.boundOnly) {
+    return { fault: tokenFault('invalid', 'no cnf: this issuer is trusted for bound tokens only') }
+  }
+  const { exp, sub, sid, client_id: client, scope = '' } = claims as unknown as CheckedClaims
+  const expiresAtMs = exp * 1000
+  if (nowMs >= expiresAtMs) return { fault: tokenFault('expired', `exp ${exp}`) }
+  const names = rules.own ? ownNames({ sub, client, sid }) : namesOf(rules.issuer, { sub, client, sid })
+  return { principal: toPrincipal(names, confined(scope, rules.scopes), expiresAtMs), binding, expiresAtMs }
+}
+
+interface CheckedClaims {
+  readonly exp: number
+  readonly sub: string
+  readonly sid: string | undefined
+  readonly client_id: string | undefined
+  readonly scope?: string
+}
+
+function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRules): string | undefined {
+  if (iss !== issuer) return `iss ${quote(iss)} is not the issuer`
+  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
+  if (!audiences.every((one) => typeof one === 'string')) return 'aud is neither a string nor a list of them'
+  return audiences.includes(audience) ? undefined : `aud ${quote(aud)} does not name us`
+}
+
+function faultOfNames({ sub, jti, sid, client_id: client, scope }: JsonObject): string | undefined {
+  if (!isVisibleId(sub)) return `sub ${quote(sub)} is no id`
+  if (typeof jti !== 'string' || jti === '') return `jti ${quote(jti)} is no id`
+  if (sid !== undefined && !isSessionId(sid)) return `sid ${quote(sid)} is no id`
+  if (client !== undefined && !isVisibleId(client)) return `client_id ${quote(client)} is no id`
+  if (scope !== undefined && !(typeof scope === 'string' && SCOPE.test(scope)))
+    return `scope ${quote(scope)} is none`
+  return undefined
+}
+
+function faultOfTimes({ exp, iat, nbf }: JsonObject, nowSeconds: number): string | undefined {
+  if (!isNumericDate(exp)) return `exp ${quote(exp)} is no time`
+  if (!isNumericDate(iat)) return `iat ${quote(iat)} is no time`
+  if (nbf !== undefined && !isNumericDate(nbf)) return `nbf ${quote(nbf)} is no time`
+  if (iat > nowSeconds + SKEW_SECONDS) return `iat ${iat} is in the future`
+  if (nbf !== undefined && nbf > nowSeconds + SKEW_SECONDS) return `nbf ${nbf} is in the future`
+  return exp - iat > MAX_LIFETIME_SECONDS
+    ? `lives ${exp - iat} s, more than ${MAX_LIFETIME_SECONDS}`
+    : undefined
+}
+
+/** RFC 7519 section 2: seconds, perhaps with a fraction. JSON.parse makes Infinity of 1e400. */
+function isNumericDate(value: unknown): value is number {
+  return Number.isFinite(value)
+}
+
+interface Names {
+  readonly sub: string
+  readonly client: string | undefined
+  readonly sid: string | undefined
+}
+
+function ownNames({ sub, client, sid }: Names): Names {
+  return { sub, client: client === SESSION_CLIENT ? undefined : client, sid }
+}
+
+/** An issuer has no `#` in it (RFC 8414 section 2), so where its name ends is never in doubt. */
+function namesOf(issuer: string, { sub, client, sid }: Names): Names {
+  const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
+  return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
+}
+
+function confined(scope: string, allowed: ReadonlySet<string> | undefined): string {
+  if (allowed === undefined || scope === '') return scope
+  return scope
+    .split(' ')
+    .filter((one) => allowed.has(one))
+    .join(' ')
+}
+
+function toPrincipal({ sub, client, sid }: Names, scope: string, expiresAtMs: number): Principal {
+  // RFC 9068 section 2.2: where no user takes part, sub is the client itself.
+  const isMachine = client === sub
+  return Object.freeze({
+    method: 'bearer',
+    subject: isMachine ? undefined : sub,
+    client,
+    session: sid,
+    expiresAtMs,
+    scopes: new Set(scope === '' ? [] : scope.split(' ')),
+    scope,
+    key: isMachine ? `client:${sub}` : `user:${sub}`,
+  } satisfies Principal)
+}

@@ -1,0 +1,150 @@
+import { LRUCache } from 'lru-cache'
+import type { Principal } from '../../principal.ts'
+import type { KeySet } from '../keys/jwks.ts'
+import { isSignedBy } from '../keys/signature.ts'
+import type { VerificationKey } from '../keys/verification-key.ts'
+import type { Binding } from '../possession/binding.ts'
+import type { Revocations } from '../revocations.ts'
+import { readClaims } from './claims.ts'
+import type { TrustedIssuer } from './issuers.ts'
+import { quote } from './quote.ts'
+import { type ParsedToken, parseToken } from './token.ts'
+import { type TokenFault, tokenFault } from './token-fault.ts'
+
+export type { TokenFault } from './token-fault.ts'
+
+/**
+ * Who the token proves, or why it proves nobody. Where there is a binding the token by itself proves nobody either:
+ * whoever presents it must hold what it is bound to, at every use (`provePossession`). Shared by every use of the
+ * token; immutable.
+ */
+export type Verification =
+  | { readonly principal: Principal; readonly binding: Binding | undefined; readonly fault?: never }
+  | { readonly fault: TokenFault; readonly principal?: never; readonly binding?: never }
+
+export interface TokenVerifierOptions {
+  /** Whose tokens are accepted; no two of one name. */
+  readonly issuers: readonly TrustedIssuer[]
+  readonly revocations: Revocations
+  /** Epoch milliseconds. */
+  readonly clock: () => number
+  /** Verified tokens remembered; together they hold at most 16 Mi characters. */
+  readonly cacheSize?: number
+}
+
+/** A token whose signature and claims were found good. What can change since is checked at each use. */
+interface Verified {
+  readonly verification: Verification & { readonly principal: Principal }
+  readonly issuer: TrustedIssuer
+  readonly key: VerificationKey
+  readonly expiresAtMs: number
+}
+
+const CACHE_SIZE = 10_000
+const MAX_CACHED_CHARS = 16 * 1024 * 1024
+const EXPIRED: Verification = { fault: tokenFault('expired', 'expired since it was first seen') }
+const REVOKED: Verification = { fault: tokenFault('revoked', 'its session was revoked') }
+const BAD_SIGNATURE: Verification = { fault: tokenFault('invalid', 'the signature does not fit') }
+
+/** Tells who a bearer token proves. Remembers good tokens until they expire, never bad ones. */
+export class TokenVerifier {
+  readonly #options: TokenVerifierOptions
+  readonly #issuers: ReadonlyMap<unknown, TrustedIssuer>
+  readonly #verified: LRUCache<string, Verified>
+  readonly #pending = new Map<string, Promise<Verification>>()
+
+  constructor(options: TokenVerifierOptions) {
+    this.#options = options
+    this.#issuers = new Map(options.issuers.map((issuer) => [issuer.issuer, issuer]))
+    this.#verified = new LRUCache({
+      max: options.cacheSize ?? CACHE_SIZE,
+      maxSize: MAX_CACHED_CHARS,
+      sizeCalculation: (_verified, token) => token.length,
+    })
+  }
+
+  /**
+   * A promise only where something has to be waited for: the issuer's keys, because the token names one not yet known,
+   * or an EdDSA signature. A token seen before costs one look-up, and its expiry, its key and its session's revocation
+   * are checked again. Neither throws nor rejects.
+   */
+  verify(token: string): Verification | Promise<Verification> {
+    const known = this.#verified.get(token)
+    if (known !== undefined) {
+      if (known.issuer.keys.find(known.key.kid) === known.key) return this.#standing(token, known)
+      // The issuer dropped the key, or gave its name to another.
+      this.#verified.delete(token)
+    }
+    return this.#pending.get(token) ?? this.#verifyNew(token)
+  }
+
+  #verifyNew(text: string): Verification | Promise<Verification> {
+    const { token, fault } = parseToken(text)
+    if (token === undefined) return { fault }
+    const { algorithm, kid, claims } = token
+    const issuer = this.#issuers.get(claims.iss)
+    if (issuer === undefined) return invalid(`iss ${quote(claims.iss)} is not trusted`)
+    if (!issuer.algorithms.has(algorithm)) return invalid(`alg ${algorithm} is not accepted of this issuer`)
+    // Claims before keys: only a token that could be good at all may send us to the issuer.
+    const reading = readClaims(claims, issuer, this.#options.clock())
+    if (reading.principal === undefined) return { fault: reading.fault }
+    const { principal, binding, expiresAtMs } = reading
+    const check = (key: VerificationKey) =>
+      this.#checkSignature(text, token, { verification: { principal, binding }, issuer, key, expiresAtMs })
+    const key = issuer.keys.find(kid)
+    return key === undefined ? this.#once(text, findAnew(issuer.keys, kid, check)) : check(key)
+  }
+
+  #checkSignature(text: string, token: ParsedToken, found: Verified): Verification | Promise<Verification> {
+    const { algorithm } = token
+    const { key, algorithms } = found.key
+    // RFC 8725 section 3.1: the key decides, not the token.
+    if (!algorithms.includes(algorithm)) {
+      return invalid(`alg ${algorithm} is not what key ${quote(token.kid)} is for`)
+    }
+    const signed = isSignedBy(key, algorithm, text)
+    if (typeof signed === 'boolean') return this.#settle(signed, text, found)
+    return this.#once(
+      text,
+      signed.then((settled) => this.#settle(settled, text, found)),
+    )
+  }
+
+  #settle(signed: boolean, text: string, found: Verified): Verification {
+    if (!signed) return BAD_SIGNATURE
+    this.#verified.set(text, found)
+    // Time may have passed, a session may have ended while the keys were fetched.
+    return this.#standing(text, found)
+  }
+
+  #standing(text: string, { verification, expiresAtMs }: Verified): Verification {
+    if (this.#options.clock() >= expiresAtMs) {
+      this.#verified.delete(text)
+      return EXPIRED
+    }
+    return this.#options.revocations.isRevoked(verification.principal.session) ? REVOKED : verification
+  }
+
+  /** Requests that bring the same new token at the same time share one verification. */
+  #once(text: string, verification: Promise<Verification>): Promise<Verification> {
+    const shared = verification.finally(() => this.#pending.delete(text))
+    this.#pending.set(text, shared)
+    return shared
+  }
+}
+
+async function findAnew(
+  keys: KeySet,
+  kid: string,
+  check: (key: VerificationKey) => Verification | Promise<Verification>,
+): Promise<Verification> {
+  const refreshed = await keys.refresh()
+  const key = keys.find(kid)
+  if (key !== undefined) return check(key)
+  const cause = `kid ${quote(kid)} is not known; key set: ${refreshed}`
+  return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
+}
+
+function invalid(cause: string): Verification {
+  return { fault: tokenFault('invalid', cause) }
+}

@@ -1,0 +1,95 @@
+import type { Deed } from './event.ts'
+
+/** Bytes before the text: length, kind and spelling, id, bytes of the text, time. */
+const HEAD_BYTES = 24
+/** Stands for the rest of the ring, where the next deed did not fit. */
+const SKIP = 0
+const WIDE = 1 << 8
+const KIND = 0xff
+
+/**
+ * Deeds one after the other in shared memory, each in one piece. Positions are bytes that only ever grow, modulo 2³²;
+ * who may write, and what may be written over, is not known here.
+ */
+export class Ring {
+  readonly #bytes: Buffer
+  readonly #words: Int32Array
+  readonly #floats: Float64Array
+  readonly #mask: number
+
+  constructor(memory: SharedArrayBuffer) {
+    this.#bytes = Buffer.from(memory)
+    this.#words = new Int32Array(memory)
+    this.#floats = new Float64Array(memory)
+    this.#mask = memory.byteLength - 1
+  }
+
+  /** How many bytes a deed with that text takes at that position, with what has to be skipped. */
+  bytesFor(text: string, position: number): number {
+    const bytes = sizeOf(text, isWide(text))
+    const left = this.#mask + 1 - (position & this.#mask)
+    return left < bytes ? left + bytes : bytes
+  }
+
+  /** Writes the deed. @returns the position after it */
+  write(deed: Deed, position: number): number {
+    const wide = isWide(deed.text)
+    const size = sizeOf(deed.text, wide)
+    const left = this.#mask + 1 - (position & this.#mask)
+    if (left >= size) return this.#put(deed, position, { size, wide })
+    // There is always a whole head's first words: everything is a multiple of eight bytes.
+    const word = (position & this.#mask) >>> 2
+    this.#words[word] = left
+    this.#words[word + 1] = SKIP
+    return this.#put(deed, (position + left) >>> 0, { size, wide })
+  }
+
+  /** Reads what stands there: the deed, or undefined where some bytes are to be skipped. */
+  read(position: number): Deed | undefined {
+    const at = position & this.#mask
+    const word = at >>> 2
+    const form = this.#words[word + 1] as number
+    if (form === SKIP) return undefined
+    const textBytes = this.#words[word + 3] as number
+    const start = at + HEAD_BYTES
+    const text = this.#bytes.toString((form & WIDE) === 0 ? 'latin1' : 'utf16le', start, start + textBytes)
+    return {
+      kind: form & KIND,
+      id: this.#words[word + 2] as number,
+      atMs: this.#floats[(at + 16) >>> 3] as number,
+      text,
+    }
+  }
+
+  /** The position after what stands there. */
+  after(position: number): number {
+    return (position + (this.#words[(position & this.#mask) >>> 2] as number)) >>> 0
+  }
+
+  #put({ kind, id, atMs, text }: Deed, position: number, { size, wide }: Form): number {
+    const at = position & this.#mask
+    const word = at >>> 2
+    this.#words[word] = size
+    this.#words[word + 1] = wide ? kind | WIDE : kind
+    this.#words[word + 2] = id
+    this.#words[word + 3] = wide ? text.length * 2 : text.length
+    this.#floats[(at + 16) >>> 3] = atMs
+    // UTF-8 would give two keys with different halves of a surrogate pair one spelling.
+    this.#bytes.write(text, at + HEAD_BYTES, wide ? 'utf16le' : 'latin1')
+    return (position + size) >>> 0
+  }
+}
+
+interface Form {
+  readonly size: number
+  readonly wide: boolean
+}
+
+function sizeOf(text: string, wide: boolean): number {
+  return (HEAD_BYTES + (wide ? text.length * 2 : text.length) + 7) & ~7
+}
+
+/** Not ASCII only. */
+function isWide(text: string): boolean {
+  return Buffer.byteLength(text) !== text.length
+}

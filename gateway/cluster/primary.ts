@@ -1,0 +1,180 @@
+import { randomBytes } from 'node:crypto'
+import { countedBy, exposeMerged, type MetricsSnapshot } from '../admin/merged-metrics.ts'
+import { createMetrics, type Metrics } from '../admin/metrics.ts'
+import { openTrail } from '../audit/open-trail.ts'
+import type { Trail } from '../audit/trail.ts'
+import { createServer } from '../http/syntax/status-codes.ts'
+import { trailOptions } from '../process/assemble.ts'
+import { type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
+import { passed, type Stop } from '../process/drain.ts'
+import { listen } from '../process/public-listeners.ts'
+import type { Serving } from '../process/serving-mode.ts'
+import type { Ground } from '../process/startup-configuration.ts'
+import { StoreWatch } from '../process/store-watch.ts'
+import { LeadHoldings } from './primary-state.ts'
+import type { WorkerGround, WorkerOrder } from './worker-configuration.ts'
+import { Crew, type Ended } from './worker-pool.ts'
+
+/** What a worker may take beyond the drain's deadline. */
+const LAST_MOMENTS_MS = 5000
+/** In the trail, for threads that have died and are not settled yet. */
+const SPARE_SEATS = 8
+const SCRIPT = new URL(`./worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
+
+/**
+ * The main thread of a gateway with workers. It serves no request: it opens the trail and the journal, keeps a copy of
+ * everything that is counted and remembered, watches the files that operators edit, and sees to the workers.
+ */
+export class Lead implements Serving {
+  readonly trail: Trail
+  readonly metrics: Pick<Metrics, 'expose' | 'contentType'>
+  readonly #ground: Ground
+  readonly #own: Metrics
+  readonly #holdings: LeadHoldings
+  readonly #crew: Crew<MetricsSnapshot>
+  readonly #nonceSecret = randomBytes(32)
+  readonly #watching: Watching[] = []
+  /** What a worker that comes now finds in force. */
+  readonly #inForce: Pick<WorkerGround, 'settings' | 'clients' | 'tls'>
+  /** What workers that are no more had counted when the page was last read. */
+  #gone: MetricsSnapshot[] = []
+  #state: 'starting' | 'serving' | 'draining' = 'starting'
+
+  /** Throws when a file or directory that nothing can be done without cannot be opened; the message names it. */
+  constructor(ground: Ground) {
+    const { settings, version, clients, tls, log } = ground
+    this.#ground = ground
+    this.#own = createMetrics({ version })
+    this.metrics = { contentType: this.#own.contentType, expose: () => this.#expose() }
+    this.trail = openTrail({ ...trailOptions(ground, this.#own), threads: settings.workers + SPARE_SEATS })
+    const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
+    this.#holdings = new LeadHoldings(ground, watch)
+    this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
+    this.#crew = new Crew({
+      size: settings.workers,
+      script: SCRIPT,
+      order: this.#holdings.order,
+      begin: (seat, name) => this.#begin(seat, name),
+      onEnd: (ended) => this.#settle(ended),
+    })
+    for (const warning of tls?.material.warnings ?? []) log.warn({ warning }, 'tls')
+  }
+
+  async begin() {
+    const { settings } = this.#inForce
+    const port = await portOf(settings.host, settings.port)
+    const tls = settings.tls && { ...settings.tls, port: await portOf(settings.host, settings.tls.port) }
+    Object.assign(this.#inForce, { settings: { ...settings, port, tls } })
+    this.#watch()
+    await this.#crew.start()
+    this.#state = 'serving'
+    return { port, tlsPort: tls?.port }
+  }
+
+  notReady(): string | undefined {
+    if (this.#state !== 'serving') return this.#state
+    if (this.#crew.serving === 0) return 'no worker serves'
+    const writable = this.trail.recheck() && this.#holdings.order.allFit
+    return writable ? this.#holdings.whyUnready : 'the audit trail cannot be written'
+  }
+
+  degraded(): string | undefined {
+    return this.#holdings.whyDegraded
+  }
+
+  async drain({ reason, graceMs, hurry }: Stop): Promise<void> {
+    const { log, settings } = this.#ground
+    this.#state = 'draining'
+    log.info({ workers: this.#crew.serving, reason, graceMs }, 'draining')
+    void hurry.then(() => this.#tell({ type: 'hurry' }))
+    const message: WorkerOrder = { type: 'drain', reason, graceMs }
+    const stopped = this.#crew.stop(message, graceMs + settings.timeouts.drainMs + LAST_MOMENTS_MS)
+    // Until then edits are in force for those who are still served.
+    await passed(graceMs, hurry)
+    this.#unwatch()
+    await stopped
+    this.#close(reason)
+  }
+
+  async abandon(reason: string): Promise<void> {
+    this.#unwatch()
+    await this.#crew.stop({ type: 'hurry' } satisfies WorkerOrder, 0)
+    this.#close(reason)
+  }
+
+  #close(reason: string): void {
+    this.#holdings.close()
+    this.trail.close(reason)
+  }
+
+  #tell(message: WorkerOrder): void {
+    this.#crew.post(message)
+  }
+
+  #watch(): void {
+    const { tls } = this.#ground
+    const { settings } = this.#inForce
+    const telling = { ...this.#ground, metrics: this.#own, trail: this.trail, clock: Date.now }
+    const enforce = {
+      limits: this.#holdings.replaceTable.bind(this.#holdings),
+      clients: (table: NonNullable<WorkerGround['clients']>) => {
+        Object.assign(this.#inForce, { clients: table })
+        this.#tell({ type: 'clients', table })
+      },
+    }
+    const trust = { trust: tls?.material.trust }
+    this.#watching.push(...watchFiles({ ...telling, ground: this.#ground, tls: trust, enforce }))
+    if (settings.tls === undefined || tls === undefined) return
+    const watching = watchTls(telling, {
+      settings: settings.tls,
+      loaded: tls,
+      clients: () => this.#inForce.clients,
+      enforce: (material, texts) => {
+        trust.trust = material.trust
+        Object.assign(this.#inForce, { tls: texts })
+        this.#tell({ type: 'tls', texts })
+      },
+    })
+    this.#watching.push(watching)
+  }
+
+  #unwatch(): void {
+    for (const watching of this.#watching) watching.stop()
+  }
+
+  #begin(seat: number, name: string): WorkerGround {
+    return {
+      name,
+      seat,
+      version: this.#ground.version,
+      ...this.#inForce,
+      ...this.#holdings.copy(),
+      nonceSecret: this.#nonceSecret,
+      trail: this.trail.handle,
+    }
+  }
+
+  #settle({ name, threadId, why, lastAnswer, expected }: Ended<MetricsSnapshot>): void {
+    const recovered = this.trail.settleOpenOf(threadId)
+    if (!expected) this.#ground.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
+    // The page must not run back: what it has said of the dead it goes on saying.
+    if (lastAnswer !== undefined) this.#gone = [countedBy([...this.#gone, lastAnswer])]
+  }
+
+  async #expose(): Promise<string> {
+    const own = await this.#own.snapshot()
+    const workers = await this.#crew.ask()
+    return exposeMerged([own, ...workers, ...this.#gone])
+  }
+}
+
+/**
+ * The port that all workers are to listen on. It must not be anybody's already: a second gateway would be given a part of
+ * the connections of the first without a word. Throws CannotListen.
+ */
+async function portOf(host: string, port: number): Promise<number> {
+  const trial = createServer()
+  const free = await listen(trial, { host, port })
+  trial.close()
+  return free
+}

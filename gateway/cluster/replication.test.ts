@@ -1,0 +1,232 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { Worker } from 'node:worker_threads'
+import fc from 'fast-check'
+import { pino } from 'pino'
+import { Journal } from '../limits/journal/limit-journal.ts'
+import { Limiter } from '../limits/limiter.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { Ground } from '../process/startup-configuration.ts'
+import type { StoreWatch } from '../process/store-watch.ts'
+import { LeadHoldings } from './primary-state.ts'
+import type { Hammering, Task } from './replication.test-support.ts'
+
+const HOUR_MS = 3_600_000
+const NOBODY = { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch
+const THREADS = 3
+
+function row(name: string, limit: number, windowMs: number): LimitRow {
+  return {
+    name,
+    path: `/${name}`,
+    methods: undefined,
+    limit,
+    window: `${windowMs}ms`,
+    windowMs,
+    purpose: '',
+    per: 'caller',
+    mode: 'enforce',
+    onStoreFailure: 'local',
+  }
+}
+
+interface Thread {
+  readonly worker: Worker
+  readonly seat: number
+  ask(task: Task): Promise<unknown>
+}
+
+describe('several threads', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  const settings = { dataDir: dir, authThrottle: { failures: 10, windowMs: 60_000 } }
+  const ground = {
+    settings,
+    version: '',
+    limits: { text: '', value: [row('first', 5, HOUR_MS)] },
+    log: pino({ level: 'silent' }),
+  } as object as Ground
+  let lead: LeadHoldings
+  const threads: Thread[] = []
+
+  async function launch(): Promise<Thread> {
+    const seat = lead.order.seatNext() ?? -1
+    const worker = new Worker(new URL('./replication.test-support.ts', import.meta.url), {
+      workerData: { seat, settings, ...lead.copy() },
+    })
+    await once(worker, 'message')
+    const thread = {
+      worker,
+      seat,
+      ask: async (task: Task) => {
+        worker.postMessage(task)
+        return (await once(worker, 'message'))[0]
+      },
+    }
+    threads.push(thread)
+    return thread
+  }
+
+  const askAll = (task: Task) => Promise.all(threads.map((thread) => thread.ask(task)))
+  const hammer = async (hammering: Hammering) => {
+    const answers = (await askAll({ task: 'hammer', ...hammering })) as Record<string, number[]>[]
+    const all: Record<string, number[]> = {}
+    for (const answer of answers) {
+      for (const [name, times] of Object.entries(answer)) {
+        all[name] ??= []
+        all[name].push(...times)
+      }
+    }
+    for (const times of Object.values(all)) times.sort((a, b) => a - b)
+    return all
+  }
+  /** That all copies are the same, and what they hold. */
+  const commonState = async () => {
+    const [first, ...others] = await askAll({ task: 'state', atMs: Number.POSITIVE_INFINITY })
+    for (const other of others) assert.deepEqual(other, first)
+    return first as { readonly hits: readonly string[] }
+  }
+
+  before(async () => {
+    lead = new LeadHoldings(ground, NOBODY)
+    for (let i = 0; i < THREADS; i++) await launch()
+  })
+  after(async () => {
+    await Promise.all(threads.map(({ worker }) => worker.terminate()))
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  it('let through no more than the limit in any window, whatever it is', async () => {
+    let run = 0
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.integer({ min: 1, max: 30 }), fc.integer({ min: 2, max: 40 })), {
+          minLength: 1,
+          maxLength: 3,
+        }),
+        async (laws) => {
+          run++
+          const rows = laws.map(([limit, windowMs], index) => row(`w${run}-${index}`, limit, windowMs))
+          lead.replaceTable(rows)
+          const all = await hammer({ keys: ['p:alice', 'p:bø b'], forMs: 60, least: 100 })
+          for (const [index, [limit, windowMs]] of laws.entries()) {
+            const lists = Object.entries(all).filter(([name]) => name.startsWith(`w${run}-${index} `))
+            assert.ok(lists.length > 0)
+            for (const [name, times] of lists) {
+              for (let i = limit; i < times.length; i++) {
+                const gapMs = (times[i] as number) - (times[i - limit] as number)
+                assert.ok(gapMs >= windowMs, `${name}: ${limit + 1} within ${gapMs} of ${windowMs} ms`)
+              }
+            }
+          }
+        },
+      ),
+      { numRuns: 12, endOnFailure: true },
+    )
+  })
+
+  it('let through exactly the limit when more is asked for, and have one state afterwards', async () => {
+    lead.replaceTable([row('log', 40, HOUR_MS), row('sliced', 1500, HOUR_MS), row('brief', 70, HOUR_MS - 1)])
+    const all = await hammer({ keys: ['p:alice', 'a:192.0.2.1', 'p:\ud800'], forMs: 400, least: 2000 })
+    const counts = Object.fromEntries(Object.entries(all).map(([name, times]) => [name, times.length]))
+    for (const [name, count] of Object.entries(counts)) {
+      const limit = { log: 40, sliced: 1500, brief: 70 }[name.split(' ')[0] as string]
+      assert.equal(count, limit, name)
+    }
+    assert.ok(Object.keys(counts).length >= 3)
+    await commonState()
+  })
+
+  it('go over to another table at one point, without losing or inventing a count', async () => {
+    lead.replaceTable([row('swap', 50, HOUR_MS), row('form', 1500, HOUR_MS)])
+    const hammering = hammer({ keys: ['p:one', 'p:two'], forMs: 500, changes: 3, least: 200 })
+    for (const [limit, form] of [
+      [60, 900],
+      [55, 2000],
+      [80, 950],
+    ] as const) {
+      await new Promise((resolve) => setTimeout(resolve, 80))
+      lead.replaceTable([row('swap', limit, HOUR_MS), row('form', form, HOUR_MS)])
+    }
+    const all = await hammering
+    const state = await commonState()
+    const swapped = Object.entries(all).filter(([name]) => name.startsWith('swap '))
+    assert.ok(swapped.length > 0)
+    for (const [name, times] of swapped) assert.equal(times.length, 80, name)
+    const allowed = Object.values(all).reduce((sum, times) => sum + times.length, 0)
+    const held = state.hits.reduce((sum, hit) => sum + Number(hit.split(' ').at(-1)), 0)
+    assert.equal(held, allowed)
+  })
+
+  it('let one of any number of copies of a message pass, and remember it for a thread that comes later', async () => {
+    const messages = Array.from({ length: 200 }, (_, index) => `message ${index}`)
+    for (const memory of ['proofs', 'deliveries'] as const) {
+      const passed = (await askAll({ task: 'replay', memory, messages })).flat()
+      assert.deepEqual(passed.toSorted(), messages.toSorted())
+      const late = await launch()
+      assert.deepEqual(await late.ask({ task: 'replay', memory, messages }), [])
+    }
+    const lines = readFileSync(join(dir, 'webhooks.ndjson'), 'utf8').trim().split('\n')
+    assert.equal(lines.length, messages.length)
+  })
+
+  it('refuse a session everywhere as soon as one of them has ended it, also a thread that comes later', async () => {
+    const [first] = threads as [Thread]
+    await first.ask({ task: 'revoke', sid: 'session-1' })
+    assert.deepEqual(new Set(await askAll({ task: 'isRevoked', sid: 'session-1' })), new Set([true]))
+    assert.deepEqual(new Set(await askAll({ task: 'isRevoked', sid: 'session-2' })), new Set([false]))
+    const late = await launch()
+    assert.equal(await late.ask({ task: 'isRevoked', sid: 'session-1' }), true)
+    assert.match(readFileSync(join(dir, 'revocations.ndjson'), 'utf8'), /"session-1"/)
+  })
+
+  it('keep a caller away together who has guessed too often with one or the other', async () => {
+    const [first, second] = threads as [Thread, Thread]
+    const startMs = performance.now()
+    /** What must be left of the minute by now, in whole seconds. */
+    const leastSeconds = () => 59 - (performance.now() - startMs) / 1000
+    await first.ask({ task: 'guess', key: 'a:192.0.2.9', times: 6 })
+    await second.ask({ task: 'guess', key: 'a:192.0.2.9', times: 3 })
+    assert.deepEqual(new Set(await askAll({ task: 'blocked', key: 'a:192.0.2.9' })), new Set([undefined]))
+    await first.ask({ task: 'guess', key: 'a:192.0.2.9', times: 1 })
+    for (const seconds of await askAll({ task: 'blocked', key: 'a:192.0.2.9' })) {
+      assert.ok(Number(seconds) >= leastSeconds(), String(seconds))
+    }
+    const late = await launch()
+    const seconds = await late.ask({ task: 'blocked', key: 'a:192.0.2.9' })
+    assert.ok(Number(seconds) >= leastSeconds(), String(seconds))
+  })
+
+  it('go on when one of them dies in the middle of a step, and one in its place knows every count', async () => {
+    lead.replaceTable([row('dead', 30, HOUR_MS)])
+    const doomed = threads.shift() as Thread
+    await doomed.ask({ task: 'hammer', keys: ['p:before'], forMs: 5, least: 60 })
+    const ended = once(doomed.worker, 'exit')
+    await doomed.ask({ task: 'dieWithin' })
+    await ended
+    lead.order.vacate(doomed.seat)
+    await launch()
+    const all = await hammer({ keys: ['p:before', 'p:after'], forMs: 50, least: 60 })
+    assert.equal(all['dead p:before'], undefined)
+    assert.equal(all['dead p:after']?.length, 30)
+    await commonState()
+  })
+
+  it('leave every durable count to the next run', async () => {
+    const state = await commonState()
+    await Promise.all(threads.splice(0).map(({ worker }) => worker.terminate()))
+    lead.close()
+    const journal = new Journal({
+      directory: join(dir, 'limits'),
+      // Hits of the tables before are left over; none may be damaged.
+      reports: { ignored: ({ damagedLines }) => assert.equal(damagedLines, 0), failed: assert.fail },
+    })
+    const next = new Limiter({ clock: Date.now, journal })
+    const hits = [...next.copy().hits]
+    assert.equal(hits.length, state.hits.length)
+    next.close()
+  })
+})

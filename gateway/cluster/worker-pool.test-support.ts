@@ -1,0 +1,36 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { Order } from './event-log.ts'
+import type { SharedMemory } from './event-memory.ts'
+
+/** How a test makes a thread of a crew end, or not. */
+export type Command = { readonly type: 'exit' | 'throw' | 'hang' | 'fill' | 'stop' | 'stay' }
+
+const { memory, seat, failing } = workerData as {
+  readonly memory: SharedMemory
+  readonly seat: number
+  readonly failing?: boolean
+}
+if (failing) throw new Error('cannot begin')
+const order = new Order({ memory, seat, clock: Date.now, onLost: () => process.exit(1) })
+setInterval(() => order.beat(true), 5)
+let silent = false
+
+parentPort?.on('message', (message: Command | { readonly type: 'ask'; readonly id: number }) => {
+  if (message.type === 'ask') {
+    if (!silent) parentPort?.postMessage({ type: 'answer', id: message.id, answer: `of seat ${seat}` })
+  } else if (message.type === 'exit') process.exit(3)
+  else if (message.type === 'throw') {
+    setImmediate(() => {
+      throw new Error('a bug')
+    })
+  } else if (message.type === 'hang') for (;;);
+  else if (message.type === 'stay') silent = true
+  else if (message.type === 'fill') fill()
+  else if (!silent) process.exit(0)
+})
+parentPort?.postMessage({ type: 'serving' })
+
+function fill(): void {
+  const kept: object[] = []
+  for (;;) kept.push({ at: kept.length, text: [`${kept.length}`] })
+}

@@ -1,0 +1,155 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { destination, pino } from 'pino'
+import type { MetricsSnapshot } from '../admin/merged-metrics.ts'
+import { createMetrics, type Metrics } from '../admin/metrics.ts'
+import { joinTrail } from '../audit/open-trail.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Gateway, Load } from '../gateway.ts'
+import { Tunnels } from '../http/server/tunnels.ts'
+import { SharedLimiter } from '../limits/shared-limiter.ts'
+import { limitTable } from '../limits/table/policies.ts'
+import { makeGateway, trailOptions } from '../process/assemble.ts'
+import { drain } from '../process/drain.ts'
+import { openPublicListeners, type PublicListeners } from '../process/public-listeners.ts'
+import type { Ground } from '../process/startup-configuration.ts'
+import { StoreWatch } from '../process/store-watch.ts'
+import { parseTls, type TlsTexts } from '../tls/listener/tls-context.ts'
+import { UpstreamPlaces } from '../upstream/upstream-places.ts'
+import { commonClock } from './event-clock.ts'
+import { Order } from './event-log.ts'
+import type { WorkerGround, WorkerOrder } from './worker-configuration.ts'
+import type { Question, Report } from './worker-messages.ts'
+import { joinHoldings } from './worker-state.ts'
+
+/** How often it is seen to that this thread is not left behind when nobody asks it for anything. */
+const CATCH_UP_MS = 20
+/** How often a trail that cannot be written is tried again without traffic. */
+const TRAIL_RECHECK_MS = 1000
+
+await main(workerData as WorkerGround)
+
+/** A worker: a thread that serves what the main thread tells it to, and counts as all others do. */
+async function main(begun: WorkerGround): Promise<void> {
+  const ground = groundOf(begun)
+  const metrics = createMetrics({ version: begun.version, worker: true })
+  const order = new Order({
+    memory: begun.memory,
+    seat: begun.seat,
+    clock: commonClock(begun.originMs),
+    onLost: (error) => {
+      ground.log.fatal({ err: error }, 'a worker cannot go on')
+      process.exit(1)
+    },
+  })
+  const { gateway, keys } = join(begun, { ground, metrics, order })
+  const open = await openPublicListeners(gateway, { material: ground.tls?.material, shared: true })
+  setInterval(() => {
+    order.catchUp()
+    order.beat(gateway.trail.writable)
+  }, CATCH_UP_MS).unref()
+  setInterval(() => gateway.trail.recheck(), TRAIL_RECHECK_MS).unref()
+  // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
+  if (gateway.settings.routes.some((route) => route.auth.has('bearer'))) keys.start()
+  obey({ gateway, metrics, open, keys })
+  report({ type: 'serving' })
+}
+
+/** What the main thread has read, read no second time: files may have changed since. */
+function groundOf({ name, settings, rows, clients, tls, version }: WorkerGround): Ground {
+  const stderr = destination({ fd: 2, sync: true })
+  stderr.on('error', () => {})
+  return {
+    settings,
+    version,
+    log: pino({ level: settings.logLevel, base: { worker: name } }, stderr),
+    limits: { text: '', value: rows },
+    clients: clients && { text: '', value: clients },
+    tls: tls && { texts: tls, material: materialOf(settings.tls, tls) },
+  }
+}
+
+/** The texts have been found good by the main thread. */
+function materialOf(files: Gateway['settings']['tls'], texts: TlsTexts) {
+  const parsed = files === undefined ? undefined : parseTls(files, texts, Date.now())
+  if (parsed?.value === undefined) throw new Error('what the main thread found good is not')
+  return parsed.value
+}
+
+interface Joining {
+  readonly ground: Ground
+  readonly metrics: Metrics
+  readonly order: Order
+}
+
+/** This thread's parts, around its copies of what all have in common. */
+function join(begun: WorkerGround, { ground, metrics, order }: Joining) {
+  let gateway: Gateway | undefined
+  const trail = joinTrail(begun.trail, trailOptions(ground, metrics))
+  const holdings = joinHoldings(begun, {
+    ground,
+    watch: new StoreWatch({ log: ground.log, metrics, trail }),
+    order,
+    onTable: (rows) => {
+      if (gateway !== undefined) gateway.limits.table = limitTable(rows)
+    },
+  })
+  const made = makeGateway(ground, {
+    holdings,
+    limiter: new SharedLimiter(holdings.limiter, order),
+    trail,
+    metrics,
+    nonceSecret: begun.nonceSecret,
+    load: loadOver(order, ground.settings),
+  })
+  gateway = made.gateway
+  return made
+}
+
+/** What is bounded for all workers together is counted for all together. */
+function loadOver(order: Order, settings: Settings): Pick<Load, 'tunnels' | 'places'> {
+  const places = new UpstreamPlaces({
+    max: settings.maxInFlight,
+    threads: settings.workers,
+    elsewhere: () => order.countElsewhere('exchanges'),
+    publish: (count) => order.publishCount('exchanges', count),
+  })
+  const tunnels = new Tunnels({
+    steadyClock: () => performance.now(),
+    maxTunnels: settings.maxTunnels,
+    publish: (count) => order.publishCount('tunnels', count),
+    elsewhere: () => order.countElsewhere('tunnels'),
+  })
+  return { tunnels, places }
+}
+
+interface Obeying {
+  readonly gateway: Gateway
+  readonly metrics: Metrics
+  readonly open: PublicListeners
+  readonly keys: { stop(): void }
+}
+
+function obey({ gateway, metrics, open, keys }: Obeying): void {
+  const hurry = Promise.withResolvers<void>()
+  parentPort?.on('message', (message: WorkerOrder | Question) => {
+    if (message.type === 'clients') gateway.clients.table = message.table
+    else if (message.type === 'tls') open.enforce(materialOf(gateway.settings.tls, message.texts))
+    else if (message.type === 'hurry') hurry.resolve()
+    else if (message.type === 'ask') {
+      void metrics.snapshot().then((answer) => report({ type: 'answer', id: message.id, answer }))
+    } else {
+      const { reason, graceMs } = message
+      const { listeners } = open
+      const stopped = drain(
+        gateway,
+        { reason, graceMs, hurry: hurry.promise },
+        { listeners, graceOver: () => keys.stop() },
+      )
+      void stopped.then(() => process.exit(0))
+    }
+  })
+}
+
+function report(message: Report<MetricsSnapshot>): void {
+  parentPort?.postMessage(message)
+}

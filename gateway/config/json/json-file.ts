@@ -1,0 +1,101 @@
+import type { Fault } from '../faults.ts'
+import { parentPath } from './json-path.ts'
+import { scanJson } from './json-scan.ts'
+import type { Problem, SchemaCheck } from './schema-check.ts'
+
+/** Characters; room for the longest lists that the schemas allow, with rows of some 400. */
+const MAX_LENGTH = 4 * 1024 * 1024
+/** Of a fault: a key may be as long as the file. */
+const MAX_PATH_LENGTH = 200
+/** One mistake in a generated file can be in each of thousands of rows. */
+const MAX_FAULTS = 100
+
+/**
+ * A JSON file that has been read and compared with its schema: its value with the schema's defaults, and the faults
+ * found so far, to which its reader adds its own.
+ */
+export class JsonFile<T> {
+  /** Undefined when the text is not a JSON object. A part of it has its type only where `sound` says so. */
+  readonly value: T | undefined
+  readonly #file: string
+  readonly #lines: ReadonlyMap<string, number>
+  readonly #unsound: ReadonlySet<string>
+  /** What has something unsound in it. */
+  readonly #spoilt: ReadonlySet<string>
+  readonly #faults: { line: number; fault: Fault }[] = []
+
+  /** @param file as the operator named it */
+  constructor(file: string, text: string, check: SchemaCheck) {
+    this.#file = file
+    this.#lines = new Map()
+    this.#unsound = new Set(['$'])
+    this.#spoilt = new Set()
+    // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
+    if (text.length > MAX_LENGTH) {
+      this.refuse({ path: '$', reason: `must have at most ${MAX_LENGTH} characters, but has ${text.length}` })
+      return
+    }
+    const json = text.startsWith('\uFEFF') ? text.slice(1) : text
+    const scan = scanJson(json)
+    if ('reason' in scan) {
+      const { line, column, reason } = scan
+      this.#faults.push({ line, fault: { file, path: `line ${line} column ${column}`, reason } })
+      return
+    }
+    this.#lines = scan.lines
+    const value: unknown = JSON.parse(json)
+    for (const { path, lines } of scan.repeated) {
+      this.refuse({ path, reason: `is written twice, on line ${lines[0]} and again` })
+    }
+    const { problems, unsound } = check(value)
+    this.#unsound = new Set(unsound)
+    this.#spoilt = new Set(unsound.flatMap((path) => [...ancestors(path)]))
+    for (const problem of problems) this.refuse(problem)
+    if (this.#unsound.has('$')) return
+    if (typeof value === 'object' && value !== null) this.value = value as T
+  }
+
+  /** Whether the schema allows everything at and below the path. */
+  sound(path: string): boolean {
+    if (this.#unsound.has(path) || this.#spoilt.has(path)) return false
+    for (const above of ancestors(path)) if (this.#unsound.has(above)) return false
+    return true
+  }
+
+  /** Whether the operator wrote it: otherwise it is a default. */
+  wrote(path: string): boolean {
+    return this.#lines.has(path)
+  }
+
+  refuse({ path, reason }: Problem): void {
+    const line = this.#lineOf(path)
+    const place = line === 0 ? '' : ` (line ${line})`
+    const shown = path.length > MAX_PATH_LENGTH ? `${path.slice(0, MAX_PATH_LENGTH)}…` : path
+    this.#faults.push({ line, fault: { file: this.#file, path: shown, reason: reason + place } })
+  }
+
+  /** In the order of the file: the first hundred, and how many more there are. */
+  faults(): readonly Fault[] {
+    const sorted = this.#faults.toSorted((a, b) => a.line - b.line).map(({ fault }) => fault)
+    const more = sorted.length - MAX_FAULTS
+    if (more <= 0) return sorted
+    return [
+      ...sorted.slice(0, MAX_FAULTS),
+      { file: this.#file, path: '$', reason: `has ${more} more faults` },
+    ]
+  }
+
+  /** Of what is not in the file, the line of what it is missing from. */
+  #lineOf(path: string): number {
+    for (const at of [path, ...ancestors(path)]) {
+      const line = this.#lines.get(at)
+      if (line !== undefined) return line
+    }
+    return 0
+  }
+}
+
+/** What the path stands in, from the inside out. */
+function* ancestors(path: string): Iterable<string> {
+  for (let at = parentPath(path); at !== undefined; at = parentPath(at)) yield at
+}

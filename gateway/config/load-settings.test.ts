@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Environment } from './environment.ts'
+import type { Parsed } from './faults.ts'
+import { describeFault } from './faults.ts'
+import { loadSettings } from './load-settings.ts'
+import type { Settings } from './settings.ts'
+
+const OPEN = [{ path: '/*', auth: ['none'] }]
+const GUARDED = [{ path: '/*', auth: ['bearer'] }]
+
+function load(file: object, env: Environment = {}): Parsed<Settings> {
+  return loadSettings(env, () => JSON.stringify({ routes: GUARDED, ...file }))
+}
+
+function good(file: object, env?: Environment): Settings {
+  const { value, faults } = load(file, env)
+  assert.deepEqual(faults, undefined)
+  assert.ok(value)
+  return value
+}
+
+function faults(file: object, env?: Environment): string[] {
+  return load(file, env).faults?.map(describeFault) ?? []
+}
+
+test('the file takes the place of defaults and the environment that of the file', () => {
+  const file = { port: 1, adminPort: 2, audience: 'of the file' }
+  const settings = good(file, { GATEWAY_PORT: '3', GATEWAY_LIMITS: 'l.json' })
+  assert.deepEqual([settings.port, settings.adminPort, settings.host], [3, 2, '127.0.0.1'])
+  assert.equal(settings.audience, 'of the file')
+  assert.deepEqual([settings.configFile, settings.limitsFile], ['config/gateway.json', 'l.json'])
+})
+
+test('the file that the environment names is the one that is read', () => {
+  const read: string[] = []
+  loadSettings({ GATEWAY_CONFIG: 'my.json' }, (file) => {
+    read.push(file)
+    return '{}'
+  })
+  assert.deepEqual(read, ['my.json'])
+})
+
+test('the keys are looked for at the first upstream that speaks HTTP, wherever it was named', () => {
+  const jwks = '/.well-known/jwks.json'
+  assert.equal(good({}).jwksUri, `http://127.0.0.1:3000${jwks}`)
+  assert.equal(good({ upstream: ['unix:/a', 'https://b/', 'http://c'] }).jwksUri, `https://b${jwks}`)
+  assert.equal(good({ upstream: 'http://a' }, { GATEWAY_UPSTREAM: 'http://b' }).jwksUri, `http://b${jwks}`)
+  assert.equal(good({ jwksUri: 'http://k/1' }).jwksUri, 'http://k/1')
+  assert.equal(good({ jwksUri: 'http://k/1' }, { GATEWAY_JWKS_URI: 'http://k/2' }).jwksUri, 'http://k/2')
+})
+
+test('the audience is the issuer + /api, wherever the issuer was named', () => {
+  assert.equal(good({}).audience, 'http://localhost:8080/api')
+  assert.equal(good({}, { GATEWAY_ISSUER: 'https://bank.example/' }).audience, 'https://bank.example/api')
+  assert.equal(good({}, { GATEWAY_ISSUER: 'https://bank.example/' }).issuer, 'https://bank.example/')
+  assert.equal(good({}, { GATEWAY_AUDIENCE: 'x' }).audience, 'x')
+})
+
+test('clients know the gateway by the origin of the issuer, wherever that was named, unless the file says better', () => {
+  assert.deepEqual(good({}).dpop, { nonce: 'off', publicUrls: ['http://localhost:8080'] })
+  const env = { GATEWAY_ISSUER: 'https://bank.example:443/auth' }
+  assert.deepEqual(good({}, env).dpop.publicUrls, ['https://bank.example'])
+  const dpop = { publicUrls: ['https://api.example/x'] }
+  assert.deepEqual(good({ dpop }, env).dpop.publicUrls, dpop.publicUrls)
+})
+
+test('no further issuer may have the name or the keys of our own, wherever that was named', () => {
+  const issuers = [{ issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }]
+  assert.deepEqual(faults({ issuers, issuer: 'https://a.example' }), [
+    'config/gateway.json: $.issuer: the issuer https://a.example is also the one of $.issuers[0]',
+  ])
+  assert.match(
+    faults({ issuers }, { GATEWAY_ISSUER: 'https://a.example' }).join(),
+    /^environment: GATEWAY_ISSUER: the issuer https:\/\/a\.example is also/,
+  )
+  assert.match(
+    faults({ issuers }, { GATEWAY_JWKS_URI: 'https://a.example/keys' }).join(),
+    /^environment: GATEWAY_JWKS_URI: the jwksUri .* is also that of/,
+  )
+})
+
+test('under the profile fapi our own keys come over https too, unless they never leave the machine', () => {
+  const file = { profile: 'fapi' }
+  assert.deepEqual(good(file).algorithms, ['ES256', 'PS256', 'EdDSA'])
+  assert.match(
+    faults({ ...file, upstream: 'http://service:3000' }).join(),
+    /^config\/gateway\.json: \$\.jwksUri: must be https under the profile "fapi"/,
+  )
+  assert.match(
+    faults(file, { GATEWAY_JWKS_URI: 'http://service/keys' }).join(),
+    /^environment: GATEWAY_JWKS_URI: must be https/,
+  )
+})
+
+test('behind sockets alone the place of the keys must be named, if a route accepts bearer tokens', () => {
+  assert.match(faults({ upstream: 'unix:/a' })[0] ?? '', /^config\/gateway\.json: \$\.jwksUri: is missing: /)
+  good({ upstream: 'unix:/a', jwksUri: 'http://k' })
+  good({ upstream: 'unix:/a', routes: OPEN })
+})
+
+test('the public and the admin listener must not have one address', () => {
+  const place = /^config\/gateway\.json: \$\.adminPort: .*port 9090/
+  assert.match(faults({ port: 9090 })[0] ?? '', place)
+  assert.match(faults({ port: 9090, host: '::' })[0] ?? '', place)
+  assert.match(faults({ port: 9090, host: 'localhost' })[0] ?? '', place)
+  assert.match(faults({}, { GATEWAY_PORT: '9090' })[0] ?? '', /^environment: GATEWAY_PORT: /)
+  assert.match(faults({}, { GATEWAY_ADMIN_PORT: '8080' })[0] ?? '', /^environment: GATEWAY_ADMIN_PORT: /)
+  good({ port: 9090, host: '10.0.0.1' })
+  good({ port: 9090, host: '::1' })
+  good({ port: 0, adminPort: 0 })
+})
+
+test('the gateway must not be its own upstream', () => {
+  const own = /the gateway's own listener/
+  assert.match(faults({ upstream: 'http://127.0.0.1:8080' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://localhost:8080' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://localhost:8080', host: '0.0.0.0' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://[::1]:8080', host: '::' })[0] ?? '', own)
+  assert.match(faults({ upstream: 'http://gateway', host: 'gateway', port: 80 })[0] ?? '', own)
+  assert.match(faults({}, { GATEWAY_PORT: '3000' })[0] ?? '', /^environment: GATEWAY_PORT: the upstream/)
+  assert.match(
+    faults({}, { GATEWAY_UPSTREAM: 'http://127.0.0.1:8080' })[0] ?? '',
+    /^environment: GATEWAY_UPSTREAM: /,
+  )
+  good({ upstream: 'http://10.0.0.1:8080', host: '0.0.0.0' })
+  good({ upstream: 'https://localhost:8080' })
+  good({ upstream: 'http://[::1]:8080' })
+})
+
+test('faults of the environment and of the file come at once', () => {
+  assert.deepEqual(faults({ port: 'x' }, { GATEWAY_WORKERS: 'some' }), [
+    'environment: GATEWAY_WORKERS: must be auto or a whole number between 1 and 64, but is "some"',
+    'config/gateway.json: $.port: must be a whole number, but is "x" (line 1)',
+  ])
+})
+
+test('a file that cannot be read is a fault beside those of the environment', () => {
+  const { faults: found } = loadSettings({ GATEWAY_CONFIG: '/nowhere/gateway.json', GATEWAY_PORT: 'x' })
+  assert.deepEqual(
+    found?.map(({ file, path }) => [file, path]),
+    [
+      ['environment', 'GATEWAY_PORT'],
+      ['/nowhere/gateway.json', '$'],
+    ],
+  )
+  assert.match(found?.[1]?.reason ?? '', /^cannot be read: ENOENT/)
+})
+
+test('a file of machine callers is read where a route takes them or the environment names one', () => {
+  const route = (auth: string[]) => ({ routes: [{ path: '/*', auth }] })
+  assert.equal(good(route(['bearer'])).clientsFile, undefined)
+  assert.equal(good(route(['hmac'])).clientsFile, 'config/clients.json')
+  assert.equal(good(route(['bearer', 'mtls'])).clientsFile, 'config/clients.json')
+  assert.equal(good(route(['none']), { GATEWAY_CLIENTS: 'mine.json' }).clientsFile, 'mine.json')
+})
+
+test('a route that accepts nothing but certificates needs a listener that asks for them', () => {
+  const file = { routes: [{ path: '/*', auth: ['mtls'] }] }
+  const tls = { GATEWAY_TLS_PORT: '8443', GATEWAY_TLS_CERT: 'c.pem', GATEWAY_TLS_KEY: 'k.pem' }
+  assert.match(faults(file)[0] ?? '', /\$\.routes\[0\]\.auth: accepts nothing but client certificates/)
+  assert.match(faults(file, tls)[0] ?? '', /set tls\.clientCaFile/)
+  assert.ok(good(file, { ...tls, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }))
+})
+
+test('standard output cannot be synced, wherever either was named', () => {
+  const reason = /^must be the name of a file: standard output cannot be synced$/
+  const audit = { file: '-', durability: 'synced' }
+  const [inFile] = load({ audit }).faults ?? []
+  assert.equal(inFile?.path, '$.audit.file')
+  assert.match(String(inFile?.reason), reason)
+  const env = { GATEWAY_AUDIT_DURABILITY: 'synced' }
+  const [inEnvironment] = load({ audit: { file: '-' } }, env).faults ?? []
+  assert.equal(inEnvironment?.path, 'GATEWAY_AUDIT_DURABILITY')
+  assert.equal(good({}, env).auditDurability, 'synced')
+  assert.equal(good({ audit: { durability: 'buffered' } }).auditDurability, 'buffered')
+})
+
+test('the secret for the upstream is read from the file that is named, and a bad one is a fault that hides it', () => {
+  const config = JSON.stringify({ routes: OPEN, upstreamSecretFile: 'of-the-file' })
+  const read = (files: Record<string, string>, env: Environment = {}) =>
+    loadSettings(env, (file) => files[file] ?? (file === 'config/gateway.json' ? config : assert.fail(file)))
+  const secret = 's'.repeat(40)
+  assert.equal(read({ 'of-the-file': `${secret}\n` }).value?.upstreamSecret, secret)
+  const env = { GATEWAY_UPSTREAM_SECRET_FILE: 'of-the-environment' }
+  assert.equal(read({ 'of-the-environment': secret }, env).value?.upstreamSecret, secret)
+  const refused = read({ 'of-the-file': 'too short' }).faults?.map(describeFault)
+  assert.match(String(refused), /^of-the-file: \$: must hold one line of 32 to 256/)
+  assert.doesNotMatch(String(refused), /too short/)
+})

@@ -1,0 +1,194 @@
+import {
+  configFiles,
+  ENVIRONMENT,
+  type Environment,
+  type Overrides,
+  parseEnvironment,
+} from './environment.ts'
+import type { Fault, Parsed } from './faults.ts'
+import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
+import { loadFile, type ReadFile } from './load-file.ts'
+import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
+import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
+import type { Route, Settings, TlsSettings } from './settings.ts'
+import { parseUpstreamSecret } from './upstream-secret.ts'
+
+/** Where each key that can be in conflict with another is set: in the file, and in the environment. */
+const PLACES = {
+  port: ['$.port', 'GATEWAY_PORT'],
+  adminPort: ['$.adminPort', 'GATEWAY_ADMIN_PORT'],
+  upstreams: ['$.upstream', 'GATEWAY_UPSTREAM'],
+  issuer: ['$.issuer', 'GATEWAY_ISSUER'],
+  jwksUri: ['$.jwksUri', 'GATEWAY_JWKS_URI'],
+  auditFile: ['$.audit.file', 'GATEWAY_AUDIT_FILE'],
+  auditDurability: ['$.audit.durability', 'GATEWAY_AUDIT_DURABILITY'],
+} as const
+
+/** Where the operator brought two keys into conflict: the one set by the environment, else the first. */
+type Place = (
+  ...keys: readonly [keyof typeof PLACES, ...(keyof typeof PLACES)[]]
+) => Pick<Fault, 'file' | 'path'>
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
+const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
+
+/**
+ * Reads everything the gateway is told: defaults, in their place what the file says, in its place what the environment
+ * says. Relative files are relative to the working directory. Faults of the environment and the file come together.
+ */
+export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
+  const { configFile, limitsFile, clientsFile } = configFiles(env)
+  const environment = parseEnvironment(env)
+  const file = loadFile(configFile, parseGatewayFile, readFile)
+  if (environment.faults !== undefined || file.faults !== undefined) {
+    return { faults: [...(environment.faults ?? []), ...(file.faults ?? [])] }
+  }
+  const told = { ...file.value.value, ...environment.value }
+  const tlsSources = { configFile, written: file.value.value.tls, environment: environment.value.tls }
+  const tls = completeTls(tlsSources)
+  const secret = loadUpstreamSecret(told, readFile)
+  const conflicts = [
+    ...(secret.faults ?? []),
+    ...conflictsOf(told, placeIn(configFile, environment.value)),
+    ...(tls.faults ?? [
+      ...tlsConflicts({ ...told, tls: tls.value }, tlsSources),
+      ...certificateConflicts(configFile, told.routes, tls.value),
+    ]),
+  ]
+  if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
+  const { jwksUri = defaultJwksUri(told), audience = `${withoutClosingSlash(told.issuer)}/api` } = told
+  const { nonce, publicUrls = [new URL(told.issuer).origin] } = told.dpop
+  const dpop = { nonce, publicUrls }
+  const files = { configFile, limitsFile, clientsFile: clientsInUse(env, told) ? clientsFile : undefined }
+  const upstreamSecret = secret.value
+  return { value: { ...told, ...files, tls: tls.value, upstreamSecret, jwksUri, audience, dpop } }
+}
+
+function loadUpstreamSecret(
+  { upstreamSecretFile: file }: GatewayFile,
+  readFile?: ReadFile,
+): { readonly value?: string; readonly faults?: readonly Fault[] } {
+  if (file === undefined) return {}
+  const { value, faults } = loadFile(file, parseUpstreamSecret, readFile)
+  return faults === undefined ? { value: value.value } : { faults }
+}
+
+/** A gateway that takes no machine callers needs no file of them. */
+function clientsInUse(env: Environment, { routes }: GatewayFile): boolean {
+  return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
+}
+
+function placeIn(configFile: string, overrides: Overrides): Place {
+  return (...keys) => {
+    const overridden = keys.find((key) => key in overrides)
+    return overridden === undefined
+      ? { file: configFile, path: PLACES[keys[0]][0] }
+      : { file: ENVIRONMENT, path: PLACES[overridden][1] }
+  }
+}
+
+/** What each part allows but the whole does not. */
+function conflictsOf(told: GatewayFile, place: Place): Fault[] {
+  const faults: Fault[] = []
+  const { host, port, adminHost, adminPort } = told
+  if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
+    const reason = `the public and the admin listener must not both have port ${port}`
+    faults.push({ ...place('adminPort', 'port'), reason })
+  }
+  for (const upstream of told.upstreams) {
+    if (!reaches(upstream, { protocol: 'http:', host, port })) continue
+    const reason = `the upstream ${upstream} is the gateway's own listener: requests would go round for ever`
+    faults.push({ ...place('upstreams', 'port'), reason })
+  }
+  const needsKeys = told.routes.some((route) => route.auth.has('bearer'))
+  if (needsKeys && told.jwksUri === undefined && told.upstreams.every(isSocket)) {
+    const reason =
+      'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
+    faults.push({ ...place('jwksUri'), reason })
+  }
+  if (told.auditDurability === 'synced' && told.auditFile === '-') {
+    const reason = 'must be the name of a file: standard output cannot be synced'
+    faults.push({ ...place('auditFile', 'auditDurability'), reason })
+  }
+  return [...faults, ...issuerConflicts(told, place)]
+}
+
+/** The HTTPS listener against the others, and against what stands behind it. */
+function tlsConflicts(
+  told: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstreams'> & {
+    readonly tls: TlsSettings | undefined
+  },
+  sources: TlsSources,
+): Fault[] {
+  if (told.tls === undefined || told.tls.port === 0) return []
+  const { host, adminHost } = told
+  const { port } = told.tls
+  const place = tlsPlace(sources, 'port')
+  const reasons: string[] = []
+  if (port === told.port) reasons.push(`must not be the port of the HTTP listener too (${port})`)
+  if (port === told.adminPort && addressesMeet(host, adminHost)) {
+    reasons.push(`must not be the port of the admin listener too (${port})`)
+  }
+  for (const upstream of told.upstreams) {
+    if (!reaches(upstream, { protocol: 'https:', host, port })) continue
+    reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would go round for ever`)
+  }
+  return reasons.map((reason) => ({ ...place, reason }))
+}
+
+/** Beside another method `mtls` may wait for a listener that asks for certificates; alone it would let nobody in. */
+function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSettings | undefined): Fault[] {
+  if (tls?.clientCaFile !== undefined) return []
+  const reason =
+    'accepts nothing but client certificates, and no HTTPS listener asks for any: set tls.clientCaFile'
+  return routes.flatMap(({ auth }, index) =>
+    auth.has('mtls') && auth.size === 1 ? [{ file, path: `$.routes[${index}].auth`, reason }] : [],
+  )
+}
+
+/** Our own issuer against those beside it, and against its profile. */
+function issuerConflicts(told: GatewayFile, place: Place): Fault[] {
+  const { issuer, profile, issuers, jwksUri = defaultJwksUri(told) } = told
+  const faults: Fault[] = []
+  for (const [index, other] of issuers.entries()) {
+    const reason = sameIssuerFault({ issuer, jwksUri }, other, `$.issuers[${index}]`)
+    if (reason !== undefined) faults.push({ ...place('issuer', 'jwksUri'), reason })
+  }
+  const reason = profile === 'fapi' ? fapiUriFault(jwksUri) : undefined
+  if (reason !== undefined) faults.push({ ...place('jwksUri', 'upstreams'), reason })
+  return faults
+}
+
+/** Behind nothing but sockets the issuer's own address stands here; no route needs it then. */
+function defaultJwksUri({ upstreams, issuer }: GatewayFile): string {
+  const base = upstreams.find((upstream) => !isSocket(upstream)) ?? withoutClosingSlash(issuer)
+  return `${base}/.well-known/jwks.json`
+}
+
+function isSocket(upstream: string): boolean {
+  return upstream.startsWith('unix:')
+}
+
+interface Listener {
+  readonly protocol: 'http:' | 'https:'
+  readonly host: string
+  readonly port: number
+}
+
+function reaches(upstream: string, { protocol, host, port }: Listener): boolean {
+  if (!upstream.startsWith(protocol)) return false
+  const url = new URL(upstream)
+  if (Number(url.port || (protocol === 'http:' ? 80 : 443)) !== port) return false
+  const name = url.hostname.replace(/^\[|\]$/g, '')
+  return name === host || (LOOPBACK.has(name) && (EVERY_ADDRESS.has(host) || addressesMeet(name, host)))
+}
+
+function addressesMeet(one: string, other: string): boolean {
+  if (one === other || EVERY_ADDRESS.has(one) || EVERY_ADDRESS.has(other)) return true
+  // Which of its two loopback addresses a machine means by `localhost` is its own affair.
+  return LOOPBACK.has(one) && LOOPBACK.has(other) && (one === 'localhost' || other === 'localhost')
+}
+
+function withoutClosingSlash(url: string): string {
+  return url.endsWith('/') ? url.slice(0, -1) : url
+}

@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import type { LimitRow } from '../../limits/table/limit-row.ts'
+import { parseLimits } from '../../limits/table/limit-table.ts'
+import { loadFile } from '../load-file.ts'
+import { type Reload, Reloader } from './reloader.ts'
+
+type Rows = readonly LimitRow[]
+
+function table(limit: number): string {
+  return JSON.stringify({
+    limits: [{ path: '/api/login', limit, window: '1m', purpose: 'Test', methods: ['POST'] }],
+  })
+}
+
+/** A reloader of a limit table in a real file, which looks only when it is told to. */
+function reloaderOf(t: TestContext, limit: number, swap: (rows: Rows) => void = () => {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'reload-'))
+  const file = join(folder, 'limits.json')
+  writeFileSync(file, table(limit))
+  const loaded = loadFile(file, parseLimits)
+  assert.ok(loaded.value)
+  const told: Reload<Rows>[] = []
+  const inForce: number[] = []
+  const reloader = new Reloader<Rows>({
+    file,
+    ...loaded.value,
+    parse: parseLimits,
+    swap: (rows) => {
+      swap(rows)
+      inForce.push(rows[0]?.limit ?? 0)
+    },
+    onReload: (reload) => told.push(reload),
+    intervalMs: 3_600_000,
+  })
+  t.after(() => {
+    reloader.stop()
+    rmSync(folder, { recursive: true, force: true })
+  })
+  const look = async (times: number) => {
+    for (let count = 0; count < times; count++) await reloader.check()
+  }
+  return { file, told, inForce, look, reloader }
+}
+
+test('the file in force is no reload', async (t) => {
+  const { told, look } = reloaderOf(t, 5)
+  await look(3)
+  assert.deepEqual(told, [])
+})
+
+test('a good file is put in force at the first look, and told with the rows before and after', async (t) => {
+  const { file, told, inForce, look } = reloaderOf(t, 5)
+  writeFileSync(file, table(6))
+  await look(1)
+  assert.deepEqual(inForce, [6])
+  const [reload] = told
+  assert.ok(reload?.result === 'success' && reload.changed)
+  assert.deepEqual([reload.file, reload.before[0]?.limit, reload.after[0]?.limit], [file, 5, 6])
+  await look(2)
+  assert.equal(told.length, 1)
+})
+
+test('what is told as before is what the last edit put in force', async (t) => {
+  const { file, told, look } = reloaderOf(t, 5)
+  writeFileSync(file, table(6))
+  await look(1)
+  writeFileSync(`${file}.new`, table(7))
+  renameSync(`${file}.new`, file)
+  await look(1)
+  const [, second] = told
+  assert.ok(second?.result === 'success')
+  assert.deepEqual([second.before[0]?.limit, second.after[0]?.limit], [6, 7])
+})
+
+test('a bad file is called bad at the second look, once, and changes nothing', async (t) => {
+  const { file, told, inForce, look } = reloaderOf(t, 5)
+  writeFileSync(file, table(0))
+  await look(1)
+  assert.equal(told.length, 0)
+  await look(4)
+  assert.equal(told.length, 1)
+  assert.ok(told[0]?.result === 'failure')
+  assert.deepEqual(told[0].faults, [
+    { file, path: '$.limits[0].limit', reason: 'must be between 1 and 1000000000, but is 0 (line 1)' },
+  ])
+  assert.deepEqual(inForce, [])
+})
+
+test('a half-written file that is whole at the next look is one change and no failure', async (t) => {
+  const { file, told, inForce, look } = reloaderOf(t, 5)
+  writeFileSync(file, table(6).slice(0, 30))
+  await look(1)
+  writeFileSync(file, table(6).slice(0, 60))
+  await look(1)
+  writeFileSync(file, table(6))
+  await look(3)
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['success'],
+  )
+  assert.deepEqual(inForce, [6])
+})
+
+test('a file that was bad for one look only is doubted anew when it comes back', async (t) => {
+  const { file, told, look } = reloaderOf(t, 5)
+  for (const text of ['{', table(6), '{']) {
+    writeFileSync(file, text)
+    await look(1)
+  }
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['success'],
+  )
+})
+
+test('the file in force after a bad one is a success again but no change', async (t) => {
+  const { file, told, inForce, look } = reloaderOf(t, 5)
+  writeFileSync(file, '{')
+  await look(2)
+  writeFileSync(file, table(5))
+  await look(1)
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['failure', 'success'],
+  )
+  assert.ok(told[1]?.result === 'success' && !told[1].changed)
+  assert.deepEqual(inForce, [])
+})
+
+test('the same bad file after a good one is told again', async (t) => {
+  const { file, told, look } = reloaderOf(t, 5)
+  for (const text of ['{', table(6), '{']) {
+    writeFileSync(file, text)
+    await look(2)
+  }
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['failure', 'success', 'failure'],
+  )
+})
+
+test('another spelling of what is in force is a success but no change', async (t) => {
+  const { file, told, inForce, look } = reloaderOf(t, 5)
+  writeFileSync(file, JSON.stringify(JSON.parse(table(5)), null, 2))
+  await look(2)
+  assert.equal(told.length, 1)
+  assert.ok(told[0]?.result === 'success' && !told[0].changed)
+  assert.deepEqual(inForce, [])
+})
+
+test('a file that is gone is a failure, and a success when it is back', async (t) => {
+  const { file, told, look } = reloaderOf(t, 5)
+  unlinkSync(file)
+  await look(3)
+  assert.equal(told.length, 1)
+  assert.ok(told[0]?.result === 'failure')
+  assert.match(told[0].faults[0]?.reason ?? '', /^cannot be read: ENOENT/)
+  writeFileSync(file, table(5))
+  await look(1)
+  assert.equal(told[1]?.result, 'success')
+})
+
+test('a value that cannot be put in force is a failure, and the one before stays', async (t) => {
+  const { file, told, look } = reloaderOf(t, 5, ([row]) => {
+    if (row?.limit === 6) throw new Error('no room')
+  })
+  writeFileSync(file, table(6))
+  await look(1)
+  assert.ok(told[0]?.result === 'failure')
+  assert.equal(told[0].faults[0]?.reason, 'cannot be put in force: no room')
+  writeFileSync(file, table(7))
+  await look(1)
+  assert.ok(told[1]?.result === 'success')
+  assert.equal(told[1].before[0]?.limit, 5)
+})
+
+test('after stop nothing is put in force', async (t) => {
+  const { file, told, inForce, look, reloader } = reloaderOf(t, 5)
+  reloader.stop()
+  writeFileSync(file, table(6))
+  await look(2)
+  assert.deepEqual([told, inForce], [[], []])
+})

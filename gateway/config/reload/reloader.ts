@@ -1,0 +1,106 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Fault, Parsed } from '../faults.ts'
+import { type ParseFile, unreadable } from '../load-file.ts'
+import { type Watch, watchFile } from './watch.ts'
+
+/** Reads a text while others go on. Never rejects. */
+export type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T>>
+
+/** What came of one edit of a file. */
+export type Reload<T> =
+  | {
+      readonly file: string
+      readonly result: 'success'
+      /** In force until now. */
+      readonly before: T
+      /** In force from now on; equal to `before` when nothing but its spelling changed, or a fault was undone. */
+      readonly after: T
+      readonly changed: boolean
+    }
+  | { readonly file: string; readonly result: 'failure'; readonly faults: readonly Fault[] }
+
+export interface ReloadOptions<T> {
+  /** As the operator named it. */
+  readonly file: string
+  /** The text in force. */
+  readonly text: string
+  /** What was made of it. */
+  readonly value: T
+  readonly parse: ParseFile<T> | ParseApart<T>
+  /** Puts another value in force. When it throws, the one before is still taken to be in force. */
+  readonly swap: (value: T) => void
+  /** Told of every edit once: for the metrics, the log and the audit trail. After `swap`. */
+  readonly onReload: (reload: Reload<T>) => void
+  readonly intervalMs?: number
+}
+
+/**
+ * Keeps what is in force as the file says, while the gateway serves. Whole or not at all: a file that does not parse
+ * changes nothing, and the last good value stays in force. A file that does not parse is looked at twice before it is
+ * called bad, because it may be half written.
+ */
+export class Reloader<T> {
+  readonly #options: ReloadOptions<T>
+  readonly #watch: Watch
+  #value: T
+  /** A text that did not parse, until the next look. */
+  #doubtful: string | undefined
+  #stopped = false
+
+  constructor(options: ReloadOptions<T>) {
+    const { file, text, value, intervalMs } = options
+    this.#options = options
+    this.#value = value
+    this.#watch = watchFile(file, {
+      intervalMs,
+      known: text,
+      onChange: (changed) => this.#changed(changed),
+      onGone: (error) => this.#fail([unreadable(file, error)]),
+    })
+  }
+
+  /** Looks at the file now, without waiting for the next time; resolves when what came of it has been told. */
+  check(): Promise<void> {
+    return this.#watch.check()
+  }
+
+  stop(): void {
+    this.#stopped = true
+    this.#watch.stop()
+  }
+
+  async #changed(text: string): Promise<void> {
+    const parsed = await this.#options.parse(this.#options.file, text)
+    if (this.#stopped) return
+    if (parsed.faults === undefined) {
+      this.#doubtful = undefined
+      this.#accept(parsed.value)
+    } else if (this.#doubtful === text) {
+      this.#fail(parsed.faults)
+    } else {
+      this.#doubtful = text
+      this.#watch.again()
+    }
+  }
+
+  #accept(after: T): void {
+    const { file, swap, onReload } = this.#options
+    const before = this.#value
+    const changed = !isDeepStrictEqual(before, after)
+    if (changed) {
+      try {
+        swap(after)
+      } catch (error) {
+        const reason = `cannot be put in force: ${error instanceof Error ? error.message : String(error)}`
+        this.#fail([{ file, path: '$', reason }])
+        return
+      }
+      this.#value = after
+    }
+    onReload({ file, result: 'success', before, after, changed })
+  }
+
+  #fail(faults: readonly Fault[]): void {
+    this.#options.onReload({ file: this.#options.file, result: 'failure', faults })
+  }
+}

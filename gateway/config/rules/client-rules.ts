@@ -1,0 +1,60 @@
+import schema from '../../../config/schemas/clients.schema.json' with { type: 'json' }
+import type { Fault } from '../faults.ts'
+import { type Problem, type SchemaReport, schemaCheck } from '../json/schema-check.ts'
+import { validateClients } from '../json/validators.ts'
+
+const SECRET_BELONGS =
+  'must be {"env": "VARIABLE"} or {"file": "/path"}: a secret stands in the environment or in a file of its own, never in this one'
+export const ONE_IDENTITY = 'must have exactly one of "thumbprint", "sanDns", "sanUri" and "subject"'
+const SENTENCES: readonly (readonly [path: RegExp, sentence: string])[] = [
+  [
+    /^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.env$/,
+    'must be the name of an environment variable, in capitals',
+  ],
+  [
+    /^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.file$/,
+    'must be a path that begins with "/", "../" or "../../"',
+  ],
+  [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]/, SECRET_BELONGS],
+  [
+    /^\$\.clients\[\d+\]\.hmac\.(?:secret|whsec|value|key)$/i,
+    `is not a known key; "secrets" is a list of which each ${SECRET_BELONGS}`,
+  ],
+  [/^\$\.clients\[\d+\]\.mtls$/, ONE_IDENTITY],
+]
+const IN_HMAC = /^\$\.clients\[\d+\]\.hmac\b/
+const FOUND = /, but is .*$/su
+const SECRET = /whsec_[^"\s]+/giu
+/** A text without its quotation marks, as the syntax check shows it. */
+const BARE_TEXT = /, but found "[A-Za-z]{8,}"/u
+
+const checkSchema = schemaCheck(validateClients, schema)
+
+/**
+ * Compares config/clients.json with its schema. Somebody may have put a secret where its place should be named, so no
+ * value of `hmac` is repeated in a fault.
+ */
+export function checkClientsSchema(value: unknown): SchemaReport {
+  const report = checkSchema(value)
+  return { ...report, problems: report.problems.map(inOurWords) }
+}
+
+/** The same faults, with every secret that they may repeat cut out. */
+export function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
+  return faults.map(({ file, path, reason }) => ({
+    file,
+    path: path.replace(SECRET, 'whsec_…'),
+    reason: reason.replace(SECRET, 'whsec_…').replace(BARE_TEXT, ''),
+  }))
+}
+
+function inOurWords({ path, reason }: Problem): Problem {
+  const known = SENTENCES.find(([where]) => where.test(path))
+  if (known !== undefined && !isOfType(path, reason)) return { path, reason: known[1] }
+  return IN_HMAC.test(path) ? { path, reason: reason.replace(FOUND, '') } : { path, reason }
+}
+
+/** `mtls` that is no object at all has the schema's own sentence. */
+function isOfType(path: string, reason: string): boolean {
+  return path.endsWith('.mtls') && reason.startsWith('must be an object')
+}

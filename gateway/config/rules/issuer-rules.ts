@@ -1,0 +1,116 @@
+import type { JsonFile } from '../json/json-file.ts'
+import type { FurtherIssuer, IssuerSettings, Route, TokenAlgorithm } from '../settings.ts'
+import { issuerFault, urlFault } from './value-rules.ts'
+
+/** An issuer as the operator wrote it. */
+export interface WrittenIssuer extends WrittenProfile {
+  readonly issuer: string
+  readonly jwksUri: string
+  readonly audience: string
+  readonly scopes: readonly string[]
+}
+
+interface WrittenProfile {
+  readonly algorithms?: readonly TokenAlgorithm[]
+  readonly profile?: 'fapi'
+}
+
+/** FAPI 2.0 section 5.4.1. */
+const FAPI_ALGORITHMS: readonly TokenAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
+const ALGORITHMS: readonly TokenAlgorithm[] = [...FAPI_ALGORITHMS, 'RS256']
+const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+/** The issuer with every default filled in. */
+export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
+  const { issuer, jwksUri, audience, scopes } = written
+  return { issuer, jwksUri, audience, scopes, ...algorithmsAndProfile(written) }
+}
+
+/** Of issuers whose tokens cannot permit what routes ask for, in one sentence each. */
+export function issuerWarnings(
+  issuers: readonly FurtherIssuer[],
+  routes: readonly Route[],
+): readonly string[] {
+  const asked = routes.some(({ auth, scopes }) => auth.has('bearer') && scopes.length > 0)
+  if (!asked) return []
+  return issuers
+    .filter(({ scopes }) => scopes.length === 0)
+    .map(
+      ({ issuer }) =>
+        `the issuer ${issuer} has no "scopes": its tokens permit nothing on routes that ask for a scope`,
+    )
+}
+
+/** What its profile leaves of the algorithms when none are named. */
+export function algorithmsAndProfile({
+  algorithms,
+  profile,
+}: WrittenProfile): Pick<IssuerSettings, 'algorithms' | 'profile'> {
+  return { algorithms: algorithms ?? (profile === 'fapi' ? FAPI_ALGORITHMS : ALGORITHMS), profile }
+}
+
+/** Names every fault in what the file says of our own issuer beyond its addresses. */
+export function checkOwnIssuer<T>(json: JsonFile<T>, written: WrittenProfile): void {
+  checkAlgorithms(json, '$', written)
+}
+
+/** Names every fault in the issuers beside our own one, each by itself and with one another. */
+export function checkIssuers<T>(json: JsonFile<T>, issuers: readonly WrittenIssuer[]): void {
+  if (!json.sound('$.issuers') && !Array.isArray(issuers)) return
+  for (const [index, written] of issuers.entries()) {
+    const at = `$.issuers[${index}]`
+    refuse(json, `${at}.issuer`, () => issuerFault(written.issuer) ?? nameFault(written.issuer))
+    refuse(json, `${at}.jwksUri`, () => jwksUriFault(written))
+    checkAlgorithms(json, at, written)
+    if (!json.sound(at)) continue
+    for (const [before, other] of issuers.slice(0, index).entries()) {
+      if (!json.sound(`$.issuers[${before}]`)) continue
+      const reason = sameIssuerFault(written, other, `$.issuers[${before}]`)
+      if (reason !== undefined) json.refuse({ path: at, reason })
+    }
+  }
+}
+
+/** What is wrong with two issuers being trusted together, or undefined. @param at the other one's path */
+export function sameIssuerFault(
+  one: Pick<IssuerSettings, 'issuer' | 'jwksUri'>,
+  other: Pick<IssuerSettings, 'issuer' | 'jwksUri'>,
+  at: string,
+): string | undefined {
+  if (one.issuer === other.issuer) return `the issuer ${one.issuer} is also the one of ${at}`
+  if (one.jwksUri !== other.jwksUri) return undefined
+  return `the jwksUri ${one.jwksUri} is also that of ${at}: the keys of one issuer would verify tokens of the other`
+}
+
+/** What is wrong with where a FAPI issuer's keys come from, or undefined (FAPI 2.0 section 5.4.2). */
+export function fapiUriFault(uri: string): string | undefined {
+  const { protocol, hostname } = new URL(uri)
+  // What never leaves the machine cannot be changed on the way.
+  if (protocol === 'https:' || LOOPBACK.has(hostname)) return undefined
+  return `must be https under the profile "fapi", or on this machine, but is "${uri}"`
+}
+
+function jwksUriFault({ jwksUri, profile }: WrittenIssuer): string | undefined {
+  return urlFault(jwksUri) ?? (profile === 'fapi' ? fapiUriFault(jwksUri) : undefined)
+}
+
+/** It goes upstream in a header, before the names that it gives, and comes back in a list of sessions. */
+function nameFault(issuer: string): string | undefined {
+  if (issuer.includes(',')) return 'must not hold ",": sessions named behind it could not be revoked'
+  return /^[\x21-\x7e]*$/.test(issuer)
+    ? undefined
+    : 'must be ASCII: other characters are written percent-encoded'
+}
+
+function checkAlgorithms<T>(json: JsonFile<T>, at: string, { algorithms, profile }: WrittenProfile): void {
+  const weak = profile === 'fapi' ? (algorithms?.indexOf('RS256') ?? -1) : -1
+  refuse(json, `${at}.algorithms`, () =>
+    weak === -1 ? undefined : 'must not hold "RS256" under the profile "fapi"',
+  )
+}
+
+function refuse<T>(json: JsonFile<T>, path: string, fault: () => string | undefined): void {
+  if (!json.sound(path)) return
+  const reason = fault()
+  if (reason !== undefined) json.refuse({ path, reason })
+}

@@ -1,0 +1,56 @@
+import { canonicalPath, standsForItself } from '../../http/rules/canonical-path.ts'
+
+/** What RFC 3986 lets stand in a path (`pchar` and `/`) but for `;` and `*`, and octets that need their escape. */
+const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
+const FIRST_FORBIDDEN = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()+,=:@/-]/
+/** As routers of services write it. Nobody calls a path so; `/v1/accounts:close` is another matter. */
+const PARAMETER = /\/(:[A-Za-z_][A-Za-z0-9_]*\??)(?=\/|$)/
+const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
+
+/** What is wrong with the path of a row, or undefined. It is compared with canonical paths, so another never matches. */
+export function pathFault(path: string): string | undefined {
+  if (!path.startsWith('/')) return `must begin with "/", but is ${JSON.stringify(path)}`
+  const fixed = path.endsWith('/*') ? path.slice(0, -1) : path
+  if (fixed.includes('*')) return 'may hold "*" only at the end, as the whole last segment: "/api/*"'
+  if (fixed.includes('//')) return 'must not hold "//": requests are compared with repeated slashes removed'
+  if (/\/\.{1,2}(?:\/|$)/.test(fixed)) return 'must not hold "." or ".." as a segment'
+  const parameter = PARAMETER.exec(fixed)?.[1]
+  if (parameter !== undefined) {
+    return `must not hold the segment "${parameter}": it would be taken as it stands, and a part that varies is a closing "/*"`
+  }
+  return characterFault(fixed)
+}
+
+function characterFault(path: string): string | undefined {
+  const never = NEVER_ADMITTED.exec(path)?.[0]
+  if (never !== undefined) return `must not hold "${never}": requests that do are refused`
+  const needless = needlessEscape(path)
+  if (needless !== undefined) return needless
+  if (ALLOWED.test(path)) {
+    return canonicalPath(path) === path
+      ? undefined
+      : 'must not hold octets that are no UTF-8: requests that do are refused'
+  }
+  const [bad] = FIRST_FORBIDDEN.exec(path.replaceAll(/%[0-9A-F]{2}/g, '')) ?? ['%']
+  if (bad === '?' || bad === '#') return `must end before "${bad}": only the path of a request is compared`
+  if (bad === '{') return 'must not hold "{": a part that varies is a closing "/*"'
+  if (bad === ';' || bad === '\\') return `must not hold ${JSON.stringify(bad)}: requests that do are refused`
+  if (bad.startsWith('%')) return `must write its percent-encoded octets as "%" and two hexadecimal capitals`
+  return `must not hold ${JSON.stringify(bad)}: write it percent-encoded`
+}
+
+function needlessEscape(path: string): string | undefined {
+  for (const [octet] of path.matchAll(/%[0-9A-Fa-f]{2}/g)) {
+    const character = String.fromCharCode(Number.parseInt(octet.slice(1), 16))
+    if (character === '*')
+      return 'must not hold "%2A": requests are compared with "*" decoded, which a row cannot name'
+    if (standsForItself(character)) return `must hold "${character}" itself instead of "${octet}"`
+  }
+  return undefined
+}
+
+/** The same for paths that many upstreams take for one: letter case and a closing slash make no difference. */
+export function foldPath(path: string): string {
+  const lower = path.toLowerCase()
+  return lower.length > 1 && lower.endsWith('/') ? lower.slice(0, -1) : lower
+}

@@ -1,0 +1,48 @@
+import type { Fault, Parsed } from '../faults.ts'
+import type { TlsSettings } from '../settings.ts'
+
+/** The keys of the HTTPS listener that one place names: the file, or the environment. */
+export type TlsKeys = { readonly [Key in keyof TlsSettings]?: Exclude<TlsSettings[Key], undefined> }
+
+const VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
+  port: 'GATEWAY_TLS_PORT',
+  certFile: 'GATEWAY_TLS_CERT',
+  keyFile: 'GATEWAY_TLS_KEY',
+  clientCaFile: 'GATEWAY_TLS_CLIENT_CA',
+  clientCrlFile: 'GATEWAY_TLS_CLIENT_CRL',
+}
+
+/** What file and environment say, and the name of each as faults give it. */
+export interface TlsSources {
+  readonly configFile: string
+  readonly written: TlsKeys | undefined
+  readonly environment: TlsKeys | undefined
+}
+
+/** The HTTPS listener of both places together, the environment first; undefined when neither names any of its keys. */
+export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
+  const told: TlsKeys = { ...sources.written, ...sources.environment }
+  if (Object.keys(told).length === 0) return { value: undefined }
+  const { port, certFile, keyFile, clientCaFile, clientCrlFile } = told
+  const faults: Fault[] = []
+  for (const key of ['port', 'certFile', 'keyFile'] as const) {
+    if (told[key] !== undefined) continue
+    const reason = 'is missing: an HTTPS listener needs a port, a certificate and a key'
+    faults.push({ ...tlsPlace(sources, key), reason })
+  }
+  if (clientCrlFile !== undefined && clientCaFile === undefined) {
+    const reason = 'has no effect without a client CA: name it, or leave the list away'
+    faults.push({ ...tlsPlace(sources, 'clientCrlFile'), reason })
+  }
+  if (faults.length > 0 || port === undefined || certFile === undefined || keyFile === undefined) {
+    return { faults }
+  }
+  return { value: { port, certFile, keyFile, clientCaFile, clientCrlFile } }
+}
+
+/** Where a key is set, or where the operator would look for it: in the environment when that names any of them. */
+export function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
+  const { configFile, written, environment } = sources
+  const inFile = environment === undefined || (written?.[key] !== undefined && environment[key] === undefined)
+  return inFile ? { file: configFile, path: `$.tls.${key}` } : { file: 'environment', path: VARIABLES[key] }
+}

@@ -1,0 +1,77 @@
+import { type BlockList, isIP, isIPv6 } from 'node:net'
+import { foldedName, isProtectedName } from '../../http/rules/field-rules.ts'
+import { describeValue } from '../json/schema-check.ts'
+
+const HOST_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$/
+const HTTP_UPSTREAM = /^https?:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?\/?$/
+const NETWORK = /^([^/%]+)(?:\/(0|[1-9][0-9]{0,2}))?$/
+/** `sun_path` of Linux holds 108 bytes, the last of them NUL; macOS has four less. */
+const MAX_SOCKET_PATH_BYTES = 103
+
+/** What is wrong with the address or name a listener is bound to, or undefined. */
+export function hostFault(host: string): string | undefined {
+  if (isIP(host) !== 0 || (HOST_NAME.test(host) && !/^[0-9.]+$/.test(host))) return undefined
+  return `must be an IP address without brackets, or a host name, without a port, but is ${describeValue(host)}`
+}
+
+/** What is wrong with an upstream, or undefined. A closing slash is allowed: see `tidyUpstream`. */
+export function upstreamFault(upstream: string): string | undefined {
+  const found = `but is ${describeValue(upstream)}`
+  if (upstream.startsWith('unix:')) {
+    const path = upstream.slice('unix:'.length)
+    if (!path.startsWith('/') || path.startsWith('//') || path.endsWith('/') || path.includes('\0')) {
+      return `must name its socket by an absolute path, such as "unix:/run/service.sock", ${found}`
+    }
+    if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return undefined
+    return `must name a socket by a path of at most ${MAX_SOCKET_PATH_BYTES} bytes, ${found}`
+  }
+  const port = URL.canParse(upstream) ? new URL(upstream).port : undefined
+  if (HTTP_UPSTREAM.test(upstream) && port !== undefined && port !== '0') return undefined
+  return `must be http://host:port, https://host:port or unix:/path.sock, without path, query or credentials, ${found}`
+}
+
+export function tidyUpstream(upstream: string): string {
+  return upstream.startsWith('unix:') || !upstream.endsWith('/') ? upstream : upstream.slice(0, -1)
+}
+
+/** What is wrong with the address of something on the web, or undefined. */
+export function urlFault(url: string): string | undefined {
+  const found = `but is ${describeValue(url)}`
+  // Tokens are compared with it letter by letter, so nothing is forgiven that URL parsers forgive.
+  if (!/^https?:\/\/[^\s\\]+$/.test(url) || !URL.canParse(url))
+    return `must be an http or https URL, ${found}`
+  const { username, password } = new URL(url)
+  if (username !== '' || password !== '') return 'must be a URL without credentials'
+  return url.includes('#') ? `must be a URL without a fragment, ${found}` : undefined
+}
+
+/** What is wrong with an issuer, or undefined: a URL without query and fragment (RFC 8414 section 2). */
+export function issuerFault(issuer: string): string | undefined {
+  const fault = urlFault(issuer)
+  if (fault !== undefined || !issuer.includes('?')) return fault
+  return `must be a URL without a query, but is ${describeValue(issuer)}`
+}
+
+/** Adds an address or a network in CIDR notation to the list, or says what is wrong with it. */
+export function addNetwork(list: BlockList, network: string): string | undefined {
+  const reason = `must be an IP address or a network such as "10.0.0.0/8" or "fd00::/8", but is ${describeValue(network)}`
+  const [, address = '', prefix] = NETWORK.exec(network) ?? []
+  if (isIP(address) === 0) return reason
+  const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+  if (prefix === undefined) list.addAddress(address, family)
+  else if (Number(prefix) <= (family === 'ipv6' ? 128 : 32)) list.addSubnet(address, Number(prefix), family)
+  else return reason
+  return undefined
+}
+
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+
+/** What is wrong with a field name that is to pass although services may fold it, or undefined. */
+export function fieldNameFault(name: string): string | undefined {
+  if (!FIELD_NAME.test(name)) return `must be the name of a header, but is ${describeValue(name)}`
+  const lower = name.toLowerCase()
+  const folded = foldedName(lower)
+  if (isProtectedName(folded))
+    return `must not be ${describeValue(name)}: services may take it for "${folded}"`
+  return lower === folded ? `need not be named: ${describeValue(name)} passes anyway` : undefined
+}

@@ -1,0 +1,129 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type RunningProcess, run } from './child-process.ts'
+import { call } from './client.ts'
+
+/** One line of the audit trail. */
+export type AuditRecord = Readonly<Record<string, unknown>> & {
+  readonly type: string
+  readonly requestId?: string
+}
+
+export interface GatewayOptions {
+  /** Contents of gateway.json; its addresses are overridden by free ports. */
+  readonly config: object
+  /** Rows of limits.json; none when left out. */
+  readonly limits?: readonly object[]
+  /** Rows of clients.json; none when left out. */
+  readonly clients?: readonly object[]
+  readonly env?: Readonly<Record<string, string>>
+  /** A directory of an earlier run, to start again where it ended. */
+  readonly dir?: string
+}
+
+/** A gateway running as a real process on free ports, with its own directory for configuration, audit and data. */
+export interface TestGateway {
+  readonly process: RunningProcess
+  readonly dir: string
+  readonly port: number
+  readonly url: string
+  /** Of the HTTPS listener; undefined without one. */
+  readonly tlsPort: number | undefined
+  readonly adminUrl: string
+  readonly limitsFile: string
+  readonly clientsFile: string
+  readonly auditFile: string
+  audit(): AuditRecord[]
+  /** Waits until both records of the request are there. */
+  pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
+  /** Value of a metric's sample, by its name and labels as exposed; 0 when there is none. */
+  metric(sample: string): Promise<number>
+  end(signal?: NodeJS.Signals): Promise<number | string>
+}
+
+/** Starts a gateway and waits until it serves. */
+export async function startGateway(options: GatewayOptions): Promise<TestGateway> {
+  const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'countersign-'))
+  const limitsFile = join(dir, 'limits.json')
+  const clientsFile = join(dir, 'clients.json')
+  const auditFile = join(dir, 'audit.ndjson')
+  if (options.dir === undefined) {
+    process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
+    writeFileSync(join(dir, 'gateway.json'), JSON.stringify(options.config))
+    writeFileSync(limitsFile, JSON.stringify({ limits: options.limits ?? [] }))
+    writeFileSync(clientsFile, JSON.stringify({ clients: options.clients ?? [] }))
+  }
+  const child = run('gateway/main.ts', {
+    GATEWAY_CONFIG: join(dir, 'gateway.json'),
+    GATEWAY_LIMITS: limitsFile,
+    GATEWAY_CLIENTS: clientsFile,
+    GATEWAY_AUDIT_FILE: auditFile,
+    GATEWAY_DATA_DIR: join(dir, 'data'),
+    GATEWAY_PORT: '0',
+    GATEWAY_ADMIN_PORT: '0',
+    ...options.env,
+  })
+  const started = await child.line((line) => line.msg === 'listening')
+  const port = Number(started.port)
+  const adminUrl = `http://127.0.0.1:${started.adminPort}`
+  const audit = () => readAudit(auditFile)
+  return {
+    process: child,
+    dir,
+    port,
+    url: `http://127.0.0.1:${port}`,
+    tlsPort: started.tlsPort as number | undefined,
+    adminUrl,
+    limitsFile,
+    clientsFile,
+    auditFile,
+    audit,
+    pair: (requestId) => pairOf(audit, requestId),
+    metric: async (sample) => sampleOf((await call(`${adminUrl}/metrics`)).body, sample),
+    end: (signal = 'SIGTERM') => child.end(signal),
+  }
+}
+
+/** Of a trail that is being written the last line may be seen in part: it is looked at again, and fails if it stays torn. */
+export function readAudit(file: string): AuditRecord[] {
+  let text = readFileSync(file, 'utf8')
+  for (let looks = 0; looks < 100 && text !== '' && !text.endsWith('\n'); looks++) {
+    Atomics.wait(MOMENT, 0, 0, 1)
+    text = readFileSync(file, 'utf8')
+  }
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as AuditRecord)
+}
+
+const MOMENT = new Int32Array(new SharedArrayBuffer(4))
+
+async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[AuditRecord, AuditRecord]> {
+  return until(() => {
+    const records = audit().filter((record) => record.requestId === requestId)
+    if (records.length > 2) throw new Error(`more than a pair for ${requestId}: ${JSON.stringify(records)}`)
+    const [request, response] = records
+    return request !== undefined && response !== undefined ? [request, response] : undefined
+  })
+}
+
+function sampleOf(exposition: string, sample: string): number {
+  const line = exposition.split('\n').find((text) => text.startsWith(`${sample} `))
+  return line === undefined ? 0 : Number(line.slice(sample.length + 1))
+}
+
+/** Looks again, a turn of the clock apart, until there is a value; rejects when the patience has run out. */
+export async function until<T>(
+  look: () => T | undefined | Promise<T | undefined>,
+  patienceMs = 20_000,
+): Promise<T> {
+  const deadline = performance.now() + patienceMs
+  for (;;) {
+    const found = await look()
+    if (found !== undefined) return found
+    if (performance.now() > deadline) throw new Error(`nothing came of ${look}`)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+}

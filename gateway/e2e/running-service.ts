@@ -1,0 +1,82 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { sharedSecret } from '../process/shared-secret.ts'
+import { type RunningProcess, run } from './child-process.ts'
+import { freePort } from './free-port.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+
+const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
+
+export interface ServiceOptions {
+  /** Keys of gateway.json that take the place of those that are shipped. */
+  readonly config?: object
+  /** `shipped`, or without the rows for log-ins and OAuth, so that tests may sign in as often as they like, or none. */
+  readonly limits?: 'shipped' | 'logins-unlimited' | 'unlimited'
+  /** Environment of both processes. */
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** The service as `npm start` runs it, with the configuration that is shipped, at an address of its own. */
+export interface TestService {
+  readonly backend: RunningProcess
+  readonly backendDir: string
+  readonly gateway: TestGateway
+  /** The issuer, which is also where the gateway listens. */
+  readonly url: string
+  end(): Promise<void>
+}
+
+/** Starts backend and gateway and waits until both serve. */
+export async function startService(options: ServiceOptions = {}): Promise<TestService> {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-service-'))
+  const backendDir = join(dir, 'backend')
+  const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const secret = sharedSecret({ GATEWAY_DATA_DIR: dir })
+  const backend = run('backend/main.ts', {
+    ...secret,
+    BACKEND_DATA_DIR: backendDir,
+    BACKEND_PORT: '0',
+    PUBLIC_URL: url,
+    ...options.env,
+  })
+  const line = await backend.line(({ msg }) => msg?.startsWith('listening at ') === true)
+  const { limits } = read<{ limits: { path: string }[] }>('limits.json')
+  const starting = startGateway({
+    config: { ...read<object>('gateway.json'), ...options.config },
+    limits: limits.filter(({ path }) => isInForce(path, options.limits)),
+    env: {
+      ...secret,
+      GATEWAY_UPSTREAM: String(line.msg).replace('listening at ', ''),
+      GATEWAY_ISSUER: url,
+      GATEWAY_PORT: String(port),
+      ...options.env,
+    },
+  })
+  const gateway = await starting.catch(async (fault: unknown) => {
+    await backend.end('SIGKILL')
+    throw fault
+  })
+  return {
+    backend,
+    backendDir,
+    gateway,
+    url,
+    end: async () => {
+      await gateway.end()
+      await backend.end('SIGTERM')
+      rmSync(dir, { recursive: true, force: true })
+    },
+  }
+}
+
+function isInForce(path: string, which: ServiceOptions['limits']): boolean {
+  if (which === 'unlimited') return false
+  return which === 'shipped' || (path !== '/api/login' && path !== '/oauth/*')
+}
+
+function read<T>(name: string): T {
+  return JSON.parse(readFileSync(join(CONFIG, name), 'utf8')) as T
+}

@@ -1,0 +1,62 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createIssuer, type TestIssuer } from './test-tokens.ts'
+
+/** A request as the upstream saw it. */
+export interface SeenRequest {
+  readonly method: string
+  readonly url: string
+  readonly headers: IncomingMessage['headers']
+  readonly rawHeaders: readonly string[]
+  readonly body: string
+}
+
+/** A real HTTP service behind the gateway, which remembers what reached it and publishes its issuer's keys. */
+export interface TestUpstream {
+  readonly server: Server
+  readonly url: string
+  readonly issuer: TestIssuer
+  readonly seen: SeenRequest[]
+  close(): void
+}
+
+/** Answers with `listener`, or, without one, with what it saw as JSON. */
+export async function startUpstream(listener?: RequestListener): Promise<TestUpstream> {
+  const issuer = await createIssuer()
+  const seen: SeenRequest[] = []
+  const server = createServer((req, res) => {
+    if (req.url === '/.well-known/jwks.json') {
+      res.setHeader('content-type', 'application/json')
+      res.end(JSON.stringify(issuer.jwks))
+    } else if (listener !== undefined) listener(req, res)
+    else {
+      const chunks: Buffer[] = []
+      req.on('data', (chunk: Buffer) => chunks.push(chunk))
+      req.on('end', () => {
+        const request: SeenRequest = {
+          method: req.method ?? '',
+          url: req.url ?? '',
+          headers: req.headers,
+          rawHeaders: req.rawHeaders,
+          body: Buffer.concat(chunks).toString('utf8'),
+        }
+        seen.push(request)
+        res.setHeader('content-type', 'application/json')
+        res.end(JSON.stringify(request))
+      })
+    }
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    server,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    issuer,
+    seen,
+    close: () => {
+      server.close()
+      server.closeAllConnections()
+    },
+  }
+}

@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { fieldsOf } from '../syntax/field.ts'
+import { isHopByHop, nominatedBy } from './hop-by-hop.ts'
+
+describe('hop-by-hop headers', () => {
+  it('are those of RFC 9110 and those that Connection names', () => {
+    const nominated = nominatedBy(
+      fieldsOf(['Connection', 'close, X-Secret', 'CONNECTION', 'x-other ,keep-alive']),
+    )
+    assert.deepEqual(nominated, new Set(['x-secret', 'x-other']))
+    assert.equal(isHopByHop('transfer-encoding', undefined), true)
+    assert.equal(isHopByHop('x-secret', nominated), true)
+    assert.equal(isHopByHop('x-else', nominated), false)
+  })
+
+  it('never include the headers that frame and address the message', () => {
+    const nominated = nominatedBy(fieldsOf(['Connection', 'Content-Length, Host']))
+    assert.equal(isHopByHop('content-length', nominated), false)
+    assert.equal(isHopByHop('host', nominated), false)
+  })
+
+  it('are nominated by nobody when Connection only says close', () => {
+    assert.equal(nominatedBy(fieldsOf(['Connection', 'close', 'X', 'y'])), undefined)
+  })
+})

@@ -1,0 +1,32 @@
+import type { Field } from '../syntax/field.ts'
+import { HOP_BY_HOP as NAMES } from './field-rules.ts'
+
+const HOP_BY_HOP: ReadonlySet<string> = new Set(NAMES)
+
+/** Named in Connection or not, these are never taken out on a caller's word: they frame and address the message. */
+const NOT_NOMINABLE: ReadonlySet<string> = new Set(['host', 'content-length'])
+
+/** True for a header, in lower case, that belongs to one connection. */
+export function isHopByHop(name: string, nominated: ReadonlySet<string> | undefined): boolean {
+  return HOP_BY_HOP.has(name) || isNominated(name, nominated)
+}
+
+/** True for a header, in lower case, that a Connection field takes out. */
+export function isNominated(name: string, nominated: ReadonlySet<string> | undefined): boolean {
+  return nominated?.has(name) === true && !NOT_NOMINABLE.has(name)
+}
+
+/** The names, in lower case, that the Connection fields nominate; undefined when there are none. */
+export function nominatedBy(fields: readonly Field[]): ReadonlySet<string> | undefined {
+  let nominated: Set<string> | undefined
+  for (const { lower, value } of fields) {
+    if (lower !== 'connection' || value === 'keep-alive') continue
+    for (const option of value.split(',')) {
+      const nominee = option.trim().toLowerCase()
+      if (nominee === '' || nominee === 'close' || nominee === 'keep-alive') continue
+      nominated ??= new Set()
+      nominated.add(nominee)
+    }
+  }
+  return nominated
+}

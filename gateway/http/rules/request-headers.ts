@@ -1,0 +1,164 @@
+import { isIPv6 } from 'node:net'
+import type { RefusalCode } from '../../refusals.ts'
+import type { Field } from '../syntax/field.ts'
+import { ruleOf } from './field-rules.ts'
+
+/** More than these, or more than 16 KiB of them (the parser's own bound), are refused with 431. */
+const MAX_HEADERS = 100
+
+const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?$/
+const MAX_PORT = 65_535
+
+export interface HeaderFault {
+  readonly code: RefusalCode
+  readonly detail: string
+}
+
+/** What the gateway itself needs of a request's fields, from one pass over them: repeats are seen as they are. */
+export class RequestHeaders {
+  host: string | undefined = undefined
+  authorization: string | undefined = undefined
+  /** Empty, which is no id, when there is more than one. */
+  requestId: string | undefined = undefined
+  /** Every value of DPoP, joined by a comma: more than one is no proof. */
+  dpop: string | undefined = undefined
+  userAgent = ''
+  /** Names the key that a webhook is signed with. */
+  apiKey: string | undefined = undefined
+  webhookId: string | undefined = undefined
+  webhookTimestamp: string | undefined = undefined
+  webhookSignature: string | undefined = undefined
+  /** Bytes announced; undefined when the length is not known beforehand or there is no body. */
+  contentLength: number | undefined = undefined
+  hasBody = false
+  expect: string | undefined = undefined
+  /** Every value of X-Forwarded-For, joined in order of appearance. */
+  forwardedFor: string | undefined = undefined
+  /** Every value of CDN-Loop (RFC 8586): through whom the request has come. */
+  loop: string | undefined = undefined
+  /** Names, in lower case, with characters beyond letters, digits and hyphens: only those that the operator allows pass. */
+  oddNames: string[] | undefined = undefined
+  /** First thing that makes the request unacceptable. */
+  fault: HeaderFault | undefined = undefined
+}
+
+/** Reads the fields of one request of HTTP/1.1 or HTTP/1.0. */
+export function readRequestHeaders(fields: readonly Field[], version: '1.0' | '1.1'): RequestHeaders {
+  const headers = new RequestHeaders()
+  if (fields.length > MAX_HEADERS) {
+    headers.fault = {
+      code: 'headers_too_large',
+      detail: `The request has more than ${MAX_HEADERS} headers.`,
+    }
+  }
+  const framing: Framing = { length: undefined, coding: undefined }
+  let met = 0
+  for (const field of fields) {
+    const { lower, value } = field
+    const rule = ruleOf(lower)
+    const { once } = rule
+    if (once !== 0) {
+      if ((met & once) === 0) take(headers, framing, field)
+      else headers.fault ??= repeated(lower)
+      met |= once
+    } else if (rule.joined) join(headers, lower, value)
+    else if (rule.odd) {
+      headers.oddNames ??= []
+      headers.oddNames.push(lower)
+    }
+  }
+  const { length, coding } = framing
+  headers.contentLength = length === undefined ? undefined : Number(length)
+  headers.hasBody = coding !== undefined || (headers.contentLength ?? 0) > 0
+  if (length !== undefined || coding !== undefined) headers.fault ??= framingFault(framing, version)
+  return headers
+}
+
+interface Framing {
+  length: string | undefined
+  coding: string | undefined
+}
+
+function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field): void {
+  switch (lower) {
+    case 'host':
+      headers.host = value
+      return
+    case 'authorization':
+      headers.authorization = value
+      return
+    case 'user-agent':
+      headers.userAgent = value
+      return
+    case 'content-length':
+      framing.length = value
+      return
+    case 'transfer-encoding':
+      framing.coding = value
+      return
+    case 'expect':
+      headers.expect = value
+      return
+    case 'x-api-key':
+      headers.apiKey = value
+      return
+    case 'webhook-id':
+      headers.webhookId = value
+      return
+    case 'webhook-timestamp':
+      headers.webhookTimestamp = value
+      return
+    case 'webhook-signature':
+      headers.webhookSignature = value
+  }
+}
+
+function join(headers: RequestHeaders, lower: string, value: string): void {
+  // A value that no request id may have: the pair counts as none.
+  if (lower === 'x-request-id') headers.requestId = headers.requestId === undefined ? value : ''
+  else if (lower === 'dpop') headers.dpop = joined(headers.dpop, value)
+  else if (lower === 'cdn-loop') headers.loop = joined(headers.loop, value)
+  else headers.forwardedFor = joined(headers.forwardedFor, value)
+}
+
+function joined(earlier: string | undefined, value: string): string {
+  return earlier === undefined ? value : `${earlier}, ${value}`
+}
+
+/** True when the value can stand as Host or as the authority of a target (RFC 9110 section 7.2). */
+export function isValidHost(value: string | undefined): value is string {
+  const parts = value === undefined ? null : HOST.exec(value)
+  if (parts === null) return false
+  const [, literal, port] = parts
+  return (literal === undefined || isIPv6(literal)) && (port === undefined || Number(port) <= MAX_PORT)
+}
+
+function repeated(name: string): HeaderFault {
+  if (name === 'host') return { code: 'invalid_host', detail: 'The request has more than one Host.' }
+  if (name === 'content-length' || name === 'transfer-encoding') {
+    return { code: 'invalid_framing', detail: `The request has more than one ${name} header.` }
+  }
+  return { code: 'invalid_header', detail: `The ${name} header is repeated.` }
+}
+
+/**
+ * RFC 9112 section 6.1: both framings at once, a coding other than chunked, or any coding in HTTP/1.0 leave two readers
+ * with two ideas of where the next request begins.
+ */
+function framingFault({ length, coding }: Framing, version: '1.0' | '1.1'): HeaderFault | undefined {
+  if (coding !== undefined) {
+    if (length !== undefined) {
+      return { code: 'invalid_framing', detail: 'The request has both Content-Length and Transfer-Encoding.' }
+    }
+    if (coding.toLowerCase() !== 'chunked') {
+      return { code: 'invalid_framing', detail: 'The only transfer coding accepted is chunked.' }
+    }
+    if (version === '1.0') {
+      return { code: 'invalid_framing', detail: 'HTTP/1.0 has no transfer codings.' }
+    }
+  }
+  if (length !== undefined && !/^[0-9]{1,15}$/.test(length)) {
+    return { code: 'invalid_framing', detail: 'The Content-Length is not a number of bytes.' }
+  }
+  return undefined
+}

@@ -1,0 +1,31 @@
+import { v7 } from 'uuid'
+import { HexText } from '../syntax/hex-text.ts'
+import { randomness } from '../syntax/randomness.ts'
+
+const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
+
+const UUID = new HexText('########-####-####-####-############')
+const bytes = new Uint8Array(16)
+
+/** Of the id made last: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2). */
+let last = { msecs: Number.NEGATIVE_INFINITY, seq: 0 }
+
+/** The client's own id when it is harmless in a header, a log line and a JSON string; otherwise undefined. */
+export function acceptedRequestId(presented: string | undefined): string | undefined {
+  return presented !== undefined && ACCEPTABLE.test(presented) ? presented : undefined
+}
+
+/**
+ * A new UUID (RFC 9562, version 7). The library makes the same by itself, but asks the system for randomness at every id,
+ * and takes longer to write it out.
+ */
+export function newRequestId(): string {
+  const nowMs = Date.now()
+  const random = randomness(16)
+  if (nowMs > last.msecs) last = { msecs: nowMs, seq: random.readInt32BE(6) & 0x7fff_ffff }
+  else {
+    const seq = (last.seq + 1) | 0
+    last = { msecs: seq === 0 ? last.msecs + 1 : last.msecs, seq }
+  }
+  return UUID.of(v7({ random, msecs: last.msecs, seq: last.seq }, bytes))
+}

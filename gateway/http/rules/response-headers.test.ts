@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { fieldsOf } from '../syntax/field.ts'
+import { answerHeaders, revokedSessions } from './response-headers.ts'
+
+describe('answerHeaders', () => {
+  it('drops what the gateway sets itself, what is about one connection, and what gives the make away', () => {
+    const head = answerHeaders(
+      fieldsOf(
+        [
+          ['Server', 'nginx'],
+          ['X-Powered-By', 'Express'],
+          ['Cache-Control', 'public'],
+          ['x-request-id', 'theirs'],
+          ['Connection', 'keep-alive, X-Hop'],
+          ['X-Hop', '1'],
+          ['Keep-Alive', 'timeout=5'],
+          ['Transfer-Encoding', 'chunked'],
+          ['X-Revoke-Session', 's1'],
+          ['Strict-Transport-Security', 'max-age=0'],
+          ['X-Kept', 'yes'],
+        ].flat(),
+      ),
+      200,
+    )
+    assert.deepEqual(head, { lines: 'X-Kept: yes\r\n', contentLength: undefined, dated: false })
+  })
+
+  it('drops what another says of limits, where one of ours is told', () => {
+    const fields = fieldsOf(['RateLimit', '"x";r=9;t=1', 'RateLimit-Policy', '"x";q=9;w=1', 'X-Kept', 'yes'])
+    assert.equal(answerHeaders(fields, 200, true).lines, 'X-Kept: yes\r\n')
+    assert.match(answerHeaders(fields, 200).lines, /^RateLimit: "x";r=9;t=1\r\nRateLimit-Policy: /)
+  })
+
+  it('keeps repeated Set-Cookie lines apart', () => {
+    const { lines } = answerHeaders(fieldsOf(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2']), 200)
+    assert.equal(lines, 'Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n')
+  })
+
+  it('reads the content length, and drops it from a 204', () => {
+    assert.deepEqual(answerHeaders(fieldsOf(['Content-Length', '7']), 200), {
+      lines: 'Content-Length: 7\r\n',
+      contentLength: 7,
+      dated: false,
+    })
+    assert.equal(answerHeaders(fieldsOf(['content-length', '0010']), 200).lines, 'Content-Length: 10\r\n')
+    assert.deepEqual(answerHeaders(fieldsOf(['Content-Length', '0']), 204), {
+      lines: '',
+      contentLength: undefined,
+      dated: false,
+    })
+  })
+})
+
+describe('revokedSessions', () => {
+  it('are all that the upstream names, whatever the case of the header', () => {
+    assert.deepEqual(
+      revokedSessions(fieldsOf(['X-Revoke-Session', 'a', 'x-revoke-session', 'b', 'X-Other', 'c'])),
+      ['a', 'b'],
+    )
+    assert.deepEqual(revokedSessions(fieldsOf(['X-Revoke-Session', 'a, b ,c,,', 'X-Revoke-Session', 'd'])), [
+      'a',
+      'b',
+      'c',
+      'd',
+    ])
+    assert.deepEqual(revokedSessions(fieldsOf([])), [])
+  })
+
+  it('may be several in one field, separated by commas or spaces', () => {
+    const lists = ['X-Revoke-Session', 'a, b,c', 'X-Revoke-Session', 'd e ,, f,', 'x-revoke-session', '']
+    assert.deepEqual(revokedSessions(fieldsOf(lists)), ['a', 'b', 'c', 'd', 'e', 'f'])
+  })
+})

@@ -1,0 +1,453 @@
+import assert from 'node:assert/strict'
+import type { Socket } from 'node:net'
+import { describe, it } from 'node:test'
+import { GET, serving, until } from './conformance/client.test-support.ts'
+import {
+  answer,
+  readThrough,
+  type Seen,
+  scribe,
+  serverOf,
+  wireTo,
+} from './conformance/scribe.test-support.ts'
+import { turns } from './conformance/wire.test-support.ts'
+
+const KEEP = 'Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
+const OK = `HTTP/1.1 200 OK\r\nContent-Length: 0\r\n${KEEP}`
+const REFUSED = 'HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
+const POST = 'POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\n'
+const MIB = 1024 * 1024
+
+describe('a connection is given up, at the millisecond', () => {
+  it('10 s after its beginning when nothing comes', async (t) => {
+    const { seen, time, connect, swept } = await serving(t)
+    const client = await connect()
+    client.send('\r\n')
+    await client.read()
+    time.nowMs = 9999
+    await swept()
+    assert.equal(client.served.destroyed, false)
+    time.nowMs = 10_000
+    assert.deepEqual([await client.over(), seen.length], [{ text: '', reset: false }, 0])
+  })
+
+  it('10 s after the first byte of a head, however many come, with an answer', async (t) => {
+    const { seen, time, connect, swept } = await serving(t)
+    const client = await connect()
+    await swept()
+    time.nowMs = 5000
+    for (const byte of 'GET / HT') {
+      client.send(byte)
+      await client.read()
+      time.nowMs += 1249
+    }
+    await swept()
+    assert.equal(seen.length, 0)
+    time.nowMs = 15_000
+    assert.equal((await client.over()).text, REFUSED)
+    assert.deepEqual([seen[0]?.fault, seen[0]?.method], ['request_timeout', 'GET'])
+  })
+
+  it('30 s after the first byte of a request, when its body is not there by then', async (t) => {
+    const { seen, time, connect, swept } = await serving(t)
+    const client = await connect()
+    client.send('P')
+    await client.read()
+    time.nowMs = 1000
+    client.send(POST.slice(1))
+    await until(() => seen.length === 1)
+    time.nowMs = 29_999
+    client.send('a')
+    await client.read()
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs = 30_000
+    assert.equal((await client.over()).text, REFUSED)
+    assert.deepEqual([seen[0]?.fault, seen[0]?.text, seen[0]?.whole], ['request_timeout', 'a', false])
+  })
+
+  it('5 s, and one for the way, after its last answer', async (t) => {
+    const { time, connect, swept } = await serving(t)
+    const client = await connect()
+    time.nowMs = 100
+    client.send(GET)
+    await until(() => client.text() === OK)
+    time.nowMs = 6099
+    await swept()
+    assert.equal(client.served.destroyed, false)
+    time.nowMs = 6100
+    assert.deepEqual(await client.over(), { text: OK, reset: false })
+  })
+
+  it('also when an empty line came ahead', async (t) => {
+    const { time, connect, swept } = await serving(t)
+    const client = await connect()
+    client.send(`${GET}\r\n`)
+    await until(() => client.text() === OK)
+    // What came ahead is taken up one turn later.
+    await swept()
+    time.nowMs = 6001
+    await client.gone()
+  })
+
+  it('never while its answer is awaited', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, { begun: (one) => readThrough(one, () => {}) })
+    const client = await connect()
+    client.send(`${POST}0123456789`)
+    await until(() => seen[0]?.whole === true)
+    time.nowMs = 1e9
+    await swept()
+    answer((seen[0] as Seen).res)
+    await until(() => client.text() === OK)
+  })
+
+  it('when its client takes nothing of the response for as long as it may be idle, and is blamed', async (t) => {
+    const breaking = {
+      begun: ({ res }: Seen) => res.writeHead(HEAD),
+      refused: ({ res }: Seen) => res.breakOff(),
+    }
+    const { seen, time, connect, swept } = await serving(t, breaking)
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    await until(() => seen.length === 1)
+    assert.equal((seen[0] as Seen).res.write(Buffer.alloc(16 * MIB)), false)
+    await writesSettle(client.served)
+    time.nowMs = 59_999
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs = 60_000
+    await client.gone()
+    assert.deepEqual([seen[0]?.fault, seen[0]?.closes], ['response_timeout', 1])
+  })
+
+  it('not while its client takes something of the response now and then, and sooner where the request says so', async (t) => {
+    const endless = ({ res }: Seen) => {
+      res.idleMs = 5000
+      res.writeHead(HEAD)
+      const pour = () => {
+        while (res.write(Buffer.alloc(64 * 1024)));
+        res.onDrain(pour)
+      }
+      pour()
+    }
+    const { time, connect, swept } = await serving(t, { begun: endless })
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    for (let i = 0; i < 5; i++) {
+      await writesSettle(client.served)
+      const { bytesWritten } = client.served
+      client.socket.resume()
+      await until(() => client.served.bytesWritten > bytesWritten)
+      client.socket.pause()
+      await writesSettle(client.served)
+      time.nowMs += 4999
+      await swept()
+      assert.equal(client.served.destroyed, false)
+    }
+    await writesSettle(client.served)
+    time.nowMs += 5000
+    await client.gone()
+  })
+
+  it('also when the response that its client does not take is whole', async (t) => {
+    const body = 'x'.repeat(16 * MIB)
+    const { seen, time, connect, swept } = await serving(t, { begun: ({ res }) => answer(res, { body }) })
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    await until(() => seen[0]?.closes === 1)
+    await writesSettle(client.served)
+    for (; time.nowMs < 130_000 && !client.served.destroyed; time.nowMs += 10_000) await swept()
+    assert.equal(client.served.destroyed, true)
+  })
+})
+
+describe('a request body', () => {
+  const pace = { requestMs: Number.POSITIVE_INFINITY, bodyPace: { graceMs: 20_000, minBytesPerSecond: 100 } }
+  const LONG = 'POST / HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n'
+
+  it('of which nothing comes for 20 s is given up with 408, and not before', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, {}, pace)
+    const client = await connect()
+    client.send(LONG)
+    await until(() => seen.length === 1)
+    time.nowMs = 19_999
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs = 20_000
+    await client.over()
+    assert.equal(seen[0]?.fault, 'request_timeout')
+  })
+
+  it('that comes at the minimum rate has no end to its time; a slower one has the grace, whatever was sent fast before', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, {}, pace)
+    const client = await connect()
+    client.send(LONG)
+    await until(() => seen.length === 1)
+    client.send('x'.repeat(MIB))
+    await client.read()
+    for (; time.nowMs < 120_000; time.nowMs += 15_000) {
+      client.send('x'.repeat(1500))
+      await client.read()
+      await swept()
+    }
+    assert.equal(seen[0]?.fault, undefined)
+    const slowFromMs = time.nowMs
+    for (; seen[0]?.fault === undefined && time.nowMs < slowFromMs + 60_000; time.nowMs += 4000) {
+      await swept()
+      client.send('x')
+      await client.read()
+    }
+    assert.equal(seen[0]?.fault, 'request_timeout')
+  })
+
+  it('that we hold back is not too slow, and has its time anew when it is taken again', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, { begun: () => {} }, pace)
+    const client = await connect()
+    client.send(LONG)
+    client.send('x'.repeat(MIB))
+    await until(() => client.served.isPaused())
+    time.nowMs = 1e9
+    await swept()
+    const { body } = seen[0] as Seen
+    assert.equal(seen[0]?.fault, undefined)
+    body?.resume()
+    await until(() => client.served.bytesRead === MIB + LONG.length)
+    time.nowMs += 19_999
+    await swept()
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs += 1
+    await until(() => seen[0]?.fault === 'request_timeout')
+  })
+
+  it('with a minimum rate of 0 is only ended by silence', async (t) => {
+    const bodyPace = { graceMs: 20_000, minBytesPerSecond: 0 }
+    const { seen, time, connect, swept } = await serving(t, {}, { ...pace, bodyPace })
+    const client = await connect()
+    client.send(LONG)
+    for (; time.nowMs < 100_000; time.nowMs += 19_999) {
+      client.send('x')
+      await client.read()
+      await swept()
+    }
+    assert.equal(seen[0]?.fault, undefined)
+    time.nowMs += 1
+    await until(() => seen[0]?.fault === 'request_timeout')
+  })
+})
+
+/** Until the kernels take no more. */
+async function writesSettle(socket: Socket): Promise<void> {
+  for (let before = -1; socket.writableLength !== before; ) {
+    before = socket.writableLength
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+const HEAD = { status: 200, lines: '', contentLength: undefined, dated: true }
+
+describe('after an answer that came early, or before the last', () => {
+  const early = { begun: ({ res }: Seen) => answer(res, { status: 413 }) }
+  const TOO_MUCH =
+    'HTTP/1.1 413 Payload Too Large\r\nContent-Length: 0\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
+  const LARGE = `POST / HTTP/1.1\r\nContent-Length: ${100 * MIB}\r\n\r\n`
+
+  it('a client may send on what it has, and gets the answer whole', async (t) => {
+    const { seen, connect } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    client.send('x'.repeat(8 * MIB))
+    client.socket.end()
+    assert.deepEqual(await client.over(), { text: TOO_MUCH, reset: false })
+    await client.gone()
+    assert.deepEqual([seen.length, seen[0]?.body?.destroyed], [1, true])
+  })
+
+  it('nothing that still comes is a request', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.send(`${GET.replace('\r\n', '\r\nConnection: close\r\n')}${GET}`)
+    await until(() => client.socket.readableEnded)
+    client.send(GET)
+    await client.read()
+    client.socket.end()
+    await client.gone()
+    assert.equal(seen.length, 1)
+  })
+
+  it('it is over 2 s after the last byte', async (t) => {
+    const { time, connect, swept } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    await until(() => client.socket.readableEnded)
+    time.nowMs = 1999
+    client.send('a')
+    await client.read()
+    time.nowMs = 3998
+    await swept()
+    assert.equal(client.served.destroyed, false)
+    time.nowMs = 3999
+    await client.gone()
+  })
+
+  it('it is over after 10 s in all, whatever comes', async (t) => {
+    const { time, connect } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    await until(() => client.socket.readableEnded)
+    for (; time.nowMs < 9000; time.nowMs += 1500) {
+      client.send('a')
+      await client.read()
+    }
+    assert.equal(client.served.destroyed, false)
+    client.send('a')
+    await client.read()
+    time.nowMs = 10_000
+    await client.gone()
+  })
+
+  it('it is over after 64 MiB', async (t) => {
+    const { connect } = await serving(t, early)
+    const client = await connect()
+    client.send(LARGE)
+    await until(() => client.socket.readableEnded)
+    client.send('x'.repeat(66 * MIB))
+    await client.gone()
+    assert.ok(client.served.bytesRead < 66 * MIB)
+  })
+
+  it('also for a client that takes nothing and sends a byte now and then', async (t) => {
+    const body = 'x'.repeat(16 * MIB)
+    const { time, connect, swept } = await serving(
+      t,
+      { begun: ({ res }) => answer(res, { body }) },
+      { idleMs: 20_000 },
+    )
+    const client = await connect()
+    client.socket.pause()
+    client.send(LARGE)
+    await client.read()
+    for (; time.nowMs < 60_000 && !client.served.destroyed; time.nowMs += 1500) {
+      client.send('a')
+      await swept()
+    }
+    assert.equal(client.served.destroyed, true)
+  })
+})
+
+describe('an answer in the middle of its request', () => {
+  it('is the last of its connection, also when the rest of the request came with what it answers', async () => {
+    let nowMs = 0
+    const refuse = ({ body, res }: Seen) => body?.once('data', () => answer(res, { status: 413 }))
+    const http = serverOf(scribe({ begun: refuse }), () => nowMs)
+    const wire = wireTo(http)
+    wire.send('POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n')
+    await turns()
+    wire.send('1\r\na\r\n0\r\n\r\n')
+    await turns()
+    nowMs = 2001
+    await until(() => wire.destroyed)
+  })
+})
+
+describe('a client that has closed its half', () => {
+  it('gets the answers to all that it has asked', async (t) => {
+    const { connect } = await serving(t)
+    const client = await connect()
+    client.send(`${GET}${POST}0123456789${GET}`)
+    client.socket.end()
+    assert.deepEqual(await client.over(), { text: OK + OK + OK, reset: false })
+    await client.gone()
+  })
+
+  it('is given up after half a second in which it is sent nothing, and not when it is sent something', async (t) => {
+    const { seen, connect } = await serving(t, { begun: ({ res }) => res.writeHead(HEAD) })
+    const [first, second] = [await connect(), await connect()]
+    const startMs = performance.now()
+    for (const client of [first, second]) {
+      client.send(GET)
+      client.socket.end()
+    }
+    await until(() => seen.length === 2 && first.served.readableEnded && second.served.readableEnded)
+    ;(seen[1] as Seen).res.write(Buffer.from('a'))
+    await first.gone()
+    assert.ok(performance.now() - startMs > 400)
+    ;(seen[1] as Seen).res.end()
+    assert.match((await second.over()).text, /\r\n1\r\na\r\n0\r\n\r\n$/)
+    assert.deepEqual(
+      seen.map(({ closes }) => closes),
+      [1, 1],
+    )
+  })
+
+  it('is not given up as long as it has not read what was written for it', async (t) => {
+    const body = 'x'.repeat(16 * MIB)
+    const { seen, connect } = await serving(t, { begun: ({ res }) => answer(res, { body }) })
+    const client = await connect()
+    client.socket.pause()
+    client.send(GET)
+    client.socket.end()
+    await until(() => seen.length === 1 && client.served.readableEnded)
+    const endMs = performance.now() + 700
+    await until(() => performance.now() > endMs)
+    assert.equal(client.served.destroyed, false)
+    client.socket.resume()
+    assert.ok((await client.over()).text.endsWith(body))
+  })
+
+  it('in the middle of a head has sent no request, and is gone', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.send('GET / HTTP/1.1\r\nHos')
+    client.socket.end()
+    await client.gone()
+    assert.deepEqual(
+      seen.map(({ fault, closes }) => [fault, closes]),
+      [['malformed_request', 1]],
+    )
+    assert.equal(client.text(), '')
+  })
+
+  for (const [half, fault] of [
+    ['GET / HTTP/1.1\r\nHos', 'malformed_request'],
+    [`${POST}012`, undefined],
+  ] as const) {
+    it(`gets its answer, and is gone with the ${half.length} bytes of a request behind that one`, async (t) => {
+      const { seen, connect } = await serving(t, { begun: () => {} })
+      const client = await connect()
+      client.send(GET + half)
+      client.socket.end()
+      await until(() => seen.length === 1 && client.served.readableEnded)
+      answer((seen[0] as Seen).res)
+      await client.gone()
+      assert.equal(client.text(), OK)
+      assert.deepEqual(
+        seen.map((one) => [one.fault, one.whole, one.closes]),
+        [
+          [undefined, false, 1],
+          [fault, false, 1],
+        ],
+      )
+    })
+  }
+
+  it('in the middle of a body is gone, and its request with it', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.send(`${POST}012`)
+    client.socket.end()
+    await client.gone()
+    const [one] = seen as [Seen]
+    assert.deepEqual([one.text, one.whole, one.closes, one.body?.destroyed], ['012', false, 1, true])
+  })
+
+  it('without having asked for anything is let go', async (t) => {
+    const { seen, connect } = await serving(t)
+    const client = await connect()
+    client.socket.end()
+    assert.deepEqual(await client.over(), { text: '', reset: false })
+    assert.equal(seen.length, 0)
+  })
+})

@@ -1,0 +1,175 @@
+import type { Arriving, Handler, Patience } from '../handler.ts'
+import { Connections, createHttpServer, type HttpServer, type ServerTerms } from '../http-server.ts'
+import type { IncomingRequest } from '../incoming-request.ts'
+import type { Answer } from '../response.ts'
+import { Wire } from './wire.test-support.ts'
+
+interface Refused {
+  readonly code: string
+  /** In words. */
+  readonly cause: string
+}
+
+/** What a request says, and only that. */
+export interface Said {
+  readonly method: string
+  readonly target: string
+  readonly version: string
+  /** Flat list: name, value, as received. */
+  readonly headers: readonly string[]
+  /** Why its framing, or a field of it, makes it unacceptable as a whole. */
+  readonly refusal: Refused | undefined
+}
+
+/** The one place that knows how a request is kept. */
+export function said(req: IncomingRequest): Said {
+  const { method, target, version, fields } = req
+  const { fault } = req.headers
+  const refusal = fault && { code: fault.code, cause: fault.detail }
+  const headers = fields.flatMap(({ name, value }) => [name, value])
+  return { method, target, version, headers, refusal }
+}
+
+/** One request that has been begun, and what has become of it so far. */
+export interface Seen extends Said {
+  readonly res: Answer
+  readonly upgrade: string | undefined
+  readonly body: IncomingRequest['body']
+  /** What has been read of the body. */
+  text: string
+  /** Not a byte of it is missing. */
+  whole: boolean
+  /** Why it, or its rest, will not come. */
+  fault: string | undefined
+  cause: string
+  /** How often its end has been told. */
+  closes: number
+}
+
+/** What is done about a request. By default it is read to its end and answered then, a refused one at once. */
+export interface Acts {
+  begun?(seen: Seen): void
+  refused?(seen: Seen): void
+}
+
+export interface Scribe extends Handler<Seen> {
+  /** All requests, in the order in which they were begun. */
+  readonly seen: Seen[]
+  /** What was told of requests that were never begun. */
+  readonly left: number[]
+}
+
+/** A handler that keeps book. */
+export function scribe({ begun = readAndAnswer, refused = answerEmpty }: Acts = {}): Scribe {
+  const seen: Seen[] = []
+  const left: number[] = []
+  const note = ({ req, res, upgrade }: Arriving, refusal: Refused | undefined): Seen => {
+    const facts = said(req)
+    const { code: fault, cause = '' } = refusal ?? facts.refusal ?? {}
+    const { body } = req
+    const one: Seen = { ...facts, res, upgrade, body, text: '', whole: false, fault, cause, closes: 0 }
+    seen.push(one)
+    res.onClose(() => {
+      one.closes += 1
+    })
+    if (fault === undefined) begun(one)
+    else refused(one)
+    return one
+  }
+  return {
+    seen,
+    left,
+    abandoned: (_peer, requests) => left.push(requests),
+    begin: (arriving, fault) => note(arriving, fault),
+    unreadable: (arriving, fault) => note(arriving, fault),
+    interrupt(one, { code, cause }) {
+      one.fault = code
+      one.cause = cause
+      refused(one)
+    },
+  }
+}
+
+/** Reads the body as it comes. */
+export function readThrough(seen: Seen, whole: () => void): void {
+  const done = () => {
+    seen.whole = true
+    whole()
+  }
+  if (seen.body === null) {
+    done()
+    return
+  }
+  seen.body.on('data', (piece: Buffer) => {
+    seen.text += piece.toString('latin1')
+  })
+  seen.body.once('end', done)
+}
+
+function readAndAnswer(seen: Seen): void {
+  readThrough(seen, () => answerEmpty(seen))
+}
+
+/** Answers without a body: 200, or 400 for what had to be refused. */
+export function answerEmpty({ res, fault }: Seen): void {
+  answer(res, { status: fault === undefined ? 200 : 400 })
+}
+
+export interface Answered {
+  readonly status?: number
+  readonly body?: string
+  /** False: its length is not announced. */
+  readonly bounded?: boolean
+}
+
+/** Answers in one go, with Date left out so that the bytes are the same every time. */
+export function answer(res: Answer, { status = 200, body = '', bounded = true }: Answered = {}): void {
+  const lines = bounded ? `Content-Length: ${body.length}\r\n` : ''
+  res.writeHead({ status, lines, contentLength: bounded ? body.length : undefined, dated: true })
+  res.write(Buffer.from(body, 'latin1'))
+  res.end()
+}
+
+export const PATIENCE: Patience = {
+  headersMs: 10_000,
+  requestMs: 30_000,
+  keepAliveMs: 5000,
+  // So long that only a test of its own meets it.
+  bodyPace: { graceMs: 1e9, minBytesPerSecond: 0 },
+  idleMs: 60_000,
+}
+
+/** Time stands still unless somebody asks for another clock. */
+export function connectionsOf(
+  handler: Handler<Seen>,
+  terms: Partial<ServerTerms<Seen>> = {},
+): Connections<Seen> {
+  return new Connections({
+    handler,
+    patience: PATIENCE,
+    clock: () => 0,
+    steadyClock: () => 0,
+    maxConnections: 1000,
+    handshakeMs: 5000,
+    isProxy: () => false,
+    ...terms,
+  })
+}
+
+/** A server that answers as the handler does. */
+export function serverOf(
+  handler: Handler<Seen>,
+  steadyClock: () => number = () => 0,
+  patience: Partial<Patience> = {},
+  maxConnections = 1000,
+): HttpServer {
+  const terms = { patience: { ...PATIENCE, ...patience }, steadyClock, maxConnections }
+  return createHttpServer(connectionsOf(handler, terms))
+}
+
+/** One more connection to a server, without a network. */
+export function wireTo({ server }: HttpServer, address?: string): Wire {
+  const wire = new Wire(address)
+  server.emit('connection', wire)
+  return wire
+}

@@ -1,0 +1,83 @@
+import { hasOption } from '../syntax/connection-options.ts'
+import type { Field } from '../syntax/field.ts'
+import { type HeadReader, isTextBetween } from '../syntax/head-parser.ts'
+import { METHODS } from '../syntax/status-codes.ts'
+
+const NO_REQUEST_LINE = 'no HTTP/1 request line'
+const SPACE = 0x20
+const VERSION = ' HTTP/1.'
+/** The bytes from the space behind the target to the end of the line. */
+const VERSION_LENGTH = VERSION.length + 1
+const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
+const LONGEST_METHOD = Math.max(...METHODS.map((method) => method.length))
+const LETTERS = /^[A-Z-]*$/
+
+/** What the head of a request says (RFC 9112 section 3), and what of it the connection itself must know. */
+export class RequestLines implements HeadReader {
+  readonly noStartLine = NO_REQUEST_LINE
+  /** `-` until the request line has been read so far. */
+  method = '-'
+  /** As received; empty until the request line has been read. */
+  target = ''
+  version: '1.0' | '1.1' = '1.1'
+  /** Connection has the option `close`, `keep-alive`, `upgrade`. */
+  closes = false
+  keeps = false
+  upgrades = false
+
+  begin(): void {
+    this.method = '-'
+    this.target = ''
+    this.version = '1.1'
+    this.closes = false
+    this.keeps = false
+    this.upgrades = false
+  }
+
+  mayBegin(text: string): boolean {
+    const space = text.indexOf(' ')
+    if (space < 0) {
+      return text.length <= LONGEST_METHOD && LETTERS.test(text.endsWith('\r') ? text.slice(0, -1) : text)
+    }
+    return this.#takeMethod(text.slice(0, space))
+  }
+
+  /** Also of a line that is refused for what follows: the response to a HEAD has no body, whatever else it says. */
+  #takeMethod(method: string): boolean {
+    if (!KNOWN_METHODS.has(method)) return false
+    this.method = method
+    return true
+  }
+
+  startLine(all: string, start: number, end: number): string | undefined {
+    const space = all.indexOf(' ', start)
+    const method = all.slice(start, Math.max(start, space))
+    const versionAt = end - VERSION_LENGTH
+    const minor = all[end - 1]
+    const isRequestLine =
+      space > start &&
+      this.#takeMethod(method) &&
+      versionAt > space + 1 &&
+      all.startsWith(VERSION, versionAt) &&
+      (minor === '0' || minor === '1') &&
+      isVisibleBetween(all, space + 1, versionAt)
+    if (!isRequestLine) return NO_REQUEST_LINE
+    this.target = all.slice(space + 1, versionAt)
+    this.version = minor === '1' ? '1.1' : '1.0'
+    return undefined
+  }
+
+  field({ lower, value }: Field): undefined {
+    if (lower !== 'connection') return
+    this.closes ||= hasOption(value, 'close')
+    this.keeps ||= hasOption(value, 'keep-alive')
+    this.upgrades ||= hasOption(value, 'upgrade')
+  }
+}
+
+/** No white space: it would be another request line to another reader (RFC 9112 section 3). */
+function isVisibleBetween(all: string, start: number, end: number): boolean {
+  if (!isTextBetween(all, start, end)) return false
+  for (let i = start; i < end; i++) if (all.charCodeAt(i) <= SPACE) return false
+  return true
+}

@@ -1,0 +1,200 @@
+import type { Socket } from 'node:net'
+import { dateOf } from '../syntax/http-date.ts'
+import { STATUS_CODES } from '../syntax/status-codes.ts'
+import type { IncomingRequest } from './incoming-request.ts'
+
+/** Beyond it, to copy a body into the text of its head costs more than a write of several parts. */
+const MAX_TEXT_BYTES = 16 * 1024
+
+/** What an answer needs of the connection that it goes out on. */
+export interface Carrier {
+  readonly socket: Socket
+  /** Wall time, milliseconds since the epoch. */
+  readonly clock: () => number
+  /** How long the client may expect an idle connection to stay, whole seconds. */
+  readonly keepAliveSeconds: number
+  /** The connection takes no more for now. */
+  heldUp(answer: Answer): void
+  /** The last byte of the answer has been written. */
+  answered(answer: Answer): void
+  /** The socket has become somebody else's. */
+  detach(): Socket
+}
+
+/** The head of an answer, all but what HTTP adds for the connection. */
+export interface AnswerFields {
+  readonly status: number
+  /** Lines `Name: value`, each with its CR LF; none of Connection, Keep-Alive, Transfer-Encoding. */
+  readonly lines: string
+  /** As the lines say it; undefined when they do not. */
+  readonly contentLength: number | undefined
+  /** The lines name Date. */
+  readonly dated: boolean
+}
+
+/**
+ * The answer to one request, on its connection (RFC 9112 sections 6 to 9). A head waits for the first piece of its body,
+ * and goes out with it in one write when both are short; `flushHead` sends it off alone. What is written to a connection
+ * that is gone goes nowhere.
+ */
+export class Answer {
+  /** Whether the connection is to be used again. Counts until the head is written. */
+  keepAlive: boolean
+  /** How long the client may take nothing of it; undefined: what its connection allows. */
+  idleMs: number | undefined = undefined
+  /** A byte of the head has gone, or will before anything else can: until then another head can take its place. */
+  headersSent = false
+  readonly #carrier: Carrier
+  readonly #request: IncomingRequest
+  /** The head, until it is sent. */
+  #head = ''
+  #chunked = false
+  #bodiless = false
+  /** What is kept back, in its order; undefined while nothing is. */
+  #held: (string | Buffer)[] | undefined = undefined
+  /** The protocol was switched while something was kept back, and the switch still is: the connection is ours to end. */
+  #switched = false
+  /** The answer has been written, and whoever waits for that will be told. */
+  #ended = false
+  #closed = false
+  #closeListeners: (() => void)[] | undefined = undefined
+
+  constructor(carrier: Carrier, request: IncomingRequest, keepAlive: boolean) {
+    this.#carrier = carrier
+    this.#request = request
+    this.keepAlive = keepAlive
+  }
+
+  /** Called once, when the answer is whole or its connection is gone. */
+  onClose(listener: () => void): void {
+    if (this.#closeListeners === undefined) this.#closeListeners = [listener]
+    else this.#closeListeners.push(listener)
+  }
+
+  /** Called once, when the connection takes more again. */
+  onDrain(listener: () => void): void {
+    this.#carrier.socket.once('drain', listener)
+  }
+
+  /** An interim answer (RFC 9110 section 15.2). */
+  writeInterim(status: number, lines: string): void {
+    if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`)
+  }
+
+  writeHead({ status, lines, contentLength, dated }: AnswerFields): void {
+    if (this.#ended) return
+    const { version, method } = this.#request
+    this.#bodiless = method === 'HEAD' || status === 204 || status === 304
+    const unbounded = contentLength === undefined && !this.#bodiless
+    this.#chunked = unbounded && version === '1.1'
+    // Its end is the end of the connection.
+    if (unbounded && !this.#chunked) this.keepAlive = false
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n${lines}`
+    if (!dated) head += `Date: ${dateOf(this.#carrier.clock())}\r\n`
+    if (this.#chunked) head += 'Transfer-Encoding: chunked\r\n'
+    head += this.keepAlive
+      ? `Connection: keep-alive\r\nKeep-Alive: timeout=${this.#carrier.keepAliveSeconds}\r\n\r\n`
+      : 'Connection: close\r\n\r\n'
+    this.#head = head
+  }
+
+  /** Sends the head, unless it has gone already. */
+  flushHead(): void {
+    if (this.#head === '') return
+    this.headersSent = true
+    this.#send(this.#head)
+    this.#head = ''
+  }
+
+  /** A piece of the body. @returns false when the next one should wait for `onDrain`. */
+  write(piece: Buffer): boolean {
+    const { socket } = this.#carrier
+    if (this.#ended) return true
+    if (this.#bodiless || piece.length === 0) return true
+    if (piece.length <= MAX_TEXT_BYTES && this.#head !== '') {
+      const head = this.#head
+      this.#head = ''
+      this.headersSent = true
+      const text = piece.toString('latin1')
+      this.#send(this.#chunked ? `${head}${piece.length.toString(16)}\r\n${text}\r\n` : head + text)
+    } else {
+      socket.cork()
+      this.flushHead()
+      if (this.#chunked) this.#send(`${piece.length.toString(16)}\r\n`)
+      this.#send(piece)
+      if (this.#chunked) this.#send('\r\n')
+      socket.uncork()
+    }
+    if (!socket.writableNeedDrain) return true
+    this.#carrier.heldUp(this)
+    return false
+  }
+
+  /** The answer is whole. */
+  end(): void {
+    if (this.#ended) return
+    this.#ended = true
+    if (this.#chunked) {
+      this.#head += '0\r\n\r\n'
+      this.#chunked = false
+    }
+    this.flushHead()
+    if (this.#held === undefined) this.#carrier.answered(this)
+  }
+
+  /** Keeps what is written from now on, until the function that it returns is called. */
+  hold(): () => void {
+    const { socket } = this.#carrier
+    this.#held = []
+    return () => {
+      if (this.#switched) {
+        this.#switched = false
+        socket.uncork()
+        return
+      }
+      const held = this.#held ?? []
+      this.#held = undefined
+      if (held.length > 1) socket.cork()
+      for (const piece of held) this.#send(piece)
+      if (held.length > 1) socket.uncork()
+      if (this.#ended) this.#carrier.answered(this)
+    }
+  }
+
+  /** Ends the answer with the switch to another protocol that `head` announces: the socket is the caller's now. */
+  switch(head: string): Socket {
+    const held = this.#held ?? []
+    this.headersSent = true
+    this.#ended = true
+    if (this.#held !== undefined) {
+      // What the new protocol sends must not overtake it.
+      this.#carrier.socket.cork()
+      this.#held = undefined
+      this.#switched = true
+    }
+    for (const piece of held) this.#send(piece)
+    this.#send(head)
+    return this.#carrier.detach()
+  }
+
+  /** Ends the connection so that the client cannot take what it has for a whole answer, whatever frames the answer. */
+  breakOff(): void {
+    if (!this.#closed || this.#switched) this.#carrier.socket.resetAndDestroy()
+  }
+
+  /** For the connection: whoever waits for the end of the answer is told. */
+  close(): void {
+    if (this.#closed) return
+    this.#closed = true
+    if (this.#closeListeners !== undefined) for (const listener of this.#closeListeners) listener()
+  }
+
+  /** @param piece text is latin1. */
+  #send(piece: string | Buffer): void {
+    const { socket } = this.#carrier
+    if (this.#held !== undefined) this.#held.push(piece)
+    else if (!socket.writable) return
+    else if (typeof piece === 'string') socket.write(piece, 'latin1')
+    else socket.write(piece)
+  }
+}

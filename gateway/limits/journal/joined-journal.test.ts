@@ -1,0 +1,243 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, it } from 'node:test'
+import { Limiter } from '../limiter.ts'
+import { SharedLimiter } from '../shared-limiter.ts'
+import type { LimitRow } from '../table/limit-row.ts'
+import { JoinedJournal } from './joined-journal.ts'
+import type { Hit } from './journal-records.ts'
+import type { Write } from './journal-tail.ts'
+import { Journal } from './limit-journal.ts'
+
+const HOUR_MS = 3_600_000
+
+function row(name: string, windowMs: number, limit = 10): LimitRow {
+  return {
+    name,
+    path: `/${name}`,
+    methods: undefined,
+    limit,
+    window: '',
+    windowMs,
+    purpose: '',
+    per: 'caller',
+    mode: 'enforce',
+    onStoreFailure: 'local',
+  }
+}
+
+const DURABLE = row('durable', HOUR_MS)
+const BRIEF = row('brief', 60_000)
+
+/** The main thread's journal and a worker's, in one thread: what one tells, the other does at once. */
+describe('a journal that another thread has joined', () => {
+  let dir: string
+  let nowMs: number
+  let disk: 'good' | 'full' | 'torn'
+  let failures: string[]
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+    nowMs = 1_763_692_800_000
+    disk = 'good'
+    failures = []
+  })
+  afterEach(() => rmSync(dir, { recursive: true, force: true }))
+
+  const write: Write = (fd, bytes) => {
+    if (disk === 'full') throw new Error('no space')
+    if (disk === 'good') return writeSync(fd, Buffer.from(bytes))
+    disk = 'full'
+    return writeSync(fd, Buffer.from(bytes).subarray(0, 5))
+  }
+
+  function threads() {
+    const torn = { raised: false }
+    const failing = { raised: false }
+    const clock = () => nowMs
+    const journal = new Journal({
+      directory: dir,
+      reports: { ignored: () => assert.fail(), failed: ({ message }) => failures.push(message) },
+      write,
+      flags: { torn, failing },
+    })
+    const lead = new Limiter({ clock, journal })
+    lead.replace([DURABLE, BRIEF])
+    const { records, hits } = lead.copy()
+    const told: [Hit, boolean][] = []
+    const joined = new JoinedJournal({
+      copy: { records, hits: [...hits] },
+      descriptor: journal.descriptor,
+      flags: { torn, failing },
+      write,
+      onHit: (hit, written) => {
+        told.push([hit, written])
+        if (lead.count(hit)) journal.adopt(hit, written)
+      },
+    })
+    const worker = new Limiter({ clock, journal: joined })
+    worker.replace([DURABLE, BRIEF])
+    return { journal, lead, joined, worker, told, torn }
+  }
+
+  /** What another run makes of it. */
+  function recovered(): string[] {
+    const damaged: number[] = []
+    const journal = new Journal({
+      directory: dir,
+      reports: { ignored: ({ damagedLines }) => damaged.push(damagedLines), failed: assert.fail },
+    })
+    const hits = [...new Limiter({ clock: () => nowMs, journal }).copy().hits].map(({ key }) => key)
+    return damaged.length > 0 ? [...hits, `and ${damaged} damaged`] : hits
+  }
+  const unlock = ({ journal }: { readonly journal: Journal }) => journal.close([], nowMs)
+  const lines = (from = 0) =>
+    readdirSync(dir)
+      .filter((name) => name.startsWith('hits-'))
+      .sort()
+      .slice(from)
+      .map((name) => readFileSync(join(dir, name), 'utf8'))
+      .join('')
+
+  it('holds a durable hit of the worker when the take returns, written once', () => {
+    const made = threads()
+    made.worker.take(DURABLE, 'alice')
+    assert.match(lines(), /,"alice"\]\n$/)
+    made.worker.take(BRIEF, 'bob')
+    assert.deepEqual(
+      made.told.map(([{ key }, written]) => [key, written]),
+      [
+        ['alice', true],
+        ['bob', false],
+      ],
+    )
+    unlock(made)
+    assert.deepEqual(recovered(), ['alice'])
+  })
+
+  it('has the copy count what the original counts, and number new rows alike', () => {
+    const { journal, lead, joined, worker } = threads()
+    for (let i = 0; i < 7; i++) worker.take(DURABLE, 'alice')
+    const next = [row('new', HOUR_MS), DURABLE, row('other', 1000)]
+    const firstId = journal.nextId
+    lead.replace(next, nowMs)
+    joined.numberFrom(firstId)
+    worker.replace(next, nowMs)
+    assert.deepEqual(worker.copy().records, lead.copy().records)
+    assert.equal(lead.take(DURABLE, 'alice').remaining, 2)
+    assert.equal(lead.count({ id: 99, key: 'x', atMs: nowMs, count: 1 }), false)
+  })
+
+  it('keeps the hits that the worker could not write, until the disk takes them', () => {
+    const made = threads()
+    disk = 'full'
+    made.worker.take(DURABLE, 'alice')
+    assert.deepEqual(
+      made.told.map(([, written]) => written),
+      [false],
+    )
+    disk = 'good'
+    // The worker does not try again at once; nobody else is to wait for a disk that takes nothing.
+    made.worker.take(DURABLE, 'bob')
+    assert.deepEqual(
+      made.told.map(([, written]) => written),
+      [false, false],
+    )
+    nowMs += 250
+    made.worker.take(DURABLE, 'carol')
+    made.journal.tend(nowMs, () => [])
+    assert.equal(made.journal.waitingBytes, 0)
+    unlock(made)
+    assert.deepEqual(recovered().toSorted(), ['alice', 'bob', 'carol'])
+  })
+
+  // Both end the torn line, so that a blank one may follow it, which is no damage.
+  it('ends the line that one thread has torn before another goes on', () => {
+    const made = threads()
+    disk = 'torn'
+    made.worker.take(DURABLE, 'alice')
+    assert.equal(made.torn.raised, true)
+    disk = 'good'
+    nowMs += 250
+    made.worker.take(DURABLE, 'bob')
+    assert.equal(made.torn.raised, false)
+    made.journal.tend(nowMs, () => [])
+    unlock(made)
+    assert.deepEqual(recovered().toSorted(), ['alice', 'and 1 damaged', 'bob'])
+  })
+
+  it('writes a line anew that the main thread could write a part of only, for others have written since', () => {
+    const made = threads()
+    disk = 'full'
+    made.worker.take(DURABLE, 'alice')
+    disk = 'torn'
+    nowMs += 250
+    made.journal.tend(nowMs, () => [])
+    disk = 'good'
+    nowMs += 250
+    made.worker.take(DURABLE, 'bob')
+    made.journal.tend(nowMs, () => [])
+    unlock(made)
+    const keys = recovered()
+    assert.deepEqual(keys.filter((key) => !key.startsWith('and ')).toSorted(), ['alice', 'bob'])
+  })
+
+  it('goes on in another segment for all, and keeps the one before as long as a window needs a hit of it', () => {
+    const { journal, joined, worker } = threads()
+    worker.take(DURABLE, 'alice')
+    nowMs += HOUR_MS - 1
+    worker.take(DURABLE, 'bob')
+    const before = journal.descriptor
+    journal.tend(nowMs, () => [])
+    assert.equal(journal.descriptor, before)
+    nowMs += 1
+    journal.tend(nowMs, () => [])
+    assert.equal(readdirSync(dir).filter((name) => name.startsWith('hits-')).length, 2)
+    joined.moveTo(journal.descriptor)
+    worker.take(DURABLE, 'carol')
+    assert.match(lines(1), /"carol"/)
+    assert.doesNotMatch(lines(1), /"bob"/)
+    nowMs += HOUR_MS
+    journal.tend(nowMs, () => [])
+    joined.moveTo(journal.descriptor)
+    assert.doesNotMatch(lines(), /"bob"/)
+  })
+
+  it('begins another segment when the workers have filled one', () => {
+    const { journal, worker } = threads()
+    const before = journal.descriptor
+    const key = 'x'.repeat(1_000_000)
+    for (let i = 0; i < 10; i++) worker.take(DURABLE, key)
+    worker.take(DURABLE, `${key}y`)
+    nowMs += 5000
+    for (let i = 0; i < 9; i++) worker.take(DURABLE, `${key}y`)
+    journal.tend(nowMs, () => [])
+    assert.notEqual(readdirSync(dir).filter((name) => name.startsWith('hits-')).length, 1)
+    assert.ok(before !== undefined)
+  })
+
+  it('has a worker without a segment leave every hit to the main thread', () => {
+    const { joined, worker, told } = threads()
+    joined.moveTo(undefined)
+    worker.take(DURABLE, 'alice')
+    assert.deepEqual(
+      told.map(([, written]) => written),
+      [false],
+    )
+    // Nothing else is its business.
+    joined.declare()
+    joined.appendAll()
+    joined.close()
+  })
+
+  it('is entered and left by each take, also by one that throws', () => {
+    const { worker } = threads()
+    let depth = 0
+    const shared = new SharedLimiter(worker, { enter: () => depth++, leave: () => depth-- })
+    assert.equal(shared.take(BRIEF, 'alice').remaining, 9)
+    assert.throws(() => shared.take(row('stranger', 1000), 'alice'), /was never in the table/)
+    shared.close()
+    assert.equal(depth, 0)
+  })
+})

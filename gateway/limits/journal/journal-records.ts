@@ -1,0 +1,131 @@
+import { readFileSync } from 'node:fs'
+import type { RowRecord } from '../table/row-matching.ts'
+
+const BATCH_CHARACTERS = 64 * 1024
+
+/** One line of the journal: hits of one key at one time, under the row whose record has that id. */
+export interface Hit {
+  readonly id: number
+  readonly atMs: number
+  readonly key: string
+  readonly count: number
+}
+
+/** What of a file was not used. Neither is ever a reason not to start. */
+export interface Ignored {
+  readonly file: string
+  /** Lines that are not what this journal writes: torn by a crash, or changed by others. */
+  readonly damagedLines: number
+  /** Counted from 1; 0 when none is damaged, or when the file as a whole cannot be read. */
+  readonly firstDamagedLine: number
+  /** Whole lines of rows that are no longer in the table. */
+  readonly strayLines: number
+  /** Why the file as a whole cannot be read. */
+  readonly reason: string | undefined
+}
+
+/** `[12,1763692800000.25,"p:alice"]`, with the count at the end when it is not 1; ends in a newline. */
+export function hitLine({ id, atMs, key, count }: Hit): string {
+  const many = count === 1 ? '' : `,${count}`
+  return `[${id},${atMs},${JSON.stringify(key)}${many}]\n`
+}
+
+/** The lines of many hits, some 64 KiB at a time. */
+export function* batches(hits: Iterable<Hit>): Iterable<string> {
+  let lines = ''
+  for (const hit of hits) {
+    lines += hitLine(hit)
+    if (lines.length < BATCH_CHARACTERS) continue
+    yield lines
+    lines = ''
+  }
+  if (lines !== '') yield lines
+}
+
+/** The whole table, `{"rows":[…]}`: the last one says whom the hits belong to. */
+export function tableLine(rows: readonly RowRecord[]): string {
+  return `${JSON.stringify({ rows })}\n`
+}
+
+/** The last table in the file; undefined when there is none, or the file cannot be read. */
+export function lastTable(file: string): readonly RowRecord[] | undefined {
+  try {
+    for (const line of linesOf(file).reverse()) {
+      const rows = line.startsWith('{') ? parseTable(line) : undefined
+      if (rows !== undefined) return rows
+    }
+  } catch {
+    // Reading the hits of the same file meets the same error, and reports it.
+  }
+  return undefined
+}
+
+/**
+ * Gives every hit of the file to `visit`, which says whether it has a use for it, and returns what was not used;
+ * undefined when all was. Never throws.
+ */
+export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | undefined {
+  let damagedLines = 0
+  let firstDamagedLine = 0
+  let strayLines = 0
+  try {
+    for (const [i, line] of linesOf(file).entries()) {
+      // What was tried on a disk that had been full.
+      if (line === '') continue
+      const hit = parseHit(line)
+      if (hit !== undefined) {
+        if (!visit(hit)) strayLines++
+      } else if (!line.startsWith('{') || parseTable(line) === undefined) {
+        damagedLines++
+        if (firstDamagedLine === 0) firstDamagedLine = i + 1
+      }
+    }
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    return { file, damagedLines, firstDamagedLine, strayLines, reason }
+  }
+  if (damagedLines === 0 && strayLines === 0) return undefined
+  return { file, damagedLines, firstDamagedLine, strayLines, reason: undefined }
+}
+
+function linesOf(file: string): string[] {
+  const lines = readFileSync(file, 'utf8').split('\n')
+  if (lines.at(-1) === '') lines.pop()
+  return lines
+}
+
+function parseHit(line: string): Hit | undefined {
+  if (!line.startsWith('[')) return undefined
+  const fields = parseJson(line)
+  if (!Array.isArray(fields)) return undefined
+  const [id, atMs, key, count = 1] = fields
+  const whole = Number.isSafeInteger(id) && Number.isSafeInteger(count) && count > 0
+  return whole && Number.isFinite(atMs) && typeof key === 'string' ? { id, atMs, key, count } : undefined
+}
+
+function parseTable(line: string): readonly RowRecord[] | undefined {
+  const table = parseJson(line)
+  if (typeof table !== 'object' || table === null || !('rows' in table)) return undefined
+  const { rows } = table
+  return Array.isArray(rows) && rows.every(isRowRecord) ? rows : undefined
+}
+
+function isRowRecord(value: unknown): value is RowRecord {
+  if (typeof value !== 'object' || value === null) return false
+  const row = value as Partial<Record<keyof RowRecord, unknown>>
+  const strings = Array.isArray(row.methods) ? [row.name, row.path, ...row.methods] : [row.name, row.path]
+  return (
+    (row.methods === null || Array.isArray(row.methods)) &&
+    strings.every((text) => typeof text === 'string') &&
+    [row.id, row.limit, row.windowMs].every(Number.isSafeInteger) &&
+    (row.horizonMs === null || Number.isFinite(row.horizonMs))
+  )
+}
+
+function parseJson(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
+}

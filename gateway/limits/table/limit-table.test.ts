@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import type { LimitRow } from './limit-row.ts'
+import { parseLimits } from './limit-table.ts'
+
+const ROW = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }
+
+function good(...limits: object[]): readonly LimitRow[] {
+  const { value, faults } = parseLimits('limits.json', JSON.stringify({ limits }))
+  assert.deepEqual(faults, undefined)
+  assert.ok(value)
+  return value
+}
+
+function faults(...limits: unknown[]): string[] {
+  const parsed = parseLimits('limits.json', JSON.stringify({ limits }))
+  assert.ok(parsed.faults, 'no fault was found')
+  return parsed.faults.map(({ path, reason }) => `${path}: ${reason.replace(/ \(line \d+\)$/, '')}`)
+}
+
+function only(...limits: unknown[]): string {
+  const [first, ...more] = faults(...limits)
+  assert.deepEqual(more, [])
+  return first ?? ''
+}
+
+test('a row gets every default', () => {
+  assert.deepEqual(good(ROW), [
+    {
+      name: 'login',
+      path: '/api/login',
+      methods: undefined,
+      limit: 5,
+      window: '1m',
+      windowMs: 60_000,
+      purpose: 'Slows down the guessing of passwords',
+      per: 'caller',
+      mode: 'enforce',
+      onStoreFailure: 'local',
+    },
+  ])
+})
+
+test('every key of a row arrives, GET with its HEAD', () => {
+  const written = { name: 'x', methods: ['GET'], per: 'address', mode: 'shadow', onStoreFailure: 'deny' }
+  const [row] = good({ ...ROW, ...written })
+  assert.deepEqual(
+    { ...row, ...ROW },
+    { ...ROW, ...written, methods: new Set(['GET', 'HEAD']), windowMs: 60_000 },
+  )
+})
+
+test('an empty table limits nothing', () => {
+  assert.deepEqual(good(), [])
+})
+
+test('a window is a whole number of seconds, minutes, hours or days', () => {
+  const windows = { '1s': 1000, '90s': 90_000, '15m': 900_000, '1h': 3_600_000, '1d': 86_400_000 }
+  for (const [window, windowMs] of Object.entries(windows))
+    assert.equal(good({ ...ROW, window })[0]?.windowMs, windowMs)
+})
+
+test('a window of anything else, or longer than 366 days, is a fault that shows the value', () => {
+  for (const window of ['', '0s', '1', 's', '01m', '1.5h', '-1m', '1 m', '1M', '1w', '1ms', '1m\n']) {
+    const sentence = only({ ...ROW, window })
+    assert.match(sentence, /^\$\.limits\[0\]\.window: must be a whole number followed by s, m, h or d/)
+    assert.ok(sentence.endsWith(`but is ${JSON.stringify(window)}`), sentence)
+  }
+  assert.equal(good({ ...ROW, window: '366d' })[0]?.windowMs, 366 * 86_400_000)
+  assert.equal(only({ ...ROW, window: '367d' }), '$.limits[0].window: must be at most "366d", but is "367d"')
+  assert.match(only({ ...ROW, window: `${'9'.repeat(400)}s` }), /must be at most "366d"/)
+})
+
+test('each key of a row refuses what is not of its kind, by its path', () => {
+  const cases: [part: object, sentence: RegExp][] = [
+    [{ path: undefined }, /^\$\.limits\[0\]\.path: is missing/],
+    [{ path: 'login' }, /^\$\.limits\[0\]\.path: must begin with "\/"/],
+    [{ path: '/a b' }, /^\$\.limits\[0\]\.path: must not hold " "/],
+    [{ limit: undefined }, /^\$\.limits\[0\]\.limit: is missing/],
+    [{ limit: 0 }, /^\$\.limits\[0\]\.limit: must be between 1 and 1000000000, but is 0/],
+    [{ limit: 1_000_000_001 }, /^\$\.limits\[0\]\.limit: must be between 1 and 1000000000/],
+    [{ limit: 2.5 }, /^\$\.limits\[0\]\.limit: must be a whole number, but is 2\.5/],
+    [{ limit: '5' }, /^\$\.limits\[0\]\.limit: must be a whole number, but is "5"/],
+    [{ window: undefined }, /^\$\.limits\[0\]\.window: is missing/],
+    [{ window: 60 }, /^\$\.limits\[0\]\.window: must be text, but is 60/],
+    [{ purpose: undefined }, /^\$\.limits\[0\]\.purpose: is missing/],
+    [{ purpose: '' }, /^\$\.limits\[0\]\.purpose: must not be empty/],
+    [{ purpose: '   ' }, /^\$\.limits\[0\]\.purpose: must be one line of printable text/],
+    [{ purpose: 'a\nb' }, /^\$\.limits\[0\]\.purpose: must be one line of printable text/],
+    [{ purpose: 'a\u202Eb' }, /^\$\.limits\[0\]\.purpose: must be one line of printable text/],
+    [{ purpose: 'a\u2028b' }, /^\$\.limits\[0\]\.purpose: must be one line of printable text/],
+    [
+      { purpose: 'x'.repeat(201) },
+      /^\$\.limits\[0\]\.purpose: must have at most 200 characters, but has 201/,
+    ],
+    [{ name: 'a"b' }, /^\$\.limits\[0\]\.name: must be 1 to 64 characters/],
+    [{ name: '' }, /^\$\.limits\[0\]\.name: must be 1 to 64 characters/],
+    [{ name: 'x'.repeat(65) }, /^\$\.limits\[0\]\.name: must be 1 to 64 characters/],
+    [{ methods: [] }, /^\$\.limits\[0\]\.methods: must not be empty/],
+    [{ methods: 'GET' }, /^\$\.limits\[0\]\.methods: must be an array, but is "GET"/],
+    [{ methods: ['get'] }, /^\$\.limits\[0\]\.methods\[0\]: .*did you mean "GET"\?/],
+    [{ per: 'user' }, /^\$\.limits\[0\]\.per: must be "caller", "address" or "principal", but is "user"/],
+    [{ mode: 'Shadow' }, /^\$\.limits\[0\]\.mode: .*did you mean "shadow"\?/],
+    [{ onStoreFailure: 'open' }, /^\$\.limits\[0\]\.onStoreFailure: must be "local", "deny" or "allow"/],
+    [
+      { window: undefined, windw: '1m' },
+      /^\$\.limits\[0\]\.windw: is not a known key; did you mean "window"\?/,
+    ],
+  ]
+  for (const [part, sentence] of cases) assert.match(only({ ...ROW, ...part }), sentence)
+})
+
+test('a purpose may be written in any language', () => {
+  assert.equal(good({ ...ROW, purpose: 'Bremst das Erraten von Passwörtern – 守る' }).length, 1)
+})
+
+test('a row is called by its name, or else by the last literal segment of its path', () => {
+  const names = {
+    '/api/login': 'login',
+    '/api/users/*': 'users',
+    '/*': 'all',
+    '/': 'root',
+    '/a/b/': 'b',
+    '/v1.2': 'v1.2',
+  }
+  for (const [path, name] of Object.entries(names)) assert.equal(good({ ...ROW, path })[0]?.name, name)
+  assert.equal(good({ ...ROW, name: 'sign-in' })[0]?.name, 'sign-in')
+})
+
+test('a path whose last segment cannot be a name asks for one', () => {
+  const path = '/caf%C3%A9'
+  assert.equal(
+    only({ ...ROW, path }),
+    '$.limits[0].name: is missing, and the path\'s last segment "caf%C3%A9" cannot be used for it',
+  )
+  assert.equal(good({ ...ROW, path, name: 'cafe' }).length, 1)
+})
+
+test('two rows with one name are a fault that asks for a name, made or written', () => {
+  const other = { ...ROW, path: '/admin/login' }
+  const sentence = '$.limits[1].name: "login" is also the name of $.limits[0]: give this row a "name"'
+  assert.equal(only(ROW, other), sentence)
+  assert.equal(only(ROW, { ...other, path: '/x', name: 'login' }), sentence)
+  assert.equal(good(ROW, { ...other, name: 'admin-login' }).length, 2)
+})
+
+test('two rows for one path must not share a method', () => {
+  const get = { ...ROW, name: 'read', methods: ['GET'] }
+  const sentence = /^\$\.limits\[1\]\.path: "\/api\/login" is also the path of \$\.limits\[0\]/
+  assert.match(only(ROW, ROW), sentence)
+  assert.match(only(get, { ...get, name: 'again', methods: ['HEAD'] }), sentence)
+  assert.equal(good(get, { ...get, name: 'write', methods: ['POST'] }).length, 2)
+})
+
+test('two rows must not differ only in letter case or a closing slash, whatever their methods', () => {
+  for (const path of ['/API/login', '/api/login/']) {
+    const other = { ...ROW, path, name: 'again', methods: ['PUT'] }
+    assert.match(only({ ...ROW, methods: ['GET'] }, other), /^\$\.limits\[1\]\.path: .* only in letter case/)
+  }
+})
+
+test('all faults come at once, one for each cause', () => {
+  const found = faults({ ...ROW, limit: 0, window: '1w' }, null, { ...ROW, path: '/A/../b', purpose: 1 }, ROW)
+  assert.deepEqual(
+    found.map((sentence) => sentence.replace(/: .*/, '')),
+    [
+      '$.limits[0].limit',
+      '$.limits[0].window',
+      '$.limits[1]',
+      '$.limits[2].purpose',
+      '$.limits[2].path',
+      '$.limits[3].path',
+    ],
+  )
+})
+
+test('a large table with a fault in every row is refused in time that grows no faster than the table', () => {
+  const rows = Array.from({ length: 10_000 }, (_, index) => ({ ...ROW, path: `/x/a${index}`, limit: 0 }))
+  const startMs = performance.now()
+  assert.equal(faults(...rows).length, 101)
+  // Each compared with each, rows for one path took 7 s.
+  const alike = rows.map((row, index) => ({ ...row, path: '/x', name: `n${index}` }))
+  assert.equal(faults(...alike).length, 101)
+  // Looked up one in the other, 10,000 faults and 10,000 rows took a minute.
+  assert.ok(performance.now() - startMs < 10_000)
+})
+
+test('a file without a list of limits has one fault', () => {
+  for (const text of ['', 'null', '[]', '{}', '{"limits":{}}', '{"limitz":[]}']) {
+    assert.equal(parseLimits('limits.json', text).faults?.length, 1, text)
+  }
+})
+
+test('the table that comes with the gateway holds the limits of the service, and two by address', () => {
+  const text = readFileSync(new URL('../../../config/limits.json', import.meta.url), 'utf8')
+  const rows = parseLimits('limits.json', text).value
+  assert.deepEqual(
+    rows?.map(({ name, path, limit, windowMs, per }) => [name, path, limit, windowMs, per]),
+    [
+      ['login', '/api/login', 5, 60_000, 'caller'],
+      ['transfer', '/api/transfer', 10, 3_600_000, 'caller'],
+      ['balance', '/api/balance', 60, 60_000, 'caller'],
+      ['verify', '/api/verify', 3, 86_400_000, 'caller'],
+      ['refresh', '/api/session/refresh', 60, 60_000, 'address'],
+      ['oauth', '/oauth/*', 120, 60_000, 'address'],
+    ],
+  )
+  const example = readFileSync(
+    new URL('../../../config/examples/any-service-limits.json', import.meta.url),
+    'utf8',
+  )
+  assert.equal(parseLimits('any', example).value?.length, 1)
+})

@@ -1,0 +1,238 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import fc from 'fast-check'
+import type { RowRecord } from '../table/row-matching.ts'
+import { Counters, Room } from './counters.ts'
+
+const START = 1_763_692_800_000
+
+function record(changes: Partial<RowRecord> = {}): RowRecord {
+  return {
+    id: 1,
+    name: 'login',
+    path: '/api/login',
+    methods: null,
+    limit: 2,
+    windowMs: 60_000,
+    horizonMs: null,
+    ...changes,
+  }
+}
+
+function counters(changes: Partial<RowRecord> = {}, max = 1000): Counters {
+  const room = new Room(max)
+  room.divide([0])
+  return new Counters(record(changes), room)
+}
+
+describe('counters', () => {
+  test('count each key by itself', () => {
+    const row = counters()
+    assert.deepEqual(
+      ['a', 'a', 'b', 'a', 'b', 'b'].map((key) => row.take(key, START).allowed),
+      [true, true, true, false, true, false],
+    )
+  })
+
+  test('drop idle keys a few at a time with the takes of others, until none is left', () => {
+    const row = counters()
+    for (let i = 0; i < 500; i++) row.take(`k${i}`, START)
+    assert.equal(row.size, 500)
+    const sizes: number[] = []
+    for (let i = 0; i < 300; i++) {
+      row.take('other', START + 60_000)
+      sizes.push(row.size)
+    }
+    assert.equal(row.size, 1)
+    for (const [i, size] of sizes.entries()) assert.ok((sizes[i - 1] ?? 501) - size <= 2)
+  })
+
+  test('stay as small as what is live under an endless flood of new keys', () => {
+    const row = counters({}, 1_000_000)
+    for (let i = 0; i < 100_000; i++) row.take(`k${i}`, START + i * 60)
+    assert.ok(row.size < 3 * 1000, `holds ${row.size} keys, 1000 live`)
+  })
+
+  test('never drop a key that counts', () => {
+    const row = counters({ limit: 1 })
+    row.take('spent', START)
+    for (let i = 0; i < 500; i++) row.take(`k${i}`, START + 59_000)
+    assert.equal(row.take('spent', START + 59_999).allowed, false)
+  })
+
+  test('refuse a new key without room, never give up a live one, and say when there is room again', () => {
+    const row = counters({ limit: 1 }, 10)
+    for (let i = 0; i < 10; i++) assert.equal(row.take(`k${i}`, START + i).allowed, true)
+    assert.deepEqual(row.take('late', START + 20), { allowed: false, remaining: 0, resetSeconds: 60 })
+    assert.equal(row.turnedAway, 1)
+    for (let i = 0; i < 10; i++) assert.equal(row.take(`k${i}`, START + 30).allowed, false)
+    assert.equal(row.take('late', START + 20 + 60_000).allowed, true)
+    assert.ok(row.size <= 10)
+  })
+
+  test('find room for a new key when an idle one can be dropped', () => {
+    const row = counters({ limit: 1 }, 10)
+    for (let i = 0; i < 10; i++) row.take(`k${i}`, START + i * 1000)
+    assert.equal(row.take('late', START + 60_000).allowed, true)
+    assert.equal(row.take('later', START + 60_000).allowed, false)
+  })
+
+  test('go on under an edited law without losing a hit', () => {
+    const row = counters()
+    row.take('a', START)
+    row.take('a', START + 1)
+    row.edit(record({ limit: 3 }))
+    assert.deepEqual([row.take('a', START + 2).allowed, row.take('a', START + 2).allowed], [true, false])
+    row.edit(record({ limit: 1 }))
+    // All three have to leave before one fits under a limit of one.
+    assert.deepEqual(row.take('a', START + 58_002), { allowed: false, remaining: 0, resetSeconds: 2 })
+    assert.equal(row.take('a', START + 60_002).allowed, true)
+  })
+
+  test('carry a log over into slices and slices back into a log', () => {
+    const row = counters()
+    row.take('a', START)
+    row.take('a', START + 1)
+    row.edit(record({ limit: 1001 }))
+    for (let i = 0; i < 1100; i++) row.take('a', START + 2)
+    assert.equal(row.take('a', START + 2).allowed, false)
+    row.edit(record({ limit: 4 }))
+    assert.equal(row.take('a', START + 30_000).allowed, false)
+    assert.equal(row.take('a', START + 60_001.75).allowed, false)
+    assert.equal(row.take('a', START + 60_002).allowed, true)
+    row.edit(record({ limit: 1001 }))
+    for (let i = 0; i < 3; i++) row.take('a', START + 60_002)
+    row.edit(record({ limit: 5 }))
+    assert.deepEqual(row.take('a', START + 60_003), { allowed: true, remaining: 0, resetSeconds: 60 })
+    assert.deepEqual([...row.entries(START + 60_003)].length, 5)
+  })
+
+  test('are exact again under a small limit as soon as fewer hits count than it lets through', () => {
+    const row = counters({ limit: 1001 })
+    for (let i = 0; i < 3; i++) row.take('a', START)
+    row.edit(record({ limit: 5 }))
+    row.take('a', START + 1)
+    row.take('a', START + 1.25)
+    assert.equal(row.take('a', START + 60_000.75).remaining, 2)
+    assert.deepEqual(
+      [...row.entries(START + 60_000.75)].map(([, [at]]) => at - START),
+      [1, 1.25, 60_000.75],
+    )
+  })
+
+  test('hold many hits of one key in bounded memory, also after the limit went down or up', () => {
+    const row = counters({ limit: 1_000_000 })
+    for (let i = 0; i < 50_000; i++) row.take('a', START + i)
+    row.edit(record({ limit: 10 }))
+    assert.equal(row.take('a', START + 50_000).allowed, false)
+    assert.ok([...row.entries(START + 50_000)].length <= 102)
+    row.edit(record({ limit: 1000 }))
+    for (let i = 0; i < 1000; i++) row.take('b', START + 50_000 + i)
+    row.edit(record({ limit: 1_000_000 }))
+    for (let i = 0; i < 9000; i++) row.take('b', START + 51_000 + i)
+    const entries = [...row.entries(START + 60_000)].filter(([key]) => key === 'b')
+    assert.ok(entries.length <= 102)
+    assert.equal(
+      entries.reduce((hits, [, [, count]]) => hits + count, 0),
+      10_000,
+    )
+  })
+
+  test('restore any number of hits of one key in bounded memory', () => {
+    const row = counters({ limit: 10 })
+    for (let i = 0; i < 3000; i++) row.restore('a', [START + i / 4, 1], START + 1000)
+    row.restore('b', [START, 1_000_000], START + 1000)
+    assert.ok([...row.entries(START + 1000)].length <= 4)
+    assert.equal(row.take('a', START + 60_000).allowed, false)
+    assert.equal(row.take('b', START + 60_000).allowed, true)
+  })
+
+  test('restore nothing that has expired, and everything else without asking for room', () => {
+    const row = counters({ limit: 1 }, 1)
+    row.restore('gone', [START, 1], START + 60_000)
+    row.restore('a', [START + 1, 1], START + 60_000)
+    row.restore('b', [START + 1, 1], START + 60_000)
+    assert.equal(row.size, 2)
+    assert.deepEqual([...row.entries(START + 60_001)], [])
+  })
+})
+
+describe('the room for keys', () => {
+  test('keeps a share for each row, whatever another row fills', () => {
+    const room = new Room(100)
+    room.divide([0, 0])
+    const [flooded, quiet] = [new Counters(record({ id: 1 }), room), new Counters(record({ id: 2 }), room)]
+    for (let i = 0; i < 200; i++) flooded.take(`k${i}`, START)
+    assert.equal(flooded.size, 75)
+    for (let i = 0; i < 200; i++) quiet.take(`k${i}`, START)
+    assert.equal(quiet.size, 25)
+  })
+
+  test('comes back as keys are dropped', () => {
+    const room = new Room(100)
+    room.divide([0, 0])
+    const row = new Counters(record(), room)
+    for (let round = 0; round < 5; round++) {
+      for (let i = 0; i < 100; i++) row.take(`${round}-${i}`, START + round * 60_000)
+      assert.equal(row.size, 75)
+    }
+  })
+
+  test('is not made larger by keys that leave their own share', () => {
+    const room = new Room(100)
+    room.divide([0, 0])
+    const [quiet, flooded] = [new Counters(record({ id: 1 }), room), new Counters(record({ id: 2 }), room)]
+    for (let i = 0; i < 20; i++) quiet.take(`k${i}`, START)
+    for (let i = 0; i < 40; i++) quiet.take('k', START + 60_000)
+    assert.equal(quiet.size, 1)
+    for (let i = 0; i < 200; i++) flooded.take(`k${i}`, START + 60_000)
+    assert.equal(flooded.size, 75)
+  })
+
+  test('is divided anew when rows come and go, and nobody loses a key by it', () => {
+    const room = new Room(100)
+    room.divide([0])
+    const row = new Counters(record(), room)
+    for (let i = 0; i < 200; i++) row.take(`k${i}`, START)
+    assert.equal(row.size, 100)
+    room.divide([100, 0])
+    const other = new Counters(record({ id: 2 }), room)
+    for (let i = 0; i < 200; i++) other.take(`k${i}`, START)
+    assert.deepEqual([row.size, other.size], [100, 25])
+  })
+})
+
+test('a copy that counts what was let through elsewhere comes out the same, whatever the law and its edits', () => {
+  const operation = fc.record({
+    key: fc.constantFrom('a', 'b'),
+    stepMs: fc.integer({ min: 0, max: 40 }),
+    limit: fc.option(fc.constantFrom(3, 50, 1001, 2000), { nil: undefined, freq: 8 }),
+  })
+  fc.assert(
+    fc.property(fc.array(operation, { minLength: 1, maxLength: 120 }), (operations) => {
+      const record = { id: 1, name: 'x', path: '/x', methods: null, limit: 5, windowMs: 200, horizonMs: null }
+      const [taken, counted] = [new Counters(record, new Room()), new Counters(record, new Room())]
+      let nowMs = 1000
+      for (const { key, stepMs, limit } of operations) {
+        nowMs += stepMs
+        if (limit !== undefined) for (const counters of [taken, counted]) counters.edit({ ...record, limit })
+        if (taken.take(key, nowMs).allowed) counted.count(key, nowMs)
+        assert.deepEqual([...counted.entries(nowMs)].sort(), [...taken.entries(nowMs)].sort())
+      }
+    }),
+    { numRuns: 300 },
+  )
+})
+
+test('a key that was counted elsewhere is counted here too when there is no room, and gives its room back', () => {
+  const record = { id: 1, name: 'x', path: '/x', methods: null, limit: 5, windowMs: 100, horizonMs: null }
+  const room = new Room(4)
+  room.divide([0])
+  const counters = new Counters(record, room)
+  for (const key of ['a', 'b', 'c', 'd', 'e', 'f']) counters.count(key, 0)
+  assert.equal(counters.size, 6)
+  assert.equal(counters.take('g', 1).allowed, false)
+  assert.equal(counters.take('a', 1).remaining, 3)
+  for (let i = 0; i < 6; i++) counters.take('a', 200 + i)
+  assert.equal(counters.take('g', 300).allowed, true)
+})

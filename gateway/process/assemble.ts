@@ -1,0 +1,224 @@
+import { createHmac, randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { createMetrics, type Metrics } from '../admin/metrics.ts'
+import { openTrail } from '../audit/open-trail.ts'
+import type { Trail } from '../audit/trail.ts'
+import type { KeySet } from '../auth/keys/jwks.ts'
+import { ProofVerifier } from '../auth/possession/dpop.ts'
+import { Nonces } from '../auth/possession/nonces.ts'
+import type { ReplayMemory } from '../auth/replay.ts'
+import { keysOf, trustedIssuers } from '../auth/tokens/issuers.ts'
+import { TokenVerifier } from '../auth/tokens/verifier.ts'
+import type { ClientTable } from '../config/client-table.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Gateway, Load } from '../gateway.ts'
+import { BodyRoom } from '../http/bodies/body-room.ts'
+import { PathTable } from '../http/rules/path-table.ts'
+import { readTarget } from '../http/rules/request-target.ts'
+import { Tunnels } from '../http/server/tunnels.ts'
+import { checkedField } from '../http/syntax/field.ts'
+import { Slots } from '../http/syntax/slots.ts'
+import type { JournalFlags } from '../limits/journal/journal-options.ts'
+import { Journal } from '../limits/journal/limit-journal.ts'
+import { limitTable } from '../limits/table/policies.ts'
+import { createUpstreams } from '../upstream/create-upstreams.ts'
+import { UpstreamPlaces } from '../upstream/upstream-places.ts'
+import { type Watching, watchFiles } from './config-reloads.ts'
+import { countersOf, type Holdings, makeHoldings, tendHoldings } from './shared-state.ts'
+import type { Ground } from './startup-configuration.ts'
+import { StoreWatch } from './store-watch.ts'
+
+/** The same fault of the audit trail is told again after this time. */
+const FAULT_EVERY_MS = 1000
+const NO_CLIENTS: ClientTable = {
+  rows: [],
+  byKeyId: new Map(),
+  byThumbprint: new Map(),
+  bySanDns: new Map(),
+  bySanUri: new Map(),
+  bySubject: new Map(),
+  issuers: new Map(),
+}
+
+/** What runs beside the requests, until the gateway stops. */
+export interface Background {
+  readonly keys: Pick<KeySet, 'start' | 'stop'>
+  readonly watching: readonly Watching[]
+}
+
+/** What a gateway is made of that its threads, if it has several, have in common. */
+export interface Common {
+  readonly holdings: Holdings
+  readonly limiter: Gateway['limiter']
+  readonly trail: Trail
+  readonly metrics: Metrics
+  /** Of the nonces for DPoP proofs; what names the process comes of it too. */
+  readonly nonceSecret: Uint8Array
+  /** When there are other workers. */
+  readonly load?: Pick<Load, 'tunnels' | 'places'>
+}
+
+/** A gateway in one thread. */
+interface Assembled {
+  readonly gateway: Gateway
+  readonly background: Background
+  readonly holdings: Holdings
+  /** Of the files of the holdings. */
+  readonly watch: StoreWatch
+}
+
+/**
+ * Makes the parts of a gateway, each once, and recovers what an earlier run left: open audit pairs, counts, revocations.
+ *
+ * @throws when a file or directory that nothing can be done without cannot be opened; the message names it.
+ */
+export function assemble(ground: Ground): Assembled {
+  const { version, limits } = ground
+  const metrics = createMetrics({ version })
+  const trail = openTrail(trailOptions(ground, metrics))
+  const watch = new StoreWatch({ log: ground.log, metrics, trail })
+  const holdings = makeHoldings(ground, { keeping: makeJournal(ground, watch), watch })
+  const { limiter } = holdings
+  const common = { holdings, limiter, trail, metrics, nonceSecret: randomBytes(32) }
+  const { gateway, keys } = makeGateway(ground, common)
+  const watching = watchFiles({
+    ...gateway,
+    ground,
+    enforce: {
+      limits: (rows) => {
+        const table = limitTable(rows)
+        limiter.replace(rows)
+        gateway.limits.table = table
+      },
+      clients: (table) => {
+        gateway.clients.table = table
+      },
+    },
+  })
+  // Last: with the first table the snapshot of the last run has done its duty and is removed.
+  limiter.replace(limits.value)
+  tendHoldings(holdings, watch)
+  return { gateway, background: { keys, watching }, holdings, watch }
+}
+
+/** Makes what each thread has for itself, around what all have in common. */
+export function makeGateway(
+  ground: Ground,
+  { holdings, limiter, trail, metrics, nonceSecret, load }: Common,
+): { readonly gateway: Gateway; readonly keys: Background['keys'] } {
+  const { settings, log } = ground
+  const { revocations, deliveries, proofs, throttle } = holdings
+  const { addressRate } = settings
+  const { upstreamSecret: secret } = settings
+  const upstreamSecret = secret === undefined ? undefined : checkedField('X-Gateway-Secret', secret)
+  const issuers = trustedIssuers(settings, {
+    upstreamSecret,
+    clock: Date.now,
+    onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
+  })
+  const gateway: Gateway = {
+    settings,
+    clock: Date.now,
+    steadyClock: () => performance.now(),
+    log,
+    metrics,
+    trail,
+    addressRate: addressRate && countersOf(addressRate.requests, addressRate.windowMs),
+    routes: new PathTable(settings.routes),
+    verifier: new TokenVerifier({ issuers, revocations, clock: Date.now }),
+    proofs: makeProofs(settings, proofs, nonceSecret),
+    throttle,
+    revocations,
+    clients: { table: ground.clients?.value ?? NO_CLIENTS },
+    deliveries,
+    tls: { trust: ground.tls?.material.trust },
+    limits: { table: limitTable(ground.limits.value) },
+    limiter,
+    upstream: makeUpstream(ground, metrics),
+    upstreamSecret,
+    load: {
+      inFlight: new Slots(),
+      ...(load ?? loadAlone(settings)),
+      bodyRoom: new BodyRoom(),
+      phase: 'serving',
+      noted: new Map(),
+    },
+    loopMark: loopMark(nonceSecret),
+  }
+  return { gateway, keys: keysOf(issuers) }
+}
+
+function loadAlone({ maxInFlight, maxTunnels }: Settings): Pick<Load, 'tunnels' | 'places'> {
+  return {
+    tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels }),
+    places: new UpstreamPlaces({ max: maxInFlight, threads: 1 }),
+  }
+}
+
+/** One for all threads of the process, another at each start, and nothing that anyone could guess. */
+function loopMark(secret: Uint8Array): string {
+  return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
+}
+
+function makeProofs({ dpop }: Settings, replays: ReplayMemory, secret: Uint8Array): ProofVerifier {
+  const clock = Date.now
+  return new ProofVerifier({
+    clock,
+    replays,
+    nonces: dpop.nonce === 'required' ? new Nonces({ secret, clock }) : undefined,
+    publicUrls: dpop.publicUrls,
+    readTarget,
+  })
+}
+
+/** How a trail is kept, and what it tells the log and the metrics of its thread. */
+export function trailOptions({ settings, log, version }: Ground, metrics: Metrics) {
+  const file = settings.auditFile
+  let told = { cause: '', atMs: 0 }
+  return {
+    file,
+    durability: settings.auditDurability,
+    version,
+    onFault: ({ message: cause }: Error) => {
+      metrics.auditWriteError()
+      const atMs = performance.now()
+      // A full disk fails every request, and the log may be on the same disk.
+      if (cause === told.cause && atMs - told.atMs < FAULT_EVERY_MS) return
+      told = { cause, atMs }
+      log.error({ file, cause }, 'the audit trail cannot be written')
+    },
+    onRecord: (type: string) => metrics.auditRecord(type),
+  }
+}
+
+/** @param flags when other threads write to it as well */
+export function makeJournal({ settings, log }: Ground, watch: StoreWatch, flags?: JournalFlags): Journal {
+  return new Journal({
+    directory: join(settings.dataDir, 'limits'),
+    onFailure: settings.onJournalFailure,
+    reports: {
+      ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
+      failed: ({ message }) => watch.fault('limits', message),
+      removed: (directory) =>
+        watch.removed('limits', `${directory}: removed under the gateway, and begun anew`),
+    },
+    flags,
+  })
+}
+
+function makeUpstream({ settings, log }: Ground, metrics: Metrics) {
+  const { connectMs, headersMs } = settings.timeouts
+  for (const upstream of settings.upstreams) metrics.upstreamHealth(upstream, true)
+  return createUpstreams({
+    urls: settings.upstreams,
+    connectMs,
+    headersMs,
+    // An exchange can be over while its connection still is being given back.
+    maxConnections: settings.maxInFlight * 2,
+    clock: () => performance.now(),
+    onHealth: (upstream, healthy) => {
+      metrics.upstreamHealth(upstream, healthy)
+      log.warn({ upstream, healthy }, 'upstream health')
+    },
+  })
+}

@@ -1,0 +1,154 @@
+import { basename } from 'node:path'
+import { configChangeRecord } from '../audit/audit-records.ts'
+import type { ClientTable } from '../config/client-table.ts'
+import { parseClients } from '../config/clients-file.ts'
+import { describeFault, type Fault } from '../config/faults.ts'
+import type { LoadedFile } from '../config/load-file.ts'
+import { Reloader } from '../config/reload/reloader.ts'
+import type { TlsSettings } from '../config/settings.ts'
+import type { Gateway } from '../gateway.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import { parseLimits } from '../limits/table/limit-table.ts'
+import { writtenRow } from '../limits/table/written-row.ts'
+import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
+import type { TlsMaterial, TlsTexts } from '../tls/listener/tls-context.ts'
+import { type LoadedTls, TlsReloader } from '../tls/listener/tls-reload.ts'
+import { limitWarnings } from './config-warnings.ts'
+import { parseApart } from './parse-apart.ts'
+import type { Ground } from './startup-configuration.ts'
+
+/** Looks at the files that operators edit, until it is stopped. */
+export interface Watching {
+  stop(): void
+}
+
+/** Where it is told what came of an edit. */
+type Telling = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
+
+interface WatchedFiles extends Telling {
+  readonly ground: Ground
+  /** What client certificates are held against, in force now. */
+  readonly tls: Gateway['tls']
+  /** Puts an edit in force. When it throws, what was before still is. */
+  readonly enforce: {
+    limits(rows: readonly LimitRow[]): void
+    clients(table: ClientTable): void
+  }
+}
+
+/** Every accepted edit is in force, counted and in the audit trail; a bad one only says what is wrong with it. */
+export function watchFiles(watched: WatchedFiles): Watching[] {
+  const { settings, limits, clients } = watched.ground
+  const watching: Watching[] = [watchLimits(watched, limits)]
+  if (settings.clientsFile !== undefined && clients !== undefined) {
+    watching.push(watchClients(watched, settings.clientsFile, clients))
+  }
+  return watching
+}
+
+function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow[]>): Watching {
+  const file = watched.ground.settings.limitsFile
+  const tell = teller(watched, { file, label: basename(file), what: 'limits' })
+  const warn = (rows: readonly LimitRow[]) => {
+    for (const warning of limitWarnings(watched.ground.settings.routes, rows)) {
+      watched.log.warn({ file, warning }, 'configuration')
+    }
+  }
+  warn(loaded.value)
+  return new Reloader({
+    file,
+    ...loaded,
+    parse: parseApart('limits', parseLimits),
+    swap: watched.enforce.limits,
+    onReload: (reload) => {
+      if (reload.result === 'failure') {
+        tell.failure(reload.faults)
+        return
+      }
+      tell.success(reload.changed, reload.before.map(writtenRow), reload.after.map(writtenRow))
+      if (reload.changed) warn(reload.after)
+    },
+  })
+}
+
+function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<ClientTable>): Watching {
+  const tell = teller(watched, { file, label: basename(file), what: 'clients' })
+  const parse = parseApart('clients', parseClients)
+  return new Reloader({
+    file,
+    ...loaded,
+    parse: async (name, text) => {
+      const parsed = await parse(name, text)
+      const faults = parsed.faults ?? clientIssuerFaults(name, parsed.value, watched.tls.trust)
+      return faults.length > 0 ? { faults } : parsed
+    },
+    swap: watched.enforce.clients,
+    onReload: (reload) =>
+      reload.result === 'failure'
+        ? tell.failure(reload.faults)
+        : tell.success(reload.changed, reload.before.rows, reload.after.rows),
+  })
+}
+
+interface Secured {
+  readonly settings: TlsSettings
+  readonly loaded: LoadedTls
+  /** Puts it in force for connections to come: those that stand are left as they are. */
+  readonly enforce: (material: TlsMaterial, texts: TlsTexts) => void
+  /** The machine callers in force now; undefined when there is no file of them. */
+  readonly clients: () => ClientTable | undefined
+}
+
+const NOBODY: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map() }
+
+/** Certificate, key, client authorities and revocation lists: one material of up to four files. */
+export function watchTls(telling: Telling, { settings, loaded, enforce, clients }: Secured): Watching {
+  const { log, metrics } = telling
+  const tell = teller(telling, { file: settings.certFile, label: 'tls', what: 'certificates' })
+  metrics.certificateExpiry(loaded.material.summary.certificate.notAfterSeconds)
+  return new TlsReloader({
+    files: settings,
+    loaded,
+    clock: telling.clock,
+    swap: (material, texts) => {
+      const [fault] = clientIssuerFaults('clients', clients() ?? NOBODY, material.trust)
+      if (fault !== undefined) throw new Error(`${fault.path} of the clients in force ${fault.reason}`)
+      enforce(material, texts)
+      metrics.certificateExpiry(material.summary.certificate.notAfterSeconds)
+    },
+    onReload: (reload) => {
+      if (reload.result === 'failure') {
+        tell.failure(reload.faults)
+        return
+      }
+      const { changed, before, after } = reload
+      for (const warning of after.warnings) log.warn({ warning }, 'tls')
+      tell.success(changed, [before.summary], [after.summary])
+    },
+  })
+}
+
+interface Edited {
+  readonly file: string
+  /** Of the metrics. */
+  readonly label: string
+  readonly what: string
+}
+
+/** Says what came of an edit: metrics, log, audit trail. */
+function teller(telling: Telling, { file, label, what }: Edited) {
+  const { log, metrics, trail, clock } = telling
+  metrics.configReload(label, 'success')
+  return {
+    failure: (faults: readonly Fault[]) => {
+      metrics.configReload(label, 'failure')
+      log.error({ file, faults: faults.map(describeFault) }, `the last good ${what} stay in force`)
+    },
+    success: (changed: boolean, before: readonly object[], after: readonly object[]) => {
+      metrics.configReload(label, 'success')
+      const timestamp = new Date(clock()).toISOString()
+      if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
+      log.info({ file, rows: after.length, changed }, `${what} in force`)
+    },
+  }
+}

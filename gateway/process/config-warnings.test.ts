@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { parseGatewayFile } from '../config/gateway-file.ts'
+import { parseLimits } from '../limits/table/limit-table.ts'
+import { fileWarnings, limitWarnings, warningsOf } from './config-warnings.ts'
+
+function warnings(routes: object[], limits: object[]): readonly string[] {
+  const gateway = parseGatewayFile(
+    'g',
+    JSON.stringify({ routes: routes.map((row) => ({ auth: ['none'], ...row })) }),
+  )
+  const rows = limits.map((row) => ({ limit: 1, window: '1s', purpose: 'x', ...row }))
+  return warningsOf(gateway.value!.routes, parseLimits('l', JSON.stringify({ limits: rows })).value!)
+}
+
+test('a limit that no route can reach is warned of, by path or by method', () => {
+  const routes = [{ path: '/api/*', methods: ['GET'] }]
+  assert.deepEqual(warnings(routes, [{ path: '/other' }]), [
+    'the limit "other" (/other) has no effect: no route lets such a request through',
+  ])
+  assert.equal(warnings(routes, [{ path: '/api/a', methods: ['POST'] }]).length, 1)
+})
+
+test('a limit that a route can reach is not warned of', () => {
+  const routes = [{ path: '/api/*', methods: ['GET'] }, { path: '/Login' }]
+  assert.deepEqual(
+    warnings(routes, [{ path: '/api/a', methods: ['HEAD'] }, { path: '/login' }, { path: '/*' }]),
+    [],
+  )
+})
+
+test('a route reaches a limit when a request can have a path of both', () => {
+  const cases: [one: string, other: string, meet: boolean][] = [
+    ['/a', '/a', true],
+    ['/a', '/A/', true],
+    ['/a', '/b', false],
+    ['/a/b', '/a/*', true],
+    ['/a', '/a/*', true],
+    ['/ab', '/a/*', false],
+    ['/a/*', '/a/b/*', true],
+    ['/a/*', '/b/*', false],
+    ['/*', '/', true],
+    ['/*', '/anything/*', true],
+  ]
+  for (const [one, other, meet] of cases) {
+    for (const [route, limit] of [
+      [one, other],
+      [other, one],
+    ] as const) {
+      assert.equal(warnings([{ path: route }], [{ path: limit }]).length, meet ? 0 : 1, `${route} ${limit}`)
+    }
+  }
+})
+
+test('of many limits without effect the first twenty are named, and how many more there are', () => {
+  const limits = Array.from({ length: 500 }, (_, index) => ({ path: `/other/${index}` }))
+  const found = warnings([{ path: '/api/*' }], limits)
+  assert.equal(found.length, 21)
+  assert.equal(found[20], '480 more limits have no effect for the same reason')
+})
+
+test('an empty table is warned of', () => {
+  assert.deepEqual(limitWarnings([], []), ['the limit table is empty: nothing is limited'])
+})
+
+test('limits that the environment does not name, beside routes that it does, are warned of', () => {
+  const found = fileWarnings({ GATEWAY_CONFIG: 'config/examples/any-service.json' })
+  assert.equal(found.length, 1)
+  assert.match(
+    found[0] ?? '',
+    /^GATEWAY_CONFIG names config\/examples\/any-service\.json, .* of config\/limits\.json/,
+  )
+  for (const env of [
+    {},
+    { GATEWAY_CONFIG: 'config/gateway.json' },
+    { GATEWAY_CONFIG: './config/other.json' },
+    { GATEWAY_CONFIG: 'config/examples/any-service.json', GATEWAY_LIMITS: 'config/limits.json' },
+  ]) {
+    assert.deepEqual(fileWarnings(env), [])
+  }
+})
+
+test('every limit that comes with the gateway has a route', () => {
+  const text = (name: string) => readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8')
+  const routes = parseGatewayFile('g', text('gateway.json')).value!.routes
+  assert.deepEqual(warningsOf(routes, parseLimits('l', text('limits.json')).value!), [])
+})

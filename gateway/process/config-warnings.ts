@@ -1,0 +1,84 @@
+import { dirname, resolve } from 'node:path'
+import { configFiles, type Environment } from '../config/environment.ts'
+import { methodsMeet } from '../config/rules/method-rules.ts'
+import { foldPath } from '../config/rules/path-rules.ts'
+import type { Route } from '../config/settings.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+
+/** A table for another service can have thousands of rows. */
+const MAX_WARNINGS = 20
+export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
+
+/** What is allowed in a limit table but can hardly be meant, in one sentence each. */
+export function limitWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
+  return rows.length === 0 ? [NOTHING_LIMITED] : warningsOf(routes, rows)
+}
+
+/** Of the rows that no route reaches. */
+export function warningsOf(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
+  const reach = new Reach(routes)
+  const idle = rows.filter((row) => !reach.reaches(row))
+  const warnings = idle
+    .slice(0, MAX_WARNINGS)
+    .map((row) => `the limit "${row.name}" (${row.path}) has no effect: no route lets such a request through`)
+  const more = idle.length - warnings.length
+  return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
+}
+
+/** Of the files that the environment names: rows for one service hardly fit another. */
+export function fileWarnings(env: Environment): readonly string[] {
+  const { configFile, limitsFile } = configFiles(env)
+  const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))
+  if (env.GATEWAY_LIMITS !== undefined || ownFolder) return []
+  return [
+    `GATEWAY_CONFIG names ${configFile}, and GATEWAY_LIMITS nothing: the limits of ${limitsFile} are in force, which are those of the demonstration unless you have written others`,
+  ]
+}
+
+/** Which paths routes let through, looked up by every prefix: tables may have thousands of rows, and so may routes. */
+class Reach {
+  readonly #exact = new Map<string, Route[]>()
+  readonly #prefixes = new Map<string, Route[]>()
+  /** Routes that stand below a prefix. */
+  readonly #below = new Map<string, Route[]>()
+
+  constructor(routes: readonly Route[]) {
+    for (const route of routes) {
+      const base = baseOf(route.path)
+      add(isPrefix(route.path) ? this.#prefixes : this.#exact, base, route)
+      for (const prefix of prefixesOf(base)) add(this.#below, prefix, route)
+    }
+  }
+
+  /** Whether a request can have a path and a method that a route and the row cover. */
+  reaches({ path, methods }: LimitRow): boolean {
+    const base = baseOf(path)
+    const meets = (route: Route) => methodsMeet(route.methods, methods)
+    if ((isPrefix(path) ? this.#below : this.#exact).get(base)?.some(meets)) return true
+    for (const prefix of prefixesOf(base)) if (this.#prefixes.get(prefix)?.some(meets)) return true
+    return false
+  }
+}
+
+function isPrefix(path: string): boolean {
+  return path.endsWith('/*')
+}
+
+/** The fixed part with a closing slash: letter case and a closing slash make no difference to limits. */
+function baseOf(path: string): string {
+  const folded = foldPath(isPrefix(path) ? path.slice(0, -1) : path)
+  return folded.endsWith('/') ? folded : `${folded}/`
+}
+
+/** Of `/a/b/`: `/`, `/a/` and itself. */
+function* prefixesOf(base: string): Iterable<string> {
+  for (let slash = base.indexOf('/'); slash >= 0; slash = base.indexOf('/', slash + 1)) {
+    yield base.slice(0, slash + 1)
+  }
+}
+
+function add(table: Map<string, Route[]>, key: string, route: Route): void {
+  const routes = table.get(key)
+  if (routes === undefined) table.set(key, [route])
+  else routes.push(route)
+}

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ClientTable } from '../config/client-table.ts'
+import { parseClients } from '../config/clients-file.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import { parseLimits } from '../limits/table/limit-table.ts'
+import { parseApart } from './parse-apart.ts'
+
+function table(count: number): string {
+  const limits = Array.from({ length: count }, (_, index) => ({
+    path: `/api/${index}`,
+    methods: ['GET'],
+    limit: 5,
+    window: '1m',
+    purpose: 'Any',
+  }))
+  return JSON.stringify({ limits })
+}
+
+test('a small text is read where it is asked for', async () => {
+  const asked: string[] = []
+  const parse = parseApart('limits', (file: string, text: string) => {
+    asked.push(`${file} ${text}`)
+    return { value: 7 }
+  })
+  assert.deepEqual(await parse('l.json', '{}'), { value: 7 })
+  assert.deepEqual(asked, ['l.json {}'])
+})
+
+test('a large text is read by another thread, to the same end', async () => {
+  const parse = parseApart<readonly LimitRow[]>('limits', () => assert.fail('read in this thread'))
+  const text = table(5000)
+  const { value } = await parse('l.json', text)
+  assert.deepEqual(value, parseLimits('l.json', text).value)
+  assert.equal(value?.length, 5000)
+})
+
+test('the faults of a large text come from the other thread, a hundred of them and how many more', async () => {
+  const parse = parseApart<readonly LimitRow[]>('limits', () => assert.fail('read in this thread'))
+  const { faults } = await parse('l.json', table(5000).replaceAll('1m', '1y'))
+  assert.equal(faults?.length, 101)
+  assert.match(faults?.[0]?.reason ?? '', /^must be a whole number followed by s, m, h or d/)
+  assert.deepEqual(faults?.[100], { file: 'l.json', path: '$', reason: 'has 4900 more faults' })
+})
+
+test('a large table of clients comes with its secrets', async () => {
+  process.env.PARSE_APART_SECRET = `whsec_${Buffer.from('0123456789abcdefghijklmnop').toString('base64')}`
+  const clients = Array.from({ length: 500 }, (_, index) => ({
+    id: `client-${index}`,
+    scopes: ['accounts:read'],
+    mtls: { sanUri: `urn:example:client:${index}` },
+  }))
+  const hmac = { keyId: 'key', secrets: [{ env: 'PARSE_APART_SECRET' }] }
+  const text = JSON.stringify({ clients: [...clients, { id: 'last', hmac }] })
+  const parse = parseApart<ClientTable>('clients', () => assert.fail('read in this thread'))
+  const { value } = await parse('c.json', text)
+  const expected = parseClients('c.json', text).value
+  assert.deepEqual(value?.bySanUri, expected?.bySanUri)
+  const [own, other] = [value, expected].map((one) => one?.byKeyId.get('key')?.secrets[0])
+  assert.ok(own !== undefined && other !== undefined && own.equals(other))
+})

@@ -1,0 +1,90 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import type { Logger } from 'pino'
+import type { Gateway } from '../gateway.ts'
+import { createHttpServer, createSecureHttpServer, type HttpServer } from '../http/server/http-server.ts'
+import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
+import { connectionsOf } from './listener.ts'
+
+/** Where to listen. */
+export interface Place {
+  readonly host: string
+  readonly port: number
+  /** Other threads listen there too (SO_REUSEPORT), and the system divides the connections among them. */
+  readonly shared?: boolean
+}
+
+/** That a place cannot be had. */
+export class CannotListen extends Error {
+  readonly place: Place
+
+  constructor(place: Place, cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    this.place = place
+  }
+}
+
+/** The doors of one thread. */
+export interface PublicListeners {
+  readonly listeners: readonly HttpServer[]
+  readonly port: number
+  /** Undefined: there is no HTTPS listener. */
+  readonly tlsPort: number | undefined
+  /** Puts a certificate and trust in force, for connections to come. */
+  enforce(material: TlsMaterial): void
+}
+
+/** Resolves when all listen. Throws CannotListen. */
+export async function openPublicListeners(
+  gateway: Gateway,
+  options: { readonly material: TlsMaterial | undefined; readonly shared?: boolean },
+): Promise<PublicListeners> {
+  const { settings } = gateway
+  const { material, shared = false } = options
+  const connections = connectionsOf(gateway)
+  const listener = createHttpServer(connections)
+  const port = await listen(listener.server, { host: settings.host, port: settings.port, shared })
+  if (settings.tls === undefined || material === undefined) {
+    return { listeners: [listener], port, tlsPort: undefined, enforce: () => {} }
+  }
+  const secure = createSecureHttpServer(connections, listenerOptions(material, settings.timeouts.handshakeMs))
+  const tlsPort = await listen(secure.server, { host: settings.host, port: settings.tls.port, shared })
+  const enforce = (changed: TlsMaterial) => {
+    secure.setSecureContext(changed.secure)
+    gateway.tls.trust = changed.trust
+  }
+  return { listeners: [listener, secure], port, tlsPort, enforce }
+}
+
+/** Resolves to the port that was bound. Throws CannotListen. */
+export async function listen(server: Server, place: Place): Promise<number> {
+  const { host, port, shared = false } = place
+  server.listen({ host, port, reusePort: shared })
+  try {
+    await once(server, 'listening')
+  } catch (error) {
+    throw new CannotListen(place, error)
+  }
+  return (server.address() as AddressInfo).port
+}
+
+/**
+ * Whether workers can listen on one port, each for itself. Where the system knows no such thing there can be only one
+ * thread, and the log says so. `open` takes the place of `listen`.
+ */
+export async function canSharePorts(
+  log: Pick<Logger, 'error'>,
+  open: typeof listen = listen,
+): Promise<boolean> {
+  const trial = createServer()
+  try {
+    await open(trial, { host: '127.0.0.1', port: 0, shared: true })
+    return true
+  } catch (error) {
+    const cause = error instanceof Error ? error.message : String(error)
+    log.error({ cause }, 'this system cannot share a port among workers: one thread serves everything')
+    return false
+  } finally {
+    trial.close()
+  }
+}

@@ -1,0 +1,103 @@
+import { provePossession } from '../../auth/possession/possession.ts'
+import type { ProofFault } from '../../auth/possession/proof-fault.ts'
+import { mayBeGuess } from '../../auth/throttle.ts'
+import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
+import type { TokenFault, Verification } from '../../auth/tokens/verifier.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+import { peerOf } from '../../tls/clients/peer.ts'
+import { countGuess, refuseGuessing } from './throttle-guesses.ts'
+
+const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
+  headers: ['Retry-After', '5'],
+  cause: 'ended sessions cannot be written',
+})
+
+type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'>
+type Credential = Exclude<Presented, string>
+
+/**
+ * Proves an access token (RFC 6750, RFC 9449), and that the caller holds what it is bound to. Waits only for keys that
+ * are not known yet or a token that was not seen before. Writes `principal`.
+ */
+export function proveBearer(
+  gateway: Gateway,
+  exchange: Exchange,
+  credential: Presented,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  if (credential === 'malformed') return decided(gateway, 'malformed', refuseMalformed(exchange))
+  // Until it is on the disk that a session has ended, a crash would give it back: nobody is let in on one meanwhile.
+  if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
+  const blocked = refuseGuessing(gateway, exchange)
+  if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
+  const verification = gateway.verifier.verify(credential.token)
+  return verification instanceof Promise
+    ? verification.then((settled) => accept(gateway, exchange, { credential, verification: settled }))
+    : accept(gateway, exchange, { credential, verification })
+}
+
+function refuseMalformed(exchange: Exchange): Refusal {
+  return refusal('invalid_credentials', {
+    headers: challenges({
+      error: 'invalid_request',
+      description: 'The Authorization header is not well-formed',
+      scheme: schemeOf(exchange.headers.authorization),
+    }),
+    cause: 'Authorization is not one scheme and one token of at most 8 KiB',
+  })
+}
+
+interface Verified {
+  readonly credential: Credential
+  readonly verification: Verification
+}
+
+function accept(gateway: Gateway, exchange: Exchange, { credential, verification }: Verified) {
+  const { scheme, token } = credential
+  if (verification.fault !== undefined) {
+    const { reason } = verification.fault
+    if (mayBeGuess(reason)) countGuess(gateway, exchange)
+    return decided(gateway, reason, refuseToken(verification.fault, scheme))
+  }
+  const fault = provePossession(gateway.proofs, verification.binding, {
+    scheme,
+    token,
+    proof: exchange.headers.dpop,
+    certificate: verification.binding?.thumbprint && thumbprintOf(gateway, exchange),
+    method: exchange.method,
+    path: exchange.path,
+  })
+  if (fault !== undefined) {
+    if (fault.error !== 'use_dpop_nonce') countGuess(gateway, exchange)
+    return decided(gateway, fault.error, refusePossession(gateway, fault, scheme))
+  }
+  exchange.principal = verification.principal
+  return decided(gateway, 'accepted', undefined)
+}
+
+/** Of the connection's client certificate; one that is expired, revoked or of nobody's making binds nothing. */
+function thumbprintOf(gateway: Gateway, { secure }: Exchange): string | undefined {
+  const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
+  return peer?.authorized === true ? peer.thumbprintBase64url : undefined
+}
+
+function refusePossession(gateway: Gateway, { error, description, cause }: ProofFault, scheme: Scheme) {
+  const nonce = gateway.proofs.nonce()
+  const headers = [...challenges({ error, description, scheme })]
+  if (nonce !== undefined) headers.push('DPoP-Nonce', nonce)
+  return refusal(error, { detail: description, headers, cause })
+}
+
+function refuseToken({ reason, description, cause }: TokenFault, scheme: Scheme): Refusal {
+  if (reason === 'keys_unavailable') {
+    return refusal('keys_unavailable', { headers: ['Retry-After', '5'], cause })
+  }
+  const headers = challenges({ error: 'invalid_token', description, scheme })
+  return refusal('invalid_token', { detail: description, headers, cause })
+}
+
+function decided(gateway: Gateway, outcome: string, refused: Refusal | undefined): Refusal | undefined {
+  gateway.metrics.authDecision('bearer', outcome)
+  return refused
+}

@@ -1,0 +1,85 @@
+import { quote } from '../../auth/tokens/quote.ts'
+import { canonicalName } from '../../config/rules/distinguished-name.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import type { Principal } from '../../principal.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+import { subjectOf } from '../../tls/clients/certificate-names.ts'
+import { isIssuedBy } from '../../tls/clients/client-issuers.ts'
+import { type PeerCertificate, peerOf } from '../../tls/clients/peer.ts'
+
+const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
+
+export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boolean {
+  return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock()) !== undefined
+}
+
+/**
+ * Takes the caller for the client whose certificate its connection has proved. Which of the checks has failed stays
+ * inside: to know it would help whoever has made the certificate. Writes `principal`.
+ */
+export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const peer = exchange.secure && peerOf(exchange.secure, gateway.tls.trust, gateway.clock())
+  if (peer?.authorized !== true) {
+    return refused(
+      gateway,
+      'untrusted',
+      peer === undefined ? 'there is none' : `${peer.reason}: ${shown(peer)}`,
+    )
+  }
+  exchange.principal = clientOf(gateway, peer)
+  if (exchange.principal === undefined) {
+    return refused(gateway, 'unknown_client', `no client has ${shown(peer)}`)
+  }
+  gateway.metrics.authDecision('mtls', 'accepted')
+  return undefined
+}
+
+function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
+  gateway.metrics.authDecision('mtls', outcome)
+  return refusal('invalid_certificate', { headers: CHALLENGE, cause })
+}
+
+/** What clients.json could know it by. */
+function shown({ subject, thumbprintHex, authorities }: PeerCertificate): string {
+  const issuers = authorities.map((authority) => `, issuer ${quote(subjectOf(authority))}`).join('')
+  return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`
+}
+
+/** By the most exact name first. */
+function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
+  const { table } = gateway.clients
+  const isAlone = gateway.tls.trust?.several !== true
+  const pinned = table.byThumbprint.get(peer.thumbprintHex)
+  if (pinned !== undefined && isOfItsIssuer(gateway, peer, { principal: pinned, alone: true })) return pinned
+  for (const [names, known] of [
+    [peer.sanUri, table.bySanUri],
+    [peer.sanDns, table.bySanDns],
+  ] as const) {
+    for (const name of names) {
+      const principal = known.get(name)
+      if (principal !== undefined && isOfItsIssuer(gateway, peer, { principal, alone: isAlone }))
+        return principal
+    }
+  }
+  if (table.bySubject.size === 0) return undefined
+  const subject = canonicalName(peer.subject)
+  const named = subject === undefined ? undefined : table.bySubject.get(subject)
+  return named !== undefined && isOfItsIssuer(gateway, peer, { principal: named, alone: isAlone })
+    ? named
+    : undefined
+}
+
+/**
+ * Whether the authority that the client's entry names has issued the certificate.
+ *
+ * @param alone no other authority could have issued what the client is known by, so that none needs to be named
+ */
+function isOfItsIssuer(
+  { clients }: Gateway,
+  { authorities }: PeerCertificate,
+  { principal, alone }: { readonly principal: Principal; readonly alone: boolean },
+): boolean {
+  const issuers = clients.table.issuers.get(principal.client ?? '')
+  return issuers === undefined ? alone : isIssuedBy(issuers, authorities)
+}

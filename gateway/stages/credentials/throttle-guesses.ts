@@ -1,0 +1,23 @@
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { limitKey } from '../../limits/limit-key.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+
+/** From an address that has presented too many bad credentials, none is looked at until some time has passed. */
+export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
+  if (blockedSeconds === undefined) return undefined
+  return refusal('too_many_failures', {
+    headers: ['Retry-After', String(blockedSeconds)],
+    cause: `${exchange.address} has presented too many bad credentials`,
+  })
+}
+
+/** Counts a bad credential against the address that it came from. */
+export function countGuess(gateway: Gateway, exchange: Exchange): void {
+  gateway.throttle?.failed(addressKey(exchange))
+}
+
+function addressKey(exchange: Exchange): string {
+  return limitKey('address', undefined, exchange.address)
+}

@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto'
+import type { Field } from '../http/syntax/field.ts'
+
+/** A longer Accept is no browser's. */
+const MAX_ACCEPT_CHARACTERS = 1024
+
+/** What a problem is (RFC 9457), as far as it is shown to a person. */
+export interface ShownProblem {
+  readonly title: string
+  readonly status: number
+  readonly detail: string
+  readonly code: string
+  readonly requestId: string
+  /** Seconds, from Retry-After. */
+  readonly retryAfter: string | undefined
+}
+
+/**
+ * Whether the client would rather have a page than JSON (RFC 9110 section 12.5.1), as browsers say when a person goes
+ * somewhere or sends a form. `text/html` must be named: programs that take anything get JSON.
+ */
+export function prefersHtml(fields: readonly Field[]): boolean {
+  let accept = ''
+  for (const { lower, value } of fields) if (lower === 'accept') accept += `${value},`
+  if (!accept.includes('text/html') || accept.length > MAX_ACCEPT_CHARACTERS) return false
+  const weights = weightsOf(accept)
+  const html = weights.get('text/html') ?? 0
+  const json = weights.get('application/problem+json') ?? weights.get('application/json')
+  if (json !== undefined) return html > json
+  const anything = weights.get('application/*') ?? weights.get('*/*') ?? 0
+  return html > 0 && html >= anything
+}
+
+/** The weight of each media range, by its name in lower case. */
+function weightsOf(accept: string): Map<string, number> {
+  const weights = new Map<string, number>()
+  for (const range of accept.split(',')) {
+    const [name = '', ...parameters] = range.split(';')
+    const q = parameters.map((parameter) => /^\s*q=(.*)$/i.exec(parameter)?.[1]).find(Boolean)
+    const weight = q === undefined ? 1 : Number(q)
+    weights.set(name.trim().toLowerCase(), weight >= 0 && weight <= 1 ? weight : 0)
+  }
+  return weights
+}
+
+const STYLE = `
+:root { color-scheme: light; }
+body { margin: 0; background: #eef1f5; color: #17202c; font: 1rem/1.5 system-ui, sans-serif; }
+main { max-width: 27rem; margin: 0 auto; padding: 2rem 1.25rem; background: #fff; overflow-wrap: anywhere; }
+h1 { margin: 0 0 .75rem; font-size: 1.5rem; line-height: 1.25; }
+p { margin: 0 0 .75rem; }
+.problem { padding: .75rem 1rem; border-left: .375rem solid #9b1c1c; background: #fdf0f0; }
+.note { margin: 1rem 0 0; font-size: .9375rem; }
+`
+
+/** Of a page: no script, nothing from elsewhere, no form, in nobody's frame. */
+export const PAGE_POLICY =
+  `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; ` +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+/** A problem as a page for a person; it says what the JSON says. */
+export function refusalPage(problem: ShownProblem): Buffer {
+  const { title, status, detail, code, requestId, retryAfter } = problem
+  const wait = retryAfter === undefined ? '' : `\n<p>Go back and try again in ${seconds(retryAfter)}.</p>`
+  return Buffer.from(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escaped(title)}</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<main>
+<h1>${escaped(title)}</h1>
+<p class="problem" role="alert">${escaped(detail)}</p>${wait}
+<p class="note">Status ${status}, code ${escaped(code)}, request ${escaped(requestId)}</p>
+</main>
+</body>
+</html>
+`)
+}
+
+function seconds(count: string): string {
+  return count === '1' ? '1 second' : `${escaped(count)} seconds`
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '')
+}

@@ -1,0 +1,29 @@
+import type { Exchange } from '../exchange.ts'
+import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
+import type { AnswerHead } from '../http/rules/response-headers.ts'
+
+const MANDATORY_LINES = linesOf(MANDATORY_HEADERS)
+
+/**
+ * The one place where the head of an answer is written, whoever made the answer: what belongs on every answer is put
+ * on here.
+ *
+ * @param head may not name a mandatory header.
+ */
+export function writeHead(exchange: Exchange, status: number, head: AnswerHead): void {
+  const { contentLength, dated } = head
+  exchange.res.writeHead({ status, lines: withMandatory(exchange, head.lines), contentLength, dated })
+}
+
+/** The same lines with the exchange's limit fields and the mandatory headers at their end. */
+export function withMandatory({ limitHeaders, requestId }: Exchange, lines: string): string {
+  const limits = limitHeaders.length > 0 ? linesOf(limitHeaders) : ''
+  return `${lines}${limits}${MANDATORY_LINES}X-Request-ID: ${requestId}\r\n`
+}
+
+/** A flat list as lines `Name: value`, each with its CR LF. */
+export function linesOf(headers: readonly string[]): string {
+  let lines = ''
+  for (let i = 0; i + 1 < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`
+  return lines
+}

@@ -1,0 +1,102 @@
+import type { X509Certificate } from 'node:crypto'
+import type { Findings } from '../listener/findings.ts'
+import { readPem } from '../listener/pem.ts'
+import { readCertificates, warnOfTime } from '../listener/server-certificate.ts'
+import { subjectOf } from './certificate-names.ts'
+import { type RevocationList, readRevocationList } from './revocation-list.ts'
+import { isIssuer } from './trust.ts'
+
+interface Place {
+  readonly file: string
+  readonly nowMs: number
+  readonly findings: Findings
+}
+
+/** Reads the authorities of clients; undefined when there was a fault. */
+export function readAuthorities(text: string, place: Place): readonly X509Certificate[] | undefined {
+  const { file, findings } = place
+  const authorities = readCertificates(text, place)
+  if (authorities === undefined) return undefined
+  for (const [index, authority] of authorities.entries()) {
+    const path = `certificate ${index + 1}`
+    const name = subjectOf(authority)
+    if (!authority.ca) {
+      findings.fault({ file, path, reason: `is not of a certificate authority (${name})` })
+    } else if (!authorities.some((issuer) => isIssuer(issuer, authority))) {
+      // Node's server knows no partial chains: every client of this authority would be refused.
+      const reason = `is of an intermediate authority (${name}): the file must also hold the one that issued it, up to the root`
+      findings.fault({ file, path, reason })
+    }
+  }
+  warnOfTime(authorities, place)
+  return authorities
+}
+
+/** Reads the revocation lists of these authorities; undefined when one cannot be read. */
+export function readRevocationLists(
+  text: string,
+  place: Place & { readonly authorities: readonly X509Certificate[] },
+): readonly RevocationList[] | undefined {
+  const { file, findings } = place
+  const blocks = readPem(text)
+  if (typeof blocks === 'string') return findings.fault({ file, path: '$', reason: blocks })
+  const lists: RevocationList[] = []
+  for (const [index, { label, der }] of blocks.entries()) {
+    const path = `block ${index + 1}`
+    if (label === 'X509 CRL') {
+      const list = readList(der)
+      if (list !== undefined) lists.push(list)
+      else findings.fault({ file, path, reason: 'is not a certificate revocation list' })
+    } else findings.fault({ file, path, reason: `must be an X509 CRL, but is a ${label}` })
+  }
+  if (lists.length < blocks.length) return undefined
+  checkSigners(lists, place)
+  warnOfListTimes(lists, place)
+  return lists
+}
+
+function readList(der: Buffer): RevocationList | undefined {
+  try {
+    return readRevocationList(der)
+  } catch {
+    return undefined
+  }
+}
+
+/** OpenSSL refuses every certificate whose authority has no list, as soon as there is any. */
+function checkSigners(
+  lists: readonly RevocationList[],
+  place: Place & { readonly authorities: readonly X509Certificate[] },
+): void {
+  const { file, findings, authorities } = place
+  const verdicts = lists.map((list) => authorities.map(({ publicKey }) => list.isSignedBy(publicKey)))
+  for (const [index, row] of verdicts.entries()) {
+    const name = `${file}: list ${index + 1}`
+    if (row.includes(undefined))
+      findings.warn(`${name} is signed with an algorithm that is not checked at load`)
+    // It may be of an intermediate authority whose certificate the clients send along.
+    else if (!row.includes(true)) findings.warn(`${name} is signed by none of the client authorities`)
+  }
+  for (const [index, authority] of authorities.entries()) {
+    if (verdicts.some((row) => row[index] !== false)) continue
+    const reason = `has no list of the authority ${subjectOf(authority)}: every client of it would be refused`
+    findings.fault({ file, path: '$', reason })
+  }
+}
+
+function warnOfListTimes(lists: readonly RevocationList[], { file, nowMs, findings }: Place): void {
+  for (const [index, { thisUpdateMs, nextUpdateMs }] of lists.entries()) {
+    const name = `${file}: list ${index + 1}`
+    if (nextUpdateMs !== undefined && nowMs > nextUpdateMs) {
+      const since = new Date(nextUpdateMs).toISOString()
+      findings.warn(
+        `${name} is out of date since ${since}: every client of its authority is refused until it is renewed`,
+      )
+    }
+    if (nowMs < thisUpdateMs) {
+      findings.warn(
+        `${name} is not valid before ${new Date(thisUpdateMs).toISOString()}: every client of its authority is refused until then`,
+      )
+    }
+  }
+}

@@ -1,0 +1,310 @@
+import assert from 'node:assert/strict'
+import { execFile, execFileSync } from 'node:child_process'
+import { generateKeyPairSync } from 'node:crypto'
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { before, describe, it } from 'node:test'
+import type { ConnectionOptions } from 'node:tls'
+import { promisify } from 'node:util'
+import { describeFault } from '../../config/faults.ts'
+import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
+import {
+  FILES,
+  type Ground,
+  makeGround,
+  makeServer,
+  materialOf,
+  TestClient,
+  TestServer,
+  textsOf,
+} from './connect.test-support.ts'
+import { parseTls, type TlsTexts } from './tls-context.ts'
+
+const DAY_MS = 86_400_000
+let ground: Ground
+
+before(async () => {
+  ground = await makeGround()
+})
+
+function faultsOf(more: Partial<TlsTexts>, nowMs = Date.now()): string[] {
+  return parseTls(FILES, textsOf(ground, more), nowMs).faults?.map(describeFault) ?? []
+}
+
+function keyPem(kind: 'rsa' | 'ec' | 'ed25519', options: object): string {
+  // The overloads of the types do not take a union.
+  const { privateKey } = generateKeyPairSync(kind as 'ec', options as { namedCurve: string })
+  return privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
+}
+
+describe('the files of the HTTPS listener', () => {
+  it('that are sound make material without a warning', async () => {
+    const { ca, server } = ground
+    const clientCrl = await makeRevocationList(ca, { revoked: [server] })
+    const { secure, trust, summary, warnings } = materialOf(
+      textsOf(ground, { clientCa: ca.certPem, clientCrl }),
+    )
+    assert.deepEqual(warnings, [])
+    assert.equal(trust?.authorities.length, 1)
+    assert.deepEqual(summary.clientAuthorities, ['CN=Root,O=Test'])
+    assert.equal(summary.revoked, 1)
+    assert.equal(summary.certificate.subject, 'CN=localhost')
+    assert.match(summary.certificate.thumbprint, /^[0-9a-f]{64}$/)
+    const notAfterMs = server.certificate.notAfter.getTime()
+    assert.equal(summary.certificate.notAfterSeconds, Math.floor(notAfterMs / 1000))
+    assert.equal(secure.minVersion, 'TLSv1.2')
+    assert.doesNotMatch(JSON.stringify(summary), /PRIVATE/)
+  })
+
+  it('may hold a chain, text between blocks, CRLF, RSA, and the parameters of a curve before the key', async () => {
+    const { ca, server } = ground
+    const cert = `Certificate:\n  Data: x\n${server.certPem}\nsubject=x\n${ca.certPem}`.replaceAll(
+      '\n',
+      '\r\n',
+    )
+    assert.deepEqual(materialOf(textsOf(ground, { cert })).warnings, [])
+    const parameters = execFileSync('openssl', ['ecparam', '-name', 'prime256v1'], { encoding: 'utf8' })
+    materialOf(textsOf(ground, { key: parameters + server.keyPem }))
+    const rsa = await makeServer(ca, 2048)
+    materialOf(textsOf({ ca, server: rsa }))
+  })
+
+  it('tell every fault at once, each with its file and reason', async () => {
+    const other = await makeAuthority({ subject: 'CN=Other' })
+    const faults = faultsOf({
+      key: other.keyPem,
+      clientCa: ground.server.certPem,
+      clientCrl: 'nothing',
+    })
+    assert.deepEqual(faults, [
+      'server-key.pem: $: is not the key of the certificate in server.pem',
+      'ca.pem: certificate 1: is not of a certificate authority (CN=localhost)',
+      'crl.pem: $: is not PEM: it has no line -----BEGIN …-----',
+    ])
+  })
+
+  it('refuse what is not a certificate', () => {
+    const { server } = ground
+    const block = (label: string, body: string) =>
+      `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`
+    assert.match(faultsOf({ cert: '' })[0] ?? '', /^server\.pem: \$: is not PEM/)
+    assert.match(faultsOf({ cert: server.keyPem })[0] ?? '', /block 1: is a private key/)
+    assert.match(
+      faultsOf({ cert: block('X509 CRL', 'AAAA') })[0] ?? '',
+      /block 1: must be a CERTIFICATE, but is a X509 CRL/,
+    )
+    assert.match(
+      faultsOf({ cert: server.certPem + block('CERTIFICATE', 'AAAA') })[0] ?? '',
+      /block 2: is not an X\.509/,
+    )
+    assert.match(faultsOf({ cert: block('CERTIFICATE', 'AA?A') })[0] ?? '', /block 1 is not base64/)
+    assert.match(
+      faultsOf({ cert: server.certPem.slice(0, -40) })[0] ?? '',
+      /1 BEGIN lines, but only 0 whole blocks/,
+    )
+    assert.match(faultsOf({ clientCa: server.keyPem })[0] ?? '', /^ca\.pem: block 1: is a private key/)
+  })
+
+  it('refuse what is not a good private key', async () => {
+    const { server, ca } = ground
+    const encrypted = execFileSync('openssl', 'pkcs8 -topk8 -passout pass:x'.split(' '), {
+      input: server.keyPem,
+      encoding: 'utf8',
+    })
+    const old = execFileSync('openssl', 'ec -aes128 -passout pass:x'.split(' '), {
+      input: server.keyPem,
+      encoding: 'utf8',
+      stdio: 'pipe',
+    })
+    const broken = '-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n'
+    const cases: [string, RegExp][] = [
+      ['', /is not PEM/],
+      [server.certPem, /must be a PRIVATE KEY, but is a CERTIFICATE/],
+      [server.keyPem + ca.keyPem, /must hold one private key and nothing else/],
+      [encrypted, /is encrypted/],
+      [old, /is encrypted/],
+      [broken, /is not a private key/],
+      [keyPem('rsa', { modulusLength: 1024 }), /RSA key of 2048 bits or more, but has 1024/],
+      [
+        keyPem('ec', { namedCurve: 'secp256k1' }),
+        /must be on the curve P-256, P-384 or P-521, but is on secp256k1/,
+      ],
+      [keyPem('ed25519', {}), /must be an RSA or an EC key, but is of the kind ed25519/],
+    ]
+    for (const [key, reason] of cases) assert.match(faultsOf({ key })[0] ?? '', reason)
+    for (const [key] of cases) assert.match(faultsOf({ key })[0] ?? '', /^server-key\.pem: \$: /)
+  })
+
+  it('refuse an authority whose issuer they lack', async () => {
+    const { ca } = ground
+    const between = await makeAuthority({ subject: 'CN=Between', issuer: ca })
+    assert.match(
+      faultsOf({ clientCa: between.certPem })[0] ?? '',
+      /^ca\.pem: certificate 1: is of an intermediate authority \(CN=Between\)/,
+    )
+    assert.deepEqual(faultsOf({ clientCa: between.certPem + ca.certPem }), [])
+  })
+
+  it('refuse a file of lists that lacks one of an authority, or holds what is none', async () => {
+    const { ca } = ground
+    const namesake = await makeAuthority({ subject: 'CN=Root,O=Test' })
+    const clientCa = ca.certPem
+    const lacks =
+      /^crl\.pem: \$: has no list of the authority CN=Root,O=Test: every client of it would be refused/
+    assert.match(faultsOf({ clientCa, clientCrl: await makeRevocationList(namesake) })[0] ?? '', lacks)
+    assert.match(
+      faultsOf({ clientCa, clientCrl: ca.certPem })[0] ?? '',
+      /block 1: must be an X509 CRL, but is a CERTIFICATE/,
+    )
+    const garbage = '-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n'
+    assert.match(
+      faultsOf({ clientCa, clientCrl: garbage })[0] ?? '',
+      /block 1: is not a certificate revocation list/,
+    )
+  })
+
+  it('with what OpenSSL alone refuses are a fault, not a crash', async () => {
+    const weak = await makeAuthority({ subject: 'CN=Weak', rsaBits: 1024 })
+    const server = await makeServer(weak)
+    const faults = faultsOf({ cert: server.certPem + weak.certPem, key: server.keyPem })
+    assert.match(faults[0] ?? '', /^server\.pem: \$: OpenSSL does not take it: .*ca key too small/)
+  })
+
+  it('warn of what is not valid now, of a wrong usage and of a chain in disorder', async () => {
+    const { ca } = ground
+    const server = await makeServer(ca)
+    const clientCrl = await makeRevocationList(ca)
+    const texts = textsOf({ ca, server }, { clientCa: ca.certPem, clientCrl })
+    const late = materialOf(texts, Date.now() + 31 * DAY_MS).warnings
+    assert.match(late[0] ?? '', /^server\.pem: certificate 1 expired at 20/)
+    assert.match(late[1] ?? '', /^ca\.pem: certificate 1 expired at 20/)
+    assert.match(
+      late[2] ?? '',
+      /^crl\.pem: list 1 is out of date since 20.*every client of its authority is refused/,
+    )
+    const early = materialOf(texts, Date.now() - 2 * DAY_MS).warnings
+    assert.match(early[0] ?? '', /^server\.pem: certificate 1 is not valid before 20/)
+    assert.match(early[2] ?? '', /^crl\.pem: list 1 is not valid before 20/)
+    const forClients = await makeCertificate({
+      subject: 'CN=x',
+      issuer: ca,
+      extendedKeyUsages: [CLIENT_AUTH],
+    })
+    assert.match(materialOf(textsOf({ ca, server: forClients })).warnings[0] ?? '', /is not for servers/)
+    const other = await makeAuthority({ subject: 'CN=Other' })
+    const cert = server.certPem + other.certPem
+    assert.match(
+      materialOf(textsOf({ ca, server }, { cert })).warnings[0] ?? '',
+      /certificate 2 has not issued certificate 1/,
+    )
+    const lists = clientCrl + (await makeRevocationList(other))
+    const { warnings } = materialOf({ ...texts, clientCrl: lists })
+    assert.deepEqual(warnings, ['crl.pem: list 2 is signed by none of the client authorities'])
+  })
+})
+
+describe('the listener', () => {
+  async function protocolOf(server: TestServer, options: ConnectionOptions) {
+    const { socket } = await TestClient.connect(server, { ca: ground.ca.certPem, ...options })
+    const told = { version: socket.getProtocol(), suite: socket.getCipher().name, alpn: socket.alpnProtocol }
+    socket.destroy()
+    return told
+  }
+
+  it('speaks TLS 1.2 with forward secrecy and AEAD only, and TLS 1.3', async (t) => {
+    for (const rsaBits of [undefined, 2048]) {
+      const server = await TestServer.start(
+        t,
+        materialOf(textsOf({ ...ground, server: await makeServer(ground.ca, rsaBits) })),
+      )
+      const kind = rsaBits === undefined ? 'ECDSA' : 'RSA'
+      const suites = [`ECDHE-${kind}-AES128-GCM-SHA256`, `ECDHE-${kind}-AES256-GCM-SHA384`]
+      for (const suite of suites) {
+        const told = await protocolOf(server, { maxVersion: 'TLSv1.2', ciphers: suite })
+        assert.deepEqual(told, { version: 'TLSv1.2', suite, alpn: 'http/1.1' })
+      }
+      const modern = await protocolOf(server, {})
+      assert.deepEqual(modern, { version: 'TLSv1.3', suite: 'TLS_AES_128_GCM_SHA256', alpn: 'http/1.1' })
+    }
+  })
+
+  it('decides itself which suite is taken', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+    const ciphers = 'ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-GCM-SHA256'
+    const { suite } = await protocolOf(server, { maxVersion: 'TLSv1.2', ciphers })
+    assert.equal(suite, 'ECDHE-ECDSA-AES128-GCM-SHA256')
+  })
+
+  it('refuses older versions, weak suites and groups, and other protocols', async (t) => {
+    const rsa = await makeServer(ground.ca, 2048)
+    const server = await TestServer.start(t, materialOf(textsOf({ ...ground, server: rsa })))
+    const old = { ciphers: 'DEFAULT@SECLEVEL=0', minVersion: 'TLSv1' } as const
+    const refused: [string, ConnectionOptions][] = [
+      ['TLS 1.0', { ...old, maxVersion: 'TLSv1' }],
+      ['TLS 1.1', { ...old, maxVersion: 'TLSv1.1' }],
+      ['no forward secrecy', { maxVersion: 'TLSv1.2', ciphers: 'AES128-GCM-SHA256' }],
+      ['CBC', { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-RSA-AES128-SHA256' }],
+      ['CBC with SHA-1', { maxVersion: 'TLSv1.2', ciphers: 'ECDHE-RSA-AES256-SHA' }],
+      ['finite-field DHE', { maxVersion: 'TLSv1.2', ciphers: 'DHE-RSA-AES128-GCM-SHA256' }],
+      ['no authentication', { maxVersion: 'TLSv1.2', ciphers: 'AECDH-AES128-SHA:@SECLEVEL=0' }],
+      ['a group nobody asked for', { ecdhCurve: 'secp521r1' }],
+      ['HTTP/2 alone', { ALPNProtocols: ['h2'] }],
+    ]
+    for (const [title, options] of refused) {
+      await assert.rejects(
+        protocolOf(server, options),
+        /alert|unsupported protocol|no shared|ECONNRESET/i,
+        title,
+      )
+    }
+    assert.equal((await protocolOf(server, { ecdhCurve: 'prime256v1' })).version, 'TLSv1.3')
+  })
+
+  it('does not renegotiate', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+    const { socket } = await TestClient.connect(server, { ca: ground.ca.certPem, maxVersion: 'TLSv1.2' })
+    const error = await new Promise<Error | null>((resolve) => {
+      socket.on('error', resolve)
+      socket.renegotiate({ rejectUnauthorized: false }, resolve)
+    })
+    assert.match(String(error), /no.?renegotiation/i)
+    socket.destroy()
+  })
+
+  it('names its authorities to clients, which choose their certificate by them', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(ground, { clientCa: ground.ca.certPem })))
+    const asked = promisify(execFile)('openssl', [
+      's_client',
+      '-connect',
+      `127.0.0.1:${server.port}`,
+      '-nameopt',
+      'RFC2253',
+    ])
+    asked.child.stdin?.end()
+    const { stdout: printed } = await asked
+    assert.match(printed, /Acceptable client certificate CA names\nCN=Root,O=Test\n/)
+  })
+
+  it('lets a client close its half when it has asked, and answers', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+    Object.assign(server.server, { httpAllowHalfOpen: true })
+    const { socket } = await TestClient.connect(server, { ca: ground.ca.certPem })
+    // Node's types know the option for a plain socket only.
+    socket.allowHalfOpen = true
+    let text = ''
+    socket.on('data', (piece) => {
+      text += piece
+    })
+    socket.end('GET /after-end HTTP/1.1\r\nHost: localhost\r\n\r\n')
+    await once(socket, 'close')
+    assert.match(text, /^HTTP\/1\.1 200 OK/)
+  })
+
+  it('gives up a connection that is not TLS', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+    const plain = connect(server.port, '127.0.0.1')
+    plain.on('error', () => {})
+    plain.write('GET / HTTP/1.1\r\n\r\n')
+    await once(plain, 'close')
+  })
+})

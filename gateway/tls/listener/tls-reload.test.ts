@@ -1,0 +1,252 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { before, describe, it, type TestContext } from 'node:test'
+import { describeFault } from '../../config/faults.ts'
+import {
+  CLIENT_AUTH,
+  type Issued,
+  makeAuthority,
+  makeCertificate,
+  makeRevocationList,
+} from '../demo/throw-away-ca.ts'
+import {
+  type Ground,
+  makeGround,
+  makeServer,
+  TestClient,
+  TestServer,
+  verdictOn,
+} from './connect.test-support.ts'
+import type { TlsMaterial } from './tls-context.ts'
+import { loadTls, type TlsReload, TlsReloader } from './tls-reload.ts'
+
+let ground: Ground
+/** The next certificate of the server, and a client. */
+let next: Issued
+let client: Issued
+let emptyList: string
+
+before(async () => {
+  ground = await makeGround()
+  next = await makeServer(ground.ca)
+  client = await makeCertificate({ subject: 'CN=c', issuer: ground.ca, extendedKeyUsages: [CLIENT_AUTH] })
+  emptyList = await makeRevocationList(ground.ca)
+})
+
+/** A server with a reloader of real files, which looks only when it is told to. */
+async function served(t: TestContext, swap?: (material: TlsMaterial) => void) {
+  const folder = mkdtempSync(join(tmpdir(), 'tls-'))
+  const at = (name: string) => join(folder, name)
+  const { ca, server } = ground
+  const write = (name: string, text: string) => writeFileSync(at(name), text)
+  write('cert', server.certPem)
+  write('key', server.keyPem)
+  write('ca', ca.certPem)
+  write('crl', emptyList)
+  const files = { certFile: at('cert'), keyFile: at('key'), clientCaFile: at('ca'), clientCrlFile: at('crl') }
+  const { value: loaded } = loadTls(files, Date.now())
+  assert.ok(loaded)
+  const listener = await TestServer.start(t, loaded.material)
+  const told: TlsReload[] = []
+  const reloader = new TlsReloader({
+    files,
+    loaded,
+    clock: Date.now,
+    swap: swap ?? ((material) => listener.swap(material)),
+    onReload: (reload) => told.push(reload),
+    intervalMs: 3_600_000,
+  })
+  t.after(() => {
+    reloader.stop()
+    rmSync(folder, { recursive: true, force: true })
+  })
+  const look = async (times: number) => {
+    for (let count = 0; count < times; count++) await reloader.check()
+  }
+  return { listener, told, look, write, at, loaded }
+}
+
+function results(told: readonly TlsReload[]) {
+  return told.map((reload) =>
+    reload.result === 'success' ? reload.changed : reload.faults.map(describeFault),
+  )
+}
+
+async function certificateOf(listener: TestServer): Promise<string> {
+  const { socket } = await TestClient.connect(listener, { ca: ground.ca.certPem })
+  const serial = socket.getPeerX509Certificate()?.serialNumber ?? ''
+  socket.destroy()
+  return serial.toLowerCase()
+}
+
+describe('loading', () => {
+  it('tells every file that cannot be read', (t) => {
+    const folder = mkdtempSync(join(tmpdir(), 'tls-'))
+    t.after(() => rmSync(folder, { recursive: true, force: true }))
+    const at = (name: string) => join(folder, name)
+    const files = { certFile: at('a'), keyFile: at('b'), clientCaFile: at('c'), clientCrlFile: undefined }
+    const { faults } = loadTls(files, Date.now())
+    assert.deepEqual(
+      faults?.map(({ file }) => file),
+      [at('a'), at('b'), at('c')],
+    )
+    assert.match(faults?.[0]?.reason ?? '', /^cannot be read: ENOENT/)
+  })
+
+  it('tells what is wrong in the files', () => {
+    const files = { certFile: 'a', keyFile: 'b', clientCaFile: undefined, clientCrlFile: undefined }
+    const { faults } = loadTls(files, Date.now(), () => 'nothing')
+    assert.deepEqual(
+      faults?.map(({ file }) => file),
+      ['a', 'b'],
+    )
+  })
+})
+
+describe('a reload', () => {
+  it('is none as long as nothing changes', async (t) => {
+    const { told, look } = await served(t)
+    await look(3)
+    assert.deepEqual(told, [])
+  })
+
+  it('puts another certificate in force and drops no connection, also in the middle of a request', async (t) => {
+    const { listener, told, look, write, loaded } = await served(t)
+    const standing = await TestClient.connect(listener, {
+      ca: ground.ca.certPem,
+      key: client.keyPem,
+      cert: client.certPem,
+    })
+    assert.equal((await standing.ask()).authorized, true)
+    standing.socket.write('GET / HTTP/1.1\r\n')
+    write('cert', next.certPem)
+    write('key', next.keyPem)
+    await look(1)
+    assert.deepEqual(results(told), [true])
+    const [reload] = told
+    assert.ok(reload?.result === 'success')
+    assert.equal(reload.before, loaded.material)
+    assert.notEqual(reload.after.summary.certificate.thumbprint, reload.before.summary.certificate.thumbprint)
+    assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
+    standing.socket.write('Host: localhost\r\nX: ')
+    assert.equal((await standing.ask()).authorized, true)
+    assert.equal((await standing.ask()).authorized, true)
+    standing.socket.destroy()
+    await look(3)
+    assert.equal(told.length, 1)
+  })
+
+  for (const [first, second] of [
+    ['cert', 'key'],
+    ['key', 'cert'],
+  ] as const) {
+    it(`waits for the ${second} when the ${first} has changed, and tells nothing when it comes at once`, async (t) => {
+      const { listener, told, look, write } = await served(t)
+      const texts = { cert: next.certPem, key: next.keyPem }
+      write(first, texts[first])
+      await look(1)
+      assert.deepEqual(told, [])
+      assert.equal(await certificateOf(listener), ground.server.certificate.serialNumber.toLowerCase())
+      write(second, texts[second])
+      await look(3)
+      assert.deepEqual(results(told), [true])
+      assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
+    })
+  }
+
+  it('of half a pair keeps the last good, tells it once, and tells when the fault is undone or the pair is whole', async (t) => {
+    const { listener, told, look, write, at } = await served(t)
+    const fault = `${at('key')}: $: is not the key of the certificate in ${at('cert')}`
+    write('cert', next.certPem)
+    await look(5)
+    assert.deepEqual(results(told), [[fault]])
+    assert.equal(await certificateOf(listener), ground.server.certificate.serialNumber.toLowerCase())
+    assert.equal((await verdictOn(listener, ground.ca, { certificate: client })).authorized, true)
+    write('cert', ground.server.certPem)
+    await look(2)
+    assert.deepEqual(results(told), [[fault], false])
+    write('cert', next.certPem)
+    await look(2)
+    assert.equal(told.length, 2)
+    await look(1)
+    write('key', next.keyPem)
+    await look(3)
+    assert.deepEqual(results(told), [[fault], false, [fault], true])
+    assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
+  })
+
+  it('of a file that is not whole keeps the last good and names every fault of all files', async (t) => {
+    const { told, look, write, at } = await served(t)
+    write('crl', emptyList.slice(0, 100))
+    write('ca', ground.server.certPem)
+    await look(4)
+    assert.deepEqual(results(told), [
+      [
+        `${at('ca')}: certificate 1: is not of a certificate authority (CN=localhost)`,
+        `${at('crl')}: $: has 1 BEGIN lines, but only 0 whole blocks: it is cut off`,
+      ],
+    ])
+  })
+
+  it('of the revocation list refuses the revoked from then on, on new connections and standing ones', async (t) => {
+    const { listener, told, look, write } = await served(t)
+    const standing = await TestClient.connect(listener, {
+      ca: ground.ca.certPem,
+      key: client.keyPem,
+      cert: client.certPem,
+    })
+    assert.equal((await standing.ask()).authorized, true)
+    write('crl', await makeRevocationList(ground.ca, { revoked: [client] }))
+    await look(1)
+    const [reload] = told
+    assert.ok(reload?.result === 'success')
+    assert.deepEqual([reload.before.summary.revoked, reload.after.summary.revoked], [0, 1])
+    assert.equal((await standing.ask()).reason, 'it was revoked')
+    assert.equal((await verdictOn(listener, ground.ca, { certificate: client })).reason, 'it was revoked')
+    standing.socket.destroy()
+  })
+
+  it('of the authorities takes clients of the new ones and refuses those of the old', async (t) => {
+    const { listener, look, write } = await served(t)
+    const other = await makeAuthority({ subject: 'CN=Other' })
+    const stranger = await makeCertificate({ subject: 'CN=c', issuer: other })
+    assert.equal((await verdictOn(listener, ground.ca, { certificate: stranger })).authorized, false)
+    write('ca', other.certPem)
+    write('crl', await makeRevocationList(other))
+    await look(2)
+    assert.equal((await verdictOn(listener, ground.ca, { certificate: stranger })).authorized, true)
+    assert.equal((await verdictOn(listener, ground.ca, { certificate: client })).authorized, false)
+  })
+
+  it('of a file that is gone is told once, and nothing is taken until it is back', async (t) => {
+    const { listener, told, look, write, at } = await served(t)
+    unlinkSync(at('key'))
+    write('cert', next.certPem)
+    await look(5)
+    assert.equal(told.length, 1)
+    assert.match(String(results(told)[0]), /key: \$: cannot be read: ENOENT/)
+    write('new', next.keyPem)
+    renameSync(at('new'), at('key'))
+    await look(3)
+    assert.equal(results(told)[1], true)
+    assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
+  })
+
+  it('whose material cannot be put in force leaves the one before as what is compared with', async (t) => {
+    let broken = true
+    const { told, look, write, loaded } = await served(t, () => {
+      if (broken) throw new Error('no')
+    })
+    write('crl', await makeRevocationList(ground.ca, { revoked: [client] }))
+    await look(2)
+    assert.match(String(results(told)), /cert: \$: cannot be put in force: no$/)
+    broken = false
+    write('crl', await makeRevocationList(ground.ca, { revoked: [client, next] }))
+    await look(2)
+    const last = told.at(-1)
+    assert.ok(last?.result === 'success')
+    assert.equal(last.before, loaded.material)
+  })
+})

@@ -1,0 +1,176 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Fault, Parsed } from '../../config/faults.ts'
+import { loadFile, type ReadFile, readLenient, unreadable } from '../../config/load-file.ts'
+import { LENIENT_DISK, type Watch, watchFile } from '../../config/reload/watch.ts'
+import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
+
+/** What a reloader begins with: the files' texts, and what was made of them. */
+export interface LoadedTls {
+  readonly texts: TlsTexts
+  readonly material: TlsMaterial
+}
+
+/** What came of an edit of the files. */
+export type TlsReload =
+  | {
+      readonly result: 'success'
+      /** In force until now. */
+      readonly before: TlsMaterial
+      /** In force from now on; the same as `before` when a fault was undone. */
+      readonly after: TlsMaterial
+      readonly changed: boolean
+    }
+  | { readonly result: 'failure'; readonly faults: readonly Fault[] }
+
+export interface TlsReloadOptions {
+  readonly files: TlsFiles
+  readonly loaded: LoadedTls
+  /** Wall time in milliseconds. */
+  readonly clock: () => number
+  /** Puts other material in force. When it throws, what was before is still taken to be in force. */
+  readonly swap: (material: TlsMaterial, texts: TlsTexts) => void
+  /** Told of every edit once, after `swap`. */
+  readonly onReload: (reload: TlsReload) => void
+  readonly intervalMs?: number
+}
+
+type Part = keyof TlsTexts
+
+const FILE_OF = {
+  cert: 'certFile',
+  key: 'keyFile',
+  clientCa: 'clientCaFile',
+  clientCrl: 'clientCrlFile',
+} as const satisfies Record<Part, keyof TlsFiles>
+const PARTS = Object.keys(FILE_OF) as Part[]
+
+/**
+ * Before texts are called faulty: they may be half written at the first look, and at the second of one file the others,
+ * each looked at in its own time, may not have been seen yet.
+ */
+const DOUBTFUL_LOOKS = 3
+
+/** Reads the files and makes the material of them, waiting for it: for the start. Names every fault at once. */
+export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = readLenient): Parsed<LoadedTls> {
+  const texts: Record<Part, string | undefined> = {
+    cert: undefined,
+    key: undefined,
+    clientCa: undefined,
+    clientCrl: undefined,
+  }
+  const faults: Fault[] = []
+  for (const part of PARTS) {
+    const file = files[FILE_OF[part]]
+    if (file === undefined) continue
+    const read = loadFile(file, (_, text) => ({ value: text }), readFile)
+    texts[part] = read.value?.text
+    faults.push(...(read.faults ?? []))
+  }
+  const { cert, key, clientCa, clientCrl } = texts
+  if (faults.length > 0 || cert === undefined || key === undefined) return { faults }
+  const whole = { cert, key, clientCa, clientCrl }
+  const { value, faults: found } = parseTls(files, whole, nowMs)
+  return found === undefined ? { value: { texts: whole, material: value } } : { faults: found }
+}
+
+/**
+ * Keeps the certificate, key, authorities and lists in force as their files say, without a connection being dropped.
+ * They are taken together or not at all: certificate and key change one after the other, and a pair that does not fit
+ * is looked at again before it is called a fault. Until all of it is sound, the last good stays in force.
+ */
+export class TlsReloader {
+  readonly #options: TlsReloadOptions
+  readonly #watches = new Map<Part, Watch>()
+  readonly #gone = new Set<Part>()
+  #texts: TlsTexts
+  #inForce: LoadedTls
+  /** Texts that did not parse, and how often they were looked at. */
+  #doubtful: { readonly texts: TlsTexts; readonly looks: number } | undefined
+  /** Texts that have been told as faulty. */
+  #failed: TlsTexts | undefined
+  #failing = false
+
+  constructor(options: TlsReloadOptions) {
+    const { files, loaded, intervalMs } = options
+    this.#options = options
+    this.#texts = loaded.texts
+    this.#inForce = loaded
+    for (const part of PARTS) {
+      const file = files[FILE_OF[part]]
+      const known = loaded.texts[part]
+      if (file === undefined || known === undefined) continue
+      const onChange = (text: string) => this.#changed(part, text)
+      const onGone = (error: Error) => this.#lost(part, unreadable(file, error))
+      this.#watches.set(part, watchFile(file, { intervalMs, known, onChange, onGone, disk: LENIENT_DISK }))
+    }
+  }
+
+  /** Looks at every file now, without waiting for the next time; resolves when what came of it has been told. */
+  async check(): Promise<void> {
+    for (const watch of this.#watches.values()) await watch.check()
+  }
+
+  stop(): void {
+    for (const watch of this.#watches.values()) watch.stop()
+  }
+
+  #lost(part: Part, fault: Fault): void {
+    this.#gone.add(part)
+    this.#fail([fault])
+  }
+
+  #changed(part: Part, text: string): void {
+    this.#gone.delete(part)
+    this.#texts = { ...this.#texts, [part]: text }
+    // Told already; the file that is missing will bring this here again.
+    if (this.#gone.size > 0) return
+    const texts = this.#texts
+    if (isDeepStrictEqual(texts, this.#inForce.texts)) this.#accept(this.#inForce)
+    else if (!isDeepStrictEqual(texts, this.#failed)) this.#take(part, texts)
+  }
+
+  #take(part: Part, texts: TlsTexts): void {
+    const { files, clock } = this.#options
+    const parsed = parseTls(files, texts, clock())
+    if (parsed.faults === undefined) {
+      this.#accept({ texts, material: parsed.value })
+      return
+    }
+    const before = isDeepStrictEqual(this.#doubtful?.texts, texts) ? this.#doubtful?.looks : undefined
+    const looks = (before ?? 0) + 1
+    this.#doubtful = { texts, looks }
+    if (looks < DOUBTFUL_LOOKS) {
+      this.#watches.get(part)?.again()
+      return
+    }
+    this.#failed = texts
+    this.#fail(parsed.faults)
+  }
+
+  #accept(loaded: LoadedTls): void {
+    const { files, swap, onReload } = this.#options
+    const before = this.#inForce.material
+    const { material: after } = loaded
+    const changed = after !== before
+    if (changed) {
+      try {
+        swap(after, loaded.texts)
+      } catch (error) {
+        const reason = `cannot be put in force: ${error instanceof Error ? error.message : String(error)}`
+        this.#fail([{ file: files.certFile, path: '$', reason }])
+        return
+      }
+    }
+    const undone = this.#failing
+    this.#inForce = loaded
+    this.#doubtful = undefined
+    this.#failed = undefined
+    this.#failing = false
+    if (changed || undone) onReload({ result: 'success', before, after, changed })
+  }
+
+  #fail(faults: readonly Fault[]): void {
+    this.#failing = true
+    this.#options.onReload({ result: 'failure', faults })
+  }
+}

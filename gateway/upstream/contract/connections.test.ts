@@ -1,0 +1,313 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import type { UpstreamsOptions } from '../create-upstreams.ts'
+import { openConnection } from '../undici/undici-connection.ts'
+import { parseAddress } from '../upstream-address.ts'
+import {
+  ask,
+  bodyOf,
+  ok,
+  type ScriptedOptions,
+  scriptedUpstream,
+  until,
+  upstreamsTo,
+} from './scripted.test-support.ts'
+
+async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
+  const scripted = await scriptedUpstream(script)
+  const upstream = upstreamsTo([scripted.url], options)
+  t.after(async () => {
+    await scripted.close()
+    await upstream.close()
+  })
+  return { scripted, upstream }
+}
+
+const ANSWER: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
+
+describe('a connection', () => {
+  const ANSWERS: readonly (readonly [string, string])[] = [
+    ['GET', ok('x')],
+    ['GET', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n'],
+    ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'],
+    ['HEAD', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'],
+    ['DELETE', ok('x')],
+    ['DELETE', 'HTTP/1.1 204 No Content\r\n\r\n'],
+    ['OPTIONS', 'HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n'],
+    ['GET', 'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\n\r\n'],
+    ['POST', 'HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n'],
+  ]
+  it('is used again after every answer that allows it: one connection for all of them in turn', async (t) => {
+    let next = 0
+    const { scripted, upstream } = await pair(t, {
+      onRequest: ({ socket }) => socket.write(ANSWERS[next++ % ANSWERS.length]![1]),
+    })
+    for (let round = 0; round < 3; round++) {
+      for (const [method] of ANSWERS) assert.ok((await ask(upstream, { method }).over).ended)
+    }
+    assert.equal(scripted.requests.length, 27)
+    assert.equal(scripted.connections, 1)
+  })
+
+  it('is not used again after an answer with Connection: close', async (t) => {
+    const { scripted, upstream } = await pair(t, {
+      onRequest: ({ socket }) => socket.write(ok('x', 'Connection: close\r\n')),
+    })
+    for (let i = 0; i < 3; i++) assert.ok((await ask(upstream).over).ended)
+    assert.equal(scripted.connections, 3)
+  })
+
+  it('is closed from our side before an upstream that announces its patience loses it', async (t) => {
+    const { scripted, upstream } = await pair(t, {
+      onRequest: ({ socket, head }) =>
+        socket.write(ok('x', `Keep-Alive: timeout=${/ \/(\d)/.exec(head)?.[1]}\r\n`)),
+    })
+    // Two seconds of patience leave no margin: the connection is given up with the answer.
+    assert.ok((await ask(upstream, { target: '/2' }).over).ended)
+    assert.ok((await ask(upstream, { target: '/9' }).over).ended)
+    assert.ok((await ask(upstream, { target: '/9' }).over).ended)
+    assert.equal(scripted.connections, 2)
+  })
+
+  it('that stands is preferred to a new one, though another was lost after it', async (t) => {
+    const { scripted, upstream } = await pair(t, {
+      onRequest: ({ socket, head }) => (head.includes('/break') ? socket.destroy() : socket.write(ok('x'))),
+    })
+    const both = [ask(upstream).over, ask(upstream, { method: 'POST', target: '/break' }).over]
+    await Promise.all(both)
+    for (let i = 0; i < 5; i++) await ask(upstream).over
+    assert.equal(scripted.connections, 2)
+  })
+
+  it('that stands is preferred to a new one, though another was lost while idle', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    await Promise.all([ask(upstream).over, ask(upstream).over])
+    await ask(upstream).over
+    scripted.requests.at(-1)!.socket.destroy()
+    await until(() => scripted.open.size === 1)
+    // The close has reached this side when a call that needs a new connection has been answered.
+    const far = await pair(t, ANSWER)
+    await ask(far.upstream).over
+    await ask(upstream).over
+    assert.equal(scripted.connections, 2)
+  })
+
+  it('too many is a fault told after send, and the others go on', async (t) => {
+    const { scripted, upstream } = await pair(t, {}, { maxConnections: 2 })
+    const two = [ask(upstream), ask(upstream)]
+    const third = ask(upstream)
+    assert.deepEqual((await third.over).fault, { kind: 'unreachable', cause: 'every connection is in use' })
+    await until(() => scripted.requests.length === 2)
+    for (const { socket } of scripted.requests) socket.write(ok('x'))
+    for (const { over } of two) assert.ok((await over).ended)
+  })
+
+  it('to a Unix socket works the same, and a missing socket is an unreachable fault', async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), 'upstream-'))
+    t.after(() => rmSync(folder, { recursive: true }))
+    const { scripted, upstream } = await pair(t, { ...ANSWER, socketPath: join(folder, 'a.sock') })
+    for (let i = 0; i < 3; i++) assert.equal(bodyOf(await ask(upstream).over), 'x')
+    assert.equal(scripted.connections, 1)
+    const missing = upstreamsTo([`unix:${join(folder, 'b.sock')}`])
+    assert.equal((await ask(missing).over).fault?.kind, 'unreachable')
+    await missing.close()
+  })
+})
+
+describe('an opening that takes too long', () => {
+  it('is told once, and its socket is destroyed by then', async () => {
+    const silent = createServer().listen(0, '127.0.0.1')
+    await until(() => silent.listening)
+    const { port } = silent.address() as { port: number }
+    const failed = Promise.withResolvers<boolean>()
+    const socket = openConnection(parseAddress(`https://127.0.0.1:${port}`), 20, {
+      connected: () => failed.reject(new Error('connected')),
+      failed: (error) => failed.resolve(error.code === 'UPSTREAM_CONNECT_TIMEOUT' && socket.destroyed),
+    })
+    assert.equal(await failed.promise, true)
+    silent.close()
+  })
+})
+
+describe('closing the door', () => {
+  it('closes idle connections at once, waits for exchanges under way, and refuses new calls', async (t) => {
+    const { scripted, upstream } = await pair(t, {
+      onRequest: ({ socket, head }) => (head.includes('/slow') ? undefined : socket.write(ok('x'))),
+    })
+    const slow = ask(upstream, { target: '/slow' })
+    await Promise.all([ask(upstream).over, ask(upstream).over])
+    await until(() => scripted.requests.length === 3)
+    let closed = false
+    const closing = Promise.all([upstream.close(), upstream.close()]).then(() => {
+      closed = true
+    })
+    await until(() => scripted.open.size === 1)
+    const refused = ask(upstream)
+    assert.deepEqual((await refused.over).fault, {
+      kind: 'unreachable',
+      cause: 'the upstreams are being closed',
+    })
+    assert.equal(closed, false)
+    scripted.requests.find(({ head }) => head.includes('/slow'))!.socket.write(ok('late'))
+    assert.equal(bodyOf(await slow.over), 'late')
+    await closing
+    await until(() => scripted.open.size === 0)
+  })
+
+  it('right after a call lets it finish, and after an abort ends at once', async (t) => {
+    const first = await pair(t, ANSWER)
+    const asked = ask(first.upstream)
+    await Promise.all([asked.over, first.upstream.close()])
+    assert.ok(asked.told.ended)
+    const second = await pair(t, {})
+    const given = ask(second.upstream)
+    await until(() => second.scripted.requests.length === 1)
+    given.flight.abort()
+    await second.upstream.close()
+  })
+})
+
+describe('https', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'upstream-tls-'))
+  const usual = getCACertificates()
+  const read = (name: string): Buffer => readFileSync(join(folder, name))
+
+  before(() => {
+    const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' })
+    const key = (name: string) => [
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:P-256',
+      '-nodes',
+      '-keyout',
+      `${name}.key`,
+    ]
+    openssl('req', '-x509', ...key('ca'), '-out', 'ca.pem', '-subj', '/CN=Throw-away CA', '-days', '2')
+    for (const [name, san] of [
+      ['right', 'IP:127.0.0.1,DNS:localhost'],
+      ['wrong', 'DNS:elsewhere.test,IP:192.0.2.1'],
+    ] as const) {
+      writeFileSync(join(folder, `${name}.ext`), `subjectAltName=${san}\n`)
+      openssl('req', '-new', ...key(name), '-out', `${name}.csr`, '-subj', '/CN=127.0.0.1')
+      const issue = [
+        '-CA',
+        'ca.pem',
+        '-CAkey',
+        'ca.key',
+        '-CAcreateserial',
+        '-days',
+        '2',
+        '-extfile',
+        `${name}.ext`,
+      ]
+      openssl('x509', '-req', '-in', `${name}.csr`, '-out', `${name}.pem`, ...issue)
+    }
+  })
+  after(() => {
+    setDefaultCACertificates(usual)
+    rmSync(folder, { recursive: true })
+  })
+
+  const secure = (name: string): ScriptedOptions => ({
+    ...ANSWER,
+    tls: { cert: read(`${name}.pem`), key: read(`${name}.key`) },
+  })
+
+  it('is spoken with a certificate of a trusted authority for that name or address, and kept alive', async (t) => {
+    setDefaultCACertificates([...usual, read('ca.pem').toString()])
+    const { scripted, upstream } = await pair(t, secure('right'))
+    // The caller's Host is none of the connection's business: another one neither breaks nor replaces it.
+    for (const host of ['a.test', 'b.test', 'elsewhere.test']) {
+      assert.equal(bodyOf(await ask(upstream, { headers: ['host', host] }).over), 'x')
+    }
+    assert.equal(scripted.connections, 1)
+    const byName = upstreamsTo([`https://localhost:${new URL(scripted.url).port}`])
+    const told = await ask(byName).over
+    assert.equal(bodyOf(told), 'x')
+    await byName.close()
+  })
+
+  it('with a certificate for another name is an unreachable fault, whatever Host the caller names', async (t) => {
+    setDefaultCACertificates([...usual, read('ca.pem').toString()])
+    const { scripted, upstream } = await pair(t, secure('wrong'))
+    const told = await ask(upstream, { headers: ['host', 'elsewhere.test'] }).over
+    assert.equal(told.fault?.kind, 'unreachable')
+    assert.match(told.fault!.cause, /altnames/)
+    assert.equal(scripted.received, '')
+  })
+
+  it('with a certificate of an unknown authority is an unreachable fault, also when Node is told not to mind', async (t) => {
+    setDefaultCACertificates(usual)
+    const { scripted, upstream } = await pair(t, secure('right'))
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
+    const told = await ask(upstream).over
+    delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
+    assert.equal(told.fault?.kind, 'unreachable')
+    assert.match(told.fault!.cause, /certificate/)
+    assert.equal(scripted.received, '')
+  })
+
+  it('with an upstream that never answers the handshake is a timeout fault within connectMs', async (t) => {
+    const silent = createServer().listen(0, '127.0.0.1')
+    t.after(() => silent.close())
+    await until(() => silent.listening)
+    let open = 0
+    silent.on('connection', (socket) => {
+      open += 1
+      socket.on('error', () => {})
+      socket.on('close', () => {
+        open -= 1
+      })
+      socket.resume()
+    })
+    const { port } = silent.address() as { port: number }
+    const health: boolean[] = []
+    const upstream = upstreamsTo([`https://127.0.0.1:${port}`], {
+      connectMs: 50,
+      onHealth: (_, healthy) => health.push(healthy),
+    })
+    const startedAt = performance.now()
+    const told = await ask(upstream, { method: 'POST' }).over
+    assert.ok(performance.now() - startedAt >= 49)
+    assert.equal(told.fault?.kind, 'timeout')
+    assert.match(told.fault!.cause, /no connection within 50 ms/)
+    assert.deepEqual(health, [false])
+    await until(() => open === 0)
+    await upstream.close()
+  })
+
+  it('that the caller gives up while connecting says nothing about the upstream', async (t) => {
+    const silent = createServer().listen(0, '127.0.0.1')
+    t.after(() => silent.close())
+    await until(() => silent.listening)
+    let open = 0
+    silent.on('connection', (socket) => {
+      open += 1
+      socket.on('error', () => {})
+      socket.resume()
+      socket.on('close', () => {
+        open -= 1
+      })
+    })
+    const health: boolean[] = []
+    const { port } = silent.address() as { port: number }
+    const upstream = upstreamsTo([`https://127.0.0.1:${port}`], {
+      // Longer than this waits for anything: it is the abort that closes the connection.
+      connectMs: 120_000,
+      onHealth: (_, healthy) => health.push(healthy),
+    })
+    const { flight } = ask(upstream)
+    await until(() => open === 1)
+    flight.abort()
+    await until(() => open === 0)
+    assert.deepEqual(health, [])
+    await upstream.close()
+  })
+})

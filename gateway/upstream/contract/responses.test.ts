@@ -1,0 +1,474 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { describe, it } from 'node:test'
+import { promisify } from 'node:util'
+import {
+  ask,
+  bodyOf,
+  callOf,
+  ok,
+  scriptedUpstream,
+  type Told,
+  until,
+  upstreamsTo,
+  type WireRequest,
+} from './scripted.test-support.ts'
+
+type Script = string | ((request: WireRequest) => unknown)
+
+/**
+ * What one call is told by an upstream that answers with `script` and, when `close` is set, ends the connection after
+ * it; and how many connections it and a second call take: 1 when the first connection is used again.
+ */
+async function answered(
+  script: Script,
+  options: { close?: 'fin' | 'reset'; method?: string; upgrade?: string } = {},
+): Promise<{ told: Told; connections: number }> {
+  const scripted = await scriptedUpstream({
+    onRequest(request) {
+      if (typeof script === 'function') script(request)
+      else
+        request.socket.write(script, 'latin1', () => {
+          if (options.close === 'fin') request.socket.end()
+          if (options.close === 'reset') request.socket.resetAndDestroy()
+        })
+    },
+  })
+  const upstream = upstreamsTo([scripted.url])
+  const call = { method: options.method ?? 'POST', upgrade: options.upgrade }
+  const told = await ask(upstream, call).over
+  const again = await ask(upstream, call).over
+  again.socket?.destroy()
+  await upstream.close()
+  await scripted.close()
+  return { told, connections: scripted.connections }
+}
+
+/** `end` of a whole answer, else the kind of the fault, with its cause where the kind is not `expected`. */
+function outcome(told: Told, expected: string): string {
+  const kind = told.fault?.kind ?? (told.ended ? 'end' : 'none')
+  return kind === expected ? kind : `${kind}: ${told.fault?.cause}`
+}
+
+describe('a status', () => {
+  for (const status of [600, 700, 999, 99]) {
+    it(`of ${status} is malformed`, async () => {
+      const { told } = await answered(
+        `HTTP/1.1 ${String(status).padStart(3, '0')} X\r\nContent-Length: 0\r\n\r\n`,
+      )
+      assert.deepEqual([told.status, told.fault?.kind], [undefined, 'malformed'])
+    })
+  }
+
+  it('of 599 is passed on', async () => {
+    const { told } = await answered('HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n')
+    assert.equal(told.status, 599)
+  })
+})
+
+describe('a response with many fields', () => {
+  it('is passed on up to 1,000 of them, and as one field of 60,000 bytes', async (t) => {
+    const many = Array.from({ length: 1000 }, (_, i) => `X-Revoke-Session: grant-${i}\r\n`).join('')
+    const one = `X-Revoke-Session: ${'a'.repeat(60_000)}\r\n`
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket, head }) => socket.write(ok('x', head.includes('/many') ? many : one)),
+    })
+    const upstream = upstreamsTo([scripted.url])
+    t.after(async () => {
+      await scripted.close()
+      await upstream.close()
+    })
+    const told = await ask(upstream, { target: '/many' }).over
+    assert.equal(told.headers.filter((name) => name === 'X-Revoke-Session').length, 1000)
+    assert.ok((await ask(upstream, { target: '/one' }).over).headers.includes('a'.repeat(60_000)))
+  })
+})
+
+describe('a good answer', () => {
+  it('is told with its fields as received, repeated ones apart and bytes above ASCII kept', async () => {
+    const { told } = await answered(
+      'HTTP/1.1 201 Made\r\nSet-Cookie: a=1\r\nSET-COOKIE: b=2\r\nX-Name: J\xf6rg\r\nX-Empty:\r\nConnection: X-Name\r\nContent-Length: 2\r\n\r\nhi',
+    )
+    assert.equal(told.status, 201)
+    assert.deepEqual(told.headers, [
+      ...[
+        'Set-Cookie',
+        'a=1',
+        'SET-COOKIE',
+        'b=2',
+        'X-Name',
+        'J\xf6rg',
+        'X-Empty',
+        '',
+        'Connection',
+        'X-Name',
+      ],
+      ...['Content-Length', '2'],
+    ])
+    assert.equal(bodyOf(told), 'hi')
+    assert.ok(told.ended)
+  })
+
+  it('drops trailers and chunk extensions', async () => {
+    const { told } = await answered(
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nX-Trailer: evil\r\n\r\n',
+    )
+    assert.equal(bodyOf(told), 'abc')
+    assert.deepEqual(told.headers, ['Transfer-Encoding', 'chunked'])
+    assert.ok(told.ended)
+  })
+
+  it('lasts until the connection is closed when nothing else frames it', async () => {
+    const { told } = await answered('HTTP/1.1 200 OK\r\n\r\nall of it', { close: 'fin' })
+    assert.equal(bodyOf(told), 'all of it')
+    assert.ok(told.ended)
+  })
+
+  it('to HEAD, 204 and 304 has no body, whatever length it names', async () => {
+    const head = await answered('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n', { method: 'HEAD' })
+    assert.deepEqual([head.told.status, head.told.chunks, head.told.ended], [200, [], true])
+    const noContent = await answered('HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n')
+    assert.deepEqual([noContent.told.status, noContent.told.ended], [204, true])
+    const notModified = await answered('HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n', {
+      method: 'GET',
+    })
+    assert.deepEqual([notModified.told.status, notModified.told.ended], [304, true])
+  })
+
+  it('in HTTP/1.0 is the last on its connection, whatever it says of keeping it', async () => {
+    const framings = ['Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n', 'Content-Length: 1\r\n\r\na']
+    for (const framing of framings) {
+      const { told, connections } = await answered(`HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n${framing}`)
+      assert.deepEqual([bodyOf(told), told.ended], ['a', true])
+      assert.equal(connections, 2)
+    }
+  })
+
+  it('means the same wherever the network splits it', async () => {
+    const bytes = Buffer.from(
+      'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nX-Long:   a b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;e\r\n!\r\n0\r\nT: x\r\n\r\n',
+    )
+    const scripted = await scriptedUpstream({
+      async onRequest({ socket, head }) {
+        const at = Number(/POST \/(\d+)/.exec(head)?.[1])
+        socket.write(bytes.subarray(0, at))
+        // Nagle is off, and two turns of the event loop are enough for the first part to arrive alone.
+        await new Promise((resolve) => setTimeout(resolve, 2))
+        socket.write(bytes.subarray(at))
+      },
+    })
+    const upstream = upstreamsTo([scripted.url], { maxConnections: 500 })
+    const calls = Array.from({ length: bytes.length }, (_, at) =>
+      ask(upstream, { method: 'POST', target: `/${at}` }),
+    )
+    for (const told of await Promise.all(calls.map((call) => call.over))) {
+      assert.deepEqual(told.information, [{ status: 103, headers: ['Link', '</a>'] }])
+      assert.deepEqual(told.headers, ['X-Long', 'a b', 'Transfer-Encoding', 'chunked'])
+      assert.deepEqual([told.status, bodyOf(told), told.ended], [200, 'hello!', true])
+    }
+    await upstream.close()
+    await scripted.close()
+  })
+})
+
+describe('interim answers', () => {
+  it('of 103 are passed on, those of 100 and 102 and unknown ones are dropped', async () => {
+    const { told, connections } = await answered(
+      `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n${ok('done')}`,
+    )
+    assert.deepEqual(told.information, [{ status: 103, headers: ['Link', '</a>'] }])
+    assert.deepEqual([told.status, bodyOf(told), told.ended], [200, 'done', true])
+    assert.equal(connections, 1)
+  })
+
+  it('do not cost the connection', async () => {
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket }) => socket.write(`HTTP/1.1 100 Continue\r\n\r\n${ok('x')}`),
+    })
+    const upstream = upstreamsTo([scripted.url])
+    for (let i = 0; i < 5; i++) assert.ok((await ask(upstream).over).ended)
+    assert.equal(scripted.connections, 1)
+    await upstream.close()
+    await scripted.close()
+  })
+
+  it('of 101 that nobody asked for are malformed, with and without an Upgrade field', async () => {
+    const bare = await answered(`HTTP/1.1 101 Switching\r\n\r\n${ok('x')}`)
+    assert.deepEqual([bare.told.fault?.kind, bare.told.status], ['malformed', undefined])
+    const named = await answered(
+      'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nx',
+    )
+    assert.deepEqual([named.told.fault?.kind, named.told.status], ['malformed', undefined])
+  })
+})
+
+describe('an upgrade', () => {
+  const SWITCH =
+    'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\nX-A: b\r\n\r\n'
+
+  it('hands over the socket with the first bytes in it, and both directions work', async () => {
+    const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(`${SWITCH}first`) })
+    const upstream = upstreamsTo([scripted.url])
+    const call = { method: 'GET', target: '/ws', headers: ['host', 'a', 'sec-websocket-version', '13'] }
+    const { socket, headers } = await ask(upstream, { ...call, upgrade: 'websocket' }).over
+    assert.ok(socket)
+    assert.deepEqual(headers, ['Connection', 'upgrade', 'Upgrade', 'WebSocket', 'X-A', 'b'])
+    assert.match(
+      scripted.requests[0]!.head,
+      /^GET \/ws HTTP\/1\.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n/,
+    )
+    const [chunk] = await once(socket, 'data')
+    assert.equal(chunk.toString(), 'first')
+    socket.write('ping')
+    await until(() => scripted.received.endsWith('ping'))
+    scripted.requests[0]!.socket.write('pong')
+    assert.equal((await once(socket, 'data'))[0].toString(), 'pong')
+    // The tunnel is nobody's exchange any more: closing the door leaves it open.
+    await upstream.close()
+    assert.equal(socket.destroyed, false)
+    scripted.requests[0]!.socket.destroy()
+    await once(socket, 'close')
+    await scripted.close()
+  })
+
+  it('answered with something else is an ordinary answer, and the connection is used again', async () => {
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket }) => socket.write('HTTP/1.1 401 No\r\nContent-Length: 4\r\n\r\nnope'),
+    })
+    const upstream = upstreamsTo([scripted.url])
+    for (let i = 0; i < 3; i++) {
+      const told = await ask(upstream, { upgrade: 'websocket' }).over
+      assert.deepEqual([told.status, bodyOf(told), told.ended], [401, 'nope', true])
+    }
+    assert.equal(scripted.connections, 1)
+    await upstream.close()
+    await scripted.close()
+  })
+
+  it('to another protocol, to two, or to none is malformed, and the connection is closed', async () => {
+    for (const fields of ['Upgrade: h2c', 'Upgrade: h2c\r\nUpgrade: websocket', 'X: y']) {
+      const script = `HTTP/1.1 101 Switching\r\nConnection: upgrade\r\n${fields}\r\n\r\n`
+      const { told, connections } = await answered(script, { method: 'GET', upgrade: 'websocket' })
+      assert.equal(told.fault?.kind, 'malformed', fields)
+      assert.equal(connections, 2)
+    }
+  })
+
+  it('is safe from what becomes of the next call on its lane', async () => {
+    const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(SWITCH) })
+    const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+    const { socket } = await ask(upstream, { upgrade: 'websocket' }).over
+    assert.ok(socket)
+    ask(upstream).flight.abort()
+    await upstream.close()
+    assert.equal(socket.destroyed, false)
+    socket.destroy()
+    await scripted.close()
+  })
+
+  it('that is refused for its protocol closes the connection', async () => {
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket }) => socket.write(SWITCH.replace('WebSocket', 'h2c')),
+    })
+    const upstream = upstreamsTo([scripted.url])
+    assert.equal((await ask(upstream, { upgrade: 'websocket' }).over).fault?.kind, 'malformed')
+    await until(() => scripted.open.size === 0)
+    await upstream.close()
+    await scripted.close()
+  })
+
+  it('leaves the lane free for the next call on a new connection', async () => {
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket, head }) =>
+        socket.write(head.includes('upgrade: websocket') ? SWITCH : ok('plain')),
+    })
+    const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+    for (let i = 0; i < 3; i++) {
+      const { socket } = await ask(upstream, { upgrade: 'websocket' }).over
+      assert.ok(socket)
+      assert.equal(bodyOf(await ask(upstream).over), 'plain')
+      socket.destroy()
+    }
+    await upstream.close()
+    await scripted.close()
+  })
+})
+
+describe('a hostile answer', () => {
+  const BEFORE_HEAD: Readonly<Record<string, string>> = {
+    'garbage instead of a status line': 'hello there\r\n\r\n',
+    'another protocol': 'ICY 200 OK\r\n\r\n',
+    'a status that is no number': 'HTTP/1.1 2x0 OK\r\n\r\n',
+    'a status of two digits': 'HTTP/1.1 20 OK\r\n\r\n',
+    'a status below 100': 'HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n',
+    'length and chunked together':
+      'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    'chunked and length together':
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n',
+    'two lengths': 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab',
+    'two equal lengths': 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na',
+    'a list of lengths': 'HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\na',
+    'a signed length': 'HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na',
+    'a negative length': 'HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\na',
+    'a length beyond 64 bits': 'HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\na',
+    'a coding that nobody decodes': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
+    'a coding that is not chunked':
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nConnection: close\r\n\r\nx',
+    'chunked twice':
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    'an empty coding': 'HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n',
+    'a 204 with a length': 'HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nhi',
+    'a 204 in chunks': 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n',
+    'a space before the colon': 'HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nhi',
+    'a folded field': 'HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 0\r\n\r\n',
+    'a bare CR in a value': 'HTTP/1.1 200 OK\r\nX-A: b\rc\r\nContent-Length: 0\r\n\r\n',
+    'a NUL in a value': 'HTTP/1.1 200 OK\r\nX-A: b\0c\r\nContent-Length: 0\r\n\r\n',
+    'a bare LF at the end of a line': 'HTTP/1.1 200 OK\nContent-Length: 0\n\n',
+    'a field without a name': 'HTTP/1.1 200 OK\r\n: b\r\nContent-Length: 0\r\n\r\n',
+    'a control character in a name': 'HTTP/1.1 200 OK\r\nX\x01A: b\r\nContent-Length: 0\r\n\r\n',
+    'giant fields': `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\nContent-Length: 0\r\n\r\n`,
+    'giant fields in many lines': `HTTP/1.1 200 OK\r\n${'X-A: aaaaaaaaaaaaaaaa\r\n'.repeat(4000)}\r\n`,
+  }
+  for (const [what, script] of Object.entries(BEFORE_HEAD)) {
+    it(`with ${what} is malformed, nothing of it is told, and its connection is not used again`, async () => {
+      const { told, connections } = await answered(script)
+      assert.equal(outcome(told, 'malformed'), 'malformed')
+      assert.equal(told.status, undefined)
+      assert.equal(connections, 2)
+    })
+  }
+
+  const AFTER_HEAD: Readonly<Record<string, string>> = {
+    'a chunk size that is no number':
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxyz\r\n',
+    'a chunk longer than announced': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n',
+    'a bare LF after a chunk size':
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n',
+    'giant trailers': `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nT: ${'a'.repeat(70_000)}\r\n\r\n`,
+  }
+  for (const [what, script] of Object.entries(AFTER_HEAD)) {
+    it(`with ${what} is a fault after its head, never an end`, async () => {
+      const { told } = await answered(script)
+      assert.equal(outcome(told, 'malformed'), 'malformed')
+      assert.deepEqual([told.status, told.ended], [200, false])
+    })
+  }
+
+  const CUT: Readonly<Record<string, string>> = {
+    'by length': 'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc',
+    'by length, then to be closed': 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 10\r\n\r\nabc',
+    'in chunks': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n',
+    'in chunks, then to be closed':
+      'HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n',
+  }
+  for (const [how, script] of Object.entries(CUT)) {
+    for (const close of ['fin', 'reset'] as const) {
+      it(`framed ${how} and cut by ${close} is broken, never whole`, async () => {
+        const { told } = await answered(script, { close })
+        assert.equal(outcome(told, 'broken'), 'broken')
+        assert.equal(told.ended, false)
+      })
+    }
+  }
+
+  it('that lasts until the connection is closed but is cut by a reset is broken', async () => {
+    const { told } = await answered(({ socket }) => {
+      socket.write('HTTP/1.1 200 OK\r\n\r\nhalf', () => setTimeout(() => socket.resetAndDestroy(), 20))
+    })
+    assert.deepEqual([told.status, bodyOf(told), told.ended], [200, 'half', false])
+    assert.equal(told.fault?.kind, 'broken')
+  })
+
+  it('that breaks off within its head, or before it, is broken', async () => {
+    for (const script of ['', 'H', 'HTTP/1.1 200 OK\r\nContent-Le']) {
+      const { told } = await answered(script, { close: 'fin' })
+      assert.deepEqual([told.fault?.kind, told.status], ['broken', undefined])
+    }
+  })
+
+  it('with bytes after its end never gives them to another exchange', async () => {
+    for (const surplus of [ok('EVIL'), 'EVIL', `\r\n${ok('EVIL')}`]) {
+      for (const late of [false, true]) {
+        const scripted = await scriptedUpstream({
+          onRequest({ socket }) {
+            if (!late) return socket.write(ok('good') + surplus)
+            return socket.write(ok('good'), () => setImmediate(() => socket.write(surplus)))
+          },
+        })
+        const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+        for (let i = 0; i < 5; i++) {
+          const told = await ask(upstream, { method: 'POST' }).over
+          if (told.ended) assert.equal(bodyOf(told), 'good')
+          await until(() => !late || scripted.open.size === 0)
+        }
+        await upstream.close()
+        await scripted.close()
+      }
+    }
+  })
+
+  it('of 204 or to HEAD with a body all the same ends where HTTP ends it, and its connection is not used again', async () => {
+    for (const [method, head] of [
+      ['POST', 'HTTP/1.1 204 No Content\r\n\r\n'],
+      ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n'],
+    ]) {
+      const { told, connections } = await answered(`${head}${ok('EVIL')}`, { method: method! })
+      assert.deepEqual([told.ended, told.chunks], [true, []])
+      assert.equal(connections, 2)
+    }
+  })
+})
+
+describe('a receiver that makes a mistake', () => {
+  it('in the head gets a fault, and the exchange ends', async () => {
+    const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(ok('x')) })
+    const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
+    const fault = await new Promise<string>((resolve) => {
+      upstream.send(callOf(), {
+        information() {},
+        head() {
+          throw new Error('our own')
+        },
+        data: () => true,
+        end() {},
+        upgrade() {},
+        fault: ({ cause }) => resolve(cause),
+      })
+    })
+    assert.match(fault, /our own/)
+    assert.ok((await ask(upstream).over).ended)
+    await upstream.close()
+    await scripted.close()
+  })
+
+  it('at the end of an exchange is not lost in undici: the process hears of it', async () => {
+    const scripted = await scriptedUpstream({
+      onRequest: ({ socket, head }) =>
+        socket.write(
+          head.includes('upgrade: ')
+            ? 'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n'
+            : ok('x'),
+        ),
+    })
+    for (const upgrade of [undefined, 'websocket']) {
+      const script = `
+        import { createUpstreams } from ${JSON.stringify(new URL('../create-upstreams.ts', import.meta.url).href)}
+        const upstream = createUpstreams({ urls: ['${scripted.url}'], connectMs: 9999, headersMs: 9999,
+          maxConnections: 1, clock: () => performance.now(), onHealth() {} })
+        const mistake = () => { throw new Error('our own') }
+        process.on('uncaughtException', (error) => { console.log(error.message); process.exit() })
+        upstream.send({ method: 'GET', target: '/', fields: [], body: null, upgrade: ${JSON.stringify(upgrade)},
+          idleMs: 9999, totalMs: 9999 }, { information() {}, head() {}, data: () => true, end: mistake, upgrade: mistake, fault() {} })`
+      const { stdout } = await promisify(execFile)(process.execPath, [
+        '--import',
+        import.meta.resolve('tsx'),
+        '--input-type=module',
+        '-e',
+        script,
+      ])
+      assert.equal(stdout, 'our own\n')
+    }
+    await scripted.close()
+  })
+})

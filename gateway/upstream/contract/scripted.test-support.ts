@@ -1,0 +1,250 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
+import { type Field, fieldsOf } from '../../http/syntax/field.ts'
+import { createUpstreams, type UpstreamsOptions } from '../create-upstreams.ts'
+import { createUndiciUpstreams } from '../undici/undici-upstreams.ts'
+import { parseAddress } from '../upstream-address.ts'
+import type { Flight, Upstream, UpstreamAnswer, UpstreamCall, UpstreamFault } from '../upstream-client.ts'
+
+/** One request as it came over the wire. */
+export interface WireRequest {
+  /** Start line and header fields, without the empty line. */
+  readonly head: string
+  /** As sent, chunk framing included. */
+  readonly body: string
+  readonly socket: Socket
+  /** Which connection it came on, from 1. */
+  readonly connection: number
+}
+
+/** An upstream that says byte for byte what a test wants. */
+export interface ScriptedUpstream {
+  readonly url: string
+  /** Connections accepted so far. */
+  connections: number
+  readonly open: Set<Socket>
+  /** Whole requests that came. */
+  readonly requests: WireRequest[]
+  /** Every byte received, over all connections. */
+  received: string
+  close(): Promise<void>
+}
+
+export interface ScriptedOptions {
+  /** Called for each whole request. */
+  readonly onRequest?: (request: WireRequest) => unknown
+  /** Called first. A socket that it pauses is not read. */
+  readonly onConnection?: (socket: Socket, connection: number) => void
+  readonly socketPath?: string
+  readonly port?: number
+  readonly tls?: TlsOptions
+}
+
+export async function scriptedUpstream(options: ScriptedOptions): Promise<ScriptedUpstream> {
+  const upstream: ScriptedUpstream = {
+    url: '',
+    connections: 0,
+    open: new Set(),
+    requests: [],
+    received: '',
+    async close() {
+      for (const socket of upstream.open) socket.destroy()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+  const accept = (socket: Socket): void => {
+    const connection = ++upstream.connections
+    upstream.open.add(socket)
+    socket.on('close', () => upstream.open.delete(socket))
+    socket.on('error', () => {})
+    options.onConnection?.(socket, connection)
+    let pending = ''
+    if (socket.isPaused()) return
+    socket.on('data', (chunk: Buffer) => {
+      const text = chunk.toString('latin1')
+      upstream.received += text
+      pending += text
+      for (let length = requestLength(pending); length !== undefined; length = requestLength(pending)) {
+        const headEnd = pending.indexOf('\r\n\r\n')
+        const request = {
+          head: pending.slice(0, headEnd),
+          body: pending.slice(headEnd + 4, length),
+          socket,
+          connection,
+        }
+        pending = pending.slice(length)
+        upstream.requests.push(request)
+        options.onRequest?.(request)
+      }
+    })
+  }
+  const server = options.tls === undefined ? createServer(accept) : createTlsServer(options.tls, accept)
+  server.on('tlsClientError', () => {})
+  if (options.socketPath === undefined)
+    server.listen({ port: options.port ?? 0, host: '127.0.0.1', backlog: 4096 })
+  else server.listen(options.socketPath)
+  await once(server, 'listening')
+  const scheme = options.tls === undefined ? 'http' : 'https'
+  const url =
+    options.socketPath === undefined
+      ? `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`
+      : `unix:${options.socketPath}`
+  return Object.assign(upstream, { url })
+}
+
+/** Bytes of the first whole request in `text`, if there is one. */
+function requestLength(text: string): number | undefined {
+  const headEnd = text.indexOf('\r\n\r\n')
+  if (headEnd < 0) return undefined
+  const head = text.slice(0, headEnd).toLowerCase()
+  const contentLength = /\r\ncontent-length: (\d+)/.exec(head)?.[1]
+  if (contentLength !== undefined) {
+    const length = headEnd + 4 + Number(contentLength)
+    return text.length >= length ? length : undefined
+  }
+  if (!head.includes('\r\ntransfer-encoding: chunked')) return headEnd + 4
+  const last = text.indexOf('\r\n0\r\n\r\n', headEnd + 2)
+  return last < 0 ? undefined : last + 7
+}
+
+export function ok(body: string, extra = ''): string {
+  return `HTTP/1.1 200 OK\r\n${extra}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+}
+
+type CreateUpstreams = (options: UpstreamsOptions) => Upstream
+
+/** Which client the tests of this process go through. Written by the test that runs the others through another one. */
+export const client: { create: CreateUpstreams } = { create: createUpstreams }
+
+export const throughUndici: CreateUpstreams = (options) =>
+  createUndiciUpstreams(options.urls.map(parseAddress), options)
+
+export function upstreamsTo(
+  urls: readonly string[],
+  options: Partial<UpstreamsOptions> = {},
+  create: CreateUpstreams = client.create,
+): Upstream {
+  return create({
+    urls,
+    connectMs: 2000,
+    headersMs: 20_000,
+    maxConnections: 16,
+    clock: () => performance.now(),
+    onHealth: () => {},
+    ...options,
+  })
+}
+
+/** `headers`: a flat list. */
+export type CallFacts = Partial<Omit<UpstreamCall, 'fields'>> & { readonly headers?: readonly string[] }
+
+export function callOf({ headers = ['host', 'service.test'], ...call }: CallFacts = {}): UpstreamCall {
+  return {
+    method: 'GET',
+    target: '/',
+    fields: fieldsOf(headers),
+    body: null,
+    upgrade: undefined,
+    idleMs: 20_000,
+    totalMs: 60_000,
+    ...call,
+  }
+}
+
+/** All that was told of one exchange. */
+export interface Told {
+  readonly information: { readonly status: number; readonly headers: readonly string[] }[]
+  status: number | undefined
+  headers: readonly string[]
+  readonly chunks: Buffer[]
+  ended: boolean
+  fault: UpstreamFault | undefined
+  socket: Duplex | undefined
+}
+
+export interface Asked {
+  readonly flight: Flight
+  readonly told: Told
+  /** Resolves with all that was told, when the last has been. */
+  readonly over: Promise<Told>
+}
+
+/** Sends a call and holds the door to its contract: the order of what is told, and nothing after the last. */
+export function ask(
+  upstream: Upstream,
+  call: CallFacts = {},
+  onData: (chunk: Buffer, flight: Flight) => boolean = () => true,
+): Asked {
+  const told: Told = {
+    information: [],
+    status: undefined,
+    headers: [],
+    chunks: [],
+    ended: false,
+    fault: undefined,
+    socket: undefined,
+  }
+  let returned = false
+  let over = false
+  const { promise, resolve } = Promise.withResolvers<Told>()
+  const expect = (condition: boolean, what: string): void => {
+    assert.ok(returned, `${what} was told before send returned`)
+    assert.ok(!over && condition, `${what} was told out of order`)
+  }
+  const finish = (): void => {
+    over = true
+    resolve(told)
+  }
+  const answer: UpstreamAnswer = {
+    information(status, fields) {
+      expect(told.status === undefined, 'information')
+      told.information.push({ status, headers: flatOf(fields) })
+    },
+    head(status, fields) {
+      expect(told.status === undefined, 'head')
+      told.status = status
+      told.headers = flatOf(fields)
+    },
+    data(chunk) {
+      expect(told.status !== undefined && chunk.length > 0, 'data')
+      told.chunks.push(Buffer.from(chunk))
+      return onData(chunk, flight)
+    },
+    end() {
+      expect(told.status !== undefined, 'end')
+      told.ended = true
+      finish()
+    },
+    upgrade(fields, socket) {
+      expect(told.status === undefined, 'upgrade')
+      told.headers = flatOf(fields)
+      told.socket = socket
+      finish()
+    },
+    fault(fault) {
+      expect(true, 'fault')
+      told.fault = fault
+      finish()
+    },
+  }
+  const flight = upstream.send(callOf(call), answer)
+  returned = true
+  return { flight, told, over: promise }
+}
+
+export function bodyOf(told: Told): string {
+  return Buffer.concat(told.chunks).toString('latin1')
+}
+
+/** Resolves when `condition` holds; looks again each turn of the event loop. */
+export async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1))
+}
+
+export function flatOf(fields: readonly Field[]): string[] {
+  return fields.flatMap(({ name, value }) => [name, value])
+}

@@ -1,0 +1,261 @@
+import assert from 'node:assert/strict'
+import type { Socket } from 'node:net'
+import { Readable } from 'node:stream'
+import { describe, it, type TestContext } from 'node:test'
+import { Deadlines } from '../../http/syntax/deadlines.ts'
+import {
+  ask,
+  ok,
+  type ScriptedOptions,
+  scriptedUpstream,
+  until,
+  upstreamsTo,
+} from './scripted.test-support.ts'
+
+const QUIET = { idleMs: 10_000, totalMs: undefined }
+const HEAD = 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'
+
+/** An upstream behind a clock that the test sets; it has 30 s for the head, and 10 s of silence where `QUIET` is asked. */
+async function timed(t: TestContext, script: ScriptedOptions) {
+  const time = { nowMs: 1000 }
+  const scripted = await scriptedUpstream(script)
+  const upstream = upstreamsTo([scripted.url], {
+    headersMs: 30_000,
+    clock: () => time.nowMs,
+  })
+  t.after(async () => {
+    await scripted.close()
+    await upstream.close()
+  })
+  return { scripted, upstream, time }
+}
+
+describe('the time of an exchange', () => {
+  it('up to the head runs from the request sent, and ends neither early nor late', async (t) => {
+    const { scripted, upstream, time } = await timed(t, {})
+    const probe = ask(upstream, { method: 'POST', totalMs: 29_999 })
+    const asked = ask(upstream, { method: 'POST' })
+    await until(() => scripted.requests.length === 2)
+    time.nowMs += 29_999
+    assert.match((await probe.over).fault!.cause, /29999 ms/)
+    assert.equal(asked.told.fault, undefined)
+    time.nowMs += 1
+    const told = await asked.over
+    assert.deepEqual(told.fault, { kind: 'timeout', cause: 'no head within 30000 ms' })
+    await until(() => scripted.open.size === 0)
+  })
+
+  it('up to the head does not run while the request is being sent', async (t) => {
+    const { scripted, upstream, time } = await timed(t, {})
+    const body = new Readable({ read() {} })
+    const asked = ask(upstream, { method: 'POST', body, ...QUIET })
+    body.push('abc')
+    await until(() => scripted.received.includes('abc'))
+    time.nowMs += 100_000
+    await ask(upstream, { totalMs: 0 }).over
+    assert.equal(asked.told.fault, undefined)
+    body.push(null)
+    await until(() => scripted.requests.some(({ head }) => head.startsWith('POST')))
+    time.nowMs += 30_000
+    assert.equal((await asked.over).fault?.kind, 'timeout')
+  })
+
+  it('for the request body begins when the upstream takes nothing more of it', async (t) => {
+    let reading: Socket | undefined
+    const { upstream, time } = await timed(t, {
+      onConnection: (socket) => {
+        reading = socket.pause()
+      },
+    })
+    const chunk = Buffer.alloc(64 * 1024)
+    let produced = 0
+    const body = new Readable({
+      read() {
+        produced += chunk.length
+        this.push(chunk)
+      },
+    })
+    const asked = ask(upstream, { method: 'POST', body, ...QUIET })
+    const calm = async () => {
+      for (let before = -1; produced !== before; ) {
+        before = produced
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+    }
+    await until(() => reading !== undefined)
+    await calm()
+    time.nowMs += 9000
+    const taken = produced
+    reading!.once('data', () => reading!.pause())
+    reading!.resume()
+    // What the kernels hold has to go before more is taken.
+    while (produced === taken) {
+      reading!.resume()
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    reading!.pause()
+    await calm()
+    time.nowMs += 9999
+    await ask(upstream, { totalMs: 0 }).over
+    assert.equal(asked.told.fault, undefined)
+    time.nowMs += 10_000
+    const { fault } = await asked.over
+    assert.deepEqual(fault, {
+      kind: 'timeout',
+      cause: 'nothing of the request body was taken within 10000 ms',
+    })
+  })
+
+  it('between pieces of the body begins anew with each', async (t) => {
+    const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
+    const asked = ask(upstream, { ...QUIET })
+    await until(() => asked.told.status === 200)
+    for (let i = 1; i <= 3; i++) {
+      time.nowMs += 9999
+      await ask(upstream, { totalMs: 0 }).over
+      scripted.requests[0]!.socket.write('x')
+      await until(() => asked.told.chunks.length === i)
+    }
+    time.nowMs += 10_000
+    const told = await asked.over
+    assert.deepEqual(told.fault, { kind: 'timeout', cause: 'no piece of the body within 10000 ms' })
+  })
+
+  it('between pieces of the body does not run while the receiver holds it back', async (t) => {
+    const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(`${HEAD}abc`) })
+    const asked = ask(upstream, { ...QUIET }, () => false)
+    await until(() => asked.told.chunks.length === 1)
+    time.nowMs += 100_000
+    await ask(upstream, { totalMs: 0 }).over
+    assert.equal(asked.told.fault, undefined)
+    asked.flight.resume()
+    await new Promise((resolve) => setImmediate(resolve))
+    time.nowMs += 10_000
+    assert.match((await asked.over).fault!.cause, /no piece/)
+  })
+
+  it('between pieces of the body is not touched by an upload that ends after the head', async (t) => {
+    const { upstream, time } = await timed(t, {
+      onConnection: (socket) => socket.once('data', () => socket.write(`${HEAD}abc`)),
+    })
+    const body = new Readable({ read() {} })
+    const asked = ask(upstream, { method: 'POST', body, ...QUIET }, () => false)
+    body.push('abc')
+    await until(() => asked.told.chunks.length === 1)
+    body.push(null)
+    await until(() => body.readableEnded)
+    time.nowMs += 100_000
+    await ask(upstream, { totalMs: 0 }).over
+    assert.equal(asked.told.fault, undefined)
+    asked.flight.abort()
+  })
+
+  it('as a whole is bounded only where the call asks for it', async (t) => {
+    const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
+    const asked = ask(upstream, QUIET)
+    await until(() => asked.told.status === 200)
+    for (let i = 1; i <= 9; i++) {
+      time.nowMs += 9999
+      await ask(upstream, { totalMs: 0 }).over
+      scripted.requests[0]!.socket.write('x')
+      await until(() => asked.told.chunks.length === i)
+    }
+    assert.equal((await asked.over).fault, undefined)
+  })
+
+  it('as a whole, when it runs out, is blamed on the receiver that held the response back', async (t) => {
+    const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(`${HEAD}abc`) })
+    const asked = ask(upstream, { totalMs: 5000 }, () => false)
+    await until(() => asked.told.chunks.length === 1)
+    time.nowMs += 5000
+    assert.equal((await asked.over).fault?.kind, 'unread')
+  })
+
+  it('as a whole, when it runs out, is blamed on the sender whose body did not come', async (t) => {
+    const { scripted, upstream, time } = await timed(t, {})
+    const body = new Readable({ read() {} })
+    const asked = ask(upstream, { method: 'POST', body, totalMs: 5000 })
+    body.push('abc')
+    await until(() => scripted.received.includes('abc'))
+    time.nowMs += 5000
+    assert.equal((await asked.over).fault?.kind, 'unsent')
+  })
+
+  it('as a whole is bounded, connecting included, however busy the upstream keeps it', async (t) => {
+    const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
+    const asked = ask(upstream, { totalMs: 5000 })
+    await until(() => asked.told.status === 200)
+    time.nowMs += 4999
+    scripted.requests[0]!.socket.write('x')
+    await until(() => asked.told.chunks.length === 1)
+    time.nowMs += 1
+    const told = await asked.over
+    assert.deepEqual(told.fault, {
+      kind: 'timeout',
+      cause: 'not over within 5000 ms: the upstream was waited for',
+    })
+    await until(() => scripted.open.size === 0)
+  })
+
+  it('is not stretched by interim answers', async (t) => {
+    const { scripted, upstream, time } = await timed(t, {})
+    const asked = ask(upstream)
+    await until(() => scripted.requests.length === 1)
+    time.nowMs += 29_000
+    scripted.requests[0]!.socket.write('HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n')
+    await until(() => asked.told.information.length === 1)
+    time.nowMs += 1000
+    assert.equal((await asked.over).fault?.kind, 'timeout')
+  })
+
+  it('is over with the exchange: nothing is told later, and no timer is left', async (t) => {
+    const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(ok('x')) })
+    const asked = ask(upstream)
+    assert.ok((await asked.over).ended)
+    time.nowMs += 1_000_000
+    await ask(upstream, { totalMs: 0 }).over
+    assert.equal(asked.told.fault, undefined)
+  })
+
+  it('on the real clock is kept to within 20 % for limits from 250 ms on', async (t) => {
+    const scripted = await scriptedUpstream({})
+    const upstream = upstreamsTo([scripted.url], { headersMs: 250 })
+    t.after(async () => {
+      await scripted.close()
+      await upstream.close()
+    })
+    // A machine under load may be late; early it must never be.
+    let best = Number.POSITIVE_INFINITY
+    for (let i = 0; i < 20 && best > 300; i++) {
+      const startedAt = performance.now()
+      await ask(upstream, { method: 'POST' }).over
+      const tookMs = performance.now() - startedAt
+      assert.ok(tookMs >= 250, `${tookMs} ms`)
+      best = Math.min(best, tookMs)
+    }
+    assert.ok(best <= 300, `${best} ms`)
+  })
+})
+
+describe('deadlines', () => {
+  it('look at each thing once in a sweep, though things go and come while they are looked at', async () => {
+    const deadlines = new Deadlines(() => 7)
+    const seen: number[] = []
+    const swept = Promise.withResolvers<void>()
+    const things = Array.from({ length: 6 }, (_, id) => ({
+      slot: -1,
+      checkTime(nowMs: number) {
+        assert.equal(nowMs, 7)
+        seen.push(id)
+        // Removes itself and its lower neighbour, like a fault that gives up a second exchange.
+        deadlines.remove(things[id]!)
+        const neighbour = things[id - 1]
+        if (neighbour !== undefined) deadlines.remove(neighbour)
+        if (id <= 1) swept.resolve()
+      },
+    }))
+    for (const thing of things) deadlines.add(thing)
+    await swept.promise
+    assert.deepEqual(seen, [5, 3, 1])
+  })
+})

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { Deadlines } from '../../http/syntax/deadlines.ts'
+import { Health } from '../balancing/health.ts'
+import { scriptedUpstream } from '../contract/scripted.test-support.ts'
+import { parseAddress } from '../upstream-address.ts'
+import { Connections } from './connection-pool.ts'
+import { Waiting } from './waiting-line.ts'
+
+describe('the connections to an upstream', () => {
+  it('leave nothing behind: each that is gone is off the clock, and makes room', async (t) => {
+    const scripted = await scriptedUpstream({})
+    const clock = (): number => 0
+    const deadlines = new Deadlines(clock)
+    const [added, removed] = [t.mock.method(deadlines, 'add'), t.mock.method(deadlines, 'remove')]
+    const connections = new Connections({
+      address: parseAddress(scripted.url),
+      connectMs: 1000,
+      maxConnections: 2,
+      clock,
+      health: new Health(clock, () => {}),
+      deadlines,
+      waiting: new Waiting(0),
+    })
+    for (let round = 1; round <= 3; round++) {
+      const leased = [connections.lease(false, 0), connections.lease(true, 0)]
+      assert.equal(connections.lease(false, 0), undefined)
+      for (const connection of leased) {
+        connection?.destroy()
+        connection?.destroy()
+      }
+      assert.deepEqual([added.mock.callCount(), removed.mock.callCount()], [round * 2, round * 2])
+    }
+    await connections.close()
+    await scripted.close()
+  })
+})

@@ -1,0 +1,103 @@
+import type { Deadlines } from '../../http/syntax/deadlines.ts'
+import type { Health } from '../balancing/health.ts'
+import type { Address } from '../upstream-address.ts'
+import type { Keeper } from './connection-owner.ts'
+import { PlainConnection } from './plain-connection.ts'
+import type { Waiting } from './waiting-line.ts'
+
+export interface ConnectionsOptions {
+  readonly address: Address
+  readonly connectMs: number
+  readonly maxConnections: number
+  readonly clock: () => number
+  readonly health: Health
+  readonly deadlines: Deadlines
+  readonly waiting: Waiting
+}
+
+/** The connections to one upstream. */
+export class Connections implements Keeper {
+  readonly address: Address
+  readonly connectMs: number
+  readonly clock: () => number
+  readonly #options: ConnectionsOptions
+  /** The last used is used first, so that the others can idle out. */
+  readonly #idle: PlainConnection[] = []
+  /** Connecting, carrying or idle. */
+  #open = 0
+  /** Sockets that are not closed. */
+  #sockets = 0
+  #closing: (() => void) | undefined = undefined
+
+  constructor(options: ConnectionsOptions) {
+    this.address = options.address
+    this.connectMs = options.connectMs
+    this.clock = options.clock
+    this.#options = options
+  }
+
+  /**
+   * @param fresh prefer a new connection to one that stands.
+   * @param nowMs the clock.
+   * @returns undefined when all connections are in use.
+   */
+  lease(fresh: boolean, nowMs: number): PlainConnection | undefined {
+    while (!fresh) {
+      const connection = this.#idle.at(-1)
+      if (connection === undefined) break
+      if (nowMs < connection.idleUntilMs) return this.#idle.pop()
+      connection.destroy()
+    }
+    return this.#open < this.#options.maxConnections ? this.#connect() : this.#idle.pop()
+  }
+
+  /** Closes idle connections at once and the others when they are free; resolves when all are closed. */
+  close(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#closing = resolve
+      for (const connection of this.#idle.splice(0)) connection.destroy()
+      this.#settleClose()
+    })
+  }
+
+  connected(): void {
+    this.#options.health.alive()
+  }
+
+  unconnected(): void {
+    this.#options.health.failed()
+  }
+
+  free(connection: PlainConnection): void {
+    if (this.#closing !== undefined) connection.destroy()
+    else {
+      this.#idle.push(connection)
+      this.#options.waiting.next()
+    }
+  }
+
+  gone(connection: PlainConnection): void {
+    this.#open -= 1
+    this.#options.deadlines.remove(connection)
+    const at = this.#idle.lastIndexOf(connection)
+    if (at >= 0) this.#idle.splice(at, 1)
+    this.#options.waiting.next()
+  }
+
+  closed(): void {
+    this.#sockets -= 1
+    this.#settleClose()
+  }
+
+  #connect(): PlainConnection {
+    const connection = new PlainConnection(this)
+    this.#open += 1
+    this.#sockets += 1
+    this.#options.deadlines.add(connection)
+    return connection
+  }
+
+  #settleClose(): void {
+    if (this.#sockets === 0) this.#closing?.()
+  }
+}

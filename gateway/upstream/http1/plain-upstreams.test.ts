@@ -1,0 +1,422 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect, createServer, type Socket } from 'node:net'
+import { Readable } from 'node:stream'
+import { describe, it, type TestContext } from 'node:test'
+import {
+  ask,
+  bodyOf,
+  callOf,
+  ok,
+  type ScriptedOptions,
+  scriptedUpstream,
+  until,
+  upstreamsTo,
+} from '../contract/scripted.test-support.ts'
+import type { UpstreamsOptions } from '../create-upstreams.ts'
+import { UpgradedStream } from './upgraded-stream.ts'
+import { Waiting } from './waiting-line.ts'
+
+async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
+  const scripted = await scriptedUpstream(script)
+  const upstream = upstreamsTo([scripted.url], options)
+  t.after(async () => {
+    await scripted.close()
+    await upstream.close()
+  })
+  return { scripted, upstream }
+}
+
+const ANSWER: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
+const named: ScriptedOptions = {
+  onRequest: ({ socket, head }) => head.includes('/held') || socket.write(ok(/ (\S+)/.exec(head)?.[1] ?? '')),
+}
+
+describe('a call that finds every connection in use', () => {
+  it('waits for one where there is room, first come first served, and no more wait than may', async (t) => {
+    const { scripted, upstream } = await pair(t, named, { maxConnections: 1, maxWaiting: 3 })
+    const held = ask(upstream, { target: '/held' })
+    const waiting = ['/1', '/2', '/3'].map((target) => ask(upstream, { target }))
+    const surplus = ask(upstream, { target: '/4' })
+    assert.deepEqual((await surplus.over).fault, { kind: 'unreachable', cause: 'every connection is in use' })
+    await until(() => scripted.requests.length === 1)
+    scripted.requests[0]!.socket.write(ok('held'))
+    await held.over
+    for (const { over } of waiting) assert.ok((await over).ended)
+    assert.deepEqual(
+      scripted.requests.map(({ head }) => / (\S+)/.exec(head)?.[1]),
+      ['/held', '/1', '/2', '/3'],
+    )
+    assert.equal(scripted.connections, 1)
+  })
+
+  it('gets a new connection when the one in use is lost or given up', async (t) => {
+    const { scripted, upstream } = await pair(t, named, { maxConnections: 1, maxWaiting: 9 })
+    const held = ask(upstream, { method: 'POST', target: '/held' })
+    const first = ask(upstream, { method: 'POST', target: '/held' })
+    const second = ask(upstream, { target: '/b' })
+    await until(() => scripted.requests.length === 1)
+    scripted.requests[0]!.socket.destroy()
+    assert.equal((await held.over).fault?.kind, 'broken')
+    await until(() => scripted.requests.length === 2)
+    first.flight.abort()
+    assert.equal(bodyOf(await second.over), '/b')
+  })
+
+  it('waits no longer than connectMs and totalMs, and not at all once it is given up', async (t) => {
+    let nowMs = 0
+    const options = { maxConnections: 1, maxWaiting: 2, connectMs: 500, clock: () => nowMs }
+    const { scripted, upstream } = await pair(t, named, options)
+    const held = ask(upstream, { target: '/held' })
+    await until(() => scripted.requests.length === 1)
+    const patient = ask(upstream)
+    const hurried = ask(upstream, { totalMs: 100 })
+    nowMs = 100
+    assert.match((await hurried.over).fault!.cause, /not over within 100 ms/)
+    const given = ask(upstream, { target: '/given' })
+    given.flight.abort()
+    nowMs = 499
+    // Room again, for the two that have gone: and a sweep, by the fault of a third.
+    assert.match((await ask(upstream, { totalMs: 0 }).over).fault!.cause, /within 0 ms/)
+    assert.equal(patient.told.fault, undefined)
+    nowMs = 500
+    const told = await patient.over
+    assert.deepEqual(told.fault, { kind: 'timeout', cause: 'no connection became free within 500 ms' })
+    scripted.requests[0]!.socket.write(ok('held'))
+    assert.ok((await held.over).ended)
+    assert.ok((await ask(upstream, { target: '/last' }).over).ended)
+    assert.ok(!scripted.received.includes('/given'))
+  })
+
+  it('is served in turn, and one that left is not', () => {
+    const waiting = new Waiting(2)
+    const served: number[] = []
+    const [a, b] = [1, 2].map((id) => ({ tryAgain: () => served.push(id) }))
+    waiting.add(a!)
+    waiting.add(b!)
+    assert.equal(waiting.isFull, true)
+    waiting.remove(a!)
+    assert.equal(waiting.isFull, false)
+    waiting.next()
+    waiting.next()
+    assert.deepEqual(served, [2])
+  })
+})
+
+describe('an idle connection', () => {
+  it('is closed after four seconds, and the last used is used first', async (t) => {
+    let nowMs = 0
+    const { scripted, upstream } = await pair(t, ANSWER, { clock: () => nowMs })
+    await Promise.all([ask(upstream).over, ask(upstream).over])
+    nowMs = 3000
+    for (let i = 0; i < 3; i++) await ask(upstream).over
+    const sockets = new Set(scripted.requests.slice(2).map(({ socket }) => socket))
+    assert.equal(sockets.size, 1)
+    nowMs = 4000
+    await until(() => scripted.open.size === 1)
+    assert.ok(sockets.has([...scripted.open][0]!))
+    nowMs = 6999
+    assert.ok((await ask(upstream).over).ended)
+    assert.equal(scripted.connections, 2)
+    nowMs = 10_999
+    // Too old, though no sweep has come by: not used any more.
+    assert.ok((await ask(upstream).over).ended)
+    assert.equal(scripted.connections, 3)
+  })
+
+  it('lasts as long as the upstream announces, less two seconds and at most a minute', async (t) => {
+    let nowMs = 0
+    const { scripted, upstream } = await pair(
+      t,
+      { onRequest: ({ socket }) => socket.write(ok('x', 'Keep-Alive: max=9, timeout=600\r\n')) },
+      { clock: () => nowMs },
+    )
+    await ask(upstream).over
+    nowMs = 59_999
+    await ask(upstream).over
+    assert.equal(scripted.connections, 1)
+    nowMs += 60_000
+    await ask(upstream).over
+    assert.equal(scripted.connections, 2)
+  })
+})
+
+describe('an answer to a request that is still being sent', () => {
+  it('is the last on its connection, at once', async (t) => {
+    const { scripted, upstream } = await pair(t, {
+      onConnection: (socket, connection) => {
+        if (connection === 1) socket.once('data', () => socket.write(ok('early')))
+      },
+      ...ANSWER,
+    })
+    const body = new Readable({ read() {} })
+    body.push('first')
+    assert.equal(bodyOf(await ask(upstream, { method: 'POST', body }).over), 'early')
+    assert.equal(bodyOf(await ask(upstream).over), 'x')
+    assert.equal(scripted.connections, 2)
+  })
+})
+
+describe('closing', () => {
+  it('ends with the last exchange, though its connection could be used again', async (t) => {
+    const { scripted, upstream } = await pair(t, named, { clock: () => 0 })
+    const held = ask(upstream, { target: '/held' })
+    await until(() => scripted.requests.length === 1)
+    const closed = upstream.close()
+    scripted.requests[0]!.socket.write(ok('held'))
+    assert.ok((await held.over).ended)
+    await closed
+  })
+})
+
+describe('a request that the connection refuses at once', () => {
+  it('has not been sent, and goes out on another one, whatever its method and its body', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    const bodies: (() => Readable | null)[] = [
+      () => null,
+      () => ready('abc'),
+      () => Readable.from([Buffer.from('abc')]),
+    ]
+    for (const body of bodies) {
+      const requests = scripted.requests.length
+      assert.ok((await ask(upstream, { method: 'POST' }).over).ended)
+      // The reset is there before the call, and is read after it.
+      const closed = [...scripted.open].map((socket) => {
+        socket.resetAndDestroy()
+        return once(socket, 'close')
+      })
+      await Promise.all(closed)
+      const headers = body() === null ? ['host', 'h'] : ['host', 'h', 'content-length', '3']
+      const told = await ask(upstream, { method: 'POST', headers, body: body() }).over
+      assert.ok(told.ended, String(told.fault?.cause))
+      assert.equal(scripted.requests.length, requests + 2)
+      if (body() !== null) assert.equal(scripted.requests.at(-1)?.body, 'abc')
+    }
+  })
+})
+
+function ready(text: string): Readable {
+  const source = new Readable({ read() {} })
+  source.push(text)
+  return source
+}
+
+describe('a body that is there already', () => {
+  it('goes out whole, however long it is', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    for (const bytes of [1, 4096, 4097, 60_000]) {
+      const text = `${'\xff'.repeat(bytes - 1)}!`
+      const source = new Readable({ read() {} })
+      source.push(Buffer.from(text, 'latin1'))
+      const headers = ['host', 'h', 'content-length', String(bytes)]
+      assert.ok((await ask(upstream, { method: 'PUT', headers, body: source }).over).ended)
+      assert.equal(scripted.requests.at(-1)?.body, text)
+    }
+  })
+
+  it('of length zero is sent as none, and one that was read before is no body', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    const headers = ['host', 'h', 'content-length', '0']
+    assert.ok((await ask(upstream, { method: 'PUT', headers, body: Readable.from([]) }).over).ended)
+    const read = Readable.from([Buffer.from('abc')])
+    await read.toArray()
+    assert.ok((await ask(upstream, { method: 'PUT', body: read }).over).ended)
+    const told = await ask(upstream, {
+      method: 'PUT',
+      headers: ['host', 'h', 'content-length', '3'],
+      body: read,
+    }).over
+    assert.equal(told.fault?.kind, 'broken')
+    assert.deepEqual(
+      scripted.requests.map(({ body }) => body),
+      ['', '0\r\n\r\n'],
+    )
+  })
+})
+
+describe('a call with characters that are more than a byte', () => {
+  it('cannot be sent: they would be others on the wire, a line feed perhaps', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    for (const call of [
+      { target: '/\u010d\u010a' },
+      { method: 'GET\u0120' },
+      { target: '/\t' },
+      { headers: ['host', 'h', 'content-length', '3'] },
+    ])
+      assert.equal((await ask(upstream, call).over).fault?.kind, 'unreachable')
+    assert.equal(scripted.requests.length, 0)
+    assert.ok((await ask(upstream, { target: '/\xe9' }).over).ended)
+  })
+
+  it('is found among any number of names', async (t) => {
+    const { upstream } = await pair(t, ANSWER)
+    for (let i = 0; i < 1100; i += 11) {
+      const headers = Array.from({ length: 11 }, (_, n) => [`x-${i + n}`, 'v']).flat()
+      assert.ok((await ask(upstream, { headers: ['host', 'h', ...headers] }).over).ended)
+    }
+    assert.ok((await ask(upstream, { headers: ['host', 'h', 'Upgrade', 'v'] }).over).fault)
+  })
+})
+
+describe('what one connection reads', () => {
+  it('is not touched by what another reads, be it kept by its receiver or held back', async (t) => {
+    const chunks = (text: string): string =>
+      `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${`8\r\n${text}\r\n`.repeat(3)}0\r\n\r\n`
+    const { upstream } = await pair(t, {
+      onRequest: ({ socket, head }) => socket.write(chunks(head.includes('/held') ? 'held-out' : 'somebody')),
+    })
+    const kept: Buffer[] = []
+    const over = Promise.withResolvers<void>()
+    const flight = upstream.send(callOf({ target: '/held' }), {
+      information() {},
+      head() {},
+      data: (chunk) => kept.push(chunk) > 3,
+      end: over.resolve,
+      upgrade() {},
+      fault: ({ cause }) => over.reject(new Error(cause)),
+    })
+    for (let pieces = 1; pieces <= 3; pieces++) {
+      await until(() => kept.length === pieces)
+      for (let i = 0; i < 3; i++) assert.equal(bodyOf(await ask(upstream).over), 'somebody'.repeat(3))
+      flight.resume()
+    }
+    await over.promise
+    assert.equal(Buffer.concat(kept).toString(), 'held-out'.repeat(3))
+  })
+})
+
+describe('an attempt to connect that the caller gives up', () => {
+  it('says nothing about the upstream, and leaves nothing open', async (t) => {
+    const health: boolean[] = []
+    const { scripted, upstream } = await pair(t, ANSWER, { onHealth: (_, healthy) => health.push(healthy) })
+    for (let i = 0; i < 5; i++) ask(upstream, { method: 'POST' }).flight.abort()
+    assert.ok((await ask(upstream).over).ended)
+    await until(() => scripted.open.size === 1)
+    assert.deepEqual(health, [])
+    assert.equal(scripted.requests.length, 1)
+  })
+})
+
+describe('a connection that was held back', () => {
+  it('is used again when its receiver has taken all', async (t) => {
+    const big = 'y'.repeat(300_000)
+    const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok(big)) })
+    for (let i = 0; i < 3; i++) {
+      const asked = ask(upstream, {}, (_, flight) => {
+        setImmediate(() => flight.resume())
+        return false
+      })
+      assert.equal(bodyOf(await asked.over), big)
+    }
+    assert.equal(scripted.connections, 1)
+  })
+
+  it('is read again after its last piece came from what had been held back', async (t) => {
+    const chunks =
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n'
+    const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(chunks) })
+    for (let i = 0; i < 3; i++) {
+      const asked = ask(upstream, {}, (_, flight) => {
+        setImmediate(() => flight.resume())
+        return false
+      })
+      assert.equal(bodyOf(await asked.over), 'abc')
+    }
+    assert.equal(scripted.connections, 1)
+  })
+
+  it('tells of the end without waiting for a receiver that has it all', async (t) => {
+    const { scripted, upstream } = await pair(t, ANSWER)
+    for (let i = 0; i < 3; i++) assert.ok((await ask(upstream, {}, () => false).over).ended)
+    assert.equal(scripted.connections, 1)
+  })
+
+  it('gives its body whole though the connection ends behind it', async (t) => {
+    const big = 'z'.repeat(200_000)
+    const { upstream } = await pair(t, {
+      onRequest: ({ socket }) => socket.end(`HTTP/1.1 200 OK\r\n\r\n${big}`),
+    })
+    const asked = ask(upstream, {}, (_, flight) => {
+      setTimeout(() => flight.resume(), 1)
+      return false
+    })
+    assert.equal(bodyOf(await asked.over), big)
+  })
+})
+
+describe('an upgraded connection', () => {
+  const SWITCH = 'HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n'
+
+  async function upgraded(t: TestContext) {
+    const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(SWITCH) })
+    const { socket } = await ask(upstream, { upgrade: 'websocket' }).over
+    return { socket: socket!, far: scripted.requests[0]!.socket }
+  }
+
+  it('brings over what was sent before either side ended', async (t) => {
+    const far = 'f'.repeat(500_000)
+    const { socket, far: upstreamSocket } = await upgraded(t)
+    upstreamSocket.end(far)
+    assert.equal((await socket.toArray()).join(''), far)
+    await until(() => socket.destroyed)
+    assert.equal(socket.errored, null)
+    const other = await upgraded(t)
+    let received = ''
+    other.far.removeAllListeners('data').on('data', (chunk: Buffer) => {
+      received += chunk.toString()
+    })
+    other.socket.resume().end(far)
+    await until(() => received === far)
+  })
+
+  it('is held back by a reader that takes its time', async (t) => {
+    const { socket, far } = await upgraded(t)
+    let sent = 0
+    const pump = (): void => {
+      while (sent < 64_000_000 && far.write(Buffer.alloc(65_536))) sent += 65_536
+    }
+    far.on('drain', pump)
+    pump()
+    let before = -1
+    while (sent !== before) {
+      before = sent
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    assert.ok(sent < 24_000_000, `${sent} bytes in flight`)
+    socket.destroy()
+    await until(() => far.destroyed)
+  })
+
+  it('is not had before the request was whole', async (t) => {
+    const { scripted, upstream } = await pair(t, {
+      onConnection: (socket) => socket.once('data', () => socket.write(SWITCH)),
+    })
+    const body = new Readable({ read() {} })
+    body.push('half')
+    const told = await ask(upstream, { method: 'POST', body, upgrade: 'websocket' }).over
+    assert.deepEqual([told.fault?.kind, told.socket], ['malformed', undefined])
+    await until(() => scripted.open.size === 0)
+  })
+
+  it('tells of a reset as an error, once', async (t) => {
+    const { socket, far } = await upgraded(t)
+    socket.resume()
+    far.resetAndDestroy()
+    const [error] = await once(socket, 'error')
+    assert.equal(error.code, 'ECONNRESET')
+  })
+
+  it('closes when its socket has been closed already', async () => {
+    const server = createServer().listen(0, '127.0.0.1')
+    const accepted = once(server, 'connection') as Promise<[Socket]>
+    await once(server, 'listening')
+    const socket = connect((server.address() as { port: number }).port, '127.0.0.1')
+    await accepted
+    const stream = new UpgradedStream(socket).resume()
+    socket.destroy()
+    await once(stream, 'close')
+    assert.equal(stream.errored, null)
+    ;(await accepted)[0].destroy()
+    server.close()
+  })
+})
