@@ -43,6 +43,7 @@ const CLAIMS = [
   'X-Original-Method',
   'X-Original-Forwarded-For',
   'X-Rewrite-URL',
+  'X-Revoke-Session',
   'X-HTTP-Method-Override',
   'X-HTTP-Method',
   'X-Method-Override',

@@ -110,6 +110,8 @@ const CLAIMS: readonly string[] = [
   'x-override-url',
   'x-proxyuser-ip',
   'x-real-ip',
+  // The word of a service to the gateway: one that copies fields into its response must not end a session for its client.
+  'x-revoke-session',
   'x-rewrite-url',
   'x-scheme',
   'x-url-scheme',
