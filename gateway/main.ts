@@ -2,7 +2,7 @@ import type { Server } from 'node:http'
 import { destination, type Logger, pino } from 'pino'
 import packageJson from '../package.json' with { type: 'json' }
 import { createAdminServer } from './admin/admin-server.ts'
-import { Lead } from './cluster/primary.ts'
+import { Primary } from './cluster/primary.ts'
 import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault } from './config/faults.ts'
@@ -13,9 +13,9 @@ import type { Settings } from './config/settings.ts'
 import { parseLimits } from './limits/table/limit-table.ts'
 import { fileWarnings } from './process/config-warnings.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './process/public-listeners.ts'
-import type { Serving } from './process/serving-mode.ts'
+import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
-import type { Ground } from './process/startup-configuration.ts'
+import type { StartupConfiguration } from './process/startup-configuration.ts'
 import { clientIssuerFaults } from './tls/clients/client-issuers.ts'
 import { loadTls } from './tls/listener/tls-reload.ts'
 
@@ -34,19 +34,19 @@ await main()
 /** The gateway as a process: read everything or stop, make the parts, listen, serve until it is told to stop, drain. */
 async function main(): Promise<void> {
   const stop = listenForStop()
-  const ground = readGround()
-  const { settings, log } = ground
+  const startup = readStartupConfiguration()
+  const { settings, log } = startup
   const warnings = [...fileWarnings(process.env), ...issuerWarnings(settings.issuers, settings.routes)]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
-  const serving = orExit(log, () => (withWorkers ? new Lead(ground) : serveAlone(ground)))
+  const serving = orExit(log, () => (withWorkers ? new Primary(startup) : serveAlone(startup)))
   process.on('SIGHUP', () => serving.trail.reopen())
   const admin = createAdminServer({
     metrics: serving.metrics,
     readiness: () => serving.notReady(),
     degradation: () => serving.degraded(),
   })
-  const { adminPort, port, tlsPort } = await begin(ground, serving, admin)
+  const { adminPort, port, tlsPort } = await begin(startup, serving, admin)
   // A trail whose disk has room again takes up what it owes without waiting for a request.
   setInterval(() => serving.trail.look(), TRAIL_RECHECK_MS).unref()
   const { host, adminHost, upstreams } = settings
@@ -67,7 +67,7 @@ async function main(): Promise<void> {
 }
 
 /** Listens for probes first, then for requests. */
-async function begin({ settings, log }: Ground, serving: Serving, admin: Server) {
+async function begin({ settings, log }: StartupConfiguration, serving: ServingMode, admin: Server) {
   try {
     const adminPort = await listen(admin, { host: settings.adminHost, port: settings.adminPort })
     return { adminPort, ...(await serving.begin()) }
@@ -81,7 +81,7 @@ async function begin({ settings, log }: Ground, serving: Serving, admin: Server)
 }
 
 /** Everything that is read before anything is made; every fault of all of it is told at once. */
-function readGround(): Ground {
+function readStartupConfiguration(): StartupConfiguration {
   const settings = loadSettings(process.env)
   const { clientsFile, tls: tlsSettings } = settings.value ?? {}
   const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)

@@ -99,8 +99,8 @@ export class ReplayMemory {
   }
 
   /** Another thread has let in the message of that digest; `written`: it is in the file. */
-  learn(digest: string, atMs: number, written: boolean): void {
-    this.#seen.learn(digest, atMs, written)
+  apply(digest: string, atMs: number, written: boolean): void {
+    this.#seen.apply(digest, atMs, written)
   }
 
   /** The digest of every message with the time when it was let in, oldest first. */

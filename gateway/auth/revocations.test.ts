@@ -421,7 +421,7 @@ test('what another thread has ended is refused at the next question, without a w
   const step = { enter: () => depth++, leave: () => depth--, flags: ownFlags() }
   const first = new Revocations({
     ...base,
-    sharing: { ...step, copy: [], catchUp: () => {}, tell: (...told) => unheard.push(told) },
+    sharing: { ...step, copy: [], catchUp: () => {}, publish: (...told) => unheard.push(told) },
   })
   const second: Revocations = new Revocations({
     ...base,
@@ -429,9 +429,9 @@ test('what another thread has ended is refused at the next question, without a w
       ...step,
       copy: [['before', NOW_MS - 1]],
       catchUp: () => {
-        for (const told of unheard.splice(0)) second.learn(...told)
+        for (const told of unheard.splice(0)) second.apply(...told)
       },
-      tell: () => assert.fail(),
+      publish: () => assert.fail(),
     },
   })
   first.revoke('a')

@@ -90,8 +90,8 @@ export class Revocations {
   }
 
   /** Another thread has ended a session; `written`: it is in the file. */
-  learn(sid: string, atMs: number, written: boolean): void {
-    this.#sessions.learn(sid, atMs, written)
+  apply(sid: string, atMs: number, written: boolean): void {
+    this.#sessions.apply(sid, atMs, written)
   }
 
   /** Every session with the time when it was revoked, oldest first. */

@@ -114,12 +114,12 @@ test('a throttle that learns what another has seen keeps the same callers away, 
     enter: () => depth++,
     leave: () => depth--,
     catchUp: () => {},
-    tell: (key: string, atMs: number) => told.push([key, atMs]),
+    publish: (key: string, atMs: number) => told.push([key, atMs]),
   }
   const [first, other, late] = [throttleOf({ sharing }), throttleOf(), throttleOf()]
   first.fail('a', 3)
   assert.equal(depth, 0)
-  for (const [key, atMs] of told) other.throttle.learn(key, atMs)
+  for (const [key, atMs] of told) other.throttle.apply(key, atMs)
   assert.equal(other.throttle.blockedSeconds('a'), 60)
   late.throttle.block(other.throttle.blocked())
   assert.equal(late.throttle.blockedSeconds('a'), 60)

@@ -19,7 +19,7 @@ export interface ThrottleSharing {
   leave(): void
   catchUp(): void
   /** Tells the others of a failure. */
-  tell(key: string, atMs: number): void
+  publish(key: string, atMs: number): void
 }
 
 export interface ThrottleOptions {
@@ -66,15 +66,15 @@ export class AuthThrottle {
     sharing?.enter()
     try {
       const nowMs = clock()
-      this.learn(key, nowMs)
-      sharing?.tell(key, nowMs)
+      this.apply(key, nowMs)
+      sharing?.publish(key, nowMs)
     } finally {
       sharing?.leave()
     }
   }
 
   /** The same happened at `nowMs`, on another thread. */
-  learn(key: string, nowMs: number): void {
+  apply(key: string, nowMs: number): void {
     const { allowed, remaining, resetSeconds } = this.#options.counter.take(key, nowMs)
     if (!allowed || remaining === 0) this.#blocked.set(key, nowMs + resetSeconds * 1000)
   }

@@ -186,7 +186,7 @@ async function beginRevocations(): Promise<Begun> {
   return {
     textOf: uuid,
     // As of a session that another thread has revoked: the disk is not what is measured.
-    take: (sid) => revocations.learn(sid, Date.now(), true),
+    take: (sid) => revocations.apply(sid, Date.now(), true),
     held: () => revocations.size,
   }
 }

@@ -31,7 +31,7 @@ async function fillWithin(memory: Memory, offered: number): Promise<number> {
 /** With the default bound, and so many in it. */
 function replaysOf(count: number): ReplayMemory {
   const copy = Array.from({ length: count }, (_, i) => [String(i), Date.now()] as const)
-  const alone = { enter() {}, leave() {}, catchUp() {}, tell() {}, flags: ownFlags() }
+  const alone = { enter() {}, leave() {}, catchUp() {}, publish() {}, flags: ownFlags() }
   return new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now, sharing: { copy, ...alone } })
 }
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import type { Deed } from './event.ts'
-import { Order, type OrderOptions } from './event-log.ts'
+import type { ClusterEvent } from './event.ts'
+import { EventLog, type EventLogOptions } from './event-log.ts'
 import {
   createSharedMemory,
   MAIN_SEAT,
@@ -14,8 +14,8 @@ import {
 } from './event-memory.ts'
 
 /** All in one thread: what they share does not know the difference, as long as nobody has to wait. */
-function seated(memory: SharedMemory, seat: number, options: Partial<OrderOptions> = {}): Order {
-  return new Order({
+function seated(memory: SharedMemory, seat: number, options: Partial<EventLogOptions> = {}): EventLog {
+  return new EventLog({
     memory,
     seat,
     clock: () => 1000,
@@ -36,27 +36,27 @@ function memoryAt(start: number): SharedMemory {
   return memory
 }
 
-function pair(memory = createSharedMemory(), options: Partial<OrderOptions> = {}) {
+function pair(memory = createSharedMemory(), options: Partial<EventLogOptions> = {}) {
   const main = seated(memory, MAIN_SEAT, options)
   const seat = main.seatNext() ?? -1
   return { memory, main, seat, worker: seated(memory, seat, options) }
 }
 
-function hear(order: Order): Deed[] {
-  const heard: Deed[] = []
-  for (let kind = 1; kind < 256; kind++) order.on(kind, (deed) => heard.push(deed))
+function hear(eventLog: EventLog): ClusterEvent[] {
+  const heard: ClusterEvent[] = []
+  for (let kind = 1; kind < 256; kind++) eventLog.on(kind, (event) => heard.push(event))
   return heard
 }
 
-function act(order: Order, deed: Partial<Deed>): Deed {
-  const told = { kind: 1, id: 0, atMs: 1000, text: '', ...deed }
-  order.enter()
-  order.tell(told)
-  order.leave()
+function act(eventLog: EventLog, event: Partial<ClusterEvent>): ClusterEvent {
+  const told = { kind: 1, id: 0, atMs: 1000, text: '', ...event }
+  eventLog.enter()
+  eventLog.publish(told)
+  eventLog.leave()
   return told
 }
 
-const deeds = fc.array(
+const events = fc.array(
   fc.record({
     by: fc.nat(1),
     kind: fc.integer({ min: 1, max: 255 }),
@@ -73,19 +73,19 @@ const deeds = fc.array(
   { maxLength: 60 },
 )
 
-describe('the order of deeds', () => {
-  it('gives every deed to all others exactly as it was told, in one order, also round the end of the ring', () => {
+describe('the order of events', () => {
+  it('gives every event to all others exactly as it was told, in one order, also round the end of the ring', () => {
     fc.assert(
-      fc.property(deeds, fc.constantFrom(0, 2 ** 32 - 4096, 2 ** 32 - 64), (told, start) => {
+      fc.property(events, fc.constantFrom(0, 2 ** 32 - 4096, 2 ** 32 - 64), (told, start) => {
         const { main, worker, memory } = pair(memoryAt(start))
         const third = seated(memory, main.seatNext() ?? -1)
         const heard = [main, worker, third].map(hear)
-        const expected: Deed[][] = [[], [], []]
-        for (const { by, catchUp, ...deed } of told) {
-          act([main, worker][by] as Order, deed)
-          for (const at of [0, 1, 2]) if (at !== by) expected[at]?.push(deed)
+        const expected: ClusterEvent[][] = [[], [], []]
+        for (const { by, catchUp, ...event } of told) {
+          act([main, worker][by] as EventLog, event)
+          for (const at of [0, 1, 2]) if (at !== by) expected[at]?.push(event)
           // Nobody may be so far behind that the ring is full.
-          if (catchUp || (expected[2] as Deed[]).length % 3 === 0)
+          if (catchUp || (expected[2] as ClusterEvent[]).length % 3 === 0)
             for (const one of [main, worker, third]) one.catchUp()
         }
         for (const one of [main, worker, third]) one.catchUp()
@@ -143,14 +143,14 @@ describe('the order of deeds', () => {
     assert.deepEqual(heard, [told])
   })
 
-  it('refuses a deed that is too long to be told, and tells nothing of it', () => {
+  it('refuses an event that is too long to be told, and tells nothing of it', () => {
     const { main, worker } = pair(createSharedMemory(4096))
     const heard = hear(worker)
     assert.ok(main.longestText > 900)
     act(main, { text: 'é'.repeat(main.longestText) })
     worker.enter()
     assert.throws(
-      () => worker.tell({ kind: 1, id: 0, atMs: 0, text: 'x'.repeat(2100) }),
+      () => worker.publish({ kind: 1, id: 0, atMs: 0, text: 'x'.repeat(2100) }),
       /2128 bytes is too long/,
     )
     worker.leave()

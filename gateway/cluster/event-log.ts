@@ -1,4 +1,4 @@
-import type { Deed, Sharing } from './event.ts'
+import type { ClusterEvent, Sharing } from './event.ts'
 import { SharedLock } from './event-lock.ts'
 import {
   BEAT,
@@ -23,7 +23,7 @@ import {
 } from './event-memory.ts'
 import { Ring } from './event-ring.ts'
 
-export interface OrderOptions {
+export interface EventLogOptions {
   readonly memory: SharedMemory
   /** This thread's. */
   readonly seat: number
@@ -39,28 +39,28 @@ export interface OrderOptions {
 const COUNTED = { exchanges: EXCHANGES, tunnels: TUNNELS } as const
 
 /** Does what another thread has done. */
-export type Doing = (deed: Deed) => void
+export type EventHandler = (event: ClusterEvent) => void
 
 const PATIENCE_MS = 2_000
 /** How long the main thread leaves the lock to others before it asks again. */
 const ASK_AGAIN_MS = 1
 
 /**
- * One order of deeds over all threads. Each thread keeps a whole copy of what is shared, decides by it within a step, and
+ * One order of events over all threads. Each thread keeps a whole copy of what is shared, decides by it within a step, and
  * tells the others what it did; a step begins with doing what they did. As all copies do the same in the same order and
  * as of the same times, they are one.
  *
  * A thread that does not listen for long while the ring is full is left behind: it finds itself lost when it next looks.
  * The main thread is never left behind: from its copy new ones are made.
  */
-export class Order implements Sharing {
-  readonly #options: OrderOptions
+export class EventLog implements Sharing {
+  readonly #options: EventLogOptions
   readonly #words: Int32Array
   readonly #lastMs: Float64Array
   readonly #lock: SharedLock
   readonly #ring: Ring
   readonly #ringBytes: number
-  readonly #doings = new Map<number, Doing>()
+  readonly #handlers = new Map<number, EventHandler>()
   /** Where this thread reads on. */
   #read: number
   /** Everybody has read until here, or further. */
@@ -69,7 +69,7 @@ export class Order implements Sharing {
   #stepping = false
   readonly #waiting: (() => void)[] = []
 
-  constructor(options: OrderOptions) {
+  constructor(options: EventLogOptions) {
     const { memory, seat } = options
     this.#options = options
     this.#words = new Int32Array(memory.control)
@@ -89,18 +89,18 @@ export class Order implements Sharing {
     return this.#stepping ? this.#nowMs : this.#options.clock()
   }
 
-  /** Characters that any deed's text may have; a longer one may be refused. */
+  /** Characters that any event's text may have; a longer one may be refused. */
   get longestText(): number {
     return this.#ringBytes / 4 - 64
   }
 
-  /** What this thread does when another has told a deed of that kind. */
-  on(kind: number, doing: Doing): void {
-    this.#doings.set(kind, doing)
+  /** What this thread does when another has told an event of that kind. */
+  on(kind: number, handler: EventHandler): void {
+    this.#handlers.set(kind, handler)
   }
 
   catchUp(): void {
-    if (Atomics.load(this.#words, WRITTEN) >>> 0 !== this.#read) this.#hear()
+    if (Atomics.load(this.#words, WRITTEN) >>> 0 !== this.#read) this.#applyNew()
   }
 
   enter(): void {
@@ -113,12 +113,12 @@ export class Order implements Sharing {
     this.#lock.release()
   }
 
-  tell(deed: Deed): void {
+  publish(event: ClusterEvent): void {
     const written = Atomics.load(this.#words, WRITTEN) >>> 0
-    const bytes = this.#ring.bytesFor(deed.text, written)
-    if (bytes > this.#ringBytes / 2) throw new RangeError(`a deed of ${bytes} bytes is too long to be told`)
+    const bytes = this.#ring.bytesFor(event.text, written)
+    if (bytes > this.#ringBytes / 2) throw new RangeError(`an event of ${bytes} bytes is too long to be told`)
     if (this.#ringBytes - ((written - this.#readByAll) >>> 0) < bytes) this.#makeRoom(written, bytes)
-    const next = this.#ring.write(deed, written)
+    const next = this.#ring.write(event, written)
     Atomics.store(this.#words, WRITTEN, next | 0)
     this.#advance(next)
   }
@@ -164,16 +164,16 @@ export class Order implements Sharing {
     this.#stepping = true
   }
 
-  #hear(): void {
+  #applyNew(): void {
     const written = Atomics.load(this.#words, WRITTEN) >>> 0
     let at = this.#read
     try {
       while (at !== written) {
-        const deed = this.#ring.read(at)
+        const event = this.#ring.read(at)
         const next = this.#ring.after(at)
         // After reading: as long as the seat is taken, nobody writes over what it has not read.
         this.#assertTaken()
-        if (deed !== undefined) this.#doings.get(deed.kind)?.(deed)
+        if (event !== undefined) this.#handlers.get(event.kind)?.(event)
         at = next
       }
     } catch (error) {

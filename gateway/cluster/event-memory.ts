@@ -33,7 +33,7 @@ export const EMPTY = 0
 export const TAKEN = 1
 export const LOST = 2
 
-/** Room for some 100,000 deeds. */
+/** Room for some 100,000 events. */
 const RING_BYTES = 8 * 1024 * 1024
 
 /** What all threads of one gateway have in common; to be handed to each of them. */

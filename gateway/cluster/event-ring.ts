@@ -1,14 +1,14 @@
-import type { Deed } from './event.ts'
+import type { ClusterEvent } from './event.ts'
 
 /** Bytes before the text: length, kind and spelling, id, bytes of the text, time. */
 const HEAD_BYTES = 24
-/** Stands for the rest of the ring, where the next deed did not fit. */
+/** Stands for the rest of the ring, where the next event did not fit. */
 const SKIP = 0
 const WIDE = 1 << 8
 const KIND = 0xff
 
 /**
- * Deeds one after the other in shared memory, each in one piece. Positions are bytes that only ever grow, modulo 2³²;
+ * Events one after the other in shared memory, each in one piece. Positions are bytes that only ever grow, modulo 2³²;
  * who may write, and what may be written over, is not known here.
  */
 export class Ring {
@@ -24,28 +24,28 @@ export class Ring {
     this.#mask = memory.byteLength - 1
   }
 
-  /** How many bytes a deed with that text takes at that position, with what has to be skipped. */
+  /** How many bytes an event with that text takes at that position, with what has to be skipped. */
   bytesFor(text: string, position: number): number {
     const bytes = sizeOf(text, isWide(text))
     const left = this.#mask + 1 - (position & this.#mask)
     return left < bytes ? left + bytes : bytes
   }
 
-  /** Writes the deed. @returns the position after it */
-  write(deed: Deed, position: number): number {
-    const wide = isWide(deed.text)
-    const size = sizeOf(deed.text, wide)
+  /** Writes the event. @returns the position after it */
+  write(event: ClusterEvent, position: number): number {
+    const wide = isWide(event.text)
+    const size = sizeOf(event.text, wide)
     const left = this.#mask + 1 - (position & this.#mask)
-    if (left >= size) return this.#put(deed, position, { size, wide })
+    if (left >= size) return this.#put(event, position, { size, wide })
     // There is always a whole head's first words: everything is a multiple of eight bytes.
     const word = (position & this.#mask) >>> 2
     this.#words[word] = left
     this.#words[word + 1] = SKIP
-    return this.#put(deed, (position + left) >>> 0, { size, wide })
+    return this.#put(event, (position + left) >>> 0, { size, wide })
   }
 
-  /** Reads what stands there: the deed, or undefined where some bytes are to be skipped. */
-  read(position: number): Deed | undefined {
+  /** Reads what stands there: the event, or undefined where some bytes are to be skipped. */
+  read(position: number): ClusterEvent | undefined {
     const at = position & this.#mask
     const word = at >>> 2
     const form = this.#words[word + 1] as number
@@ -66,7 +66,7 @@ export class Ring {
     return (position + (this.#words[(position & this.#mask) >>> 2] as number)) >>> 0
   }
 
-  #put({ kind, id, atMs, text }: Deed, position: number, { size, wide }: Form): number {
+  #put({ kind, id, atMs, text }: ClusterEvent, position: number, { size, wide }: Form): number {
     const at = position & this.#mask
     const word = at >>> 2
     this.#words[word] = size

@@ -2,7 +2,7 @@
  * Something that one thread has done and every other must do as well, in the same order and as of the same time. What
  * the kinds mean is up to those who tell and hear them.
  */
-export interface Deed {
+export interface ClusterEvent {
   /** 1 to 255. */
   readonly kind: number
   /** Whom or what it concerns, a whole number of 32 bits: its meaning depends on the kind. */
@@ -26,7 +26,7 @@ export interface Sharing {
    */
   readonly nowMs: number
   /** Tells the others what was done in the step under way. */
-  tell(deed: Deed): void
+  publish(event: ClusterEvent): void
   /** Does what the others have done; next to nothing when that is nothing. Not within a step. */
   catchUp(): void
 }

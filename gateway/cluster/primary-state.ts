@@ -4,27 +4,27 @@ import type { LimitRow } from '../limits/table/limit-row.ts'
 import { limitTable } from '../limits/table/policies.ts'
 import { makeJournal } from '../process/assemble.ts'
 import {
-  type Holdings,
-  makeHoldings,
-  tendHoldings,
+  makeSharedState,
+  type SharedState,
+  tendState,
   whyDegraded,
   whyUnready,
 } from '../process/shared-state.ts'
-import type { Ground } from '../process/startup-configuration.ts'
+import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
 import { clockOrigin, commonClock } from './event-clock.ts'
-import { Order } from './event-log.ts'
+import { EventLog } from './event-log.ts'
 import { createSharedMemory, MAIN_SEAT, type SharedMemory } from './event-memory.ts'
 import {
-  checkTellable,
-  copyHoldings,
+  checkPublishable,
+  copyState,
   follow,
   journalFlags,
-  shareHoldings,
-  tellSegment,
-  tellTable,
+  publishSegment,
+  publishTable,
+  shareState,
 } from './replication.ts'
-import type { WorkerGround } from './worker-configuration.ts'
+import type { WorkerConfiguration } from './worker-configuration.ts'
 
 /** How often what the workers have done is done here too. */
 const CATCH_UP_MS = 50
@@ -36,47 +36,47 @@ const TEND_MS = 1000
  * that it can give another worker its copy. It alone begins segments of the journal and files of keys, and puts tables in
  * force.
  */
-export class LeadHoldings {
-  readonly order: Order
+export class PrimaryState {
+  readonly eventLog: EventLog
   readonly #memory: SharedMemory = createSharedMemory()
   readonly #originMs = clockOrigin()
-  readonly #holdings: Holdings
+  readonly #state: SharedState
   readonly #journal: Journal
   readonly #watch: StoreWatch
   readonly #settings: Settings
   readonly #timers: readonly NodeJS.Timeout[]
   #rows: readonly LimitRow[]
-  #told: number | undefined
+  #publishedDescriptor: number | undefined
 
   /** Throws when what an earlier run left cannot be read, or another gateway holds it. */
-  constructor(ground: Ground, watch: StoreWatch) {
-    this.order = new Order({
+  constructor(startup: StartupConfiguration, watch: StoreWatch) {
+    this.eventLog = new EventLog({
       memory: this.#memory,
       seat: MAIN_SEAT,
       clock: commonClock(this.#originMs),
       onLost: (error) => {
         // Without the copy that all others are made from there is nothing to go on with.
-        ground.log.fatal({ err: error }, 'the shared state is damaged')
+        startup.log.fatal({ err: error }, 'the shared state is damaged')
         process.exit(1)
       },
     })
-    this.#journal = makeJournal(ground, watch, journalFlags(this.order))
-    const sharing = shareHoldings(this.order, undefined)
-    this.#holdings = makeHoldings(ground, { keeping: this.#journal, watch, sharing })
+    this.#journal = makeJournal(startup, watch, journalFlags(this.eventLog))
+    const sharing = shareState(this.eventLog, undefined)
+    this.#state = makeSharedState(startup, { keeping: this.#journal, watch, sharing })
     this.#watch = watch
-    this.#settings = ground.settings
-    this.#rows = ground.limits.value
-    this.#holdings.limiter.replace(this.#rows)
-    this.#told = this.#journal.descriptor
-    follow(this.order, this.#holdings, {
+    this.#settings = startup.settings
+    this.#rows = startup.limits.value
+    this.#state.limiter.replace(this.#rows)
+    this.#publishedDescriptor = this.#journal.descriptor
+    follow(this.eventLog, this.#state, {
       // Nobody else puts one in force.
       table: () => {},
       segment: () => {},
       durableHit: (hit, written) => this.#journal.adopt(hit, written),
     })
-    tendHoldings(this.#holdings, watch)
+    tendState(this.#state, watch)
     this.#timers = [
-      setInterval(() => this.order.catchUp(), CATCH_UP_MS).unref(),
+      setInterval(() => this.eventLog.catchUp(), CATCH_UP_MS).unref(),
       setInterval(() => this.#tend(), TEND_MS).unref(),
     ]
   }
@@ -84,57 +84,57 @@ export class LeadHoldings {
   /** Puts another table in force on every thread, at one place in their order. Throws when it cannot be. */
   replaceTable(rows: readonly LimitRow[]): void {
     limitTable(rows)
-    checkTellable(this.order, rows)
-    this.order.whenFree(() => {
+    checkPublishable(this.eventLog, rows)
+    this.eventLog.whenFree(() => {
       const firstId = this.#journal.nextId
-      this.#holdings.limiter.replace(rows)
+      this.#state.limiter.replace(rows)
       this.#rows = rows
-      tellTable(this.order, rows, firstId)
-      this.#tellSegment()
+      publishTable(this.eventLog, rows, firstId)
+      this.#publishSegment()
     })
   }
 
   /** For a worker that was given its seat in this turn of the loop. */
-  copy(): Pick<WorkerGround, 'memory' | 'originMs' | 'rows' | 'copy' | 'descriptor'> {
+  copy(): Pick<WorkerConfiguration, 'memory' | 'originMs' | 'rows' | 'copy' | 'descriptor'> {
     return {
       memory: this.#memory,
       originMs: this.#originMs,
       rows: this.#rows,
-      copy: copyHoldings(this.#holdings, this.order.nowMs),
-      descriptor: this.#told,
+      copy: copyState(this.#state, this.eventLog.nowMs),
+      descriptor: this.#publishedDescriptor,
     }
   }
 
   /** Why no traffic should come, in words for the probe; undefined when it should. */
   get whyUnready(): string | undefined {
-    return whyUnready(this.#holdings, this.#settings)
+    return whyUnready(this.#state, this.#settings)
   }
 
   /** What is done without, in words for the probe; undefined when that is nothing. */
   get whyDegraded(): string | undefined {
-    return whyDegraded(this.#holdings)
+    return whyDegraded(this.#state)
   }
 
   /** When no worker is left. */
   close(): void {
     for (const timer of this.#timers) clearInterval(timer)
-    this.order.catchUp()
-    tendHoldings(this.#holdings, this.#watch)
-    this.#holdings.limiter.close()
+    this.eventLog.catchUp()
+    tendState(this.#state, this.#watch)
+    this.#state.limiter.close()
   }
 
   #tend(): void {
-    this.order.whenFree(() => {
-      tendHoldings(this.#holdings, this.#watch)
-      this.#tellSegment()
+    this.eventLog.whenFree(() => {
+      tendState(this.#state, this.#watch)
+      this.#publishSegment()
     })
   }
 
   /** Within the step in which the journal may have gone on in another file: the old one is closed. */
-  #tellSegment(): void {
+  #publishSegment(): void {
     const { descriptor } = this.#journal
-    if (descriptor === this.#told) return
-    this.#told = descriptor
-    tellSegment(this.order, descriptor)
+    if (descriptor === this.#publishedDescriptor) return
+    this.#publishedDescriptor = descriptor
+    publishSegment(this.eventLog, descriptor)
   }
 }

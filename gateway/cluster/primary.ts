@@ -8,12 +8,12 @@ import { trailOptions } from '../process/assemble.ts'
 import { type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
 import { passed, type Stop } from '../process/drain.ts'
 import { listen } from '../process/public-listeners.ts'
-import type { Serving } from '../process/serving-mode.ts'
-import type { Ground } from '../process/startup-configuration.ts'
+import type { ServingMode } from '../process/serving-mode.ts'
+import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
-import { LeadHoldings } from './primary-state.ts'
-import type { WorkerGround, WorkerOrder } from './worker-configuration.ts'
-import { Crew, type Ended } from './worker-pool.ts'
+import { PrimaryState } from './primary-state.ts'
+import type { WorkerCommand, WorkerConfiguration } from './worker-configuration.ts'
+import { type Ended, WorkerPool } from './worker-pool.ts'
 
 /** What a worker may take beyond the drain's deadline. */
 const LAST_MOMENTS_MS = 5000
@@ -25,35 +25,35 @@ const SCRIPT = new URL(`./worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'
  * The main thread of a gateway with workers. It serves no request: it opens the trail and the journal, keeps a copy of
  * everything that is counted and remembered, watches the files that operators edit, and sees to the workers.
  */
-export class Lead implements Serving {
+export class Primary implements ServingMode {
   readonly trail: Trail
   readonly metrics: Pick<Metrics, 'expose' | 'contentType'>
-  readonly #ground: Ground
+  readonly #startup: StartupConfiguration
   readonly #own: Metrics
-  readonly #holdings: LeadHoldings
-  readonly #crew: Crew<MetricsSnapshot>
+  readonly #state: PrimaryState
+  readonly #pool: WorkerPool<MetricsSnapshot>
   readonly #nonceSecret = randomBytes(32)
   readonly #watching: Watching[] = []
   /** What a worker that comes now finds in force. */
-  readonly #inForce: Pick<WorkerGround, 'settings' | 'clients' | 'tls'>
+  readonly #inForce: Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls'>
   /** What workers that are no more had counted when the page was last read. */
   #gone: MetricsSnapshot[] = []
-  #state: 'starting' | 'serving' | 'draining' = 'starting'
+  #phase: 'starting' | 'serving' | 'draining' = 'starting'
 
   /** Throws when a file or directory that nothing can be done without cannot be opened; the message names it. */
-  constructor(ground: Ground) {
-    const { settings, version, clients, tls, log } = ground
-    this.#ground = ground
+  constructor(startup: StartupConfiguration) {
+    const { settings, version, clients, tls, log } = startup
+    this.#startup = startup
     this.#own = createMetrics({ version })
     this.metrics = { contentType: this.#own.contentType, expose: () => this.#expose() }
-    this.trail = openTrail({ ...trailOptions(ground, this.#own), threads: settings.workers + SPARE_SEATS })
+    this.trail = openTrail({ ...trailOptions(startup, this.#own), threads: settings.workers + SPARE_SEATS })
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
-    this.#holdings = new LeadHoldings(ground, watch)
+    this.#state = new PrimaryState(startup, watch)
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
-    this.#crew = new Crew({
+    this.#pool = new WorkerPool({
       size: settings.workers,
       script: SCRIPT,
-      order: this.#holdings.order,
+      eventLog: this.#state.eventLog,
       begin: (seat, name) => this.#begin(seat, name),
       onEnd: (ended) => this.#settle(ended),
     })
@@ -66,29 +66,29 @@ export class Lead implements Serving {
     const tls = settings.tls && { ...settings.tls, port: await portOf(settings.host, settings.tls.port) }
     Object.assign(this.#inForce, { settings: { ...settings, port, tls } })
     this.#watch()
-    await this.#crew.start()
-    this.#state = 'serving'
+    await this.#pool.start()
+    this.#phase = 'serving'
     return { port, tlsPort: tls?.port }
   }
 
   notReady(): string | undefined {
-    if (this.#state !== 'serving') return this.#state
-    if (this.#crew.serving === 0) return 'no worker serves'
-    const writable = this.trail.recheck() && this.#holdings.order.allFit
-    return writable ? this.#holdings.whyUnready : 'the audit trail cannot be written'
+    if (this.#phase !== 'serving') return this.#phase
+    if (this.#pool.serving === 0) return 'no worker serves'
+    const writable = this.trail.recheck() && this.#state.eventLog.allFit
+    return writable ? this.#state.whyUnready : 'the audit trail cannot be written'
   }
 
   degraded(): string | undefined {
-    return this.#holdings.whyDegraded
+    return this.#state.whyDegraded
   }
 
   async drain({ reason, graceMs, hurry }: Stop): Promise<void> {
-    const { log, settings } = this.#ground
-    this.#state = 'draining'
-    log.info({ workers: this.#crew.serving, reason, graceMs }, 'draining')
-    void hurry.then(() => this.#tell({ type: 'hurry' }))
-    const message: WorkerOrder = { type: 'drain', reason, graceMs }
-    const stopped = this.#crew.stop(message, graceMs + settings.timeouts.drainMs + LAST_MOMENTS_MS)
+    const { log, settings } = this.#startup
+    this.#phase = 'draining'
+    log.info({ workers: this.#pool.serving, reason, graceMs }, 'draining')
+    void hurry.then(() => this.#post({ type: 'hurry' }))
+    const message: WorkerCommand = { type: 'drain', reason, graceMs }
+    const stopped = this.#pool.stop(message, graceMs + settings.timeouts.drainMs + LAST_MOMENTS_MS)
     // Until then edits are in force for those who are still served.
     await passed(graceMs, hurry)
     this.#unwatch()
@@ -98,32 +98,32 @@ export class Lead implements Serving {
 
   async abandon(reason: string): Promise<void> {
     this.#unwatch()
-    await this.#crew.stop({ type: 'hurry' } satisfies WorkerOrder, 0)
+    await this.#pool.stop({ type: 'hurry' } satisfies WorkerCommand, 0)
     this.#close(reason)
   }
 
   #close(reason: string): void {
-    this.#holdings.close()
+    this.#state.close()
     this.trail.close(reason)
   }
 
-  #tell(message: WorkerOrder): void {
-    this.#crew.post(message)
+  #post(message: WorkerCommand): void {
+    this.#pool.post(message)
   }
 
   #watch(): void {
-    const { tls } = this.#ground
+    const { tls } = this.#startup
     const { settings } = this.#inForce
-    const telling = { ...this.#ground, metrics: this.#own, trail: this.trail, clock: Date.now }
+    const telling = { ...this.#startup, metrics: this.#own, trail: this.trail, clock: Date.now }
     const enforce = {
-      limits: this.#holdings.replaceTable.bind(this.#holdings),
-      clients: (table: NonNullable<WorkerGround['clients']>) => {
+      limits: this.#state.replaceTable.bind(this.#state),
+      clients: (table: NonNullable<WorkerConfiguration['clients']>) => {
         Object.assign(this.#inForce, { clients: table })
-        this.#tell({ type: 'clients', table })
+        this.#post({ type: 'clients', table })
       },
     }
     const trust = { trust: tls?.material.trust }
-    this.#watching.push(...watchFiles({ ...telling, ground: this.#ground, tls: trust, enforce }))
+    this.#watching.push(...watchFiles({ ...telling, startup: this.#startup, tls: trust, enforce }))
     if (settings.tls === undefined || tls === undefined) return
     const watching = watchTls(telling, {
       settings: settings.tls,
@@ -132,7 +132,7 @@ export class Lead implements Serving {
       enforce: (material, texts) => {
         trust.trust = material.trust
         Object.assign(this.#inForce, { tls: texts })
-        this.#tell({ type: 'tls', texts })
+        this.#post({ type: 'tls', texts })
       },
     })
     this.#watching.push(watching)
@@ -142,13 +142,13 @@ export class Lead implements Serving {
     for (const watching of this.#watching) watching.stop()
   }
 
-  #begin(seat: number, name: string): WorkerGround {
+  #begin(seat: number, name: string): WorkerConfiguration {
     return {
       name,
       seat,
-      version: this.#ground.version,
+      version: this.#startup.version,
       ...this.#inForce,
-      ...this.#holdings.copy(),
+      ...this.#state.copy(),
       nonceSecret: this.#nonceSecret,
       trail: this.trail.handle,
     }
@@ -156,14 +156,14 @@ export class Lead implements Serving {
 
   #settle({ name, threadId, why, lastAnswer, expected }: Ended<MetricsSnapshot>): void {
     const recovered = this.trail.settleOpenOf(threadId)
-    if (!expected) this.#ground.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
+    if (!expected) this.#startup.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
     // The page must not run back: what it has said of the dead it goes on saying.
     if (lastAnswer !== undefined) this.#gone = [countedBy([...this.#gone, lastAnswer])]
   }
 
   async #expose(): Promise<string> {
     const own = await this.#own.snapshot()
-    const workers = await this.#crew.ask()
+    const workers = await this.#pool.ask()
     return exposeMerged([own, ...workers, ...this.#gone])
   }
 }

@@ -1,12 +1,12 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { pino } from 'pino'
 import type { LimitRow } from '../limits/table/limit-row.ts'
-import type { Ground } from '../process/startup-configuration.ts'
+import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
 import { commonClock } from './event-clock.ts'
-import { Order } from './event-log.ts'
-import type { WorkerGround } from './worker-configuration.ts'
-import { joinHoldings } from './worker-state.ts'
+import { EventLog } from './event-log.ts'
+import type { WorkerConfiguration } from './worker-configuration.ts'
+import { joinState } from './worker-state.ts'
 
 /** What a test asks of a thread that counts like a worker, without a listener. */
 export type Task =
@@ -38,10 +38,10 @@ export interface Hammering {
   readonly least: number
 }
 
-const begun = workerData as WorkerGround
+const begun = workerData as WorkerConfiguration
 let rows: readonly LimitRow[] = begun.rows
 let tables = 0
-const order = new Order({
+const eventLog = new EventLog({
   memory: begun.memory,
   seat: begun.seat,
   clock: commonClock(begun.originMs),
@@ -49,23 +49,23 @@ const order = new Order({
     throw error
   },
 })
-const ground = {
+const startup = {
   settings: begun.settings,
   version: '',
   limits: { text: '', value: rows },
   log: pino({ level: 'silent' }),
-} as Partial<Ground> as Ground
-const { limiter, proofs, deliveries, revocations, throttle } = joinHoldings(begun, {
-  ground,
+} as Partial<StartupConfiguration> as StartupConfiguration
+const { limiter, proofs, deliveries, revocations, throttle } = joinState(begun, {
+  startup,
   watch: { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch,
-  order,
+  eventLog,
   onTable: (changed) => {
     rows = changed
     tables += 1
   },
 })
 const memories = { proofs, deliveries }
-setInterval(() => order.catchUp(), 5)
+setInterval(() => eventLog.catchUp(), 5)
 parentPort?.on('message', (task: Task) => parentPort?.postMessage(perform(task)))
 parentPort?.postMessage('ready')
 
@@ -74,7 +74,7 @@ function perform(task: Task): unknown {
     case 'hammer':
       return hammer(task)
     case 'state':
-      order.catchUp()
+      eventLog.catchUp()
       return state(task.atMs)
     case 'replay':
       return task.messages.filter((message) => memories[task.memory].take(message) === undefined)
@@ -88,7 +88,7 @@ function perform(task: Task): unknown {
     case 'blocked':
       return throttle?.blockedSeconds(task.key)
     case 'dieWithin':
-      order.enter()
+      eventLog.enter()
       limiter.take(rows[0] as LimitRow, 'of a thread that died')
       // The answer goes out with the turn; the step is never left.
       setImmediate(() => process.exit(1))
@@ -98,13 +98,13 @@ function perform(task: Task): unknown {
 
 function hammer({ keys, forMs, changes = 0, least }: Hammering): Record<string, number[]> {
   // What was changed before is no change.
-  order.catchUp()
+  eventLog.catchUp()
   const lastTable = tables + changes
   const untilMs = performance.now() + forMs
   const times: Record<string, number[]> = {}
   let asked = 0
   for (let i = begun.seat; performance.now() < untilMs || asked < least; i++) {
-    order.enter()
+    eventLog.enter()
     if (tables >= lastTable) asked += 1
     // The table may have changed with this step.
     const row = rows[i % rows.length] as LimitRow
@@ -112,9 +112,9 @@ function hammer({ keys, forMs, changes = 0, least }: Hammering): Record<string, 
     if (limiter.take(row, key).allowed) {
       const name = `${row.name} ${key}`
       times[name] ??= []
-      times[name].push(order.nowMs)
+      times[name].push(eventLog.nowMs)
     }
-    order.leave()
+    eventLog.leave()
   }
   return times
 }

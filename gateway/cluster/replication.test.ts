@@ -10,9 +10,9 @@ import { pino } from 'pino'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { Limiter } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
-import type { Ground } from '../process/startup-configuration.ts'
+import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
-import { LeadHoldings } from './primary-state.ts'
+import { PrimaryState } from './primary-state.ts'
 import type { Hammering, Task } from './replication.test-support.ts'
 
 const HOUR_MS = 3_600_000
@@ -43,17 +43,17 @@ interface Thread {
 describe('several threads', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   const settings = { dataDir: dir, authThrottle: { failures: 10, windowMs: 60_000 } }
-  const ground = {
+  const startup = {
     settings,
     version: '',
     limits: { text: '', value: [row('first', 5, HOUR_MS)] },
     log: pino({ level: 'silent' }),
-  } as object as Ground
-  let lead: LeadHoldings
+  } as object as StartupConfiguration
+  let lead: PrimaryState
   const threads: Thread[] = []
 
   async function launch(): Promise<Thread> {
-    const seat = lead.order.seatNext() ?? -1
+    const seat = lead.eventLog.seatNext() ?? -1
     const worker = new Worker(new URL('./replication.test-support.ts', import.meta.url), {
       workerData: { seat, settings, ...lead.copy() },
     })
@@ -91,7 +91,7 @@ describe('several threads', () => {
   }
 
   before(async () => {
-    lead = new LeadHoldings(ground, NOBODY)
+    lead = new PrimaryState(startup, NOBODY)
     for (let i = 0; i < THREADS; i++) await launch()
   })
   after(async () => {
@@ -207,7 +207,7 @@ describe('several threads', () => {
     const ended = once(doomed.worker, 'exit')
     await doomed.ask({ task: 'dieWithin' })
     await ended
-    lead.order.vacate(doomed.seat)
+    lead.eventLog.vacate(doomed.seat)
     await launch()
     const all = await hammer({ keys: ['p:before', 'p:after'], forMs: 50, least: 60 })
     assert.equal(all['dead p:before'], undefined)

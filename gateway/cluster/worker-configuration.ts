@@ -4,10 +4,10 @@ import type { Settings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { TlsTexts } from '../tls/listener/tls-context.ts'
 import type { SharedMemory } from './event-memory.ts'
-import type { HoldingsCopy } from './replication.ts'
+import type { StateCopy } from './replication.ts'
 
 /** What a worker begins with: as of the moment in which it was given its seat. Plain data. */
-export interface WorkerGround {
+export interface WorkerConfiguration {
   readonly name: string
   readonly seat: number
   readonly memory: SharedMemory
@@ -18,7 +18,7 @@ export interface WorkerGround {
   readonly rows: readonly LimitRow[]
   readonly clients: ClientTable | undefined
   readonly tls: TlsTexts | undefined
-  readonly copy: HoldingsCopy
+  readonly copy: StateCopy
   /** Of the limit journal. */
   readonly descriptor: number | undefined
   readonly nonceSecret: Uint8Array
@@ -26,7 +26,7 @@ export interface WorkerGround {
 }
 
 /** What the main thread tells its workers. */
-export type WorkerOrder =
+export type WorkerCommand =
   | { readonly type: 'clients'; readonly table: ClientTable }
   | { readonly type: 'tls'; readonly texts: TlsTexts }
   | { readonly type: 'drain'; readonly reason: string; readonly graceMs: number }

@@ -1,8 +1,8 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { Order } from './event-log.ts'
+import { EventLog } from './event-log.ts'
 import type { SharedMemory } from './event-memory.ts'
 
-/** How a test makes a thread of a crew end, or not. */
+/** How a test makes a thread of a pool end, or not. */
 export type Command = { readonly type: 'exit' | 'throw' | 'hang' | 'fill' | 'stop' | 'stay' }
 
 const { memory, seat, failing } = workerData as {
@@ -11,8 +11,8 @@ const { memory, seat, failing } = workerData as {
   readonly failing?: boolean
 }
 if (failing) throw new Error('cannot begin')
-const order = new Order({ memory, seat, clock: Date.now, onLost: () => process.exit(1) })
-setInterval(() => order.beat(true), 5)
+const eventLog = new EventLog({ memory, seat, clock: Date.now, onLost: () => process.exit(1) })
+setInterval(() => eventLog.beat(true), 5)
 let silent = false
 
 parentPort?.on('message', (message: Command | { readonly type: 'ask'; readonly id: number }) => {

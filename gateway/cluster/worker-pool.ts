@@ -1,5 +1,5 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
-import type { Order } from './event-log.ts'
+import type { EventLog } from './event-log.ts'
 import type { Question, Report } from './worker-messages.ts'
 
 /** A thread that has ended without being asked to, or is the last of a drain. */
@@ -13,11 +13,11 @@ export interface Ended<Answer> {
   readonly expected: boolean
 }
 
-export interface CrewOptions<Answer> {
+export interface WorkerPoolOptions<Answer> {
   readonly size: number
   /** What each thread runs. */
   readonly script: URL
-  readonly order: Pick<Order, 'seatNext' | 'vacate' | 'beatsOf'>
+  readonly eventLog: Pick<EventLog, 'seatNext' | 'vacate' | 'beatsOf'>
   /** What a thread of that seat begins with; called in the same turn in which it is given the seat. */
   readonly begin: (seat: number, name: string) => object
   /** Called once for each thread, before another takes its place. */
@@ -50,8 +50,8 @@ const LASTED_MS = 5_000
 const ANSWER_MS = 1_000
 
 /** The threads that serve: started together, each replaced when it dies, stopped together. */
-export class Crew<Answer> {
-  readonly #options: CrewOptions<Answer>
+export class WorkerPool<Answer> {
+  readonly #options: WorkerPoolOptions<Answer>
   readonly #members = new Set<Member<Answer>>()
   readonly #asked = new Map<number, () => void>()
   readonly #watch: NodeJS.Timeout
@@ -61,7 +61,7 @@ export class Crew<Answer> {
   #delayMs = 0
   #emptied = Promise.withResolvers<void>()
 
-  constructor(options: CrewOptions<Answer>) {
+  constructor(options: WorkerPoolOptions<Answer>) {
     this.#options = options
     const hungMs = options.hungMs ?? HUNG_MS
     this.#watch = setInterval(() => this.#endHung(hungMs), hungMs / 10)
@@ -117,8 +117,8 @@ export class Crew<Answer> {
   }
 
   #launch(name: string): Promise<void> {
-    const { script, order, begin, resourceLimits } = this.#options
-    const seat = order.seatNext()
+    const { script, eventLog, begin, resourceLimits } = this.#options
+    const seat = eventLog.seatNext()
     if (seat === undefined) return Promise.reject(new Error('there is no seat for another worker'))
     const worker = new Worker(script, { workerData: begin(seat, name), name, resourceLimits })
     const member: Member<Answer> = {
@@ -134,7 +134,7 @@ export class Crew<Answer> {
     }
     this.#members.add(member)
     const begun = Promise.withResolvers<void>()
-    worker.on('message', (report: Report<Answer>) => this.#hear(member, report, begun.resolve))
+    worker.on('message', (report: Report<Answer>) => this.#receive(member, report, begun.resolve))
     worker.on('error', (error: unknown) => {
       member.why = error instanceof Error ? (error.stack ?? error.message) : String(error)
     })
@@ -145,7 +145,7 @@ export class Crew<Answer> {
     return begun.promise
   }
 
-  #hear(member: Member<Answer>, report: Report<Answer>, begun: () => void): void {
+  #receive(member: Member<Answer>, report: Report<Answer>, begun: () => void): void {
     if (report.type === 'serving') {
       member.serving = true
       begun()
@@ -175,7 +175,7 @@ export class Crew<Answer> {
   #ended(member: Member<Answer>, code: number): void {
     const { name, seat, threadId, lastAnswer } = member
     this.#members.delete(member)
-    this.#options.order.vacate(seat)
+    this.#options.eventLog.vacate(seat)
     const why = member.why || `exit code ${code}`
     this.#options.onEnd({ name, threadId, why, lastAnswer, expected: this.#stopping && code === 0 })
     if (this.#stopping) {
@@ -196,7 +196,7 @@ export class Crew<Answer> {
   #endHung(hungMs: number): void {
     const nowMs = performance.now()
     for (const member of this.#members) {
-      const beats = this.#options.order.beatsOf(member.seat)
+      const beats = this.#options.eventLog.beatsOf(member.seat)
       if (beats !== member.beats || !member.serving) {
         member.beats = beats
         member.beatAtMs = nowMs

@@ -11,41 +11,41 @@ import { limitTable } from '../limits/table/policies.ts'
 import { makeGateway, trailOptions } from '../process/assemble.ts'
 import { drain } from '../process/drain.ts'
 import { openPublicListeners, type PublicListeners } from '../process/public-listeners.ts'
-import type { Ground } from '../process/startup-configuration.ts'
+import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
 import { parseTls, type TlsTexts } from '../tls/listener/tls-context.ts'
 import { UpstreamPlaces } from '../upstream/upstream-places.ts'
 import { commonClock } from './event-clock.ts'
-import { Order } from './event-log.ts'
-import type { WorkerGround, WorkerOrder } from './worker-configuration.ts'
+import { EventLog } from './event-log.ts'
+import type { WorkerCommand, WorkerConfiguration } from './worker-configuration.ts'
 import type { Question, Report } from './worker-messages.ts'
-import { joinHoldings } from './worker-state.ts'
+import { joinState } from './worker-state.ts'
 
 /** How often it is seen to that this thread is not left behind when nobody asks it for anything. */
 const CATCH_UP_MS = 20
 /** How often a trail that cannot be written is tried again without traffic. */
 const TRAIL_RECHECK_MS = 1000
 
-await main(workerData as WorkerGround)
+await main(workerData as WorkerConfiguration)
 
 /** A worker: a thread that serves what the main thread tells it to, and counts as all others do. */
-async function main(begun: WorkerGround): Promise<void> {
-  const ground = groundOf(begun)
+async function main(begun: WorkerConfiguration): Promise<void> {
+  const startup = startupOf(begun)
   const metrics = createMetrics({ version: begun.version, worker: true })
-  const order = new Order({
+  const eventLog = new EventLog({
     memory: begun.memory,
     seat: begun.seat,
     clock: commonClock(begun.originMs),
     onLost: (error) => {
-      ground.log.fatal({ err: error }, 'a worker cannot go on')
+      startup.log.fatal({ err: error }, 'a worker cannot go on')
       process.exit(1)
     },
   })
-  const { gateway, keys } = join(begun, { ground, metrics, order })
-  const open = await openPublicListeners(gateway, { material: ground.tls?.material, shared: true })
+  const { gateway, keys } = join(begun, { startup, metrics, eventLog })
+  const open = await openPublicListeners(gateway, { material: startup.tls?.material, shared: true })
   setInterval(() => {
-    order.catchUp()
-    order.beat(gateway.trail.writable)
+    eventLog.catchUp()
+    eventLog.beat(gateway.trail.writable)
   }, CATCH_UP_MS).unref()
   setInterval(() => gateway.trail.recheck(), TRAIL_RECHECK_MS).unref()
   // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
@@ -55,7 +55,14 @@ async function main(begun: WorkerGround): Promise<void> {
 }
 
 /** What the main thread has read, read no second time: files may have changed since. */
-function groundOf({ name, settings, rows, clients, tls, version }: WorkerGround): Ground {
+function startupOf({
+  name,
+  settings,
+  rows,
+  clients,
+  tls,
+  version,
+}: WorkerConfiguration): StartupConfiguration {
   const stderr = destination({ fd: 2, sync: true })
   stderr.on('error', () => {})
   return {
@@ -76,48 +83,48 @@ function materialOf(files: Gateway['settings']['tls'], texts: TlsTexts) {
 }
 
 interface Joining {
-  readonly ground: Ground
+  readonly startup: StartupConfiguration
   readonly metrics: Metrics
-  readonly order: Order
+  readonly eventLog: EventLog
 }
 
 /** This thread's parts, around its copies of what all have in common. */
-function join(begun: WorkerGround, { ground, metrics, order }: Joining) {
+function join(begun: WorkerConfiguration, { startup, metrics, eventLog }: Joining) {
   let gateway: Gateway | undefined
-  const trail = joinTrail(begun.trail, trailOptions(ground, metrics))
-  const holdings = joinHoldings(begun, {
-    ground,
-    watch: new StoreWatch({ log: ground.log, metrics, trail }),
-    order,
+  const trail = joinTrail(begun.trail, trailOptions(startup, metrics))
+  const state = joinState(begun, {
+    startup,
+    watch: new StoreWatch({ log: startup.log, metrics, trail }),
+    eventLog,
     onTable: (rows) => {
       if (gateway !== undefined) gateway.limits.table = limitTable(rows)
     },
   })
-  const made = makeGateway(ground, {
-    holdings,
-    limiter: new SharedLimiter(holdings.limiter, order),
+  const made = makeGateway(startup, {
+    state,
+    limiter: new SharedLimiter(state.limiter, eventLog),
     trail,
     metrics,
     nonceSecret: begun.nonceSecret,
-    load: loadOver(order, ground.settings),
+    load: loadOver(eventLog, startup.settings),
   })
   gateway = made.gateway
   return made
 }
 
 /** What is bounded for all workers together is counted for all together. */
-function loadOver(order: Order, settings: Settings): Pick<Load, 'tunnels' | 'places'> {
+function loadOver(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels' | 'places'> {
   const places = new UpstreamPlaces({
     max: settings.maxInFlight,
     threads: settings.workers,
-    elsewhere: () => order.countElsewhere('exchanges'),
-    publish: (count) => order.publishCount('exchanges', count),
+    elsewhere: () => eventLog.countElsewhere('exchanges'),
+    publish: (count) => eventLog.publishCount('exchanges', count),
   })
   const tunnels = new Tunnels({
     steadyClock: () => performance.now(),
     maxTunnels: settings.maxTunnels,
-    publish: (count) => order.publishCount('tunnels', count),
-    elsewhere: () => order.countElsewhere('tunnels'),
+    publish: (count) => eventLog.publishCount('tunnels', count),
+    elsewhere: () => eventLog.countElsewhere('tunnels'),
   })
   return { tunnels, places }
 }
@@ -131,7 +138,7 @@ interface Obeying {
 
 function obey({ gateway, metrics, open, keys }: Obeying): void {
   const hurry = Promise.withResolvers<void>()
-  parentPort?.on('message', (message: WorkerOrder | Question) => {
+  parentPort?.on('message', (message: WorkerCommand | Question) => {
     if (message.type === 'clients') gateway.clients.table = message.table
     else if (message.type === 'tls') open.enforce(materialOf(gateway.settings.tls, message.texts))
     else if (message.type === 'hurry') hurry.resolve()

@@ -24,8 +24,8 @@ import { limitTable } from '../limits/table/policies.ts'
 import { createUpstreams } from '../upstream/create-upstreams.ts'
 import { UpstreamPlaces } from '../upstream/upstream-places.ts'
 import { type Watching, watchFiles } from './config-reloads.ts'
-import { countersOf, type Holdings, makeHoldings, tendHoldings } from './shared-state.ts'
-import type { Ground } from './startup-configuration.ts'
+import { countersOf, makeSharedState, type SharedState, tendState } from './shared-state.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 
 /** The same fault of the audit trail is told again after this time. */
@@ -48,7 +48,7 @@ export interface Background {
 
 /** What a gateway is made of that its threads, if it has several, have in common. */
 export interface Common {
-  readonly holdings: Holdings
+  readonly state: SharedState
   readonly limiter: Gateway['limiter']
   readonly trail: Trail
   readonly metrics: Metrics
@@ -62,7 +62,7 @@ export interface Common {
 interface Assembled {
   readonly gateway: Gateway
   readonly background: Background
-  readonly holdings: Holdings
+  readonly state: SharedState
   /** Of the files of the holdings. */
   readonly watch: StoreWatch
 }
@@ -72,18 +72,18 @@ interface Assembled {
  *
  * @throws when a file or directory that nothing can be done without cannot be opened; the message names it.
  */
-export function assemble(ground: Ground): Assembled {
-  const { version, limits } = ground
+export function assemble(startup: StartupConfiguration): Assembled {
+  const { version, limits } = startup
   const metrics = createMetrics({ version })
-  const trail = openTrail(trailOptions(ground, metrics))
-  const watch = new StoreWatch({ log: ground.log, metrics, trail })
-  const holdings = makeHoldings(ground, { keeping: makeJournal(ground, watch), watch })
-  const { limiter } = holdings
-  const common = { holdings, limiter, trail, metrics, nonceSecret: randomBytes(32) }
-  const { gateway, keys } = makeGateway(ground, common)
+  const trail = openTrail(trailOptions(startup, metrics))
+  const watch = new StoreWatch({ log: startup.log, metrics, trail })
+  const state = makeSharedState(startup, { keeping: makeJournal(startup, watch), watch })
+  const { limiter } = state
+  const common = { state, limiter, trail, metrics, nonceSecret: randomBytes(32) }
+  const { gateway, keys } = makeGateway(startup, common)
   const watching = watchFiles({
     ...gateway,
-    ground,
+    startup,
     enforce: {
       limits: (rows) => {
         const table = limitTable(rows)
@@ -97,17 +97,17 @@ export function assemble(ground: Ground): Assembled {
   })
   // Last: with the first table the snapshot of the last run has done its duty and is removed.
   limiter.replace(limits.value)
-  tendHoldings(holdings, watch)
-  return { gateway, background: { keys, watching }, holdings, watch }
+  tendState(state, watch)
+  return { gateway, background: { keys, watching }, state, watch }
 }
 
 /** Makes what each thread has for itself, around what all have in common. */
 export function makeGateway(
-  ground: Ground,
-  { holdings, limiter, trail, metrics, nonceSecret, load }: Common,
+  startup: StartupConfiguration,
+  { state, limiter, trail, metrics, nonceSecret, load }: Common,
 ): { readonly gateway: Gateway; readonly keys: Background['keys'] } {
-  const { settings, log } = ground
-  const { revocations, deliveries, proofs, throttle } = holdings
+  const { settings, log } = startup
+  const { revocations, deliveries, proofs, throttle } = state
   const { addressRate } = settings
   const { upstreamSecret: secret } = settings
   const upstreamSecret = secret === undefined ? undefined : checkedField('X-Gateway-Secret', secret)
@@ -129,12 +129,12 @@ export function makeGateway(
     proofs: makeProofs(settings, proofs, nonceSecret),
     throttle,
     revocations,
-    clients: { table: ground.clients?.value ?? NO_CLIENTS },
+    clients: { table: startup.clients?.value ?? NO_CLIENTS },
     deliveries,
-    tls: { trust: ground.tls?.material.trust },
-    limits: { table: limitTable(ground.limits.value) },
+    tls: { trust: startup.tls?.material.trust },
+    limits: { table: limitTable(startup.limits.value) },
     limiter,
-    upstream: makeUpstream(ground, metrics),
+    upstream: makeUpstream(startup, metrics),
     upstreamSecret,
     load: {
       inFlight: new Slots(),
@@ -172,7 +172,7 @@ function makeProofs({ dpop }: Settings, replays: ReplayMemory, secret: Uint8Arra
 }
 
 /** How a trail is kept, and what it tells the log and the metrics of its thread. */
-export function trailOptions({ settings, log, version }: Ground, metrics: Metrics) {
+export function trailOptions({ settings, log, version }: StartupConfiguration, metrics: Metrics) {
   const file = settings.auditFile
   let told = { cause: '', atMs: 0 }
   return {
@@ -192,7 +192,11 @@ export function trailOptions({ settings, log, version }: Ground, metrics: Metric
 }
 
 /** @param flags when other threads write to it as well */
-export function makeJournal({ settings, log }: Ground, watch: StoreWatch, flags?: JournalFlags): Journal {
+export function makeJournal(
+  { settings, log }: StartupConfiguration,
+  watch: StoreWatch,
+  flags?: JournalFlags,
+): Journal {
   return new Journal({
     directory: join(settings.dataDir, 'limits'),
     onFailure: settings.onJournalFailure,
@@ -206,7 +210,7 @@ export function makeJournal({ settings, log }: Ground, watch: StoreWatch, flags?
   })
 }
 
-function makeUpstream({ settings, log }: Ground, metrics: Metrics) {
+function makeUpstream({ settings, log }: StartupConfiguration, metrics: Metrics) {
   const { connectMs, headersMs } = settings.timeouts
   for (const upstream of settings.upstreams) metrics.upstreamHealth(upstream, true)
   return createUpstreams({

@@ -15,7 +15,7 @@ import type { TlsMaterial, TlsTexts } from '../tls/listener/tls-context.ts'
 import { type LoadedTls, TlsReloader } from '../tls/listener/tls-reload.ts'
 import { limitWarnings } from './config-warnings.ts'
 import { parseApart } from './parse-apart.ts'
-import type { Ground } from './startup-configuration.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
 
 /** Looks at the files that operators edit, until it is stopped. */
 export interface Watching {
@@ -26,7 +26,7 @@ export interface Watching {
 type Telling = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
 
 interface WatchedFiles extends Telling {
-  readonly ground: Ground
+  readonly startup: StartupConfiguration
   /** What client certificates are held against, in force now. */
   readonly tls: Gateway['tls']
   /** Puts an edit in force. When it throws, what was before still is. */
@@ -38,7 +38,7 @@ interface WatchedFiles extends Telling {
 
 /** Every accepted edit is in force, counted and in the audit trail; a bad one only says what is wrong with it. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
-  const { settings, limits, clients } = watched.ground
+  const { settings, limits, clients } = watched.startup
   const watching: Watching[] = [watchLimits(watched, limits)]
   if (settings.clientsFile !== undefined && clients !== undefined) {
     watching.push(watchClients(watched, settings.clientsFile, clients))
@@ -47,10 +47,10 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
 }
 
 function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow[]>): Watching {
-  const file = watched.ground.settings.limitsFile
+  const file = watched.startup.settings.limitsFile
   const tell = teller(watched, { file, label: basename(file), what: 'limits' })
   const warn = (rows: readonly LimitRow[]) => {
-    for (const warning of limitWarnings(watched.ground.settings.routes, rows)) {
+    for (const warning of limitWarnings(watched.startup.settings.routes, rows)) {
       watched.log.warn({ file, warning }, 'configuration')
     }
   }

@@ -3,7 +3,7 @@ import type { Trail } from '../audit/trail.ts'
 import type { Stop } from './drain.ts'
 
 /** The gateway as its process sees it, whether it has workers or not. */
-export interface Serving {
+export interface ServingMode {
   readonly trail: Trail
   readonly metrics: Exposition
   /** Opens the public listeners; resolves when requests are served. Throws when that cannot be. */

@@ -9,11 +9,11 @@ import { steadyClock } from '../limits/limit-clock.ts'
 import { Limiter } from '../limits/limiter.ts'
 import { Counters, Room } from '../limits/windows/counters.ts'
 import type { KeySharing } from '../storage/expiring-keys.ts'
-import type { Ground } from './startup-configuration.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
 /** What a gateway remembers of what has passed it. With workers each thread has a copy, and all are the same. */
-export interface Holdings {
+export interface SharedState {
   readonly limiter: Limiter
   readonly revocations: Revocations
   /** Webhooks that were accepted. */
@@ -27,7 +27,7 @@ export interface Holdings {
 }
 
 /** How the copies of one thread are kept like those of the others. */
-export interface HoldingsSharing {
+export interface StateSharing {
   readonly revocations: KeySharing
   readonly deliveries: KeySharing
   readonly proofs: KeySharing
@@ -36,15 +36,18 @@ export interface HoldingsSharing {
   readonly clock: () => number
 }
 
-export interface HoldingsParts {
+export interface SharedStateParts {
   readonly keeping: Keeping
   /** Told what is wrong with the files. */
   readonly watch: StoreWatch
-  readonly sharing?: HoldingsSharing
+  readonly sharing?: StateSharing
 }
 
 /** @throws when there is a file that cannot be read: to go on would forget what it holds */
-export function makeHoldings({ settings }: Ground, { keeping, watch, sharing }: HoldingsParts): Holdings {
+export function makeSharedState(
+  { settings }: StartupConfiguration,
+  { keeping, watch, sharing }: SharedStateParts,
+): SharedState {
   const { dataDir } = settings
   const clock = sharing?.clock ?? steadyClock()
   const { authThrottle } = settings
@@ -88,7 +91,7 @@ export function makeHoldings({ settings }: Ground, { keeping, watch, sharing }: 
  * Sees to the files of the holdings, once a second and at the end: what could not be written is tried again, and it is said
  * how they are. Of the thread that tends them; among several within a step.
  */
-export function tendHoldings({ limiter, revocations, deliveries }: Holdings, watch: StoreWatch): void {
+export function tendState({ limiter, revocations, deliveries }: SharedState, watch: StoreWatch): void {
   limiter.tend()
   watch.observe('limits', limiter.isWritable)
   revocations.tend()
@@ -99,7 +102,7 @@ export function tendHoldings({ limiter, revocations, deliveries }: Holdings, wat
 
 /** Why no traffic should come, in words for the probe; undefined when it should. */
 export function whyUnready(
-  { limiter, revocations }: Holdings,
+  { limiter, revocations }: SharedState,
   { onJournalFailure }: Settings,
 ): string | undefined {
   if (!revocations.isSafe) return 'the end of a session cannot be written'
@@ -107,7 +110,7 @@ export function whyUnready(
 }
 
 /** What is done without, in words for the probe; undefined when that is nothing. */
-export function whyDegraded({ limiter, revocations, deliveries }: Holdings): string | undefined {
+export function whyDegraded({ limiter, revocations, deliveries }: SharedState): string | undefined {
   const lacking: string[] = []
   if (!limiter.isWritable) lacking.push('limits are counted in memory only')
   if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')

@@ -2,26 +2,26 @@ import { assemble } from './assemble.ts'
 import { type Watching, watchTls } from './config-reloads.ts'
 import { closeParts, drain } from './drain.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
-import type { Serving } from './serving-mode.ts'
-import { tendHoldings, whyDegraded, whyUnready } from './shared-state.ts'
-import type { Ground } from './startup-configuration.ts'
+import type { ServingMode } from './serving-mode.ts'
+import { tendState, whyDegraded, whyUnready } from './shared-state.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
 
 /** How often the files of what is counted and remembered are looked after. */
 const TEND_MS = 1000
 
 /** A gateway in one thread, which is this one. Throws what `assemble` throws. */
-export function serveAlone(ground: Ground): Serving {
-  const { gateway, background, holdings, watch } = assemble(ground)
+export function serveAlone(startup: StartupConfiguration): ServingMode {
+  const { gateway, background, state, watch } = assemble(startup)
   const { settings, trail, metrics, load } = gateway
-  const tending = setInterval(() => tendHoldings(holdings, watch), TEND_MS).unref()
+  const tending = setInterval(() => tendState(state, watch), TEND_MS).unref()
   const watching: Watching[] = [...background.watching, { stop: () => clearInterval(tending) }]
   let open: PublicListeners | undefined
   return {
     trail,
     metrics,
     begin: async () => {
-      const { tls } = ground
-      for (const warning of tls?.material.warnings ?? []) ground.log.warn({ warning }, 'tls')
+      const { tls } = startup
+      for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
       open = await openPublicListeners(gateway, { material: tls?.material })
       if (settings.tls !== undefined && tls !== undefined) {
         const clients = () => gateway.clients.table
@@ -36,9 +36,9 @@ export function serveAlone(ground: Ground): Serving {
     notReady: () => {
       if (open === undefined) return 'starting'
       if (load.phase !== 'serving') return 'draining'
-      return trail.recheck() ? whyUnready(holdings, settings) : 'the audit trail cannot be written'
+      return trail.recheck() ? whyUnready(state, settings) : 'the audit trail cannot be written'
     },
-    degraded: () => whyDegraded(holdings),
+    degraded: () => whyDegraded(state),
     drain: (stop) =>
       drain(gateway, stop, {
         listeners: open?.listeners ?? [],

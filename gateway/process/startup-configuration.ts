@@ -6,7 +6,7 @@ import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { LoadedTls } from '../tls/listener/tls-reload.ts'
 
 /** What has been read before there is a gateway. */
-export interface Ground {
+export interface StartupConfiguration {
   readonly settings: Settings
   readonly limits: LoadedFile<readonly LimitRow[]>
   readonly clients: LoadedFile<ClientTable> | undefined

@@ -41,7 +41,7 @@ describe('keys that several threads remember', () => {
     enter: () => {},
     leave: () => {},
     catchUp: () => {},
-    tell: () => assert.fail('the main thread adds nothing'),
+    publish: () => assert.fail('the main thread adds nothing'),
     flags: { ...ownFlags(), torn },
     ...options,
   })
@@ -53,7 +53,7 @@ describe('keys that several threads remember', () => {
       store: storeIn(workersDir),
       sharing: sharing({
         copy: lead.entries(),
-        tell: (key, atMs, written) => lead.learn(key, atMs, written),
+        publish: (key, atMs, written) => lead.apply(key, atMs, written),
       }),
     })
     return { lead, worker }
@@ -83,7 +83,7 @@ describe('keys that several threads remember', () => {
     assert.equal(torn.raised, false)
     assert.match(readFileSync(join(dir, 'keys.ndjson'), 'utf8'), /^\n/)
     assert.deepEqual(faults, [])
-    lead.learn('b', nowMs, true)
+    lead.apply('b', nowMs, true)
     assert.deepEqual(keysIn('keys.ndjson'), ['a'])
   })
 
@@ -113,7 +113,7 @@ describe('keys that several threads remember', () => {
       lifetimeMs: LIFETIME_MS,
       clock: () => nowMs,
       store: undefined,
-      sharing: sharing({ copy: [['a', nowMs - 1]], tell: (...key) => told.push(key) }),
+      sharing: sharing({ copy: [['a', nowMs - 1]], publish: (...key) => told.push(key) }),
     })
     worker.add('b')
     assert.deepEqual(

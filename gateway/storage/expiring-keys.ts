@@ -16,7 +16,7 @@ export interface KeySharing {
   leave(): void
   catchUp(): void
   /** Tells the others of a key; `written`: it is in the file. */
-  tell(key: string, atMs: number, written: boolean): void
+  publish(key: string, atMs: number, written: boolean): void
   readonly flags: StoreFlags
 }
 
@@ -106,7 +106,7 @@ export class RememberedKeys {
     this.sweep()
     const written = this.#disk?.append(key, nowMs) !== false
     const safe = written || this.#disk?.putAside(key, nowMs) === true
-    this.#options.sharing?.tell(key, nowMs, written)
+    this.#options.sharing?.publish(key, nowMs, written)
     return safe
   }
 
@@ -119,7 +119,7 @@ export class RememberedKeys {
     }
     setNewest(this.#keys, key, nowMs)
     this.sweep()
-    this.#options.sharing?.tell(key, nowMs, true)
+    this.#options.sharing?.publish(key, nowMs, true)
     return true
   }
 
@@ -129,10 +129,10 @@ export class RememberedKeys {
   }
 
   /** Another thread has remembered a key; `written`: its line is in the file. */
-  learn(key: string, atMs: number, written: boolean): void {
+  apply(key: string, atMs: number, written: boolean): void {
     setNewest(this.#keys, key, atMs)
     this.sweep()
-    this.#disk?.learn(key, atMs, written)
+    this.#disk?.apply(key, atMs, written)
   }
 
   /** Every key with its time, oldest first. */

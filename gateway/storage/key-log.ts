@@ -97,7 +97,7 @@ export class JoinedKeyLog {
     return this.#appender.putAside(key, atMs)
   }
 
-  learn(): void {}
+  apply(): void {}
 
   drop(): void {}
 
@@ -174,7 +174,7 @@ export class KeyLog {
   }
 
   /** Another thread has written the key, or could not. */
-  learn(key: string, atMs: number, written: boolean): void {
+  apply(key: string, atMs: number, written: boolean): void {
     if (!written || this.#unwritten.size > 0) {
       if (!written) setNewest(this.#unwritten, key, atMs)
       this.#attempt('append', () => this.#appendUnwritten())
