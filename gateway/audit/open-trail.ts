@@ -1,6 +1,7 @@
-import { statSync } from 'node:fs'
+import { realpathSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { makeDirectory, syncDirectory, unusable } from '../storage/append-file.ts'
-import { takeLock } from '../storage/file-lock.ts'
+import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { TrailHandle } from './file/shared-trail.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
@@ -23,7 +24,7 @@ export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
     return begun(new Trail(options), NOTHING_TO_RECOVER)
   }
   makeDirectory(file)
-  const lock = takeLock(file)
+  const lock = lockTrail(file)
   try {
     const recovery = recover(file)
     const trail = new Trail({ ...options, lock })
@@ -52,6 +53,24 @@ export function joinTrail(
 function begun(trail: Trail, recovery: Recovery): Trail {
   trail.begin(recovery)
   return trail
+}
+
+/** A second writer would close the open requests of the first as after a crash, and cut off a line that is being written. */
+function lockTrail(file: string): ProcessLock {
+  const path = `${realPathOf(file)}.lock`
+  return takeProcessLock({
+    path,
+    whenTaken: `audit file ${file} is being written by another process, which holds ${path}`,
+  })
+}
+
+/** So that two names of one file share a lock. */
+function realPathOf(file: string): string {
+  try {
+    return realpathSync(file)
+  } catch {
+    return join(realpathSync(dirname(file)), basename(file))
+  }
 }
 
 /** Also a directory, which the trail itself refuses. */

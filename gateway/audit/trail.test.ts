@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
-import type { AuditLock } from '../storage/file-lock.ts'
+import type { ProcessLock } from '../storage/process-lock.ts'
 import { configChangeRecord, responseTo } from './audit-records.ts'
 import { Commit } from './commit/group-commit.ts'
 import { recover } from './recovery/recovery.ts'
@@ -24,8 +24,14 @@ const NOTHING = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
 const responseLine = (request: string) => responseTo(request, 200, 1)
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 
-function lockOf(held: boolean, release = () => {}): AuditLock {
-  const lock: AuditLock = { held, renewed: () => lock, release }
+function lockOf(held: boolean, release = () => {}): ProcessLock {
+  const lock: ProcessLock = {
+    held,
+    fault: undefined,
+    isRemoved: false,
+    renewed: () => lock,
+    release,
+  }
   return lock
 }
 

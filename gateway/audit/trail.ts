@@ -1,5 +1,5 @@
 import type { Durability } from '../config/settings.ts'
-import type { AuditLock } from '../storage/file-lock.ts'
+import type { ProcessLock } from '../storage/process-lock.ts'
 import { recoveredRecord, typeOf } from './audit-records.ts'
 import { Gathered } from './commit/buffered-commit.ts'
 import { sortFailed } from './commit/failed-commit.ts'
@@ -27,7 +27,7 @@ export interface TrailOptions {
   /** How long responses wait for records that cannot be written, milliseconds. */
   readonly patienceMs?: number
   /** Released when the trail is closed. */
-  readonly lock?: AuditLock
+  readonly lock?: ProcessLock
   /** Every write or commit that failed, and every file that could not be opened. */
   onFault(error: Error): void
   /** Every record, once it has been handed to the operating system whole; with `synced`, once the disk has it. */
@@ -67,7 +67,7 @@ const ROTATE_AGAIN_MS = 5
  */
 export class Trail {
   readonly #options: TrailOptions
-  #lock: AuditLock | undefined
+  #lock: ProcessLock | undefined
   readonly #shared: SharedState
   readonly #notes: Notes | undefined
   readonly #pen: Pen

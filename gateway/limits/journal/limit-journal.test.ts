@@ -418,6 +418,12 @@ describe('the journal', () => {
     open(at, START).journal.close([], START)
   })
 
+  test('says at once when its directory cannot be locked', () => {
+    const at = directory()
+    mkdirSync(join(at, 'lock'), { recursive: true })
+    assert.throws(() => open(at, START), /limits cannot be locked: /)
+  })
+
   test('says at once when its directory cannot be made', () => {
     const file = join(home, 'file')
     writeFileSync(file, '')

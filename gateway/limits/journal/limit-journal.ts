@@ -1,8 +1,9 @@
 import { fstatSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
-import { lockDirectory, lockFile } from '../../storage/directory-lock.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
+import type { ProcessLock } from '../../storage/process-lock.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 import type { Keeping, Restoring } from './hit-store.ts'
+import { lockJournal, relockJournal } from './journal-lock.ts'
 import type { JournalOptions, JournalReports, OnJournalFailure } from './journal-options.ts'
 import { batches, type Hit, hitLine, lastTable, readHits, tableLine } from './journal-records.ts'
 import { Tail, type Write } from './journal-tail.ts'
@@ -39,7 +40,7 @@ export class Journal implements Keeping {
   readonly #tail: Tail
   readonly #onFailure: OnJournalFailure
   readonly #failing: { raised: boolean }
-  #unlock: () => void
+  #lock: ProcessLock
   /** Oldest first; the last one is being written. */
   readonly #segments: Segment[] = []
   #rows: readonly RowRecord[] = []
@@ -61,7 +62,7 @@ export class Journal implements Keeping {
     this.#onFailure = onFailure
     this.#failing = flags?.failing ?? { raised: false }
     makeDirectory(directory)
-    this.#unlock = lockDirectory(directory)
+    this.#lock = lockJournal(directory)
     // A hit that does not count must leave no half of its line behind.
     const torn = flags?.torn ?? (onFailure === 'unready' ? { raised: false } : undefined)
     this.#tail = new Tail(write ?? (writeSync as Write), (error) => this.#fail(error), torn)
@@ -188,7 +189,7 @@ export class Journal implements Keeping {
     if (this.#incomplete || descriptor === undefined) return false
     const current = this.#segments.at(-1)
     return (
-      inodeOf(lockFile(this.#directory)) === undefined ||
+      this.#lock.isRemoved ||
       (current !== undefined && inodeOf(current.file) !== fstatSync(descriptor).ino) ||
       this.#segments.some(({ file }) => inodeOf(file) === undefined)
     )
@@ -197,9 +198,7 @@ export class Journal implements Keeping {
   #beginAnew(nowMs: number, durable: Iterable<Hit>): void {
     this.#tail.abandon()
     makeDirectory(this.#directory)
-    this.#unlock()
-    this.#unlock = () => {}
-    this.#unlock = lockDirectory(this.#directory)
+    this.#lock = relockJournal(this.#directory, this.#lock)
     const before = this.#segments.splice(0)
     this.#rotateAtMs = Number.NEGATIVE_INFINITY
     this.#reopenAtMs = Number.NEGATIVE_INFINITY
@@ -237,7 +236,7 @@ export class Journal implements Keeping {
     this.#tail.flush(nowMs)
     this.#tail.close()
     this.#reopenAtMs = Number.POSITIVE_INFINITY
-    this.#unlock()
+    this.#lock.release()
   }
 
   #putNow(lines: string, nowMs: number): boolean {
