@@ -10,7 +10,7 @@ import type { RefusalCode } from './refusals.ts'
 import type { Share } from './upstream/upstream-places.ts'
 
 /** What `open` knows of a request before any stage has looked at it. */
-export interface Opening extends Arriving {
+export interface ExchangeStart extends Arriving {
   readonly requestId: string
   readonly gatewayId: string | undefined
   /** Wall time, ISO 8601. */
@@ -23,11 +23,11 @@ export interface Opening extends Arriving {
 }
 
 /** What goes on upstream for an exchange. */
-export interface UnderWay {
+export interface OngoingForwarding {
   /** Gives it up. */
   abort(): void
   /** The client has gone; before `close`. */
-  leave(): void
+  clientGone(): void
 }
 
 /**
@@ -68,7 +68,7 @@ export class Exchange implements Slotted {
   /** authenticate. */
   principal: Principal | undefined = undefined
   /** authenticate: the body, when all of it had to be seen before any of it goes on. */
-  gathered: Buffer | undefined = undefined
+  bufferedBody: Buffer | undefined = undefined
   /** record: the API_REQUEST line that is in the trail; undefined until then. */
   requestLine: string | undefined = undefined
   /** occupy: whose place upstream it has; undefined until it has one. */
@@ -78,24 +78,24 @@ export class Exchange implements Slotted {
   /** refuse: undefined for a forwarded answer. */
   refusalCode: RefusalCode | undefined = undefined
   /** forward: what is going on upstream. */
-  flight: UnderWay | undefined = undefined
+  forwarding: OngoingForwarding | undefined = undefined
   /** close. */
   closed = false
 
-  constructor(opening: Opening) {
-    this.req = opening.req
-    this.res = opening.res
-    this.upgrade = opening.upgrade
-    this.headers = opening.req.headers
-    this.requestId = opening.requestId
-    this.gatewayId = opening.gatewayId
-    this.startedSteadyMs = opening.startedSteadyMs
-    this.timestamp = opening.timestamp
-    this.method = opening.req.method
-    this.address = opening.address
-    this.peer = opening.peer
-    this.viaTrustedProxy = opening.viaTrustedProxy
-    const { socket } = opening.req
+  constructor(start: ExchangeStart) {
+    this.req = start.req
+    this.res = start.res
+    this.upgrade = start.upgrade
+    this.headers = start.req.headers
+    this.requestId = start.requestId
+    this.gatewayId = start.gatewayId
+    this.startedSteadyMs = start.startedSteadyMs
+    this.timestamp = start.timestamp
+    this.method = start.req.method
+    this.address = start.address
+    this.peer = start.peer
+    this.viaTrustedProxy = start.viaTrustedProxy
+    const { socket } = start.req
     this.secure = 'encrypted' in socket ? (socket as TLSSocket) : undefined
   }
 }

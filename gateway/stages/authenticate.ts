@@ -35,7 +35,7 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 /**
  * Finds out who calls, by what the route accepts. A credential that is presented must be good, also where anyone may
  * call; of several, one in the request counts before the certificate of its connection. Waits only for keys that are
- * not known yet, a token that was not seen before, or the body of a webhook. Writes `principal` and `gathered`.
+ * not known yet, a token that was not seen before, or the body of a webhook. Writes `principal` and `bufferedBody`.
  */
 export function authenticate(
   gateway: Gateway,

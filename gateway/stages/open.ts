@@ -37,6 +37,6 @@ export function open(gateway: Gateway, arrival: Arriving): Exchange {
 /** Ends an exchange whose client has gone, unless it has ended already. */
 export function leave(gateway: Gateway, exchange: Exchange): void {
   if (exchange.closed) return
-  exchange.flight?.leave()
+  exchange.forwarding?.clientGone()
   close(gateway, exchange, CLIENT_GONE)
 }

@@ -57,7 +57,7 @@ function membersOf({ requestId }: Exchange, { status, detail, code }: Refusal) {
  * once it has begun, is broken off, never ended as if it were whole.
  */
 export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
-  exchange.flight?.abort()
+  exchange.forwarding?.abort()
   if (exchange.closed) return
   if (!exchange.res.headersSent) {
     refuse(gateway, exchange, refusal)

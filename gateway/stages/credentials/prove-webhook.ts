@@ -32,7 +32,7 @@ const UNWRITABLE = refusal('webhooks_unavailable', {
 
 /**
  * Proves a signed webhook (Standard Webhooks 1.0): what its head says first, then its body, then that it was not
- * accepted before. Which check has failed stays inside. Writes `principal` and `gathered`.
+ * accepted before. Which check has failed stays inside. Writes `principal` and `bufferedBody`.
  */
 export function proveWebhook(
   gateway: Gateway,
@@ -54,10 +54,10 @@ export function proveWebhook(
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
   const body = gather(gateway, exchange, { keyId: key.keyId, source })
   if (!(body instanceof Promise)) return decided(gateway, body.code, body)
-  return body.then((gathered) => {
-    if (!Buffer.isBuffer(gathered)) return decided(gateway, gathered.code, gathered)
-    exchange.gathered = gathered
-    return accept(gateway, exchange, { key, message, body: gathered })
+  return body.then((buffered) => {
+    if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
+    exchange.bufferedBody = buffered
+    return accept(gateway, exchange, { key, message, body: buffered })
   })
 }
 
