@@ -12,7 +12,7 @@ interface RefusalKind {
 
 /**
  * The closed list of answers that the gateway makes itself, each with its stable code. What is said here is public;
- * the cause of a refusal is private and goes to the log only. Each code stands in the README's table and in the
+ * the cause of a refusal is private and goes to the log only. Each code stands in REFUSALS.md and in the
  * description of the demo's API (backend/gateway-problems.ts) too; tests say when one is missing.
  */
 export const REFUSALS = {

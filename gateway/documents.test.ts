@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict'
+import { existsSync, globSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+
+/** Targets of the links in a document that are files of this repository, relative to the document. */
+function linkedFiles(document: string): string[] {
+  const text = readFileSync(join(ROOT, document), 'utf8')
+  return [...text.matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)].map((match) => match[1] as string)
+}
+
+test('every link of a document to a file of this repository leads to one', () => {
+  const documents = globSync('{*.md,config/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  assert.ok(documents.length >= 10, documents.join())
+  const broken = documents.flatMap((document) =>
+    linkedFiles(document)
+      .filter((target) => !existsSync(join(ROOT, dirname(document), target)))
+      .map((target) => `${document}: ${target}`),
+  )
+  assert.deepEqual(broken, [])
+})
