@@ -15,7 +15,6 @@ import type { Tunnels } from './http/server/tunnels.ts'
 import type { Field } from './http/syntax/field.ts'
 import type { Slots } from './http/syntax/slots.ts'
 import type { Limiter } from './limits/limiter.ts'
-import type { LimitTable } from './limits/table/policies.ts'
 import type { Counters } from './limits/windows/counters.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { ClientTrust } from './tls/clients/trust.ts'
@@ -78,9 +77,8 @@ export interface Gateway {
   readonly deliveries: ReplayMemory
   /** What client certificates are held against, in force now; undefined when none are asked for. */
   readonly tls: { trust: ClientTrust | undefined }
-  /** The table in force: a reload swaps the reference. */
-  readonly limits: { table: LimitTable }
-  readonly limiter: Pick<Limiter, 'take' | 'close'>
+  /** Has the limit table in force. */
+  readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly upstream: Upstream
   /** X-Gateway-Secret, which proves this gateway to the upstreams; undefined when nothing does. */
   readonly upstreamSecret: Field | undefined

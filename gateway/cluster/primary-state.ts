@@ -1,7 +1,7 @@
 import type { Settings } from '../config/settings.ts'
 import type { Journal } from '../limits/journal/limit-journal.ts'
+import { LimitTable } from '../limits/table/limit-lookup.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
-import { limitTable } from '../limits/table/policies.ts'
 import { makeJournal } from '../process/assemble.ts'
 import {
   makeSharedState,
@@ -83,7 +83,7 @@ export class PrimaryState {
 
   /** Puts another table in force on every thread, at one place in their order. Throws when it cannot be. */
   replaceTable(rows: readonly LimitRow[]): void {
-    limitTable(rows)
+    new LimitTable(rows)
     checkPublishable(this.eventLog, rows)
     this.eventLog.whenFree(() => {
       const firstId = this.#journal.nextId

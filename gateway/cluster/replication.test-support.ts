@@ -59,11 +59,13 @@ const { limiter, proofs, deliveries, revocations, throttle } = joinState(begun, 
   startup,
   watch: { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch,
   eventLog,
-  onTable: (changed) => {
-    rows = changed
-    tables += 1
-  },
 })
+const replace = limiter.replace.bind(limiter)
+limiter.replace = (changed, atMs) => {
+  replace(changed, atMs)
+  rows = changed
+  tables += 1
+}
 const memories = { proofs, deliveries }
 setInterval(() => eventLog.catchUp(), 5)
 parentPort?.on('message', (task: Task) => parentPort?.postMessage(perform(task)))

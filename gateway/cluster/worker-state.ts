@@ -1,5 +1,4 @@
 import { JoinedJournal } from '../limits/journal/joined-journal.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
 import { makeSharedState, type SharedState } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
@@ -11,14 +10,12 @@ interface Joining {
   readonly startup: StartupConfiguration
   readonly watch: StoreWatch
   readonly eventLog: EventLog
-  /** Told of another table as it comes into force. */
-  readonly onTable: (rows: readonly LimitRow[]) => void
 }
 
 /** What is counted and remembered, as a worker has it: the copy it was given, and what all have done since. */
 export function joinState(
   { copy, rows, descriptor }: Pick<WorkerConfiguration, 'copy' | 'rows' | 'descriptor'>,
-  { startup, watch, eventLog, onTable }: Joining,
+  { startup, watch, eventLog }: Joining,
 ): SharedState {
   const journal = new JoinedJournal({
     copy: copy.counts,
@@ -34,7 +31,6 @@ export function joinState(
     table: (changed, firstId, atMs) => {
       journal.numberFrom(firstId)
       state.limiter.replace(changed, atMs)
-      onTable(changed)
     },
     segment: (moved) => journal.moveTo(moved),
     // The thread that counted it has written it, or the main thread will.

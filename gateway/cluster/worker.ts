@@ -7,7 +7,6 @@ import type { Settings } from '../config/settings.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { Tunnels } from '../http/server/tunnels.ts'
 import { SharedLimiter } from '../limits/shared-limiter.ts'
-import { limitTable } from '../limits/table/policies.ts'
 import { makeGateway, trailOptions } from '../process/assemble.ts'
 import { drain } from '../process/drain.ts'
 import { openPublicListeners, type PublicListeners } from '../process/public-listeners.ts'
@@ -90,17 +89,13 @@ interface Joining {
 
 /** This thread's parts, around its copies of what all have in common. */
 function join(begun: WorkerConfiguration, { startup, metrics, eventLog }: Joining) {
-  let gateway: Gateway | undefined
   const trail = joinTrail(begun.trail, trailOptions(startup, metrics))
   const state = joinState(begun, {
     startup,
     watch: new StoreWatch({ log: startup.log, metrics, trail }),
     eventLog,
-    onTable: (rows) => {
-      if (gateway !== undefined) gateway.limits.table = limitTable(rows)
-    },
   })
-  const made = makeGateway(startup, {
+  return makeGateway(startup, {
     state,
     limiter: new SharedLimiter(state.limiter, eventLog),
     trail,
@@ -108,8 +103,6 @@ function join(begun: WorkerConfiguration, { startup, metrics, eventLog }: Joinin
     nonceSecret: begun.nonceSecret,
     load: loadOver(eventLog, startup.settings),
   })
-  gateway = made.gateway
-  return made
 }
 
 /** What is bounded for all workers together is counted for all together. */

@@ -313,6 +313,18 @@ describe('the limiter', () => {
     gateway.close()
   })
 
+  test('finds the limit of a request, and keeps the table in force when another cannot be', () => {
+    const gateway = new Gateway()
+    const login = row({ limit: 1, path: '/login' })
+    gateway.limiter.replace([login])
+    assert.equal(gateway.limiter.find('/Login/', 'GET')?.row, login)
+    assert.equal(gateway.limiter.find('/other', 'GET'), undefined)
+    assert.throws(() => gateway.limiter.replace([row({ name: 'no\nname', path: '/other' })]), TypeError)
+    assert.equal(gateway.limiter.find('/login', 'GET')?.row, login)
+    assert.equal(gateway.limiter.find('/other', 'GET'), undefined)
+    gateway.close()
+  })
+
   test('answers for shadow mode as for enforcing, and counts nothing that it would refuse', () => {
     const gateway = new Gateway()
     const shadow = row({ limit: 1, mode: 'shadow' })

@@ -1,6 +1,7 @@
 import type { Keeping } from './journal/hit-store.ts'
 import type { Hit } from './journal/journal-records.ts'
 import { isDurable } from './journal/limit-journal.ts'
+import { type LimitPolicy, LimitTable } from './table/limit-lookup.ts'
 import type { LimitRow } from './table/limit-row.ts'
 import { editedRecord, predecessors, type RowRecord, recordOf } from './table/row-matching.ts'
 import { Counters, Room } from './windows/counters.ts'
@@ -20,6 +21,7 @@ export class Limiter {
   readonly #room: Room
   /** Also rows of earlier tables, as long as an exchange holds one: its counters are those of its successor. */
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
+  #table = new LimitTable([])
   #counters: readonly Counters[] = []
   #byId: ReadonlyMap<number, Counters> = new Map()
   #lastId = 0
@@ -39,8 +41,11 @@ export class Limiter {
   /**
    * Puts a new table in force as of `nowMs` and keeps the counts: a row goes on with those of the old row with the same path and
    * methods, else of the one with the same name, and starts empty when there is neither.
+   *
+   * @throws TypeError for a row whose name no RateLimit field can hold; the old table stays in force
    */
   replace(rows: readonly LimitRow[], nowMs: number = this.#clock()): void {
+    const table = new LimitTable(rows)
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
     const followed = predecessors([...olds.keys()], rows)
     this.#counters = rows.map((row) => {
@@ -50,12 +55,18 @@ export class Limiter {
       this.#countersOf.set(row, current)
       return current
     })
+    this.#table = table
     this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
     this.#room.divide(this.#counters.map((counters) => counters.size))
     this.#journal?.declare(
       this.#counters.map((counters) => counters.record),
       nowMs,
     )
+  }
+
+  /** The limit that the table in force sets for a request; undefined when it sets none. */
+  find(path: string, method: string): LimitPolicy | undefined {
+    return this.#table.find(path, method)
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { Limiter } from './limiter.ts'
+import type { LimitPolicy } from './table/limit-lookup.ts'
 import type { LimitRow } from './table/limit-row.ts'
 import type { Take } from './windows/window.ts'
 
@@ -16,6 +17,11 @@ export class SharedLimiter {
   constructor(limiter: Limiter, step: Step) {
     this.#limiter = limiter
     this.#step = step
+  }
+
+  /** See Limiter.find. */
+  find(path: string, method: string): LimitPolicy | undefined {
+    return this.#limiter.find(path, method)
   }
 
   /** See Limiter.take: exact over all copies. */

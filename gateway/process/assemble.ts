@@ -20,7 +20,6 @@ import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import type { JournalFlags } from '../limits/journal/journal-options.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
-import { limitTable } from '../limits/table/policies.ts'
 import { createUpstreams } from '../upstream/create-upstreams.ts'
 import { UpstreamPlaces } from '../upstream/upstream-places.ts'
 import { type Watching, watchFiles } from './config-reloads.ts'
@@ -85,11 +84,7 @@ export function assemble(startup: StartupConfiguration): Assembled {
     ...gateway,
     startup,
     enforce: {
-      limits: (rows) => {
-        const table = limitTable(rows)
-        limiter.replace(rows)
-        gateway.limits.table = table
-      },
+      limits: (rows) => limiter.replace(rows),
       clients: (table) => {
         gateway.clients.table = table
       },
@@ -132,7 +127,6 @@ export function makeGateway(
     clients: { table: startup.clients?.value ?? NO_CLIENTS },
     deliveries,
     tls: { trust: startup.tls?.material.trust },
-    limits: { table: limitTable(startup.limits.value) },
     limiter,
     upstream: makeUpstream(startup, metrics),
     upstreamSecret,

@@ -1,6 +1,5 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { rowForMethod } from '../http/rules/path-table.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import { rateLimit } from '../limits/table/rate-limit-fields.ts'
 import { type Refusal, refusal } from '../refusals.ts'
@@ -9,9 +8,7 @@ const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-Afte
 
 /** Takes one of what the matching row of the limit table still allows the caller. Writes `limitHeaders`. */
 export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  const entry = gateway.limits.table.policies.findFolded(exchange.path)
-  if (entry === undefined) return undefined
-  const policy = rowForMethod(entry, exchange.method)
+  const policy = gateway.limiter.find(exchange.path, exchange.method)
   if (policy === undefined) return undefined
   const { row } = policy
   const take = gateway.limiter.take(row, limitKey(row.per, exchange.principal, exchange.address))
