@@ -13,17 +13,17 @@ const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose
 
 /** Runs the real program, as `npm run validate` does. */
 function validate(args: readonly string[], env: Record<string, string> = {}) {
-  const { PATH, NODE_V8_COVERAGE } = process.env
-  const inherited = { ...(PATH && { PATH }), ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }) }
-  const { status, stdout, stderr } = spawnSync(
-    process.execPath,
-    ['--import', import.meta.resolve('tsx'), PROGRAM, ...args],
-    {
-      cwd: ROOT,
-      env: { ...inherited, ...env },
-      encoding: 'utf8',
-    },
-  )
+  const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
+  const inherited = {
+    ...(PATH && { PATH }),
+    ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
+    ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
+  }
+  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], {
+    cwd: ROOT,
+    env: { ...inherited, ...env },
+    encoding: 'utf8',
+  })
   return { status, out: stdout.split('\n').filter(Boolean), errors: stderr.split('\n').filter(Boolean) }
 }
 

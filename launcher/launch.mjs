@@ -41,7 +41,7 @@ function environment(node, args) {
   // What looks for `node` in the path, such as a tool that is a script, finds the same one whatever npm has linked.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
   // Types are stripped once. Coverage is not exact for functions that were compiled before.
-  if (!args.includes('--test')) env.NODE_COMPILE_CACHE ??= COMPILED
+  if (!args.includes('--experimental-test-coverage')) env.NODE_COMPILE_CACHE ??= COMPILED
   return env
 }
 

@@ -119,7 +119,8 @@ describe('the launcher', () => {
       assert.match(launch(dir, SHOW).stdout, /^\S.*\/project\/node_modules\/\.cache\/compiled \S/)
       assert.match(launch(dir, SHOW, { NODE_COMPILE_CACHE: '/elsewhere' }).stdout, /^\/elsewhere /)
       writeFileSync(join(dir, 'a.test.mjs'), 'console.log(process.env.NODE_COMPILE_CACHE ?? "none")')
-      assert.match(launch(dir, ['--test', 'a.test.mjs']).stdout, /none/)
+      assert.match(launch(dir, ['--test', 'a.test.mjs']).stdout, /project\/node_modules\/\.cache\/compiled/)
+      assert.match(launch(dir, ['--test', '--experimental-test-coverage', 'a.test.mjs']).stdout, /none/)
     })
 
     it('a path in which `node` is the pinned one', NOT_PINNED, () => {

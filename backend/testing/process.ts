@@ -20,8 +20,9 @@ export function startBackendProcess(
   variables: Record<string, string>,
   options: { readonly ipc?: boolean } = {},
 ): BackendProcess {
+  const { PATH, NODE_COMPILE_CACHE } = process.env
   const child = spawn(process.execPath, [MAIN], {
-    env: { PATH: process.env.PATH, BACKEND_PORT: '0', ...variables },
+    env: { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), BACKEND_PORT: '0', ...variables },
     stdio: ['ignore', 'ignore', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
   }) as ChildProcess & { stderr: Readable }
   const log: Record<string, unknown>[] = []

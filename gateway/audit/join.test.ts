@@ -19,7 +19,7 @@ const silent = { onFault: assert.fail, onRecord: () => {} }
 function startWriter(t: TestContext, data: WriterData): Worker {
   const worker = new Worker(WRITER, {
     workerData: data,
-    execArgv: ['--no-warnings', '--import', import.meta.resolve('tsx')],
+    execArgv: ['--no-warnings'],
   })
   t.after(() => worker.terminate())
   return worker
@@ -136,7 +136,7 @@ function processOf(file: string, body: string): string {
 }
 
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
-const LOADER = ['--no-warnings', '--import', import.meta.resolve('tsx')]
+const LOADER = ['--no-warnings']
 
 for (const durability of DURABILITIES) {
   test(`${durability}: files that are full again and again under three threads have no torn line and every pair`, async (t) => {

@@ -26,15 +26,7 @@ function program(file: string, body: string): string[] {
     const options = { file, onFault: (error: Error) => faults.push(error), onRecord: () => {} }
   `
   // The loader of the test runner, so that coverage of both can be added up.
-  return [
-    '--no-warnings',
-    '--expose-gc',
-    '--import',
-    import.meta.resolve('tsx'),
-    '--input-type=module-typescript',
-    '--eval',
-    head + body,
-  ]
+  return ['--no-warnings', '--expose-gc', '--input-type=module-typescript', '--eval', head + body]
 }
 
 function start(

@@ -268,7 +268,7 @@ test('kill -9 lets no message pass again whose take had returned', async (t) => 
       memory.take('message-' + count)
       writeSync(1, 'message-' + count + '\\n')
     }`
-  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', program], {
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   t.after(() => child.kill('SIGKILL'))

@@ -392,7 +392,7 @@ import { Revocations } from ${JSON.stringify(new URL('./revocations.ts', import.
       revocations.revoke('session-' + count)
       writeSync(1, 'session-' + count + '\\n')
     }`
-  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', program], {
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   t.after(() => child.kill('SIGKILL'))

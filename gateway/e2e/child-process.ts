@@ -28,13 +28,12 @@ process.on('exit', () => {
 /** Runs a script, named from the root of the repository, with exactly this environment beside PATH. */
 export function run(script: string, env: Readonly<Record<string, string>>): RunningProcess {
   const inherited = Object.fromEntries(
-    ['PATH', 'HOME', 'NODE_V8_COVERAGE'].flatMap((name) => {
+    ['PATH', 'HOME', 'NODE_V8_COVERAGE', 'NODE_COMPILE_CACHE'].flatMap((name) => {
       const value = process.env[name]
       return value === undefined ? [] : [[name, value]]
     }),
   )
-  // The same loader as the test runner's, so that coverage of both can be added up.
-  const child = spawn(process.execPath, ['--import', 'tsx', script], {
+  const child = spawn(process.execPath, [script], {
     cwd: ROOT,
     // Few tests measure the grace of a stop, and all others would wait for it.
     env: { ...inherited, GATEWAY_DRAIN_GRACE_MS: '0', ...env },

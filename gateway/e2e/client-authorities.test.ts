@@ -104,13 +104,7 @@ describe('with the authorities of two banks', () => {
     }
     const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
     for (const script of ['gateway/validate.ts', 'gateway/main.ts']) {
-      const { status, output } = await runTool('env', [
-        ...assignments,
-        process.execPath,
-        '--import',
-        'tsx',
-        script,
-      ])
+      const { status, output } = await runTool('env', [...assignments, process.execPath, script])
       assert.equal(status, 1, output)
       assert.match(
         output,

@@ -36,7 +36,7 @@ describe('a token bound to a client certificate', () => {
   const agents: Agent[] = []
   before(async () => {
     dir = mkdtempSync(join(tmpdir(), 'countersign-mtls-'))
-    execFileSync(process.execPath, ['--import', 'tsx', DEMO_CERTS, dir])
+    execFileSync(process.execPath, [DEMO_CERTS, dir])
     writeFileSync(join(dir, 'clients.json'), JSON.stringify([CLIENT]))
     service = await startService({
       limits: 'logins-unlimited',

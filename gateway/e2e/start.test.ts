@@ -26,7 +26,7 @@ describe('npm start', () => {
     rmSync(dir, { recursive: true, force: true })
   })
 
-  const DIRECTLY = [process.execPath, '--import', 'tsx', 'gateway/start.ts'] as const
+  const DIRECTLY = [process.execPath, 'gateway/start.ts'] as const
   /** What somebody else than the owner could read, write or enter. */
   const openToOthers = () =>
     readdirSync(dir, { recursive: true, withFileTypes: true })

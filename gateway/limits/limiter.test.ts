@@ -454,13 +454,9 @@ test('a limiter that is killed with SIGKILL has every hit of an hour that it ans
     limiter.replace([row])
     for (const end = Date.now() + 20_000; Date.now() < end; ) if (limiter.take(row, 'p:alice').allowed) writeSync(1, '.')
   `
-  const child = spawn(
-    process.execPath,
-    ['--import', import.meta.resolve('tsx'), '--input-type=module', '--eval', script],
-    {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  )
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   context.after(() => child.kill('SIGKILL'))
   let answered = 0
   child.stdout.on('data', (dots: Buffer) => {

@@ -324,12 +324,8 @@ test('a watch does not keep its process alive', async (t) => {
     const watch = watchFile(${JSON.stringify(file)}, { intervalMs: 10, onChange: stay, onGone: stay })
     await watch.check()
     console.log('done')`
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    ['--import', import.meta.resolve('tsx'), '--input-type=module', '--eval', script],
-    {
-      timeout: 20_000,
-    },
-  )
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script], {
+    timeout: 20_000,
+  })
   assert.equal(stdout, 'done\n')
 })

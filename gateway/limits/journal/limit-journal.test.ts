@@ -403,13 +403,9 @@ describe('the journal', () => {
       console.log('open')
       process.stdin.resume()
     `
-    const child = spawn(
-      process.execPath,
-      ['--import', import.meta.resolve('tsx'), '--input-type=module', '--eval', script],
-      {
-        stdio: ['pipe', 'pipe', 'inherit'],
-      },
-    )
+    const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    })
     context.after(() => child.kill('SIGKILL'))
     await once(child.stdout, 'data')
     assert.throws(() => open(at, START), /in use by another gateway/)

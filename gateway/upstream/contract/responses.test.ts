@@ -460,13 +460,7 @@ describe('a receiver that makes a mistake', () => {
         process.on('uncaughtException', (error) => { console.log(error.message); process.exit() })
         upstream.send({ method: 'GET', target: '/', fields: [], body: null, upgrade: ${JSON.stringify(upgrade)},
           idleMs: 9999, totalMs: 9999 }, { information() {}, head() {}, data: () => true, end: mistake, upgrade: mistake, fault() {} })`
-      const { stdout } = await promisify(execFile)(process.execPath, [
-        '--import',
-        import.meta.resolve('tsx'),
-        '--input-type=module',
-        '-e',
-        script,
-      ])
+      const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])
       assert.equal(stdout, 'our own\n')
     }
     await scripted.close()
