@@ -76,6 +76,14 @@ test('of very many faults the first hundred are told, and how many more there ar
   assert.deepEqual(faults[100], { file: 'some.json', path: '$', reason: 'has 150 more faults' })
 })
 
+test('faults that were only counted are among those said to be more', () => {
+  const file = read(`{"rows": [${Array(20_000).fill('{}').join(',\n')}]}`)
+  assert.ok(file.value === undefined)
+  const faults = file.faults()
+  assert.equal(faults.length, 101)
+  assert.deepEqual(faults[100], { file: 'some.json', path: '$', reason: 'has 19900 more faults' })
+})
+
 test('a text that is JSON but no object has no value', () => {
   for (const text of ['null', '5', '"x"']) {
     const file = read(text)

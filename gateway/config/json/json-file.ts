@@ -22,6 +22,8 @@ export class JsonFile<T> {
   readonly #unsound: ReadonlySet<string>
   /** What has something unsound in it. */
   readonly #spoilt: ReadonlySet<string>
+  /** Faults that were only counted. */
+  #uncollected = 0
   readonly #faults: { line: number; fault: Fault }[] = []
 
   /** @param file as the operator named it */
@@ -47,7 +49,8 @@ export class JsonFile<T> {
     for (const { path, lines } of scan.repeated) {
       this.refuse({ path, reason: `is written twice, on line ${lines[0]} and again` })
     }
-    const { problems, unsound } = check(value)
+    const { problems, unsound, more } = check(value)
+    this.#uncollected = more
     this.#unsound = new Set(unsound)
     this.#spoilt = new Set(unsound.flatMap((path) => [...ancestors(path)]))
     for (const problem of problems) this.refuse(problem)
@@ -77,7 +80,7 @@ export class JsonFile<T> {
   /** In the order of the file: the first hundred, and how many more there are. */
   faults(): readonly Fault[] {
     const sorted = this.#faults.toSorted((a, b) => a.line - b.line).map(({ fault }) => fault)
-    const more = sorted.length - MAX_FAULTS
+    const more = sorted.length + this.#uncollected - MAX_FAULTS
     if (more <= 0) return sorted
     return [
       ...sorted.slice(0, MAX_FAULTS),

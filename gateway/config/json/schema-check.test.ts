@@ -80,7 +80,7 @@ test('all faults are named at once', () => {
 
 test('a missing key is filled with the default of the schema', () => {
   const value = { window: '1s' }
-  assert.deepEqual(check(value), { problems: [], unsound: [] })
+  assert.deepEqual(check(value), { problems: [], unsound: [], more: 0 })
   assert.deepEqual(value, { window: '1s', mode: 'on' })
 })
 
@@ -91,7 +91,7 @@ test('a long value is shown shortened', () => {
 })
 
 for (const name of ['gateway', 'limits']) {
-  const text = readFileSync(new URL(`../../config/schemas/${name}.schema.json`, import.meta.url), 'utf8')
+  const text = readFileSync(new URL(`../../../config/schemas/${name}.schema.json`, import.meta.url), 'utf8')
 
   test(`every key of ${name}.schema.json has title, description and examples for an operator's editor`, () => {
     JSON.parse(text, (key, value) => {
@@ -121,3 +121,14 @@ for (const name of ['gateway', 'limits']) {
     assert.equal(schema.$schema, 'https://json-schema.org/draft/2020-12/schema')
   })
 }
+
+test('of very many faults only the first are put into words; the rest is counted', () => {
+  const { problems, unsound, more } = check(
+    Object.fromEntries(Array.from({ length: 30_000 }, (_, index) => [`key${index}`, 1])),
+  )
+  assert.equal(problems.length, 10_000)
+  assert.equal(problems[0]?.path, '$.window')
+  assert.equal(problems[1]?.path, '$.key0')
+  assert.equal(more, 20_001)
+  assert.deepEqual(unsound, ['$'])
+})

@@ -19,8 +19,10 @@ export interface Validate {
 export interface SchemaReport {
   /** One per cause: a misspelt key is not also a missing one, an empty text does not also break its pattern. */
   readonly problems: readonly Problem[]
-  /** Every JSON path where the value is not what its type promises. */
+  /** JSON paths where the value is not what its type promises; only `$` when there are very many. */
   readonly unsound: readonly string[]
+  /** Errors that were counted but not turned into problems. */
+  readonly more: number
 }
 
 /** As much of a schema as says how long its lists may be. */
@@ -31,6 +33,8 @@ interface Bounded {
 /** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
+/** Turning an error into a problem is slow, and a file may have an error in each of 250,000 values. */
+const MAX_ERRORS = 10_000
 const TYPE_WORDS = new Map([
   ['string', 'text'],
   ['integer', 'a whole number'],
@@ -44,10 +48,12 @@ const TYPE_WORDS = new Map([
 export function schemaCheck(validate: Validate, { properties = {} }: Bounded = {}): SchemaCheck {
   return (value) => {
     const tooLong = tooLongList(value, properties)
-    if (tooLong !== undefined) return { problems: [tooLong], unsound: ['$'] }
+    if (tooLong !== undefined) return { problems: [tooLong], unsound: ['$'], more: 0 }
     validate(value)
     const errors = validate.errors ?? []
-    return { problems: problemsOf(errors), unsound: errors.map(pathOf) }
+    const more = Math.max(0, errors.length - MAX_ERRORS)
+    if (more > 0) return { problems: problemsOf(errors.slice(0, MAX_ERRORS)), unsound: ['$'], more }
+    return { problems: problemsOf(errors), unsound: errors.map(pathOf), more }
   }
 }
 
