@@ -12,7 +12,7 @@ import { occupy } from './stages/occupy.ts'
 import { leave, open } from './stages/open.ts'
 import { receive } from './stages/receive.ts'
 import { PendingRecord, record } from './stages/record.ts'
-import { giveUp, refuse } from './stages/refuse.ts'
+import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
 
 /** Goes on with `undefined`, ends the exchange with a refusal; waits when it returns what is not known yet. */

@@ -7,9 +7,9 @@ import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/upstream-client.ts'
 import type { Share } from '../upstream/upstream-places.ts'
 import { close } from './close.ts'
-import { giveUp } from './refuse.ts'
+import { giveUp } from './response/refuse.ts'
+import { writeHead } from './response/write-response.ts'
 import { openTunnel } from './tunnel.ts'
-import { writeHead } from './write-response.ts'
 
 /** RFC 8288 section 3, as far as an early hint needs it. */
 const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/

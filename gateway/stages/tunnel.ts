@@ -8,7 +8,7 @@ import type { Field } from '../http/syntax/field.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { peerOf } from '../tls/clients/peer.ts'
 import { close } from './close.ts'
-import { withMandatory } from './write-response.ts'
+import { withMandatory } from './response/write-response.ts'
 
 /** Every place for a tunnel is taken. */
 export const NO_TUNNEL_FREE = refusal('overloaded', {

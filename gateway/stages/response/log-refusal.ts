@@ -1,6 +1,6 @@
-import type { Exchange } from '../exchange.ts'
-import type { Gateway } from '../gateway.ts'
-import { REFUSALS, type Refusal, type RefusalCode } from '../refusals.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { REFUSALS, type Refusal, type RefusalCode } from '../../refusals.ts'
 
 /** Between two lines of one code, when there are many. */
 const EVERY_MS = 1000

@@ -1,6 +1,6 @@
-import type { Exchange } from '../exchange.ts'
-import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
-import type { AnswerHead } from '../http/rules/response-headers.ts'
+import type { Exchange } from '../../exchange.ts'
+import { MANDATORY_HEADERS } from '../../http/rules/mandatory-headers.ts'
+import type { AnswerHead } from '../../http/rules/response-headers.ts'
 
 const MANDATORY_LINES = linesOf(MANDATORY_HEADERS)
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Field } from '../http/syntax/field.ts'
+import type { Field } from '../../http/syntax/field.ts'
 
 /** A longer Accept is no browser's. */
 const MAX_ACCEPT_CHARACTERS = 1024

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import { limitTable } from '../limits/table/policies.ts'
+import { limit } from './limit.ts'
+import { makeExchange, makeGateway, makePrincipal, PEER } from './stage.test-support.ts'
+
+const ROW: LimitRow = {
+  name: 'orders',
+  path: '/api/*',
+  methods: new Set(['POST']),
+  limit: 3,
+  window: '1m',
+  windowMs: 60_000,
+  purpose: 'orders are dear',
+  per: 'caller',
+  mode: 'enforce',
+  onStoreFailure: 'local',
+}
+
+interface Case {
+  readonly row?: Partial<LimitRow>
+  readonly take?: { readonly allowed: boolean; readonly unkept?: true }
+  readonly method?: string
+  readonly path?: string
+}
+
+function limited({ row, take = { allowed: true }, method = 'POST', path = '/api/x' }: Case = {}) {
+  const keys: string[] = []
+  const made = makeGateway({
+    limits: { table: limitTable([{ ...ROW, ...row }]) },
+    limiter: {
+      take: (_: LimitRow, key: string) => {
+        keys.push(key)
+        return { remaining: 2, resetSeconds: 9, ...take }
+      },
+      close: () => {},
+    },
+  })
+  const { exchange } = makeExchange({ method })
+  exchange.path = path
+  exchange.principal = makePrincipal({ key: 'user-1' })
+  return { refused: limit(made.gateway, exchange), exchange, keys, measured: made.measured }
+}
+
+describe('limit', () => {
+  it('counts by the caller, and tells the client what is left', () => {
+    const { refused, exchange, keys, measured } = limited()
+    assert.equal(refused, undefined)
+    assert.deepEqual(keys, ['p:user-1'])
+    assert.deepEqual(measured, ['limitDecision orders allowed'])
+    assert.equal(exchange.limitHeaders[0], 'RateLimit-Policy')
+    assert.match(exchange.limitHeaders[3] ?? '', /r=2/)
+  })
+
+  it('counts by the address where the row says so', () => {
+    assert.deepEqual(limited({ row: { per: 'address' } }).keys, [`a:${PEER}`])
+  })
+
+  it('counts nothing for a path or method without a row', () => {
+    for (const one of [limited({ path: '/other' }), limited({ method: 'GET' })]) {
+      assert.deepEqual([one.refused, one.keys, one.exchange.limitHeaders], [undefined, [], []])
+    }
+  })
+
+  it('counts another spelling of the path under the same row', () => {
+    assert.deepEqual(limited({ path: '/API/x/' }).keys, ['p:user-1'])
+  })
+
+  it('refuses with the purpose and the time to wait', () => {
+    const { refused, exchange, measured } = limited({ take: { allowed: false } })
+    assert.equal(refused?.code, 'limit_exceeded')
+    assert.match(refused.detail, /At most 3 requests in 1m: orders are dear/)
+    assert.deepEqual(refused.headers, ['Retry-After', '9'])
+    assert.equal(exchange.limitHeaders.length, 4)
+    assert.deepEqual(measured, ['limitDecision orders refused'])
+  })
+
+  it('refuses nobody in shadow mode, and shows nothing, but measures', () => {
+    const { refused, exchange, measured } = limited({ row: { mode: 'shadow' }, take: { allowed: false } })
+    assert.deepEqual([refused, exchange.limitHeaders], [undefined, []])
+    assert.deepEqual(measured, ['limitDecision orders shadow_refused'])
+  })
+
+  it('refuses what cannot be counted, but not in shadow mode', () => {
+    const take = { allowed: false, unkept: true } as const
+    assert.equal(limited({ take }).refused?.code, 'limits_unavailable')
+    const shadow = limited({ take, row: { mode: 'shadow' } })
+    assert.deepEqual([shadow.refused, shadow.measured], [undefined, ['limitDecision orders unavailable']])
+  })
+})

@@ -1,0 +1,265 @@
+import type { Socket } from 'node:net'
+import type { Commit } from '../audit/commit/group-commit.ts'
+import type { Route, Settings } from '../config/settings.ts'
+import { Exchange } from '../exchange.ts'
+import type { Gateway, Load } from '../gateway.ts'
+import { PathTable } from '../http/rules/path-table.ts'
+import { readRequestHeaders } from '../http/rules/request-headers.ts'
+import type { Arriving } from '../http/server/handler.ts'
+import { Field } from '../http/syntax/field.ts'
+import { Slots } from '../http/syntax/slots.ts'
+import { limitTable } from '../limits/table/policies.ts'
+import type { Principal } from '../principal.ts'
+import { UpstreamPlaces } from '../upstream/upstream-places.ts'
+
+/** On both clocks of a hand-made gateway, until a test moves it. */
+export const NOW_MS = Date.UTC(2030, 0, 1)
+export const PEER = '192.0.2.7'
+
+interface HandMadeRequest {
+  readonly method?: string
+  readonly target?: string
+  readonly version?: '1.0' | '1.1'
+  /** Beside `Host: api.example`, unless `host` is given. */
+  readonly headers?: Readonly<Record<string, string>>
+  readonly upgrade?: 'websocket'
+  /** The whole request has come. */
+  readonly complete?: boolean
+  /** Of the connection. */
+  readonly writable?: boolean
+}
+
+/** What was done to a response, in order. */
+export class RecordedResponse {
+  keepAlive = true
+  headersSent = false
+  idleMs: number | undefined = undefined
+  readonly calls: string[] = []
+  status = 0
+  lines = ''
+  body = ''
+  #onClose: (() => void)[] = []
+
+  onClose(listener: () => void): void {
+    this.#onClose.push(listener)
+  }
+
+  onDrain(): void {
+    this.calls.push('onDrain')
+  }
+
+  writeInterim(status: number, lines: string): void {
+    this.calls.push(`interim ${status} ${lines}`.trim())
+  }
+
+  writeHead({ status, lines }: { readonly status: number; readonly lines: string }): void {
+    this.calls.push(`head ${status}`)
+    this.status = status
+    this.lines = lines
+  }
+
+  flushHead(): void {
+    this.calls.push('flushHead')
+    this.headersSent = true
+  }
+
+  write(piece: Buffer): boolean {
+    this.calls.push('write')
+    this.headersSent = true
+    this.body += piece.toString()
+    return true
+  }
+
+  end(): void {
+    this.calls.push('end')
+  }
+
+  hold(): () => void {
+    this.calls.push('hold')
+    return () => this.calls.push('release')
+  }
+
+  breakOff(): void {
+    this.calls.push('breakOff')
+  }
+
+  /** The connection is gone, or the response is whole. */
+  close(): void {
+    for (const listener of this.#onClose) listener()
+  }
+}
+
+/** A request as it arrives at the pipeline. */
+export function makeArrival(request: HandMadeRequest = {}) {
+  const {
+    method = 'GET',
+    target = '/api/x',
+    version = '1.1',
+    upgrade,
+    complete = true,
+    writable = true,
+  } = request
+  const all = { Host: 'api.example', ...request.headers }
+  const fields = Object.entries(all).map(([name, value]) => new Field(name, value))
+  const completed = Promise.withResolvers<undefined>()
+  const req = {
+    socket: { writable } as Socket,
+    peer: PEER,
+    method,
+    target,
+    version,
+    fields,
+    headers: readRequestHeaders(fields, version),
+    body: null,
+    complete,
+    share: { places: 0, isProxy: false },
+    whenComplete: () => completed.promise,
+  }
+  const res = new RecordedResponse()
+  return { arrival: { req, res, upgrade } as object as Arriving, res, completeBody: completed.resolve }
+}
+
+/** An exchange as `open` leaves it. `-` and `''` where a later stage has to write. */
+export function makeExchange(request: HandMadeRequest = {}) {
+  const made = makeArrival(request)
+  const exchange = new Exchange({
+    ...made.arrival,
+    requestId: 'request-1',
+    gatewayId: undefined,
+    timestamp: new Date(NOW_MS).toISOString(),
+    startedSteadyMs: NOW_MS,
+    address: PEER,
+    peer: PEER,
+    viaTrustedProxy: false,
+  })
+  return { ...made, exchange }
+}
+
+export function makeRoute(route: Partial<Route> = {}): Route {
+  return {
+    path: '/api/*',
+    methods: undefined,
+    auth: new Set(['none']),
+    scopes: [],
+    timeoutMs: undefined,
+    idleTimeoutMs: 1000,
+    maxBodyBytes: 100,
+    clientCert: false,
+    ...route,
+  }
+}
+
+export function makePrincipal(principal: Partial<Principal> = {}): Principal {
+  return {
+    method: 'bearer',
+    subject: 'user-1',
+    client: 'app-1',
+    session: undefined,
+    expiresAtMs: undefined,
+    scopes: new Set(['read']),
+    scope: 'read',
+    key: 'user-1',
+    ...principal,
+  }
+}
+
+/** A trail in memory. A `fault` or a `commit` is what the next records get. */
+export class RecordedTrail {
+  readonly lines: string[] = []
+  fault: Error | undefined = undefined
+  commit: Commit | undefined = undefined
+  readonly unpaid: ((error: Error | undefined) => void)[] = []
+
+  get writable(): boolean {
+    return this.fault === undefined
+  }
+
+  recheck(): boolean {
+    return this.writable
+  }
+
+  append(line: string): Error | Commit | undefined {
+    if (this.fault !== undefined) return this.fault
+    this.lines.push(line)
+    return this.commit
+  }
+
+  settle(line: string): Commit | undefined {
+    this.lines.push(line)
+    return this.commit
+  }
+
+  whenPaid(run: (error: Error | undefined) => void): void {
+    this.unpaid.push(run)
+  }
+
+  get records(): Record<string, unknown>[] {
+    return this.lines.map((line) => JSON.parse(line))
+  }
+}
+
+interface HandMadeParts extends Omit<Partial<Gateway>, 'settings' | 'load' | 'routes'> {
+  readonly settings?: Partial<Settings>
+  readonly load?: Partial<Load>
+  readonly routes?: readonly Route[]
+  /** Places for exchanges that use the upstream. */
+  readonly maxInFlight?: number
+}
+
+/** A gateway that lets everything through and writes down what it is told. */
+export function makeGateway({
+  settings,
+  load,
+  routes = [makeRoute()],
+  maxInFlight = 10,
+  ...parts
+}: HandMadeParts = {}) {
+  const trail = new RecordedTrail()
+  const measured: string[] = []
+  const logged: (readonly [level: string, line: object, message: string])[] = []
+  const log = Object.fromEntries(
+    ['debug', 'info', 'warn', 'error'].map((level) => [
+      level,
+      (line: object, message: string) => logged.push([level, line, message]),
+    ]),
+  )
+  const time = { nowMs: NOW_MS }
+  const gateway = {
+    settings: { allowedFieldNames: new Set(), trustedProxies: undefined, via: false, ...settings },
+    clock: () => time.nowMs,
+    steadyClock: () => time.nowMs,
+    log,
+    metrics: recordingMetrics(measured),
+    trail,
+    routes: new PathTable(routes),
+    limits: { table: limitTable([]) },
+    tls: { trust: undefined },
+    revocations: { isSafe: true, isRevoked: () => false, revoke: () => true },
+    loopMark: 'countersign; id=here',
+    load: {
+      inFlight: new Slots(),
+      tunnels: { isFull: false },
+      places: new UpstreamPlaces({ max: maxInFlight, threads: 1 }),
+      phase: 'serving',
+      noted: new Map(),
+      ...load,
+    },
+    ...parts,
+  } as object as Gateway
+  return { gateway, trail, measured, logged, time }
+}
+
+/** Every call of a metric, as `name argument argument`; exchanges are left out. */
+function recordingMetrics(measured: string[]): object {
+  return new Proxy(
+    {},
+    {
+      get:
+        (_, name) =>
+        (...values: unknown[]) => {
+          const shown = values.filter((value) => typeof value !== 'object')
+          measured.push([String(name), ...shown].join(' '))
+        },
+    },
+  )
+}
