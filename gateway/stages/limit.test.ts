@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { LimitTable } from '../limits/table/limit-lookup.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
-import { limitTable } from '../limits/table/policies.ts'
 import { limit } from './limit.ts'
 import { makeExchange, makeGateway, makePrincipal, PEER } from './stage.test-support.ts'
 
@@ -27,9 +27,10 @@ interface Case {
 
 function limited({ row, take = { allowed: true }, method = 'POST', path = '/api/x' }: Case = {}) {
   const keys: string[] = []
+  const table = new LimitTable([{ ...ROW, ...row }])
   const made = makeGateway({
-    limits: { table: limitTable([{ ...ROW, ...row }]) },
     limiter: {
+      find: table.find.bind(table),
       take: (_: LimitRow, key: string) => {
         keys.push(key)
         return { remaining: 2, resetSeconds: 9, ...take }

@@ -8,7 +8,6 @@ import { readRequestHeaders } from '../http/rules/request-headers.ts'
 import type { Arriving } from '../http/server/handler.ts'
 import { Field } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
-import { limitTable } from '../limits/table/policies.ts'
 import type { Principal } from '../principal.ts'
 import { UpstreamPlaces } from '../upstream/upstream-places.ts'
 
@@ -232,7 +231,7 @@ export function makeGateway({
     metrics: recordingMetrics(measured),
     trail,
     routes: new PathTable(routes),
-    limits: { table: limitTable([]) },
+    limiter: { find: () => undefined, take: noTake, close: () => {} },
     tls: { trust: undefined },
     revocations: { isSafe: true, isRevoked: () => false, revoke: () => true },
     loopMark: 'countersign; id=here',
@@ -247,6 +246,10 @@ export function makeGateway({
     ...parts,
   } as object as Gateway
   return { gateway, trail, measured, logged, time }
+}
+
+function noTake(): never {
+  throw new Error('no limit was set for this request')
 }
 
 /** Every call of a metric, as `name argument argument`; exchanges are left out. */
