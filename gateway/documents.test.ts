@@ -22,3 +22,11 @@ test('every link of a document to a file of this repository leads to one', () =>
   )
   assert.deepEqual(broken, [])
 })
+
+test('a decision has at most five lines', () => {
+  const paragraphs = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8').split('\n\n')
+  const decisions = paragraphs.filter((paragraph) => paragraph.startsWith('**'))
+  assert.ok(decisions.length > 80)
+  const long = decisions.filter((decision) => decision.trimEnd().split('\n').length > 5)
+  assert.deepEqual(long, [])
+})
