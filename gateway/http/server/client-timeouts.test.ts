@@ -101,6 +101,20 @@ describe('a connection is given up, at the millisecond', () => {
     await until(() => client.text() === OK)
   })
 
+  it('never while the response to a request that ends the connection is awaited', async (t) => {
+    const { seen, time, connect, swept } = await serving(t, { refused: () => {}, begun: () => {} })
+    for (const head of ['CONNECT / HTTP/1.1\r\n\r\n', 'GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n']) {
+      const begun = seen.length
+      const client = await connect()
+      client.send(head)
+      await until(() => seen.length === begun + 1)
+      time.nowMs += 1e6
+      await swept()
+      answer((seen[begun] as Seen).res)
+      await until(() => client.text() !== '')
+    }
+  })
+
   it('when its client takes nothing of the response for as long as it may be idle, and is blamed', async (t) => {
     const breaking = {
       begun: ({ res }: Seen) => res.writeHead(HEAD),

@@ -1,6 +1,6 @@
 import type { BodyPaceRule } from '../bodies/body-pace.ts'
 import type { IncomingRequest } from './incoming-request.ts'
-import type { RequestFault } from './request-parser.ts'
+import type { RequestFault } from './request-fault.ts'
 import type { Answer } from './response.ts'
 
 /** Times that a client is given, milliseconds. */

@@ -16,7 +16,7 @@ const EXCESS = 1 / 8
 const HANDSHAKE_MS = 1000
 
 /** What servers and all of their connections go by. */
-export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'bodyPace'> {
+export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'bodyPace' | 'keepAliveSeconds'> {
   /** More are not open at once, handshakes and tunnels included. */
   readonly maxConnections: number
   /** For the handshake of TLS. */
@@ -155,6 +155,7 @@ export class Connections<E> {
     this.#terms = {
       ...terms,
       bodyPace: new BodyPace(terms.patience.bodyPace),
+      keepAliveSeconds: Math.floor(terms.patience.keepAliveMs / 1000),
       left: (connection) => this.#open.remove(connection),
     }
     this.#open = new Deadlines(terms.steadyClock)

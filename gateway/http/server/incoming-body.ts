@@ -1,18 +1,40 @@
+import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
+import type { ConnectionDeadline } from './connection-deadline.ts'
 
 const HIGH_WATER_BYTES = 64 * 1024
 
-/** The body of a request, as it comes. Destroyed without an end: it broke off. */
+/**
+ * The body of a request, as it comes. Destroyed without an end: it broke off. A reader that falls behind stops the socket,
+ * and the client's deadline with it.
+ */
 export class RequestBody extends Readable {
-  readonly #wanted: () => void
+  readonly #socket: Socket
+  readonly #deadline: ConnectionDeadline
 
-  /** @param wanted the reader has room again. */
-  constructor(wanted: () => void) {
+  constructor(socket: Socket, deadline: ConnectionDeadline) {
     super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
-    this.#wanted = wanted
+    this.#socket = socket
+    this.#deadline = deadline
   }
 
   override _read(): void {
-    this.#wanted()
+    if (!this.#deadline.isBodyHeldBack) return
+    this.#deadline.resumeBody()
+    this.#socket.resume()
+  }
+
+  /** The next piece has come. */
+  receive(piece: Buffer): void {
+    if (this.destroyed || this.push(piece) || this.#socket.isPaused()) return
+    this.#socket.pause()
+    this.#deadline.holdBodyBack()
+  }
+
+  /** The last piece has come. */
+  complete(): void {
+    this.push(null)
+    // The socket may be stopped. What follows the body has its own bound.
+    this.#socket.resume()
   }
 }

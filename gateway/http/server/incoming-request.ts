@@ -46,10 +46,16 @@ export class IncomingRequest {
     this.headers = readRequestHeaders(fields, lines.version)
   }
 
-  /** For the connection: nothing of it is missing any more. */
+  /** Where its body ends is in doubt, or what follows is not HTTP. */
+  get isOpaque(): boolean {
+    return this.headers.fault !== undefined || this.method === 'CONNECT'
+  }
+
+  /** For the connection: every byte has come. */
   completed(): void {
     this.complete = true
     this.#whenComplete?.()
+    this.body?.complete()
   }
 
   /** Once. Never resolves when the rest does not come: whoever ends the request then knows it. */

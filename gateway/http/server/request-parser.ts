@@ -2,6 +2,7 @@ import type { RefusalCode } from '../../refusals.ts'
 import { ChunkFrames } from '../syntax/chunk-frames.ts'
 import type { Field } from '../syntax/field.ts'
 import { HeadParser } from '../syntax/head-parser.ts'
+import type { RequestFault } from './request-fault.ts'
 import { RequestLines } from './request-lines.ts'
 
 /** Far beyond what `admit` takes, so that it is it that refuses, with all that the head says. */
@@ -9,13 +10,6 @@ const MAX_HEAD_BYTES = 16 * 1024
 const MAX_FIELDS = 4096
 const CR = 0x0d
 const LF = 0x0a
-
-/** Why a request will never be whole. */
-export interface RequestFault {
-  readonly code: RefusalCode
-  /** For the log only. */
-  readonly cause: string
-}
 
 /** How a request frames its body (RFC 9112 section 6): a number of bytes, 0 for none, or in chunks. */
 export type Framing = number | 'chunks'

@@ -6,15 +6,20 @@ import type { IncomingRequest } from './incoming-request.ts'
 /** Beyond it, to copy a body into the text of its head costs more than a write of several parts. */
 const MAX_TEXT_BYTES = 16 * 1024
 
-/** What an answer needs of the connection that it goes out on. */
-export interface Carrier {
-  readonly socket: Socket
+/** What all responses of one listener share. */
+export interface ResponseTerms {
   /** Wall time, milliseconds since the epoch. */
   readonly clock: () => number
   /** How long the client may expect an idle connection to stay, whole seconds. */
   readonly keepAliveSeconds: number
-  /** The connection takes no more for now. */
-  heldUp(answer: Answer): void
+}
+
+/** What a response needs of its connection. */
+export interface Carrier {
+  readonly socket: Socket
+  readonly terms: ResponseTerms
+  /** The socket accepts no more for now. @param idleMs how long the client may take nothing, when not the usual time. */
+  heldUp(idleMs: number | undefined): void
   /** The last byte of the answer has been written. */
   answered(answer: Answer): void
   /** The socket has become somebody else's. */
@@ -90,10 +95,10 @@ export class Answer {
     // Its end is the end of the connection.
     if (unbounded && !this.#chunked) this.keepAlive = false
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n${lines}`
-    if (!dated) head += `Date: ${dateOf(this.#carrier.clock())}\r\n`
+    if (!dated) head += `Date: ${dateOf(this.#carrier.terms.clock())}\r\n`
     if (this.#chunked) head += 'Transfer-Encoding: chunked\r\n'
     head += this.keepAlive
-      ? `Connection: keep-alive\r\nKeep-Alive: timeout=${this.#carrier.keepAliveSeconds}\r\n\r\n`
+      ? `Connection: keep-alive\r\nKeep-Alive: timeout=${this.#carrier.terms.keepAliveSeconds}\r\n\r\n`
       : 'Connection: close\r\n\r\n'
     this.#head = head
   }
@@ -126,7 +131,7 @@ export class Answer {
       socket.uncork()
     }
     if (!socket.writableNeedDrain) return true
-    this.#carrier.heldUp(this)
+    this.#carrier.heldUp(this.idleMs)
     return false
   }
 

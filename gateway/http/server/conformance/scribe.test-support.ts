@@ -1,3 +1,5 @@
+import assert from 'node:assert/strict'
+import { type ConnectionPhase, TRANSITIONS } from '../connection-phase.ts'
 import type { Arriving, Handler, Patience } from '../handler.ts'
 import { Connections, createHttpServer, type HttpServer, type ServerTerms } from '../http-server.ts'
 import type { IncomingRequest } from '../incoming-request.ts'
@@ -139,6 +141,14 @@ export const PATIENCE: Patience = {
   idleMs: 60_000,
 }
 
+/** The transitions of all connections so far, as `from -> to`. */
+export const transitionsSeen = new Set<string>()
+
+function checkTransition(from: ConnectionPhase, to: ConnectionPhase): void {
+  assert.ok(TRANSITIONS[from][to] !== undefined, `${from} -> ${to} is in the table of transitions`)
+  transitionsSeen.add(`${from} -> ${to}`)
+}
+
 /** Time stands still unless somebody asks for another clock. */
 export function connectionsOf(
   handler: Handler<Seen>,
@@ -152,6 +162,7 @@ export function connectionsOf(
     maxConnections: 1000,
     handshakeMs: 5000,
     isProxy: () => false,
+    onPhase: checkTransition,
     ...terms,
   })
 }

@@ -1,0 +1,97 @@
+import type { BodyPace } from '../bodies/body-pace.ts'
+import type { Patience } from './handler.ts'
+
+/** A client that relies on the announced time must not meet the connection's end in the middle of a request. */
+const KEEP_ALIVE_MARGIN_MS = 1000
+const NEVER = Number.POSITIVE_INFINITY
+
+export interface DeadlineTerms {
+  readonly patience: Patience
+  readonly bodyPace: BodyPace
+  /** Monotonic, milliseconds. */
+  readonly steadyClock: () => number
+}
+
+/** By when one client must send more. All times are those of the monotonic clock. */
+export class ConnectionDeadline {
+  /** Infinite while nothing is expected of the client. */
+  atMs: number
+  readonly #terms: DeadlineTerms
+  /** The time that an idle connection was given last. */
+  #idleAllowanceMs: number
+  /** When the current request began; infinite unless its head came in several pieces. */
+  #startedMs = NEVER
+  /** When the time for the whole request is over. The time in which we held its body back does not count. */
+  #requestEndMs = NEVER
+  /** Since when we hold the body back; infinite while we do not. */
+  #heldBackMs = NEVER
+
+  /** The connection begins. */
+  constructor(terms: DeadlineTerms) {
+    this.#terms = terms
+    this.#idleAllowanceMs = terms.patience.headersMs
+    this.atMs = terms.steadyClock() + this.#idleAllowanceMs
+  }
+
+  /** Since when an idle connection has been idle. */
+  get idleSinceMs(): number {
+    return this.atMs - this.#idleAllowanceMs
+  }
+
+  /** The next request is awaited. */
+  idle(): void {
+    this.#idleAllowanceMs = this.#terms.patience.keepAliveMs + KEEP_ALIVE_MARGIN_MS
+    this.atMs = this.#terms.steadyClock() + this.#idleAllowanceMs
+  }
+
+  /** The first byte of a request has come. */
+  beginRequest(): void {
+    this.#startedMs = NEVER
+  }
+
+  /** A piece of the head has come, and more must follow. */
+  awaitHead(): void {
+    const { patience, steadyClock } = this.#terms
+    if (this.#startedMs === NEVER) this.#startedMs = steadyClock()
+    this.atMs = this.#startedMs + patience.headersMs
+  }
+
+  /** The head is complete, its body must follow. */
+  beginBody(): void {
+    const { bodyPace, patience, steadyClock } = this.#terms
+    const nowMs = steadyClock()
+    this.#heldBackMs = NEVER
+    this.#requestEndMs = Math.min(this.#startedMs, nowMs) + patience.requestMs
+    this.atMs = Math.min(bodyPace.begin(nowMs), this.#requestEndMs)
+  }
+
+  /** More of the body has come. */
+  extendBody(bytes: number): void {
+    const { bodyPace, steadyClock } = this.#terms
+    this.atMs = Math.min(bodyPace.extend(this.atMs, bytes, steadyClock()), this.#requestEndMs)
+  }
+
+  /** We read no more of the body for now. */
+  holdBodyBack(): void {
+    this.#heldBackMs = this.#terms.steadyClock()
+    this.atMs = NEVER
+  }
+
+  get isBodyHeldBack(): boolean {
+    return this.#heldBackMs !== NEVER
+  }
+
+  /** We read the body again. */
+  resumeBody(): void {
+    const nowMs = this.#terms.steadyClock()
+    this.#requestEndMs += nowMs - this.#heldBackMs
+    this.#heldBackMs = NEVER
+    this.atMs = Math.min(this.#terms.bodyPace.begin(nowMs), this.#requestEndMs)
+  }
+
+  /** Nothing more is expected of the client. */
+  stop(): void {
+    this.#heldBackMs = NEVER
+    this.atMs = NEVER
+  }
+}

@@ -1,0 +1,63 @@
+import type { Socket } from 'node:net'
+
+/** How much a client may send ahead of its turn before the socket is paused. */
+const MAX_BYTES = 64 * 1024
+const MAX_REQUESTS = 100
+const LF = 0x0a
+
+/** What a client sends while an earlier request is handled (RFC 9112 section 9.3.2): unparsed and bounded. */
+export class PipelinedBytes {
+  /** The request that is being parsed was taken from here. */
+  isBeingRead = false
+  readonly #socket: Socket
+  #bytes: Buffer | undefined = undefined
+  #requests = 0
+
+  constructor(socket: Socket) {
+    this.#socket = socket
+  }
+
+  get isEmpty(): boolean {
+    return this.#bytes === undefined
+  }
+
+  /** About how many requests there are: blank lines, of which each head has one, and a body may have more. */
+  get requests(): number {
+    return this.isEmpty ? 0 : Math.max(1, this.#requests)
+  }
+
+  /** Keeps what has come, or what stands behind the request that was taken from here; pauses the socket when full. */
+  keep(bytes: Buffer): void {
+    if (this.isBeingRead) {
+      this.#requests--
+      this.#bytes = bytes
+    } else {
+      if (this.#bytes === undefined) this.#requests = 0
+      this.#requests += blankLinesOf(bytes)
+      this.#bytes = this.#bytes === undefined ? bytes : Buffer.concat([this.#bytes, bytes])
+    }
+    if (this.#isFull) this.#socket.pause()
+  }
+
+  take(): Buffer | undefined {
+    const bytes = this.#bytes
+    this.#bytes = undefined
+    return bytes
+  }
+
+  drop(): void {
+    this.#bytes = undefined
+  }
+
+  get #isFull(): boolean {
+    const length = this.#bytes?.length ?? 0
+    return length > MAX_BYTES || (length > 0 && this.#requests > MAX_REQUESTS)
+  }
+}
+
+/** Looks at each byte once, when it comes. */
+function blankLinesOf(bytes: Buffer): number {
+  let count = 0
+  for (let i = 2; i < bytes.length; i++) if (bytes[i] === LF && bytes[i - 2] === LF) count++
+  return count
+}

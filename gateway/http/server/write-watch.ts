@@ -1,0 +1,54 @@
+import type { Socket } from 'node:net'
+
+const LOOK_MS = 1000
+const NEVER = Number.POSITIVE_INFINITY
+
+/** Watches whether a client takes what is written for it, from when its socket accepts no more until all is taken. */
+export class WriteWatch {
+  readonly #socket: Socket
+  readonly #steadyClock: () => number
+  /** How long the client may take nothing. */
+  #idleMs = 0
+  /** Bytes that had left our queue when that last changed, and when it did. */
+  #takenBytes = 0
+  #sinceMs = 0
+  /** Infinite while nothing is watched. */
+  #nextLookMs = NEVER
+
+  constructor(socket: Socket, steadyClock: () => number) {
+    this.#socket = socket
+    this.#steadyClock = steadyClock
+  }
+
+  /** Goes on with the first `idleMs` when it already watches. */
+  begin(idleMs: number): void {
+    if (this.#nextLookMs !== NEVER) return
+    const nowMs = this.#steadyClock()
+    this.#idleMs = idleMs
+    this.#takenBytes = takenBytes(this.#socket)
+    this.#sinceMs = nowMs
+    this.#nextLookMs = nowMs + Math.min(LOOK_MS, idleMs)
+  }
+
+  /** True once when the client has taken nothing for too long: never early, and at most one second late. */
+  isStalled(nowMs: number): boolean {
+    if (nowMs < this.#nextLookMs) return false
+    if (this.#socket.writableLength === 0) {
+      this.#nextLookMs = NEVER
+      return false
+    }
+    const taken = takenBytes(this.#socket)
+    if (taken !== this.#takenBytes) {
+      this.#takenBytes = taken
+      this.#sinceMs = nowMs
+    }
+    const endMs = this.#sinceMs + this.#idleMs
+    const isStalled = nowMs >= endMs
+    this.#nextLookMs = isStalled ? NEVER : Math.min(nowMs + LOOK_MS, endMs)
+    return isStalled
+  }
+}
+
+function takenBytes(socket: Socket): number {
+  return socket.bytesWritten - socket.writableLength
+}
