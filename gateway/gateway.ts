@@ -18,7 +18,7 @@ import type { Limiter } from './limits/limiter.ts'
 import type { Counters } from './limits/windows/counters.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { ClientTrust } from './tls/clients/trust.ts'
-import type { Upstream } from './upstream/upstream-client.ts'
+import type { UpstreamClient } from './upstream/upstream-client.ts'
 import type { UpstreamPlaces } from './upstream/upstream-places.ts'
 
 /** How much of the log is left for the refusals of one code. */
@@ -79,7 +79,7 @@ export interface Gateway {
   readonly tls: { trust: ClientTrust | undefined }
   /** Has the limit table in force. */
   readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'>
-  readonly upstream: Upstream
+  readonly upstream: UpstreamClient
   /** X-Gateway-Secret, which proves this gateway to the upstreams; undefined when nothing does. */
   readonly upstreamSecret: Field | undefined
   readonly load: Load

@@ -4,7 +4,12 @@ import type { Gateway } from '../gateway.ts'
 import { answerHeaders, revokedSessions } from '../http/rules/response-headers.ts'
 import type { Field } from '../http/syntax/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
-import type { Flight, UpstreamAnswer, UpstreamFault, UpstreamFaultKind } from '../upstream/upstream-client.ts'
+import type {
+  UpstreamCall,
+  UpstreamFault,
+  UpstreamFaultKind,
+  UpstreamResponse,
+} from '../upstream/upstream-client.ts'
 import type { Share } from '../upstream/upstream-places.ts'
 import { close } from './close.ts'
 import { giveUp } from './response/refuse.ts'
@@ -44,11 +49,11 @@ interface Orphaned {
 }
 
 /** The answer on its way back. */
-export class Forwarding implements UpstreamAnswer, OngoingForwarding {
+export class Forwarding implements UpstreamResponse, OngoingForwarding {
   readonly #gateway: Gateway
   readonly #exchange: Exchange
   readonly #sentSteadyMs: number
-  flight: Flight | undefined = undefined
+  call: UpstreamCall | undefined = undefined
   #status = 0
   #bodiless = false
   /** Bytes of the announced body still to come; undefined when its end is not known beforehand. */
@@ -134,7 +139,7 @@ export class Forwarding implements UpstreamAnswer, OngoingForwarding {
       this.#heldBack = true
       res.onDrain(() => {
         this.#heldBack = false
-        this.flight?.resume()
+        this.call?.resume()
       })
     }
     return more
@@ -153,7 +158,7 @@ export class Forwarding implements UpstreamAnswer, OngoingForwarding {
   }
 
   abort(): void {
-    this.flight?.abort()
+    this.call?.abort()
     this.#endOrphaned()
   }
 
@@ -163,7 +168,7 @@ export class Forwarding implements UpstreamAnswer, OngoingForwarding {
    */
   clientGone(): void {
     const { req, share } = this.#exchange
-    const mayAct = this.flight?.sent === true && req.complete && !SAFE.has(req.method)
+    const mayAct = this.call?.sent === true && req.complete && !SAFE.has(req.method)
     if (!mayAct || this.#status !== 0 || share === undefined) {
       this.abort()
       return
@@ -209,7 +214,7 @@ export class Forwarding implements UpstreamAnswer, OngoingForwarding {
   }
 
   #upstream(): string {
-    return this.flight?.upstream ?? ''
+    return this.call?.upstream ?? ''
   }
 }
 

@@ -1,29 +1,18 @@
-import type { OriginOptions } from './balancing/origin.ts'
 import { createPlainUpstreams } from './http1/plain-upstreams.ts'
 import { createUndiciUpstreams } from './undici/undici-upstreams.ts'
 import { parseAddress } from './upstream-address.ts'
-import type { Upstream } from './upstream-client.ts'
-
-export interface UpstreamsOptions extends OriginOptions {
-  /** At least one of `http://host:port`, `https://host:port`, `unix:/path.sock`. */
-  readonly urls: readonly string[]
-  /** From the request sent until the answer's head, milliseconds. */
-  readonly headersMs: number
-  /** How many calls may wait when every connection is in use, each at most `connectMs`; none unless it is said. */
-  readonly maxWaiting?: number
-}
+import type { UpstreamClient } from './upstream-client.ts'
+import type { UpstreamsOptions } from './upstream-options.ts'
 
 /**
- * The upstreams behind the gateway. `clock` is monotonic milliseconds. `maxConnections` holds for each upstream; a call
- * that finds every connection in use, and no room to wait, is an `unreachable` fault. `onHealth` is told of changes
- * only; each upstream begins healthy.
+ * The client for all configured upstreams. Plain HTTP and Unix sockets go through our own HTTP/1.1 client. If any
+ * upstream is `https://`, all go through undici, where no request waits for a connection.
  *
- * Upstreams in the clear are spoken to by our own client. When one of them is `https://` all are left to undici, where
- * nothing waits.
+ * A request that finds every connection in use and no room to wait fails as `unreachable`.
  *
- * @throws TypeError when a URL is not one of an upstream, or there is none.
+ * @throws TypeError when a URL is not valid, or there is none.
  */
-export function createUpstreams(options: UpstreamsOptions): Upstream {
+export function createUpstreams(options: UpstreamsOptions): UpstreamClient {
   const addresses = options.urls.map(parseAddress)
   return addresses.some(({ secure }) => secure)
     ? createUndiciUpstreams(addresses, options)

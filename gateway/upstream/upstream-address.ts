@@ -1,9 +1,9 @@
 /** Where an upstream listens. */
 export interface Address {
-  /** As configured: label of metrics and of messages. */
+  /** As configured; used in metrics and messages. */
   readonly url: string
   readonly secure: boolean
-  /** Name or address, an IPv6 one without brackets; empty for a Unix socket. */
+  /** Name or IP address (IPv6 without brackets); empty for a Unix socket. */
   readonly host: string
   readonly port: number
   /** Path of a Unix socket, else undefined. */
@@ -13,7 +13,7 @@ export interface Address {
 /**
  * Reads `http://host[:port]`, `https://host[:port]` or `unix:/path.sock`.
  *
- * @throws TypeError that names the URL and what is wrong with it.
+ * @throws TypeError that names the URL and the fault.
  */
 export function parseAddress(url: string): Address {
   if (url.startsWith('unix:')) {

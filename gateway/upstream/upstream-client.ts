@@ -1,28 +1,32 @@
 import type { Duplex, Readable } from 'node:stream'
 import type { Field } from '../http/syntax/field.ts'
 
-/** One request to send upstream. Everything in it has been checked: names, values and path can go on the wire. */
-export interface UpstreamCall {
+/** One request to send upstream. Already checked: method, target and fields can be written as they are. */
+export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query, beginning with `/`. */
   readonly target: string
-  /** Includes Host, and Content-Length when the body's is known; no hop-by-hop field, no Expect. */
+  /** With Host, and Content-Length when the body's length is known; no hop-by-hop field, no Expect. */
   readonly fields: readonly Field[]
   /** The downstream body, streamed with back-pressure; null when there is none. */
   readonly body: Readable | null
   /** Protocol of an upgrade (`websocket`), else undefined. */
   readonly upgrade: string | undefined
-  /** In which nothing moves, though the upstream could go on: it takes nothing of the body, or sends nothing of its own. */
+  /** How long the upstream may neither take a piece of the request body nor send a piece of its response. */
   readonly idleMs: number
-  /** Whole exchange, from `send` to the last byte of the response; undefined: as long as it goes on. */
+  /** For the whole exchange, from `send` to the last byte of the response; undefined: no limit. */
   readonly totalMs: number | undefined
 }
 
 /**
- * Why an upstream exchange failed. `unreachable`: nothing was sent, no connection stands. `timeout`: the upstream was
- * waited for, to connect, for its head, in its silence, or when the total ran out. `broken`: the connection ended or
- * reset before the answer was whole. `malformed`: the answer is not HTTP that can be passed on. The total ran out while
- * the receiver held the answer back: `unread`; while the rest of the request body was waited for: `unsent`.
+ * Why an exchange failed:
+ *
+ * - `unreachable`: no connection, so nothing was sent.
+ * - `timeout`: the upstream was too slow to connect, to send its head or the next piece, or when the total ran out.
+ * - `broken`: the connection ended or was reset before the response was complete.
+ * - `malformed`: the response is not HTTP that can be passed on.
+ * - `unread`: the total ran out while the receiver held the response back.
+ * - `unsent`: the total ran out while the rest of the request body was awaited.
  */
 export type UpstreamFaultKind = 'unreachable' | 'timeout' | 'broken' | 'malformed' | 'unread' | 'unsent'
 
@@ -32,38 +36,39 @@ export interface UpstreamFault {
   readonly cause: string
 }
 
-/** What the sender is told. Calls come in this order: information*, then head, data*, end; or upgrade; a fault ends all. */
-export interface UpstreamAnswer {
-  /** An interim answer (103); never 100, 101 or 102. */
+/**
+ * Receives one response. The calls come in this order: `information` any number of times, then `head`, `data`, `end`; or
+ * `upgrade`. `fault` may replace any of them and is the last.
+ */
+export interface UpstreamResponse {
+  /** An interim response (103); never 100, 101 or 102. */
   information(status: number, fields: readonly Field[]): void
-  /** The final answer's head, as received: hop-by-hop fields are still in it. */
+  /** The final head as received, hop-by-hop fields included. */
   head(status: number, fields: readonly Field[]): void
-  /** A piece of the body. Returns `false` to be held back until `resume()` of the flight. */
+  /** A piece of the body. Return `false` to pause until `resume()` of the call. */
   data(chunk: Buffer): boolean
-  /** The answer is whole. Trailers have been dropped. */
+  /** The response is complete. Trailers have been dropped. */
   end(): void
-  /** 101: the socket belongs to the receiver from now on; its first bytes have been unshifted into it. */
+  /** 101: the receiver owns the socket now. Bytes that came after the head have been unshifted into it. */
   upgrade(fields: readonly Field[], socket: Duplex): void
-  /** Once, instead of `end`; nothing follows. May come after `head`. */
   fault(fault: UpstreamFault): void
 }
 
-/** A request on its way. */
-export interface Flight {
-  /** Take up the body again after `data` returned `false`. */
+/** A request in flight. */
+export interface UpstreamCall {
+  /** Continues after `data` returned `false`. */
   resume(): void
-  /** Give up: the upstream connection is destroyed, nothing more is told. Safe to call at any time, any number of times. */
+  /** Destroys the upstream connection; the response gets no further calls. May be repeated. */
   abort(): void
-  /** The upstream may act on it: it has been written, or is being written, to a connection that stands. */
+  /** The upstream may already act on the request: writing it to a connection has begun. */
   readonly sent: boolean
-  /** The upstream that is being asked, as configured: label of metrics. */
+  /** The upstream that was chosen, as configured: a metric label. */
   readonly upstream: string
 }
 
-/** The one door to what is behind the gateway. */
-export interface Upstream {
-  /** Never throws, and never calls back before it has returned. */
-  send(call: UpstreamCall, answer: UpstreamAnswer): Flight
+export interface UpstreamClient {
+  /** Never throws. Calls the response only after it has returned. */
+  send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall
   /** Closes idle connections at once and the others when their exchange ends. */
   close(): Promise<void>
 }

@@ -1,6 +1,6 @@
 import type { Origin } from './origin.ts'
 
-/** Which of several upstreams is asked next. */
+/** Chooses the upstream for each attempt. */
 export class Choice<Kind extends Origin> {
   readonly #origins: readonly Kind[]
   #turn = 0
@@ -11,8 +11,8 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * The one with the fewest exchanges in flight among those that are usable, in turn among equals; one that is avoided
-   * only when all of them are. When none is usable, the one whose back-off ends first.
+   * The usable upstream with the fewest exchanges in flight, in turn among equals. Avoided upstreams come after all
+   * others. When none is usable, the one whose back-off ends first.
    *
    * @returns undefined when all are in `tried`.
    */

@@ -12,7 +12,7 @@ describe('the health of an upstream', () => {
     const waits: number[] = []
     for (let i = 0; i < 8; i++) {
       health.chosen()
-      health.failed()
+      health.connectFailed()
       waits.push(health.retryAtMs - nowMs)
       assert.equal(health.usable(), false)
       nowMs = health.retryAtMs - 1
@@ -28,7 +28,7 @@ describe('the health of an upstream', () => {
       () => 0,
       () => {},
     )
-    for (let i = 0; i < 10; i++) health.failed()
+    for (let i = 0; i < 10; i++) health.connectFailed()
     assert.equal(health.retryAtMs, 250)
   })
 
@@ -38,7 +38,7 @@ describe('the health of an upstream', () => {
       () => nowMs,
       () => {},
     )
-    health.failed()
+    health.connectFailed()
     nowMs = 250
     assert.equal(health.usable(), true)
     health.chosen()
@@ -55,7 +55,7 @@ describe('the health of an upstream', () => {
     )
     for (const status of [503, 200, 502, 504]) health.responded(status)
     assert.equal(health.avoided(), false)
-    health.brokeDown()
+    health.exchangeFailed()
     // Under way together with it.
     for (let i = 0; i < 10; i++) health.responded(503)
     const waits: number[] = []
@@ -79,15 +79,15 @@ describe('the health of an upstream', () => {
       () => 0,
       (healthy) => told.push(healthy),
     )
-    health.alive()
-    health.failed()
+    health.connected()
+    health.connectFailed()
     health.chosen()
-    health.failed()
+    health.connectFailed()
     assert.equal(health.retryAtMs, 500)
-    health.alive()
-    health.alive()
+    health.connected()
+    health.connected()
     assert.equal(health.usable(), true)
-    health.failed()
+    health.connectFailed()
     assert.equal(health.retryAtMs, 250)
     assert.deepEqual(told, [false, true, false])
   })

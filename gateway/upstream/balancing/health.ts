@@ -1,17 +1,18 @@
 const FIRST_BACK_OFF_MS = 250
 const LONGEST_BACK_OFF_MS = 10_000
-/** So many failures in a row, with no good response in between, are no accident. */
+/** Failures in a row, with no good response in between, after which an upstream is avoided. */
 const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 
 /**
- * Whether an upstream is worth asking, learnt from what happens to it (passive health). One that cannot be connected
- * to is left alone for a back-off that doubles, 250 ms to 10 s; then one call finds out, while the others wait for
- * what it finds or for another back-off.
+ * Passive health of one upstream, learnt from its exchanges.
  *
- * One that takes connections and then fails, or responds 502, 503 or 504, three times in a row is avoided as long as there
- * is another: for 1 s, which doubles up to 10 s, and between two such times one call finds out. Least pending alone
- * would send it the most, because it is so quickly done.
+ * When no connection can be made, it is not used for a back-off that doubles from 250 ms to 10 s. Then one exchange
+ * probes it, while the others wait for the result or for the next back-off.
+ *
+ * When it fails three times in a row after connecting (or responds 502, 503 or 504), it is avoided as long as there is
+ * another upstream: for 1 s, doubling up to 10 s, with one probe after each time. Without this, an upstream that fails
+ * fast would have the fewest exchanges in flight and so get most of the traffic.
  */
 export class Health {
   readonly #clock: () => number
@@ -19,14 +20,15 @@ export class Health {
   #healthy = true
   #backOffMs = FIRST_BACK_OFF_MS
   #retryAtMs = 0
-  #probed = false
+  /** An exchange probes whether connections can be made again. */
+  #connectProbed = false
   #failures = 0
   #avoidedMs = FIRST_AVOIDED_MS
   #avoidedUntilMs = 0
-  /** A call finds out whether it has recovered. */
-  #tried = false
+  /** An exchange probes whether it responds again. */
+  #responseProbed = false
 
-  /** @param clock milliseconds, monotonic. @param onChange told of each change; it begins healthy. */
+  /** @param clock milliseconds, monotonic. @param onChange called on each change; it starts healthy. */
   constructor(clock: () => number, onChange: (healthy: boolean) => void) {
     this.#clock = clock
     this.#onChange = onChange
@@ -36,28 +38,28 @@ export class Health {
     return this.#healthy || this.#clock() >= this.#retryAtMs
   }
 
-  /** Another one is to be preferred, whatever it has in flight. */
+  /** Any other upstream is preferred, however many exchanges it has in flight. */
   avoided(): boolean {
     return this.#failures >= MAX_FAILURES && this.#clock() < this.#avoidedUntilMs
   }
 
-  /** A response came, with this status. */
+  /** A response with this status came. */
   responded(status: number): void {
-    this.alive()
-    if (status >= 502 && status <= 504) this.brokeDown()
+    this.connected()
+    if (status >= 502 && status <= 504) this.exchangeFailed()
     else if (this.#failures > 0) {
       this.#failures = 0
-      this.#tried = false
+      this.#responseProbed = false
       this.#avoidedMs = FIRST_AVOIDED_MS
     }
   }
 
-  /** A connection was there, but a response that could be passed on did not come, or not wholly. */
-  brokeDown(): void {
+  /** The exchange failed after the connection was made: no complete response that can be passed on. */
+  exchangeFailed(): void {
     this.#failures += 1
-    // Beyond that many it is only the call that finds out which counts: others were under way, or had no choice.
-    if (this.#failures < MAX_FAILURES || (this.#failures > MAX_FAILURES && !this.#tried)) return
-    this.#tried = false
+    // While avoided, only a probe counts: other exchanges began earlier or had no other upstream.
+    if (this.#failures < MAX_FAILURES || (this.#failures > MAX_FAILURES && !this.#responseProbed)) return
+    this.#responseProbed = false
     this.#avoidedUntilMs = this.#clock() + this.#avoidedMs
     this.#avoidedMs = Math.min(this.#avoidedMs * 2, LONGEST_BACK_OFF_MS)
   }
@@ -67,29 +69,29 @@ export class Health {
     return this.#retryAtMs
   }
 
-  /** A call is on its way to it. */
+  /** The next exchange goes to this upstream. */
   chosen(): void {
     if (this.#failures >= MAX_FAILURES && !this.avoided()) {
-      this.#tried = true
+      this.#responseProbed = true
       this.#avoidedUntilMs = this.#clock() + this.#avoidedMs
     }
     if (this.#healthy) return
-    this.#probed = true
+    this.#connectProbed = true
     this.#retryAtMs = this.#clock() + this.#backOffMs
   }
 
   /** A connection could not be made. */
-  failed(): void {
-    // Calls that were under way together fail together, and count as one failure.
-    if (!this.#healthy && !this.#probed) return
-    this.#probed = false
+  connectFailed(): void {
+    // Attempts that were made together fail together: they count once.
+    if (!this.#healthy && !this.#connectProbed) return
+    this.#connectProbed = false
     this.#backOffMs = this.#healthy ? FIRST_BACK_OFF_MS : Math.min(this.#backOffMs * 2, LONGEST_BACK_OFF_MS)
     this.#retryAtMs = this.#clock() + this.#backOffMs
     this.#become(false)
   }
 
-  /** A connection was made, or an answer came on one that stood already. */
-  alive(): void {
+  /** A connection was made, or a response came on an open one. */
+  connected(): void {
     this.#become(true)
   }
 

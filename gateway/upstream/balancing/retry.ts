@@ -1,30 +1,30 @@
-import { ConnectError } from '../undici/undici-connection.ts'
+import { ConnectError } from '../open-connection.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 
-/** How far a call had come when it failed. */
-export interface Attempted {
+/** How far an exchange had come when it failed. */
+interface Attempt {
   readonly method: string
   readonly hasBody: boolean
   readonly upgrade: boolean
-  /** Writing it to a connection had begun. */
+  /** Writing the request had begun. */
   readonly sent: boolean
-  /** At least one byte of an answer had come, an interim one included. */
-  readonly answerBegan: boolean
-  /** It is the second sending already. */
+  /** At least one byte of a response had come, interim ones included. */
+  readonly responseBegan: boolean
+  /** The request was already sent a second time. */
   readonly retried: boolean
 }
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /**
- * Whether a failed call may be sent again without the risk that it is carried out twice (RFC 9110 section 9.2.2):
- * where no connection stood (`error` says so), always; where one stood and was lost, once, if nothing of the call had been written, or
- * it is safe, has no body, and nothing of an answer had come.
+ * Whether a failed request may be sent again without the risk that it is carried out twice (RFC 9110 section 9.2.2).
+ * Always when no connection was made (`error` is a ConnectError). When an open connection was lost: once, if nothing
+ * had been written, or if the method is safe and there was neither a body nor a byte of a response.
  */
-export function mayRetry(error: Error | undefined, kind: UpstreamFaultKind, attempted: Attempted): boolean {
+export function mayRetry(error: Error | undefined, kind: UpstreamFaultKind, attempt: Attempt): boolean {
   if (error instanceof ConnectError) return true
-  if (attempted.retried || kind !== 'broken') return false
-  if (!attempted.sent) return true
-  const { method, hasBody, upgrade, answerBegan } = attempted
-  return SAFE_METHODS.has(method) && !hasBody && !upgrade && !answerBegan
+  if (attempt.retried || kind !== 'broken') return false
+  if (!attempt.sent) return true
+  const { method, hasBody, upgrade, responseBegan } = attempt
+  return SAFE_METHODS.has(method) && !hasBody && !upgrade && !responseBegan
 }

@@ -6,15 +6,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
-import type { UpstreamsOptions } from '../create-upstreams.ts'
-import { openConnection } from '../undici/undici-connection.ts'
+import { openConnection } from '../open-connection.ts'
 import { parseAddress } from '../upstream-address.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
-  ask,
   bodyOf,
   ok,
   type ScriptedOptions,
   scriptedUpstream,
+  send,
   until,
   upstreamsTo,
 } from './scripted.test-support.ts'
@@ -43,23 +43,23 @@ describe('a connection', () => {
     ['GET', 'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\n\r\n'],
     ['POST', 'HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n'],
   ]
-  it('is used again after every answer that allows it: one connection for all of them in turn', async (t) => {
+  it('is used again after every response that allows it: one connection for all', async (t) => {
     let next = 0
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket }) => socket.write(ANSWERS[next++ % ANSWERS.length]![1]),
     })
     for (let round = 0; round < 3; round++) {
-      for (const [method] of ANSWERS) assert.ok((await ask(upstream, { method }).over).ended)
+      for (const [method] of ANSWERS) assert.ok((await send(upstream, { method }).over).ended)
     }
     assert.equal(scripted.requests.length, 27)
     assert.equal(scripted.connections, 1)
   })
 
-  it('is not used again after an answer with Connection: close', async (t) => {
+  it('is not used again after a response with Connection: close', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket }) => socket.write(ok('x', 'Connection: close\r\n')),
     })
-    for (let i = 0; i < 3; i++) assert.ok((await ask(upstream).over).ended)
+    for (let i = 0; i < 3; i++) assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 3)
   })
 
@@ -69,9 +69,9 @@ describe('a connection', () => {
         socket.write(ok('x', `Keep-Alive: timeout=${/ \/(\d)/.exec(head)?.[1]}\r\n`)),
     })
     // Two seconds of patience leave no margin: the connection is given up with the answer.
-    assert.ok((await ask(upstream, { target: '/2' }).over).ended)
-    assert.ok((await ask(upstream, { target: '/9' }).over).ended)
-    assert.ok((await ask(upstream, { target: '/9' }).over).ended)
+    assert.ok((await send(upstream, { target: '/2' }).over).ended)
+    assert.ok((await send(upstream, { target: '/9' }).over).ended)
+    assert.ok((await send(upstream, { target: '/9' }).over).ended)
     assert.equal(scripted.connections, 2)
   })
 
@@ -79,29 +79,29 @@ describe('a connection', () => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket, head }) => (head.includes('/break') ? socket.destroy() : socket.write(ok('x'))),
     })
-    const both = [ask(upstream).over, ask(upstream, { method: 'POST', target: '/break' }).over]
+    const both = [send(upstream).over, send(upstream, { method: 'POST', target: '/break' }).over]
     await Promise.all(both)
-    for (let i = 0; i < 5; i++) await ask(upstream).over
+    for (let i = 0; i < 5; i++) await send(upstream).over
     assert.equal(scripted.connections, 2)
   })
 
   it('that stands is preferred to a new one, though another was lost while idle', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
-    await Promise.all([ask(upstream).over, ask(upstream).over])
-    await ask(upstream).over
+    await Promise.all([send(upstream).over, send(upstream).over])
+    await send(upstream).over
     scripted.requests.at(-1)!.socket.destroy()
     await until(() => scripted.open.size === 1)
     // The close has reached this side when a call that needs a new connection has been answered.
     const far = await pair(t, ANSWER)
-    await ask(far.upstream).over
-    await ask(upstream).over
+    await send(far.upstream).over
+    await send(upstream).over
     assert.equal(scripted.connections, 2)
   })
 
-  it('too many is a fault told after send, and the others go on', async (t) => {
+  it('too many is a fault reported after send, and the others go on', async (t) => {
     const { scripted, upstream } = await pair(t, {}, { maxConnections: 2 })
-    const two = [ask(upstream), ask(upstream)]
-    const third = ask(upstream)
+    const two = [send(upstream), send(upstream)]
+    const third = send(upstream)
     assert.deepEqual((await third.over).fault, { kind: 'unreachable', cause: 'every connection is in use' })
     await until(() => scripted.requests.length === 2)
     for (const { socket } of scripted.requests) socket.write(ok('x'))
@@ -112,16 +112,16 @@ describe('a connection', () => {
     const folder = mkdtempSync(join(tmpdir(), 'upstream-'))
     t.after(() => rmSync(folder, { recursive: true }))
     const { scripted, upstream } = await pair(t, { ...ANSWER, socketPath: join(folder, 'a.sock') })
-    for (let i = 0; i < 3; i++) assert.equal(bodyOf(await ask(upstream).over), 'x')
+    for (let i = 0; i < 3; i++) assert.equal(bodyOf(await send(upstream).over), 'x')
     assert.equal(scripted.connections, 1)
     const missing = upstreamsTo([`unix:${join(folder, 'b.sock')}`])
-    assert.equal((await ask(missing).over).fault?.kind, 'unreachable')
+    assert.equal((await send(missing).over).fault?.kind, 'unreachable')
     await missing.close()
   })
 })
 
 describe('an opening that takes too long', () => {
-  it('is told once, and its socket is destroyed by then', async () => {
+  it('is reported once, and its socket is destroyed by then', async () => {
     const silent = createServer().listen(0, '127.0.0.1')
     await until(() => silent.listening)
     const { port } = silent.address() as { port: number }
@@ -140,15 +140,15 @@ describe('closing the door', () => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket, head }) => (head.includes('/slow') ? undefined : socket.write(ok('x'))),
     })
-    const slow = ask(upstream, { target: '/slow' })
-    await Promise.all([ask(upstream).over, ask(upstream).over])
+    const slow = send(upstream, { target: '/slow' })
+    await Promise.all([send(upstream).over, send(upstream).over])
     await until(() => scripted.requests.length === 3)
     let closed = false
     const closing = Promise.all([upstream.close(), upstream.close()]).then(() => {
       closed = true
     })
     await until(() => scripted.open.size === 1)
-    const refused = ask(upstream)
+    const refused = send(upstream)
     assert.deepEqual((await refused.over).fault, {
       kind: 'unreachable',
       cause: 'the upstreams are being closed',
@@ -162,13 +162,13 @@ describe('closing the door', () => {
 
   it('right after a call lets it finish, and after an abort ends at once', async (t) => {
     const first = await pair(t, ANSWER)
-    const asked = ask(first.upstream)
-    await Promise.all([asked.over, first.upstream.close()])
-    assert.ok(asked.told.ended)
+    const sent = send(first.upstream)
+    await Promise.all([sent.over, first.upstream.close()])
+    assert.ok(sent.received.ended)
     const second = await pair(t, {})
-    const given = ask(second.upstream)
+    const given = send(second.upstream)
     await until(() => second.scripted.requests.length === 1)
-    given.flight.abort()
+    given.call.abort()
     await second.upstream.close()
   })
 })
@@ -225,36 +225,36 @@ describe('https', () => {
     const { scripted, upstream } = await pair(t, secure('right'))
     // The caller's Host is none of the connection's business: another one neither breaks nor replaces it.
     for (const host of ['a.test', 'b.test', 'elsewhere.test']) {
-      assert.equal(bodyOf(await ask(upstream, { headers: ['host', host] }).over), 'x')
+      assert.equal(bodyOf(await send(upstream, { headers: ['host', host] }).over), 'x')
     }
     assert.equal(scripted.connections, 1)
     const byName = upstreamsTo([`https://localhost:${new URL(scripted.url).port}`])
-    const told = await ask(byName).over
-    assert.equal(bodyOf(told), 'x')
+    const received = await send(byName).over
+    assert.equal(bodyOf(received), 'x')
     await byName.close()
   })
 
   it('with a certificate for another name is an unreachable fault, whatever Host the caller names', async (t) => {
     setDefaultCACertificates([...usual, read('ca.pem').toString()])
     const { scripted, upstream } = await pair(t, secure('wrong'))
-    const told = await ask(upstream, { headers: ['host', 'elsewhere.test'] }).over
-    assert.equal(told.fault?.kind, 'unreachable')
-    assert.match(told.fault!.cause, /altnames/)
+    const received = await send(upstream, { headers: ['host', 'elsewhere.test'] }).over
+    assert.equal(received.fault?.kind, 'unreachable')
+    assert.match(received.fault!.cause, /altnames/)
     assert.equal(scripted.received, '')
   })
 
-  it('with a certificate of an unknown authority is an unreachable fault, also when Node is told not to mind', async (t) => {
+  it('with a certificate of an unknown authority is an unreachable fault, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async (t) => {
     setDefaultCACertificates(usual)
     const { scripted, upstream } = await pair(t, secure('right'))
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
-    const told = await ask(upstream).over
+    const received = await send(upstream).over
     delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
-    assert.equal(told.fault?.kind, 'unreachable')
-    assert.match(told.fault!.cause, /certificate/)
+    assert.equal(received.fault?.kind, 'unreachable')
+    assert.match(received.fault!.cause, /certificate/)
     assert.equal(scripted.received, '')
   })
 
-  it('with an upstream that never answers the handshake is a timeout fault within connectMs', async (t) => {
+  it('with an upstream that never completes the handshake is a timeout fault within connectMs', async (t) => {
     const silent = createServer().listen(0, '127.0.0.1')
     t.after(() => silent.close())
     await until(() => silent.listening)
@@ -274,10 +274,10 @@ describe('https', () => {
       onHealth: (_, healthy) => health.push(healthy),
     })
     const startedAt = performance.now()
-    const told = await ask(upstream, { method: 'POST' }).over
+    const received = await send(upstream, { method: 'POST' }).over
     assert.ok(performance.now() - startedAt >= 49)
-    assert.equal(told.fault?.kind, 'timeout')
-    assert.match(told.fault!.cause, /no connection within 50 ms/)
+    assert.equal(received.fault?.kind, 'timeout')
+    assert.match(received.fault!.cause, /no connection within 50 ms/)
     assert.deepEqual(health, [false])
     await until(() => open === 0)
     await upstream.close()
@@ -303,9 +303,9 @@ describe('https', () => {
       connectMs: 120_000,
       onHealth: (_, healthy) => health.push(healthy),
     })
-    const { flight } = ask(upstream)
+    const { call } = send(upstream)
     await until(() => open === 1)
-    flight.abort()
+    call.abort()
     await until(() => open === 0)
     assert.deepEqual(health, [])
     await upstream.close()

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import type { UpstreamsOptions } from '../create-upstreams.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
-  ask,
   bodyOf,
-  callOf,
   ok,
+  requestOf,
   type ScriptedOptions,
   scriptedUpstream,
+  send,
   until,
   upstreamsTo,
 } from './scripted.test-support.ts'
@@ -46,23 +46,23 @@ describe('a body of 200 MiB', () => {
         pump()
       },
     })
-    let told = 0
+    let received = 0
     let mostInFlight = 0
-    let toldWhileHeld = 0
+    let receivedWhilePaused = 0
     let held = false
     const over = Promise.withResolvers<void>()
-    const flight = upstream.send(callOf({ totalMs: 600_000 }), {
+    const call = upstream.send(requestOf({ totalMs: 600_000 }), {
       information() {},
       head() {},
       data(chunk) {
-        if (held) toldWhileHeld += 1
-        told += chunk.length
-        mostInFlight = Math.max(mostInFlight, sent - told)
+        if (held) receivedWhilePaused += 1
+        received += chunk.length
+        mostInFlight = Math.max(mostInFlight, sent - received)
         held = true
         // A slow receiver: everything else that is ready gets its turn first.
         setImmediate(() => {
           held = false
-          flight.resume()
+          call.resume()
         })
         return false
       },
@@ -71,20 +71,20 @@ describe('a body of 200 MiB', () => {
       fault: ({ cause }) => over.reject(new Error(cause)),
     })
     await over.promise
-    assert.equal(told, BODY_BYTES)
-    assert.equal(toldWhileHeld, 0)
+    assert.equal(received, BODY_BYTES)
+    assert.equal(receivedWhilePaused, 0)
     assert.ok(mostInFlight < IN_FLIGHT_BYTES, `${mostInFlight} bytes in flight`)
   })
 
   it('goes up no faster than the upstream reads it', async (t) => {
-    let received = 0
+    let arrived = 0
     const { upstream } = await pair(t, {
       onConnection(socket) {
         socket.pause()
         socket.on('readable', () => {
           const chunk: Buffer | null = socket.read()
-          received += chunk?.length ?? 0
-          if (received >= BODY_BYTES) socket.write(ok('thanks'))
+          arrived += chunk?.length ?? 0
+          if (arrived >= BODY_BYTES) socket.write(ok('thanks'))
         })
       },
     })
@@ -92,15 +92,15 @@ describe('a body of 200 MiB', () => {
     let mostInFlight = 0
     const body = new Readable({
       read() {
-        mostInFlight = Math.max(mostInFlight, produced - received)
+        mostInFlight = Math.max(mostInFlight, produced - arrived)
         if (produced < BODY_BYTES) this.push(CHUNK)
         else this.push(null)
         produced += CHUNK.length
       },
     })
     const headers = ['host', 'h', 'content-length', String(BODY_BYTES)]
-    const told = await ask(upstream, { method: 'PUT', headers, body, totalMs: 600_000 }).over
-    assert.equal(bodyOf(told), 'thanks')
+    const received = await send(upstream, { method: 'PUT', headers, body, totalMs: 600_000 }).over
+    assert.equal(bodyOf(received), 'thanks')
     assert.ok(mostInFlight < IN_FLIGHT_BYTES, `${mostInFlight} bytes in flight`)
   })
 
@@ -113,7 +113,7 @@ describe('a body of 200 MiB', () => {
         this.push(CHUNK)
       },
     })
-    const { flight } = ask(upstream, { method: 'POST', body })
+    const { call } = send(upstream, { method: 'POST', body })
     let before = -1
     // Until two rounds of the event loop bring nothing more.
     while (produced !== before) {
@@ -121,7 +121,7 @@ describe('a body of 200 MiB', () => {
       await new Promise((resolve) => setTimeout(resolve, 100))
     }
     assert.ok(produced < IN_FLIGHT_BYTES, `${produced} bytes taken from the source`)
-    flight.abort()
+    call.abort()
     for (const socket of scripted.open) socket.resume()
     await until(() => scripted.open.size === 0)
   })
@@ -140,45 +140,45 @@ describe('an abort', () => {
   for (const [when, script] of Object.entries(SCRIPTS)) {
     it(`${when} closes the upstream's connection at once, tells nothing more, and costs no other connection`, async (t) => {
       const { scripted, upstream } = await pair(t, script, { maxConnections: 1 })
-      const { flight, told } = ask(upstream, { method: 'POST' })
+      const { call, received } = send(upstream, { method: 'POST' })
       await until(() => scripted.requests.length === 1)
-      if (when !== 'before the head') await until(() => told.status === 200)
-      if (when === 'within the body') await until(() => told.chunks.length === 1)
-      const before = { ...told, chunks: told.chunks.length }
+      if (when !== 'before the head') await until(() => received.status === 200)
+      if (when === 'within the body') await until(() => received.chunks.length === 1)
+      const before = { ...received, chunks: received.chunks.length }
       const startedAt = performance.now()
-      flight.abort()
-      flight.abort()
-      flight.resume()
+      call.abort()
+      call.abort()
+      call.resume()
       await until(() => scripted.open.size === 0)
       // Sooner than the wait for a head or a body would end it; how soon, only the machine knows.
       assert.ok(performance.now() - startedAt < 10_000)
-      assert.deepEqual({ ...told, chunks: told.chunks.length }, before)
+      assert.deepEqual({ ...received, chunks: received.chunks.length }, before)
       assert.equal(scripted.connections, 1)
     })
   }
 
-  it('while the body is held back closes the connection, and a late resume does nothing', async (t) => {
+  it('while the body is paused closes the connection, and a late resume does nothing', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket }) =>
         socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n${'x'.repeat(500_000)}`),
     })
-    const { flight, told } = ask(upstream, {}, () => false)
-    await until(() => told.chunks.length === 1)
-    flight.resume()
-    flight.abort()
-    flight.resume()
+    const { call, received } = send(upstream, {}, () => false)
+    await until(() => received.chunks.length === 1)
+    call.resume()
+    call.abort()
+    call.resume()
     await until(() => scripted.open.size === 0)
-    assert.equal(told.chunks.length, 1)
+    assert.equal(received.chunks.length, 1)
   })
 
   it('from within head and data stops the exchange there', async (t) => {
     const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok('abc')) })
     let heads = 0
-    const flight = upstream.send(callOf(), {
+    const call = upstream.send(requestOf(), {
       information() {},
       head() {
         heads += 1
-        flight.abort()
+        call.abort()
       },
       data: () => assert.fail('data after abort'),
       end: () => assert.fail('end after abort'),
@@ -186,12 +186,12 @@ describe('an abort', () => {
       fault: () => assert.fail('fault after abort'),
     })
     await until(() => heads === 1 && scripted.open.size === 0)
-    const asked = ask(upstream, {}, (_, own) => {
+    const sent = send(upstream, {}, (_, own) => {
       own.abort()
       return false
     })
-    await until(() => asked.told.chunks.length === 1 && scripted.open.size === 0)
-    assert.equal(asked.told.ended, false)
+    await until(() => sent.received.chunks.length === 1 && scripted.open.size === 0)
+    assert.equal(sent.received.ended, false)
   })
 
   it('right after send, and while connecting, gives the attempt up', async (t) => {
@@ -201,13 +201,13 @@ describe('an abort', () => {
       { maxConnections: 1 },
     )
     const health: boolean[] = []
-    const first = ask(upstream)
-    first.flight.abort()
-    const second = ask(upstream)
+    const first = send(upstream)
+    first.call.abort()
+    const second = send(upstream)
     await new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)))
-    second.flight.abort()
-    assert.ok((await ask(upstream).over).ended)
-    assert.deepEqual([first.told.status, second.told.status], [undefined, undefined])
+    second.call.abort()
+    assert.ok((await send(upstream).over).ended)
+    assert.deepEqual([first.received.status, second.received.status], [undefined, undefined])
     assert.equal(scripted.requests.length, 1)
     assert.deepEqual(health, [])
   })
@@ -215,10 +215,10 @@ describe('an abort', () => {
   it('leaves the downstream body to its owner', async (t) => {
     const { scripted, upstream } = await pair(t, {})
     const body = new Readable({ read() {} })
-    const { flight } = ask(upstream, { method: 'POST', body })
+    const { call } = send(upstream, { method: 'POST', body })
     body.push('abc')
     await until(() => scripted.received.includes('abc'))
-    flight.abort()
+    call.abort()
     await until(() => scripted.open.size === 0)
     assert.equal(body.destroyed, false)
     assert.equal(body.listenerCount('data'), 0)
@@ -226,16 +226,16 @@ describe('an abort', () => {
 })
 
 describe('a thousand exchanges at once', () => {
-  it('all get their own answer, on no more connections than that', async (t) => {
+  it('all get their own response, on no more connections than that', async (t) => {
     const { scripted, upstream } = await pair(
       t,
       { onRequest: ({ socket, head }) => socket.write(ok(/ \/(\d+)/.exec(head)?.[1] ?? '')) },
       { maxConnections: 1000 },
     )
     for (let round = 0; round < 3; round++) {
-      const calls = Array.from({ length: 1000 }, (_, i) => ask(upstream, { target: `/${round * 1000 + i}` }))
-      const told = await Promise.all(calls.map(({ over }) => over))
-      for (const [i, each] of told.entries()) assert.equal(bodyOf(each), String(round * 1000 + i))
+      const calls = Array.from({ length: 1000 }, (_, i) => send(upstream, { target: `/${round * 1000 + i}` }))
+      const received = await Promise.all(calls.map(({ over }) => over))
+      for (const [i, each] of received.entries()) assert.equal(bodyOf(each), String(round * 1000 + i))
     }
     assert.ok(scripted.connections <= 1000)
   })
@@ -249,53 +249,53 @@ describe('a thousand exchanges at once', () => {
       { maxConnections: 300 },
     )
     const calls = Array.from({ length: 300 }, (_, i) =>
-      ask(upstream, { method: 'POST', target: i % 3 ? '/' : '/break' }),
+      send(upstream, { method: 'POST', target: i % 3 ? '/' : '/break' }),
     )
-    for (const [i, { flight }] of calls.entries()) if (i % 3 === 1) setImmediate(() => flight.abort())
-    const told = await Promise.all(calls.filter((_, i) => i % 3 !== 1).map(({ over }) => over))
-    assert.equal(told.filter(({ fault }) => fault?.kind === 'broken').length, 100)
-    assert.equal(told.filter(({ ended }) => ended).length, 100)
-    const again = await Promise.all(Array.from({ length: 300 }, () => ask(upstream).over))
+    for (const [i, { call }] of calls.entries()) if (i % 3 === 1) setImmediate(() => call.abort())
+    const received = await Promise.all(calls.filter((_, i) => i % 3 !== 1).map(({ over }) => over))
+    assert.equal(received.filter(({ fault }) => fault?.kind === 'broken').length, 100)
+    assert.equal(received.filter(({ ended }) => ended).length, 100)
+    const again = await Promise.all(Array.from({ length: 300 }, () => send(upstream).over))
     assert.ok(again.every(({ ended }) => ended))
     assert.ok(scripted.open.size <= 300)
   })
 })
 
-describe('a call made while another is being told', () => {
-  it('is carried out, whatever its connection holds', async (t) => {
+describe('a request sent from a callback of another', () => {
+  it('is user out, whatever its connection holds', async (t) => {
     const { upstream } = await pair(t, {
       onRequest: ({ socket, head }) =>
         socket.write(ok('x') + (head.includes('/surplus') ? ok('surplus') : '')),
     })
     // Leaves connections with unread bytes behind, then calls from within every callback.
-    await Promise.all(Array.from({ length: 8 }, () => ask(upstream, { target: '/surplus' }).over))
-    const inner: ReturnType<typeof ask>[] = []
+    await Promise.all(Array.from({ length: 8 }, () => send(upstream, { target: '/surplus' }).over))
+    const inner: ReturnType<typeof send>[] = []
     const over = Promise.withResolvers<void>()
-    upstream.send(callOf(), {
+    upstream.send(requestOf(), {
       information() {},
-      head: () => inner.push(ask(upstream), ask(upstream)),
-      data: () => inner.push(ask(upstream), ask(upstream)) > 0,
+      head: () => inner.push(send(upstream), send(upstream)),
+      data: () => inner.push(send(upstream), send(upstream)) > 0,
       end() {
-        inner.push(ask(upstream), ask(upstream))
+        inner.push(send(upstream), send(upstream))
         over.resolve()
       },
       upgrade() {},
       fault: ({ cause }) => over.reject(new Error(cause)),
     })
     await over.promise
-    for (const each of await Promise.all(inner.map((asked) => asked.over))) assert.equal(bodyOf(each), 'x')
+    for (const each of await Promise.all(inner.map((sent) => sent.over))) assert.equal(bodyOf(each), 'x')
   })
 
   it('may be resumed from there', async (t) => {
     const big = 'y'.repeat(300_000)
     const { upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok(big)) })
-    const held = ask(upstream, {}, () => false)
-    await until(() => held.told.chunks.length === 1)
-    while (!held.told.ended)
-      await ask(upstream, {}, () => {
-        held.flight.resume()
+    const held = send(upstream, {}, () => false)
+    await until(() => held.received.chunks.length === 1)
+    while (!held.received.ended)
+      await send(upstream, {}, () => {
+        held.call.resume()
         return true
       }).over
-    assert.equal(bodyOf(held.told), big)
+    assert.equal(bodyOf(held.received), big)
   })
 })

@@ -4,15 +4,15 @@ import { createServer, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import type { UpstreamsOptions } from '../create-upstreams.ts'
-import type { Upstream } from '../upstream-client.ts'
+import type { UpstreamClient } from '../upstream-client.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
-  ask,
   bodyOf,
-  type CallFacts,
   ok,
+  type RequestFacts,
   type ScriptedOptions,
   scriptedUpstream,
+  send,
   until,
   upstreamsTo,
 } from './scripted.test-support.ts'
@@ -29,17 +29,17 @@ async function pair(t: TestContext, script: ScriptedOptions, options: Partial<Up
 
 const ANSWER: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 
-/** A real downstream request: sent to a server in front of `upstream`, which makes a call of it. */
+/** A real downstream request: sent to a server in front of `upstream`, which forwards it. */
 async function fromDownstream(
-  upstream: Upstream,
-  call: (req: IncomingMessage) => CallFacts,
-  send: { method: string; headers: Record<string, string>; chunks: string[] },
+  upstream: UpstreamClient,
+  factsOf: (req: IncomingMessage) => RequestFacts,
+  wire: { method: string; headers: Record<string, string>; chunks: string[] },
 ) {
   const gone = Promise.withResolvers<IncomingMessage>()
   const server = createServer((req, res) => {
-    const asked = ask(upstream, { method: req.method ?? '', body: req, ...call(req) })
-    asked.over.then((told) => {
-      res.end(bodyOf(told), () => gone.resolve(req))
+    const sent = send(upstream, { method: req.method ?? '', body: req, ...factsOf(req) })
+    sent.over.then((received) => {
+      res.end(bodyOf(received), () => gone.resolve(req))
     })
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -47,11 +47,11 @@ async function fromDownstream(
   const client = request({
     port,
     host: '127.0.0.1',
-    method: send.method,
-    headers: send.headers,
+    method: wire.method,
+    headers: wire.headers,
     agent: false,
   })
-  for (const chunk of send.chunks) client.write(chunk)
+  for (const chunk of wire.chunks) client.write(chunk)
   client.end()
   const [response] = await once(client, 'response')
   const body = (await response.toArray()).join('')
@@ -64,7 +64,7 @@ async function fromDownstream(
 describe('a request on the wire', () => {
   it('has the start line and fields of the call, and only those that HTTP adds for the connection', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
-    await ask(upstream, { target: '/a?b=c', headers: ['Host', 'h', 'X-A', '1', 'x-a', 'J\xf6rg'] }).over
+    await send(upstream, { target: '/a?b=c', headers: ['Host', 'h', 'X-A', '1', 'x-a', 'J\xf6rg'] }).over
     assert.equal(
       scripted.received,
       'GET /a?b=c HTTP/1.1\r\nhost: h\r\nconnection: keep-alive\r\nX-A: 1\r\nx-a: J\xf6rg\r\n\r\n',
@@ -74,7 +74,7 @@ describe('a request on the wire', () => {
   it('names its length without zeros before it', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
     const body = Readable.from([Buffer.from('abcde')])
-    await ask(upstream, { method: 'POST', headers: ['host', 'h', 'Content-Length', '005'], body }).over
+    await send(upstream, { method: 'POST', headers: ['host', 'h', 'Content-Length', '005'], body }).over
     assert.match(scripted.requests[0]!.head, /\r\ncontent-length: 5(\r\n|$)/)
     assert.equal(scripted.requests[0]!.body, 'abcde')
   })
@@ -82,7 +82,7 @@ describe('a request on the wire', () => {
   it('without a body names no length, or zero where the method usually has one', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
     for (const method of ['GET', 'DELETE', 'OPTIONS', 'POST', 'PUT', 'PATCH'])
-      await ask(upstream, { method }).over
+      await send(upstream, { method }).over
     const lengths = scripted.requests.map(
       ({ head }) => /content-length: \d+|transfer-encoding/.exec(head)?.[0],
     )
@@ -93,13 +93,13 @@ describe('a request on the wire', () => {
     it(`of ${method} carries a body of known length under that length, and one of unknown length in chunks`, async (t) => {
       const { scripted, upstream } = await pair(t, ANSWER)
       const known = Readable.from([Buffer.from('GET /evil '), Buffer.from('HTTP/1.1')])
-      await ask(upstream, { method, headers: ['host', 'h', 'content-length', '18'], body: known }).over
+      await send(upstream, { method, headers: ['host', 'h', 'content-length', '18'], body: known }).over
       const unknown = new PassThrough()
-      const asked = ask(upstream, { method, body: unknown })
+      const sent = send(upstream, { method, body: unknown })
       unknown.write('GET /evil ')
       await until(() => scripted.received.includes('\r\na\r\nGET /evil '))
       unknown.end('HTTP/1.1')
-      await asked.over
+      await sent.over
       assert.deepEqual(
         scripted.requests.map(({ body }) => body),
         ['GET /evil HTTP/1.1', 'a\r\nGET /evil \r\n8\r\nHTTP/1.1\r\n0\r\n\r\n'],
@@ -111,18 +111,18 @@ describe('a request on the wire', () => {
 
   it('never has a body longer or shorter than the length it names', async (t) => {
     for (const method of ['GET', 'POST', 'DELETE']) {
-      for (const [length, sent] of [
+      for (const [length, bytes] of [
         ['3', 'abcGET /evil HTTP/1.1\r\n\r\n'],
         ['30', 'abc'],
       ] as const) {
         const { scripted, upstream } = await pair(t, ANSWER)
         const body = new PassThrough()
-        const asked = ask(upstream, { method, headers: ['host', 'h', 'content-length', length], body })
-        body.write(sent.slice(0, 2))
+        const sent = send(upstream, { method, headers: ['host', 'h', 'content-length', length], body })
+        body.write(bytes.slice(0, 2))
         await until(() => scripted.received.endsWith('ab') || scripted.received.endsWith('b\r\n'))
-        body.end(sent.slice(2))
-        const told = await asked.over
-        assert.ok(told.fault, `${method} ${length}`)
+        body.end(bytes.slice(2))
+        const received = await sent.over
+        assert.ok(received.fault, `${method} ${length}`)
         await until(() => scripted.open.size === 0)
         assert.ok(!scripted.received.includes('evil'))
         assert.equal(scripted.requests.length, 0)
@@ -139,11 +139,11 @@ describe('the body of a real downstream request', () => {
     for (const method of ['POST', 'DELETE', 'GET']) {
       it(`of ${method} ${how} arrives whole, and the client's connection is left alone`, async (t) => {
         const { scripted, upstream } = await pair(t, ANSWER)
-        const send = { method, headers, chunks: ['abc', 'def'] }
-        const call = (req: IncomingMessage) => ({
+        const wire = { method, headers, chunks: ['abc', 'def'] }
+        const factsOf = (req: IncomingMessage) => ({
           headers: ['host', 'h', ...(req.headers['content-length'] ? ['content-length', '6'] : [])],
         })
-        const { body, socketStood } = await fromDownstream(upstream, call, send)
+        const { body, socketStood } = await fromDownstream(upstream, factsOf, wire)
         assert.equal(body, 'x')
         assert.ok(socketStood)
         assert.match(scripted.requests[0]!.body, /^(abcdef|(6\r\nabcdef|3\r\nabc\r\n3\r\ndef)\r\n0\r\n\r\n)$/)
@@ -156,15 +156,15 @@ describe('the body of a real downstream request', () => {
       const { scripted, upstream } = await pair(t, ANSWER)
       const server = createServer((req) => {
         const length = req.headers['content-length']
-        asked.resolve(
-          ask(upstream, {
+        sent.resolve(
+          send(upstream, {
             method: 'POST',
             headers: ['host', 'h', ...(length ? ['content-length', length] : [])],
             body: req,
           }),
         )
       }).listen(0, '127.0.0.1')
-      const asked = Promise.withResolvers<ReturnType<typeof ask>>()
+      const sent = Promise.withResolvers<ReturnType<typeof send>>()
       await once(server, 'listening')
       const { port } = server.address() as AddressInfo
       const client = request({ port, host: '127.0.0.1', method: 'POST', headers, agent: false })
@@ -172,8 +172,8 @@ describe('the body of a real downstream request', () => {
       client.write('half')
       await until(() => scripted.received.includes('half'))
       client.destroy()
-      const told = await (await asked.promise).over
-      assert.equal(told.fault?.kind, 'broken')
+      const received = await (await sent.promise).over
+      assert.equal(received.fault?.kind, 'broken')
       await until(() => scripted.open.size === 0)
       assert.equal(scripted.requests.length, 0)
       assert.ok(!scripted.received.endsWith('0\r\n\r\n'))
@@ -191,7 +191,7 @@ describe('a body that is there already', () => {
         body.push('abc')
         body.push('def')
         assert.ok(
-          (await ask(upstream, { method, headers: ['host', 'h', 'content-length', '6'], body }).over).ended,
+          (await send(upstream, { method, headers: ['host', 'h', 'content-length', '6'], body }).over).ended,
         )
       }
       assert.deepEqual(
@@ -210,15 +210,15 @@ describe('a body that goes wrong', () => {
       const body = new PassThrough()
       body.on('error', () => {})
       if (when === 'before') body.destroy(error)
-      const asked = ask(upstream, { method: 'POST', body })
+      const sent = send(upstream, { method: 'POST', body })
       if (when === 'at once') body.destroy(error)
       if (when === 'midway') {
         body.write('half')
         await until(() => scripted.received.includes('half'))
         body.destroy(error)
       }
-      const told = await asked.over
-      assert.equal(told.fault?.kind, 'broken')
+      const received = await sent.over
+      assert.equal(received.fault?.kind, 'broken')
       await until(() => scripted.open.size === 0)
       assert.equal(scripted.requests.length, 0)
     }
@@ -229,7 +229,7 @@ describe('a body that goes wrong', () => {
   })
 })
 
-describe('an answer that comes before the request was sent whole', () => {
+describe('a response that comes before the whole request was sent', () => {
   it('is passed on, the upload stops, and its connection is not used again', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onConnection(socket, connection) {
@@ -239,16 +239,16 @@ describe('an answer that comes before the request was sent whole', () => {
       ...ANSWER,
     })
     const body = new PassThrough()
-    const asked = ask(upstream, { method: 'POST', body })
+    const sent = send(upstream, { method: 'POST', body })
     body.write('first')
-    const told = await asked.over
-    assert.deepEqual([told.status, bodyOf(told), told.ended], [413, 'big', true])
+    const received = await sent.over
+    assert.deepEqual([received.status, bodyOf(received), received.ended], [413, 'big', true])
     await until(() => scripted.open.size === 0)
     // The body belongs to its owner: held back, but whole.
     assert.equal(body.destroyed, false)
     assert.equal(body.isPaused(), true)
     assert.equal(body.listenerCount('data'), 0)
-    assert.ok((await ask(upstream).over).ended)
+    assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 2)
   })
 
@@ -258,8 +258,10 @@ describe('an answer that comes before the request was sent whole', () => {
         socket.once('data', () => socket.write('HTTP/1.1 413 No\r\nContent-Length: 3\r\n\r\nbig')),
     })
     const server = createServer((req, res) => {
-      const asked = ask(upstream, { method: 'POST', body: req })
-      asked.over.then((told) => res.writeHead(told.status ?? 500, { connection: 'close' }).end(bodyOf(told)))
+      const sent = send(upstream, { method: 'POST', body: req })
+      sent.over.then((received) =>
+        res.writeHead(received.status ?? 500, { connection: 'close' }).end(bodyOf(received)),
+      )
     }).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
@@ -275,7 +277,7 @@ describe('an answer that comes before the request was sent whole', () => {
 })
 
 describe('a call that cannot be sent', () => {
-  const BAD: Readonly<Record<string, CallFacts>> = {
+  const BAD: Readonly<Record<string, RequestFacts>> = {
     'an Expect field': { headers: ['host', 'h', 'expect', '100-continue'] },
     'a Transfer-Encoding field': { headers: ['host', 'h', 'transfer-encoding', 'chunked'] },
     'a Keep-Alive field': { headers: ['host', 'h', 'keep-alive', 'timeout=5'] },
@@ -295,10 +297,10 @@ describe('a call that cannot be sent', () => {
       const health: boolean[] = []
       const options = { maxConnections: 2, onHealth: (_: string, healthy: boolean) => health.push(healthy) }
       const { scripted, upstream } = await pair(t, ANSWER, options)
-      const bad = Array.from({ length: 20 }, () => ask(upstream, call).over)
-      for (const told of await Promise.all(bad)) assert.equal(told.fault?.kind, 'unreachable')
-      assert.ok((await ask(upstream, call).over).fault)
-      const good = await Promise.all([ask(upstream).over, ask(upstream).over])
+      const bad = Array.from({ length: 20 }, () => send(upstream, call).over)
+      for (const received of await Promise.all(bad)) assert.equal(received.fault?.kind, 'unreachable')
+      assert.ok((await send(upstream, call).over).fault)
+      const good = await Promise.all([send(upstream).over, send(upstream).over])
       assert.deepEqual([good[0].ended, good[1].ended], [true, true])
       assert.equal(scripted.requests.length, 2)
       assert.deepEqual(health, [])

@@ -4,12 +4,12 @@ import { once } from 'node:events'
 import { describe, it } from 'node:test'
 import { promisify } from 'node:util'
 import {
-  ask,
   bodyOf,
-  callOf,
   ok,
+  type Received,
+  requestOf,
   scriptedUpstream,
-  type Told,
+  send,
   until,
   upstreamsTo,
   type WireRequest,
@@ -21,10 +21,10 @@ type Script = string | ((request: WireRequest) => unknown)
  * What one call is told by an upstream that answers with `script` and, when `close` is set, ends the connection after
  * it; and how many connections it and a second call take: 1 when the first connection is used again.
  */
-async function answered(
+async function responseTo(
   script: Script,
   options: { close?: 'fin' | 'reset'; method?: string; upgrade?: string } = {},
-): Promise<{ told: Told; connections: number }> {
+): Promise<{ received: Received; connections: number }> {
   const scripted = await scriptedUpstream({
     onRequest(request) {
       if (typeof script === 'function') script(request)
@@ -37,33 +37,33 @@ async function answered(
   })
   const upstream = upstreamsTo([scripted.url])
   const call = { method: options.method ?? 'POST', upgrade: options.upgrade }
-  const told = await ask(upstream, call).over
-  const again = await ask(upstream, call).over
+  const received = await send(upstream, call).over
+  const again = await send(upstream, call).over
   again.socket?.destroy()
   await upstream.close()
   await scripted.close()
-  return { told, connections: scripted.connections }
+  return { received, connections: scripted.connections }
 }
 
 /** `end` of a whole answer, else the kind of the fault, with its cause where the kind is not `expected`. */
-function outcome(told: Told, expected: string): string {
-  const kind = told.fault?.kind ?? (told.ended ? 'end' : 'none')
-  return kind === expected ? kind : `${kind}: ${told.fault?.cause}`
+function outcome(received: Received, expected: string): string {
+  const kind = received.fault?.kind ?? (received.ended ? 'end' : 'none')
+  return kind === expected ? kind : `${kind}: ${received.fault?.cause}`
 }
 
 describe('a status', () => {
   for (const status of [600, 700, 999, 99]) {
     it(`of ${status} is malformed`, async () => {
-      const { told } = await answered(
+      const { received } = await responseTo(
         `HTTP/1.1 ${String(status).padStart(3, '0')} X\r\nContent-Length: 0\r\n\r\n`,
       )
-      assert.deepEqual([told.status, told.fault?.kind], [undefined, 'malformed'])
+      assert.deepEqual([received.status, received.fault?.kind], [undefined, 'malformed'])
     })
   }
 
   it('of 599 is passed on', async () => {
-    const { told } = await answered('HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n')
-    assert.equal(told.status, 599)
+    const { received } = await responseTo('HTTP/1.1 599 X\r\nContent-Length: 0\r\n\r\n')
+    assert.equal(received.status, 599)
   })
 })
 
@@ -79,19 +79,19 @@ describe('a response with many fields', () => {
       await scripted.close()
       await upstream.close()
     })
-    const told = await ask(upstream, { target: '/many' }).over
-    assert.equal(told.headers.filter((name) => name === 'X-Revoke-Session').length, 1000)
-    assert.ok((await ask(upstream, { target: '/one' }).over).headers.includes('a'.repeat(60_000)))
+    const received = await send(upstream, { target: '/many' }).over
+    assert.equal(received.headers.filter((name) => name === 'X-Revoke-Session').length, 1000)
+    assert.ok((await send(upstream, { target: '/one' }).over).headers.includes('a'.repeat(60_000)))
   })
 })
 
-describe('a good answer', () => {
-  it('is told with its fields as received, repeated ones apart and bytes above ASCII kept', async () => {
-    const { told } = await answered(
+describe('a good response', () => {
+  it('is passed on with its fields as received, repeated ones apart and bytes above ASCII kept', async () => {
+    const { received } = await responseTo(
       'HTTP/1.1 201 Made\r\nSet-Cookie: a=1\r\nSET-COOKIE: b=2\r\nX-Name: J\xf6rg\r\nX-Empty:\r\nConnection: X-Name\r\nContent-Length: 2\r\n\r\nhi',
     )
-    assert.equal(told.status, 201)
-    assert.deepEqual(told.headers, [
+    assert.equal(received.status, 201)
+    assert.deepEqual(received.headers, [
       ...[
         'Set-Cookie',
         'a=1',
@@ -106,41 +106,43 @@ describe('a good answer', () => {
       ],
       ...['Content-Length', '2'],
     ])
-    assert.equal(bodyOf(told), 'hi')
-    assert.ok(told.ended)
+    assert.equal(bodyOf(received), 'hi')
+    assert.ok(received.ended)
   })
 
   it('drops trailers and chunk extensions', async () => {
-    const { told } = await answered(
+    const { received } = await responseTo(
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nX-Trailer: evil\r\n\r\n',
     )
-    assert.equal(bodyOf(told), 'abc')
-    assert.deepEqual(told.headers, ['Transfer-Encoding', 'chunked'])
-    assert.ok(told.ended)
+    assert.equal(bodyOf(received), 'abc')
+    assert.deepEqual(received.headers, ['Transfer-Encoding', 'chunked'])
+    assert.ok(received.ended)
   })
 
   it('lasts until the connection is closed when nothing else frames it', async () => {
-    const { told } = await answered('HTTP/1.1 200 OK\r\n\r\nall of it', { close: 'fin' })
-    assert.equal(bodyOf(told), 'all of it')
-    assert.ok(told.ended)
+    const { received } = await responseTo('HTTP/1.1 200 OK\r\n\r\nall of it', { close: 'fin' })
+    assert.equal(bodyOf(received), 'all of it')
+    assert.ok(received.ended)
   })
 
   it('to HEAD, 204 and 304 has no body, whatever length it names', async () => {
-    const head = await answered('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n', { method: 'HEAD' })
-    assert.deepEqual([head.told.status, head.told.chunks, head.told.ended], [200, [], true])
-    const noContent = await answered('HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n')
-    assert.deepEqual([noContent.told.status, noContent.told.ended], [204, true])
-    const notModified = await answered('HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n', {
+    const head = await responseTo('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n', { method: 'HEAD' })
+    assert.deepEqual([head.received.status, head.received.chunks, head.received.ended], [200, [], true])
+    const noContent = await responseTo('HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n')
+    assert.deepEqual([noContent.received.status, noContent.received.ended], [204, true])
+    const notModified = await responseTo('HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n', {
       method: 'GET',
     })
-    assert.deepEqual([notModified.told.status, notModified.told.ended], [304, true])
+    assert.deepEqual([notModified.received.status, notModified.received.ended], [304, true])
   })
 
   it('in HTTP/1.0 is the last on its connection, whatever it says of keeping it', async () => {
     const framings = ['Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n', 'Content-Length: 1\r\n\r\na']
     for (const framing of framings) {
-      const { told, connections } = await answered(`HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n${framing}`)
-      assert.deepEqual([bodyOf(told), told.ended], ['a', true])
+      const { received, connections } = await responseTo(
+        `HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n${framing}`,
+      )
+      assert.deepEqual([bodyOf(received), received.ended], ['a', true])
       assert.equal(connections, 2)
     }
   })
@@ -160,25 +162,25 @@ describe('a good answer', () => {
     })
     const upstream = upstreamsTo([scripted.url], { maxConnections: 500 })
     const calls = Array.from({ length: bytes.length }, (_, at) =>
-      ask(upstream, { method: 'POST', target: `/${at}` }),
+      send(upstream, { method: 'POST', target: `/${at}` }),
     )
-    for (const told of await Promise.all(calls.map((call) => call.over))) {
-      assert.deepEqual(told.information, [{ status: 103, headers: ['Link', '</a>'] }])
-      assert.deepEqual(told.headers, ['X-Long', 'a b', 'Transfer-Encoding', 'chunked'])
-      assert.deepEqual([told.status, bodyOf(told), told.ended], [200, 'hello!', true])
+    for (const received of await Promise.all(calls.map((call) => call.over))) {
+      assert.deepEqual(received.information, [{ status: 103, headers: ['Link', '</a>'] }])
+      assert.deepEqual(received.headers, ['X-Long', 'a b', 'Transfer-Encoding', 'chunked'])
+      assert.deepEqual([received.status, bodyOf(received), received.ended], [200, 'hello!', true])
     }
     await upstream.close()
     await scripted.close()
   })
 })
 
-describe('interim answers', () => {
+describe('interim responses', () => {
   it('of 103 are passed on, those of 100 and 102 and unknown ones are dropped', async () => {
-    const { told, connections } = await answered(
+    const { received, connections } = await responseTo(
       `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n${ok('done')}`,
     )
-    assert.deepEqual(told.information, [{ status: 103, headers: ['Link', '</a>'] }])
-    assert.deepEqual([told.status, bodyOf(told), told.ended], [200, 'done', true])
+    assert.deepEqual(received.information, [{ status: 103, headers: ['Link', '</a>'] }])
+    assert.deepEqual([received.status, bodyOf(received), received.ended], [200, 'done', true])
     assert.equal(connections, 1)
   })
 
@@ -187,19 +189,19 @@ describe('interim answers', () => {
       onRequest: ({ socket }) => socket.write(`HTTP/1.1 100 Continue\r\n\r\n${ok('x')}`),
     })
     const upstream = upstreamsTo([scripted.url])
-    for (let i = 0; i < 5; i++) assert.ok((await ask(upstream).over).ended)
+    for (let i = 0; i < 5; i++) assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 1)
     await upstream.close()
     await scripted.close()
   })
 
   it('of 101 that nobody asked for are malformed, with and without an Upgrade field', async () => {
-    const bare = await answered(`HTTP/1.1 101 Switching\r\n\r\n${ok('x')}`)
-    assert.deepEqual([bare.told.fault?.kind, bare.told.status], ['malformed', undefined])
-    const named = await answered(
+    const bare = await responseTo(`HTTP/1.1 101 Switching\r\n\r\n${ok('x')}`)
+    assert.deepEqual([bare.received.fault?.kind, bare.received.status], ['malformed', undefined])
+    const named = await responseTo(
       'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nx',
     )
-    assert.deepEqual([named.told.fault?.kind, named.told.status], ['malformed', undefined])
+    assert.deepEqual([named.received.fault?.kind, named.received.status], ['malformed', undefined])
   })
 })
 
@@ -211,7 +213,7 @@ describe('an upgrade', () => {
     const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(`${SWITCH}first`) })
     const upstream = upstreamsTo([scripted.url])
     const call = { method: 'GET', target: '/ws', headers: ['host', 'a', 'sec-websocket-version', '13'] }
-    const { socket, headers } = await ask(upstream, { ...call, upgrade: 'websocket' }).over
+    const { socket, headers } = await send(upstream, { ...call, upgrade: 'websocket' }).over
     assert.ok(socket)
     assert.deepEqual(headers, ['Connection', 'upgrade', 'Upgrade', 'WebSocket', 'X-A', 'b'])
     assert.match(
@@ -232,14 +234,14 @@ describe('an upgrade', () => {
     await scripted.close()
   })
 
-  it('answered with something else is an ordinary answer, and the connection is used again', async () => {
+  it('that gets another status is an ordinary response, and the connection is used again', async () => {
     const scripted = await scriptedUpstream({
       onRequest: ({ socket }) => socket.write('HTTP/1.1 401 No\r\nContent-Length: 4\r\n\r\nnope'),
     })
     const upstream = upstreamsTo([scripted.url])
     for (let i = 0; i < 3; i++) {
-      const told = await ask(upstream, { upgrade: 'websocket' }).over
-      assert.deepEqual([told.status, bodyOf(told), told.ended], [401, 'nope', true])
+      const received = await send(upstream, { upgrade: 'websocket' }).over
+      assert.deepEqual([received.status, bodyOf(received), received.ended], [401, 'nope', true])
     }
     assert.equal(scripted.connections, 1)
     await upstream.close()
@@ -249,18 +251,18 @@ describe('an upgrade', () => {
   it('to another protocol, to two, or to none is malformed, and the connection is closed', async () => {
     for (const fields of ['Upgrade: h2c', 'Upgrade: h2c\r\nUpgrade: websocket', 'X: y']) {
       const script = `HTTP/1.1 101 Switching\r\nConnection: upgrade\r\n${fields}\r\n\r\n`
-      const { told, connections } = await answered(script, { method: 'GET', upgrade: 'websocket' })
-      assert.equal(told.fault?.kind, 'malformed', fields)
+      const { received, connections } = await responseTo(script, { method: 'GET', upgrade: 'websocket' })
+      assert.equal(received.fault?.kind, 'malformed', fields)
       assert.equal(connections, 2)
     }
   })
 
-  it('is safe from what becomes of the next call on its lane', async () => {
+  it('is safe from what becomes of the next call on its pooled', async () => {
     const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(SWITCH) })
     const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
-    const { socket } = await ask(upstream, { upgrade: 'websocket' }).over
+    const { socket } = await send(upstream, { upgrade: 'websocket' }).over
     assert.ok(socket)
-    ask(upstream).flight.abort()
+    send(upstream).call.abort()
     await upstream.close()
     assert.equal(socket.destroyed, false)
     socket.destroy()
@@ -272,22 +274,22 @@ describe('an upgrade', () => {
       onRequest: ({ socket }) => socket.write(SWITCH.replace('WebSocket', 'h2c')),
     })
     const upstream = upstreamsTo([scripted.url])
-    assert.equal((await ask(upstream, { upgrade: 'websocket' }).over).fault?.kind, 'malformed')
+    assert.equal((await send(upstream, { upgrade: 'websocket' }).over).fault?.kind, 'malformed')
     await until(() => scripted.open.size === 0)
     await upstream.close()
     await scripted.close()
   })
 
-  it('leaves the lane free for the next call on a new connection', async () => {
+  it('leaves the pooled free for the next call on a new connection', async () => {
     const scripted = await scriptedUpstream({
       onRequest: ({ socket, head }) =>
         socket.write(head.includes('upgrade: websocket') ? SWITCH : ok('plain')),
     })
     const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
     for (let i = 0; i < 3; i++) {
-      const { socket } = await ask(upstream, { upgrade: 'websocket' }).over
+      const { socket } = await send(upstream, { upgrade: 'websocket' }).over
       assert.ok(socket)
-      assert.equal(bodyOf(await ask(upstream).over), 'plain')
+      assert.equal(bodyOf(await send(upstream).over), 'plain')
       socket.destroy()
     }
     await upstream.close()
@@ -295,7 +297,7 @@ describe('an upgrade', () => {
   })
 })
 
-describe('a hostile answer', () => {
+describe('a hostile response', () => {
   const BEFORE_HEAD: Readonly<Record<string, string>> = {
     'garbage instead of a status line': 'hello there\r\n\r\n',
     'another protocol': 'ICY 200 OK\r\n\r\n',
@@ -331,10 +333,10 @@ describe('a hostile answer', () => {
     'giant fields in many lines': `HTTP/1.1 200 OK\r\n${'X-A: aaaaaaaaaaaaaaaa\r\n'.repeat(4000)}\r\n`,
   }
   for (const [what, script] of Object.entries(BEFORE_HEAD)) {
-    it(`with ${what} is malformed, nothing of it is told, and its connection is not used again`, async () => {
-      const { told, connections } = await answered(script)
-      assert.equal(outcome(told, 'malformed'), 'malformed')
-      assert.equal(told.status, undefined)
+    it(`with ${what} is malformed, nothing of it is passed on, and its connection is not used again`, async () => {
+      const { received, connections } = await responseTo(script)
+      assert.equal(outcome(received, 'malformed'), 'malformed')
+      assert.equal(received.status, undefined)
       assert.equal(connections, 2)
     })
   }
@@ -349,9 +351,9 @@ describe('a hostile answer', () => {
   }
   for (const [what, script] of Object.entries(AFTER_HEAD)) {
     it(`with ${what} is a fault after its head, never an end`, async () => {
-      const { told } = await answered(script)
-      assert.equal(outcome(told, 'malformed'), 'malformed')
-      assert.deepEqual([told.status, told.ended], [200, false])
+      const { received } = await responseTo(script)
+      assert.equal(outcome(received, 'malformed'), 'malformed')
+      assert.deepEqual([received.status, received.ended], [200, false])
     })
   }
 
@@ -365,25 +367,25 @@ describe('a hostile answer', () => {
   for (const [how, script] of Object.entries(CUT)) {
     for (const close of ['fin', 'reset'] as const) {
       it(`framed ${how} and cut by ${close} is broken, never whole`, async () => {
-        const { told } = await answered(script, { close })
-        assert.equal(outcome(told, 'broken'), 'broken')
-        assert.equal(told.ended, false)
+        const { received } = await responseTo(script, { close })
+        assert.equal(outcome(received, 'broken'), 'broken')
+        assert.equal(received.ended, false)
       })
     }
   }
 
   it('that lasts until the connection is closed but is cut by a reset is broken', async () => {
-    const { told } = await answered(({ socket }) => {
+    const { received } = await responseTo(({ socket }) => {
       socket.write('HTTP/1.1 200 OK\r\n\r\nhalf', () => setTimeout(() => socket.resetAndDestroy(), 20))
     })
-    assert.deepEqual([told.status, bodyOf(told), told.ended], [200, 'half', false])
-    assert.equal(told.fault?.kind, 'broken')
+    assert.deepEqual([received.status, bodyOf(received), received.ended], [200, 'half', false])
+    assert.equal(received.fault?.kind, 'broken')
   })
 
   it('that breaks off within its head, or before it, is broken', async () => {
     for (const script of ['', 'H', 'HTTP/1.1 200 OK\r\nContent-Le']) {
-      const { told } = await answered(script, { close: 'fin' })
-      assert.deepEqual([told.fault?.kind, told.status], ['broken', undefined])
+      const { received } = await responseTo(script, { close: 'fin' })
+      assert.deepEqual([received.fault?.kind, received.status], ['broken', undefined])
     }
   })
 
@@ -398,8 +400,8 @@ describe('a hostile answer', () => {
         })
         const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
         for (let i = 0; i < 5; i++) {
-          const told = await ask(upstream, { method: 'POST' }).over
-          if (told.ended) assert.equal(bodyOf(told), 'good')
+          const received = await send(upstream, { method: 'POST' }).over
+          if (received.ended) assert.equal(bodyOf(received), 'good')
           await until(() => !late || scripted.open.size === 0)
         }
         await upstream.close()
@@ -413,8 +415,8 @@ describe('a hostile answer', () => {
       ['POST', 'HTTP/1.1 204 No Content\r\n\r\n'],
       ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n'],
     ]) {
-      const { told, connections } = await answered(`${head}${ok('EVIL')}`, { method: method! })
-      assert.deepEqual([told.ended, told.chunks], [true, []])
+      const { received, connections } = await responseTo(`${head}${ok('EVIL')}`, { method: method! })
+      assert.deepEqual([received.ended, received.chunks], [true, []])
       assert.equal(connections, 2)
     }
   })
@@ -425,7 +427,7 @@ describe('a receiver that makes a mistake', () => {
     const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(ok('x')) })
     const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
     const fault = await new Promise<string>((resolve) => {
-      upstream.send(callOf(), {
+      upstream.send(requestOf(), {
         information() {},
         head() {
           throw new Error('our own')
@@ -437,7 +439,7 @@ describe('a receiver that makes a mistake', () => {
       })
     })
     assert.match(fault, /our own/)
-    assert.ok((await ask(upstream).over).ended)
+    assert.ok((await send(upstream).over).ended)
     await upstream.close()
     await scripted.close()
   })

@@ -3,14 +3,14 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import type { UpstreamsOptions } from '../create-upstreams.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
-  ask,
   bodyOf,
   ok,
   type ScriptedOptions,
   type ScriptedUpstream,
   scriptedUpstream,
+  send,
   until,
   upstreamsTo,
 } from './scripted.test-support.ts'
@@ -52,8 +52,8 @@ describe('a connection that is lost after the request was written', () => {
   it('makes a safe request without a body go out a second time, on a new connection, and no third', async (t) => {
     for (const method of ['GET', 'HEAD', 'OPTIONS']) {
       const { scripted, upstream } = await upstreamsOf(t, [LOSES])
-      const told = await ask(upstream, { method }).over
-      assert.equal(told.fault?.kind, 'broken')
+      const received = await send(upstream, { method }).over
+      assert.equal(received.fault?.kind, 'broken')
       assert.equal(scripted[0].requests.length, 2)
       assert.equal(scripted[0].connections, 2)
     }
@@ -78,21 +78,21 @@ describe('a connection that is lost after the request was written', () => {
     ]
     for (const call of calls) {
       const { scripted, upstream } = await upstreamsOf(t, [LOSES, LOSES])
-      const told = await ask(upstream, call).over
-      assert.equal(told.fault?.kind, 'broken')
+      const received = await send(upstream, call).over
+      assert.equal(received.fault?.kind, 'broken')
       const starts = scripted.map(({ received }) => received.split(' HTTP/1.1\r\n').length - 1)
       assert.deepEqual(starts.sort(), [0, 1])
     }
   })
 
-  it('is no reason to repeat anything once a byte of an answer has come', async (t) => {
+  it('is no reason to repeat anything once a byte of a response has come', async (t) => {
     for (const bytes of [
       'H',
       'HTTP/1.1 103 Early Hints\r\n\r\n',
       'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n',
     ]) {
       const { scripted, upstream } = await upstreamsOf(t, [{ onRequest: ({ socket }) => socket.end(bytes) }])
-      assert.equal((await ask(upstream).over).fault?.kind, 'broken')
+      assert.equal((await send(upstream).over).fault?.kind, 'broken')
       assert.equal(scripted[0].requests.length, 1)
     }
   })
@@ -108,17 +108,17 @@ describe('a connection that is lost after the request was written', () => {
         },
       },
     ])
-    await Promise.all([ask(upstream).over, ask(upstream).over])
-    assert.ok((await ask(upstream).over).ended)
+    await Promise.all([send(upstream).over, send(upstream).over])
+    assert.ok((await send(upstream).over).ended)
     assert.equal(scripted[0].connections, 3)
   })
 
-  it('leaves a malformed answer and a timeout without a second try', async (t) => {
+  it('does not retry a malformed response or a timeout', async (t) => {
     const malformed = await upstreamsOf(t, [{ onRequest: ({ socket }) => socket.end('garbage\r\n\r\n') }])
-    assert.equal((await ask(malformed.upstream).over).fault?.kind, 'malformed')
+    assert.equal((await send(malformed.upstream).over).fault?.kind, 'malformed')
     assert.equal(malformed.scripted[0].requests.length, 1)
     const silent = await upstreamsOf(t, [{}], { headersMs: 250 })
-    assert.equal((await ask(silent.upstream).over).fault?.kind, 'timeout')
+    assert.equal((await send(silent.upstream).over).fault?.kind, 'timeout')
     assert.equal(silent.scripted[0].requests.length, 1)
   })
 
@@ -131,8 +131,8 @@ describe('a connection that is lost after the request was written', () => {
         },
       },
     ])
-    assert.ok((await ask(upstream).over).ended)
-    assert.ok((await ask(upstream, { target: '/second' }).over).ended)
+    assert.ok((await send(upstream).over).ended)
+    assert.ok((await send(upstream, { target: '/second' }).over).ended)
     assert.equal(scripted[0].requests.length, 3)
     const posting = await upstreamsOf(t, [
       {
@@ -140,9 +140,9 @@ describe('a connection that is lost after the request was written', () => {
           head.includes('/second') ? socket.destroy() : socket.write(ok('x')),
       },
     ])
-    assert.ok((await ask(posting.upstream, { method: 'POST' }).over).ended)
-    const told = await ask(posting.upstream, { method: 'POST', target: '/second' }).over
-    assert.equal(told.fault?.kind, 'broken')
+    assert.ok((await send(posting.upstream, { method: 'POST' }).over).ended)
+    const received = await send(posting.upstream, { method: 'POST', target: '/second' }).over
+    assert.equal(received.fault?.kind, 'broken')
     assert.equal(posting.scripted[0].requests.length, 2)
   })
 })
@@ -151,7 +151,7 @@ describe('a kept connection that the upstream closed', () => {
   it('is noticed before anything is written, so that even a POST goes out, once', async (t) => {
     for (const how of ['fin', 'reset'] as const) {
       const { scripted, upstream } = await upstreamsOf(t, [named('x')])
-      assert.ok((await ask(upstream, { method: 'POST' }).over).ended)
+      assert.ok((await send(upstream, { method: 'POST' }).over).ended)
       const closing = [...scripted[0].open].map((socket) => {
         if (how === 'fin') socket.end()
         else socket.resetAndDestroy()
@@ -159,8 +159,8 @@ describe('a kept connection that the upstream closed', () => {
       })
       await Promise.all(closing)
       const body = Readable.from([Buffer.from('abc')])
-      const told = await ask(upstream, { method: 'POST', body }).over
-      assert.ok(told.ended, String(told.fault?.cause))
+      const received = await send(upstream, { method: 'POST', body }).over
+      assert.ok(received.ended, String(received.fault?.cause))
       assert.equal(scripted[0].requests.length, 2)
     }
   })
@@ -172,18 +172,18 @@ describe('an upstream that cannot be connected to', () => {
     const health: boolean[] = []
     const upstream = upstreamsTo([url], { onHealth: (_, healthy) => health.push(healthy) })
     for (let i = 0; i < 3; i++)
-      assert.equal((await ask(upstream, { method: 'POST' }).over).fault?.kind, 'unreachable')
+      assert.equal((await send(upstream, { method: 'POST' }).over).fault?.kind, 'unreachable')
     assert.deepEqual(health, [false])
     const scripted = await scriptedUpstream({
       onRequest: ({ socket, head }) => head.includes('/silent') || socket.write(ok('back')),
       port: Number(new URL(url).port),
     })
     t.after(() => scripted.close())
-    const silent = ask(upstream, { target: '/silent' })
+    const silent = send(upstream, { target: '/silent' })
     await until(() => scripted.requests.length === 1)
     assert.deepEqual(health, [false, true])
-    silent.flight.abort()
-    assert.equal(bodyOf(await ask(upstream).over), 'back')
+    silent.call.abort()
+    assert.equal(bodyOf(await send(upstream).over), 'back')
     await upstream.close()
   })
 
@@ -194,29 +194,29 @@ describe('an upstream that cannot be connected to', () => {
     const upstream = upstreamsTo([a, b, scripted.url])
     for (let i = 0; i < 6; i++) {
       const body = Readable.from([Buffer.from('abc')])
-      const { over, flight } = ask(upstream, { method: 'POST', body })
+      const { over, call } = send(upstream, { method: 'POST', body })
       assert.equal(bodyOf(await over), 'alive')
-      assert.equal(flight.upstream, scripted.url)
+      assert.equal(call.upstream, scripted.url)
     }
     assert.equal(scripted.requests.length, 6)
     const ready = new Readable({ read() {} })
     ready.push('abc')
     const headers = ['host', 'h', 'content-length', '3']
     const withReady = upstreamsTo([a, b, scripted.url])
-    assert.equal(bodyOf(await ask(withReady, { method: 'POST', body: ready, headers }).over), 'alive')
+    assert.equal(bodyOf(await send(withReady, { method: 'POST', body: ready, headers }).over), 'alive')
     assert.equal(scripted.requests.pop()?.body, 'abc')
     await withReady.close()
     assert.deepEqual([...new Set(scripted.requests.map(({ body }) => body))], ['3\r\nabc\r\n0\r\n\r\n'])
     await scripted.close()
     await until(() => scripted.open.size === 0)
-    const told = await ask(upstream, { method: 'POST' }).over
-    assert.equal(told.fault?.kind, 'unreachable')
+    const received = await send(upstream, { method: 'POST' }).over
+    assert.equal(received.fault?.kind, 'unreachable')
     await upstream.close()
   })
 })
 
 describe('an upstream that takes no new connection', () => {
-  it('is healthy again once it answers on one that stands', async () => {
+  it('is healthy again once it responds on an open connection', async () => {
     const health: boolean[] = []
     const server = createServer((socket) => {
       socket.on('error', () => {})
@@ -225,13 +225,13 @@ describe('an upstream that takes no new connection', () => {
     await once(server, 'listening')
     const url = `http://127.0.0.1:${(server.address() as { port: number }).port}`
     const upstream = upstreamsTo([url], { onHealth: (_, healthy) => health.push(healthy) })
-    assert.ok((await ask(upstream).over).ended)
+    assert.ok((await send(upstream).over).ended)
     server.close()
-    const standing = ask(upstream, { method: 'POST' })
-    const refused = ask(upstream, { method: 'POST' })
+    const standing = send(upstream, { method: 'POST' })
+    const refused = send(upstream, { method: 'POST' })
     assert.equal((await refused.over).fault?.kind, 'unreachable')
     assert.ok((await standing.over).ended)
-    assert.ok((await ask(upstream).over).ended)
+    assert.ok((await send(upstream).over).ended)
     assert.deepEqual(health.at(-1), true)
     assert.ok(health.includes(false))
     await upstream.close()
@@ -241,7 +241,7 @@ describe('an upstream that takes no new connection', () => {
 describe('several upstreams', () => {
   it('are asked in turn when they are equally busy, and the least busy one when not', async (t) => {
     const { scripted, upstream } = await upstreamsOf(t, [named('a'), named('b'), named('c')])
-    for (let i = 0; i < 9; i++) await ask(upstream).over
+    for (let i = 0; i < 9; i++) await send(upstream).over
     assert.deepEqual(
       scripted.map(({ requests }) => requests.length),
       [3, 3, 3],
@@ -251,13 +251,13 @@ describe('several upstreams', () => {
     }
     const uneven = await upstreamsOf(t, [slow, slow])
     for (let i = 0; i < 10; i++) {
-      ask(uneven.upstream, { target: '/slow' })
-      await ask(uneven.upstream).over
+      send(uneven.upstream, { target: '/slow' })
+      await send(uneven.upstream).over
     }
     const slowOnes = uneven.scripted.map(({ received }) => received.split('/slow').length - 1)
     assert.deepEqual(slowOnes, [5, 5])
     const busy = await upstreamsOf(t, [{}, {}, {}])
-    for (let i = 0; i < 10; i++) ask(busy.upstream).over
+    for (let i = 0; i < 10; i++) send(busy.upstream).over
     await until(() => busy.scripted.reduce((sum, { requests }) => sum + requests.length, 0) === 10)
     assert.deepEqual(busy.scripted.map(({ requests }) => requests.length).sort(), [3, 3, 4])
   })
@@ -276,15 +276,15 @@ describe('several upstreams', () => {
       }
       const { scripted, upstream } = await upstreamsOf(t, [sick, named('b')], { clock: () => nowMs })
       for (let i = 0; i < 100; i++) {
-        await ask(upstream, { method: 'POST' }).over
+        await send(upstream, { method: 'POST' }).over
         nowMs += 10
       }
       assert.ok(scripted[0].requests.length <= 5, `${scripted[0].requests.length} of 100`)
       ill = false
       nowMs += 10_000
-      await Promise.all(Array.from({ length: 20 }, () => ask(upstream).over))
+      await Promise.all(Array.from({ length: 20 }, () => send(upstream).over))
       const before = scripted[0].requests.length
-      for (let i = 0; i < 20; i++) await ask(upstream).over
+      for (let i = 0; i < 20; i++) await send(upstream).over
       assert.equal(scripted[0].requests.length - before, 10)
     })
   }
@@ -294,7 +294,7 @@ describe('several upstreams', () => {
       onRequest: ({ socket }) => socket.write('HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n'),
     }
     const { scripted, upstream } = await upstreamsOf(t, [no, no])
-    for (let i = 0; i < 40; i++) assert.equal((await ask(upstream).over).status, 503)
+    for (let i = 0; i < 40; i++) assert.equal((await send(upstream).over).status, 503)
     for (const { requests } of scripted) assert.ok(requests.length >= 10)
   })
 
@@ -305,17 +305,17 @@ describe('several upstreams', () => {
     })
     const port = Number(new URL(scripted[0].url).port)
     await scripted[0].close()
-    for (let i = 0; i < 10; i++) assert.equal(bodyOf(await ask(upstream).over), 'b')
+    for (let i = 0; i < 10; i++) assert.equal(bodyOf(await send(upstream).over), 'b')
     assert.deepEqual(health, [[scripted[0].url, false]])
     const back = await scriptedUpstream({ ...named('a again'), port })
     t.after(() => back.close())
-    for (let i = 0; i < 10; i++) assert.equal(bodyOf(await ask(upstream).over), 'b')
+    for (let i = 0; i < 10; i++) assert.equal(bodyOf(await send(upstream).over), 'b')
     assert.equal(back.connections, 0)
     nowMs += 250
-    const told = await Promise.all(Array.from({ length: 10 }, () => ask(upstream).over))
-    assert.equal(told.filter((each) => bodyOf(each) === 'a again').length, 1)
+    const received = await Promise.all(Array.from({ length: 10 }, () => send(upstream).over))
+    assert.equal(received.filter((each) => bodyOf(each) === 'a again').length, 1)
     assert.deepEqual(health.at(-1), [scripted[0].url, true])
-    await Promise.all(Array.from({ length: 10 }, () => ask(upstream).over))
+    await Promise.all(Array.from({ length: 10 }, () => send(upstream).over))
     assert.equal(back.requests.length, 6)
   })
 })

@@ -4,10 +4,17 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
 import { type Field, fieldsOf } from '../../http/syntax/field.ts'
-import { createUpstreams, type UpstreamsOptions } from '../create-upstreams.ts'
+import { createUpstreams } from '../create-upstreams.ts'
 import { createUndiciUpstreams } from '../undici/undici-upstreams.ts'
 import { parseAddress } from '../upstream-address.ts'
-import type { Flight, Upstream, UpstreamAnswer, UpstreamCall, UpstreamFault } from '../upstream-client.ts'
+import type {
+  UpstreamCall,
+  UpstreamClient,
+  UpstreamFault,
+  UpstreamRequest,
+  UpstreamResponse,
+} from '../upstream-client.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
 
 /** One request as it came over the wire. */
 export interface WireRequest {
@@ -115,7 +122,7 @@ export function ok(body: string, extra = ''): string {
   return `HTTP/1.1 200 OK\r\n${extra}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
 }
 
-type CreateUpstreams = (options: UpstreamsOptions) => Upstream
+type CreateUpstreams = (options: UpstreamsOptions) => UpstreamClient
 
 /** Which client the tests of this process go through. Written by the test that runs the others through another one. */
 export const client: { create: CreateUpstreams } = { create: createUpstreams }
@@ -127,7 +134,7 @@ export function upstreamsTo(
   urls: readonly string[],
   options: Partial<UpstreamsOptions> = {},
   create: CreateUpstreams = client.create,
-): Upstream {
+): UpstreamClient {
   return create({
     urls,
     connectMs: 2000,
@@ -140,9 +147,12 @@ export function upstreamsTo(
 }
 
 /** `headers`: a flat list. */
-export type CallFacts = Partial<Omit<UpstreamCall, 'fields'>> & { readonly headers?: readonly string[] }
+export type RequestFacts = Partial<Omit<UpstreamRequest, 'fields'>> & { readonly headers?: readonly string[] }
 
-export function callOf({ headers = ['host', 'service.test'], ...call }: CallFacts = {}): UpstreamCall {
+export function requestOf({
+  headers = ['host', 'service.test'],
+  ...facts
+}: RequestFacts = {}): UpstreamRequest {
   return {
     method: 'GET',
     target: '/',
@@ -151,12 +161,12 @@ export function callOf({ headers = ['host', 'service.test'], ...call }: CallFact
     upgrade: undefined,
     idleMs: 20_000,
     totalMs: 60_000,
-    ...call,
+    ...facts,
   }
 }
 
-/** All that was told of one exchange. */
-export interface Told {
+/** All that one exchange received. */
+export interface Received {
   readonly information: { readonly status: number; readonly headers: readonly string[] }[]
   status: number | undefined
   headers: readonly string[]
@@ -166,20 +176,20 @@ export interface Told {
   socket: Duplex | undefined
 }
 
-export interface Asked {
-  readonly flight: Flight
-  readonly told: Told
-  /** Resolves with all that was told, when the last has been. */
-  readonly over: Promise<Told>
+export interface SentCall {
+  readonly call: UpstreamCall
+  readonly received: Received
+  /** Resolves with all that was received, when the exchange is over. */
+  readonly over: Promise<Received>
 }
 
-/** Sends a call and holds the door to its contract: the order of what is told, and nothing after the last. */
-export function ask(
-  upstream: Upstream,
-  call: CallFacts = {},
-  onData: (chunk: Buffer, flight: Flight) => boolean = () => true,
-): Asked {
-  const told: Told = {
+/** Sends a request and checks the contract of the client: the order of the calls, and none after the last. */
+export function send(
+  upstream: UpstreamClient,
+  request: RequestFacts = {},
+  onData: (chunk: Buffer, call: UpstreamCall) => boolean = () => true,
+): SentCall {
+  const received: Received = {
     information: [],
     status: undefined,
     headers: [],
@@ -190,54 +200,54 @@ export function ask(
   }
   let returned = false
   let over = false
-  const { promise, resolve } = Promise.withResolvers<Told>()
+  const { promise, resolve } = Promise.withResolvers<Received>()
   const expect = (condition: boolean, what: string): void => {
-    assert.ok(returned, `${what} was told before send returned`)
-    assert.ok(!over && condition, `${what} was told out of order`)
+    assert.ok(returned, `${what} came before send returned`)
+    assert.ok(!over && condition, `${what} came out of order`)
   }
   const finish = (): void => {
     over = true
-    resolve(told)
+    resolve(received)
   }
-  const answer: UpstreamAnswer = {
+  const response: UpstreamResponse = {
     information(status, fields) {
-      expect(told.status === undefined, 'information')
-      told.information.push({ status, headers: flatOf(fields) })
+      expect(received.status === undefined, 'information')
+      received.information.push({ status, headers: flatOf(fields) })
     },
     head(status, fields) {
-      expect(told.status === undefined, 'head')
-      told.status = status
-      told.headers = flatOf(fields)
+      expect(received.status === undefined, 'head')
+      received.status = status
+      received.headers = flatOf(fields)
     },
     data(chunk) {
-      expect(told.status !== undefined && chunk.length > 0, 'data')
-      told.chunks.push(Buffer.from(chunk))
-      return onData(chunk, flight)
+      expect(received.status !== undefined && chunk.length > 0, 'data')
+      received.chunks.push(Buffer.from(chunk))
+      return onData(chunk, call)
     },
     end() {
-      expect(told.status !== undefined, 'end')
-      told.ended = true
+      expect(received.status !== undefined, 'end')
+      received.ended = true
       finish()
     },
     upgrade(fields, socket) {
-      expect(told.status === undefined, 'upgrade')
-      told.headers = flatOf(fields)
-      told.socket = socket
+      expect(received.status === undefined, 'upgrade')
+      received.headers = flatOf(fields)
+      received.socket = socket
       finish()
     },
     fault(fault) {
       expect(true, 'fault')
-      told.fault = fault
+      received.fault = fault
       finish()
     },
   }
-  const flight = upstream.send(callOf(call), answer)
+  const call = upstream.send(requestOf(request), response)
   returned = true
-  return { flight, told, over: promise }
+  return { call, received, over: promise }
 }
 
-export function bodyOf(told: Told): string {
-  return Buffer.concat(told.chunks).toString('latin1')
+export function bodyOf(received: Received): string {
+  return Buffer.concat(received.chunks).toString('latin1')
 }
 
 /** Resolves when `condition` holds; looks again each turn of the event loop. */

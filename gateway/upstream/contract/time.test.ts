@@ -4,10 +4,10 @@ import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import { Deadlines } from '../../http/syntax/deadlines.ts'
 import {
-  ask,
   ok,
   type ScriptedOptions,
   scriptedUpstream,
+  send,
   until,
   upstreamsTo,
 } from './scripted.test-support.ts'
@@ -33,31 +33,31 @@ async function timed(t: TestContext, script: ScriptedOptions) {
 describe('the time of an exchange', () => {
   it('up to the head runs from the request sent, and ends neither early nor late', async (t) => {
     const { scripted, upstream, time } = await timed(t, {})
-    const probe = ask(upstream, { method: 'POST', totalMs: 29_999 })
-    const asked = ask(upstream, { method: 'POST' })
+    const probe = send(upstream, { method: 'POST', totalMs: 29_999 })
+    const sent = send(upstream, { method: 'POST' })
     await until(() => scripted.requests.length === 2)
     time.nowMs += 29_999
     assert.match((await probe.over).fault!.cause, /29999 ms/)
-    assert.equal(asked.told.fault, undefined)
+    assert.equal(sent.received.fault, undefined)
     time.nowMs += 1
-    const told = await asked.over
-    assert.deepEqual(told.fault, { kind: 'timeout', cause: 'no head within 30000 ms' })
+    const received = await sent.over
+    assert.deepEqual(received.fault, { kind: 'timeout', cause: 'no head within 30000 ms' })
     await until(() => scripted.open.size === 0)
   })
 
   it('up to the head does not run while the request is being sent', async (t) => {
     const { scripted, upstream, time } = await timed(t, {})
     const body = new Readable({ read() {} })
-    const asked = ask(upstream, { method: 'POST', body, ...QUIET })
+    const sent = send(upstream, { method: 'POST', body, ...QUIET })
     body.push('abc')
     await until(() => scripted.received.includes('abc'))
     time.nowMs += 100_000
-    await ask(upstream, { totalMs: 0 }).over
-    assert.equal(asked.told.fault, undefined)
+    await send(upstream, { totalMs: 0 }).over
+    assert.equal(sent.received.fault, undefined)
     body.push(null)
     await until(() => scripted.requests.some(({ head }) => head.startsWith('POST')))
     time.nowMs += 30_000
-    assert.equal((await asked.over).fault?.kind, 'timeout')
+    assert.equal((await sent.over).fault?.kind, 'timeout')
   })
 
   it('for the request body begins when the upstream takes nothing more of it', async (t) => {
@@ -75,7 +75,7 @@ describe('the time of an exchange', () => {
         this.push(chunk)
       },
     })
-    const asked = ask(upstream, { method: 'POST', body, ...QUIET })
+    const sent = send(upstream, { method: 'POST', body, ...QUIET })
     const calm = async () => {
       for (let before = -1; produced !== before; ) {
         before = produced
@@ -96,10 +96,10 @@ describe('the time of an exchange', () => {
     reading!.pause()
     await calm()
     time.nowMs += 9999
-    await ask(upstream, { totalMs: 0 }).over
-    assert.equal(asked.told.fault, undefined)
+    await send(upstream, { totalMs: 0 }).over
+    assert.equal(sent.received.fault, undefined)
     time.nowMs += 10_000
-    const { fault } = await asked.over
+    const { fault } = await sent.over
     assert.deepEqual(fault, {
       kind: 'timeout',
       cause: 'nothing of the request body was taken within 10000 ms',
@@ -108,30 +108,30 @@ describe('the time of an exchange', () => {
 
   it('between pieces of the body begins anew with each', async (t) => {
     const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
-    const asked = ask(upstream, { ...QUIET })
-    await until(() => asked.told.status === 200)
+    const sent = send(upstream, { ...QUIET })
+    await until(() => sent.received.status === 200)
     for (let i = 1; i <= 3; i++) {
       time.nowMs += 9999
-      await ask(upstream, { totalMs: 0 }).over
+      await send(upstream, { totalMs: 0 }).over
       scripted.requests[0]!.socket.write('x')
-      await until(() => asked.told.chunks.length === i)
+      await until(() => sent.received.chunks.length === i)
     }
     time.nowMs += 10_000
-    const told = await asked.over
-    assert.deepEqual(told.fault, { kind: 'timeout', cause: 'no piece of the body within 10000 ms' })
+    const received = await sent.over
+    assert.deepEqual(received.fault, { kind: 'timeout', cause: 'no piece of the body within 10000 ms' })
   })
 
   it('between pieces of the body does not run while the receiver holds it back', async (t) => {
     const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(`${HEAD}abc`) })
-    const asked = ask(upstream, { ...QUIET }, () => false)
-    await until(() => asked.told.chunks.length === 1)
+    const sent = send(upstream, { ...QUIET }, () => false)
+    await until(() => sent.received.chunks.length === 1)
     time.nowMs += 100_000
-    await ask(upstream, { totalMs: 0 }).over
-    assert.equal(asked.told.fault, undefined)
-    asked.flight.resume()
+    await send(upstream, { totalMs: 0 }).over
+    assert.equal(sent.received.fault, undefined)
+    sent.call.resume()
     await new Promise((resolve) => setImmediate(resolve))
     time.nowMs += 10_000
-    assert.match((await asked.over).fault!.cause, /no piece/)
+    assert.match((await sent.over).fault!.cause, /no piece/)
   })
 
   it('between pieces of the body is not touched by an upload that ends after the head', async (t) => {
@@ -139,82 +139,82 @@ describe('the time of an exchange', () => {
       onConnection: (socket) => socket.once('data', () => socket.write(`${HEAD}abc`)),
     })
     const body = new Readable({ read() {} })
-    const asked = ask(upstream, { method: 'POST', body, ...QUIET }, () => false)
+    const sent = send(upstream, { method: 'POST', body, ...QUIET }, () => false)
     body.push('abc')
-    await until(() => asked.told.chunks.length === 1)
+    await until(() => sent.received.chunks.length === 1)
     body.push(null)
     await until(() => body.readableEnded)
     time.nowMs += 100_000
-    await ask(upstream, { totalMs: 0 }).over
-    assert.equal(asked.told.fault, undefined)
-    asked.flight.abort()
+    await send(upstream, { totalMs: 0 }).over
+    assert.equal(sent.received.fault, undefined)
+    sent.call.abort()
   })
 
   it('as a whole is bounded only where the call asks for it', async (t) => {
     const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
-    const asked = ask(upstream, QUIET)
-    await until(() => asked.told.status === 200)
+    const sent = send(upstream, QUIET)
+    await until(() => sent.received.status === 200)
     for (let i = 1; i <= 9; i++) {
       time.nowMs += 9999
-      await ask(upstream, { totalMs: 0 }).over
+      await send(upstream, { totalMs: 0 }).over
       scripted.requests[0]!.socket.write('x')
-      await until(() => asked.told.chunks.length === i)
+      await until(() => sent.received.chunks.length === i)
     }
-    assert.equal((await asked.over).fault, undefined)
+    assert.equal((await sent.over).fault, undefined)
   })
 
   it('as a whole, when it runs out, is blamed on the receiver that held the response back', async (t) => {
     const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(`${HEAD}abc`) })
-    const asked = ask(upstream, { totalMs: 5000 }, () => false)
-    await until(() => asked.told.chunks.length === 1)
+    const sent = send(upstream, { totalMs: 5000 }, () => false)
+    await until(() => sent.received.chunks.length === 1)
     time.nowMs += 5000
-    assert.equal((await asked.over).fault?.kind, 'unread')
+    assert.equal((await sent.over).fault?.kind, 'unread')
   })
 
   it('as a whole, when it runs out, is blamed on the sender whose body did not come', async (t) => {
     const { scripted, upstream, time } = await timed(t, {})
     const body = new Readable({ read() {} })
-    const asked = ask(upstream, { method: 'POST', body, totalMs: 5000 })
+    const sent = send(upstream, { method: 'POST', body, totalMs: 5000 })
     body.push('abc')
     await until(() => scripted.received.includes('abc'))
     time.nowMs += 5000
-    assert.equal((await asked.over).fault?.kind, 'unsent')
+    assert.equal((await sent.over).fault?.kind, 'unsent')
   })
 
   it('as a whole is bounded, connecting included, however busy the upstream keeps it', async (t) => {
     const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
-    const asked = ask(upstream, { totalMs: 5000 })
-    await until(() => asked.told.status === 200)
+    const sent = send(upstream, { totalMs: 5000 })
+    await until(() => sent.received.status === 200)
     time.nowMs += 4999
     scripted.requests[0]!.socket.write('x')
-    await until(() => asked.told.chunks.length === 1)
+    await until(() => sent.received.chunks.length === 1)
     time.nowMs += 1
-    const told = await asked.over
-    assert.deepEqual(told.fault, {
+    const received = await sent.over
+    assert.deepEqual(received.fault, {
       kind: 'timeout',
       cause: 'not over within 5000 ms: the upstream was waited for',
     })
     await until(() => scripted.open.size === 0)
   })
 
-  it('is not stretched by interim answers', async (t) => {
+  it('is not extended by interim responses', async (t) => {
     const { scripted, upstream, time } = await timed(t, {})
-    const asked = ask(upstream)
+    const sent = send(upstream)
     await until(() => scripted.requests.length === 1)
     time.nowMs += 29_000
     scripted.requests[0]!.socket.write('HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n')
-    await until(() => asked.told.information.length === 1)
+    await until(() => sent.received.information.length === 1)
     time.nowMs += 1000
-    assert.equal((await asked.over).fault?.kind, 'timeout')
+    assert.equal((await sent.over).fault?.kind, 'timeout')
   })
 
-  it('is over with the exchange: nothing is told later, and no timer is left', async (t) => {
+  it('is over with the exchange: nothing is called later, and no timer is left', async (t) => {
     const { upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(ok('x')) })
-    const asked = ask(upstream)
-    assert.ok((await asked.over).ended)
+    const sent = send(upstream)
+    assert.ok((await sent.over).ended)
     time.nowMs += 1_000_000
-    await ask(upstream, { totalMs: 0 }).over
-    assert.equal(asked.told.fault, undefined)
+    await send(upstream, { totalMs: 0 }).over
+    assert.equal(sent.received.fault, undefined)
   })
 
   it('on the real clock is kept to within 20 % for limits from 250 ms on', async (t) => {
@@ -228,7 +228,7 @@ describe('the time of an exchange', () => {
     let best = Number.POSITIVE_INFINITY
     for (let i = 0; i < 20 && best > 300; i++) {
       const startedAt = performance.now()
-      await ask(upstream, { method: 'POST' }).over
+      await send(upstream, { method: 'POST' }).over
       const tookMs = performance.now() - startedAt
       assert.ok(tookMs >= 250, `${tookMs} ms`)
       best = Math.min(best, tookMs)

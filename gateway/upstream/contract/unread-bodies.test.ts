@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import { ask, bodyOf, ok, scriptedUpstream, until, upstreamsTo } from './scripted.test-support.ts'
+import { bodyOf, ok, scriptedUpstream, send, until, upstreamsTo } from './scripted.test-support.ts'
 
 /** A request of its own to a service that does not read the body that it stands in. */
 const STOLEN = 'GET /stolen HTTP/1.1\r\nhost: service.test\r\n\r\n'
@@ -78,8 +78,8 @@ describe('a body that the service leaves unread', () => {
       it(`with ${method} never brings its response to another caller, the service ${obeysClose ? 'closing' : 'staying'}`, async (t) => {
         const { carriedOut, connections, upstream } = await careless(t, { obeysClose })
         for (let i = 0; i < 5; i++) {
-          await ask(upstream, { method, target: '/first', headers: LENGTH, body: whole() }).over
-          assert.equal(bodyOf(await ask(upstream, { target: '/mine' }).over), '/mine')
+          await send(upstream, { method, target: '/first', headers: LENGTH, body: whole() }).over
+          assert.equal(bodyOf(await send(upstream, { target: '/mine' }).over), '/mine')
         }
         assert.ok(connections() > 5)
         // It was told that nothing more will come on this connection.
@@ -89,8 +89,8 @@ describe('a body that the service leaves unread', () => {
 
     it(`with ${method} and in chunks neither`, async (t) => {
       const { upstream } = await careless(t, { obeysClose: false })
-      await ask(upstream, { method, target: '/first', body: inChunks() }).over
-      assert.equal(bodyOf(await ask(upstream, { target: '/mine' }).over), '/mine')
+      await send(upstream, { method, target: '/first', body: inChunks() }).over
+      assert.equal(bodyOf(await send(upstream, { target: '/mine' }).over), '/mine')
     })
   }
 
@@ -99,8 +99,8 @@ describe('a body that the service leaves unread', () => {
       const { upstream } = await careless(t, { status })
       for (let i = 0; i < 5; i++) {
         const headers = LENGTH
-        await ask(upstream, { method: 'POST', target: '/first', headers, body: whole() }).over
-        assert.equal(bodyOf(await ask(upstream, { target: '/mine' }).over), '/mine')
+        await send(upstream, { method: 'POST', target: '/first', headers, body: whole() }).over
+        assert.equal(bodyOf(await send(upstream, { target: '/mine' }).over), '/mine')
       }
     })
   }
@@ -119,12 +119,12 @@ describe('a response that comes before the request is whole', () => {
       await upstream.close()
     })
     const body = new PassThrough()
-    const first = ask(upstream, { method: 'POST', body })
+    const first = send(upstream, { method: 'POST', body })
     body.write('part')
-    await until(() => first.told.status === 200)
+    await until(() => first.received.status === 200)
     body.end('rest')
     assert.equal(bodyOf(await first.over), 'ab')
-    await ask(upstream).over
+    await send(upstream).over
     assert.equal(scripted.connections, 2)
   })
 })
@@ -138,7 +138,7 @@ describe('a body that the service has read', () => {
         await scripted.close()
         await upstream.close()
       })
-      for (let i = 0; i < 3; i++) await ask(upstream, { method, headers: LENGTH, body: whole() }).over
+      for (let i = 0; i < 3; i++) await send(upstream, { method, headers: LENGTH, body: whole() }).over
       assert.equal(scripted.connections, 1)
     })
   }

@@ -1,19 +1,17 @@
 import type { Address } from '../upstream-address.ts'
-import type { PlainConnection } from './plain-connection.ts'
 
-/** Where connections come from and go back to. */
-export interface Keeper {
+/** The owner of connections: makes them, and is told what becomes of them. */
+export interface ConnectionOwner<Connection> {
   readonly address: Address
   readonly connectMs: number
   readonly clock: () => number
-  /** It stands, whatever becomes of it. */
   connected(): void
-  /** It could not be made, though nobody gave the attempt up. */
-  unconnected(): void
-  /** It can carry another exchange. */
-  free(connection: PlainConnection): void
-  /** It carries no exchange any more, now or ever. */
-  gone(connection: PlainConnection): void
-  /** Its socket is closed. */
+  /** The connection could not be made. Not called when the attempt was given up. */
+  connectFailed(): void
+  /** The connection can take another exchange. */
+  free(connection: Connection): void
+  /** The connection takes no further exchange. */
+  retired(connection: Connection): void
+  /** A socket was closed. */
   closed(): void
 }

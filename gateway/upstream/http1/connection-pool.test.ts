@@ -4,8 +4,8 @@ import { Deadlines } from '../../http/syntax/deadlines.ts'
 import { Health } from '../balancing/health.ts'
 import { scriptedUpstream } from '../contract/scripted.test-support.ts'
 import { parseAddress } from '../upstream-address.ts'
-import { Connections } from './connection-pool.ts'
-import { Waiting } from './waiting-line.ts'
+import { ConnectionPool } from './connection-pool.ts'
+import { WaitingLine } from './waiting-line.ts'
 
 describe('the connections to an upstream', () => {
   it('leave nothing behind: each that is gone is off the clock, and makes room', async (t) => {
@@ -13,14 +13,14 @@ describe('the connections to an upstream', () => {
     const clock = (): number => 0
     const deadlines = new Deadlines(clock)
     const [added, removed] = [t.mock.method(deadlines, 'add'), t.mock.method(deadlines, 'remove')]
-    const connections = new Connections({
+    const connections = new ConnectionPool({
       address: parseAddress(scripted.url),
       connectMs: 1000,
       maxConnections: 2,
       clock,
       health: new Health(clock, () => {}),
       deadlines,
-      waiting: new Waiting(0),
+      waitingLine: new WaitingLine(0),
     })
     for (let round = 1; round <= 3; round++) {
       const leased = [connections.lease(false, 0), connections.lease(true, 0)]

@@ -1,35 +1,41 @@
 import type { Deadlines } from '../../http/syntax/deadlines.ts'
 import type { Health } from '../balancing/health.ts'
+import type { Origin } from '../balancing/origin.ts'
 import type { Address } from '../upstream-address.ts'
-import type { Keeper } from './connection-owner.ts'
+import type { ConnectionOwner } from './connection-owner.ts'
 import { PlainConnection } from './plain-connection.ts'
-import type { Waiting } from './waiting-line.ts'
+import type { WaitingLine } from './waiting-line.ts'
 
-export interface ConnectionsOptions {
+/** An upstream without TLS. */
+export interface PlainOrigin extends Origin {
+  readonly pool: ConnectionPool
+}
+
+interface Options {
   readonly address: Address
   readonly connectMs: number
   readonly maxConnections: number
   readonly clock: () => number
   readonly health: Health
   readonly deadlines: Deadlines
-  readonly waiting: Waiting
+  readonly waitingLine: WaitingLine
 }
 
 /** The connections to one upstream. */
-export class Connections implements Keeper {
+export class ConnectionPool implements ConnectionOwner<PlainConnection> {
   readonly address: Address
   readonly connectMs: number
   readonly clock: () => number
-  readonly #options: ConnectionsOptions
-  /** The last used is used first, so that the others can idle out. */
+  readonly #options: Options
+  /** The last used is used first, so that the others reach their idle timeout. */
   readonly #idle: PlainConnection[] = []
-  /** Connecting, carrying or idle. */
+  /** Connecting, in use or idle. */
   #open = 0
   /** Sockets that are not closed. */
   #sockets = 0
   #closing: (() => void) | undefined = undefined
 
-  constructor(options: ConnectionsOptions) {
+  constructor(options: Options) {
     this.address = options.address
     this.connectMs = options.connectMs
     this.clock = options.clock
@@ -37,7 +43,7 @@ export class Connections implements Keeper {
   }
 
   /**
-   * @param fresh prefer a new connection to one that stands.
+   * @param fresh prefer a new connection to an idle one.
    * @param nowMs the clock.
    * @returns undefined when all connections are in use.
    */
@@ -61,27 +67,27 @@ export class Connections implements Keeper {
   }
 
   connected(): void {
-    this.#options.health.alive()
+    this.#options.health.connected()
   }
 
-  unconnected(): void {
-    this.#options.health.failed()
+  connectFailed(): void {
+    this.#options.health.connectFailed()
   }
 
   free(connection: PlainConnection): void {
     if (this.#closing !== undefined) connection.destroy()
     else {
       this.#idle.push(connection)
-      this.#options.waiting.next()
+      this.#options.waitingLine.next()
     }
   }
 
-  gone(connection: PlainConnection): void {
+  retired(connection: PlainConnection): void {
     this.#open -= 1
     this.#options.deadlines.remove(connection)
     const at = this.#idle.lastIndexOf(connection)
     if (at >= 0) this.#idle.splice(at, 1)
-    this.#options.waiting.next()
+    this.#options.waitingLine.next()
   }
 
   closed(): void {

@@ -1,23 +1,23 @@
 import type { Field } from '../../http/syntax/field.ts'
-import type { ConnectError } from '../undici/undici-connection.ts'
+import type { ConnectError } from '../open-connection.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
-import type { Asked } from './response-parser.ts'
+import type { PendingRequest } from './response-parser.ts'
 import type { UpgradedStream } from './upgraded-stream.ts'
 
-/** The exchange that a connection carries. `nowMs` is the connection's clock, read once for each piece that came. */
-export interface Carried extends Asked {
+/** The exchange that uses a connection. `nowMs`: the connection's clock, read once for each piece received. */
+export interface ConnectionUser extends PendingRequest {
   readonly hasBody: boolean
-  /** The connection stands: the request may be written. */
+  /** The request may be written. */
   connected(): void
-  /** It could not be made; nothing was sent. */
-  unconnected(error: ConnectError): void
+  /** The connection could not be made; nothing was sent. */
+  connectFailed(error: ConnectError): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
-  /** @returns `false` to be held back. */
+  /** @returns `false` to pause. */
   data(piece: Buffer, nowMs: number): boolean
-  /** The answer is whole; the connection is off the exchange's hands. */
+  /** The response is complete, and the connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: UpgradedStream): void
-  /** The connection is gone. */
+  /** The connection is lost. */
   failed(kind: UpstreamFaultKind, cause: string): void
 }

@@ -1,4 +1,4 @@
-/** Bytes out of a buffer that will be read into again. Buffer's own `copyBytesFrom` copies a part twice. */
+/** Copies part of a buffer that will be overwritten. (`Buffer.copyBytesFrom` would copy it twice.) */
 export function copyOf(bytes: Buffer, from: number, to: number): Buffer {
   const copy = Buffer.allocUnsafe(to - from)
   bytes.copy(copy, 0, from, to)

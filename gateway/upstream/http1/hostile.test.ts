@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import { describe, it, type TestContext } from 'node:test'
 import {
-  ask,
   bodyOf,
   ok,
+  type Received,
   scriptedUpstream,
-  type Told,
+  send,
   until,
   upstreamsTo,
   type WireRequest,
@@ -48,9 +48,9 @@ const HOSTILE: Readonly<Record<string, readonly [Hostility, 'fin' | 'stays']>> =
   'a status line without end': [`HTTP/1.1 200 ${'a'.repeat(100_000)}`, 'stays'],
   'trailers without end': [`${CHUNKED}0\r\n${'A: b\r\n'.repeat(5000)}`, 'stays'],
   'an extension without end': [`${CHUNKED}1;${'a'.repeat(100_000)}`, 'stays'],
-  'a flood of interim answers': ['HTTP/1.1 102 P\r\n\r\n'.repeat(10_000), 'stays'],
+  'a flood of interim responses': ['HTTP/1.1 102 P\r\n\r\n'.repeat(10_000), 'stays'],
   'a flood of hints': ['HTTP/1.1 103 E\r\nLink: </a>\r\n\r\n'.repeat(10_000), 'stays'],
-  'a 101 that nobody asked for': [
+  'a 101 that nobody sent for': [
     `HTTP/1.1 101 S\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n${EVIL}`,
     'stays',
   ],
@@ -74,10 +74,10 @@ async function upstreamOf(t: TestContext, onRequest: (request: WireRequest) => u
 }
 
 /** Whole with the body that was framed, or a fault: broken off or refused, never a whole answer of another's bytes. */
-function assertSafe(told: Told): void {
-  if (told.ended) assert.ok(['', 'hi', 'good', 'EVIL'].includes(bodyOf(told)), bodyOf(told))
-  else assert.match(told.fault?.kind ?? '', /^(broken|malformed)$/)
-  assert.ok(told.headers.length < 20)
+function assertSafe(received: Received): void {
+  if (received.ended) assert.ok(['', 'hi', 'good', 'EVIL'].includes(bodyOf(received)), bodyOf(received))
+  else assert.match(received.fault?.kind ?? '', /^(broken|malformed)$/)
+  assert.ok(received.headers.length < 20)
 }
 
 describe('an upstream that sends', () => {
@@ -90,10 +90,11 @@ describe('an upstream that sends', () => {
         else socket.write(hostility, 'latin1')
       })
       for (let round = 0; round < 5; round++) {
-        const told = await ask(upstream, { method: 'POST', target: '/hostile' }).over
-        assertSafe(told)
-        if (bodyOf(told) === 'EVIL') assert.match(what, /small by one|trailers|reset|last chunk|end within/)
-        const others = ['a', 'b', 'c'].map((name) => ask(upstream, { target: `/${name}${round}` }).over)
+        const received = await send(upstream, { method: 'POST', target: '/hostile' }).over
+        assertSafe(received)
+        if (bodyOf(received) === 'EVIL')
+          assert.match(what, /small by one|trailers|reset|last chunk|end within/)
+        const others = ['a', 'b', 'c'].map((name) => send(upstream, { target: `/${name}${round}` }).over)
         const bodies = (await Promise.all(others)).map((other) => bodyOf(other))
         assert.deepEqual(bodies, [`a${round}`, `b${round}`, `c${round}`])
       }
@@ -101,19 +102,19 @@ describe('an upstream that sends', () => {
     })
   }
 
-  it('an answer before it was asked loses the connection, and what it said', async (t) => {
+  it('a response before any request loses the connection and is dropped', async (t) => {
     const { scripted, upstream } = await upstreamOf(t, ({ socket, head }) =>
       socket.write(ok(/ \/(\w+)/.exec(head)?.[1] ?? '')),
     )
     for (let i = 0; i < 5; i++) {
-      assert.equal(bodyOf(await ask(upstream, { method: 'POST', target: `/x${i}` }).over), `x${i}`)
+      assert.equal(bodyOf(await send(upstream, { method: 'POST', target: `/x${i}` }).over), `x${i}`)
       for (const socket of scripted.open) socket.write(EVIL)
       await until(() => scripted.open.size === 0)
     }
     assert.equal(scripted.connections, 5)
   })
 
-  it('its answer one byte at a time is understood', async (t) => {
+  it('its response is understood one byte at a time', async (t) => {
     const text = `HTTP/1.1 103 E\r\nLink: a\r\n\r\n${CHUNKED}4;x=y\r\ngood\r\n0\r\nT: x\r\n\r\n`
     const { scripted, upstream } = await upstreamOf(t, async ({ socket }) => {
       for (const character of text) {
@@ -122,8 +123,8 @@ describe('an upstream that sends', () => {
       }
     })
     for (let i = 0; i < 2; i++) {
-      const told = await ask(upstream).over
-      assert.deepEqual([told.status, bodyOf(told), told.information.length], [200, 'good', 1])
+      const received = await send(upstream).over
+      assert.deepEqual([received.status, bodyOf(received), received.information.length], [200, 'good', 1])
     }
     assert.equal(scripted.connections, 1)
   })

@@ -1,34 +1,34 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 
-/** Who sends a body. Exactly one of the last two is told, once, unless the body is stopped before. */
+/** The exchange whose body is sent. Unless the body is stopped, it gets either `bodySent` or `bodyFailed`, once. */
 export interface BodySender {
-  /** The connection takes nothing more for now. */
+  /** The connection takes no more for now. */
   bodyHeldBack(): void
-  /** It takes more again. */
+  /** The connection takes more again. */
   bodyTaken(): void
   /** The last byte has been handed to the connection. */
   bodySent(): void
-  /** It cannot become whole any more. */
+  /** The body cannot be completed. */
   bodyFailed(cause: string): void
 }
 
 /**
- * A downstream body on its way up, as fast as the upstream takes it. The source belongs to the client's exchange, which
- * still has an answer to write: it is never destroyed here, only held back when nobody wants the rest of it. A body
- * that breaks off, or has another length than it names, never looks whole (RFC 9112 section 8).
+ * Streams a downstream body to an upstream, as fast as that takes it. The source is never destroyed here, only paused:
+ * its connection still has a response to carry. A body that breaks off, or does not have the length it announced, is
+ * never sent as complete (RFC 9112 section 8).
  */
 export class RequestBody {
   readonly #source: Readable
   readonly #socket: Socket
   readonly #sender: BodySender
-  /** Bytes still to come; undefined when the body goes in chunks. */
+  /** Bytes still to come; undefined: chunked. */
   #left: number | undefined
-  /** It is the upstream that is waited for, and not the source. */
+  /** The upstream takes no more for now; otherwise the source is waited for. */
   heldBack = false
   #over = false
 
-  /** @param bytes its length; undefined when it goes in chunks. */
+  /** @param bytes its length; undefined: chunked. */
   constructor(source: Readable, bytes: number | undefined, to: { socket: Socket; sender: BodySender }) {
     this.#source = source
     this.#left = bytes
@@ -50,10 +50,10 @@ export class RequestBody {
     source.resume()
   }
 
-  /** Lets the source be, held back. */
+  /** Stops sending and leaves the source paused. */
   stop(): void {
     if (this.#over) return
-    this.#leave()
+    this.#detach()
     this.#source.pause()
   }
 
@@ -94,7 +94,7 @@ export class RequestBody {
       return
     }
     if (this.#left === undefined) this.#socket.write('0\r\n\r\n', 'latin1')
-    this.#leave()
+    this.#detach()
     this.#sender.bodySent()
   }
 
@@ -103,7 +103,7 @@ export class RequestBody {
     this.#sender.bodyFailed(cause)
   }
 
-  #leave(): void {
+  #detach(): void {
     this.#over = true
     const source = this.#source
     source.off('data', this.#onData)

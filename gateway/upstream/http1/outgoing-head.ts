@@ -1,8 +1,8 @@
 import { isText, isToken } from '../../http/syntax/characters.ts'
 import { mayLeaveBody } from '../unread-body.ts'
-import type { UpstreamCall } from '../upstream-client.ts'
+import type { UpstreamRequest } from '../upstream-client.ts'
 
-/** Fields that say how this very message is carried: they are written here, or not at all. */
+/** Fields that belong to the connection: only this file writes them. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -14,13 +14,13 @@ const REFUSED: ReadonlySet<string> = new Set([
 const EXPECTS_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
- * Start line and fields of a request, with the empty line after them, to be written as latin1: what the call says, and
- * what HTTP adds for the connection (RFC 9112 sections 3, 6 and 9).
+ * Start line and fields of a request, with the empty line after them, to be written as latin1: the fields of the
+ * request, and those of the connection (RFC 9112 sections 3, 6 and 9).
  *
- * @throws TypeError when the call cannot go on the wire; it names what is wrong with it.
+ * @throws TypeError when the request cannot be sent; the message names the reason.
  */
-export function requestHead(call: UpstreamCall): string {
-  const { method, target, fields } = call
+export function requestHead(request: UpstreamRequest): string {
+  const { method, target, fields } = request
   if (!isToken(method)) throw new TypeError('a method that is no token')
   if (!isTarget(target)) throw new TypeError('a target that is no path')
   let host: string | undefined
@@ -33,35 +33,35 @@ export function requestHead(call: UpstreamCall): string {
       host = value
     } else if (lower === 'content-length') {
       if (framing !== '') throw new TypeError('more than one Content-Length')
-      framing = lengthField(call, value)
+      framing = lengthField(request, value)
     } else lines += line
   }
-  if (framing === '') framing = framingWithoutLength(call)
+  if (framing === '') framing = framingWithoutLength(request)
   const start = `${method} ${target} HTTP/1.1\r\nhost: ${host ?? ''}\r\n`
-  return `${start}${connectionFields(call)}${lines}${framing}\r\n`
+  return `${start}${connectionFields(request)}${lines}${framing}\r\n`
 }
 
-function connectionFields({ method, body, upgrade }: UpstreamCall): string {
+function connectionFields({ method, body, upgrade }: UpstreamRequest): string {
   if (upgrade !== undefined) return upgradeFields(upgrade)
   return mayLeaveBody(method, body !== null) ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
 }
 
-/** Origin form, of visible characters only (RFC 9112 section 3.2.1); bytes above ASCII go as they are. */
+/** Origin form, of visible characters only (RFC 9112 section 3.2.1); bytes above ASCII are sent unchanged. */
 function isTarget(target: string): boolean {
   return target.startsWith('/') && !target.includes(' ') && !target.includes('\t') && isText(target)
 }
 
-function lengthField({ body }: UpstreamCall, value: string): string {
+function lengthField({ body }: UpstreamRequest, value: string): string {
   const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
   if (!Number.isSafeInteger(bytes)) throw new TypeError('a Content-Length that is no number of bytes')
   if (bytes > 0 && body === null) throw new TypeError('a Content-Length without a body')
-  // As a number: zeros before it mean eight to some.
+  // Written as a number: some recipients take leading zeros for octal.
   return `content-length: ${bytes}\r\n`
 }
 
-function framingWithoutLength({ method, body }: UpstreamCall): string {
+function framingWithoutLength({ method, body }: UpstreamRequest): string {
   if (body !== null) return 'transfer-encoding: chunked\r\n'
-  // RFC 9110 section 8.6: where a body is usual, its absence is said.
+  // RFC 9110 section 8.6: a method that usually has a body announces an empty one.
   return EXPECTS_BODY.has(method) ? 'content-length: 0\r\n' : ''
 }
 

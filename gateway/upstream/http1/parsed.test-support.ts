@@ -1,5 +1,5 @@
 import { flatOf } from '../contract/scripted.test-support.ts'
-import { AnswerParser, type Asked } from './response-parser.ts'
+import { type PendingRequest, ResponseParser } from './response-parser.ts'
 
 /** What a parser made of some bytes, pieces of the body joined. */
 export interface Parsed {
@@ -14,15 +14,19 @@ export interface Parsed {
   keeps: boolean
 }
 
-const GET: Asked = { method: 'GET', upgrade: undefined }
+const GET: PendingRequest = { method: 'GET', upgrade: undefined }
 
 /** Feeds `text` in pieces that end before each of `ends`, then closes the connection. */
-export function parse(text: string, ends: readonly number[] = [], asked: Partial<Asked> = {}): Parsed {
+export function parse(
+  text: string,
+  ends: readonly number[] = [],
+  request: Partial<PendingRequest> = {},
+): Parsed {
   const bytes = Buffer.from(text, 'latin1')
   const parsed: Parsed = {
     ...{ interim: [], status: undefined, headers: [], body: '', outcome: '', rest: 0, keeps: false },
   }
-  const parser = new AnswerParser({
+  const parser = new ResponseParser({
     interim: (status, fields) => parsed.interim.push({ status, headers: flatOf(fields) }),
     head(status, fields) {
       parsed.status = status
@@ -33,7 +37,7 @@ export function parse(text: string, ends: readonly number[] = [], asked: Partial
       return true
     },
   })
-  parser.expect({ ...GET, ...asked })
+  parser.expect({ ...GET, ...request })
   let at = 0
   for (const end of [...ends, bytes.length]) {
     // A buffer of its own, as wide as the pieces: the next piece overwrites it.

@@ -1,42 +1,42 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../../http/syntax/deadlines.ts'
 import type { Field } from '../../http/syntax/field.ts'
-import { type ConnectError, openConnection } from '../undici/undici-connection.ts'
+import { type ConnectError, openConnection } from '../open-connection.ts'
 import { hasReadBody } from '../unread-body.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
-import type { Keeper } from './connection-owner.ts'
-import type { Carried } from './connection-user.ts'
+import type { ConnectionOwner } from './connection-owner.ts'
+import type { ConnectionUser } from './connection-user.ts'
 import { copyOf } from './copy-of.ts'
-import { AnswerParser, type AnswerReader } from './response-parser.ts'
+import { ResponseParser, type ResponseReader } from './response-parser.ts'
 import { UpgradedStream } from './upgraded-stream.ts'
 
 /** Less than the 5 s after which a Node server closes an idle connection. */
 const KEEP_ALIVE_MS = 4000
-/** So much earlier than a server announces, that a request never crosses the server's closing. */
+/** We close this much earlier than the server announces, so that no request meets its closing. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
 /**
- * Every connection reads into this one: what is read is told, and copied where it is kept, before the next read. An idle
- * connection has no buffer, and a read makes none.
+ * All connections read into this one buffer. What must outlive a read is copied before the next one. So an idle
+ * connection holds no buffer, and a read allocates none.
  */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024)
 
-/** One connection to an upstream, and the one exchange that it carries at a time (RFC 9112 section 9). */
-export class PlainConnection implements Timed, AnswerReader {
+/** One connection to an upstream, used by one exchange at a time (RFC 9112 section 9). */
+export class PlainConnection implements Timed, ResponseReader {
   slot = -1
-  /** Until when it may wait for its next exchange, on the clock. */
+  /** When the idle connection is closed, on the clock. */
   idleUntilMs = Number.POSITIVE_INFINITY
-  readonly #keeper: Keeper
-  readonly #parser = new AnswerParser(this)
+  readonly #owner: ConnectionOwner<PlainConnection>
+  readonly #parser = new ResponseParser(this)
   readonly #socket: Socket
-  #carried: Carried | undefined = undefined
-  #stands = false
-  /** Nothing can be sent any more. */
-  #gone = false
-  /** Not everything of the request has been written. */
+  #user: ConnectionUser | undefined = undefined
+  #connected = false
+  /** Takes no further exchange. */
+  #retired = false
+  /** Part of the request is not written yet. */
   #sending = false
-  /** What was sent last may be lying unread at the other end: nothing can follow it. */
+  /** The upstream may not have read the whole last request: no other may follow it. */
   #leftUnread = false
   #paused = false
   /** What was read while the receiver held the body back. */
@@ -46,16 +46,16 @@ export class PlainConnection implements Timed, AnswerReader {
   #error: NodeJS.ErrnoException | undefined = undefined
 
   /** Begins to connect. */
-  constructor(keeper: Keeper) {
-    this.#keeper = keeper
-    this.#socket = openConnection(keeper.address, keeper.connectMs, {
+  constructor(owner: ConnectionOwner<PlainConnection>) {
+    this.#owner = owner
+    this.#socket = openConnection(owner.address, owner.connectMs, {
       onread: { buffer: readBuffer, callback: (bytes) => this.#received(bytes) },
       connected: () => {
-        this.#stands = true
-        keeper.connected()
-        this.#carried?.connected()
+        this.#connected = true
+        owner.connected()
+        this.#user?.connected()
       },
-      failed: (error) => this.#unconnected(error),
+      failed: (error) => this.#connectFailed(error),
     })
     this.#socket.on('error', (error) => {
       this.#error = error
@@ -68,28 +68,28 @@ export class PlainConnection implements Timed, AnswerReader {
     return this.#socket
   }
 
-  /** At least one byte of an answer to the present request has come. */
-  get answerBegan(): boolean {
+  /** At least one byte of a response to the present request has come. */
+  get responseBegan(): boolean {
     return this.#parser.began
   }
 
-  /** The first write failed at once, as it does when the upstream had closed: not a byte was taken. */
+  /** The first write failed at once, because the upstream had closed: not a byte was taken. */
   get tookNothing(): boolean {
     return this.#socket.errored !== null
   }
 
-  /** Takes an exchange over: the connection is free. `connected` is called, now or when it stands. */
-  carry(carried: Carried): void {
-    this.#carried = carried
+  /** Serves an exchange. Calls its `connected`, now or once the connection is made. */
+  assignTo(user: ConnectionUser): void {
+    this.#user = user
     this.idleUntilMs = Number.POSITIVE_INFINITY
-    if (this.#stands) carried.connected()
+    if (this.#connected) user.connected()
   }
 
-  /** The request begins with these bytes, latin1, and with the body behind them when it is there already. */
+  /** Writes the head (latin1), and the body when all of it is there. */
   write(head: string, body: Buffer | undefined): void {
-    const carried = this.#carried
-    if (carried === undefined) return
-    this.#parser.expect(carried)
+    const user = this.#user
+    if (user === undefined) return
+    this.#parser.expect(user)
     this.#sending = true
     if (body === undefined) this.#socket.write(head, 'latin1')
     else if (body.length <= 4096) this.#socket.write(head + body.toString('latin1'), 'latin1')
@@ -101,7 +101,7 @@ export class PlainConnection implements Timed, AnswerReader {
     }
   }
 
-  /** The request has been written whole. */
+  /** The whole request has been written. */
   sent(): void {
     this.#sending = false
   }
@@ -115,10 +115,10 @@ export class PlainConnection implements Timed, AnswerReader {
     if (!this.#parser.held) this.#resumeSocket()
   }
 
-  /** Closes it; who is carried is told nothing. */
+  /** Closes the connection without telling its user. */
   destroy(): void {
-    this.#carried = undefined
-    this.#leave()
+    this.#user = undefined
+    this.#retire()
     this.#socket.destroy()
   }
 
@@ -127,36 +127,36 @@ export class PlainConnection implements Timed, AnswerReader {
   }
 
   interim(status: number, fields: readonly Field[]): void {
-    this.#carried?.interim(status, fields)
+    this.#user?.interim(status, fields)
   }
 
   head(status: number, fields: readonly Field[]): void {
-    const carried = this.#carried
-    if (carried?.hasBody === true) this.#leftUnread = this.#isLeftUnread(carried.method, status)
-    carried?.head(status, fields, this.#nowMs)
+    const user = this.#user
+    if (user?.hasBody === true) this.#leftUnread = this.#isLeftUnread(user.method, status)
+    user?.head(status, fields, this.#nowMs)
   }
 
-  /** A response that comes before the whole request has gone is one to its head. */
+  /** A response that comes before the whole request was written responds to its head only. */
   #isLeftUnread(method: string, status: number): boolean {
     return this.#sending || this.#socket.writableLength > 0 || !hasReadBody(method, status)
   }
 
   data(bytes: Buffer, from: number, to: number): boolean {
-    return this.#carried?.data(copyOf(bytes, from, to), this.#nowMs) ?? false
+    return this.#user?.data(copyOf(bytes, from, to), this.#nowMs) ?? false
   }
 
-  /** @returns `false` to have no more bytes read. */
+  /** @returns `false` to pause reading. */
   #received(length: number): boolean {
     const upgraded = this.#upgraded
     if (upgraded !== undefined) return upgraded.receive(readBuffer, 0, length)
-    // Nobody asked for anything: whatever it is, it must not become the answer to the next request.
-    if (this.#carried === undefined) this.destroy()
+    // Unsolicited bytes must not become the response to the next request.
+    if (this.#user === undefined) this.destroy()
     else this.#read(readBuffer, length)
     return !this.#paused
   }
 
   #read(bytes: Buffer, length: number): void {
-    this.#nowMs = this.#keeper.clock()
+    this.#nowMs = this.#owner.clock()
     let at = length
     try {
       at = this.#parser.read(bytes, 0, length)
@@ -173,22 +173,22 @@ export class PlainConnection implements Timed, AnswerReader {
 
   #holdBack(bytes: Buffer, from: number, to: number): void {
     this.#paused = true
-    // Bytes that were held back before need no copy: nobody reads into them.
+    // Bytes held back earlier have a buffer of their own: no copy needed.
     if (from < to) this.#unread = bytes === readBuffer ? copyOf(bytes, from, to) : bytes.subarray(from, to)
   }
 
-  /** @param exact no byte came after the answer. */
+  /** @param exact no byte came after the response. */
   #whole(exact: boolean): void {
-    const carried = this.#carried
+    const user = this.#user
     this.#parser.stop()
     if (!exact || this.#sending || this.#leftUnread || !this.#parser.keepsConnection) this.destroy()
     else {
-      this.#carried = undefined
+      this.#user = undefined
       this.idleUntilMs = this.#nowMs + this.#keepAliveMs()
       this.#resumeSocket()
-      this.#keeper.free(this)
+      this.#owner.free(this)
     }
-    carried?.ended()
+    user?.ended()
   }
 
   #keepAliveMs(): number {
@@ -198,18 +198,18 @@ export class PlainConnection implements Timed, AnswerReader {
   }
 
   #switched(bytes: Buffer, from: number, to: number): void {
-    const carried = this.#carried
+    const user = this.#user
     if (this.#sending) {
       this.#fail('malformed', 'a switch of protocol before the request was whole')
       return
     }
-    this.#carried = undefined
-    this.#leave()
+    this.#user = undefined
+    this.#retire()
     const upgraded = new UpgradedStream(this.#socket)
     this.#upgraded = upgraded
     if (from < to) upgraded.receive(bytes, from, to)
-    this.#keeper.closed()
-    carried?.switched(this.#parser.fields, upgraded)
+    this.#owner.closed()
+    user?.switched(this.#parser.fields, upgraded)
   }
 
   #resumeSocket(): void {
@@ -218,14 +218,14 @@ export class PlainConnection implements Timed, AnswerReader {
     this.#socket.resume()
   }
 
-  /** The upstream sends nothing more. */
+  /** The upstream has closed its side. */
   #ended(): void {
     if (this.#upgraded !== undefined) return
-    const carried = this.#carried
-    if (carried !== undefined && this.#parser.phase === 'until close') {
+    const user = this.#user
+    if (user !== undefined && this.#parser.phase === 'until close') {
       this.destroy()
-      carried.ended()
-    } else this.#fail('broken', 'the connection ended before the answer was whole')
+      user.ended()
+    } else this.#fail('broken', 'the connection ended before the response was whole')
   }
 
   #closed(): void {
@@ -233,28 +233,28 @@ export class PlainConnection implements Timed, AnswerReader {
     const error = this.#error
     const cause = error === undefined ? 'the connection was closed' : `${error.code}: ${error.message}`
     this.#fail('broken', cause)
-    this.#keeper.closed()
+    this.#owner.closed()
   }
 
-  #unconnected(error: ConnectError): void {
-    const carried = this.#carried
-    // Given up by ourselves says nothing about the upstream.
-    if (!this.#gone) this.#keeper.unconnected()
+  #connectFailed(error: ConnectError): void {
+    const user = this.#user
+    // An attempt that we gave up says nothing about the upstream.
+    if (!this.#retired) this.#owner.connectFailed()
     this.destroy()
-    carried?.unconnected(error)
+    user?.connectFailed(error)
   }
 
   #fail(kind: UpstreamFaultKind, cause: string): void {
-    const carried = this.#carried
+    const user = this.#user
     this.destroy()
-    carried?.failed(kind, cause)
+    user?.failed(kind, cause)
   }
 
-  #leave(): void {
+  #retire(): void {
     this.#parser.stop()
     this.#unread = undefined
-    if (this.#gone) return
-    this.#gone = true
-    this.#keeper.gone(this)
+    if (this.#retired) return
+    this.#retired = true
+    this.#owner.retired(this)
   }
 }

@@ -1,24 +1,31 @@
 import type { Timed } from '../../http/syntax/deadlines.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { mayRetry } from '../balancing/retry.ts'
-import { type Awaited, outOfPatience, outOfTotal } from '../out-of-time.ts'
+import type { ClientState } from '../client-state.ts'
+import type { ConnectError } from '../open-connection.ts'
 import { switchesTo } from '../response-head.ts'
-import type { ConnectError } from '../undici/undici-connection.ts'
-import { contentLength, takeWhole } from '../undici/whole-body.ts'
+import { stepTimeout, totalTimeout, type WaitedFor } from '../timeout-faults.ts'
 import type {
-  Flight,
-  UpstreamAnswer,
   UpstreamCall,
   UpstreamFault,
   UpstreamFaultKind,
+  UpstreamRequest,
+  UpstreamResponse,
 } from '../upstream-client.ts'
-import type { Carried } from './connection-user.ts'
+import { contentLength, takeWhole } from '../whole-body.ts'
+import type { PlainOrigin } from './connection-pool.ts'
+import type { ConnectionUser } from './connection-user.ts'
 import { type BodySender, RequestBody } from './outgoing-body.ts'
 import { requestHead } from './outgoing-head.ts'
 import type { PlainConnection } from './plain-connection.ts'
-import type { PlainOrigin, PlainTerms } from './plain-terms.ts'
 import type { UpgradedStream } from './upgraded-stream.ts'
-import type { Waiter } from './waiting-line.ts'
+import type { Waiter, WaitingLine } from './waiting-line.ts'
+
+export interface PlainClientState extends ClientState<PlainOrigin> {
+  readonly waitingLine: WaitingLine
+  /** For making a connection, and for waiting until one is free, milliseconds. */
+  readonly connectMs: number
+}
 
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
 const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
@@ -26,43 +33,42 @@ const NONE_TRIED: readonly PlainOrigin[] = []
 const NEVER = Number.POSITIVE_INFINITY
 
 /**
- * One call and its answer, on one connection after the other. It is at once the flight and what a connection carries:
- * one object for a request. On a connection that stands the request is written before `send` returns; nothing is told
- * before.
+ * One request and its response, retried on another connection where that is safe. The same object is the call that the
+ * sender holds and the user of the connection: one allocation for each request. On an open connection the request is
+ * written before `send` returns.
  */
-export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter {
+export class PlainExchange implements UpstreamCall, Timed, ConnectionUser, BodySender, Waiter {
   slot = -1
-  readonly #terms: PlainTerms
-  readonly #call: UpstreamCall
-  readonly #answer: UpstreamAnswer
+  readonly #state: PlainClientState
+  readonly #request: UpstreamRequest
+  readonly #response: UpstreamResponse
   readonly #totalDeadlineMs: number
   #nowMs: number
-  /** For what the upstream has to do next: take the body, send its head or a piece; none while another is waited for. */
+  /** For the upstream to take the body, send its head or the next piece; NEVER while it is not its turn. */
   #idleDeadlineMs = NEVER
   #requestHead = ''
   #origin: PlainOrigin
   #connection: PlainConnection | undefined = undefined
-  /** The downstream body, when all of it was there; else it is streamed by `#body`. */
+  /** The downstream body when all of it had arrived; else `#body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   #body: RequestBody | undefined = undefined
   /** Upstreams that could not be connected to. */
   #tried = NONE_TRIED
-  /** Writing the request to the present connection has begun. */
   sent = false
   #retried = false
-  #waits = false
-  #headTold = false
-  #heldBack = false
-  /** Whole, failed, upgraded or given up: nothing more is told. */
+  #isWaiting = false
+  #headReceived = false
+  #isPaused = false
+  /** Complete, failed, upgraded or aborted: the response gets no further calls. */
   #over = false
 
-  constructor(terms: PlainTerms, call: UpstreamCall, answer: UpstreamAnswer) {
-    this.#terms = terms
-    this.#call = call
-    this.#answer = answer
-    this.#nowMs = terms.clock()
-    this.#totalDeadlineMs = call.totalMs === undefined ? NEVER : this.#nowMs + call.totalMs
-    this.#origin = terms.first
+  constructor(state: PlainClientState, request: UpstreamRequest, response: UpstreamResponse) {
+    this.#state = state
+    this.#request = request
+    this.#response = response
+    this.#nowMs = state.clock()
+    this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.#nowMs + request.totalMs
+    this.#origin = state.first
   }
 
   get upstream(): string {
@@ -70,27 +76,27 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   }
 
   get method(): string {
-    return this.#call.method
+    return this.#request.method
   }
 
   get hasBody(): boolean {
-    return this.#call.body !== null
+    return this.#request.body !== null
   }
 
   get upgrade(): string | undefined {
-    return this.#call.upgrade
+    return this.#request.upgrade
   }
 
   begin(): void {
-    this.#terms.deadlines.add(this)
-    const fault = this.#terms.closed ? CLOSED : this.#prepare()
+    this.#state.deadlines.add(this)
+    const fault = this.#state.closed ? CLOSED : this.#prepare()
     if (fault === undefined) this.#attempt(ALL_IN_USE)
-    else this.#tellLater(fault)
+    else this.#failLater(fault)
   }
 
   #prepare(): UpstreamFault | undefined {
     try {
-      this.#requestHead = requestHead(this.#call)
+      this.#requestHead = requestHead(this.#request)
       return undefined
     } catch (error) {
       return { kind: 'unreachable', cause: `the call cannot be sent: ${error}` }
@@ -98,48 +104,53 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   }
 
   resume(): void {
-    if (!this.#heldBack) return
-    this.#heldBack = false
-    // The caller may be in the middle of another answer, or of this one.
-    process.nextTick(takeUp, this)
+    if (!this.#isPaused) return
+    this.#isPaused = false
+    // The caller may be inside a callback of this or another response.
+    process.nextTick(continueReading, this)
   }
 
-  takeUp(): void {
-    if (this.#over || this.#heldBack) return
-    this.#idleDeadlineMs = this.#terms.clock() + this.#call.idleMs
+  continueReading(): void {
+    if (this.#over || this.#isPaused) return
+    this.#idleDeadlineMs = this.#state.clock() + this.#request.idleMs
     this.#connection?.resume()
   }
 
   abort(): void {
     if (this.#over) return
-    this.#leave()
+    this.#finish()
     this.#dropConnection()
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs >= this.#totalDeadlineMs) this.#give(outOfTotal(this.#call.totalMs, this.#awaited))
-    else if (nowMs >= this.#idleDeadlineMs) this.#give(this.#outOfPatience())
+    if (nowMs >= this.#totalDeadlineMs) this.#abortWith(totalTimeout(this.#request.totalMs, this.#waitedFor))
+    else if (nowMs >= this.#idleDeadlineMs) this.#abortWith(this.#stepTimeout())
   }
 
-  get #awaited(): Awaited {
-    if (this.#heldBack) return 'receiver'
+  get #waitedFor(): WaitedFor {
+    if (this.#isPaused) return 'receiver'
     return this.#body?.heldBack === false ? 'sender' : 'upstream'
   }
 
-  #outOfPatience(): UpstreamFault {
-    const { connectMs, headersMs } = this.#terms
-    if (this.#waits) return { kind: 'timeout', cause: `no connection became free within ${connectMs} ms` }
-    const { idleMs } = this.#call
-    return outOfPatience({ headTold: this.#headTold, sending: this.#body !== undefined, headersMs, idleMs })
+  #stepTimeout(): UpstreamFault {
+    const { connectMs, headersMs } = this.#state
+    if (this.#isWaiting) return { kind: 'timeout', cause: `no connection became free within ${connectMs} ms` }
+    const { idleMs } = this.#request
+    return stepTimeout({
+      headReceived: this.#headReceived,
+      sending: this.#body !== undefined,
+      headersMs,
+      idleMs,
+    })
   }
 
   tryAgain(): void {
-    this.#waits = false
-    this.#nowMs = this.#terms.clock()
+    this.#isWaiting = false
+    this.#nowMs = this.#state.clock()
     this.#attempt(ALL_IN_USE)
   }
 
-  /** @param fault what is told when no upstream is left. */
+  /** @param fault the fault when no upstream is left. */
   #attempt(fault: UpstreamFault): void {
     this.sent = false
     this.#idleDeadlineMs = NEVER
@@ -147,23 +158,23 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
     if (connection !== undefined) {
       this.#connection = connection
       this.#origin.inFlight += 1
-      connection.carry(this)
-    } else if (fault === ALL_IN_USE && !this.#terms.waiting.isFull) {
-      this.#waits = true
-      this.#idleDeadlineMs = this.#nowMs + this.#terms.connectMs
-      this.#terms.waiting.add(this)
-    } else this.#tellLater(fault)
+      connection.assignTo(this)
+    } else if (fault === ALL_IN_USE && !this.#state.waitingLine.isFull) {
+      this.#isWaiting = true
+      this.#idleDeadlineMs = this.#nowMs + this.#state.connectMs
+      this.#state.waitingLine.add(this)
+    } else this.#failLater(fault)
   }
 
-  /** A connection to the next upstream that has one for us, and that could be connected to so far. */
+  /** A connection to the next upstream that has one free and has not refused a connection yet. */
   #lease(): PlainConnection | undefined {
-    const { choice } = this.#terms
-    let passed = this.#tried
-    for (let origin = choice.next(passed); origin !== undefined; origin = choice.next(passed)) {
+    const { choice } = this.#state
+    let skipped = this.#tried
+    for (let origin = choice.next(skipped); origin !== undefined; origin = choice.next(skipped)) {
       this.#origin = origin
-      const connection = origin.connections.lease(this.#retried, this.#nowMs)
+      const connection = origin.pool.lease(this.#retried, this.#nowMs)
       if (connection !== undefined) return connection
-      passed = [...passed, origin]
+      skipped = [...skipped, origin]
     }
     return undefined
   }
@@ -171,7 +182,7 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   connected(): void {
     const connection = this.#connection
     if (connection === undefined) return
-    const { body: source, fields } = this.#call
+    const { body: source, fields } = this.#request
     if (source === null) this.#write(connection, undefined)
     else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
       this.bodyFailed('the body was broken off')
@@ -188,125 +199,125 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   #write(connection: PlainConnection, body: Buffer | undefined): void {
     connection.write(this.#requestHead, body)
     this.sent = !connection.tookNothing
-    if (this.sent && (body !== undefined || this.#call.body === null)) this.bodySent()
+    if (this.sent && (body !== undefined || this.#request.body === null)) this.bodySent()
   }
 
-  unconnected(error: ConnectError): void {
+  connectFailed(error: ConnectError): void {
     this.#tried = [...this.#tried, this.#origin]
-    this.#letGo()
-    this.#nowMs = this.#terms.clock()
+    this.#detach()
+    this.#nowMs = this.#state.clock()
     const kind = error.code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
     this.#attempt({ kind, cause: `${error.code}: ${error.message}` })
   }
 
   bodyHeldBack(): void {
-    if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#call.idleMs
+    if (!this.#headReceived) this.#idleDeadlineMs = this.#state.clock() + this.#request.idleMs
   }
 
   bodyTaken(): void {
-    if (!this.#headTold) this.#idleDeadlineMs = NEVER
+    if (!this.#headReceived) this.#idleDeadlineMs = NEVER
   }
 
   bodySent(): void {
     this.#body = undefined
     this.#connection?.sent()
-    if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#terms.headersMs
+    if (!this.#headReceived) this.#idleDeadlineMs = this.#state.clock() + this.#state.headersMs
   }
 
-  /** Whoever broke it off may be in the middle of `send`. */
+  /** May be called inside `send`, so the fault is reported later. */
   bodyFailed(cause: string): void {
     this.#dropConnection()
-    this.#tellLater({ kind: 'broken', cause })
+    this.#failLater({ kind: 'broken', cause })
   }
 
   interim(status: number, fields: readonly Field[]): void {
-    if (status === 103) this.#answer.information(status, fields)
+    if (status === 103) this.#response.information(status, fields)
   }
 
   head(status: number, fields: readonly Field[], nowMs: number): void {
-    this.#headTold = true
-    this.#idleDeadlineMs = nowMs + this.#call.idleMs
+    this.#headReceived = true
+    this.#idleDeadlineMs = nowMs + this.#request.idleMs
     this.#origin.health.responded(status)
-    this.#answer.head(status, fields)
+    this.#response.head(status, fields)
   }
 
   data(piece: Buffer, nowMs: number): boolean {
-    this.#idleDeadlineMs = nowMs + this.#call.idleMs
-    if (this.#answer.data(piece)) return true
-    this.#heldBack = true
+    this.#idleDeadlineMs = nowMs + this.#request.idleMs
+    if (this.#response.data(piece)) return true
+    this.#isPaused = true
     this.#idleDeadlineMs = NEVER
     return false
   }
 
   ended(): void {
-    this.#leave()
-    this.#letGo()
-    this.#answer.end()
+    this.#finish()
+    this.#detach()
+    this.#response.end()
   }
 
   switched(fields: readonly Field[], socket: UpgradedStream): void {
-    this.#leave()
-    this.#letGo()
-    if (switchesTo(this.#call.upgrade ?? '', fields)) this.#answer.upgrade(fields, socket)
+    this.#finish()
+    this.#detach()
+    if (switchesTo(this.#request.upgrade ?? '', fields)) this.#response.upgrade(fields, socket)
     else {
       socket.destroy()
-      this.#answer.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
+      this.#response.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
     }
   }
 
   failed(kind: UpstreamFaultKind, cause: string): void {
-    const answerBegan = this.#connection?.answerBegan ?? false
-    this.#letGo()
-    const { method, body, upgrade } = this.#call
-    const attempted = {
+    const responseBegan = this.#connection?.responseBegan ?? false
+    this.#detach()
+    const { method, body, upgrade } = this.#request
+    const attempt = {
       method,
       hasBody: body !== null,
       upgrade: upgrade !== undefined,
       sent: this.sent,
-      answerBegan,
+      responseBegan,
       retried: this.#retried,
     }
-    if (mayRetry(undefined, kind, attempted)) {
+    if (mayRetry(undefined, kind, attempt)) {
       this.#retried = true
-      this.#nowMs = this.#terms.clock()
+      this.#nowMs = this.#state.clock()
       this.#attempt({ kind, cause })
     } else {
-      this.#origin.health.brokeDown()
-      this.tell({ kind, cause })
+      this.#origin.health.exchangeFailed()
+      this.reportFault({ kind, cause })
     }
   }
 
-  tell(fault: UpstreamFault): void {
+  reportFault(fault: UpstreamFault): void {
     if (this.#over) return
-    this.#leave()
-    this.#answer.fault(fault)
+    this.#finish()
+    this.#response.fault(fault)
   }
 
-  #tellLater(fault: UpstreamFault): void {
-    process.nextTick(tell, this, fault)
+  #failLater(fault: UpstreamFault): void {
+    process.nextTick(reportFault, this, fault)
   }
 
-  /** Fails the exchange by our own decision. */
-  #give(fault: UpstreamFault): void {
-    if (fault.kind === 'timeout' && this.#connection !== undefined) this.#origin.health.brokeDown()
+  /** Ends the exchange by our own decision. */
+  #abortWith(fault: UpstreamFault): void {
+    if (fault.kind === 'timeout' && this.#connection !== undefined) this.#origin.health.exchangeFailed()
     this.abort()
-    this.#answer.fault(fault)
+    this.#response.fault(fault)
   }
 
-  #leave(): void {
+  #finish(): void {
     this.#over = true
-    this.#terms.deadlines.remove(this)
-    if (this.#waits) this.#terms.waiting.remove(this)
+    this.#state.deadlines.remove(this)
+    if (this.#isWaiting) this.#state.waitingLine.remove(this)
   }
 
   #dropConnection(): void {
     const connection = this.#connection
-    this.#letGo()
+    this.#detach()
     connection?.destroy()
   }
 
-  /** The connection is no affair of ours any more: it goes its own way. */
-  #letGo(): void {
+  /** Detaches from the connection without closing it. */
+  #detach(): void {
     if (this.#connection === undefined) return
     this.#connection = undefined
     this.#origin.inFlight -= 1
@@ -315,10 +326,10 @@ export class PlainExchange implements Flight, Timed, Carried, BodySender, Waiter
   }
 }
 
-function tell(exchange: PlainExchange, fault: UpstreamFault): void {
-  exchange.tell(fault)
+function reportFault(exchange: PlainExchange, fault: UpstreamFault): void {
+  exchange.reportFault(fault)
 }
 
-function takeUp(exchange: PlainExchange): void {
-  exchange.takeUp()
+function continueReading(exchange: PlainExchange): void {
+  exchange.continueReading()
 }

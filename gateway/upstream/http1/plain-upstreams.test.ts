@@ -4,18 +4,18 @@ import { connect, createServer, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import {
-  ask,
   bodyOf,
-  callOf,
   ok,
+  requestOf,
   type ScriptedOptions,
   scriptedUpstream,
+  send,
   until,
   upstreamsTo,
 } from '../contract/scripted.test-support.ts'
-import type { UpstreamsOptions } from '../create-upstreams.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
 import { UpgradedStream } from './upgraded-stream.ts'
-import { Waiting } from './waiting-line.ts'
+import { WaitingLine } from './waiting-line.ts'
 
 async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
   const scripted = await scriptedUpstream(script)
@@ -35,9 +35,9 @@ const named: ScriptedOptions = {
 describe('a call that finds every connection in use', () => {
   it('waits for one where there is room, first come first served, and no more wait than may', async (t) => {
     const { scripted, upstream } = await pair(t, named, { maxConnections: 1, maxWaiting: 3 })
-    const held = ask(upstream, { target: '/held' })
-    const waiting = ['/1', '/2', '/3'].map((target) => ask(upstream, { target }))
-    const surplus = ask(upstream, { target: '/4' })
+    const held = send(upstream, { target: '/held' })
+    const waiting = ['/1', '/2', '/3'].map((target) => send(upstream, { target }))
+    const surplus = send(upstream, { target: '/4' })
     assert.deepEqual((await surplus.over).fault, { kind: 'unreachable', cause: 'every connection is in use' })
     await until(() => scripted.requests.length === 1)
     scripted.requests[0]!.socket.write(ok('held'))
@@ -50,46 +50,46 @@ describe('a call that finds every connection in use', () => {
     assert.equal(scripted.connections, 1)
   })
 
-  it('gets a new connection when the one in use is lost or given up', async (t) => {
+  it('gets a new connection when the one in use is lost or aborted', async (t) => {
     const { scripted, upstream } = await pair(t, named, { maxConnections: 1, maxWaiting: 9 })
-    const held = ask(upstream, { method: 'POST', target: '/held' })
-    const first = ask(upstream, { method: 'POST', target: '/held' })
-    const second = ask(upstream, { target: '/b' })
+    const held = send(upstream, { method: 'POST', target: '/held' })
+    const first = send(upstream, { method: 'POST', target: '/held' })
+    const second = send(upstream, { target: '/b' })
     await until(() => scripted.requests.length === 1)
     scripted.requests[0]!.socket.destroy()
     assert.equal((await held.over).fault?.kind, 'broken')
     await until(() => scripted.requests.length === 2)
-    first.flight.abort()
+    first.call.abort()
     assert.equal(bodyOf(await second.over), '/b')
   })
 
-  it('waits no longer than connectMs and totalMs, and not at all once it is given up', async (t) => {
+  it('waits no longer than connectMs and totalMs, and not at all once it is aborted', async (t) => {
     let nowMs = 0
     const options = { maxConnections: 1, maxWaiting: 2, connectMs: 500, clock: () => nowMs }
     const { scripted, upstream } = await pair(t, named, options)
-    const held = ask(upstream, { target: '/held' })
+    const held = send(upstream, { target: '/held' })
     await until(() => scripted.requests.length === 1)
-    const patient = ask(upstream)
-    const hurried = ask(upstream, { totalMs: 100 })
+    const patient = send(upstream)
+    const hurried = send(upstream, { totalMs: 100 })
     nowMs = 100
     assert.match((await hurried.over).fault!.cause, /not over within 100 ms/)
-    const given = ask(upstream, { target: '/given' })
-    given.flight.abort()
+    const given = send(upstream, { target: '/given' })
+    given.call.abort()
     nowMs = 499
     // Room again, for the two that have gone: and a sweep, by the fault of a third.
-    assert.match((await ask(upstream, { totalMs: 0 }).over).fault!.cause, /within 0 ms/)
-    assert.equal(patient.told.fault, undefined)
+    assert.match((await send(upstream, { totalMs: 0 }).over).fault!.cause, /within 0 ms/)
+    assert.equal(patient.received.fault, undefined)
     nowMs = 500
-    const told = await patient.over
-    assert.deepEqual(told.fault, { kind: 'timeout', cause: 'no connection became free within 500 ms' })
+    const received = await patient.over
+    assert.deepEqual(received.fault, { kind: 'timeout', cause: 'no connection became free within 500 ms' })
     scripted.requests[0]!.socket.write(ok('held'))
     assert.ok((await held.over).ended)
-    assert.ok((await ask(upstream, { target: '/last' }).over).ended)
+    assert.ok((await send(upstream, { target: '/last' }).over).ended)
     assert.ok(!scripted.received.includes('/given'))
   })
 
   it('is served in turn, and one that left is not', () => {
-    const waiting = new Waiting(2)
+    const waiting = new WaitingLine(2)
     const served: number[] = []
     const [a, b] = [1, 2].map((id) => ({ tryAgain: () => served.push(id) }))
     waiting.add(a!)
@@ -107,20 +107,20 @@ describe('an idle connection', () => {
   it('is closed after four seconds, and the last used is used first', async (t) => {
     let nowMs = 0
     const { scripted, upstream } = await pair(t, ANSWER, { clock: () => nowMs })
-    await Promise.all([ask(upstream).over, ask(upstream).over])
+    await Promise.all([send(upstream).over, send(upstream).over])
     nowMs = 3000
-    for (let i = 0; i < 3; i++) await ask(upstream).over
+    for (let i = 0; i < 3; i++) await send(upstream).over
     const sockets = new Set(scripted.requests.slice(2).map(({ socket }) => socket))
     assert.equal(sockets.size, 1)
     nowMs = 4000
     await until(() => scripted.open.size === 1)
     assert.ok(sockets.has([...scripted.open][0]!))
     nowMs = 6999
-    assert.ok((await ask(upstream).over).ended)
+    assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 2)
     nowMs = 10_999
     // Too old, though no sweep has come by: not used any more.
-    assert.ok((await ask(upstream).over).ended)
+    assert.ok((await send(upstream).over).ended)
     assert.equal(scripted.connections, 3)
   })
 
@@ -131,17 +131,17 @@ describe('an idle connection', () => {
       { onRequest: ({ socket }) => socket.write(ok('x', 'Keep-Alive: max=9, timeout=600\r\n')) },
       { clock: () => nowMs },
     )
-    await ask(upstream).over
+    await send(upstream).over
     nowMs = 59_999
-    await ask(upstream).over
+    await send(upstream).over
     assert.equal(scripted.connections, 1)
     nowMs += 60_000
-    await ask(upstream).over
+    await send(upstream).over
     assert.equal(scripted.connections, 2)
   })
 })
 
-describe('an answer to a request that is still being sent', () => {
+describe('a response to a request that is still being sent', () => {
   it('is the last on its connection, at once', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onConnection: (socket, connection) => {
@@ -151,8 +151,8 @@ describe('an answer to a request that is still being sent', () => {
     })
     const body = new Readable({ read() {} })
     body.push('first')
-    assert.equal(bodyOf(await ask(upstream, { method: 'POST', body }).over), 'early')
-    assert.equal(bodyOf(await ask(upstream).over), 'x')
+    assert.equal(bodyOf(await send(upstream, { method: 'POST', body }).over), 'early')
+    assert.equal(bodyOf(await send(upstream).over), 'x')
     assert.equal(scripted.connections, 2)
   })
 })
@@ -160,7 +160,7 @@ describe('an answer to a request that is still being sent', () => {
 describe('closing', () => {
   it('ends with the last exchange, though its connection could be used again', async (t) => {
     const { scripted, upstream } = await pair(t, named, { clock: () => 0 })
-    const held = ask(upstream, { target: '/held' })
+    const held = send(upstream, { target: '/held' })
     await until(() => scripted.requests.length === 1)
     const closed = upstream.close()
     scripted.requests[0]!.socket.write(ok('held'))
@@ -179,7 +179,7 @@ describe('a request that the connection refuses at once', () => {
     ]
     for (const body of bodies) {
       const requests = scripted.requests.length
-      assert.ok((await ask(upstream, { method: 'POST' }).over).ended)
+      assert.ok((await send(upstream, { method: 'POST' }).over).ended)
       // The reset is there before the call, and is read after it.
       const closed = [...scripted.open].map((socket) => {
         socket.resetAndDestroy()
@@ -187,8 +187,8 @@ describe('a request that the connection refuses at once', () => {
       })
       await Promise.all(closed)
       const headers = body() === null ? ['host', 'h'] : ['host', 'h', 'content-length', '3']
-      const told = await ask(upstream, { method: 'POST', headers, body: body() }).over
-      assert.ok(told.ended, String(told.fault?.cause))
+      const received = await send(upstream, { method: 'POST', headers, body: body() }).over
+      assert.ok(received.ended, String(received.fault?.cause))
       assert.equal(scripted.requests.length, requests + 2)
       if (body() !== null) assert.equal(scripted.requests.at(-1)?.body, 'abc')
     }
@@ -209,7 +209,7 @@ describe('a body that is there already', () => {
       const source = new Readable({ read() {} })
       source.push(Buffer.from(text, 'latin1'))
       const headers = ['host', 'h', 'content-length', String(bytes)]
-      assert.ok((await ask(upstream, { method: 'PUT', headers, body: source }).over).ended)
+      assert.ok((await send(upstream, { method: 'PUT', headers, body: source }).over).ended)
       assert.equal(scripted.requests.at(-1)?.body, text)
     }
   })
@@ -217,16 +217,16 @@ describe('a body that is there already', () => {
   it('of length zero is sent as none, and one that was read before is no body', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
     const headers = ['host', 'h', 'content-length', '0']
-    assert.ok((await ask(upstream, { method: 'PUT', headers, body: Readable.from([]) }).over).ended)
+    assert.ok((await send(upstream, { method: 'PUT', headers, body: Readable.from([]) }).over).ended)
     const read = Readable.from([Buffer.from('abc')])
     await read.toArray()
-    assert.ok((await ask(upstream, { method: 'PUT', body: read }).over).ended)
-    const told = await ask(upstream, {
+    assert.ok((await send(upstream, { method: 'PUT', body: read }).over).ended)
+    const received = await send(upstream, {
       method: 'PUT',
       headers: ['host', 'h', 'content-length', '3'],
       body: read,
     }).over
-    assert.equal(told.fault?.kind, 'broken')
+    assert.equal(received.fault?.kind, 'broken')
     assert.deepEqual(
       scripted.requests.map(({ body }) => body),
       ['', '0\r\n\r\n'],
@@ -243,23 +243,23 @@ describe('a call with characters that are more than a byte', () => {
       { target: '/\t' },
       { headers: ['host', 'h', 'content-length', '3'] },
     ])
-      assert.equal((await ask(upstream, call).over).fault?.kind, 'unreachable')
+      assert.equal((await send(upstream, call).over).fault?.kind, 'unreachable')
     assert.equal(scripted.requests.length, 0)
-    assert.ok((await ask(upstream, { target: '/\xe9' }).over).ended)
+    assert.ok((await send(upstream, { target: '/\xe9' }).over).ended)
   })
 
   it('is found among any number of names', async (t) => {
     const { upstream } = await pair(t, ANSWER)
     for (let i = 0; i < 1100; i += 11) {
       const headers = Array.from({ length: 11 }, (_, n) => [`x-${i + n}`, 'v']).flat()
-      assert.ok((await ask(upstream, { headers: ['host', 'h', ...headers] }).over).ended)
+      assert.ok((await send(upstream, { headers: ['host', 'h', ...headers] }).over).ended)
     }
-    assert.ok((await ask(upstream, { headers: ['host', 'h', 'Upgrade', 'v'] }).over).fault)
+    assert.ok((await send(upstream, { headers: ['host', 'h', 'Upgrade', 'v'] }).over).fault)
   })
 })
 
 describe('what one connection reads', () => {
-  it('is not touched by what another reads, be it kept by its receiver or held back', async (t) => {
+  it('is not changed by what another reads, kept by its receiver or paused', async (t) => {
     const chunks = (text: string): string =>
       `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${`8\r\n${text}\r\n`.repeat(3)}0\r\n\r\n`
     const { upstream } = await pair(t, {
@@ -267,7 +267,7 @@ describe('what one connection reads', () => {
     })
     const kept: Buffer[] = []
     const over = Promise.withResolvers<void>()
-    const flight = upstream.send(callOf({ target: '/held' }), {
+    const call = upstream.send(requestOf({ target: '/held' }), {
       information() {},
       head() {},
       data: (chunk) => kept.push(chunk) > 3,
@@ -277,8 +277,8 @@ describe('what one connection reads', () => {
     })
     for (let pieces = 1; pieces <= 3; pieces++) {
       await until(() => kept.length === pieces)
-      for (let i = 0; i < 3; i++) assert.equal(bodyOf(await ask(upstream).over), 'somebody'.repeat(3))
-      flight.resume()
+      for (let i = 0; i < 3; i++) assert.equal(bodyOf(await send(upstream).over), 'somebody'.repeat(3))
+      call.resume()
     }
     await over.promise
     assert.equal(Buffer.concat(kept).toString(), 'held-out'.repeat(3))
@@ -289,45 +289,45 @@ describe('an attempt to connect that the caller gives up', () => {
   it('says nothing about the upstream, and leaves nothing open', async (t) => {
     const health: boolean[] = []
     const { scripted, upstream } = await pair(t, ANSWER, { onHealth: (_, healthy) => health.push(healthy) })
-    for (let i = 0; i < 5; i++) ask(upstream, { method: 'POST' }).flight.abort()
-    assert.ok((await ask(upstream).over).ended)
+    for (let i = 0; i < 5; i++) send(upstream, { method: 'POST' }).call.abort()
+    assert.ok((await send(upstream).over).ended)
     await until(() => scripted.open.size === 1)
     assert.deepEqual(health, [])
     assert.equal(scripted.requests.length, 1)
   })
 })
 
-describe('a connection that was held back', () => {
+describe('a paused connection', () => {
   it('is used again when its receiver has taken all', async (t) => {
     const big = 'y'.repeat(300_000)
     const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok(big)) })
     for (let i = 0; i < 3; i++) {
-      const asked = ask(upstream, {}, (_, flight) => {
-        setImmediate(() => flight.resume())
+      const sent = send(upstream, {}, (_, call) => {
+        setImmediate(() => call.resume())
         return false
       })
-      assert.equal(bodyOf(await asked.over), big)
+      assert.equal(bodyOf(await sent.over), big)
     }
     assert.equal(scripted.connections, 1)
   })
 
-  it('is read again after its last piece came from what had been held back', async (t) => {
+  it('is read again when its last piece was among the bytes held back', async (t) => {
     const chunks =
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n'
     const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(chunks) })
     for (let i = 0; i < 3; i++) {
-      const asked = ask(upstream, {}, (_, flight) => {
-        setImmediate(() => flight.resume())
+      const sent = send(upstream, {}, (_, call) => {
+        setImmediate(() => call.resume())
         return false
       })
-      assert.equal(bodyOf(await asked.over), 'abc')
+      assert.equal(bodyOf(await sent.over), 'abc')
     }
     assert.equal(scripted.connections, 1)
   })
 
   it('tells of the end without waiting for a receiver that has it all', async (t) => {
     const { scripted, upstream } = await pair(t, ANSWER)
-    for (let i = 0; i < 3; i++) assert.ok((await ask(upstream, {}, () => false).over).ended)
+    for (let i = 0; i < 3; i++) assert.ok((await send(upstream, {}, () => false).over).ended)
     assert.equal(scripted.connections, 1)
   })
 
@@ -336,11 +336,11 @@ describe('a connection that was held back', () => {
     const { upstream } = await pair(t, {
       onRequest: ({ socket }) => socket.end(`HTTP/1.1 200 OK\r\n\r\n${big}`),
     })
-    const asked = ask(upstream, {}, (_, flight) => {
-      setTimeout(() => flight.resume(), 1)
+    const sent = send(upstream, {}, (_, call) => {
+      setTimeout(() => call.resume(), 1)
       return false
     })
-    assert.equal(bodyOf(await asked.over), big)
+    assert.equal(bodyOf(await sent.over), big)
   })
 })
 
@@ -349,7 +349,7 @@ describe('an upgraded connection', () => {
 
   async function upgraded(t: TestContext) {
     const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(SWITCH) })
-    const { socket } = await ask(upstream, { upgrade: 'websocket' }).over
+    const { socket } = await send(upstream, { upgrade: 'websocket' }).over
     return { socket: socket!, far: scripted.requests[0]!.socket }
   }
 
@@ -369,7 +369,7 @@ describe('an upgraded connection', () => {
     await until(() => received === far)
   })
 
-  it('is held back by a reader that takes its time', async (t) => {
+  it('is paused by a slow reader', async (t) => {
     const { socket, far } = await upgraded(t)
     let sent = 0
     const pump = (): void => {
@@ -393,8 +393,8 @@ describe('an upgraded connection', () => {
     })
     const body = new Readable({ read() {} })
     body.push('half')
-    const told = await ask(upstream, { method: 'POST', body, upgrade: 'websocket' }).over
-    assert.deepEqual([told.fault?.kind, told.socket], ['malformed', undefined])
+    const received = await send(upstream, { method: 'POST', body, upgrade: 'websocket' }).over
+    assert.deepEqual([received.fault?.kind, received.socket], ['malformed', undefined])
     await until(() => scripted.open.size === 0)
   })
 

@@ -1,36 +1,38 @@
 import { Deadlines } from '../../http/syntax/deadlines.ts'
 import { Choice } from '../balancing/choice.ts'
 import { createOrigin } from '../balancing/origin.ts'
-import type { UpstreamsOptions } from '../create-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
-import type { Flight, Upstream, UpstreamAnswer, UpstreamCall } from '../upstream-client.ts'
-import { Connections } from './connection-pool.ts'
-import { PlainExchange } from './plain-exchange.ts'
-import type { PlainOrigin, PlainTerms } from './plain-terms.ts'
-import { Waiting } from './waiting-line.ts'
+import type { UpstreamCall, UpstreamClient, UpstreamRequest, UpstreamResponse } from '../upstream-client.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
+import { ConnectionPool, type PlainOrigin } from './connection-pool.ts'
+import { type PlainClientState, PlainExchange } from './plain-exchange.ts'
+import { WaitingLine } from './waiting-line.ts'
 
 /**
- * The upstreams as our own HTTP/1.1 client reaches them: in the clear, over TCP or a Unix socket.
+ * Our own HTTP/1.1 client: without TLS, over TCP or a Unix socket.
  *
- * @throws TypeError when there is none.
+ * @throws TypeError when there is no upstream.
  */
-export function createPlainUpstreams(addresses: readonly Address[], options: UpstreamsOptions): Upstream {
+export function createPlainUpstreams(
+  addresses: readonly Address[],
+  options: UpstreamsOptions,
+): UpstreamClient {
   const { clock, headersMs, connectMs, maxConnections, maxWaiting = 0 } = options
   const deadlines = new Deadlines(clock)
-  const waiting = new Waiting(maxWaiting)
+  const waitingLine = new WaitingLine(maxWaiting)
   const origins = addresses.map((address): PlainOrigin => {
     const origin = createOrigin(address, options)
     const { health } = origin
-    const connections = new Connections({
+    const pool = new ConnectionPool({
       address,
       connectMs,
       maxConnections,
       clock,
       health,
       deadlines,
-      waiting,
+      waitingLine,
     })
-    return Object.assign(origin, { connections })
+    return Object.assign(origin, { pool })
   })
   const [first] = origins
   if (first === undefined) throw new TypeError('upstreams: at least one is needed')
@@ -42,32 +44,30 @@ export function createPlainUpstreams(addresses: readonly Address[], options: Ups
     first,
     choice,
     deadlines,
-    waiting,
+    waitingLine,
     closed: false,
   })
 }
 
-class PlainUpstreams implements Upstream {
+class PlainUpstreams implements UpstreamClient {
   readonly #origins: readonly PlainOrigin[]
-  readonly #terms: PlainTerms
+  readonly #state: PlainClientState
   #closing: Promise<void> | undefined = undefined
 
-  constructor(origins: readonly PlainOrigin[], terms: PlainTerms) {
+  constructor(origins: readonly PlainOrigin[], state: PlainClientState) {
     this.#origins = origins
-    this.#terms = terms
+    this.#state = state
   }
 
-  send(call: UpstreamCall, answer: UpstreamAnswer): Flight {
-    const exchange = new PlainExchange(this.#terms, call, answer)
+  send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
+    const exchange = new PlainExchange(this.#state, request, response)
     exchange.begin()
     return exchange
   }
 
   close(): Promise<void> {
-    this.#terms.closed = true
-    this.#closing ??= Promise.all(this.#origins.map((origin) => origin.connections.close())).then(
-      () => undefined,
-    )
+    this.#state.closed = true
+    this.#closing ??= Promise.all(this.#origins.map(({ pool }) => pool.close())).then(() => undefined)
     return this.#closing
   }
 }

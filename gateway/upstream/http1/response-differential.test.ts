@@ -2,19 +2,19 @@ import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import fc from 'fast-check'
 import {
-  ask,
   bodyOf,
+  type Received,
   type ScriptedUpstream,
   scriptedUpstream,
-  type Told,
+  send,
   throughUndici,
   upstreamsTo,
 } from '../contract/scripted.test-support.ts'
-import type { Upstream } from '../upstream-client.ts'
+import type { UpstreamClient } from '../upstream-client.ts'
 
 /** Where our client refuses what llhttp takes, each for a rule of RFC 9112. */
 const STRICTER =
-  /no HTTP\/1 status line|frames a body|interim answers|digits|extension|fields|control character/
+  /no HTTP\/1 status line|frames a body|interim responses|digits|extension|fields|control character/
 
 const METHODS = ['GET', 'HEAD', 'POST'] as const
 
@@ -81,11 +81,11 @@ const mutated = fc.tuple(sound, fc.array(mutation, { maxLength: 2 })).map(([text
   }, text),
 )
 
-describe('our own client and undici, asked the same of an upstream that answers anything', () => {
+describe('our own client and undici, given the same responses of an unpredictable upstream', () => {
   let scripted: ScriptedUpstream
   let script = ''
-  let ours: Upstream
-  let theirs: Upstream
+  let ours: UpstreamClient
+  let theirs: UpstreamClient
   before(async () => {
     scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.end(script, 'latin1') })
     ours = upstreamsTo([scripted.url])
@@ -102,8 +102,8 @@ describe('our own client and undici, asked the same of an upstream that answers 
     // undici compares the body with a length that it has not freed of its white space.
     fc.pre(!/content-length:.*[ \t]\r/i.test(text))
     script = text
-    const own = await ask(ours, { method }).over
-    const other = await ask(theirs, { method }).over
+    const own = await send(ours, { method }).over
+    const other = await send(theirs, { method }).over
     if (own.ended) assert.deepEqual(summary(own), summary(other))
     // Never milder; and stricter for a reason only.
     // llhttp skips line ends before an answer.
@@ -124,13 +124,13 @@ describe('our own client and undici, asked the same of an upstream that answers 
   })
 })
 
-function summary(told: Told) {
-  const headers = told.headers.map((text) => text.trim())
+function summary(received: Received) {
+  const headers = received.headers.map((text) => text.trim())
   return {
-    ended: told.ended,
-    status: told.status,
+    ended: received.ended,
+    status: received.status,
     headers,
-    body: bodyOf(told),
-    information: told.information,
+    body: bodyOf(received),
+    information: received.information,
   }
 }

@@ -9,19 +9,19 @@ const VERSION = 'HTTP/1.'
 const NO_LENGTH = -1
 const NO_STATUS_LINE = 'no HTTP/1 status line'
 
-/** What the head of an answer says (RFC 9112 section 4), and what of it the connection itself must know. */
-export class AnswerLines implements HeadReader {
+/** Parses the lines of a response head (RFC 9112 section 4) and keeps what the connection must know. */
+export class ResponseLines implements HeadReader {
   readonly noStartLine = NO_STATUS_LINE
   status = 0
   /** 0 or 1: HTTP/1.0 or HTTP/1.1. */
   minor = 1
   /** Bytes; -1 when there is no Content-Length. */
   contentLength = NO_LENGTH
-  /** Transfer-Encoding is there, and is `chunked`. */
+  /** Transfer-Encoding is `chunked`. */
   chunked = false
   /** Connection has the option `close`. */
   closes = false
-  /** What Keep-Alive says, seconds; undefined when it says nothing. */
+  /** The timeout of Keep-Alive, seconds. */
   keepAliveSeconds: number | undefined = undefined
 
   begin(): void {
@@ -35,7 +35,7 @@ export class AnswerLines implements HeadReader {
     return VERSION.startsWith(text.slice(0, VERSION.length))
   }
 
-  /** The space before a reason that is not there is missed out by many, and harmless. */
+  /** The space after the status may be missing when there is no reason phrase: many servers leave it out. */
   startLine(all: string, start: number, end: number): string | undefined {
     const minor = all.charCodeAt(start + 7) - ZERO
     const hundreds = all.charCodeAt(start + 9) - ZERO
@@ -64,7 +64,7 @@ export class AnswerLines implements HeadReader {
     return undefined
   }
 
-  /** RFC 9112 section 6.3: one, a number, and nothing else. Beyond 2^53 bytes nobody could count. */
+  /** RFC 9112 section 6.3: exactly one number, below 2^53. */
   #noteLength(value: string): string | undefined {
     const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
     if (!Number.isSafeInteger(bytes)) return 'a Content-Length that is no number of bytes'
@@ -74,7 +74,7 @@ export class AnswerLines implements HeadReader {
     return undefined
   }
 
-  /** RFC 9112 section 6.1. Any other coding nobody would decode, and the client would not be told of it. */
+  /** RFC 9112 section 6.1. Any other coding would reach the client encoded and unnamed. */
   #noteCoding(value: string): string | undefined {
     if (value.toLowerCase() !== 'chunked') return 'a Transfer-Encoding other than chunked'
     if (this.chunked) return 'more than one Transfer-Encoding'

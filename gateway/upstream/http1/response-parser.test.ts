@@ -3,13 +3,13 @@ import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { flatOf } from '../contract/scripted.test-support.ts'
 import { type Parsed, parse } from './parsed.test-support.ts'
-import { AnswerParser, type Asked } from './response-parser.ts'
+import { type PendingRequest, ResponseParser } from './response-parser.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
 const CHUNKED = `${OK}Transfer-Encoding: chunked\r\n\r\n`
 const EMPTY = 'Content-Length: 0\r\n\r\n'
 
-type Expected = Partial<Omit<Parsed, 'outcome'>> & { readonly asked?: Partial<Asked> }
+type Expected = Partial<Omit<Parsed, 'outcome'>> & { readonly request?: Partial<PendingRequest> }
 
 /** Answers that are taken, and what is made of them; `outcome` is `whole` unless it is said. */
 const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: string }]>> = {
@@ -46,12 +46,12 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
     `${OK}Connection: closed\r\nProxy-Connection: close\r\n${EMPTY}`,
     { keeps: true },
   ],
-  'HEAD without a body': [`${OK}Content-Length: 9\r\n\r\n`, { asked: { method: 'HEAD' }, keeps: true }],
-  'HEAD without chunks': [CHUNKED, { asked: { method: 'HEAD' }, keeps: true, rest: 0 }],
-  'HEAD with a body all the same': [`${OK}\r\nbody`, { asked: { method: 'HEAD' }, body: '', rest: 4 }],
+  'HEAD without a body': [`${OK}Content-Length: 9\r\n\r\n`, { request: { method: 'HEAD' }, keeps: true }],
+  'HEAD without chunks': [CHUNKED, { request: { method: 'HEAD' }, keeps: true, rest: 0 }],
+  'HEAD with a body all the same': [`${OK}\r\nbody`, { request: { method: 'HEAD' }, body: '', rest: 4 }],
   '204 without a body': ['HTTP/1.1 204 No\r\n\r\nbody', { body: '', rest: 4 }],
   '304 that names a length': ['HTTP/1.1 304 No\r\nContent-Length: 9\r\n\r\nbody', { body: '', rest: 4 }],
-  'interim answers': [
+  'interim responses': [
     `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: a\r\n\r\n${OK}${EMPTY}`,
     {
       status: 200,
@@ -66,9 +66,9 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
     `HTTP/1.1 103 C\r\nConnection: close\r\n\r\n${OK}Content-Length: 1\r\n\r\nx`,
     { body: 'x', keeps: true },
   ],
-  'a switch that was asked for, and its first bytes': [
+  'a switch that was request for, and its first bytes': [
     'HTTP/1.1 101 S\r\nUpgrade: websocket\r\n\r\nbytes',
-    { asked: { upgrade: 'websocket' }, outcome: 'switched', rest: 5 },
+    { request: { upgrade: 'websocket' }, outcome: 'switched', rest: 5 },
   ],
   'a second answer, which is left alone': [
     `${OK}Content-Length: 1\r\n\r\na${OK}${EMPTY}`,
@@ -86,7 +86,7 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
 const field = (text: string): string => `${OK}${text}\r\n${EMPTY}`
 
 /** Answers that are refused, with part of the reason. */
-const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<Asked>?]>> = {
+const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequest>?]>> = {
   'another protocol': ['RTSP/1.1 200 OK\r\n\r\n', /status line/],
   'something that is no HTTP, before its line ends': ['SSH-2.0-x', /status line/],
   'a longer name': ['HTTPER/1.1 200 OK\r\n\r\n', /status line/],
@@ -150,23 +150,23 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<Asked>?]>> 
     /both/,
     { method: 'HEAD' },
   ],
-  'a 204 with a length': ['HTTP/1.1 204 N\r\nContent-Length: 2\r\n\r\nhi', /204 answer that frames/],
+  'a 204 with a length': ['HTTP/1.1 204 N\r\nContent-Length: 2\r\n\r\nhi', /204 response that frames/],
   'a 204 in chunks': [
     'HTTP/1.1 204 N\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-    /204 answer that frames/,
+    /204 response that frames/,
   ],
   'a 100 with a length': [
     `HTTP/1.1 100 C\r\nContent-Length: 2\r\n\r\nhi${OK}${EMPTY}`,
-    /100 answer that frames/,
+    /100 response that frames/,
   ],
-  'a 103 in chunks': [`HTTP/1.1 103 C\r\nTransfer-Encoding: chunked\r\n\r\n`, /103 answer that frames/],
-  'a 101 that nobody asked for': ['HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n', /101 where none/],
+  'a 103 in chunks': [`HTTP/1.1 103 C\r\nTransfer-Encoding: chunked\r\n\r\n`, /103 response that frames/],
+  'a 101 that nobody request for': ['HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n', /101 where none/],
   'a 101 with a length': [
     'HTTP/1.1 101 S\r\nUpgrade: h2c\r\nContent-Length: 4\r\n\r\nbody',
-    /101 answer that frames/,
+    /101 response that frames/,
     { upgrade: 'h2c' },
   ],
-  'interim answers without end': [`HTTP/1.1 102 P\r\n\r\n`.repeat(33), /interim/],
+  'interim responses without end': [`HTTP/1.1 102 P\r\n\r\n`.repeat(33), /interim/],
   'a giant field': [`${OK}A: ${'a'.repeat(65_536)}`, /beyond 65536/],
   'giant fields': [`${OK}${`A: ${'a'.repeat(1000)}\r\n`.repeat(66)}`, /beyond 65536/],
   'many fields': [`${OK}${'A:b\r\n'.repeat(1025)}`, /more than 1024/],
@@ -212,23 +212,24 @@ function splitsOf(text: string): readonly (readonly number[])[] {
   return [...places.map((at) => [at]), every]
 }
 
-describe('a good answer', () => {
-  for (const [what, [text, { asked, ...expected }]] of Object.entries(GOOD)) {
+describe('a good response', () => {
+  for (const [what, [text, { request, ...expected }]] of Object.entries(GOOD)) {
     it(`with ${what} means the same however it is split`, () => {
-      const whole = parse(text, [], asked)
+      const whole = parse(text, [], request)
       assert.deepEqual({ ...whole, outcome: 'whole', ...expected }, whole)
-      for (const ends of splitsOf(text)) assert.deepEqual(parse(text, ends, asked), whole, `split at ${ends}`)
+      for (const ends of splitsOf(text))
+        assert.deepEqual(parse(text, ends, request), whole, `split at ${ends}`)
     })
   }
 })
 
-describe('a faulty answer', () => {
-  for (const [what, [text, reason, asked]] of Object.entries(BAD)) {
+describe('a faulty response', () => {
+  for (const [what, [text, reason, request]] of Object.entries(BAD)) {
     it(`with ${what} is refused however it is split`, () => {
       for (const ends of [[], ...splitsOf(text)]) {
-        const { outcome, interim, ...told } = parse(text, ends, asked)
+        const { outcome, interim, ...received } = parse(text, ends, request)
         assert.match(outcome, reason, `split at ${ends}`)
-        if (!text.startsWith(CHUNKED)) assert.equal(told.status, undefined)
+        if (!text.startsWith(CHUNKED)) assert.equal(received.status, undefined)
       }
     })
   }
@@ -244,7 +245,7 @@ describe('a reader', () => {
 
   it('that holds the body back gets no more of it before the release, and nothing is lost', () => {
     let body = ''
-    const parser = new AnswerParser({
+    const parser = new ResponseParser({
       interim() {},
       head() {},
       data(bytes, from, to) {
@@ -265,7 +266,7 @@ describe('a reader', () => {
   it('that holds back a body of known length, or one that lasts, gets no more either', () => {
     for (const head of [`${OK}Content-Length: 6\r\n\r\n`, `${OK}\r\n`]) {
       let body = ''
-      const parser = new AnswerParser({
+      const parser = new ResponseParser({
         interim() {},
         head() {},
         data(bytes, from, to) {
@@ -283,7 +284,7 @@ describe('a reader', () => {
     }
   })
 
-  it('that stops the parser from wherever it is told something is told nothing more', () => {
+  it('gets no further call once it stops the parser, from whichever callback', () => {
     const calls: string[] = []
     const text = Buffer.from(`HTTP/1.1 103 H\r\n\r\n${answer.toString()}`)
     for (const stopAt of ['interim', 'head', 'data']) {
@@ -291,7 +292,7 @@ describe('a reader', () => {
         calls.push(what)
         if (what === stopAt) parser.stop()
       }
-      const parser: AnswerParser = new AnswerParser({
+      const parser: ResponseParser = new ResponseParser({
         interim: () => note('interim'),
         head: () => note('head'),
         data: () => note('data') === undefined,
@@ -305,9 +306,9 @@ describe('a reader', () => {
     }
   })
 
-  it('of one answer after the other gets each by itself, whatever the one before it said', () => {
+  it('gets each of several responses by itself, whatever the one before it said', () => {
     const heads: (number | string)[] = []
-    const parser = new AnswerParser({
+    const parser = new ResponseParser({
       interim() {},
       head: (status, fields) => heads.push(status, flatOf(fields).join()),
       data: () => true,
@@ -331,9 +332,9 @@ describe('a reader', () => {
     assert.deepEqual(heads.filter(Number), [200, 201, 202])
   })
 
-  it('gets any number of answers, though what each may have is bounded', () => {
+  it('gets any number of responses, though the size of each is bounded', () => {
     let whole = 0
-    const parser = new AnswerParser({ interim() {}, head: () => whole++, data: () => true })
+    const parser = new ResponseParser({ interim() {}, head: () => whole++, data: () => true })
     const text = `HTTP/1.1 102 P\r\n\r\n${CHUNKED}1;${'e'.repeat(500)}\r\nx\r\n0\r\nT: ${'t'.repeat(900)}\r\n\r\n`
     for (let i = 0; i < 40; i++) {
       parser.expect({ method: 'GET', upgrade: undefined })

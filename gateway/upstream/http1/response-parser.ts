@@ -2,31 +2,31 @@ import { ChunkFrames } from '../../http/syntax/chunk-frames.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { HeadParser } from '../../http/syntax/head-parser.ts'
 import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
-import { AnswerLines } from './response-lines.ts'
+import { ResponseLines } from './response-lines.ts'
 
-/** Interim answers before one final answer. */
+/** Interim responses before one final response. */
 const MAX_INTERIM = 32
-/** So that one response can end every session of a user: some 1,300 by a list, 900 by a field each. */
+/** Enough for one response to end every session of a user: some 1,300 in a list, or 900 in a field each. */
 const MAX_FIELDS = 1024
 
-/** Who reads an answer. What it is told may make it call `stop`. */
-export interface AnswerReader {
+/** Receives what is parsed. Any of the calls may call `stop` of the parser. */
+export interface ResponseReader {
   /** 1xx, but never 101. */
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[]): void
-  /** Bytes of the body, in a buffer that is used again right after. Returns `false` to be held back. */
+  /** Bytes of the body, in a buffer that is overwritten afterwards. Returns `false` to pause. */
   data(bytes: Buffer, from: number, to: number): boolean
 }
 
-/** What an answer is asked for with. */
-export interface Asked {
+/** What the parser must know of the request that the next response belongs to. */
+export interface PendingRequest {
   readonly method: string
   readonly upgrade: string | undefined
 }
 
 /**
- * Where the parser is. `whole`: the answer is, and no byte beyond it was read. `switched`: 101 to a call that asked for
- * an upgrade; what follows is no HTTP. `stopped`: no byte is expected, or none is wanted any more.
+ * State of the parser. `whole`: the response is complete; nothing beyond it was read. `switched`: 101 to a request for an
+ * upgrade; what follows is not HTTP. `stopped`: no byte is expected or wanted.
  */
 export type Phase =
   | 'head'
@@ -39,32 +39,30 @@ export type Phase =
   | 'faulty'
   | 'stopped'
 
-/**
- * Reads the answers that come on one connection, one after the other, in whatever pieces they come (RFC 9112).
- */
-export class AnswerParser {
+/** Parses the responses of one connection, one after the other, in pieces of any size (RFC 9112). */
+export class ResponseParser {
   phase: Phase = 'stopped'
-  /** No more data is told, though the frame around it is still read. Written by the reader's answer, and by `release`. */
+  /** The reader takes no data for now; framing is still parsed. Set when `data` returns `false`, cleared by `release`. */
   held = false
-  /** Why the answer is refused, when it is `faulty`. */
+  /** Why the response is `faulty`. */
   fault = ''
-  /** At least one byte of the present answer, or of an interim one before it, has come. */
+  /** At least one byte has come since `expect`, interim responses included. */
   began = false
-  readonly #reader: AnswerReader
-  readonly #lines = new AnswerLines()
+  readonly #reader: ResponseReader
+  readonly #lines = new ResponseLines()
   readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_RESPONSE_HEAD_BYTES, maxFields: MAX_FIELDS })
   readonly #chunks = new ChunkFrames()
-  #asked: Asked = { method: '', upgrade: undefined }
+  #request: PendingRequest = { method: '', upgrade: undefined }
   #left = 0
   #interim = 0
 
-  constructor(reader: AnswerReader) {
+  constructor(reader: ResponseReader) {
     this.#reader = reader
   }
 
-  /** A request goes out: from now on its answer may come. */
-  expect(asked: Asked): void {
-    this.#asked = asked
+  /** A request is being written: its response may come from now on. */
+  expect(request: PendingRequest): void {
+    this.#request = request
     this.#beginHead()
     this.phase = 'head'
     this.held = false
@@ -77,7 +75,6 @@ export class AnswerParser {
     this.#head.begin()
   }
 
-  /** Nothing more is read. */
   stop(): void {
     this.phase = 'stopped'
   }
@@ -87,22 +84,22 @@ export class AnswerParser {
     this.held = false
   }
 
-  /** Whether the connection may be used again after this answer, as far as the answer says (RFC 9112 section 9.3). */
+  /** Whether the response lets the connection be used again (RFC 9112 section 9.3). */
   get keepsConnection(): boolean {
     return this.#lines.minor === 1 && !this.#lines.closes
   }
 
-  /** What the answer said of how long the connection may idle, seconds. */
+  /** How long the connection may idle, as the response says, seconds. */
   get keepAliveSeconds(): number | undefined {
     return this.#lines.keepAliveSeconds
   }
 
-  /** Of the head read last. */
+  /** The fields of the last head. */
   get fields(): readonly Field[] {
     return this.#head.fields
   }
 
-  /** @returns where it stopped: `to`, or before it when held back, or when the phase is one of the last four. */
+  /** @returns where it stopped: `to`, or earlier when held, or when the phase is one of the last four. */
   read(bytes: Buffer, from: number, to: number): number {
     this.began = true
     let at = from
@@ -141,12 +138,12 @@ export class AnswerParser {
     const { status } = this.#lines
     const { fields } = this.#head
     if (status >= 200) this.#finalHead()
-    // No interim answer and no 204 has a body (RFC 9110 section 15.2, RFC 9112 section 6.1); who frames one may send it.
-    else if (this.#framesBody()) this.#refuse(`a ${status} answer that frames a body`)
+    // Interim responses and 204 have no body (RFC 9110 section 15.2, RFC 9112 section 6.1); one that frames it may send it.
+    else if (this.#framesBody()) this.#refuse(`a ${status} response that frames a body`)
     else if (status === 101) {
-      if (this.#asked.upgrade === undefined) this.#refuse('status 101 where none was asked for')
+      if (this.#request.upgrade === undefined) this.#refuse('status 101 where none was asked for')
       else this.phase = 'switched'
-    } else if (++this.#interim > MAX_INTERIM) this.#refuse(`more than ${MAX_INTERIM} interim answers`)
+    } else if (++this.#interim > MAX_INTERIM) this.#refuse(`more than ${MAX_INTERIM} interim responses`)
     else {
       this.#beginHead()
       this.#reader.interim(status, fields)
@@ -156,11 +153,11 @@ export class AnswerParser {
   #finalHead(): void {
     const { status, chunked, contentLength } = this.#lines
     if (status === 204 && this.#framesBody()) {
-      this.#refuse('a 204 answer that frames a body')
+      this.#refuse('a 204 response that frames a body')
       return
     }
-    const isBodiless = this.#asked.method === 'HEAD' || status === 204 || status === 304
-    // Before the reader is told, who may stop us.
+    const isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304
+    // First, because the reader may call `stop`.
     if (isBodiless || contentLength === 0) this.phase = 'whole'
     else if (chunked) {
       this.#chunks.begin()
@@ -183,7 +180,7 @@ export class AnswerParser {
       this.#left -= end - from
       if (this.#left === 0) this.phase = 'whole'
     }
-    this.#tell(bytes, from, end)
+    this.#passData(bytes, from, end)
     return end
   }
 
@@ -192,7 +189,7 @@ export class AnswerParser {
     if (chunks.hasData) {
       const end = Math.min(to, from + chunks.left)
       chunks.take(end - from)
-      this.#tell(bytes, from, end)
+      this.#passData(bytes, from, end)
       return end
     }
     const at = chunks.read(bytes, from, to)
@@ -204,7 +201,7 @@ export class AnswerParser {
     return at
   }
 
-  #tell(bytes: Buffer, from: number, to: number): void {
+  #passData(bytes: Buffer, from: number, to: number): void {
     if (!this.#reader.data(bytes, from, to)) this.held = true
   }
 

@@ -3,8 +3,8 @@ import { Duplex } from 'node:stream'
 import { copyOf } from './copy-of.ts'
 
 /**
- * The two directions of a connection that has left HTTP with a 101. The connection reads into a buffer of ours and not
- * into its socket's own stream, which therefore cannot be handed on itself.
+ * Both directions of a connection after a 101. The socket itself cannot be passed on: it reads into our buffer instead of
+ * its own stream.
  */
 export class UpgradedStream extends Duplex {
   readonly #socket: Socket
@@ -18,7 +18,7 @@ export class UpgradedStream extends Duplex {
     socket.on('close', () => this.#endInput())
   }
 
-  /** Takes bytes that came, by copying them. @returns `false` when the socket has to be held back until `_read`. */
+  /** Copies received bytes. @returns `false` to pause the socket until `_read`. */
   receive(bytes: Buffer, from: number, to: number): boolean {
     return this.push(copyOf(bytes, from, to))
   }

@@ -1,11 +1,10 @@
-/** Something that waits for a connection to become free. */
 export interface Waiter {
-  /** Looks for a connection again. */
+  /** Tries again to lease a connection. */
   tryAgain(): void
 }
 
-/** Calls that found every connection in use: first come, first served, and never more than `maxWaiting`. */
-export class Waiting {
+/** Requests that found every connection in use: first come, first served, at most `maxWaiting`. */
+export class WaitingLine {
   readonly #maxWaiting: number
   readonly #waiters = new Set<Waiter>()
 
@@ -21,12 +20,12 @@ export class Waiting {
     this.#waiters.add(waiter)
   }
 
-  /** Of one that does not wait it does nothing. */
+  /** Does nothing when it is not waiting. */
   remove(waiter: Waiter): void {
     this.#waiters.delete(waiter)
   }
 
-  /** A connection has become free, or there is room for a new one. */
+  /** Call when a connection has become free, or a new one may be made. */
   next(): void {
     if (this.#waiters.size === 0) return
     const [first] = this.#waiters

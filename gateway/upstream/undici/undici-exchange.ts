@@ -3,154 +3,151 @@ import type { Dispatcher } from 'undici'
 import type { Timed } from '../../http/syntax/deadlines.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { mayRetry } from '../balancing/retry.ts'
-import { Berth } from '../balancing/upstream-lease.ts'
-import { type Awaited, outOfPatience, outOfTotal } from '../out-of-time.ts'
+import type { ClientState } from '../client-state.ts'
+import { ConnectError } from '../open-connection.ts'
 import { bodyFraming, isStatus, receivedFields, switchesTo } from '../response-head.ts'
+import { stepTimeout, totalTimeout, type WaitedFor } from '../timeout-faults.ts'
 import { hasReadBody, mayLeaveBody } from '../unread-body.ts'
-import type { Flight, UpstreamAnswer, UpstreamCall, UpstreamFault } from '../upstream-client.ts'
-import type { Terms } from '../upstream-terms.ts'
-import { ConnectError } from './undici-connection.ts'
+import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from '../upstream-client.ts'
+import { contentLength, takeWhole } from '../whole-body.ts'
 import { faultOf } from './undici-faults.ts'
-import type { LanedOrigin } from './undici-pool.ts'
+import type { UndiciOrigin } from './undici-pool.ts'
 import { Upload } from './upload.ts'
-import { contentLength, takeWhole } from './whole-body.ts'
+import { UpstreamLease } from './upstream-lease.ts'
 
-const GIVEN_UP = new Error('the exchange was given up')
+const ABORTED = new Error('the exchange was given up')
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
 const NEVER = Number.POSITIVE_INFINITY
 const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
 
 /**
- * One call and its answer. It is at once the flight, and what undici calls the options and the handler of a dispatch:
- * one object for a request.
+ * One request and its response. The same object is the call that the sender holds, and both options and handler of
+ * undici's dispatch: one allocation for each request.
  *
- * undici is only ever called from a fresh turn (`process.nextTick`): it may fail at once, when `send` has not returned
- * yet, and it must not be entered again while its parser, of which there is one for all connections, is telling.
+ * undici is only called from `process.nextTick`: it may fail at once, before `send` has returned, and it must not be
+ * entered again from a callback of its parser, which all connections share.
  */
-export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandler {
+export class UndiciExchange implements UpstreamCall, Timed, Dispatcher.DispatchHandler {
   readonly path: string
   readonly method: string
   readonly headers: string[]
-  /** What is left to take of `#source` is in it, once the first attempt begins. */
+  /** Set when the first attempt begins: `#source` as a buffer or an Upload. */
   body: Readable | Buffer | null = null
   readonly upgrade: string | null
-  /** Whether undici asks for the end of the connection; by itself it would do so after each HEAD. */
+  /** Whether undici closes the connection after the response. By default it would after each HEAD. */
   readonly reset: boolean
   readonly blocking = false
 
-  readonly #terms: Terms<LanedOrigin>
-  readonly #answer: UpstreamAnswer
-  readonly #berth: Berth
+  readonly #state: ClientState<UndiciOrigin>
+  readonly #response: UpstreamResponse
+  readonly #lease: UpstreamLease
   readonly #source: Readable | null
   readonly #bodyBytes: number | undefined
   readonly #idleMs: number
   readonly #totalMs: number | undefined
   readonly #totalDeadlineMs: number
-  /**
-   * For the body of the request to be taken, the answer's head, then each piece of its body; none while it is not the
-   * upstream that is waited for.
-   */
+  /** For the upstream to take the body, send its head or the next piece; NEVER while it is not its turn. */
   #idleDeadlineMs = NEVER
-  /** Given by undici when it begins to write the request. */
+  /** Set by undici when it begins to write the request. */
   #controller: Dispatcher.DispatchController | undefined = undefined
   #retried = false
   /** The whole request has been handed to the connection. */
   sent = false
-  /** The body may be lying unread at the other end: nothing can follow it on its connection. */
+  /** The upstream may not have read the whole body: the connection is not used again. */
   #leftUnread = false
-  #answerBegan = false
-  #headTold = false
+  #responseBegan = false
+  #headReceived = false
   #untilClose = false
-  #heldBack = false
-  /** Whole, failed, upgraded or given up: nothing more is told. */
+  #isPaused = false
+  /** Complete, failed, upgraded or aborted: the response gets no further calls. */
   #over = false
   slot = -1
 
-  constructor(terms: Terms<LanedOrigin>, call: UpstreamCall, answer: UpstreamAnswer) {
-    this.path = call.target
-    this.method = call.method
-    this.headers = call.fields.flatMap(({ name, value }) => [name, value])
-    this.#bodyBytes = contentLength(call.fields)
-    this.#source = call.body
-    this.reset = mayLeaveBody(call.method, call.body !== null)
-    this.upgrade = call.upgrade ?? null
-    this.#terms = terms
-    this.#answer = answer
-    this.#idleMs = call.idleMs
-    this.#totalMs = call.totalMs
-    this.#totalDeadlineMs = call.totalMs === undefined ? NEVER : terms.clock() + call.totalMs
-    this.#berth = new Berth(terms.choice, terms.first)
+  constructor(state: ClientState<UndiciOrigin>, request: UpstreamRequest, response: UpstreamResponse) {
+    this.path = request.target
+    this.method = request.method
+    this.headers = request.fields.flatMap(({ name, value }) => [name, value])
+    this.#bodyBytes = contentLength(request.fields)
+    this.#source = request.body
+    this.reset = mayLeaveBody(request.method, request.body !== null)
+    this.upgrade = request.upgrade ?? null
+    this.#state = state
+    this.#response = response
+    this.#idleMs = request.idleMs
+    this.#totalMs = request.totalMs
+    this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : state.clock() + request.totalMs
+    this.#lease = new UpstreamLease(state.choice, state.first)
   }
 
   get upstream(): string {
-    return this.#berth.origin.url
+    return this.#lease.origin.url
   }
 
   begin(): void {
-    this.#terms.deadlines.add(this)
-    if (this.#terms.closed) process.nextTick(launch, this, CLOSED)
+    this.#state.deadlines.add(this)
+    if (this.#state.closed) process.nextTick(launch, this, CLOSED)
     else this.#attempt(ALL_IN_USE)
   }
 
   resume(): void {
-    if (!this.#heldBack) return
-    this.#heldBack = false
-    process.nextTick(takeUp, this)
+    if (!this.#isPaused) return
+    this.#isPaused = false
+    process.nextTick(continueReading, this)
   }
 
-  takeUp(): void {
-    if (this.#over || this.#heldBack) return
-    this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
+  continueReading(): void {
+    if (this.#over || this.#isPaused) return
+    this.#idleDeadlineMs = this.#state.clock() + this.#idleMs
     this.#controller?.resume()
   }
 
   abort(): void {
     if (this.#over) return
-    this.#leave()
-    this.#controller?.abort(GIVEN_UP)
-    this.#leaveBerth()
+    this.#finish()
+    this.#controller?.abort(ABORTED)
+    this.#endLease()
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs >= this.#totalDeadlineMs) this.#give(outOfTotal(this.#totalMs, this.#awaited))
+    if (nowMs >= this.#totalDeadlineMs) this.#abortWith(totalTimeout(this.#totalMs, this.#waitedFor))
     else if (nowMs >= this.#idleDeadlineMs) {
-      const { headersMs } = this.#terms
-      const step = { headTold: this.#headTold, sending: !this.sent, headersMs, idleMs: this.#idleMs }
-      this.#give(outOfPatience(step))
-    } else if (this.#isUploadHeldBack && this.#idleDeadlineMs === NEVER && !this.#headTold) {
+      const { headersMs } = this.#state
+      const step = { headReceived: this.#headReceived, sending: !this.sent, headersMs, idleMs: this.#idleMs }
+      this.#abortWith(stepTimeout(step))
+    } else if (this.#isUploadPaused && this.#idleDeadlineMs === NEVER && !this.#headReceived) {
       this.#idleDeadlineMs = nowMs + this.#idleMs
     }
   }
 
-  get #awaited(): Awaited {
-    if (this.#heldBack) return 'receiver'
-    return this.#isUploading && !this.#isUploadHeldBack ? 'sender' : 'upstream'
+  get #waitedFor(): WaitedFor {
+    if (this.#isPaused) return 'receiver'
+    return this.#isUploading && !this.#isUploadPaused ? 'sender' : 'upstream'
   }
 
   get #isUploading(): boolean {
     return this.#controller !== undefined && this.#source !== null && !this.sent
   }
 
-  /** undici holds the body back as long as its connection takes nothing. */
-  get #isUploadHeldBack(): boolean {
+  /** undici pauses the source while its connection takes nothing. */
+  get #isUploadPaused(): boolean {
     return this.#isUploading && this.#source?.isPaused() === true
   }
 
-  /** The connection takes more of the request's body. */
+  /** The connection takes more of the request body. */
   readonly #uploadTaken = (): void => {
-    if (!this.#headTold) this.#idleDeadlineMs = NEVER
+    if (!this.#headReceived) this.#idleDeadlineMs = NEVER
   }
 
   launch(fault: UpstreamFault): void {
     if (this.#over) return
-    const { lane } = this.#berth
-    if (lane !== undefined) {
+    const { pooled } = this.#lease
+    if (pooled !== undefined) {
       if (this.#source !== null)
         this.body ??= takeWhole(this.#source, this.#bodyBytes) ?? asReadable(this.#source, this.#uploadTaken)
-      lane.client.dispatch(this, this)
+      pooled.client.dispatch(this, this)
     } else {
-      this.#leave()
-      this.#answer.fault(fault)
+      this.#finish()
+      this.#response.fault(fault)
     }
   }
 
@@ -160,55 +157,55 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   onRequestSent(): void {
     this.sent = true
-    if (!this.#headTold) this.#idleDeadlineMs = this.#terms.clock() + this.#terms.headersMs
+    if (!this.#headReceived) this.#idleDeadlineMs = this.#state.clock() + this.#state.headersMs
   }
 
   onResponseStarted(): void {
-    this.#answerBegan = true
+    this.#responseBegan = true
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
     const fields = receivedFields(controller.rawHeaders)
-    if (!isStatus(status)) this.#give({ kind: 'malformed', cause: `status ${status}` })
+    if (!isStatus(status)) this.#abortWith({ kind: 'malformed', cause: `status ${status}` })
     else if (status >= 200) this.#begin(status, fields)
-    else if (status === 103) this.#answer.information(status, fields)
+    else if (status === 103) this.#response.information(status, fields)
     else if (status === 101)
-      this.#give({ kind: 'malformed', cause: `status ${status} where none was asked for` })
+      this.#abortWith({ kind: 'malformed', cause: `status ${status} where none was asked for` })
   }
 
   #begin(status: number, fields: readonly Field[]): void {
     const framing = bodyFraming(this.method, status, fields)
     if (framing === 'faulty') {
-      this.#give({ kind: 'malformed', cause: `a ${status} answer whose body has no sound frame` })
+      this.#abortWith({ kind: 'malformed', cause: `a ${status} response whose body has no sound frame` })
     } else {
       this.#untilClose = framing === 'until close'
-      this.#headTold = true
+      this.#headReceived = true
       if (this.#source !== null) this.#leftUnread = !this.sent || !hasReadBody(this.method, status)
-      this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
-      this.#berth.origin.health.responded(status)
-      this.#answer.head(status, fields)
+      this.#idleDeadlineMs = this.#state.clock() + this.#idleMs
+      this.#lease.origin.health.responded(status)
+      this.#response.head(status, fields)
     }
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    // What undici's parser says when it is resumed.
+    // undici's parser reports an empty piece when it is resumed.
     if (chunk.length === 0) return
-    this.#idleDeadlineMs = this.#terms.clock() + this.#idleMs
-    if (this.#answer.data(chunk)) return
-    this.#heldBack = true
+    this.#idleDeadlineMs = this.#state.clock() + this.#idleMs
+    if (this.#response.data(chunk)) return
+    this.#isPaused = true
     this.#idleDeadlineMs = NEVER
     controller.pause()
   }
 
   onResponseEnd(): void {
-    // A reset ends the connection too, but not a body that lasts until the connection is closed properly.
-    if (this.#untilClose && this.#berth.lane?.socket?.errored) {
-      this.#give({ kind: 'broken', cause: 'reset before the end of the body' })
+    // A body framed by the end of the connection is complete only when that was closed, not reset.
+    if (this.#untilClose && this.#lease.pooled?.socket?.errored) {
+      this.#abortWith({ kind: 'broken', cause: 'reset before the end of the body' })
     } else {
-      this.#leave()
-      this.#leaveBerth()
+      this.#finish()
+      this.#endLease()
       try {
-        this.#answer.end()
+        this.#response.end()
       } catch (mistake) {
         process.nextTick(raise, mistake)
       }
@@ -222,16 +219,16 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
     socket: Duplex,
   ): void {
     const fields = receivedFields(controller.rawHeaders)
-    this.#leave()
-    const { lane } = this.#berth
-    if (lane !== undefined) lane.socket = undefined
-    this.#leaveBerth()
+    this.#finish()
+    const { pooled } = this.#lease
+    if (pooled !== undefined) pooled.socket = undefined
+    this.#endLease()
     try {
       if (switchesTo(this.upgrade ?? '', fields)) {
-        this.#answer.upgrade(fields, socket)
+        this.#response.upgrade(fields, socket)
       } else {
         socket.destroy()
-        this.#answer.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
+        this.#response.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
       }
     } catch (mistake) {
       process.nextTick(raise, mistake)
@@ -240,69 +237,69 @@ export class UpstreamExchange implements Flight, Timed, Dispatcher.DispatchHandl
 
   onResponseError(_controller: unknown, error: Error): void {
     if (this.#over) return
-    const fault = faultOf(error, this.#headTold)
-    const attempted = {
+    const fault = faultOf(error, this.#headReceived)
+    const attempt = {
       method: this.method,
       hasBody: this.#source !== null,
       upgrade: this.upgrade !== null,
       sent: this.#controller !== undefined,
-      answerBegan: this.#answerBegan,
+      responseBegan: this.#responseBegan,
       retried: this.#retried,
     }
-    if (mayRetry(error, fault.kind, attempted)) {
-      if (error instanceof ConnectError) this.#berth.passOver()
+    if (mayRetry(error, fault.kind, attempt)) {
+      if (error instanceof ConnectError) this.#lease.excludeOrigin()
       else this.#retried = true
-      this.#leaveBerth()
+      this.#endLease()
       this.#attempt(fault)
     } else {
-      if (fault.kind === 'broken' || fault.kind === 'malformed') this.#berth.origin.health.brokeDown()
-      this.#leave()
-      this.#leaveBerth()
-      this.#answer.fault(fault)
+      if (fault.kind === 'broken' || fault.kind === 'malformed') this.#lease.origin.health.exchangeFailed()
+      this.#finish()
+      this.#endLease()
+      this.#response.fault(fault)
     }
   }
 
-  /** @param fault what is told when no upstream is left. */
+  /** @param fault the fault when no upstream is left. */
   #attempt(fault: UpstreamFault): void {
     this.#controller = undefined
     this.sent = false
     this.#idleDeadlineMs = NEVER
-    this.#berth.take(this.#retried)
+    this.#lease.take(this.#retried)
     process.nextTick(launch, this, fault)
   }
 
-  /** Fails the exchange by our own decision. */
-  #give(fault: UpstreamFault): void {
-    if (fault.kind === 'timeout' || fault.kind === 'malformed') this.#berth.origin.health.brokeDown()
+  /** Ends the exchange by our own decision. */
+  #abortWith(fault: UpstreamFault): void {
+    if (fault.kind === 'timeout' || fault.kind === 'malformed') this.#lease.origin.health.exchangeFailed()
     this.abort()
-    this.#answer.fault(fault)
+    this.#response.fault(fault)
   }
 
-  #leave(): void {
+  #finish(): void {
     this.#over = true
-    this.#terms.deadlines.remove(this)
+    this.#state.deadlines.remove(this)
   }
 
-  /** A request that undici did not begin it may still hold; one that it began is off its hands, told or aborted. */
-  #leaveBerth(): void {
-    this.#berth.leave(this.#controller !== undefined && !this.#leftUnread)
+  /** undici may still hold a request that it did not begin to write: then its client cannot be used again. */
+  #endLease(): void {
+    this.#lease.end(this.#controller !== undefined && !this.#leftUnread)
   }
 }
 
-/** undici asks a stream for no more than an upload has; its type does. */
+/** An Upload has all that undici uses of a stream, but not all that the type asks for. */
 function asReadable(source: Readable, taken: () => void): Readable {
   return new Upload(source, taken) as unknown as Readable
 }
 
-function launch(exchange: UpstreamExchange, fault: UpstreamFault): void {
+function launch(exchange: UndiciExchange, fault: UpstreamFault): void {
   exchange.launch(fault)
 }
 
-function takeUp(exchange: UpstreamExchange): void {
-  exchange.takeUp()
+function continueReading(exchange: UndiciExchange): void {
+  exchange.continueReading()
 }
 
-/** undici loses what a handler throws at the end of an exchange; a mistake of our own must be seen. */
+/** undici swallows what a handler throws at the end of an exchange; our own mistakes must surface. */
 function raise(mistake: unknown): void {
   throw mistake
 }

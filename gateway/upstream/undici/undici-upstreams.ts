@@ -1,24 +1,27 @@
 import { Deadlines } from '../../http/syntax/deadlines.ts'
 import { Choice } from '../balancing/choice.ts'
 import { createOrigin } from '../balancing/origin.ts'
-import type { UpstreamsOptions } from '../create-upstreams.ts'
+import type { ClientState } from '../client-state.ts'
 import type { Address } from '../upstream-address.ts'
-import type { Flight, Upstream, UpstreamAnswer, UpstreamCall } from '../upstream-client.ts'
-import type { Terms } from '../upstream-terms.ts'
-import { UpstreamExchange } from './undici-exchange.ts'
-import { type LanedOrigin, Lanes } from './undici-pool.ts'
+import type { UpstreamCall, UpstreamClient, UpstreamRequest, UpstreamResponse } from '../upstream-client.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
+import { UndiciExchange } from './undici-exchange.ts'
+import { type UndiciOrigin, UndiciPool } from './undici-pool.ts'
 
 /**
- * The upstreams as undici reaches them.
+ * The client for upstreams with TLS, through undici.
  *
- * @throws TypeError when there is none.
+ * @throws TypeError when there is no upstream.
  */
-export function createUndiciUpstreams(addresses: readonly Address[], options: UpstreamsOptions): Upstream {
+export function createUndiciUpstreams(
+  addresses: readonly Address[],
+  options: UpstreamsOptions,
+): UpstreamClient {
   const { clock, headersMs, connectMs, maxConnections } = options
-  const origins = addresses.map((address): LanedOrigin => {
+  const origins = addresses.map((address): UndiciOrigin => {
     const origin = createOrigin(address, options)
     const { health } = origin
-    return Object.assign(origin, { lanes: new Lanes({ address, connectMs, maxConnections, health }) })
+    return Object.assign(origin, { pool: new UndiciPool({ address, connectMs, maxConnections, health }) })
   })
   const [first] = origins
   if (first === undefined) throw new TypeError('upstreams: at least one is needed')
@@ -34,25 +37,25 @@ export function createUndiciUpstreams(addresses: readonly Address[], options: Up
   })
 }
 
-class UndiciUpstreams implements Upstream {
-  readonly #origins: readonly LanedOrigin[]
-  readonly #terms: Terms<LanedOrigin>
+class UndiciUpstreams implements UpstreamClient {
+  readonly #origins: readonly UndiciOrigin[]
+  readonly #state: ClientState<UndiciOrigin>
   #closing: Promise<void> | undefined = undefined
 
-  constructor(origins: readonly LanedOrigin[], terms: Terms<LanedOrigin>) {
+  constructor(origins: readonly UndiciOrigin[], state: ClientState<UndiciOrigin>) {
     this.#origins = origins
-    this.#terms = terms
+    this.#state = state
   }
 
-  send(call: UpstreamCall, answer: UpstreamAnswer): Flight {
-    const exchange = new UpstreamExchange(this.#terms, call, answer)
+  send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
+    const exchange = new UndiciExchange(this.#state, request, response)
     exchange.begin()
     return exchange
   }
 
   close(): Promise<void> {
-    this.#terms.closed = true
-    this.#closing ??= Promise.all(this.#origins.map((origin) => origin.lanes.close())).then(() => undefined)
+    this.#state.closed = true
+    this.#closing ??= Promise.all(this.#origins.map(({ pool }) => pool.close())).then(() => undefined)
     return this.#closing
   }
 }

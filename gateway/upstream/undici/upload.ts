@@ -4,23 +4,22 @@ import type { Readable } from 'node:stream'
 type Listener = (...args: any[]) => void
 
 /**
- * The downstream body as undici may have it: all it needs of a stream, except the power to destroy it. undici destroys
- * a body when it is through with it, also with one that was sent whole, and takes the socket from an IncomingMessage
- * before; but the connection below belongs to the client's exchange, which still has an answer to write on it.
- * When undici has had enough the body is held back, and its owner decides what becomes of it.
+ * The downstream body for undici: all that it uses of a stream, except that it cannot destroy the source. undici destroys
+ * every body in the end, but the client's connection still has a response to carry. Here `destroy` only pauses the
+ * source, and its owner decides what happens to the rest.
  */
 export class Upload {
   readonly #source: Readable
   readonly #taken: () => void
   destroyed = false
 
-  /** @param taken called when undici, which held the body back, takes more of it. */
+  /** @param taken called when undici takes more after a pause. */
   constructor(source: Readable, taken: () => void) {
     this.#source = source
     this.#taken = taken
   }
 
-  /** Never called: undici takes anything with `pipe` and `on` for a stream. */
+  /** Never called; undici recognises a stream by `pipe` and `on`. */
   pipe(): never {
     throw new Error('an upload is read by its events')
   }
@@ -39,7 +38,7 @@ export class Upload {
     return this.off(event, listener)
   }
 
-  /** undici calls `read(0)`, to learn whether the whole body is there already. */
+  /** undici calls `read(0)` to learn whether the whole body has arrived. */
   read(bytes: number): unknown {
     return this.#source.read(bytes)
   }

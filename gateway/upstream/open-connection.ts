@@ -1,10 +1,10 @@
 import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import type { Address } from '../upstream-address.ts'
+import type { Address } from './upstream-address.ts'
 
 const TCP_KEEP_ALIVE_MS = 60_000
 
-/** A connection that never stood: nothing can have been sent on it. */
+/** No connection was made, so nothing was sent. */
 export class ConnectError extends Error {
   readonly code: 'UPSTREAM_CONNECT' | 'UPSTREAM_CONNECT_TIMEOUT'
 
@@ -14,18 +14,18 @@ export class ConnectError extends Error {
   }
 }
 
-/** What the opener of a connection is told: exactly one of the two, once, and never before `openConnection` returned. */
+/** Gets exactly one of the two calls, once, after `openConnection` has returned. */
 export interface ConnectionOpening {
-  /** Where a connection in the clear reads into, instead of its stream. */
+  /** Without TLS: reads into this buffer instead of a stream. */
   readonly onread?: OnReadOpts
   connected(socket: Socket): void
   failed(error: ConnectError): void
 }
 
 /**
- * Opens a connection; for `https://` it stands when the handshake is done and the certificate has been verified
- * against the trusted authorities and the upstream's name (RFC 9110 section 4.3.4), which nothing can turn off.
- * Destroying the returned socket gives the attempt up.
+ * Opens a connection. For `https://` it is connected when the handshake is done and the certificate has been verified
+ * against the trusted authorities and the upstream's name (RFC 9110 section 4.3.4); nothing can turn that off. Destroy
+ * the returned socket to give up.
  */
 export function openConnection(address: Address, connectMs: number, opening: ConnectionOpening): Socket {
   const { secure, host, port, socketPath } = address
@@ -33,10 +33,10 @@ export function openConnection(address: Address, connectMs: number, opening: Con
     ? connectTls({
         host,
         port,
-        // Server Name Indication takes names only (RFC 6066 section 3); an address is verified by `host`.
+        // Server Name Indication takes names only (RFC 6066 section 3); an IP address is verified by `host`.
         ...(isIP(host) === 0 ? { servername: host } : {}),
         ALPNProtocols: ['http/1.1'],
-        // Written out, so that NODE_TLS_REJECT_UNAUTHORIZED=0 does not reach here.
+        // Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED=0 has no effect.
         rejectUnauthorized: true,
       })
     : connectTcp({
@@ -63,7 +63,7 @@ export function openConnection(address: Address, connectMs: number, opening: Con
     connectMs,
   )
   socket.once(secure ? 'secureConnect' : 'connect', () => settle(undefined))
-  // Stays for the socket's life: an upgraded one has no other listener until its receiver takes it.
+  // Never removed: an upgraded socket has no other listener until its receiver takes it.
   socket.on('error', (error: NodeJS.ErrnoException) => settle(connectError(error)))
   socket.once('close', () => settle(new ConnectError('UPSTREAM_CONNECT', 'the attempt was given up')))
   return socket
@@ -71,6 +71,6 @@ export function openConnection(address: Address, connectMs: number, opening: Con
 
 function connectError(error: NodeJS.ErrnoException): ConnectError {
   const code = error.code === 'ETIMEDOUT' ? 'UPSTREAM_CONNECT_TIMEOUT' : 'UPSTREAM_CONNECT'
-  // With several addresses behind a name the message is empty and the code says it.
+  // When a name has several addresses the message is empty.
   return new ConnectError(code, error.message || String(error.code))
 }

@@ -2,14 +2,14 @@ import type { Deadlines } from '../http/syntax/deadlines.ts'
 import type { Choice } from './balancing/choice.ts'
 import type { Origin } from './balancing/origin.ts'
 
-/** What all exchanges of a gateway share. Times in milliseconds. */
-export interface Terms<Kind extends Origin> {
+/** What all exchanges of an upstream client share. Times in milliseconds. */
+export interface ClientState<Kind extends Origin> {
   readonly clock: () => number
   readonly headersMs: number
   readonly choice: Choice<Kind>
   readonly deadlines: Deadlines
-  /** Whose label a flight bears that never found a lane. */
+  /** The upstream that a call names as long as it has no connection. */
   readonly first: Kind
-  /** Nothing new is begun. Written by close. */
+  /** No exchange starts any more. Written by `close`. */
   closed: boolean
 }

@@ -1,18 +1,18 @@
 import type { Readable } from 'node:stream'
-import { type Field, valueIn } from '../../http/syntax/field.ts'
+import { type Field, valueIn } from '../http/syntax/field.ts'
 
 /**
- * Takes a body whose announced bytes are all there already, as those of most requests are: a buffer costs undici some
- * 15 µs of processor time less than a stream. The rest of the source's life (`end`, `close`) goes on by itself.
+ * Reads a body at once when all of it has arrived, as is so for most requests: a buffer costs undici some 15 µs of CPU
+ * less than a stream. The source still emits `end` and `close`.
  *
- * @param bytes how long it is.
- * @returns undefined when that is not known, or not all of it has come: the source has not been touched.
+ * @param bytes its announced length; undefined when not known.
+ * @returns undefined when not all of it has arrived; the source is untouched.
  */
 export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
   if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
-  // Read by somebody else, or broken off: both are a stream's affair.
+  // Already being read, or broken off: stream it.
   if (source.readableFlowing === true || source.destroyed) return undefined
-  // Without the number it may give the first piece only.
+  // Without the length, `read` may return the first piece only.
   const body: Buffer | null = source.read(bytes)
   source.resume()
   return body ?? undefined

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { describe, it } from 'node:test'
-import { fieldsOf } from '../../http/syntax/field.ts'
+import { fieldsOf } from '../http/syntax/field.ts'
 import { contentLength, takeWhole } from './whole-body.ts'
 
 function bodyOf(...chunks: (string | null)[]): Readable {

@@ -1,0 +1,33 @@
+import type { UpstreamFault } from './upstream-client.ts'
+
+/** Who has to act next: the upstream, the receiver of its response, or the sender of the request body. */
+export type WaitedFor = 'upstream' | 'receiver' | 'sender'
+
+const KINDS = { upstream: 'timeout', receiver: 'unread', sender: 'unsent' } as const
+const WORDS = {
+  upstream: 'the upstream was waited for',
+  receiver: 'the receiver held the response back',
+  sender: 'the rest of the request body was waited for',
+} as const
+
+/** The total time ran out: blames the side that had to act next. */
+export function totalTimeout(totalMs: number | undefined, waitedFor: WaitedFor): UpstreamFault {
+  return { kind: KINDS[waitedFor], cause: `not over within ${totalMs} ms: ${WORDS[waitedFor]}` }
+}
+
+/** The upstream took too long for one step of the exchange. */
+export function stepTimeout(step: {
+  readonly headReceived: boolean
+  /** The request body is still being sent. */
+  readonly sending: boolean
+  readonly headersMs: number
+  readonly idleMs: number
+}): UpstreamFault {
+  const { headReceived, sending, headersMs, idleMs } = step
+  const cause = headReceived
+    ? `no piece of the body within ${idleMs} ms`
+    : sending
+      ? `nothing of the request body was taken within ${idleMs} ms`
+      : `no head within ${headersMs} ms`
+  return { kind: 'timeout', cause }
+}

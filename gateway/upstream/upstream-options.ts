@@ -1,0 +1,17 @@
+/** What the upstream client is made with. Times in milliseconds. */
+export interface UpstreamsOptions {
+  /** At least one of `http://host:port`, `https://host:port`, `unix:/path.sock`. */
+  readonly urls: readonly string[]
+  /** For making a connection, and for waiting until one is free. */
+  readonly connectMs: number
+  /** From the request sent until the head of the response. */
+  readonly headersMs: number
+  /** To each upstream. */
+  readonly maxConnections: number
+  /** How many requests may wait when every connection is in use. Default 0. */
+  readonly maxWaiting?: number
+  /** Monotonic. */
+  readonly clock: () => number
+  /** Called on each change; every upstream starts healthy. */
+  readonly onHealth: (upstream: string, healthy: boolean) => void
+}
