@@ -127,8 +127,7 @@ test('of very many faults only the first are put into words; the rest is counted
     Object.fromEntries(Array.from({ length: 30_000 }, (_, index) => [`key${index}`, 1])),
   )
   assert.equal(problems.length, 10_000)
-  assert.equal(problems[0]?.path, '$.window')
-  assert.equal(problems[1]?.path, '$.key0')
+  assert.equal(problems[0]?.path, '$.key0')
   assert.equal(more, 20_001)
   assert.deepEqual(unsound, ['$'])
 })

@@ -11,10 +11,7 @@ const SENTENCES: readonly (readonly [path: RegExp, sentence: string])[] = [
     /^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.env$/,
     'must be the name of an environment variable, in capitals',
   ],
-  [
-    /^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.file$/,
-    'must be a path that begins with "/", "../" or "../../"',
-  ],
+  [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.file$/, 'must be a path that begins with "/", "./" or "../"'],
   [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]/, SECRET_BELONGS],
   [
     /^\$\.clients\[\d+\]\.hmac\.(?:secret|whsec|value|key)$/i,
