@@ -48,7 +48,7 @@ async function main(): Promise<void> {
   })
   const { adminPort, port, tlsPort } = await begin(startup, serving, admin)
   // A trail whose disk has room again takes up what it owes without waiting for a request.
-  setInterval(() => serving.trail.look(), TRAIL_RECHECK_MS).unref()
+  setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
   const { host, adminHost, upstreams } = settings
   const workers = withWorkers ? settings.workers : 1
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')

@@ -6,7 +6,7 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { responseTo } from './audit-records.ts'
-import { Commit } from './commit/group-commit.ts'
+import { Commit } from './commit/commit.ts'
 import { openTrail } from './open-trail.ts'
 import {
   type Line,

@@ -94,8 +94,8 @@ for (const durability of DURABILITIES) {
       while (!(existsSync(file) && readFileSync(file, 'latin1').includes(`"doomed-${round}-30"`)))
         await turn()
       await doomed.terminate()
-      settled += trail.settleOpenOf(threadId)
-      assert.equal(trail.settleOpenOf(threadId), 0)
+      settled += trail.settleDeadWorker(threadId)
+      assert.equal(trail.settleDeadWorker(threadId), 0)
     }
     const { accepted, refused } = await ended
     while (!trail.recheck()) await turn()

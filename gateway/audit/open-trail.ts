@@ -38,7 +38,7 @@ export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
 
 /**
  * The trail of another thread, to append to from this one: the same interface; it neither begins, rotates nor ends it,
- * and follows when the other does. A thread that dies is to be told of (`settleOpenOf`).
+ * and follows when the other does. A thread that dies is to be told of (`settleDeadWorker`).
  *
  * @param handle what the other thread's trail gives, posted to this one.
  * @throws Error when as many threads have joined as there are seats for.

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { requestRecord } from './audit-records.ts'
-import { Commit } from './commit/group-commit.ts'
+import { Commit } from './commit/commit.ts'
 import { Trail, type TrailOptions } from './trail.ts'
 
 /** For tests only. */

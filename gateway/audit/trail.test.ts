@@ -6,7 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { configChangeRecord, responseTo } from './audit-records.ts'
-import { Commit } from './commit/group-commit.ts'
+import { Commit } from './commit/commit.ts'
 import { recover } from './recovery/recovery.ts'
 import {
   endOf,
@@ -435,23 +435,23 @@ test('who waits until nothing is owed hears of it when the disk has room, or wit
   const [a, b] = [requestLine('a'), requestLine('b')]
   for (const line of [a, b]) await endOf(trail.append(line))
   const heard: unknown[] = []
-  trail.whenPaid((error) => heard.push(['before', error]))
+  trail.whenPendingWritten((error) => heard.push(['before', error]))
   disk.roomBytes = 0
   await endOf(trail.settle(responseLine(a)))
   trail.settle(responseLine(b))
-  trail.whenPaid((error) => heard.push(['soon', error]))
-  trail.look()
+  trail.whenPendingWritten((error) => heard.push(['soon', error]))
+  trail.maintain()
   assert.deepEqual(heard, [['before', undefined]])
   disk.roomBytes = Number.POSITIVE_INFINITY
-  trail.look()
+  trail.maintain()
   assert.deepEqual(heard.slice(1), [['soon', undefined]])
   await endOf(trail.append(a))
   disk.roomBytes = 0
   await endOf(trail.settle(responseLine(a)))
-  trail.whenPaid((error) => heard.push(['late', (error as NodeJS.ErrnoException)?.code]))
+  trail.whenPendingWritten((error) => heard.push(['late', (error as NodeJS.ErrnoException)?.code]))
   await new Promise((resolve) => setTimeout(resolve, 120))
-  trail.look()
-  trail.whenPaid((error) => heard.push(['later', (error as NodeJS.ErrnoException)?.code]))
+  trail.maintain()
+  trail.whenPendingWritten((error) => heard.push(['later', (error as NodeJS.ErrnoException)?.code]))
   assert.deepEqual(heard.slice(2), [
     ['late', 'ENOSPC'],
     ['later', 'ENOSPC'],
@@ -463,13 +463,13 @@ for (const durability of ['written', 'synced', 'buffered'] as const) {
     const directory = join(temporaryDirectory(t), 'trail')
     const { file, trail, faults } = trailIn(directory, { durability })
     await endOf(trail.append(requestLine('a')))
-    trail.look()
+    trail.maintain()
     assert.deepEqual(faults, [])
     fs.rmSync(directory, { recursive: true })
-    trail.look()
+    trail.maintain()
     assert.match(String(faults[0]), /audit\.ndjson was removed while it was written/)
     await endOf(trail.settle(responseLine(requestLine('a'))))
-    trail.look()
+    trail.maintain()
     assert.equal(faults.length, 1)
     trail.close('end')
     const lines = linesOf(file)

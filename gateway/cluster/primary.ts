@@ -155,7 +155,7 @@ export class Primary implements ServingMode {
   }
 
   #settle({ name, threadId, why, lastAnswer, expected }: Ended<MetricsSnapshot>): void {
-    const recovered = this.trail.settleOpenOf(threadId)
+    const recovered = this.trail.settleDeadWorker(threadId)
     if (!expected) this.#startup.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
     // The page must not run back: what it has said of the dead it goes on saying.
     if (lastAnswer !== undefined) this.#gone = [countedBy([...this.#gone, lastAnswer])]

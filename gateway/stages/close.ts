@@ -1,5 +1,5 @@
 import { responseTo } from '../audit/audit-records.ts'
-import type { Commit } from '../audit/commit/group-commit.ts'
+import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { recordAtEnd } from './record.ts'
@@ -37,8 +37,8 @@ function holdBack({ trail }: Gateway, { req, res }: Exchange, commit: Commit | u
   const release = res.hold()
   const whenKnown = (error: Error | undefined) => {
     if (error === undefined) release()
-    else trail.whenPaid((unpaid) => (unpaid === undefined ? release() : res.breakOff()))
+    else trail.whenPendingWritten((fault) => (fault === undefined ? release() : res.breakOff()))
   }
-  if (commit === undefined) trail.whenPaid((unpaid) => setImmediate(whenKnown, unpaid))
+  if (commit === undefined) trail.whenPendingWritten((error) => setImmediate(whenKnown, error))
   else commit.whenDone(whenKnown)
 }

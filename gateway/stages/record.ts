@@ -1,5 +1,5 @@
 import { bounded, requestRecord } from '../audit/audit-records.ts'
-import type { Commit } from '../audit/commit/group-commit.ts'
+import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'

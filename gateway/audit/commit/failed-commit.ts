@@ -1,38 +1,38 @@
 import { openChangeOf, pairKeyOf } from '../audit-records.ts'
 
 /** What becomes of the lines of a commit that failed. */
-export interface Sorted {
-  /** API_REQUEST lines: whoever waited for them is refused. */
+export interface SortedLines {
+  /** API_REQUEST lines whose requests are refused. */
   readonly refused: readonly string[]
-  /** Of those, the ones that are in the file for good, and need a response there. */
+  /** Those of `refused` that could not be removed from the file, and need a response there. */
   readonly stranded: readonly string[]
-  /** What is owed to the file still. */
-  readonly owed: readonly string[]
+  /** Lines that still have to be written. */
+  readonly pending: readonly string[]
 }
 
 /**
- * Sorts the lines of a commit that failed. A request that already has its response among the lines (its client went away
- * meanwhile) is owed like that.
+ * Sorts the lines of a commit that failed. A request whose response is among the lines too (its client went away
+ * meanwhile) is not refused: both stay pending.
  *
- * @param inFile those of the lines that are in the file for good.
+ * @param inFile those of the lines that stay in the file.
  */
-export function sortFailed(lines: readonly string[], inFile: readonly string[]): Sorted {
-  const answers = new Map<string | undefined, number>()
+export function sortFailed(lines: readonly string[], inFile: readonly string[]): SortedLines {
+  const responses = new Map<string | undefined, number>()
   for (const line of lines) {
-    if (openChangeOf(line) === -1) answers.set(pairKeyOf(line), (answers.get(pairKeyOf(line)) ?? 0) + 1)
+    if (openChangeOf(line) === -1) responses.set(pairKeyOf(line), (responses.get(pairKeyOf(line)) ?? 0) + 1)
   }
-  const sorted = { refused: [] as string[], stranded: [] as string[], owed: [] as string[] }
+  const sorted = { refused: [] as string[], stranded: [] as string[], pending: [] as string[] }
   const there = [...inFile]
   for (const line of lines) {
-    const count = answers.get(pairKeyOf(line)) ?? 0
+    const count = responses.get(pairKeyOf(line)) ?? 0
     const isThere = takeFrom(there, line)
     if (openChangeOf(line) === 1 && count === 0) {
       sorted.refused.push(line)
       if (isThere) sorted.stranded.push(line)
       continue
     }
-    if (openChangeOf(line) === 1) answers.set(pairKeyOf(line), count - 1)
-    if (!isThere) sorted.owed.push(line)
+    if (openChangeOf(line) === 1) responses.set(pairKeyOf(line), count - 1)
+    if (!isThere) sorted.pending.push(line)
   }
   return sorted
 }

@@ -13,7 +13,7 @@ import {
   trailIn,
   unpaired,
 } from '../trail.test-support.ts'
-import { Commit } from './group-commit.ts'
+import { Commit } from './commit.ts'
 
 const responseLine = (request: string) => responseTo(request, 200, 1)
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)

@@ -1,67 +1,36 @@
 import { fdatasync } from 'node:fs'
-import type { Mark, SharedState } from '../file/shared-trail.ts'
-import type { Pen } from '../file/trail-file.ts'
+import type { SharedTrail, TurnStart } from '../file/shared-trail.ts'
+import type { TrailFile } from '../file/trail-file.ts'
+import type { TrailReports } from '../trail-reports.ts'
+import { Commit, type CommitPolicy, type Group, heldTooLong } from './commit.ts'
+import type { Outage } from './outage.ts'
 
-/** Called once: with why not, when what was to be committed is not. */
-export type Waiting = (error: Error | undefined) => void
-
-/** Lines that are committed together: one for all of them, so that none needs a promise of its own. */
-export class Commit {
-  readonly #waiting: Waiting[] = []
-
-  whenDone(run: Waiting): void {
-    this.#waiting.push(run)
-  }
-
-  finish(error: Error | undefined): void {
-    for (const run of this.#waiting.splice(0)) run(error)
-  }
-}
-
-/** What is known when a group could not be committed. */
-export interface CommitFault {
-  readonly error: Error
-  /** Lines that were tried. They are in the file no more, unless a part of them is torn. */
-  readonly tried: readonly string[]
-  /** Lines that were to follow. */
-  readonly waiting: readonly string[]
-}
-
-export interface CommitsOptions {
-  readonly pen: Pen
-  readonly shared: SharedState
-  /** Lines count when the disk has them (`synced`), not as soon as the operating system has (`written`). */
+export interface GroupCommitOptions {
+  readonly trailFile: TrailFile
+  readonly shared: SharedTrail
+  readonly outage: Outage
+  readonly reports: TrailReports
+  /** `synced`: lines are committed when the disk has them. `written`: when the operating system has. */
   readonly syncs: boolean
-  /** Called before a write, with the turn if it `syncs`: why nothing can be written now. */
-  mend(): Error | undefined
-  onCommitted(lines: readonly string[]): void
-  /** Before those who wait for the lines hear of it. */
-  onFailed(fault: CommitFault): void
-}
-
-interface Group {
-  readonly lines: readonly string[]
-  readonly commit: Commit
 }
 
 /**
- * Lines gather until the turn of the event loop is over, and go to the operating system by one write; with `written`
- * that commits them.
+ * Durability `written` and `synced`: the lines of a turn of the event loop are handed to the operating system by one write
+ * at its end. With `written` that commits them.
  *
- * With `synced` they are committed by one `fdatasync` in the thread pool; what comes meanwhile is the next group. Among
- * several threads one at a time has the turn to write and commit, so that what is not committed is always the end of the
- * file and can be cut off: after a failed `fdatasync` the kernel may have thrown pages away, and the next one would say
- * that all is well.
+ * With `synced` one `fdatasync` in the thread pool commits them; lines that come meanwhile are the next group. Only one
+ * thread at a time writes and commits, so what is not committed is always the end of the file and can be cut off: after a
+ * failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
  */
-export class Commits {
-  readonly #options: CommitsOptions
+export class GroupCommit implements CommitPolicy {
+  readonly #options: GroupCommitOptions
   readonly #onTurnEnd = () => this.#begin()
   #lines: string[] = []
   #next = new Commit()
   #scheduled = false
-  #running = false
+  #syncing = false
 
-  constructor(options: CommitsOptions) {
+  constructor(options: GroupCommitOptions) {
     this.#options = options
   }
 
@@ -71,87 +40,88 @@ export class Commits {
     return this.#next
   }
 
-  /** What has not been written yet, and whoever waits for it. */
-  take(): Group {
+  flush(): void {
+    if (!this.#options.syncs) this.#write()
+  }
+
+  close(): Group {
+    return this.#take()
+  }
+
+  #take(): Group {
     const taken = { lines: this.#lines, commit: this.#next }
     this.#lines = []
     this.#next = new Commit()
     return taken
   }
 
-  /** `written`: commits what has gathered, now. */
-  flush(): void {
-    if (this.#lines.length === 0) return
-    const unwritable = this.#options.mend()
-    const group = this.take()
-    const error = unwritable ?? this.#options.pen.put(group.lines)
-    if (error === undefined) this.#succeed(group)
-    else this.#fail(error, group, unwritable === undefined)
-  }
-
   #schedule(): void {
-    if (this.#scheduled || this.#running || this.#lines.length === 0) return
+    if (this.#scheduled || this.#syncing || this.#lines.length === 0) return
     this.#scheduled = true
     setImmediate(this.#onTurnEnd)
   }
 
   #begin(): void {
     this.#scheduled = false
-    if (!this.#options.syncs) this.flush()
+    if (!this.#options.syncs) this.#write()
     else if (this.#lines.length > 0) this.#beginSync()
   }
 
+  #write(): void {
+    if (this.#lines.length === 0) return
+    const unwritable = this.#options.outage.resume()
+    const group = this.#take()
+    const error = unwritable ?? this.#options.trailFile.put(group.lines)
+    if (error === undefined) this.#succeed(group)
+    else this.#fail(error, group, unwritable === undefined)
+  }
+
   #beginSync(): void {
-    const { pen, shared, mend } = this.#options
+    const { trailFile, shared, outage } = this.#options
     if (!shared.takeTurn()) {
       this.#scheduled = true
       void shared.turnFreed().then(this.#onTurnEnd)
       return
     }
-    const unwritable = mend()
-    const mark = unwritable === undefined ? pen.markTurn() : undefined
-    const group = this.take()
-    const error = mark === undefined ? (unwritable ?? heldTooLong()) : pen.put(group.lines)
-    if (error !== undefined || mark === undefined) {
+    const unwritable = outage.resume()
+    const start = unwritable === undefined ? trailFile.startTurn() : undefined
+    const group = this.#take()
+    const error = start === undefined ? (unwritable ?? heldTooLong()) : trailFile.put(group.lines)
+    if (error !== undefined || start === undefined) {
       shared.passTurn()
       this.#fail(error as Error, group, unwritable === undefined)
       return
     }
-    this.#running = true
-    fdatasync(pen.sink.fd, (failed) => this.#endSync(failed, group, mark))
+    this.#syncing = true
+    fdatasync(trailFile.sink.fd, (failed) => this.#endSync(failed, group, start))
   }
 
-  #endSync(error: Error | null, group: Group, mark: Mark): void {
-    const { pen, shared } = this.#options
-    this.#running = false
-    if (error !== null) pen.backTo(mark, group.lines)
+  #endSync(error: Error | null, group: Group, start: TurnStart): void {
+    const { trailFile, shared } = this.#options
+    this.#syncing = false
+    if (error !== null) trailFile.rollBackTo(start, group.lines)
     shared.passTurn()
     if (error !== null) {
       this.#fail(error, group, true)
       return
     }
-    pen.committed(group.lines)
+    trailFile.committed(group.lines)
     this.#succeed(group)
     this.#schedule()
   }
 
   #succeed({ lines, commit }: Group): void {
-    this.#options.onCommitted(lines)
+    this.#options.reports.written(lines)
     commit.finish(undefined)
   }
 
   #fail(error: Error, { lines, commit }: Group, wasTried: boolean): void {
-    const next = this.take()
+    const next = this.#take()
     const fault = wasTried
       ? { error, tried: lines, waiting: next.lines }
       : { error, tried: [], waiting: [...lines, ...next.lines] }
-    this.#options.onFailed(fault)
+    this.#options.outage.commitFailed(fault)
     commit.finish(error)
     next.commit.finish(error)
   }
-}
-
-/** Whoever has held the file for so long may be dead, and is not waited for. */
-export function heldTooLong(): Error {
-  return new Error('another thread has held the audit file for too long')
 }

@@ -1,50 +1,60 @@
-import { type StartFacts, startRecord } from '../audit-records.ts'
-import type { SharedState } from '../file/shared-trail.ts'
-import type { Pen } from '../file/trail-file.ts'
-import { Commit, heldTooLong, type Waiting } from './group-commit.ts'
-import { Owed } from './pending-records.ts'
+import { recoveredRecord, type StartFacts, startRecord } from '../audit-records.ts'
+import type { SharedTrail } from '../file/shared-trail.ts'
+import type { TrailFile } from '../file/trail-file.ts'
+import type { TrailReports } from '../trail-reports.ts'
+import { Commit, heldTooLong, type OnCommitted } from './commit.ts'
+import { sortFailed } from './failed-commit.ts'
+import { PendingRecords } from './pending-records.ts'
 
-export interface PausesOptions {
-  readonly pen: Pen
-  readonly shared: SharedState
-  /** What is written counts only when the disk has it: `synced`. */
+export interface OutageOptions {
+  readonly trailFile: TrailFile
+  readonly shared: SharedTrail
+  readonly reports: TrailReports
+  /** `synced`: records count when the disk has them. */
   readonly syncs: boolean
   /** Of the gateway, for AUDIT_START. */
   readonly version: string | undefined
   /** Milliseconds since the epoch. */
   readonly now: () => number
-  /** How long responses wait for records that cannot be written, milliseconds. */
+  /** How long responses wait for pending records, milliseconds. */
   readonly patienceMs: number
-  /** Lines that are in the file for good, or why they are not. */
-  onPut(lines: readonly string[], error: Error | undefined): void
+}
+
+/** A group of lines that could not be committed. */
+export interface CommitFault {
+  readonly error: Error
+  /** Lines that were written. They have been cut off again, except for what `TrailFile` says stayed. */
+  readonly tried: readonly string[]
+  /** Lines that were to follow. */
+  readonly waiting: readonly string[]
 }
 
 /**
- * The times in which a trail cannot be written: what it owes meanwhile, and the AUDIT_STOP and AUDIT_START that tell of
- * them afterwards. What is owed is written, in its order, before anything else.
+ * Whether a trail can be written, and what happens while it cannot: records that tell of what has happened stay pending,
+ * and are written, in order, before anything else. An AUDIT_STOP and an AUDIT_START then enclose the outage.
  */
-export class Pauses {
-  readonly #options: PausesOptions
-  readonly #owed: Owed
+export class Outage {
+  readonly #options: OutageOptions
+  readonly #pending: PendingRecords
   #writable = true
   #ended = false
-  /** Why the trail cannot be written, when that is known. */
+  /** Why the trail cannot be written, if known. */
   #fault: Error | undefined = undefined
-  /** Requests, since the trail became unwritable. */
+  /** Requests refused since the trail became unwritable. */
   #refused = 0
-  /** Inode of the file before, until AUDIT_START stands in the new one. */
+  /** Inode of the file before, until AUDIT_START is in the new one. */
   #continues: string | undefined = undefined
-  /** The file before was removed, until AUDIT_START says so in the new one. */
+  /** The file before was removed; until AUDIT_START says so in the new one. */
   #removed = false
-  /** For those who wait until nothing is owed. */
-  #paid = new Commit()
-  /** Since when the trail cannot be written, on the steady clock. */
+  /** Finished when no record is pending. */
+  #allWritten = new Commit()
+  /** When the outage began, by `performance.now()`. */
   #sinceMs = 0
 
-  constructor(options: PausesOptions) {
-    const { pen, onPut } = options
+  constructor(options: OutageOptions) {
+    const { trailFile, reports } = options
     this.#options = options
-    this.#owed = new Owed({ pen, onPut })
+    this.#pending = new PendingRecords(trailFile, reports)
   }
 
   get writable(): boolean {
@@ -55,42 +65,64 @@ export class Pauses {
     return this.#fault ?? new Error('the audit trail is being mended')
   }
 
-  /** First of all: the responses that recovery found missing, then AUDIT_START. */
-  begin(recovered: readonly string[], facts: Partial<StartFacts>): void {
-    this.owe([...recovered, this.#start({ ...facts, recovered: recovered.length }, 0)])
-    const error = this.#orNothing(() => this.#owed.flush())
-    if (error !== undefined) this.pause(error)
+  /** Writes the first lines of a trail: the responses that recovery found missing, then AUDIT_START. */
+  writeFirst(recovered: readonly string[], facts: Partial<StartFacts>): void {
+    this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, 0)])
+    const error = this.#allOrNothing(() => this.#pending.flush())
+    if (error !== undefined) this.#pause(error)
   }
 
-  /** The trail cannot be written from now on. */
-  pause(error: Error): void {
+  /** A write has failed: the trail cannot be written from now on. */
+  start(error: Error): void {
+    this.#options.reports.fault(error)
+    this.#pause(error)
+  }
+
+  #pause(error: Error): void {
     if (this.#writable) this.#sinceMs = performance.now()
     this.#writable = false
     this.#fault = error
-    this.stop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
+    this.addStop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
   }
 
-  /** A request is refused because it cannot be recorded. */
+  /**
+   * Requests that were to be recorded are refused, responses stay pending. A request whose line could not be removed from
+   * the file gets the response that it would get after a crash.
+   */
+  commitFailed({ error, tried, waiting }: CommitFault): void {
+    const { trailFile, reports } = this.#options
+    const { torn, wholeLines } = trailFile
+    const tornLine = tried.slice(wholeLines, torn ? wholeLines + 1 : wholeLines)
+    const inFile = tried.slice(0, wholeLines)
+    const { refused, stranded, pending } = sortFailed([...tried, ...waiting], [...inFile, ...tornLine])
+    reports.written(inFile)
+    this.addPending([...tornLine, ...pending, ...stranded.map(recoveredRecord)])
+    this.countRefused(refused.length)
+    if (this.#writable) this.start(error)
+    else if (this.#ended) reports.fault(error)
+  }
+
+  /** Requests are refused because they cannot be recorded. */
   countRefused(requests: number): void {
     this.#refused += requests
   }
 
-  /** Lines to be written, in their order, before anything else. The first must be the torn one, if there is one. */
-  owe(lines: readonly string[]): void {
-    for (const line of lines) this.#owed.add(line)
+  /** Lines to be written before any later one. The first must be the torn one, if there is one. */
+  addPending(lines: readonly string[]): void {
+    for (const line of lines) this.#pending.add(line)
   }
 
-  /** An AUDIT_STOP, after what is owed. */
-  stop(reason: string): void {
-    this.#owed.add({ reason, timestamp: this.#timestamp() })
+  /** An AUDIT_STOP, after what is pending. */
+  addStop(reason: string): void {
+    this.#pending.add({ reason, timestamp: this.#timestamp() })
   }
 
-  /** Writes what is owed, as far as it goes in. @returns why the first of the rest did not. */
+  /** Writes what is pending until a line fails. @returns why it failed. */
   flush(): Error | undefined {
-    return this.#owed.flush()
+    return this.#pending.flush()
   }
 
-  /** The trail goes on in a new file, which begins with AUDIT_START. */
+  /** The trail goes on in a new file, whose first line is AUDIT_START. */
   moved({ continues, removed }: { readonly continues: string; readonly removed: boolean }): void {
     if (this.#writable) this.#sinceMs = performance.now()
     this.#continues = continues
@@ -99,87 +131,87 @@ export class Pauses {
   }
 
   /**
-   * Calls back when everything that is owed now has been written; with an error when it will not be, or not soon: what a
-   * client has seen must not be missing after a crash.
+   * Calls back when everything that is pending has been written; with an error when it will not be, or not within
+   * `patienceMs`. What a client has seen must not be missing from the trail after a crash.
    */
-  whenPaid(run: Waiting): void {
+  whenPendingWritten(run: OnCommitted): void {
     if (this.#writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)
-    else this.#paid.whenDone(run)
+    else this.#allWritten.whenDone(run)
   }
 
   #isTooLong(): boolean {
     return performance.now() - this.#sinceMs >= this.#options.patienceMs
   }
 
-  #finishPaid(error: Error | undefined): void {
-    const paid = this.#paid
-    this.#paid = new Commit()
-    paid.finish(error)
+  #finishWaiting(error: Error | undefined): void {
+    const waiting = this.#allWritten
+    this.#allWritten = new Commit()
+    waiting.finish(error)
   }
 
-  /** Tries to end the pause, if there is one. @returns `writable` as it is afterwards. */
+  /** Tries to end the outage, if there is one. @returns `writable` afterwards. */
   recheck(): boolean {
     if (this.#writable || this.#ended) return this.#writable
     const { syncs, shared } = this.#options
     if (syncs && !shared.takeTurn()) return false
-    this.mend()
+    this.resume()
     shared.passTurn()
-    if (!this.#writable && this.#isTooLong()) this.#finishPaid(this.fault)
+    if (!this.#writable && this.#isTooLong()) this.#finishWaiting(this.fault)
     return this.#writable
   }
 
-  /** The same, with the turn where it `syncs`. @returns why the trail cannot be written even now. */
-  mend(): Error | undefined {
+  /** As `recheck`, for a caller that has the turn if it `syncs`. @returns why the trail still cannot be written. */
+  resume(): Error | undefined {
     if (this.#writable) return undefined
-    if (!this.#ended) this.#fault = this.#orNothing(() => this.#owed.flush() ?? this.#resume())
+    if (!this.#ended) this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
     this.#writable = this.#fault === undefined
-    if (this.#writable) this.#finishPaid(undefined)
+    if (this.#writable) this.#finishWaiting(undefined)
     return this.#fault
   }
 
-  /** Writes what is owed for the last time. @returns how many lines did not go in, and why. */
+  /** Writes what is pending for the last time. @returns how many records were not written, and why. */
   end(): { readonly left: number; readonly error: Error | undefined } {
-    const error = this.#owed.flush() ?? this.#sync()
+    const error = this.#pending.flush() ?? this.#sync()
     this.#ended = true
     this.#writable = false
     this.#fault = new Error('the audit trail is closed')
-    this.#finishPaid(error)
-    return { left: this.#owed.lines, error }
+    this.#finishWaiting(error)
+    return { left: this.#pending.count, error }
   }
 
-  #resume(): Error | undefined {
-    const { pen, onPut } = this.#options
+  #putStart(): Error | undefined {
+    const { trailFile, reports } = this.#options
     const removed = this.#removed ? (true as const) : undefined
     const facts = { refused: this.#refused, continues: this.#continues, removed }
-    const { line, error } = pen.putMark((open) => this.#start(facts, open))
-    onPut([line], error)
+    const { line, error } = trailFile.putWithOpenCount((open) => this.#startLine(facts, open))
+    reports.attempted([line], error)
     if (error === undefined) {
       this.#refused = 0
       this.#continues = undefined
       this.#removed = false
-    } else if (pen.torn) this.#owed.add(line)
+    } else if (trailFile.torn) this.#pending.add(line)
     return error
   }
 
-  /** Where it `syncs`, all of it is committed or nothing is written, for the rest might be lost. */
-  #orNothing(write: () => Error | undefined): Error | undefined {
-    const { pen, syncs } = this.#options
+  /** With `synced`: commits all that `write` puts, or cuts it off again. */
+  #allOrNothing(write: () => Error | undefined): Error | undefined {
+    const { trailFile, syncs } = this.#options
     if (!syncs) return write()
-    const mark = pen.markTurn()
-    if (mark === undefined) return heldTooLong()
+    const start = trailFile.startTurn()
+    if (start === undefined) return heldTooLong()
     const before = {
-      owed: this.#owed.copy(),
+      pending: this.#pending.copy(),
       refused: this.#refused,
       continues: this.#continues,
       removed: this.#removed,
     }
     const error = write() ?? this.#sync()
-    const lines = before.owed.filter((item) => typeof item === 'string')
-    if (error === undefined) pen.committed(lines)
-    if (error === undefined || pen.torn) return error
-    pen.backTo(mark, lines)
-    this.#owed.restore(before.owed)
+    const lines = before.pending.filter((record) => typeof record === 'string')
+    if (error === undefined) trailFile.committed(lines)
+    if (error === undefined || trailFile.torn) return error
+    trailFile.rollBackTo(start, lines)
+    this.#pending.restore(before.pending)
     this.#refused = before.refused
     this.#continues = before.continues
     this.#removed = before.removed
@@ -189,15 +221,15 @@ export class Pauses {
   #sync(): Error | undefined {
     if (!this.#options.syncs) return undefined
     try {
-      this.#options.pen.sink.sync()
+      this.#options.trailFile.sink.sync()
       return undefined
     } catch (error) {
-      this.#options.onPut([], error as Error)
+      this.#options.reports.fault(error as Error)
       return error as Error
     }
   }
 
-  #start(facts: Partial<StartFacts>, open: number): string {
+  #startLine(facts: Partial<StartFacts>, open: number): string {
     const { version } = this.#options
     return startRecord({ ...facts, timestamp: this.#timestamp(), pid: process.pid, open, version })
   }

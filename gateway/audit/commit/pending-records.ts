@@ -1,71 +1,67 @@
 import { stopRecord } from '../audit-records.ts'
-import type { Pen } from '../file/trail-file.ts'
+import type { TrailFile } from '../file/trail-file.ts'
+import type { TrailReports } from '../trail-reports.ts'
 
-/** An AUDIT_STOP whose count of open requests is that of the moment at which it is written. */
-export interface Stop {
+/** An AUDIT_STOP, whose count of open requests is taken when it is written. */
+export interface PendingStop {
   readonly reason: string
   readonly timestamp: string
 }
 
-type Item = string | Stop
+type PendingRecord = string | PendingStop
 
-export interface OwedOptions {
-  readonly pen: Pen
-  /** Every attempt. */
-  onPut(lines: readonly string[], error: Error | undefined): void
-}
+/** Records that could not be written, in their order. A line that is in the file in part comes first. */
+export class PendingRecords {
+  readonly #trailFile: TrailFile
+  readonly #reports: TrailReports
+  #records: PendingRecord[] = []
 
-/** Records that could not be written, in their order; one of which a part stands in the file is the first. */
-export class Owed {
-  readonly #options: OwedOptions
-  #items: Item[] = []
-
-  constructor(options: OwedOptions) {
-    this.#options = options
+  constructor(trailFile: TrailFile, reports: TrailReports) {
+    this.#trailFile = trailFile
+    this.#reports = reports
   }
 
-  add(item: Item): void {
-    this.#items.push(item)
+  add(record: PendingRecord): void {
+    this.#records.push(record)
   }
 
-  /** How many there are. */
-  get lines(): number {
-    return this.#items.length
+  get count(): number {
+    return this.#records.length
   }
 
-  /** Writes them, as far as they go in. @returns why the first of the rest did not. */
+  /** Writes them in order until one fails. @returns why it failed. */
   flush(): Error | undefined {
     let done = 0
     let error: Error | undefined
-    for (const item of this.#items) {
-      error = typeof item === 'string' ? this.#putLine(item) : this.#putStop(item, done)
+    for (const record of this.#records) {
+      error = typeof record === 'string' ? this.#putLine(record) : this.#putStop(record, done)
       if (error !== undefined) break
       done++
     }
-    this.#items.splice(0, done)
+    this.#records.splice(0, done)
     return error
   }
 
-  copy(): readonly Item[] {
-    return [...this.#items]
+  copy(): readonly PendingRecord[] {
+    return [...this.#records]
   }
 
-  restore(items: readonly Item[]): void {
-    this.#items = [...items]
+  restore(records: readonly PendingRecord[]): void {
+    this.#records = [...records]
   }
 
   #putLine(line: string): Error | undefined {
-    const error = this.#options.pen.put([line])
-    this.#options.onPut([line], error)
+    const error = this.#trailFile.put([line])
+    this.#reports.attempted([line], error)
     return error
   }
 
-  #putStop({ reason, timestamp }: Stop, at: number): Error | undefined {
-    const { pen, onPut } = this.#options
-    const { line, error } = pen.putMark((open) => stopRecord({ timestamp, pid: process.pid, open, reason }))
-    onPut([line], error)
-    // Its beginning is in the file: its end must be the same.
-    if (error !== undefined && pen.torn) this.#items[at] = line
+  #putStop({ reason, timestamp }: PendingStop, at: number): Error | undefined {
+    const make = (open: number) => stopRecord({ timestamp, pid: process.pid, open, reason })
+    const { line, error } = this.#trailFile.putWithOpenCount(make)
+    this.#reports.attempted([line], error)
+    // A part of it is in the file: the rest must be of the same line.
+    if (error !== undefined && this.#trailFile.torn) this.#records[at] = line
     return error
   }
 }

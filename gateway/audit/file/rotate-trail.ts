@@ -1,42 +1,41 @@
 import { syncDirectory } from '../../storage/append-file.ts'
-import type { Pauses } from '../commit/outage.ts'
-import type { Pen } from './trail-file.ts'
-import { Sink } from './trail-sink.ts'
+import type { Outage } from '../commit/outage.ts'
+import type { TrailFile } from './trail-file.ts'
+import { TrailSink } from './trail-sink.ts'
 
 export interface RotateOptions {
   readonly file: string
-  readonly pen: Pen
-  readonly pauses: Pauses
-  /** `synced`: this thread has the turn, and what the old file has must last. */
+  readonly trailFile: TrailFile
+  readonly outage: Outage
+  /** `synced`: the caller has the turn, and the old file is synced. */
   readonly syncs: boolean
 }
 
 /**
- * Goes on in a new file of the same name, if the present one has been renamed. The old one ends in AUDIT_STOP; the new
- * one begins with AUDIT_START as soon as the pause that this leaves is mended. Lines that the old file would not take go
- * to the new one, whole.
+ * Goes on in a new file of the same name, if the present one has been renamed. The old one ends with AUDIT_STOP; the new
+ * one begins with AUDIT_START at the next `Outage.resume`. Lines that the old file did not take go to the new one whole.
  *
- * @returns false when other threads would not let this one have the file: it has been renamed, so it has to be left.
- * @throws Error that names the file, when it cannot be opened, and then the old one is kept; or the system's, when the
- * old one could not be ended as it should.
+ * @returns false when another thread held the lock for too long: try again.
+ * @throws Error that names the file, when it cannot be opened, and the old one is kept; or the system's, when the old one
+ * could not be synced or closed.
  */
-export function rotate({ file, pen, pauses, syncs }: RotateOptions): boolean {
-  const next = Sink.open(file)
-  const here = pen.sink.identity()
+export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boolean {
+  const next = TrailSink.open(file)
+  const here = trailFile.sink.identity()
   const there = next.identity()
-  const isRemoved = pen.sink.isRemoved
+  const isRemoved = trailFile.sink.isRemoved
   if (there.device === here.device && there.inode === here.inode) {
     next.close()
     return true
   }
-  let old: Sink | undefined
-  pen.during(() => {
-    if (syncs ? pauses.writable : pauses.recheck()) {
-      pauses.stop(isRemoved ? 'removed' : 'rotated')
-      pauses.flush()
+  let old: TrailSink | undefined
+  trailFile.underLock(() => {
+    if (syncs ? outage.writable : outage.recheck()) {
+      outage.addStop(isRemoved ? 'removed' : 'rotated')
+      outage.flush()
     }
-    old = pen.moveTo(next)
-    pauses.moved({ continues: here.inode, removed: isRemoved })
+    old = trailFile.moveTo(next)
+    outage.moved({ continues: here.inode, removed: isRemoved })
     return undefined
   })
   if (old === undefined) {

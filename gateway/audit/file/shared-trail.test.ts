@@ -3,9 +3,9 @@ import fs from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
-import { SharedState } from './shared-trail.ts'
-import { Pen } from './trail-file.ts'
-import { Sink } from './trail-sink.ts'
+import { SharedTrail } from './shared-trail.ts'
+import { TrailFile } from './trail-file.ts'
+import { TrailSink } from './trail-sink.ts'
 
 /** Places of the words that a dead thread leaves behind. */
 const LOCK = 0
@@ -15,11 +15,11 @@ const DEAD = 77
 /** A file with one request, and a thread that died while it was writing another. */
 function afterDeath(t: TestContext, bytes: (line: string) => string) {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
-  const shared = SharedState.create({ seats: 0, seatBytes: 8 })
-  const sink = Sink.open(file)
+  const shared = SharedTrail.create({ seats: 0, seatBytes: 8 })
+  const sink = TrailSink.open(file)
   shared.setFile(sink.fd, 0)
-  const pen = new Pen({ shared, sink })
-  assert.equal(pen.put([requestLine('a')]), undefined)
+  const trailFile = new TrailFile({ shared, sink })
+  assert.equal(trailFile.put([requestLine('a')]), undefined)
   const words = new Int32Array(shared.buffer)
   const line = requestLine('ö')
   shared.enter(0)
@@ -27,47 +27,47 @@ function afterDeath(t: TestContext, bytes: (line: string) => string) {
   shared.leave()
   words[LOCK] = DEAD + 1
   fs.appendFileSync(file, bytes(line))
-  return { file, pen, shared }
+  return { file, trailFile, shared }
 }
 
 test('while somebody holds the lock a line is refused after a while, then at once', (t) => {
-  const { pen } = afterDeath(t, () => '')
-  assert.match(String(pen.put([requestLine('b')])), /thread 77 has held the audit file for too long/)
+  const { trailFile } = afterDeath(t, () => '')
+  assert.match(String(trailFile.put([requestLine('b')])), /thread 77 has held the audit file for too long/)
   // The shortest of some: a machine under load takes its time by itself.
   const waits = Array.from({ length: 5 }, () => {
     const start = performance.now()
-    assert.ok(pen.put([requestLine('b')]))
+    assert.ok(trailFile.put([requestLine('b')]))
     return performance.now() - start
   })
   assert.ok(Math.min(...waits) < 100)
 })
 
 test('what a thread had not committed when it died is cut off, and the next one has the turn', (t) => {
-  const { file, pen, shared } = afterDeath(t, () => '')
-  pen.release(DEAD)
+  const { file, trailFile, shared } = afterDeath(t, () => '')
+  trailFile.release(DEAD)
   assert.ok(shared.takeTurn())
-  pen.markTurn()
-  assert.equal(pen.put([requestLine('b'), requestLine('c')]), undefined)
+  trailFile.startTurn()
+  assert.equal(trailFile.put([requestLine('b'), requestLine('c')]), undefined)
   assert.deepEqual([shared.open, linesOf(file).length], [3, 3])
   new Int32Array(shared.buffer)[TURN] = DEAD + 1
   assert.equal(shared.takeTurn(), false)
-  pen.release(DEAD)
+  trailFile.release(DEAD)
   assert.deepEqual([shared.open, linesOf(file).length, shared.takeTurn()], [1, 1, true])
 })
 
 test('a thread that died with the turn before it had marked where that begins takes nothing with it', (t) => {
-  const { file, pen, shared } = afterDeath(t, () => '')
-  pen.release(DEAD)
+  const { file, trailFile, shared } = afterDeath(t, () => '')
+  trailFile.release(DEAD)
   const words = new Int32Array(shared.buffer)
   words[TURN] = DEAD + 1
-  pen.release(DEAD)
+  trailFile.release(DEAD)
   assert.deepEqual([shared.open, linesOf(file).length], [1, 1], 'the first turn of all')
   assert.ok(shared.takeTurn())
-  pen.markTurn()
-  assert.equal(pen.put([requestLine('b')]), undefined)
+  trailFile.startTurn()
+  assert.equal(trailFile.put([requestLine('b')]), undefined)
   shared.passTurn()
   words[TURN] = DEAD + 1
-  pen.release(DEAD)
+  trailFile.release(DEAD)
   assert.deepEqual([shared.open, linesOf(file).length, shared.takeTurn()], [2, 2, true], 'a later one')
 })
 
@@ -78,11 +78,11 @@ const DEATHS = [
 ]
 for (const { moment, bytes, open, lines } of DEATHS) {
   test(`a thread that died with the lock ${moment} leaves a whole file and the right count`, (t) => {
-    const { file, pen, shared } = afterDeath(t, bytes)
-    pen.release(DEAD)
+    const { file, trailFile, shared } = afterDeath(t, bytes)
+    trailFile.release(DEAD)
     assert.equal(shared.open, open)
     assert.equal(linesOf(file).length, lines)
-    assert.equal(pen.put([requestLine('b')]), undefined)
+    assert.equal(trailFile.put([requestLine('b')]), undefined)
     assert.deepEqual([shared.open, linesOf(file).length], [open + 1, lines + 1])
     assert.equal(shared.here().end, fs.statSync(file).size)
   })

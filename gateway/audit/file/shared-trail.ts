@@ -32,19 +32,19 @@ const SPINS = 200
 const SLEEP_MS = 2
 
 /** A state of the file that can be gone back to: its end in bytes, and the requests open in it. */
-export interface Point {
+export interface FileEnd {
   readonly end: number
   readonly open: number
 }
 
 /** A point that a turn goes back to. */
-export interface Mark extends Point {
+export interface TurnStart extends FileEnd {
   /** Before the end, of a line of this thread that is not whole. */
   readonly tornBytes: number
 }
 
 /** How a failed write is left. */
-export interface Remains {
+export interface FailedWrite {
   /** That could not be cut off. */
   readonly addedBytes: number
   /** Of a line that is not whole, together with those that stood there before. */
@@ -60,7 +60,7 @@ export interface Remains {
  * A thread can be ended between any two steps. So what a write is going to change is put down before it, and the lock
  * says who holds it: whoever takes the lock over from the dead can tell by the size of the file how far it got.
  */
-export class SharedState {
+export class SharedTrail {
   readonly buffer: SharedArrayBuffer
   readonly #words: Int32Array
   readonly #floats: Float64Array
@@ -75,8 +75,8 @@ export class SharedState {
   }
 
   /** @param seats threads that can join; @param seatBytes what each keeps for the supervisor to read when it has died. */
-  static create({ seats, seatBytes }: { readonly seats: number; readonly seatBytes: number }): SharedState {
-    const state = new SharedState(new SharedArrayBuffer(HEAD_BYTES + seats * seatBytes))
+  static create({ seats, seatBytes }: { readonly seats: number; readonly seatBytes: number }): SharedTrail {
+    const state = new SharedTrail(new SharedArrayBuffer(HEAD_BYTES + seats * seatBytes))
     state.#words[SEATS] = seats
     state.#floats[TURN_END] = UNMARKED
     state.#words[SEAT_BYTES] = seatBytes
@@ -206,7 +206,7 @@ export class SharedState {
   }
 
   /** Under the lock, after a write that failed. */
-  failed({ addedBytes, tornBytes, openChange }: Remains): void {
+  failed({ addedBytes, tornBytes, openChange }: FailedWrite): void {
     this.open += openChange
     this.#floats[END] = (this.#floats[END] as number) + addedBytes
     this.#words[INTENDED_BYTES] = 0
@@ -214,19 +214,19 @@ export class SharedState {
   }
 
   /** Under the lock. */
-  here(): Point {
+  here(): FileEnd {
     return { end: this.#floats[END] as number, open: this.open }
   }
 
   /** Under the lock: what was written since then is no longer in the file. */
-  backTo({ end, open, tornBytes }: Mark): void {
+  rollBackTo({ end, open, tornBytes }: TurnStart): void {
     this.#floats[END] = end
     this.#words[OPEN] = open
     this.#words[TORN_BY] = tornBytes > 0 ? this.#me : 0
   }
 
   /** Under the lock, with the turn: what the file comes back to if this thread dies before it has committed. */
-  markTurn(): Point {
+  startTurn(): FileEnd {
     const here = this.here()
     this.#floats[TURN_OPEN] = here.open
     this.#floats[TURN_END] = here.end
@@ -234,7 +234,7 @@ export class SharedState {
   }
 
   /** Where the turn began that the thread died with, if it had begun to write. */
-  turnOf(thread: number): Point | undefined {
+  turnOf(thread: number): FileEnd | undefined {
     const end = this.#floats[TURN_END] as number
     if (Atomics.load(this.#words, TURN) !== thread + 1 || end === UNMARKED) return undefined
     return { end, open: this.#floats[TURN_OPEN] as number }

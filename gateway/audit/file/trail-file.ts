@@ -1,36 +1,36 @@
 import { openChangeOf } from '../audit-records.ts'
-import type { Notes } from '../recovery/open-request-notes.ts'
-import type { Mark, Point, SharedState } from './shared-trail.ts'
-import { Sink } from './trail-sink.ts'
+import type { OpenRequestNotes } from '../recovery/open-request-notes.ts'
+import type { FileEnd, SharedTrail, TurnStart } from './shared-trail.ts'
+import { TrailSink } from './trail-sink.ts'
 
 /** How long another thread may hold the file before a line counts as one that cannot be written. */
 const PATIENCE_MS = 250
 
-export interface PenOptions {
-  readonly shared: SharedState
+export interface TrailFileOptions {
+  readonly shared: SharedTrail
   /** Of the thread that opened the file; the others follow the descriptor in shared memory. */
-  readonly sink?: Sink
+  readonly sink?: TrailSink
   /** Of a thread that can die by itself. */
-  readonly notes?: Notes | undefined
+  readonly notes?: OpenRequestNotes | undefined
   /** What is put is not safe before `committed`: a response is noted as missing until then. */
-  readonly commits?: boolean
+  readonly syncs?: boolean
 }
 
 /**
  * Puts whole lines into the file that all threads share, under their lock, and keeps the count of open requests with
  * them. What a failed write left is cut off before another thread can write behind it.
  */
-export class Pen {
-  readonly #shared: SharedState
-  readonly #notes: Notes | undefined
-  readonly #commits: boolean
-  #sink: Sink
+export class TrailFile {
+  readonly #shared: SharedTrail
+  readonly #notes: OpenRequestNotes | undefined
+  readonly #syncs: boolean
+  #sink: TrailSink
   #generation: number
   #failing = false
-  #standing = 0
+  #wholeLines = 0
 
-  constructor({ shared, sink = new Sink(shared.fd), notes, commits = false }: PenOptions) {
-    this.#commits = commits
+  constructor({ shared, sink = new TrailSink(shared.fd), notes, syncs = false }: TrailFileOptions) {
+    this.#syncs = syncs
     this.#shared = shared
     this.#notes = notes
     this.#sink = sink
@@ -43,25 +43,28 @@ export class Pen {
   }
 
   /** How many lines before the torn one, of those that were put with it, stand in the file whole. They are as good as put. */
-  get standing(): number {
-    return this.#standing
+  get wholeLines(): number {
+    return this.#wholeLines
   }
 
   /** The file as it is now. */
-  get sink(): Sink {
+  get sink(): TrailSink {
     this.#follow()
     return this.#sink
   }
 
-  /** Hands one line, or several at once, to the operating system: all of them or, unless `torn`, none (see `standing`). */
+  /** Hands one line, or several at once, to the operating system: all of them or, unless `torn`, none (see `wholeLines`). */
   put(lines: readonly string[]): Error | undefined {
-    return this.during(() => this.#put(lines))
+    return this.underLock(() => this.#put(lines))
   }
 
   /** Puts a line that says how many requests are open where it stands. @returns it too, in case it is torn. */
-  putMark(make: (open: number) => string): { readonly line: string; readonly error: Error | undefined } {
+  putWithOpenCount(make: (open: number) => string): {
+    readonly line: string
+    readonly error: Error | undefined
+  } {
     let line = ''
-    const error = this.during(() => {
+    const error = this.underLock(() => {
       line = make(this.#shared.open)
       return this.#put([line])
     })
@@ -69,8 +72,8 @@ export class Pen {
   }
 
   /** Keeps the other threads out of the file meanwhile. */
-  during(work: () => Error | undefined): Error | undefined {
-    this.#standing = 0
+  underLock(work: () => Error | undefined): Error | undefined {
+    this.#wholeLines = 0
     if (!this.#enter()) return this.#kept()
     try {
       return this.#settled(work())
@@ -80,10 +83,10 @@ export class Pen {
   }
 
   /** Under the turn: where a commit that fails goes back to. */
-  markTurn(): Mark | undefined {
-    let mark: Mark | undefined
-    this.during(() => {
-      mark = { ...this.#shared.markTurn(), tornBytes: this.#sink.tornBytes }
+  startTurn(): TurnStart | undefined {
+    let mark: TurnStart | undefined
+    this.underLock(() => {
+      mark = { ...this.#shared.startTurn(), tornBytes: this.#sink.tornBytes }
       return undefined
     })
     return mark
@@ -93,10 +96,10 @@ export class Pen {
    * Under the turn: cuts off what was put since then. If that cannot be done nobody writes this file any more, for the
    * disk may have dropped some of it, and would not say so again.
    */
-  backTo(mark: Mark, lines: readonly string[]): void {
-    this.during(() => {
+  rollBackTo(mark: TurnStart, lines: readonly string[]): void {
+    this.underLock(() => {
       const bytes = this.#shared.here().end - mark.end
-      if (this.#sink.cutBack(bytes)) this.#shared.backTo(mark)
+      if (this.#sink.cutOff(bytes)) this.#shared.rollBackTo(mark)
       else this.#shared.distrust()
       return undefined
     })
@@ -111,9 +114,9 @@ export class Pen {
   }
 
   /** Where the file ends now, as far as it is whole. */
-  here(): Point {
+  here(): FileEnd {
     let point = this.#shared.here()
-    this.during(() => {
+    this.underLock(() => {
       point = this.#shared.here()
       return undefined
     })
@@ -126,16 +129,16 @@ export class Pen {
     const left = shared.takeOver(thread, () => this.#sink.sizeBytes)
     if (left !== undefined) {
       this.#follow()
-      if (left.tornBytes > 0 && !this.#sink.cutBack(left.tornBytes)) this.#sink.endLine()
+      if (left.tornBytes > 0 && !this.#sink.cutOff(left.tornBytes)) this.#sink.endLine()
       shared.leave()
     }
     const turn = shared.turnOf(thread)
-    if (turn !== undefined) this.backTo({ ...turn, tornBytes: 0 }, [])
+    if (turn !== undefined) this.rollBackTo({ ...turn, tornBytes: 0 }, [])
     shared.passTurnOf(thread)
   }
 
   /** Under the lock: all threads go on in this file. @returns the one before, to be closed. */
-  moveTo(next: Sink): Sink {
+  moveTo(next: TrailSink): TrailSink {
     const old = this.#sink
     this.#sink = next
     this.#shared.setFile(next.fd, next.sizeBytes)
@@ -169,11 +172,11 @@ export class Pen {
     const error = sink.write()
     if (error === undefined) {
       shared.wrote()
-      if (!this.#commits) this.#unnote(lines, -1)
+      if (!this.#syncs) this.#unnote(lines, -1)
     } else {
       const addedBytes = sink.tornBytes - tornBefore
-      this.#standing = sink.leaveWhole(lines)
-      const [whole, rest] = [lines.slice(0, this.#standing), lines.slice(this.#standing)]
+      this.#wholeLines = sink.leaveWhole(lines)
+      const [whole, rest] = [lines.slice(0, this.#wholeLines), lines.slice(this.#wholeLines)]
       shared.failed({ addedBytes, tornBytes: sink.tornBytes, openChange: openChangeIn(whole) })
       this.#unnote(whole, -1)
       this.#unnote(rest, 1)
@@ -184,7 +187,7 @@ export class Pen {
   #follow(): void {
     if (this.#generation === this.#shared.generation) return
     this.#generation = this.#shared.generation
-    this.#sink = new Sink(this.#shared.fd)
+    this.#sink = new TrailSink(this.#shared.fd)
   }
 
   #note(lines: readonly string[]): void {

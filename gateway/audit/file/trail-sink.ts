@@ -18,7 +18,7 @@ const REST = new Int32Array(new SharedArrayBuffer(4))
  * Where lines go: an open file, or standard output. A line goes in by one `write` as a rule, and what a failed one
  * left of it is cut off again where that can be done. `load`, then `write`: several lines at once are as good as one.
  */
-export class Sink {
+export class TrailSink {
   /** Of the line that failed last, how many bytes stand in the file because they could not be cut off. */
   tornBytes = 0
   /** The last write failed: no time is spent on waiting until one succeeds. */
@@ -34,8 +34,8 @@ export class Sink {
   }
 
   /** @throws Error that names the file, when it cannot be opened. */
-  static open(file: string): Sink {
-    return new Sink(file === STANDARD_OUTPUT ? STANDARD_OUTPUT_FD : openToAppend(file))
+  static open(file: string): TrailSink {
+    return new TrailSink(file === STANDARD_OUTPUT ? STANDARD_OUTPUT_FD : openToAppend(file))
   }
 
   /**
@@ -59,7 +59,7 @@ export class Sink {
       this.#failing = false
       return undefined
     } catch (error) {
-      this.tornBytes = this.cutBack(at) ? 0 : at
+      this.tornBytes = this.cutOff(at) ? 0 : at
       this.#failing = true
       return error as Error
     }
@@ -122,7 +122,7 @@ export class Sink {
    *
    * @returns false when they are there still.
    */
-  cutBack(bytes: number): boolean {
+  cutOff(bytes: number): boolean {
     if (bytes === 0) return true
     if (this.fd === STANDARD_OUTPUT_FD) return false
     try {

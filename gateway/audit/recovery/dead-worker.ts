@@ -1,16 +1,16 @@
-import type { SharedState } from '../file/shared-trail.ts'
-import type { Pen } from '../file/trail-file.ts'
+import type { SharedTrail } from '../file/shared-trail.ts'
+import type { TrailFile } from '../file/trail-file.ts'
 import { STANDARD_OUTPUT } from '../file/trail-sink.ts'
-import { Notes } from './open-request-notes.ts'
+import { OpenRequestNotes } from './open-request-notes.ts'
 import { openLines } from './recovery.ts'
 
 /** A thread that is no more, and what it wrote to. */
-export interface Departed {
+export interface DeadWorker {
   /** Its `threadId`. */
   readonly thread: number
   readonly file: string
-  readonly pen: Pen
-  readonly shared: SharedState
+  readonly trailFile: TrailFile
+  readonly shared: SharedTrail
 }
 
 /**
@@ -20,14 +20,14 @@ export interface Departed {
  * @returns how many those were.
  * @throws Error that names the file, when it cannot be read; the seat is kept, so that it can be tried again.
  */
-export function settleDeparted(departed: Departed, settle: (requestLine: string) => void): number {
-  const { thread, shared, pen } = departed
-  pen.release(thread)
+export function settleDeadWorker(dead: DeadWorker, settle: (requestLine: string) => void): number {
+  const { thread, shared, trailFile } = dead
+  trailFile.release(thread)
   const seat = shared.seatOf(thread)
   if (seat === undefined) return 0
-  const notes = new Notes(seat)
+  const notes = new OpenRequestNotes(seat)
   let count = 0
-  for (const line of notes.count === 0 ? [] : linesOpenNow(departed)) {
+  for (const line of notes.count === 0 ? [] : linesOpenNow(dead)) {
     if (!notes.remove(line)) continue
     settle(line)
     count++
@@ -37,9 +37,9 @@ export function settleDeparted(departed: Departed, settle: (requestLine: string)
 }
 
 /** Of all threads. */
-function linesOpenNow({ file, pen }: Departed): string[] {
+function linesOpenNow({ file, trailFile }: DeadWorker): string[] {
   if (file === STANDARD_OUTPUT) return []
-  const { inode } = pen.sink.identity()
-  const { end: sizeBytes, open } = pen.here()
+  const { inode } = trailFile.sink.identity()
+  const { end: sizeBytes, open } = trailFile.here()
   return openLines({ file, inode, sizeBytes, open })
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { requestRecord, responseTo } from '../audit-records.ts'
 import { requestLine } from '../trail.test-support.ts'
-import { Notes, seatBytes } from './open-request-notes.ts'
+import { OpenRequestNotes, seatBytes } from './open-request-notes.ts'
 
 function seatFor(maxOpen: number): DataView<SharedArrayBuffer> {
   return new DataView(new SharedArrayBuffer(seatBytes(maxOpen)))
@@ -15,7 +15,7 @@ const ROOM = 160
 test('whatever is added and removed, a seat holds just what is open, by either line of the pair', () => {
   const step = fc.record({ add: fc.boolean(), id: fc.nat(40) })
   const law = fc.property(fc.array(step, { maxLength: 200 }), fc.nat(ROOM), (steps, openBefore) => {
-    const notes = new Notes(seatFor(ROOM))
+    const notes = new OpenRequestNotes(seatFor(ROOM))
     const open: string[] = []
     const add = (id: string) => {
       notes.add(requestLine(id))
@@ -40,7 +40,7 @@ test('whatever is added and removed, a seat holds just what is open, by either l
 test('requests are told apart by id and time of the day', () => {
   const anyId = fc.stringMatching(/^[A-Za-z0-9._:/+=@-]{1,40}$/)
   const law = fc.property(anyId, fc.nat(86_399_998), (id, ms) => {
-    const notes = new Notes(seatFor(ROOM))
+    const notes = new OpenRequestNotes(seatFor(ROOM))
     notes.add(lineOf(id, ms))
     assert.equal(notes.remove(lineOf(id, ms + 1)), false)
     assert.equal(notes.remove(lineOf(`${id}x`, ms)), false)
@@ -52,7 +52,7 @@ test('requests are told apart by id and time of the day', () => {
 test('requests with one id and time are told apart by the ids of the gateway', () => {
   const law = fc.property(fc.uuid(), fc.uuid(), (one, other) => {
     fc.pre(one !== other)
-    const notes = new Notes(seatFor(ROOM))
+    const notes = new OpenRequestNotes(seatFor(ROOM))
     notes.add(lineOf('same', 0, one))
     assert.equal(notes.remove(lineOf('same', 0, other)), false)
     assert.equal(notes.remove(lineOf('same', 0)), false)
@@ -63,7 +63,7 @@ test('requests with one id and time are told apart by the ids of the gateway', (
 
 test('a pair is found whatever characters its id has', () => {
   const law = fc.property(fc.string({ unit: 'binary', maxLength: 40 }), (id) => {
-    const notes = new Notes(seatFor(ROOM))
+    const notes = new OpenRequestNotes(seatFor(ROOM))
     notes.add(lineOf(id, 0))
     assert.equal(notes.remove(responseTo(lineOf(id, 0), 200, 1)), true)
   })
@@ -71,7 +71,7 @@ test('a pair is found whatever characters its id has', () => {
 })
 
 test('more than a seat has room for is not noted, and loses nothing that is', () => {
-  const notes = new Notes(seatFor(ROOM))
+  const notes = new OpenRequestNotes(seatFor(ROOM))
   for (let i = 0; i < 200; i++) notes.add(requestLine(String(i)))
   assert.equal(notes.count, ROOM)
   for (let i = 0; i < 200; i++) assert.equal(notes.remove(requestLine(String(i))), i < ROOM)

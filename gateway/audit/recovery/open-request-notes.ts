@@ -23,7 +23,7 @@ export function seatBytes(maxOpen: number): number {
  * Which requests a thread has open, by fingerprints of their keys in memory that outlives the thread: what it left behind
  * can then be told from what the others still work on. What a seat has no room for is not noted.
  */
-export class Notes {
+export class OpenRequestNotes {
   readonly #owner: Int32Array
   readonly #near: FingerprintTable
   readonly #far: FingerprintTable

@@ -9,7 +9,7 @@ const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 
 /** A line that says how many requests before it were open. */
-interface Mark {
+interface CountLine {
   readonly open?: unknown
   readonly continues?: unknown
 }
@@ -100,7 +100,7 @@ export class OpenRequests {
   }
 
   #readMark(line: string): void {
-    const mark: Mark | undefined = parsed(utf8(line))
+    const mark: CountLine | undefined = parsed(utf8(line))
     if (mark === undefined || !Number.isSafeInteger(mark.open)) {
       this.damagedLines++
       return

@@ -1,0 +1,36 @@
+/** Called once: with the reason when the records were not committed. */
+export type OnCommitted = (error: Error | undefined) => void
+
+/** Records that are committed together. One object for all of them is cheaper than a promise for each. */
+export class Commit {
+  readonly #listeners: OnCommitted[] = []
+
+  whenDone(run: OnCommitted): void {
+    this.#listeners.push(run)
+  }
+
+  finish(error: Error | undefined): void {
+    for (const run of this.#listeners.splice(0)) run(error)
+  }
+}
+
+/** Lines that have not been written, and the commit that their callers wait for. */
+export interface Group {
+  readonly lines: readonly string[]
+  readonly commit: Commit
+}
+
+/** When lines are written, and how far they must have got before the request goes on. One for each durability. */
+export interface CommitPolicy {
+  /** @returns what the request must wait for; `undefined`: nothing. */
+  add(line: string): Commit | undefined
+  /** Writes what has gathered, now. With `synced` it stays for the next commit. */
+  flush(): void
+  /** Ends the policy. @returns what the caller has to write and finish. */
+  close(): Group
+}
+
+/** The error when another thread has held the lock for too long: it may be dead. */
+export function heldTooLong(): Error {
+  return new Error('another thread has held the audit file for too long')
+}

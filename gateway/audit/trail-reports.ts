@@ -1,0 +1,32 @@
+import { typeOf } from './audit-records.ts'
+
+/** Where a trail reports what becomes of its records. */
+export interface TrailListeners {
+  /** Every write or commit that failed, and every file that could not be opened. */
+  onFault(error: Error): void
+  /** Every record, once the operating system has all of it; with `synced`, once the disk has it. */
+  onRecord(type: string): void
+}
+
+export class TrailReports {
+  readonly #listeners: TrailListeners
+
+  constructor(listeners: TrailListeners) {
+    this.#listeners = listeners
+  }
+
+  fault(error: Error): void {
+    this.#listeners.onFault(error)
+  }
+
+  /** These lines are in the file. */
+  written(lines: readonly string[]): void {
+    for (const line of lines) this.#listeners.onRecord(typeOf(line))
+  }
+
+  /** @param error why the lines are not in the file. */
+  attempted(lines: readonly string[], error: Error | undefined): void {
+    if (error === undefined) this.written(lines)
+    else this.fault(error)
+  }
+}
