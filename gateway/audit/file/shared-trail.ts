@@ -6,7 +6,7 @@ export interface TrailHandle {
   readonly shared: SharedArrayBuffer
 }
 
-/** Places of the 32-bit words. */
+/** Indices of the 32-bit words. */
 const LOCK = 0
 const WAITERS = 1
 const TURN = 2
@@ -19,52 +19,52 @@ const TORN_BY = 8
 const DISTRUSTED = 9
 const SEATS = 10
 const SEAT_BYTES = 11
-/** Places of the 64-bit floats behind them. */
+/** Indices of the 64-bit floats after them. */
 const END = 8
 const TURN_END = 9
 const TURN_OPEN = 10
 const HEAD_BYTES = 128
-/** Instead of the end of a file. */
+/** In place of TURN_END: the thread with the turn has written nothing yet. */
 const UNMARKED = -1
 
-/** How often the lock is tried before the thread sleeps: a write takes about 3 µs. */
+/** Attempts to take the lock before the thread sleeps: a write takes about 3 µs. */
 const SPINS = 200
 const SLEEP_MS = 2
 
-/** A state of the file that can be gone back to: its end in bytes, and the requests open in it. */
+/** The end of the file in bytes, and the number of requests open there. */
 export interface FileEnd {
   readonly end: number
   readonly open: number
 }
 
-/** A point that a turn goes back to. */
+/** Where a turn began: a failed commit rolls back to it. */
 export interface TurnStart extends FileEnd {
-  /** Before the end, of a line of this thread that is not whole. */
+  /** Bytes of a partial line of this thread, before the end. */
   readonly tornBytes: number
 }
 
-/** How a failed write is left. */
+/** What a failed write left in the file. */
 export interface FailedWrite {
-  /** That could not be cut off. */
+  /** Bytes that could not be cut off. */
   readonly addedBytes: number
-  /** Of a line that is not whole, together with those that stood there before. */
+  /** All bytes of the partial line, also those of earlier writes. */
   readonly tornBytes: number
-  /** By the lines that are whole. */
+  /** Change of the number of open requests by the whole lines. */
   readonly openChange: number
 }
 
 /**
- * What all threads that write one trail have in common, in shared memory: a lock held around each write and what is cut
- * off after it, the file, the number of open requests, and, for `synced`, whose turn it is to commit.
+ * What all threads of a trail share in memory: the lock held around each write and its repair, the file, the number of
+ * open requests, and, for `synced`, which thread has the turn to commit.
  *
- * A thread can be ended between any two steps. So what a write is going to change is put down before it, and the lock
- * says who holds it: whoever takes the lock over from the dead can tell by the size of the file how far it got.
+ * A thread can be terminated between any two steps. So the intended change is stored before each write, and the lock names
+ * its holder: whoever takes the lock over can tell by the size of the file whether the write was done.
  */
 export class SharedTrail {
   readonly buffer: SharedArrayBuffer
   readonly #words: Int32Array
   readonly #floats: Float64Array
-  /** This thread, as it stands in the words; 0 is nobody. */
+  /** This thread's number in the words; 0 is no thread. */
   readonly #me = threadId + 1
   #depth = 0
 
@@ -74,7 +74,7 @@ export class SharedTrail {
     this.#floats = new Float64Array(buffer, 0, HEAD_BYTES / 8)
   }
 
-  /** @param seats threads that can join; @param seatBytes what each keeps for the supervisor to read when it has died. */
+  /** @param seats how many threads can join. @param seatBytes memory of each, which is read when the thread has died. */
   static create({ seats, seatBytes }: { readonly seats: number; readonly seatBytes: number }): SharedTrail {
     const state = new SharedTrail(new SharedArrayBuffer(HEAD_BYTES + seats * seatBytes))
     state.#words[SEATS] = seats
@@ -83,7 +83,7 @@ export class SharedTrail {
     return state
   }
 
-  /** Enters the lock; may be nested. @returns false when somebody else has held it all the time. */
+  /** Takes the lock; may be nested. @returns false when another thread held it for all of `patienceMs`. */
   enter(patienceMs: number): boolean {
     if (this.#depth === 0 && !this.#take(patienceMs)) return false
     this.#depth++
@@ -115,12 +115,12 @@ export class SharedTrail {
     }
   }
 
-  /** Which thread holds the lock. For messages. */
+  /** The `threadId` of the lock's holder, for messages. */
   get holder(): number {
     return Atomics.load(this.#words, LOCK) - 1
   }
 
-  /** Takes the turn to write and commit, if it is free. It may be kept over turns of the event loop. */
+  /** Takes the turn to write and commit, if it is free. It may be kept across turns of the event loop. */
   takeTurn(): boolean {
     return Atomics.compareExchange(this.#words, TURN, 0, this.#me) === 0
   }
@@ -129,7 +129,7 @@ export class SharedTrail {
     this.#passTurn(this.#me)
   }
 
-  /** The mark goes first: whoever dies with the turn before it has marked it has nothing to go back to. */
+  /** TURN_END is cleared first: a thread that dies before it sets its own has nothing to roll back. */
   #passTurn(owner: number): void {
     if (Atomics.load(this.#words, TURN) !== owner) return
     this.#floats[TURN_END] = UNMARKED
@@ -137,12 +137,12 @@ export class SharedTrail {
     Atomics.notify(this.#words, TURN)
   }
 
-  /** Resolves when the turn may be free, which is not to say that it will be had. */
+  /** Resolves when the turn may be free; another thread may still take it first. */
   async turnFreed(): Promise<void> {
     const holder = Atomics.load(this.#words, TURN)
     const waiting = Atomics.waitAsync(this.#words, TURN, holder === 0 ? -1 : holder, 20)
     if (!waiting.async) return
-    // Waiting alone does not keep the event loop going.
+    // `waitAsync` alone does not keep the process alive.
     const alive = setTimeout(() => {}, 1000)
     await waiting.value
     clearTimeout(alive)
@@ -152,12 +152,12 @@ export class SharedTrail {
     return this.#words[FD] as number
   }
 
-  /** Goes up with each file. */
+  /** Incremented with each new file. */
   get generation(): number {
     return Atomics.load(this.#words, GENERATION)
   }
 
-  /** Under the lock: the file that is written from now on. */
+  /** Under the lock: all threads write to this file from now on. */
   setFile(fd: number, sizeBytes: number): void {
     this.#words[FD] = fd
     this.#words[TORN_BY] = 0
@@ -166,7 +166,7 @@ export class SharedTrail {
     Atomics.add(this.#words, GENERATION, 1)
   }
 
-  /** Requests in the trail whose response is not. */
+  /** Requests in the trail without their response. */
   get open(): number {
     return this.#words[OPEN] as number
   }
@@ -175,13 +175,13 @@ export class SharedTrail {
     this.#words[OPEN] = count
   }
 
-  /** Another thread has left a part of a line, whose rest comes before anything else. */
+  /** Another thread has left a partial line and must finish it first. */
   get tornByAnother(): boolean {
     const torn = this.#words[TORN_BY]
     return torn !== 0 && torn !== this.#me
   }
 
-  /** The disk has refused to commit, and what it holds could not be cut off: nothing more goes into this file. */
+  /** A commit failed and could not be rolled back: nothing more is written to this file. */
   get distrusted(): boolean {
     return Atomics.load(this.#words, DISTRUSTED) !== 0
   }
@@ -191,13 +191,13 @@ export class SharedTrail {
   }
 
   /** Under the lock, before a write. */
-  intend(bytes: number, openChange: number): void {
+  beforeWrite(bytes: number, openChange: number): void {
     this.#words[INTENDED_OPEN] = this.open + openChange
     this.#words[INTENDED_BYTES] = bytes
   }
 
-  /** Under the lock, after a write. The order is what `takeOver` reads. */
-  wrote(): void {
+  /** Under the lock, after a write. `takeOver` depends on the order of the steps. */
+  afterWrite(): void {
     const bytes = this.#words[INTENDED_BYTES] as number
     this.#words[OPEN] = this.#words[INTENDED_OPEN] as number
     this.#floats[END] = (this.#floats[END] as number) + bytes
@@ -205,27 +205,27 @@ export class SharedTrail {
     this.#words[TORN_BY] = 0
   }
 
-  /** Under the lock, after a write that failed. */
-  failed({ addedBytes, tornBytes, openChange }: FailedWrite): void {
+  /** Under the lock, after a failed write. */
+  afterFailedWrite({ addedBytes, tornBytes, openChange }: FailedWrite): void {
     this.open += openChange
     this.#floats[END] = (this.#floats[END] as number) + addedBytes
     this.#words[INTENDED_BYTES] = 0
     this.#words[TORN_BY] = tornBytes > 0 ? this.#me : 0
   }
 
-  /** Under the lock. */
+  /** Under the lock: the end of the file. */
   here(): FileEnd {
     return { end: this.#floats[END] as number, open: this.open }
   }
 
-  /** Under the lock: what was written since then is no longer in the file. */
+  /** Under the lock, after what was written since then has been cut off. */
   rollBackTo({ end, open, tornBytes }: TurnStart): void {
     this.#floats[END] = end
     this.#words[OPEN] = open
     this.#words[TORN_BY] = tornBytes > 0 ? this.#me : 0
   }
 
-  /** Under the lock, with the turn: what the file comes back to if this thread dies before it has committed. */
+  /** Under the lock, with the turn: what the file is rolled back to if this thread dies before it commits. */
   startTurn(): FileEnd {
     const here = this.here()
     this.#floats[TURN_OPEN] = here.open
@@ -233,7 +233,7 @@ export class SharedTrail {
     return here
   }
 
-  /** Where the turn began that the thread died with, if it had begun to write. */
+  /** Where the turn of a dead thread began, if it had the turn and had begun to write. */
   turnOf(thread: number): FileEnd | undefined {
     const end = this.#floats[TURN_END] as number
     if (Atomics.load(this.#words, TURN) !== thread + 1 || end === UNMARKED) return undefined
@@ -245,8 +245,10 @@ export class SharedTrail {
   }
 
   /**
-   * Takes the lock over from a thread that is no more, if it held it. `tornBytes`: what it left of a line, to be cut off
-   * or ended by the caller, who holds the lock then.
+   * Takes over the lock of a dead thread.
+   *
+   * @returns undefined when it held no lock and left no partial line; otherwise the caller holds the lock and must cut off
+   * or end `tornBytes` of a partial line.
    */
   takeOver(thread: number, sizeBytes: () => number): { readonly tornBytes: number } | undefined {
     const words = this.#words
@@ -259,14 +261,14 @@ export class SharedTrail {
     const intended = words[INTENDED_BYTES] as number
     const added = held ? sizeBytes() - end : 0
     if (held && intended > 0 && added === intended) {
-      this.wrote()
+      this.afterWrite()
       return { tornBytes: 0 }
     }
     words[INTENDED_BYTES] = 0
     return { tornBytes: Math.max(0, added) }
   }
 
-  /** A seat nobody has; undefined when all are taken. */
+  /** Claims a free seat; undefined when all are taken. */
   claimSeat(): DataView<SharedArrayBuffer> | undefined {
     for (const seat of this.#seats()) {
       const owner = new Int32Array(this.buffer, seat.byteOffset, 1)

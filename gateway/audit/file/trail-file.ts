@@ -3,22 +3,22 @@ import type { OpenRequestNotes } from '../recovery/open-request-notes.ts'
 import type { FileEnd, SharedTrail, TurnStart } from './shared-trail.ts'
 import { TrailSink } from './trail-sink.ts'
 
-/** How long another thread may hold the file before a line counts as one that cannot be written. */
+/** How long to wait for the lock before a write fails. */
 const PATIENCE_MS = 250
 
 export interface TrailFileOptions {
   readonly shared: SharedTrail
-  /** Of the thread that opened the file; the others follow the descriptor in shared memory. */
+  /** Of the thread that opened the file; others use the descriptor in shared memory. */
   readonly sink?: TrailSink
-  /** Of a thread that can die by itself. */
+  /** Of a joined thread, which can die without the process. */
   readonly notes?: OpenRequestNotes | undefined
-  /** What is put is not safe before `committed`: a response is noted as missing until then. */
+  /** `synced`: a request counts as open until `committed` is called with its response. */
   readonly syncs?: boolean
 }
 
 /**
- * Puts whole lines into the file that all threads share, under their lock, and keeps the count of open requests with
- * them. What a failed write left is cut off before another thread can write behind it.
+ * Writes whole lines to the file that all threads share, under their lock, and counts the open requests. What a failed
+ * write left is cut off before another thread can write after it.
  */
 export class TrailFile {
   readonly #shared: SharedTrail
@@ -37,28 +37,28 @@ export class TrailFile {
     this.#generation = shared.generation
   }
 
-  /** Of a line, a part stands in the file and could not be cut off: the same line comes first next time. */
+  /** A partial line remains and could not be cut off: the next `put` must begin with the same line. */
   get torn(): boolean {
     return this.#sink.tornBytes > 0
   }
 
-  /** How many lines before the torn one, of those that were put with it, stand in the file whole. They are as good as put. */
+  /** How many lines of the last `put` that failed are in the file whole and stay there. */
   get wholeLines(): number {
     return this.#wholeLines
   }
 
-  /** The file as it is now. */
+  /** The file in use now. */
   get sink(): TrailSink {
     this.#follow()
     return this.#sink
   }
 
-  /** Hands one line, or several at once, to the operating system: all of them or, unless `torn`, none (see `wholeLines`). */
+  /** Hands lines to the operating system by one write: all of them or none, unless `torn` (see `wholeLines`). */
   put(lines: readonly string[]): Error | undefined {
     return this.underLock(() => this.#put(lines))
   }
 
-  /** Puts a line that says how many requests are open where it stands. @returns it too, in case it is torn. */
+  /** Writes a line that holds the number of open requests before it. @returns the line too, in case it is torn. */
   putWithOpenCount(make: (open: number) => string): {
     readonly line: string
     readonly error: Error | undefined
@@ -71,40 +71,40 @@ export class TrailFile {
     return { line, error }
   }
 
-  /** Keeps the other threads out of the file meanwhile. */
+  /** Runs `work` while no other thread can write. @returns its error, or that the lock was not had. */
   underLock(work: () => Error | undefined): Error | undefined {
     this.#wholeLines = 0
-    if (!this.#enter()) return this.#kept()
+    if (!this.#enter()) return this.#lockedOut()
     try {
-      return this.#settled(work())
+      return this.#noteOutcome(work())
     } finally {
       this.#shared.leave()
     }
   }
 
-  /** Under the turn: where a commit that fails goes back to. */
+  /** With the turn: notes the end of the file, which a failed commit rolls back to. */
   startTurn(): TurnStart | undefined {
-    let mark: TurnStart | undefined
+    let start: TurnStart | undefined
     this.underLock(() => {
-      mark = { ...this.#shared.startTurn(), tornBytes: this.#sink.tornBytes }
+      start = { ...this.#shared.startTurn(), tornBytes: this.#sink.tornBytes }
       return undefined
     })
-    return mark
+    return start
   }
 
   /**
-   * Under the turn: cuts off what was put since then. If that cannot be done nobody writes this file any more, for the
-   * disk may have dropped some of it, and would not say so again.
+   * With the turn: cuts off what was written since `start`. If that fails no thread writes to this file any more: the disk
+   * may have dropped some of it and would not report that again.
    */
-  rollBackTo(mark: TurnStart, lines: readonly string[]): void {
+  rollBackTo(start: TurnStart, lines: readonly string[]): void {
     this.underLock(() => {
-      const bytes = this.#shared.here().end - mark.end
-      if (this.#sink.cutOff(bytes)) this.#shared.rollBackTo(mark)
+      const bytes = this.#shared.here().end - start.end
+      if (this.#sink.cutOff(bytes)) this.#shared.rollBackTo(start)
       else this.#shared.distrust()
       return undefined
     })
     if (this.#shared.distrusted) return
-    this.#sink.tornBytes = mark.tornBytes
+    this.#sink.tornBytes = start.tornBytes
     this.#unnote(lines, 1)
   }
 
@@ -113,17 +113,17 @@ export class TrailFile {
     this.#unnote(lines, -1)
   }
 
-  /** Where the file ends now, as far as it is whole. */
+  /** The end of the last whole line. */
   here(): FileEnd {
-    let point = this.#shared.here()
+    let end = this.#shared.here()
     this.underLock(() => {
-      point = this.#shared.here()
+      end = this.#shared.here()
       return undefined
     })
-    return point
+    return end
   }
 
-  /** Ends what a thread that is no more was doing to the file: the line it was writing is cut off, and so is what it had not committed. */
+  /** Gives up the lock and the turn of a dead thread; cuts off the line it was writing and what it had not committed. */
   release(thread: number): void {
     const shared = this.#shared
     const left = shared.takeOver(thread, () => this.#sink.sizeBytes)
@@ -137,7 +137,7 @@ export class TrailFile {
     shared.passTurnOf(thread)
   }
 
-  /** Under the lock: all threads go on in this file. @returns the one before, to be closed. */
+  /** Under the lock: all threads use this file from now on. @returns the one before, to be closed. */
   moveTo(next: TrailSink): TrailSink {
     const old = this.#sink
     this.#sink = next
@@ -150,12 +150,12 @@ export class TrailFile {
     return this.#shared.enter(this.#failing ? 0 : PATIENCE_MS)
   }
 
-  #kept(): Error {
+  #lockedOut(): Error {
     this.#failing = true
     return new Error(`thread ${this.#shared.holder} has held the audit file for too long`)
   }
 
-  #settled(error: Error | undefined): Error | undefined {
+  #noteOutcome(error: Error | undefined): Error | undefined {
     this.#failing = error !== undefined
     return error
   }
@@ -168,16 +168,16 @@ export class TrailFile {
     const sink = this.#sink
     const tornBefore = sink.tornBytes
     this.#note(lines)
-    shared.intend(sink.load(lines.join('')), openChangeIn(lines))
+    shared.beforeWrite(sink.load(lines.join('')), openChangeIn(lines))
     const error = sink.write()
     if (error === undefined) {
-      shared.wrote()
+      shared.afterWrite()
       if (!this.#syncs) this.#unnote(lines, -1)
     } else {
       const addedBytes = sink.tornBytes - tornBefore
       this.#wholeLines = sink.leaveWhole(lines)
       const [whole, rest] = [lines.slice(0, this.#wholeLines), lines.slice(this.#wholeLines)]
-      shared.failed({ addedBytes, tornBytes: sink.tornBytes, openChange: openChangeIn(whole) })
+      shared.afterFailedWrite({ addedBytes, tornBytes: sink.tornBytes, openChange: openChangeIn(whole) })
       this.#unnote(whole, -1)
       this.#unnote(rest, 1)
     }

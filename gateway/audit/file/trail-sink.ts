@@ -5,23 +5,23 @@ import { openToAppend } from '../../storage/append-file.ts'
 export const STANDARD_OUTPUT = '-'
 
 const STANDARD_OUTPUT_FD = 1
-/** Holds nearly every record, and nearly every 64 KiB of gathered ones, whatever their characters take in UTF-8. */
+/** Holds nearly every group of records in UTF-8. */
 const SCRATCH_BYTES = 256 * 1024
 const UTF8_MAX_BYTES_PER_UNIT = 3
-/** How long a full pipe that does not block (EAGAIN) may hold the event loop before it counts as a failed write. */
+/** How long a full non-blocking pipe (EAGAIN) may hold the event loop before the write fails. */
 const PIPE_PATIENCE_MS = 50
 
-/** Never written: waiting on it is the only way to rest without giving the event loop away. */
-const REST = new Int32Array(new SharedArrayBuffer(4))
+/** Never written: waiting on it is the only way to sleep without returning to the event loop. */
+const SLEEP = new Int32Array(new SharedArrayBuffer(4))
 
 /**
- * Where lines go: an open file, or standard output. A line goes in by one `write` as a rule, and what a failed one
- * left of it is cut off again where that can be done. `load`, then `write`: several lines at once are as good as one.
+ * An open file or standard output. Lines go in by one `write` as a rule; what a failed write left is cut off again where
+ * possible. Call `load`, then `write`.
  */
 export class TrailSink {
-  /** Of the line that failed last, how many bytes stand in the file because they could not be cut off. */
+  /** Bytes of a partial line that are in the file because they could not be cut off. */
   tornBytes = 0
-  /** The last write failed: no time is spent on waiting until one succeeds. */
+  /** The last write failed: the next does not wait for room. */
   #failing = false
   readonly fd: number
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES)
@@ -39,7 +39,7 @@ export class TrailSink {
   }
 
   /**
-   * Makes ready what `write` writes. While `tornBytes` is not 0, it must begin with the torn line, whose rest is written.
+   * Prepares the text for `write`. While `tornBytes` is not 0 it must begin with the torn line, whose rest is written.
    *
    * @returns how many bytes the file will grow by.
    */
@@ -50,7 +50,7 @@ export class TrailSink {
     return this.#length - this.tornBytes
   }
 
-  /** @returns undefined when all of it has been handed to the operating system. */
+  /** @returns undefined when the operating system has all of it. */
   write(): Error | undefined {
     let at = this.tornBytes
     try {
@@ -66,10 +66,10 @@ export class TrailSink {
   }
 
   /**
-   * After a write that failed: of the bytes that could not be cut off, those of whole lines stay where they are.
+   * After a failed write: whole lines that could not be cut off stay.
    *
    * @param lines what was to be written.
-   * @returns how many of them stand in the file whole; `tornBytes` is of the one behind them.
+   * @returns how many of them are in the file whole; `tornBytes` then counts the bytes of the next one.
    */
   leaveWhole(lines: readonly string[]): number {
     let count = 0
@@ -82,17 +82,17 @@ export class TrailSink {
     return count
   }
 
-  /** Waits until the disk has what was written. @throws Error of the system, and then nothing is known of it. */
+  /** Waits until the disk has what was written. @throws Error of the system; then it is unknown what the disk has. */
   sync(): void {
     fdatasyncSync(this.fd)
   }
 
-  /** Makes a line of what somebody else has left, if that can be done. */
+  /** Ends the partial line that a dead thread left, if possible. */
   endLine(): void {
     try {
       writeSync(this.fd, '\n')
     } catch {
-      // It is one damaged line with the next one then.
+      // It then forms one damaged line with the next one.
     }
   }
 
@@ -100,27 +100,27 @@ export class TrailSink {
     return fstatSync(this.fd).size
   }
 
-  /** It has no name any more: whatever is written to it is lost with the process. */
+  /** The file has no name any more: what is written to it is lost when the process ends. */
   get isRemoved(): boolean {
     return fstatSync(this.fd).nlink === 0
   }
 
-  /** Tells files apart, whatever their names: device and inode. */
+  /** Device and inode: equal for two names of one file. */
   identity(): { readonly device: string; readonly inode: string } {
     const { dev, ino } = fstatSync(this.fd, { bigint: true })
     return { device: dev.toString(), inode: ino.toString() }
   }
 
-  /** Standard output is left open. @throws Error when the system reports at last that something could not be written. */
+  /** Standard output is left open. @throws Error of the system, when something could not be written. */
   close(): void {
     if (this.fd !== STANDARD_OUTPUT_FD) closeSync(this.fd)
   }
 
   /**
-   * Cuts bytes off the end. Measured against the size as it is: a tool may have shortened the file (`copytruncate`). Standard output may be a
-   * file that others write to as well, so nothing is cut there.
+   * Cuts bytes off the end of the file. The size is read anew: a tool may have shortened the file (`copytruncate`). Standard
+   * output may be a file that others write to, so it is never cut.
    *
-   * @returns false when they are there still.
+   * @returns false when the bytes are still there.
    */
   cutOff(bytes: number): boolean {
     if (bytes === 0) return true
@@ -143,7 +143,7 @@ export class TrailSink {
       } catch (error) {
         const isFull = (error as NodeJS.ErrnoException).code === 'EAGAIN'
         if (!isFull || this.#failing || waitedMs >= PIPE_PATIENCE_MS) throw error
-        Atomics.wait(REST, 0, 0, 1)
+        Atomics.wait(SLEEP, 0, 0, 1)
       }
     }
   }

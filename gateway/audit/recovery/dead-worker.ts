@@ -4,7 +4,7 @@ import { STANDARD_OUTPUT } from '../file/trail-sink.ts'
 import { OpenRequestNotes } from './open-request-notes.ts'
 import { openLines } from './recovery.ts'
 
-/** A thread that is no more, and what it wrote to. */
+/** A thread that has died, and what it wrote to. */
 export interface DeadWorker {
   /** Its `threadId`. */
   readonly thread: number
@@ -14,11 +14,10 @@ export interface DeadWorker {
 }
 
 /**
- * Ends what the thread was doing to the file, and calls `settle` with each API_REQUEST line that it has left without a
- * response; then its seat is free.
+ * Repairs the file, calls `settle` with each API_REQUEST line of the thread that has no response, and frees its seat.
  *
- * @returns how many those were.
- * @throws Error that names the file, when it cannot be read; the seat is kept, so that it can be tried again.
+ * @returns how many lines those were.
+ * @throws Error that names the file, when it cannot be read; the seat is kept, so that the call can be repeated.
  */
 export function settleDeadWorker(dead: DeadWorker, settle: (requestLine: string) => void): number {
   const { thread, shared, trailFile } = dead
@@ -36,7 +35,7 @@ export function settleDeadWorker(dead: DeadWorker, settle: (requestLine: string)
   return count
 }
 
-/** Of all threads. */
+/** The open requests of all threads. */
 function linesOpenNow({ file, trailFile }: DeadWorker): string[] {
   if (file === STANDARD_OUTPUT) return []
   const { inode } = trailFile.sink.identity()
