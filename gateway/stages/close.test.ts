@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { Commit } from '../audit/commit/group-commit.ts'
+import { Commit } from '../audit/commit/commit.ts'
 import { close } from './close.ts'
 import { occupy } from './occupy.ts'
 import { record } from './record.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { Commit } from '../audit/commit/group-commit.ts'
+import { Commit } from '../audit/commit/commit.ts'
 import { PendingRecord, record, recordAtEnd } from './record.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute } from './stage.test-support.ts'
 

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { Commit } from '../audit/commit/group-commit.ts'
+import type { Commit } from '../audit/commit/commit.ts'
 import type { Route, Settings } from '../config/settings.ts'
 import { Exchange } from '../exchange.ts'
 import type { Gateway, Load } from '../gateway.ts'
@@ -188,7 +188,7 @@ export class RecordedTrail {
     return this.commit
   }
 
-  whenPaid(run: (error: Error | undefined) => void): void {
+  whenPendingWritten(run: (error: Error | undefined) => void): void {
     this.unpaid.push(run)
   }
 

@@ -23,7 +23,7 @@ function afterDeath(t: TestContext, bytes: (line: string) => string) {
   const words = new Int32Array(shared.buffer)
   const line = requestLine('ö')
   shared.enter(0)
-  shared.intend(Buffer.byteLength(line), 1)
+  shared.beforeWrite(Buffer.byteLength(line), 1)
   shared.leave()
   words[LOCK] = DEAD + 1
   fs.appendFileSync(file, bytes(line))
