@@ -30,3 +30,19 @@ test('a decision has at most five lines', () => {
   const long = decisions.filter((decision) => decision.trimEnd().split('\n').length > 5)
   assert.deepEqual(long, [])
 })
+
+test('every source file that a document names exists', () => {
+  const documents = globSync('{README.md,config/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  const missing = documents.flatMap((document) => {
+    const text = readFileSync(join(ROOT, document), 'utf8')
+    const named = [...text.matchAll(/`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|mjs))`/g)].map(
+      (match) => match[1] as string,
+    )
+    return named
+      .filter((file) =>
+        ['', 'gateway', dirname(document)].every((base) => !existsSync(join(ROOT, base, file))),
+      )
+      .map((file) => `${document}: ${file}`)
+  })
+  assert.deepEqual(missing, [])
+})
