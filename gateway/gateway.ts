@@ -22,7 +22,7 @@ import type { UpstreamClient } from './upstream/upstream-client.ts'
 import type { UpstreamPlaces } from './upstream/upstream-places.ts'
 
 /** How much of the log is left for the refusals of one code. */
-export interface Noted {
+export interface RefusalLogBudget {
   /** Lines that may be written now. */
   left: number
   /** Up to when `left` has been added to, on the steady clock. */
@@ -50,7 +50,7 @@ export interface Load {
   /** Written by drain. */
   phase: Phase
   /** What of the refusals of each code has been logged. Written by note. */
-  readonly noted: Map<RefusalCode, Noted>
+  readonly refusalLog: Map<RefusalCode, RefusalLogBudget>
 }
 
 /** The parts of a running gateway, made once in main and passed to every stage. */

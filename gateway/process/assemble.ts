@@ -135,7 +135,7 @@ export function makeGateway(
       ...(load ?? loadAlone(settings)),
       bodyRoom: new BodyRoom(),
       phase: 'serving',
-      noted: new Map(),
+      refusalLog: new Map(),
     },
     loopMark: loopMark(nonceSecret),
   }

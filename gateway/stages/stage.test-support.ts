@@ -240,7 +240,7 @@ export function makeGateway({
       tunnels: { isFull: false },
       places: new UpstreamPlaces({ max: maxInFlight, threads: 1 }),
       phase: 'serving',
-      noted: new Map(),
+      refusalLog: new Map(),
       ...load,
     },
     ...parts,

@@ -14,7 +14,7 @@ const MAX_CAUSE_LENGTH = 400
  * doing, at `info` when it is. Neither an upstream that is down nor a caller who tries thousands of times floods the log:
  * beyond a few lines in a second for each code the metric counts them, and the next line how many were left out.
  */
-export function note(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
+export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { code, cause } = refusal
   const level = REFUSALS[code].source !== 'downstream' ? 'warn' : cause === undefined ? 'debug' : 'info'
   const line = {
@@ -31,17 +31,17 @@ export function note(gateway: Gateway, exchange: Exchange, refusal: Refusal): vo
 /** @returns how many of the code were not logged since the last line; undefined when this one is not to be either. */
 function takeLine({ load, steadyClock }: Gateway, code: RefusalCode, burst: number): number | undefined {
   const nowMs = steadyClock()
-  const noted = load.noted.get(code) ?? { left: burst, atMs: nowMs, unlogged: 0 }
-  load.noted.set(code, noted)
-  const earned = Math.floor((nowMs - noted.atMs) / EVERY_MS)
-  noted.left = Math.min(burst, noted.left + earned)
-  noted.atMs += earned * EVERY_MS
-  if (noted.left === 0) {
-    noted.unlogged += 1
+  const budget = load.refusalLog.get(code) ?? { left: burst, atMs: nowMs, unlogged: 0 }
+  load.refusalLog.set(code, budget)
+  const earned = Math.floor((nowMs - budget.atMs) / EVERY_MS)
+  budget.left = Math.min(burst, budget.left + earned)
+  budget.atMs += earned * EVERY_MS
+  if (budget.left === 0) {
+    budget.unlogged += 1
     return undefined
   }
-  const { unlogged } = noted
-  noted.left -= 1
-  noted.unlogged = 0
+  const { unlogged } = budget
+  budget.left -= 1
+  budget.unlogged = 0
   return unlogged
 }

@@ -4,7 +4,7 @@ import { STATUS_CODES } from '../../http/syntax/status-codes.ts'
 import type { Refusal } from '../../refusals.ts'
 import { close } from '../close.ts'
 import { recordAtEnd } from '../record.ts'
-import { note } from './log-refusal.ts'
+import { logRefusal } from './log-refusal.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 import { linesOf, writeHead } from './write-response.ts'
 
@@ -20,7 +20,7 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   // The rest of a body that nobody wants would be read as the next request.
   if (answer.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
     exchange.res.keepAlive = false
-  note(gateway, exchange, answer)
+  logRefusal(gateway, exchange, answer)
   close(gateway, exchange, answer.status)
   writeHead(exchange, answer.status, { lines, contentLength, dated: false })
   exchange.res.write(body)
@@ -63,7 +63,7 @@ export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
     refuse(gateway, exchange, refusal)
     return
   }
-  note(gateway, exchange, refusal)
+  logRefusal(gateway, exchange, refusal)
   exchange.refusalCode = refusal.code
   close(gateway, exchange, refusal.status)
   exchange.res.breakOff()

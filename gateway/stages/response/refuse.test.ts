@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { refusal } from '../../refusals.ts'
+import { makeExchange, makeGateway } from '../stage.test-support.ts'
+import { giveUp, refuse } from './refuse.ts'
+
+const NOT_FOUND = refusal('not_found', { headers: ['Retry-After', '3'], cause: 'private' })
+
+describe('refuse', () => {
+  it('records the exchange, then sends a problem (RFC 9457)', () => {
+    const { gateway, trail } = makeGateway()
+    const { exchange, res } = makeExchange()
+    refuse(gateway, exchange, NOT_FOUND)
+    assert.deepEqual(
+      trail.records.map(({ type, statusCode }) => [type, statusCode]),
+      [
+        ['API_REQUEST', undefined],
+        ['API_RESPONSE', 404],
+      ],
+    )
+    assert.deepEqual([res.calls, exchange.refusalCode], [['head 404', 'write', 'end'], 'not_found'])
+    const { type, title, status, code, requestId } = JSON.parse(res.body)
+    assert.deepEqual(
+      [type, title, status, code, requestId],
+      ['urn:countersign:problem:not_found', 'Not Found', 404, 'not_found', 'request-1'],
+    )
+    assert.match(res.lines, /Content-Type: application\/problem\+json\r\n/)
+    assert.match(res.lines, new RegExp(`Content-Length: ${Buffer.byteLength(res.body)}\\r\\n`))
+    assert.match(res.lines, /Retry-After: 3\r\n/)
+    assert.match(res.lines, /X-Request-ID: request-1\r\n/)
+    assert.equal(res.body.includes('private'), false)
+  })
+
+  it('sends a page to a browser', () => {
+    const { exchange, res } = makeExchange({ headers: { Accept: 'text/html,*/*;q=0.8' } })
+    refuse(makeGateway().gateway, exchange, NOT_FOUND)
+    assert.match(
+      res.lines,
+      /Content-Type: text\/html; charset=utf-8\r\nContent-Security-Policy: default-src 'none'/,
+    )
+    assert.match(res.body, /^<!DOCTYPE html>/)
+    assert.match(res.body, /try again in 3 seconds/)
+  })
+
+  it('says 503 instead when the exchange cannot be recorded', () => {
+    const { gateway, trail } = makeGateway()
+    trail.fault = new Error('disk full')
+    const { exchange, res } = makeExchange()
+    refuse(gateway, exchange, NOT_FOUND)
+    assert.deepEqual([res.status, exchange.refusalCode, trail.lines], [503, 'audit_unavailable', []])
+  })
+
+  it('keeps the connection only when the next request can be read from it', () => {
+    const kept = (code: 'not_found' | 'draining', complete: boolean, phase: 'serving' | 'draining') => {
+      const { gateway } = makeGateway()
+      gateway.load.phase = phase
+      const { exchange, res } = makeExchange({ complete })
+      refuse(gateway, exchange, refusal(code))
+      return res.keepAlive
+    }
+    assert.equal(kept('not_found', true, 'serving'), true)
+    assert.equal(kept('not_found', false, 'serving'), false)
+    assert.equal(kept('not_found', true, 'draining'), false)
+    assert.equal(kept('draining', true, 'serving'), false)
+  })
+
+  it('does nothing to an exchange that has ended', () => {
+    const { gateway, trail } = makeGateway()
+    const { exchange, res } = makeExchange()
+    exchange.closed = true
+    refuse(gateway, exchange, NOT_FOUND)
+    assert.deepEqual([res.calls, trail.lines], [[], []])
+  })
+})
+
+describe('giveUp', () => {
+  function forwarded() {
+    const { exchange, res } = makeExchange()
+    let aborted = 0
+    exchange.forwarding = { abort: () => aborted++, clientGone: () => assert.fail('it is still there') }
+    return { exchange, res, aborted: () => aborted }
+  }
+
+  it('refuses an exchange whose response has not begun', () => {
+    const { exchange, res, aborted } = forwarded()
+    giveUp(makeGateway().gateway, exchange, refusal('upstream_timeout'))
+    assert.deepEqual([res.status, aborted()], [504, 1])
+  })
+
+  it('breaks off a response that has begun, and records why', () => {
+    const { gateway, trail, logged } = makeGateway()
+    const { exchange, res, aborted } = forwarded()
+    res.headersSent = true
+    giveUp(gateway, exchange, refusal('upstream_broken', { cause: 'reset' }))
+    assert.deepEqual([res.calls, aborted()], [['breakOff'], 1])
+    assert.deepEqual([trail.records[1]?.statusCode, exchange.refusalCode], [502, 'upstream_broken'])
+    assert.equal(logged.length, 1)
+  })
+
+  it('stops the upstream, and nothing else, when the exchange has ended', () => {
+    const { exchange, res, aborted } = forwarded()
+    exchange.closed = true
+    giveUp(makeGateway().gateway, exchange, refusal('upstream_broken'))
+    assert.deepEqual([res.calls, aborted()], [[], 1])
+  })
+})
