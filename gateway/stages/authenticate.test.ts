@@ -13,7 +13,7 @@ interface Call {
 }
 
 function authenticated({ auth, headers = {}, query = '', verifier = {} }: Call) {
-  const made = makeGateway({ verifier: verifier as Gateway['verifier'] })
+  const made = makeGateway({ verifier: verifier as object as Gateway['verifier'] })
   const { exchange } = makeExchange({ headers })
   exchange.route = makeRoute({ auth: new Set(auth) })
   exchange.query = query
@@ -92,7 +92,7 @@ describe('authenticate', () => {
   })
 
   it('looks at no token while the end of a session cannot be written', () => {
-    const { gateway } = makeGateway({ revocations: { isSafe: false } as Gateway['revocations'] })
+    const { gateway } = makeGateway({ revocations: { isSafe: false } as object as Gateway['revocations'] })
     const { exchange } = makeExchange({ headers: { Authorization: 'Bearer a.b.c' } })
     exchange.route = makeRoute({ auth: new Set(['bearer']) })
     const outcome = authenticate(gateway, exchange)
