@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { Gateway } from '../gateway.ts'
 import { Field } from '../http/syntax/field.ts'
-import type { UpstreamCall } from '../upstream/upstream-client.ts'
+import type { UpstreamRequest } from '../upstream/upstream-client.ts'
 import { forward } from './forward.ts'
 import type { Forwarding } from './forwarding.ts'
 import { occupy } from './occupy.ts'
@@ -13,14 +13,14 @@ type Request = Parameters<typeof makeExchange>[0]
 
 /** An exchange that has been sent to an upstream, which the test plays by calling the forwarding. */
 function forwarded(request: Request = {}, revocations: object = {}) {
-  const sent: UpstreamCall[] = []
+  const sent: UpstreamRequest[] = []
   let aborted = 0
-  const flight = { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
+  const call = { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
   const made = makeGateway({
     upstream: {
-      send: (call: UpstreamCall) => {
-        sent.push(call)
-        return flight
+      send: (request: UpstreamRequest) => {
+        sent.push(request)
+        return call
       },
       close: () => Promise.resolve(),
     },
@@ -55,7 +55,7 @@ describe('forward', () => {
   it('sends what was admitted, within the times of the route', () => {
     const { sent, res } = forwarded()
     assert.equal(sent.length, 1)
-    const [{ method, target, body, idleMs } = {} as UpstreamCall] = sent
+    const [{ method, target, body, idleMs } = {} as UpstreamRequest] = sent
     assert.deepEqual([method, target, body, idleMs, res.idleMs], ['GET', '/api/x?a=1', null, 1000, 1000])
     assert.deepEqual(res.calls, [])
   })
