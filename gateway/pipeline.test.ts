@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { Commit } from './audit/commit/group-commit.ts'
+import { Commit } from './audit/commit/commit.ts'
 import type { Gateway } from './gateway.ts'
 import { handle, handleUnreadable, interrupt } from './pipeline.ts'
 import { refusal } from './refusals.ts'
