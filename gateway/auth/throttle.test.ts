@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Counters, Room } from '../limits/windows/counters.ts'
+import { Counters, KeyBudget } from '../limits/windows/counters.ts'
 import { AuthThrottle, mayBeGuess, type ThrottleOptions } from './throttle.ts'
 
 const MINUTE_MS = 60_000
 
 /** Over the counters that the limits count with: three failures in a minute. */
 function throttleOf({ maxBlocked = 100, sharing }: Partial<ThrottleOptions> = {}) {
-  const room = new Room()
+  const room = new KeyBudget()
   const record = {
     id: 1,
     name: 'auth',

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import { seatBytes } from '../audit/recovery/open-request-notes.ts'
 import { ReplayMemory } from '../auth/replay.ts'
 import { createSharedMemory } from '../cluster/event-memory.ts'
-import { Room } from '../limits/windows/counters.ts'
+import { KeyBudget } from '../limits/windows/counters.ts'
 import { ownFlags } from '../storage/key-log.ts'
 import { fill } from './memory-fill.ts'
 import { MEMORIES, type Memory } from './memory-rooms.ts'
@@ -37,7 +37,7 @@ function replaysOf(count: number): ReplayMemory {
 
 describe('what the gateway remembers', () => {
   it('is a million callers at most, each in 280 bytes as long as it has few hits', async () => {
-    const room = new Room()
+    const room = new KeyBudget()
     room.divide([0])
     let callers = 0
     while (room.claim(callers)) callers++

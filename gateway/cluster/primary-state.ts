@@ -1,7 +1,7 @@
 import type { Settings } from '../config/settings.ts'
 import type { Journal } from '../limits/journal/limit-journal.ts'
-import { LimitTable } from '../limits/table/limit-lookup.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
+import { LimitTable } from '../limits/table/limit-table.ts'
 import { makeJournal } from '../process/assemble.ts'
 import {
   makeSharedState,
@@ -62,7 +62,7 @@ export class PrimaryState {
     })
     this.#journal = makeJournal(startup, watch, journalFlags(this.eventLog))
     const sharing = shareState(this.eventLog, undefined)
-    this.#state = makeSharedState(startup, { keeping: this.#journal, watch, sharing })
+    this.#state = makeSharedState(startup, { journal: this.#journal, watch, sharing })
     this.#watch = watch
     this.#settings = startup.settings
     this.#rows = startup.limits.value

@@ -1,7 +1,7 @@
 import type { ThrottleSharing } from '../auth/throttle.ts'
-import type { CopiedCounts } from '../limits/journal/joined-journal.ts'
 import type { JournalFlags } from '../limits/journal/journal-options.ts'
 import type { Hit } from '../limits/journal/journal-records.ts'
+import type { CopiedCounts } from '../limits/journal/shared-journal.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { SharedState, StateSharing } from '../process/shared-state.ts'
 import type { KeySharing } from '../storage/expiring-keys.ts'

@@ -1,4 +1,4 @@
-import { JoinedJournal } from '../limits/journal/joined-journal.ts'
+import { SharedJournal } from '../limits/journal/shared-journal.ts'
 import { makeSharedState, type SharedState } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
@@ -17,14 +17,14 @@ export function joinState(
   { copy, rows, descriptor }: Pick<WorkerConfiguration, 'copy' | 'rows' | 'descriptor'>,
   { startup, watch, eventLog }: Joining,
 ): SharedState {
-  const journal = new JoinedJournal({
+  const journal = new SharedJournal({
     copy: copy.counts,
     descriptor,
     flags: journalFlags(eventLog),
     onFailure: startup.settings.onJournalFailure,
     onHit: (hit, written) => publishHit(eventLog, hit, written),
   })
-  const state = makeSharedState(startup, { keeping: journal, watch, sharing: shareState(eventLog, copy) })
+  const state = makeSharedState(startup, { journal, watch, sharing: shareState(eventLog, copy) })
   state.limiter.replace(rows)
   takeFailures(state, copy, eventLog.nowMs)
   follow(eventLog, state, {

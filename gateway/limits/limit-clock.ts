@@ -1,7 +1,6 @@
 /**
- * Epoch milliseconds, with fractions, that never step and never run back during a run: the wall time at the call plus
- * the monotonic clock since. A wall clock set back at noon would otherwise stretch every window, and one set forward
- * would empty them.
+ * A clock in epoch milliseconds, with fractions: the wall time when this is called plus the monotonic time since. It
+ * never jumps, so that setting the wall clock neither stretches nor empties a window.
  */
 export function steadyClock(): () => number {
   const startMs = Date.now() - performance.now()

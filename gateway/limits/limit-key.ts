@@ -3,8 +3,8 @@ import type { Principal } from '../principal.ts'
 import type { LimitPer } from './table/limit-row.ts'
 
 /**
- * The key that an exchange is counted under: `p:` and the principal's key, or `a:` and the address when there is no
- * principal or `per` asks for the address, which is that of its network.
+ * The key that an exchange is counted under: `p:` and the principal's key; or, without a principal or when `per` is
+ * `address`, `a:` and the network of the address.
  */
 export function limitKey(per: LimitPer, principal: Principal | undefined, address: string): string {
   if (principal !== undefined && per !== 'address') return `p:${principal.key}`

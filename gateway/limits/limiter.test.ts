@@ -84,7 +84,7 @@ interface Lineage {
   hits: Map<string, number[]>
 }
 
-/** The law, written a second time without windows, rings, slices or files. */
+/** The rule, written a second time without windows, rings, slices or files. */
 class Model {
   lineages: Lineage[] = []
 
@@ -100,7 +100,7 @@ class Model {
     })
   }
 
-  /** What the new row's law counts: hits that the windows before it still remembered, and its own. */
+  /** What the new row's rule counts: hits that the windows before it still remembered, and its own. */
   counted(index: number, key: string, now: number): number[] {
     const { row, forgottenMs, hits } = this.lineages[index]!
     return (hits.get(key) ?? []).filter((at) => now - at < row.windowMs && at > forgottenMs)
@@ -176,7 +176,7 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.constantFrom<Step>({ do: 'restart' }, { do: 'crash' }) },
 )
 
-/** Runs a schedule on a gateway and beside the model; `judge` sees every take with what the law counted before it. */
+/** Runs a schedule on a gateway and beside the model; `judge` sees every take with what the rule counted before it. */
 function run(table: LimitRow[], steps: readonly Step[], skip: ReadonlySet<number> = new Set()): boolean[] {
   const gateway = new Gateway()
   const model = new Model()
@@ -234,7 +234,7 @@ function takeBeside(gateway: Gateway, model: Model, index: number, key: string):
 }
 
 describe('the limiter, over any schedule of takes, pauses, edits, restarts and crashes', () => {
-  test('obeys the law of the row in force for every hit still remembered, and is exact up to a thousand', () => {
+  test('obeys the rule of the row in force for every hit still remembered, and is exact up to a thousand', () => {
     fc.assert(
       fc.property(anyTable, fc.array(anyStep, { maxLength: 60, size: 'max' }), (table, steps) => {
         run(table, steps)
@@ -355,7 +355,7 @@ describe('the limiter', () => {
     const login = row()
     limiter.replace([login])
     for (const key of ['a', 'b', 'c', 'd']) limiter.take(login, key)
-    assert.deepEqual([limiter.keys, limiter.turnedAway], [2, 2])
+    assert.deepEqual([limiter.keys, limiter.refusedForCapacity], [2, 2])
   })
 
   test('does not count for a row that was never in the table', () => {

@@ -1,25 +1,25 @@
-import type { Keeping } from './journal/hit-store.ts'
+import type { HitStore } from './journal/hit-store.ts'
 import type { Hit } from './journal/journal-records.ts'
 import { isDurable } from './journal/limit-journal.ts'
-import { type LimitPolicy, LimitTable } from './table/limit-lookup.ts'
 import type { LimitRow } from './table/limit-row.ts'
-import { editedRecord, predecessors, type RowRecord, recordOf } from './table/row-matching.ts'
-import { Counters, Room } from './windows/counters.ts'
+import { type LimitPolicy, LimitTable } from './table/limit-table.ts'
+import { editedRecord, matchRows, type RowRecord, recordOf } from './table/row-matching.ts'
+import { Counters, KeyBudget } from './windows/counters.ts'
 import type { Take } from './windows/window.ts'
 
 export type { Take } from './windows/window.ts'
 
-const UNKEPT: Take = { allowed: false, remaining: 0, resetSeconds: 1, unkept: true }
+const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
 /**
- * What has been let through, for every row of the table in force: exact, in memory, and on disk as far as the journal
- * keeps it. Everything is synchronous: nobody takes between a look and a count.
+ * The limit table in force and the hits counted under each of its rows, in memory and in the journal. Everything is
+ * synchronous, so that no other take comes between a check and its count.
  */
 export class Limiter {
   readonly #clock: () => number
-  readonly #journal: Keeping | undefined
-  readonly #room: Room
-  /** Also rows of earlier tables, as long as an exchange holds one: its counters are those of its successor. */
+  readonly #journal: HitStore | undefined
+  readonly #budget: KeyBudget
+  /** Includes rows of earlier tables that an exchange may still hold: they use the counters of the row that replaced them. */
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
@@ -27,29 +27,31 @@ export class Limiter {
   #lastId = 0
 
   /**
-   * Takes up the counts that the journal kept; they belong to a row from the first `replace` on. `clock` is epoch
-   * milliseconds and never runs back; `maxKeys` bounds the keys of all rows together. Without a journal counts end
-   * with the process.
+   * Loads the counts of the journal; the first `replace` assigns them to rows.
+   *
+   * @param options.clock epoch milliseconds that never go back
+   * @param options.journal undefined: counts are lost when the process ends
+   * @param options.maxKeys keys of all rows together
    */
-  constructor(options: { clock: () => number; journal?: Keeping | undefined; maxKeys?: number }) {
+  constructor(options: { clock: () => number; journal?: HitStore | undefined; maxKeys?: number }) {
     this.#clock = options.clock
     this.#journal = options.journal
-    this.#room = new Room(options.maxKeys)
+    this.#budget = new KeyBudget(options.maxKeys)
     this.#restore()
   }
 
   /**
-   * Puts a new table in force as of `nowMs` and keeps the counts: a row goes on with those of the old row with the same path and
-   * methods, else of the one with the same name, and starts empty when there is neither.
+   * Puts a new table in force as of `nowMs`. A row keeps the counts of the old row with the same path and methods, else
+   * those of the old row with the same name, else it starts empty.
    *
    * @throws TypeError for a row whose name no RateLimit field can hold; the old table stays in force
    */
   replace(rows: readonly LimitRow[], nowMs: number = this.#clock()): void {
     const table = new LimitTable(rows)
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
-    const followed = predecessors([...olds.keys()], rows)
+    const matched = matchRows([...olds.keys()], rows)
     this.#counters = rows.map((row) => {
-      const old = followed.get(row)
+      const old = matched.get(row)
       const counters = old === undefined ? undefined : olds.get(old)
       const current = counters === undefined ? this.#begin(row) : this.#edit(counters, row, nowMs)
       this.#countersOf.set(row, current)
@@ -57,7 +59,7 @@ export class Limiter {
     })
     this.#table = table
     this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
-    this.#room.divide(this.#counters.map((counters) => counters.size))
+    this.#budget.divide(this.#counters.map((counters) => counters.size))
     this.#journal?.declare(
       this.#counters.map((counters) => counters.record),
       nowMs,
@@ -70,10 +72,11 @@ export class Limiter {
   }
 
   /**
-   * Counts one hit of `key` if `row` lets it through; a refused hit leaves no trace. For windows of an hour and more
-   * the hit has been handed to the operating system when this returns. A row of an earlier table counts under the
-   * row that followed it. In shadow mode the answer is the same: what it means is up to the caller. Throws for a row
-   * that was in no table.
+   * Counts one hit of `key` if `row` allows it; a refused hit is not counted. For windows of an hour or more the hit has
+   * been written to the journal when this returns. A row of an earlier table uses the counters of the row that replaced
+   * it. Shadow mode makes no difference here; the caller handles it.
+   *
+   * @throws Error for a row that was in no table
    */
   take(row: LimitRow, key: string): Take {
     const counters = this.#countersOf.get(row)
@@ -85,7 +88,7 @@ export class Limiter {
       if (isDurable(record)) {
         if (this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 })) return take
         counters.giveBack(key)
-        return UNKEPT
+        return UNRECORDED
       }
       this.#journal.brief?.({ id: record.id, atMs: nowMs, key, count: 1 })
     }
@@ -93,8 +96,8 @@ export class Limiter {
   }
 
   /**
-   * Counts a hit that a limiter with the same table let through. Hits must come in the order in which they were let
-   * through, and no table in between. One of a row that has gone counts for nobody.
+   * Counts a hit that another limiter with the same table allowed. Hits and tables must come in the order in which the
+   * other limiter had them. A hit of a removed row is ignored.
    *
    * @returns whether the row is durable
    */
@@ -104,36 +107,36 @@ export class Limiter {
     return counters !== undefined && isDurable(counters.record)
   }
 
-  /** Everything that counts now, for another limiter with the same table. */
+  /** All current counts, for another limiter with the same table. */
   copy(): { readonly records: readonly RowRecord[]; readonly hits: Iterable<Hit> } {
     const records = this.#counters.map((counters) => counters.record)
     return { records, hits: hitsOf(this.#counters, this.#clock()) }
   }
 
-  /** Keys that are counted now, over all rows, including idle ones not dropped yet. */
+  /** Keys of all rows, including idle ones that are not dropped yet. */
   get keys(): number {
     return this.#counters.reduce((keys, counters) => keys + counters.size, 0)
   }
 
-  /** Hits of new keys refused because there was no room to count them. */
-  get turnedAway(): number {
-    return this.#counters.reduce((hits, counters) => hits + counters.turnedAway, 0)
+  /** Hits refused because there was no memory for their new key. */
+  get refusedForCapacity(): number {
+    return this.#counters.reduce((hits, counters) => hits + counters.refusedForCapacity, 0)
   }
 
-  /** Sees to the files of the journal, once a second. */
+  /** Maintains the journal's files; to be called once a second. */
   tend(): void {
     const durable = () => this.#counters.filter((counters) => isDurable(counters.record))
     const nowMs = this.#clock()
     this.#journal?.tend(nowMs, () => hitsOf(durable(), nowMs))
   }
 
-  /** Whether every hit that has to be kept can be. */
+  /** Whether all hits that must be written to the journal can be. */
   get isWritable(): boolean {
     if (this.#journal?.isWritable !== false) return true
     return !this.#counters.some((counters) => isDurable(counters.record))
   }
 
-  /** Leaves everything on disk for the next run. Nothing may be taken afterwards. */
+  /** Writes all counts to disk for the next run. Nothing may be taken afterwards. */
   close(): void {
     const nowMs = this.#clock()
     const brief = this.#counters.filter((counters) => !isDurable(counters.record))
@@ -145,7 +148,7 @@ export class Limiter {
     const byId = new Map<number, Counters>()
     this.#journal?.load(nowMs, {
       rows: (records) => {
-        for (const record of records) byId.set(record.id, new Counters(record, this.#room))
+        for (const record of records) byId.set(record.id, new Counters(record, this.#budget))
       },
       hit: ({ id, atMs, key, count }) => byId.get(id)?.restore(key, [atMs, count], nowMs),
     })
@@ -153,12 +156,12 @@ export class Limiter {
   }
 
   #begin(row: LimitRow): Counters {
-    return new Counters(recordOf(row, this.#newId()), this.#room)
+    return new Counters(recordOf(row, this.#newId()), this.#budget)
   }
 
   /**
-   * An id stands for hits in segments or for hits in the snapshot, never for both, so that none is counted twice after
-   * a restart: counters that pass from the one to the other get a new one, and take their hits along.
+   * The hits of an id are either in segments or in the snapshot, never in both, so that a restart counts none twice. When
+   * an edit makes a row durable, or no longer durable, its counters get a new id and their hits are written under it.
    */
   #edit(counters: Counters, row: LimitRow, nowMs: number): Counters {
     const before = counters.record

@@ -1,15 +1,15 @@
 import type { Limiter } from './limiter.ts'
-import type { LimitPolicy } from './table/limit-lookup.ts'
 import type { LimitRow } from './table/limit-row.ts'
+import type { LimitPolicy } from './table/limit-table.ts'
 import type { Take } from './windows/window.ts'
 
-/** One step in the order that all threads keep. */
+/** A turn in the common order of all threads: only one thread is in it at a time. */
 interface Step {
   enter(): void
   leave(): void
 }
 
-/** A limiter that is one of several copies: each take is a step in their common order. */
+/** One of several identical limiters in several threads: each take is one turn in their common order. */
 export class SharedLimiter {
   readonly #limiter: Limiter
   readonly #step: Step
@@ -24,7 +24,7 @@ export class SharedLimiter {
     return this.#limiter.find(path, method)
   }
 
-  /** See Limiter.take: exact over all copies. */
+  /** See Limiter.take; exact across all copies. */
   take(row: LimitRow, key: string): Take {
     this.#step.enter()
     try {
@@ -34,6 +34,6 @@ export class SharedLimiter {
     }
   }
 
-  /** The counts are kept by the thread that has the journal. */
+  /** Does nothing: the thread with the journal writes the counts. */
   close(): void {}
 }

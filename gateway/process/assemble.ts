@@ -76,7 +76,7 @@ export function assemble(startup: StartupConfiguration): Assembled {
   const metrics = createMetrics({ version })
   const trail = openTrail(trailOptions(startup, metrics))
   const watch = new StoreWatch({ log: startup.log, metrics, trail })
-  const state = makeSharedState(startup, { keeping: makeJournal(startup, watch), watch })
+  const state = makeSharedState(startup, { journal: makeJournal(startup, watch), watch })
   const { limiter } = state
   const common = { state, limiter, trail, metrics, nonceSecret: randomBytes(32) }
   const { gateway, keys } = makeGateway(startup, common)

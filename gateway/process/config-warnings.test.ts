@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../config/gateway-file.ts'
-import { parseLimits } from '../limits/table/limit-table.ts'
+import { parseLimits } from '../limits/table/limits-file.ts'
 import { fileWarnings, limitWarnings, warningsOf } from './config-warnings.ts'
 
 function warnings(routes: object[], limits: object[]): readonly string[] {

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { ClientTable } from '../config/client-table.ts'
 import { parseClients } from '../config/clients-file.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
-import { parseLimits } from '../limits/table/limit-table.ts'
+import { parseLimits } from '../limits/table/limits-file.ts'
 import { parseApart } from './parse-apart.ts'
 
 function table(count: number): string {

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { parseClients } from '../config/clients-file.ts'
-import { parseLimits } from '../limits/table/limit-table.ts'
+import { parseLimits } from '../limits/table/limits-file.ts'
 import type { ParseJob } from './parse-apart.ts'
 
 // The thread of parse-apart.ts: reads one text, says what it found, and ends.

@@ -4,10 +4,10 @@ import { Revocations } from '../auth/revocations.ts'
 import { AuthThrottle, type ThrottleSharing } from '../auth/throttle.ts'
 import { WEBHOOK_TOLERANCE_SECONDS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
-import type { Keeping } from '../limits/journal/hit-store.ts'
+import type { HitStore } from '../limits/journal/hit-store.ts'
 import { steadyClock } from '../limits/limit-clock.ts'
 import { Limiter } from '../limits/limiter.ts'
-import { Counters, Room } from '../limits/windows/counters.ts'
+import { Counters, KeyBudget } from '../limits/windows/counters.ts'
 import type { KeySharing } from '../storage/expiring-keys.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
@@ -37,7 +37,7 @@ export interface StateSharing {
 }
 
 export interface SharedStateParts {
-  readonly keeping: Keeping
+  readonly journal: HitStore
   /** Told what is wrong with the files. */
   readonly watch: StoreWatch
   readonly sharing?: StateSharing
@@ -46,14 +46,14 @@ export interface SharedStateParts {
 /** @throws when there is a file that cannot be read: to go on would forget what it holds */
 export function makeSharedState(
   { settings }: StartupConfiguration,
-  { keeping, watch, sharing }: SharedStateParts,
+  { journal, watch, sharing }: SharedStateParts,
 ): SharedState {
   const { dataDir } = settings
   const clock = sharing?.clock ?? steadyClock()
   const { authThrottle } = settings
   const failures = countersOf(Math.max(1, authThrottle.failures), authThrottle.windowMs)
   return {
-    limiter: new Limiter({ clock, journal: keeping }),
+    limiter: new Limiter({ clock, journal }),
     revocations: new Revocations({
       dataDir,
       clock,
@@ -120,7 +120,7 @@ export function whyDegraded({ limiter, revocations, deliveries }: SharedState): 
 
 /** Sliding windows that belong to no row of the limit table. They end with the process. */
 export function countersOf(limit: number, windowMs: number): Counters {
-  const room = new Room()
+  const room = new KeyBudget()
   room.divide([0])
   return new Counters({ id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }, room)
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { LimitTable } from '../limits/table/limit-lookup.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
+import { LimitTable } from '../limits/table/limit-table.ts'
 import { limit } from './limit.ts'
 import { makeExchange, makeGateway, makePrincipal, PEER } from './stage.test-support.ts'
 
@@ -20,7 +20,7 @@ const ROW: LimitRow = {
 
 interface Case {
   readonly row?: Partial<LimitRow>
-  readonly take?: { readonly allowed: boolean; readonly unkept?: true }
+  readonly take?: { readonly allowed: boolean; readonly unrecorded?: true }
   readonly method?: string
   readonly path?: string
 }
@@ -84,7 +84,7 @@ describe('limit', () => {
   })
 
   it('refuses what cannot be counted, but not in shadow mode', () => {
-    const take = { allowed: false, unkept: true } as const
+    const take = { allowed: false, unrecorded: true } as const
     assert.equal(limited({ take }).refused?.code, 'limits_unavailable')
     const shadow = limited({ take, row: { mode: 'shadow' } })
     assert.deepEqual([shadow.refused, shadow.measured], [undefined, ['limitDecision orders unavailable']])

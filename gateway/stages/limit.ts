@@ -12,7 +12,7 @@ export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   if (policy === undefined) return undefined
   const { row } = policy
   const take = gateway.limiter.take(row, limitKey(row.per, exchange.principal, exchange.address))
-  if (take.unkept) {
+  if (take.unrecorded) {
     gateway.metrics.limitDecision(row.name, 'unavailable')
     return row.mode === 'shadow' ? undefined : LIMITS_UNAVAILABLE
   }

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import type { LimitRow } from '../../limits/table/limit-row.ts'
-import { parseLimits } from '../../limits/table/limit-table.ts'
+import { parseLimits } from '../../limits/table/limits-file.ts'
 import { loadFile } from '../load-file.ts'
 import { type Reload, Reloader } from './reloader.ts'
 

@@ -2,15 +2,15 @@ import type { RowRecord } from '../table/row-matching.ts'
 import type { Hit } from './journal-records.ts'
 
 /** Where the counts of an earlier run, or of another thread, go: first the rows, then each of their hits, oldest first for each key. */
-export interface Restoring {
+export interface RestoreTarget {
   rows(records: readonly RowRecord[]): void
   hit(hit: Hit): void
 }
 
 /** Whom a limiter tells what it counts, so that it is not lost with it. */
-export interface Keeping {
+export interface HitStore {
   /** Gives what was kept; called once, before anything is told. */
-  load(nowMs: number, restoring: Restoring): void
+  load(nowMs: number, target: RestoreTarget): void
   /** An id that no counters have had. */
   newId(): number
   /** The table in force from now on. */

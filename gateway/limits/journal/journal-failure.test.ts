@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import { Limiter } from '../limiter.ts'
 import type { LimitRow } from '../table/limit-row.ts'
-import { JoinedJournal } from './joined-journal.ts'
 import type { OnJournalFailure } from './journal-options.ts'
 import type { Write } from './journal-tail.ts'
 import { Journal } from './limit-journal.ts'
+import { SharedJournal } from './shared-journal.ts'
 
 const START_MS = 1_763_692_800_000
 const HOUR_MS = 3_600_000
@@ -92,7 +92,7 @@ describe('a journal that cannot be written', () => {
     roomBytes = 100
     const meanwhile = admit(first.limiter, 40)
     assert.ok(meanwhile < 5, String(meanwhile))
-    assert.equal(first.limiter.take(HOURLY, 'p:alice').unkept, true)
+    assert.equal(first.limiter.take(HOURLY, 'p:alice').unrecorded, true)
     assert.equal(first.limiter.isWritable, false)
     first.kill()
     const second = start()
@@ -152,7 +152,7 @@ describe('a journal that cannot be written', () => {
     const journal = new Journal({ directory: dir, onFailure: 'unready', reports, write, flags })
     const lead = new Limiter({ clock: () => nowMs, journal })
     lead.replace([HOURLY])
-    const joined = new JoinedJournal({
+    const joined = new SharedJournal({
       copy: { records: [], hits: [] },
       descriptor: journal.descriptor,
       onFailure: 'unready',

@@ -2,12 +2,12 @@ import { fstatSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
 import { makeDirectory } from '../../storage/make-directory.ts'
 import type { ProcessLock } from '../../storage/process-lock.ts'
 import type { RowRecord } from '../table/row-matching.ts'
-import type { Keeping, Restoring } from './hit-store.ts'
+import { ConservativeClock } from './conservative-clock.ts'
+import type { HitStore, RestoreTarget } from './hit-store.ts'
 import { lockJournal, relockJournal } from './journal-lock.ts'
 import type { JournalOptions, JournalReports, OnJournalFailure } from './journal-options.ts'
 import { batches, type Hit, hitLine, lastTable, readHits, tableLine } from './journal-records.ts'
 import { Tail, type Write } from './journal-tail.ts'
-import { LateClock } from './late-clock.ts'
 import { Segment, segmentsIn } from './segments.ts'
 import { readSnapshot, removeSnapshot, writeSnapshot } from './snapshot.ts'
 
@@ -34,7 +34,7 @@ export function isDurable(record: RowRecord): boolean {
  * What no window needs any more is removed late: a clock that was wrong for one start erases nothing, because time also has
  * to have passed since the newest hit that an earlier run has left, while a gateway ran.
  */
-export class Journal implements Keeping {
+export class Journal implements HitStore {
   readonly #directory: string
   readonly #reports: JournalReports
   readonly #tail: Tail
@@ -49,7 +49,7 @@ export class Journal implements Keeping {
   #reopenAtMs = Number.NEGATIVE_INFINITY
   #failures = 0
   #lostHits = 0
-  #lateClock = new LateClock(0)
+  #conservativeClock = new ConservativeClock(0)
   /** Hits of the snapshot that count no more by the clock of this run, but do by the times in the snapshot. */
   #doubted: Hit[] = []
   /** Files were removed, and everything that counts has to be written again. */
@@ -103,21 +103,21 @@ export class Journal implements Keeping {
    * Reads what earlier runs left; to be called once, before anything is written. A hit that claims to be of the future
    * (the clock was set back while nobody counted) is taken as of `nowMs`: the latest that it can have been.
    */
-  load(nowMs: number, restoring: Restoring): void {
+  load(nowMs: number, target: RestoreTarget): void {
     const segments = segmentsIn(this.#directory)
     const rows = newestTable(segments)
     const ids = new Set(rows.map((row) => row.id))
     this.#nextId = Math.max(0, ...ids) + 1
-    restoring.rows(rows)
+    target.rows(rows)
     const restore = (hit: Hit): boolean => {
       this.#nextId = Math.max(this.#nextId, hit.id + 1)
-      if (ids.has(hit.id)) restoring.hit({ ...hit, atMs: Math.min(hit.atMs, nowMs) })
+      if (ids.has(hit.id)) target.hit({ ...hit, atMs: Math.min(hit.atMs, nowMs) })
       return ids.has(hit.id)
     }
-    this.#lateClock = new LateClock(nowMs)
+    this.#conservativeClock = new ConservativeClock(nowMs)
     for (const segment of segments) {
       const ignored = readHits(segment.file, (hit) => {
-        this.#lateClock.found(hit.atMs)
+        this.#conservativeClock.found(hit.atMs)
         segment.note(hit.id, Math.min(hit.atMs, nowMs))
         return restore(hit)
       })
@@ -128,11 +128,11 @@ export class Journal implements Keeping {
     const kept: Hit[] = []
     const ignored = readSnapshot(this.#directory, (hit) => {
       kept.push(hit)
-      this.#lateClock.found(hit.atMs)
+      this.#conservativeClock.found(hit.atMs)
       return restore(hit)
     })
     if (ignored !== undefined) this.#reports.ignored(ignored)
-    this.#doubted = this.#lateClock.doubted(kept, rows, nowMs)
+    this.#doubted = this.#conservativeClock.doubted(kept, rows, nowMs)
   }
 
   /** The table in force from now on. What it has no more use for on disk is removed. */
@@ -231,7 +231,7 @@ export class Journal implements Keeping {
 
   /** Writes the snapshot of `hits` and gives up the directory. Nothing may be appended afterwards. */
   close(hits: Iterable<Hit>, nowMs: number): void {
-    const doubted = this.#lateClock.doubted(this.#doubted, this.#rows, nowMs)
+    const doubted = this.#conservativeClock.doubted(this.#doubted, this.#rows, nowMs)
     this.#attempt(() => writeSnapshot(this.#directory, [...doubted, ...hits]))
     this.#tail.flush(nowMs)
     this.#tail.close()
@@ -275,7 +275,7 @@ export class Journal implements Keeping {
     const windows = new Map(this.#rows.map((row) => [row.id, row.windowMs]))
     const current = this.#segments.at(-1)
     for (const segment of this.#segments.filter(
-      (each) => each !== current && !each.isNeeded(windows, this.#lateClock.at(nowMs)),
+      (each) => each !== current && !each.isNeeded(windows, this.#conservativeClock.at(nowMs)),
     )) {
       this.#attempt(() => {
         rmSync(segment.file, { force: true })

@@ -1,8 +1,8 @@
-/** Whom a limit counts: the principal or else the address; always the address; the principal or else the address. */
+/** `address` counts by the caller's address; `caller` and `principal` by the principal, or by the address without one. */
 export type LimitPer = 'caller' | 'address' | 'principal'
-/** `shadow` counts and measures but never refuses. */
+/** `shadow` counts and reports in metrics, but never refuses. */
 export type LimitMode = 'enforce' | 'shadow'
-/** What happens when a shared store cannot be asked; without a shared store it has no effect. */
+/** What to do when the shared store does not respond; without a shared store it has no effect. */
 export type OnStoreFailure = 'local' | 'deny' | 'allow'
 
 /** One row of the limit table as the operator wrote it, with every default filled in. Immutable. */
@@ -13,12 +13,12 @@ export interface LimitRow {
   readonly path: string
   /** Undefined: every method. */
   readonly methods: ReadonlySet<string> | undefined
-  /** Requests let through in any window. */
+  /** Requests allowed in any period of `windowMs`. */
   readonly limit: number
   /** As written: `1m`. */
   readonly window: string
   readonly windowMs: number
-  /** Why the limit is there, in words for the caller. */
+  /** Why the limit exists, shown to the caller. */
   readonly purpose: string
   readonly per: LimitPer
   readonly mode: LimitMode

@@ -1,104 +1,34 @@
-import schema from '../../../config/schemas/limits.schema.json' with { type: 'json' }
-import type { Parsed } from '../../config/faults.ts'
-import { JsonFile } from '../../config/json/json-file.ts'
-import { schemaCheck } from '../../config/json/schema-check.ts'
-import { validateLimits } from '../../config/json/validators.ts'
-import { methodSet } from '../../config/rules/method-rules.ts'
-import { checkRows } from '../../config/rules/row-rules.ts'
-import type { LimitMode, LimitPer, LimitRow, OnStoreFailure } from './limit-row.ts'
+import { PathTable, rowForMethod } from '../../http/rules/path-table.ts'
+import type { LimitRow } from './limit-row.ts'
+import { rateLimitPolicy } from './rate-limit-fields.ts'
 
-/** The file as the schema allows it, with the schema's defaults. */
-interface Written {
-  readonly limits: readonly WrittenRow[]
-}
-
-interface WrittenRow {
+/** A row, with the values derived from it at load. */
+export interface LimitPolicy {
   readonly path: string
-  readonly methods?: readonly string[]
-  readonly limit: number
-  readonly window: string
-  readonly purpose: string
-  readonly name?: string
-  readonly per: LimitPer
-  readonly mode: LimitMode
-  readonly onStoreFailure: OnStoreFailure
+  readonly methods: ReadonlySet<string> | undefined
+  readonly row: LimitRow
+  /** The value of the RateLimit-Policy response field. */
+  readonly policyField: string
 }
 
-const UNIT_MS: ReadonlyMap<string, number> = new Map([
-  ['s', 1000],
-  ['m', 60_000],
-  ['h', 3_600_000],
-  ['d', 86_400_000],
-])
-const MAX_WINDOW = '366d'
-const MAX_WINDOW_MS = windowToMs(MAX_WINDOW)
-const NAME = new RegExp(schema.$defs.limit.properties.name.pattern, 'u')
+/** Finds the limit of a request. Immutable. */
+export class LimitTable {
+  readonly #policies: PathTable<LimitPolicy>
 
-const checkSchema = schemaCheck(validateLimits, schema)
-
-/** Reads config/limits.json: the rows in the order of the file. @param file its name, for the faults */
-export function parseLimits(file: string, text: string): Parsed<readonly LimitRow[]> {
-  const json = new JsonFile<Written>(file, text, checkSchema)
-  const rows = json.value?.limits
-  if (!Array.isArray(rows)) return { faults: json.faults() }
-  const sound = checkRows(json, '$.limits', rows)
-  checkWindows(json, rows)
-  checkNames(json, rows, sound)
-  const faults = json.faults()
-  return faults.length > 0 ? { faults } : { value: rows.map(limitRow) }
-}
-
-function limitRow(row: WrittenRow): LimitRow {
-  return {
-    name: nameOf(row),
-    path: row.path,
-    methods: methodSet(row.methods),
-    limit: row.limit,
-    window: row.window,
-    windowMs: windowToMs(row.window),
-    purpose: row.purpose,
-    per: row.per,
-    mode: row.mode,
-    onStoreFailure: row.onStoreFailure,
+  /** @throws TypeError for a row whose name no RateLimit field can hold */
+  constructor(rows: readonly LimitRow[]) {
+    const policies = rows.map((row) => ({
+      path: row.path,
+      methods: row.methods,
+      row,
+      policyField: rateLimitPolicy(row),
+    }))
+    this.#policies = new PathTable(policies)
   }
-}
 
-function windowToMs(window: string): number {
-  return Number(window.slice(0, -1)) * (UNIT_MS.get(window.slice(-1)) ?? Number.NaN)
-}
-
-/** The last literal segment of the path, unless the operator chose a name. */
-function nameOf({ name, path }: WrittenRow): string {
-  if (name !== undefined) return name
-  const last = path.split('/').findLast((segment) => segment !== '' && segment !== '*')
-  return last ?? (path.endsWith('*') ? 'all' : 'root')
-}
-
-function checkWindows(json: JsonFile<Written>, rows: readonly WrittenRow[]): void {
-  for (const [index, row] of rows.entries()) {
-    const path = `$.limits[${index}].window`
-    if (!json.sound(path) || windowToMs(row.window) <= MAX_WINDOW_MS) continue
-    json.refuse({ path, reason: `must be at most "${MAX_WINDOW}", but is "${row.window}"` })
-  }
-}
-
-/** A name is a member of the RateLimit fields and a label of the metrics: two rows with one name would be one there. */
-function checkNames(json: JsonFile<Written>, rows: readonly WrittenRow[], sound: ReadonlySet<number>): void {
-  const owners = new Map<string, number>()
-  for (const [index, row] of rows.entries()) {
-    const path = `$.limits[${index}].name`
-    // A row whose path is at fault has no name to speak of yet.
-    if (!sound.has(index) || !json.sound(path)) continue
-    const name = nameOf(row)
-    const owner = owners.get(name)
-    if (owner !== undefined) {
-      json.refuse({
-        path,
-        reason: `"${name}" is also the name of $.limits[${owner}]: give this row a "name"`,
-      })
-    } else if (!NAME.test(name)) {
-      json.refuse({ path, reason: `is missing, and the path's last segment "${name}" cannot be used for it` })
-    }
-    if (owner === undefined) owners.set(name, index)
+  /** The limit for a path and method; letter case and a closing slash make no difference. */
+  find(path: string, method: string): LimitPolicy | undefined {
+    const entry = this.#policies.findFolded(path)
+    return entry === undefined ? undefined : rowForMethod(entry, method)
   }
 }

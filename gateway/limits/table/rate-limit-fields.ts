@@ -1,18 +1,19 @@
 import type { Take } from '../windows/window.ts'
 import type { LimitRow } from './limit-row.ts'
 
-/** Each row's name as it stands in the fields, quoted once. */
+/** Quoted names, computed once per row. */
 const quotedNames = new WeakMap<LimitRow, string>()
 
 /**
  * The `RateLimit-Policy` field of a row: `"login";q=5;w=60` (draft-ietf-httpapi-ratelimit-headers-11 section 3).
- * Throws a TypeError for a name that a Structured Field String cannot hold: meant to be called at load.
+ *
+ * @throws TypeError for a name that a Structured Field String cannot hold, so call it once at load
  */
 export function rateLimitPolicy(row: LimitRow): string {
   return `${quotedName(row)};q=${row.limit};w=${Math.ceil(row.windowMs / 1000)}`
 }
 
-/** The `RateLimit` field after a take: `"login";r=4;t=60` (same draft, section 4). Throws like rateLimitPolicy. */
+/** The `RateLimit` field after a take: `"login";r=4;t=60` (same draft, section 4). @throws like rateLimitPolicy */
 export function rateLimit(row: LimitRow, take: Take): string {
   return `${quotedName(row)};r=${take.remaining};t=${take.resetSeconds}`
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { LimitRow } from './limit-row.ts'
-import { editedRecord, predecessors, recordOf } from './row-matching.ts'
+import { editedRecord, matchRows, recordOf } from './row-matching.ts'
 
 function row(name: string, path: string, methods?: string[], windowMs = 60_000): LimitRow {
   return {
@@ -21,7 +21,7 @@ function row(name: string, path: string, methods?: string[], windowMs = 60_000):
 /** Names of the old rows that the new ones follow. */
 function followed(olds: LimitRow[], news: LimitRow[]): (string | undefined)[] {
   const records = olds.map((old, i) => recordOf(old, i + 1))
-  const found = predecessors(records, news)
+  const found = matchRows(records, news)
   return news.map((each) => found.get(each)?.name)
 }
 

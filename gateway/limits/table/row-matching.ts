@@ -1,20 +1,20 @@
 import type { LimitRow } from './limit-row.ts'
 
-/** What the counters of a row need to know of it, and what the journal remembers of it: plain JSON. */
+/** A row as its counters and the journal have it: plain JSON. */
 export interface RowRecord {
-  /** Names the counters in the journal; never used for two sets of counters. */
+  /** Identifies the row's counters in the journal; never used twice. */
   readonly id: number
   readonly name: string
   readonly path: string
-  /** Sorted; null is every method. */
+  /** Sorted; null means every method. */
   readonly methods: readonly string[] | null
   readonly limit: number
   readonly windowMs: number
-  /** Hits at or before this epoch time in milliseconds are forgotten; null is none. */
+  /** Hits at or before this epoch time in milliseconds do not count; null means all count. */
   readonly horizonMs: number | null
 }
 
-/** The record of a row that nothing was counted for yet. */
+/** The record of a new row. */
 export function recordOf(row: LimitRow, id: number): RowRecord {
   const methods = row.methods === undefined ? null : [...row.methods].sort()
   const { name, path, limit, windowMs } = row
@@ -22,8 +22,8 @@ export function recordOf(row: LimitRow, id: number): RowRecord {
 }
 
 /**
- * The record of a row after an edit to `row` at `nowMs`. What the window before the edit had already let go of stays
- * forgotten: otherwise a longer window would remember or forget by the accident of what was still in memory.
+ * The record after an edit to `row` at `nowMs`. Hits that had expired before the edit never count again: otherwise a
+ * longer window would count those that happen to be still in memory.
  */
 export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): RowRecord {
   const next = recordOf(row, record.id)
@@ -35,23 +35,23 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
 }
 
 /**
- * Whose counts each row of a new table goes on with: those of the old row with the same path and methods, else of
- * the one with the same name. No old row is followed by two.
+ * The old row whose counts each row of a new table keeps: the one with the same path and methods, else the one with the
+ * same name. No old row is matched twice.
  */
-export function predecessors<T extends RowRecord>(
+export function matchRows<T extends RowRecord>(
   olds: readonly T[],
   rows: readonly LimitRow[],
 ): Map<LimitRow, T> {
-  const found = new Map<LimitRow, T>()
+  const matches = new Map<LimitRow, T>()
   const free = new Set(olds)
-  const places = new Map(olds.map((old) => [placeOf(old), old]))
-  for (const row of rows) claim(row, places.get(placeOf(recordOf(row, 0))))
-  const names = new Map([...free].map((old) => [old.name, old]))
-  for (const row of rows) if (!found.has(row)) claim(row, names.get(row.name))
-  return found
+  const byPlace = new Map(olds.map((old) => [placeOf(old), old]))
+  for (const row of rows) claim(row, byPlace.get(placeOf(recordOf(row, 0))))
+  const byName = new Map([...free].map((old) => [old.name, old]))
+  for (const row of rows) if (!matches.has(row)) claim(row, byName.get(row.name))
+  return matches
 
   function claim(row: LimitRow, old: T | undefined): void {
-    if (old !== undefined && free.delete(old)) found.set(row, old)
+    if (old !== undefined && free.delete(old)) matches.set(row, old)
   }
 }
 

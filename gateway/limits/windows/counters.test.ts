@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import type { RowRecord } from '../table/row-matching.ts'
-import { Counters, Room } from './counters.ts'
+import { Counters, KeyBudget } from './counters.ts'
 
 const START = 1_763_692_800_000
 
@@ -20,9 +20,9 @@ function record(changes: Partial<RowRecord> = {}): RowRecord {
 }
 
 function counters(changes: Partial<RowRecord> = {}, max = 1000): Counters {
-  const room = new Room(max)
-  room.divide([0])
-  return new Counters(record(changes), room)
+  const budget = new KeyBudget(max)
+  budget.divide([0])
+  return new Counters(record(changes), budget)
 }
 
 describe('counters', () => {
@@ -60,24 +60,24 @@ describe('counters', () => {
     assert.equal(row.take('spent', START + 59_999).allowed, false)
   })
 
-  test('refuse a new key without room, never give up a live one, and say when there is room again', () => {
+  test('refuse a new key without budget, never give up a live one, and say when there is budget again', () => {
     const row = counters({ limit: 1 }, 10)
     for (let i = 0; i < 10; i++) assert.equal(row.take(`k${i}`, START + i).allowed, true)
     assert.deepEqual(row.take('late', START + 20), { allowed: false, remaining: 0, resetSeconds: 60 })
-    assert.equal(row.turnedAway, 1)
+    assert.equal(row.refusedForCapacity, 1)
     for (let i = 0; i < 10; i++) assert.equal(row.take(`k${i}`, START + 30).allowed, false)
     assert.equal(row.take('late', START + 20 + 60_000).allowed, true)
     assert.ok(row.size <= 10)
   })
 
-  test('find room for a new key when an idle one can be dropped', () => {
+  test('find budget for a new key when an idle one can be dropped', () => {
     const row = counters({ limit: 1 }, 10)
     for (let i = 0; i < 10; i++) row.take(`k${i}`, START + i * 1000)
     assert.equal(row.take('late', START + 60_000).allowed, true)
     assert.equal(row.take('later', START + 60_000).allowed, false)
   })
 
-  test('go on under an edited law without losing a hit', () => {
+  test('go on under an edited rule without losing a hit', () => {
     const row = counters()
     row.take('a', START)
     row.take('a', START + 1)
@@ -147,7 +147,7 @@ describe('counters', () => {
     assert.equal(row.take('b', START + 60_000).allowed, true)
   })
 
-  test('restore nothing that has expired, and everything else without asking for room', () => {
+  test('restore nothing that has expired, and everything else without asking for budget', () => {
     const row = counters({ limit: 1 }, 1)
     row.restore('gone', [START, 1], START + 60_000)
     row.restore('a', [START + 1, 1], START + 60_000)
@@ -157,11 +157,14 @@ describe('counters', () => {
   })
 })
 
-describe('the room for keys', () => {
+describe('the budget for keys', () => {
   test('keeps a share for each row, whatever another row fills', () => {
-    const room = new Room(100)
-    room.divide([0, 0])
-    const [flooded, quiet] = [new Counters(record({ id: 1 }), room), new Counters(record({ id: 2 }), room)]
+    const budget = new KeyBudget(100)
+    budget.divide([0, 0])
+    const [flooded, quiet] = [
+      new Counters(record({ id: 1 }), budget),
+      new Counters(record({ id: 2 }), budget),
+    ]
     for (let i = 0; i < 200; i++) flooded.take(`k${i}`, START)
     assert.equal(flooded.size, 75)
     for (let i = 0; i < 200; i++) quiet.take(`k${i}`, START)
@@ -169,9 +172,9 @@ describe('the room for keys', () => {
   })
 
   test('comes back as keys are dropped', () => {
-    const room = new Room(100)
-    room.divide([0, 0])
-    const row = new Counters(record(), room)
+    const budget = new KeyBudget(100)
+    budget.divide([0, 0])
+    const row = new Counters(record(), budget)
     for (let round = 0; round < 5; round++) {
       for (let i = 0; i < 100; i++) row.take(`${round}-${i}`, START + round * 60_000)
       assert.equal(row.size, 75)
@@ -179,9 +182,12 @@ describe('the room for keys', () => {
   })
 
   test('is not made larger by keys that leave their own share', () => {
-    const room = new Room(100)
-    room.divide([0, 0])
-    const [quiet, flooded] = [new Counters(record({ id: 1 }), room), new Counters(record({ id: 2 }), room)]
+    const budget = new KeyBudget(100)
+    budget.divide([0, 0])
+    const [quiet, flooded] = [
+      new Counters(record({ id: 1 }), budget),
+      new Counters(record({ id: 2 }), budget),
+    ]
     for (let i = 0; i < 20; i++) quiet.take(`k${i}`, START)
     for (let i = 0; i < 40; i++) quiet.take('k', START + 60_000)
     assert.equal(quiet.size, 1)
@@ -190,19 +196,19 @@ describe('the room for keys', () => {
   })
 
   test('is divided anew when rows come and go, and nobody loses a key by it', () => {
-    const room = new Room(100)
-    room.divide([0])
-    const row = new Counters(record(), room)
+    const budget = new KeyBudget(100)
+    budget.divide([0])
+    const row = new Counters(record(), budget)
     for (let i = 0; i < 200; i++) row.take(`k${i}`, START)
     assert.equal(row.size, 100)
-    room.divide([100, 0])
-    const other = new Counters(record({ id: 2 }), room)
+    budget.divide([100, 0])
+    const other = new Counters(record({ id: 2 }), budget)
     for (let i = 0; i < 200; i++) other.take(`k${i}`, START)
     assert.deepEqual([row.size, other.size], [100, 25])
   })
 })
 
-test('a copy that counts what was let through elsewhere comes out the same, whatever the law and its edits', () => {
+test('a copy that counts what was let through elsewhere comes out the same, whatever the rule and its edits', () => {
   const operation = fc.record({
     key: fc.constantFrom('a', 'b'),
     stepMs: fc.integer({ min: 0, max: 40 }),
@@ -211,7 +217,7 @@ test('a copy that counts what was let through elsewhere comes out the same, what
   fc.assert(
     fc.property(fc.array(operation, { minLength: 1, maxLength: 120 }), (operations) => {
       const record = { id: 1, name: 'x', path: '/x', methods: null, limit: 5, windowMs: 200, horizonMs: null }
-      const [taken, counted] = [new Counters(record, new Room()), new Counters(record, new Room())]
+      const [taken, counted] = [new Counters(record, new KeyBudget()), new Counters(record, new KeyBudget())]
       let nowMs = 1000
       for (const { key, stepMs, limit } of operations) {
         nowMs += stepMs
@@ -224,11 +230,11 @@ test('a copy that counts what was let through elsewhere comes out the same, what
   )
 })
 
-test('a key that was counted elsewhere is counted here too when there is no room, and gives its room back', () => {
+test('a key that was counted elsewhere is counted here too when there is no budget, and gives its budget back', () => {
   const record = { id: 1, name: 'x', path: '/x', methods: null, limit: 5, windowMs: 100, horizonMs: null }
-  const room = new Room(4)
-  room.divide([0])
-  const counters = new Counters(record, room)
+  const budget = new KeyBudget(4)
+  budget.divide([0])
+  const counters = new Counters(record, budget)
   for (const key of ['a', 'b', 'c', 'd', 'e', 'f']) counters.count(key, 0)
   assert.equal(counters.size, 6)
   assert.equal(counters.take('g', 1).allowed, false)

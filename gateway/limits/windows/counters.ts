@@ -1,29 +1,29 @@
 import type { RowRecord } from '../table/row-matching.ts'
 import {
   type Entry,
-  isGone,
+  isExpired,
   isSliced,
-  type Law,
   MAX_LOGGED,
   openWindow,
-  refusedForRoom,
+  refusedForCapacity,
   SliceWindow,
   type Take,
   type Window,
+  type WindowRule,
 } from './window.ts'
 
-/** Keys that all rows of a gateway may hold together: at some 250 bytes a key of few hits, 250 MB. */
+/** Keys of all rows together: at about 250 bytes for a key with few hits, 250 MB. */
 const MAX_KEYS = 1_000_000
-/** Keys looked at by each take. Two, because a take adds at most one: the sweep gains on any flood of new keys. */
+/** Keys checked for idleness by each take. A take adds at most one key, so two keep ahead of any flood. */
 const SWEEP = 2
-/** Keys looked at before a new key is refused for want of room. */
+/** Keys checked for idleness before a new key is refused for lack of memory. */
 const SWEEP_FOR_ROOM = 64
 
 /**
- * How many keys may be counted. Half of the room is divided among the rows and reserved for each, the other half is
- * taken by whoever comes first: a flood of addresses on one row leaves the others room for their callers.
+ * How many keys may be counted. Half of the budget is reserved in equal shares for the rows, the other half is common:
+ * a flood of addresses on one row leaves the other rows their shares.
  */
-export class Room {
+export class KeyBudget {
   readonly #max: number
   #share = 0
   #common = 0
@@ -33,14 +33,14 @@ export class Room {
     this.#max = max
   }
 
-  /** Divide the room anew among rows that hold `sizes` keys. */
+  /** Divides the budget among the rows. @param sizes keys that each row holds now */
   divide(sizes: readonly number[]): void {
     this.#share = Math.max(1, Math.floor(this.#max / 2 / Math.max(1, sizes.length)))
     this.#common = Math.max(0, this.#max - this.#share * sizes.length)
     this.#used = sizes.reduce((used, size) => used + Math.max(0, size - this.#share), 0)
   }
 
-  /** Room for one more key in a row of `size` keys; false when there is none. */
+  /** Takes one key from the budget for a row of `size` keys. @returns false when none is left */
   claim(size: number): boolean {
     if (size < this.#share) return true
     if (this.#used >= this.#common) return false
@@ -48,136 +48,136 @@ export class Room {
     return true
   }
 
-  /** One more key in a row of `size` keys, whether there is room or not. */
+  /** Takes one key for a row of `size` keys, even when none is left. */
   occupy(size: number): void {
     if (size >= this.#share) this.#used++
   }
 
-  /** A row of `size` keys gives one up. */
+  /** Gives one key of a row of `size` keys back. */
   release(size: number): void {
     if (size > this.#share) this.#used--
   }
 }
 
-/** What has been let through under one row of the table, by key. */
+/** The windows of one row of the limit table, by key. */
 export class Counters {
   readonly #windows = new Map<string, Window>()
-  readonly #room: Room
+  readonly #budget: KeyBudget
   #cursor: MapIterator<[string, Window]>
   #record: RowRecord
-  #law: Law
-  #turnedAway = 0
+  #rule: WindowRule
+  #refusedForCapacity = 0
 
-  constructor(record: RowRecord, room: Room) {
-    this.#room = room
+  constructor(record: RowRecord, budget: KeyBudget) {
+    this.#budget = budget
     this.#record = record
-    this.#law = lawOf(record)
+    this.#rule = windowRuleOf(record)
     this.#cursor = this.#windows.entries()
   }
 
-  /** The row that is counted, as it stands in the journal. */
+  /** The row, as the journal has it. */
   get record(): RowRecord {
     return this.#record
   }
 
-  /** Go on counting under another law; the windows follow when they are next taken from. */
+  /** Puts an edited row in force; each window is converted at its next take. */
   edit(record: RowRecord): void {
     this.#record = record
-    this.#law = lawOf(record)
+    this.#rule = windowRuleOf(record)
   }
 
-  /** Keys held, including idle ones that the sweep has not met yet. */
+  /** Keys in memory, including idle ones that the sweep has not reached yet. */
   get size(): number {
     return this.#windows.size
   }
 
-  /** New keys refused because there was no room for them. */
-  get turnedAway(): number {
-    return this.#turnedAway
+  /** Hits refused because there was no memory for their new key. */
+  get refusedForCapacity(): number {
+    return this.#refusedForCapacity
   }
 
   /**
-   * Counts one hit of `key` if the row lets it through. A key that is counted is never given up for a new one, or a
-   * flood of keys would wipe the counts of everybody: without room the new key is refused.
+   * Counts one hit of `key` if the limit allows it. When the budget is used up, a new key is refused: dropping a counted
+   * key for it would let a flood of keys erase all counts.
    */
   take(key: string, nowMs: number): Take {
     this.#sweep(SWEEP, nowMs)
     let window = this.#windows.get(key)
     if (window === undefined) {
-      if (!this.#findRoom(nowMs)) {
-        this.#turnedAway++
-        return refusedForRoom(this.#law)
+      if (!this.#claimKey(nowMs)) {
+        this.#refusedForCapacity++
+        return refusedForCapacity(this.#rule)
       }
-      window = openWindow(this.#law)
+      window = openWindow(this.#rule)
       this.#windows.set(key, window)
-    } else if (window.sliced !== isSliced(this.#law.limit)) {
-      window = this.#refit(key, window, nowMs)
+    } else if (window.sliced !== isSliced(this.#rule.limit)) {
+      window = this.#convert(key, window, nowMs)
     }
-    return window.take(nowMs, this.#law)
+    return window.take(nowMs, this.#rule)
   }
 
-  /** Takes the hit of the last take of `key` back, which was allowed. */
+  /** Undoes the last take of `key`, which must have been allowed. */
   giveBack(key: string): void {
     this.#windows.get(key)?.giveBack()
   }
 
-  /** Counts one hit that was let through elsewhere, at `nowMs`, in the same windows; always finds room. */
+  /** Counts one hit that another copy of these counters allowed at `nowMs`, whatever the budget. */
   count(key: string, nowMs: number): void {
     this.#sweep(SWEEP, nowMs)
     let window = this.#windows.get(key)
     if (window === undefined) {
-      this.#room.occupy(this.#windows.size)
-      window = openWindow(this.#law)
+      this.#budget.occupy(this.#windows.size)
+      window = openWindow(this.#rule)
       this.#windows.set(key, window)
-    } else if (window.sliced !== isSliced(this.#law.limit)) {
-      window = this.#refit(key, window, nowMs)
+    } else if (window.sliced !== isSliced(this.#rule.limit)) {
+      window = this.#convert(key, window, nowMs)
     }
-    // Lets go of what a take lets go of, or a key that others take would grow here for ever.
-    window.held(nowMs, this.#law)
-    window.add([nowMs, 1], this.#law)
+    // Drops expired hits, as a take does; otherwise a key that only other copies take would grow for ever.
+    window.hitsAt(nowMs, this.#rule)
+    window.add([nowMs, 1], this.#rule)
   }
 
-  /** Counts hits of an earlier run, oldest first; always finds room. */
+  /** Counts hits of an earlier run, whatever the budget. To be called oldest first. */
   restore(key: string, entry: Entry, nowMs: number): void {
-    if (isGone(entry[0], nowMs, this.#law)) return
+    if (isExpired(entry[0], nowMs, this.#rule)) return
     let window = this.#windows.get(key)
     if (window === undefined) {
-      window = openWindow(this.#law)
+      window = openWindow(this.#rule)
       this.#windows.set(key, window)
     }
-    if (!window.sliced && window.held(nowMs, this.#law) + entry[1] > MAX_LOGGED) {
-      window = refitted(window, new SliceWindow(), this.#law)
+    if (!window.sliced && window.hitsAt(nowMs, this.#rule) + entry[1] > MAX_LOGGED) {
+      window = copyInto(window, new SliceWindow(), this.#rule)
       this.#windows.set(key, window)
     }
-    window.add(entry, this.#law)
+    window.add(entry, this.#rule)
   }
 
-  /** Every hit that counts at `nowMs`: oldest first for each key. */
+  /** Every hit that counts at `nowMs`; for each key oldest first. */
   *entries(nowMs: number): Iterable<readonly [key: string, entry: Entry]> {
     for (const [key, window] of this.#windows) {
-      for (const entry of window.entries()) if (!isGone(entry[0], nowMs, this.#law)) yield [key, entry]
+      for (const entry of window.entries()) if (!isExpired(entry[0], nowMs, this.#rule)) yield [key, entry]
     }
   }
 
   /**
-   * The window in the form that an edited limit asks for. Slices that hold as much as the limit stay slices: they
-   * refuse everything anyway, and hit by hit they could take any amount of memory.
+   * Converts a window between log and slices after its limit was edited. Slices with as many hits as the limit stay
+   * slices: they refuse everything anyway, and as a log they could take any amount of memory.
    */
-  #refit(key: string, window: Window, nowMs: number): Window {
-    const held = window.held(nowMs, this.#law)
-    if (window.sliced && held >= this.#law.limit) return window
-    const fitted = refitted(window, openWindow(this.#law), this.#law)
-    this.#windows.set(key, fitted)
-    return fitted
+  #convert(key: string, window: Window, nowMs: number): Window {
+    const held = window.hitsAt(nowMs, this.#rule)
+    if (window.sliced && held >= this.#rule.limit) return window
+    const converted = copyInto(window, openWindow(this.#rule), this.#rule)
+    this.#windows.set(key, converted)
+    return converted
   }
 
-  #findRoom(nowMs: number): boolean {
-    if (this.#room.claim(this.#windows.size)) return true
+  #claimKey(nowMs: number): boolean {
+    if (this.#budget.claim(this.#windows.size)) return true
     this.#sweep(SWEEP_FOR_ROOM, nowMs)
-    return this.#room.claim(this.#windows.size)
+    return this.#budget.claim(this.#windows.size)
   }
 
-  /** Drops what is idle among the next few keys, round and round. */
+  /** Drops the idle ones among the next few keys, in rotation. */
   #sweep(keys: number, nowMs: number): void {
     for (let i = 0; i < keys; i++) {
       const next = this.#cursor.next()
@@ -186,20 +186,20 @@ export class Counters {
         continue
       }
       const [key, window] = next.value
-      if (window.idle(nowMs, this.#law)) {
-        this.#room.release(this.#windows.size)
+      if (window.isIdle(nowMs, this.#rule)) {
+        this.#budget.release(this.#windows.size)
         this.#windows.delete(key)
       }
     }
   }
 }
 
-function refitted(from: Window, to: Window, law: Law): Window {
-  for (const entry of from.entries()) to.add(entry, law)
+function copyInto(from: Window, to: Window, rule: WindowRule): Window {
+  for (const entry of from.entries()) to.add(entry, rule)
   return to
 }
 
-function lawOf(record: RowRecord): Law {
+function windowRuleOf(record: RowRecord): WindowRule {
   const { limit, windowMs, horizonMs } = record
   return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY }
 }

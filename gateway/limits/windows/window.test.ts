@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
-import { isGone, type Law, LogWindow, openWindow, SliceWindow, type Window } from './window.ts'
+import { isExpired, LogWindow, openWindow, SliceWindow, type Window, type WindowRule } from './window.ts'
 
 const START = 1_763_692_800_000
 
-function law(limit: number, windowMs: number, horizonMs = Number.NEGATIVE_INFINITY): Law {
+function rule(limit: number, windowMs: number, horizonMs = Number.NEGATIVE_INFINITY): WindowRule {
   return { limit, windowMs, horizonMs }
 }
 
@@ -48,7 +48,7 @@ for (const [form, open] of forms) {
       fc.assert(
         fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
           const window = open()
-          const allowed = timesOf(pauses).filter((at) => window.take(at, law(limit, 60_000)).allowed)
+          const allowed = timesOf(pauses).filter((at) => window.take(at, rule(limit, 60_000)).allowed)
           assert.ok(densest(allowed, 60_000) <= limit)
         }),
         { numRuns: 500 },
@@ -59,9 +59,9 @@ for (const [form, open] of forms) {
       fc.assert(
         fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
           const [all, alone] = [open(), open()]
-          const allowed = timesOf(pauses).filter((at) => all.take(at, law(limit, 60_000)).allowed)
+          const allowed = timesOf(pauses).filter((at) => all.take(at, rule(limit, 60_000)).allowed)
           assert.deepEqual(
-            allowed.filter((at) => alone.take(at, law(limit, 60_000)).allowed),
+            allowed.filter((at) => alone.take(at, rule(limit, 60_000)).allowed),
             allowed,
           )
           assert.deepEqual([...alone.entries()].at(-1), [...all.entries()].at(-1))
@@ -79,18 +79,18 @@ for (const [form, open] of forms) {
           (pauses, before, limit) => {
             const window = open()
             const times = timesOf(pauses)
-            for (const at of times) window.take(at, law(before, 60_000))
+            for (const at of times) window.take(at, rule(before, 60_000))
             // Under another limit from here on, as after an edit.
             const now = (times.at(-1) ?? START) + 0.25
-            const take = window.take(now, law(limit, 60_000))
+            const take = window.take(now, rule(limit, 60_000))
             assert.ok(
               Number.isInteger(take.resetSeconds) && take.resetSeconds >= 1 && take.resetSeconds <= 60,
             )
             if (take.allowed) return
             assert.equal(take.remaining, 0)
             const early = now + (take.resetSeconds - 1) * 1000
-            assert.equal(window.take(early, law(limit, 60_000)).allowed, false)
-            assert.equal(window.take(now + take.resetSeconds * 1000, law(limit, 60_000)).allowed, true)
+            assert.equal(window.take(early, rule(limit, 60_000)).allowed, false)
+            assert.equal(window.take(now + take.resetSeconds * 1000, rule(limit, 60_000)).allowed, true)
           },
         ),
         { numRuns: 1000 },
@@ -99,7 +99,7 @@ for (const [form, open] of forms) {
 
     test('counts down what remains, and lets exactly the limit of many simultaneous takes through', () => {
       const window = open()
-      const takes = Array.from({ length: 20 }, () => window.take(START, law(3, 60_000)))
+      const takes = Array.from({ length: 20 }, () => window.take(START, rule(3, 60_000)))
       assert.deepEqual(
         takes.map(({ allowed, remaining }) => [allowed, remaining]),
         [[true, 2], [true, 1], [true, 0], ...new Array(17).fill([false, 0])],
@@ -109,48 +109,52 @@ for (const [form, open] of forms) {
 
     test('is half open: a hit of exactly one window ago no longer counts, one a quarter millisecond younger does', () => {
       const window = open()
-      window.take(START, law(1, 60_000))
-      assert.deepEqual(window.take(START + 59_999.75, law(1, 60_000)), {
+      window.take(START, rule(1, 60_000))
+      assert.deepEqual(window.take(START + 59_999.75, rule(1, 60_000)), {
         allowed: false,
         remaining: 0,
         resetSeconds: 1,
       })
-      assert.equal(window.take(START + 60_000, law(1, 60_000)).allowed, true)
+      assert.equal(window.take(START + 60_000, rule(1, 60_000)).allowed, true)
     })
 
-    test('forgets what lies at or before the horizon of its law', () => {
+    test('forgets what lies at or before the horizon of its rule', () => {
       const window = open()
-      window.take(START, law(2, 60_000))
-      window.take(START + 1000, law(2, 60_000))
-      assert.equal(window.held(START + 2000, law(2, 60_000, START)), 1)
-      assert.equal(window.held(START + 2000, law(2, 60_000, START + 1000)), 0)
+      window.take(START, rule(2, 60_000))
+      window.take(START + 1000, rule(2, 60_000))
+      assert.equal(window.hitsAt(START + 2000, rule(2, 60_000, START)), 1)
+      assert.equal(window.hitsAt(START + 2000, rule(2, 60_000, START + 1000)), 0)
     })
 
     test('is idle when nothing counts, and only then', () => {
       const window = open()
-      assert.equal(window.idle(START, law(2, 60_000)), true)
-      window.take(START, law(2, 60_000))
-      window.take(START + 1000, law(2, 60_000))
-      assert.equal(window.idle(START + 60_999.75, law(2, 60_000)), false)
-      assert.equal(window.idle(START + 61_000, law(2, 60_000)), true)
-      assert.equal(window.idle(START + 2000, law(2, 60_000, START + 1000)), true)
+      assert.equal(window.isIdle(START, rule(2, 60_000)), true)
+      window.take(START, rule(2, 60_000))
+      window.take(START + 1000, rule(2, 60_000))
+      assert.equal(window.isIdle(START + 60_999.75, rule(2, 60_000)), false)
+      assert.equal(window.isIdle(START + 61_000, rule(2, 60_000)), true)
+      assert.equal(window.isIdle(START + 2000, rule(2, 60_000, START + 1000)), true)
     })
 
     test('lets nothing through under a limit of zero', () => {
-      assert.deepEqual(open().take(START, law(0, 60_000)), { allowed: false, remaining: 0, resetSeconds: 60 })
+      assert.deepEqual(open().take(START, rule(0, 60_000)), {
+        allowed: false,
+        remaining: 0,
+        resetSeconds: 60,
+      })
     })
 
     test('stays in order when the clock is not: a late hit counts as long as the one before it', () => {
       const window = open()
-      window.add([START + 1000, 1], law(3, 60_000))
-      window.add([START, 1], law(3, 60_000))
-      assert.equal(window.held(START + 60_500, law(3, 60_000)), 2)
-      assert.equal(window.idle(START + 60_500, law(3, 60_000)), false)
+      window.add([START + 1000, 1], rule(3, 60_000))
+      window.add([START, 1], rule(3, 60_000))
+      assert.equal(window.hitsAt(START + 60_500, rule(3, 60_000)), 2)
+      assert.equal(window.isIdle(START + 60_500, rule(3, 60_000)), false)
     })
 
     test('gives all hits that count as entries, oldest first', () => {
       const window = open()
-      for (const at of [0, 10_000, 20_000]) window.take(START + at, law(5, 60_000))
+      for (const at of [0, 10_000, 20_000]) window.take(START + at, rule(5, 60_000))
       assert.deepEqual(
         [...window.entries()],
         [0, 10_000, 20_000].map((at) => [START + at, 1]),
@@ -159,7 +163,7 @@ for (const [form, open] of forms) {
   })
 }
 
-test('a log agrees with a plain list of times in every answer, whatever the laws', () => {
+test('a log agrees with a plain list of times in every answer, whatever the rules', () => {
   const step = fc.tuple(pause, fc.integer({ min: 1, max: 5 }))
   fc.assert(
     fc.property(fc.array(step, { maxLength: 150, size: 'max' }), (steps) => {
@@ -168,8 +172,8 @@ test('a log agrees with a plain list of times in every answer, whatever the laws
       let now = START
       for (const [ms, limit] of steps) {
         now += ms
-        const current = law(limit, 60_000)
-        list = list.filter((at) => !isGone(at, now, current))
+        const current = rule(limit, 60_000)
+        list = list.filter((at) => !isExpired(at, now, current))
         const allowed = list.length < limit
         const blocking = allowed ? (list[0] ?? now) : (list[list.length - limit] ?? now)
         if (allowed) list.push(now)
@@ -190,12 +194,12 @@ test('a log agrees with a plain list of times in every answer, whatever the laws
 
 test('a log of a thousand hits gives its memory back as they leave, and keeps their order', () => {
   const window = new LogWindow()
-  for (let i = 0; i < 1000; i++) window.take(START + i, law(1000, 60_000))
+  for (let i = 0; i < 1000; i++) window.take(START + i, rule(1000, 60_000))
   for (const left of [999, 300, 250, 249, 100, 10, 1]) {
-    assert.equal(window.held(START + 60_000 + 999 - left, law(1000, 60_000)), left)
+    assert.equal(window.hitsAt(START + 60_000 + 999 - left, rule(1000, 60_000)), left)
     assert.deepEqual([...window.entries()][0], [START + 1000 - left, 1])
   }
-  assert.equal(window.take(START + 60_998, law(2, 60_000)).allowed, true)
+  assert.equal(window.take(START + 60_998, rule(2, 60_000)).allowed, true)
   assert.deepEqual(
     [...window.entries()],
     [
@@ -211,7 +215,7 @@ test('slices refuse at most a hundredth of the window early', () => {
       const window = new SliceWindow()
       const allowed: number[] = []
       for (const now of timesOf(pauses)) {
-        if (window.take(now, law(limit, 60_000)).allowed) allowed.push(now)
+        if (window.take(now, rule(limit, 60_000)).allowed) allowed.push(now)
         else assert.ok(allowed.filter((at) => now - at < 60_600).length >= limit)
       }
     }),
@@ -221,16 +225,16 @@ test('slices refuse at most a hundredth of the window early', () => {
 
 test('slices hold no more than 102 entries however many hits they count', () => {
   const window = new SliceWindow()
-  for (let i = 0; i < 200_000; i++) window.take(START + i, law(1_000_000, 60_000))
+  for (let i = 0; i < 200_000; i++) window.take(START + i, rule(1_000_000, 60_000))
   assert.equal(
     [...window.entries()].reduce((sum, [, count]) => sum + count, 0),
-    window.held(START + 200_000, law(1, 60_000)),
+    window.hitsAt(START + 200_000, rule(1, 60_000)),
   )
   assert.ok([...window.entries()].length <= 102)
-  assert.ok(window.held(START + 200_000, law(1, 60_000)) >= 60_000)
+  assert.ok(window.hitsAt(START + 200_000, rule(1, 60_000)) >= 60_000)
 })
 
 test('limits up to a thousand are logged, above that sliced', () => {
-  assert.equal(openWindow(law(1000, 60_000)).sliced, false)
-  assert.equal(openWindow(law(1001, 60_000)).sliced, true)
+  assert.equal(openWindow(rule(1000, 60_000)).sliced, false)
+  assert.equal(openWindow(rule(1001, 60_000)).sliced, true)
 })

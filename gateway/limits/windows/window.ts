@@ -1,22 +1,22 @@
-/** What taking one hit came to. */
+/** The result of asking a limit for one hit. */
 export interface Take {
   readonly allowed: boolean
   /** Hits that would still be let through now; 0 on refusal. */
   readonly remaining: number
   /**
-   * Whole seconds, at least 1. When allowed: until the oldest counted hit leaves the window, rounded up. When
-   * refused: after this long a retry is let through if nobody else takes.
+   * Whole seconds, rounded up, at least 1. When allowed: until the oldest counted hit expires. When refused: until a
+   * retry is allowed, if nothing else is counted for the key before.
    */
   readonly resetSeconds: number
-  /** The hit could not be kept, so it was not counted and must not be let through, whatever the row allows. */
-  readonly unkept?: true
+  /** The hit could not be written to the journal: it was not counted, and its request must be refused. */
+  readonly unrecorded?: true
 }
 
-/** What a row says of every one of its windows. Immutable; an edit of the row makes a new one. */
-export interface Law {
+/** The limit that all windows of a row share. Immutable; an edit of the row makes a new one. */
+export interface WindowRule {
   readonly limit: number
   readonly windowMs: number
-  /** Hits at or before this time are forgotten: the windows of an earlier edit had already let go of them. */
+  /** Hits at or before this epoch time never count: they had expired before the row was edited. */
   readonly horizonMs: number
 }
 
@@ -25,28 +25,28 @@ export interface Law {
  * half open: at `nowMs` a hit of exactly `nowMs - windowMs` no longer counts.
  */
 export interface Window {
-  /** Counts in slices; otherwise every hit by itself. */
+  /** True when hits are counted in slices, false when each is kept by itself. */
   readonly sliced: boolean
-  /** Counts a hit if the law lets it through; a refused one leaves no trace. */
-  take(nowMs: number, law: Law): Take
-  /** Counts hits that were let through earlier, without asking the law. */
-  add(hits: Entry, law: Law): void
-  /** Takes the newest hit back. */
+  /** Counts a hit if the rule allows it; a refused hit is not counted. */
+  take(nowMs: number, rule: WindowRule): Take
+  /** Counts hits that were allowed earlier or elsewhere, even above the limit. */
+  add(hits: Entry, rule: WindowRule): void
+  /** Removes the newest hit. */
   giveBack(): void
   /** How many hits count now. */
-  held(nowMs: number, law: Law): number
-  /** Nothing counts any more: the window may be dropped without anybody noticing. */
-  idle(nowMs: number, law: Law): boolean
-  /** What a window with another law, or of another run, is built from: oldest first, including what may have expired. */
+  hitsAt(nowMs: number, rule: WindowRule): number
+  /** Whether every hit has expired, so that the window can be dropped. */
+  isIdle(nowMs: number, rule: WindowRule): boolean
+  /** All hits, oldest first, including expired ones: for a copy under another rule or in another run. */
   entries(): Iterable<Entry>
 }
 
-/** Hits let through, and the time they count from: for a slice the time of its newest hit. */
+/** Some hits with one time: for a slice the time of its newest hit. */
 export type Entry = readonly [atMs: number, count: number]
 
-/** Limits up to here are counted hit by hit, exactly; above, in slices. No log grows beyond it. */
+/** Limits up to this are counted exactly, hit by hit; larger ones in slices. */
 export const MAX_LOGGED = 1_000
-/** A window above that is counted in this many slices. */
+/** Slices per window. */
 const SLICES = 100
 
 /** Whether windows under `limit` count in slices. */
@@ -54,28 +54,28 @@ export function isSliced(limit: number): boolean {
   return limit > MAX_LOGGED
 }
 
-/** An empty window of the form that `law` asks for. */
-export function openWindow(law: Law): Window {
-  return isSliced(law.limit) ? new SliceWindow() : new LogWindow()
+/** An empty window, of the kind that the rule's limit needs. */
+export function openWindow(rule: WindowRule): Window {
+  return isSliced(rule.limit) ? new SliceWindow() : new LogWindow()
 }
 
-/** Whether a hit of `atMs` no longer counts. Subtracting first is exact for neighbouring floats, adding is not. */
-export function isGone(atMs: number, nowMs: number, law: Law): boolean {
-  return nowMs - atMs >= law.windowMs || atMs <= law.horizonMs
+/** Whether a hit at `atMs` no longer counts. Subtracts, because adding would round. */
+export function isExpired(atMs: number, nowMs: number, rule: WindowRule): boolean {
+  return nowMs - atMs >= rule.windowMs || atMs <= rule.horizonMs
 }
 
-/** Seconds until the hit of `atMs` leaves the window, rounded up; the whole window when there is no such hit. */
-function secondsUntilGone(atMs: number | undefined, nowMs: number, law: Law): number {
-  const leftMs = atMs === undefined ? law.windowMs : law.windowMs - (nowMs - atMs)
+/** Seconds until the hit at `atMs` expires, rounded up; without a hit, the whole window. */
+function secondsUntilExpired(atMs: number | undefined, nowMs: number, rule: WindowRule): number {
+  const leftMs = atMs === undefined ? rule.windowMs : rule.windowMs - (nowMs - atMs)
   return Math.max(1, Math.ceil(leftMs / 1000))
 }
 
-/** The answer to a key that there is no room for: after a whole window, whatever is counted now has left. */
-export function refusedForRoom(law: Law): Take {
-  return { allowed: false, remaining: 0, resetSeconds: secondsUntilGone(undefined, 0, law) }
+/** The result for a key that there is no memory for: after a whole window, all that is counted now has expired. */
+export function refusedForCapacity(rule: WindowRule): Take {
+  return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(undefined, 0, rule) }
 }
 
-/** The time of every hit, in a ring that grows and shrinks with their number. Exact. */
+/** Exact: keeps the time of every hit, in a ring buffer that grows and shrinks. */
 export class LogWindow implements Window {
   #ring: number[] = []
   #head = 0
@@ -85,37 +85,37 @@ export class LogWindow implements Window {
     return false
   }
 
-  take(nowMs: number, law: Law): Take {
-    this.#expire(nowMs, law)
-    if (this.#count >= law.limit) {
-      // After an edit downwards more than `limit` hits may count: all but limit - 1 have to leave.
-      const blocking = this.#at(this.#count - law.limit)
-      return { allowed: false, remaining: 0, resetSeconds: secondsUntilGone(blocking, nowMs, law) }
+  take(nowMs: number, rule: WindowRule): Take {
+    this.#expire(nowMs, rule)
+    if (this.#count >= rule.limit) {
+      // After the limit was lowered more hits may count than it allows: all but limit - 1 have to expire.
+      const blocking = this.#at(this.#count - rule.limit)
+      return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
-    this.#push(nowMs, law.limit)
+    this.#push(nowMs, rule.limit)
     return {
       allowed: true,
-      remaining: law.limit - this.#count,
-      resetSeconds: secondsUntilGone(this.#at(0), nowMs, law),
+      remaining: rule.limit - this.#count,
+      resetSeconds: secondsUntilExpired(this.#at(0), nowMs, rule),
     }
   }
 
-  add([atMs, count]: Entry, law: Law): void {
-    for (let i = 0; i < count; i++) this.#push(atMs, law.limit)
+  add([atMs, count]: Entry, rule: WindowRule): void {
+    for (let i = 0; i < count; i++) this.#push(atMs, rule.limit)
   }
 
   giveBack(): void {
     this.#count--
   }
 
-  held(nowMs: number, law: Law): number {
-    this.#expire(nowMs, law)
+  hitsAt(nowMs: number, rule: WindowRule): number {
+    this.#expire(nowMs, rule)
     return this.#count
   }
 
-  idle(nowMs: number, law: Law): boolean {
+  isIdle(nowMs: number, rule: WindowRule): boolean {
     const newest = this.#at(this.#count - 1)
-    return newest === undefined || isGone(newest, nowMs, law)
+    return newest === undefined || isExpired(newest, nowMs, rule)
   }
 
   *entries(): Iterable<Entry> {
@@ -129,8 +129,8 @@ export class LogWindow implements Window {
     return this.#ring[index < this.#ring.length ? index : index - this.#ring.length]
   }
 
-  #expire(nowMs: number, law: Law): void {
-    while (this.#count > 0 && isGone(this.#ring[this.#head] ?? 0, nowMs, law)) {
+  #expire(nowMs: number, rule: WindowRule): void {
+    while (this.#count > 0 && isExpired(this.#ring[this.#head] ?? 0, nowMs, rule)) {
       this.#head = this.#head + 1 === this.#ring.length ? 0 : this.#head + 1
       this.#count--
     }
@@ -144,7 +144,7 @@ export class LogWindow implements Window {
       this.#count = 1
       return
     }
-    // The ring must stay sorted even when a clock, or a journal, is not.
+    // The ring stays sorted even if the clock or the journal is not.
     const at = Math.max(atMs, this.#at(this.#count - 1) ?? atMs)
     if (this.#count === capacity) this.#resize(Math.min(capacity * 2, Math.max(limit, capacity + 1)))
     const index = this.#head + this.#count
@@ -161,11 +161,11 @@ export class LogWindow implements Window {
 }
 
 /**
- * Hits of the same hundredth of the window count together, from the time of the newest of them: a hit may be counted
- * for up to one hundredth of the window too long, and never too short. Memory is bounded by the number of slices.
+ * Hits in the same hundredth of the window expire together, with the newest of them. So a hit may count up to one
+ * hundredth of the window too long, never too short. Memory is bounded by the number of slices.
  */
 export class SliceWindow implements Window {
-  /** Time of the newest hit of each slice, oldest slice first, and how many hits it holds. */
+  /** Per slice, oldest first: the time of its newest hit; `#counts` has the number of its hits. */
   readonly #newestMs: number[] = []
   readonly #counts: number[] = []
   #total = 0
@@ -174,27 +174,27 @@ export class SliceWindow implements Window {
     return true
   }
 
-  take(nowMs: number, law: Law): Take {
-    this.#expire(nowMs, law)
-    if (this.#total >= law.limit) {
+  take(nowMs: number, rule: WindowRule): Take {
+    this.#expire(nowMs, rule)
+    if (this.#total >= rule.limit) {
       return {
         allowed: false,
         remaining: 0,
-        resetSeconds: secondsUntilGone(this.#blocking(law.limit), nowMs, law),
+        resetSeconds: secondsUntilExpired(this.#blocking(rule.limit), nowMs, rule),
       }
     }
-    this.add([nowMs, 1], law)
+    this.add([nowMs, 1], rule)
     return {
       allowed: true,
-      remaining: law.limit - this.#total,
-      resetSeconds: secondsUntilGone(this.#newestMs[0], nowMs, law),
+      remaining: rule.limit - this.#total,
+      resetSeconds: secondsUntilExpired(this.#newestMs[0], nowMs, rule),
     }
   }
 
-  add([atMs, count]: Entry, law: Law): void {
+  add([atMs, count]: Entry, rule: WindowRule): void {
     const last = this.#newestMs.length - 1
     const newestMs = this.#newestMs[last]
-    const sliceMs = law.windowMs / SLICES
+    const sliceMs = rule.windowMs / SLICES
     const at = newestMs === undefined ? atMs : Math.max(atMs, newestMs)
     if (newestMs !== undefined && Math.floor(newestMs / sliceMs) === Math.floor(at / sliceMs)) {
       this.#newestMs[last] = at
@@ -215,30 +215,30 @@ export class SliceWindow implements Window {
     this.#newestMs.pop()
   }
 
-  held(nowMs: number, law: Law): number {
-    this.#expire(nowMs, law)
+  hitsAt(nowMs: number, rule: WindowRule): number {
+    this.#expire(nowMs, rule)
     return this.#total
   }
 
-  idle(nowMs: number, law: Law): boolean {
+  isIdle(nowMs: number, rule: WindowRule): boolean {
     const newestMs = this.#newestMs.at(-1)
-    return newestMs === undefined || isGone(newestMs, nowMs, law)
+    return newestMs === undefined || isExpired(newestMs, nowMs, rule)
   }
 
   *entries(): Iterable<Entry> {
     for (const [i, newestMs] of this.#newestMs.entries()) yield [newestMs, this.#counts[i] ?? 0]
   }
 
-  #expire(nowMs: number, law: Law): void {
+  #expire(nowMs: number, rule: WindowRule): void {
     let oldestMs = this.#newestMs[0]
-    while (oldestMs !== undefined && isGone(oldestMs, nowMs, law)) {
+    while (oldestMs !== undefined && isExpired(oldestMs, nowMs, rule)) {
       this.#newestMs.shift()
       this.#total -= this.#counts.shift() ?? 0
       oldestMs = this.#newestMs[0]
     }
   }
 
-  /** The slice that has to leave before fewer than `limit` hits count. */
+  /** The time of the slice that must expire before fewer than `limit` hits count. */
   #blocking(limit: number): number | undefined {
     let left = this.#total
     for (const [i, newestMs] of this.#newestMs.entries()) {

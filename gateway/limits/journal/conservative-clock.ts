@@ -5,7 +5,7 @@ import type { Hit } from './journal-records.ts'
  * What the time is at the latest by what an earlier run has left and the time since: a clock that was set forward before a
  * start is not believed when it comes to erasing something.
  */
-export class LateClock {
+export class ConservativeClock {
   readonly #startMs: number
   /** Time of the newest hit that was found. */
   #foundMs = Number.NEGATIVE_INFINITY

@@ -6,10 +6,10 @@ import { afterEach, beforeEach, describe, it } from 'node:test'
 import { Limiter } from '../limiter.ts'
 import { SharedLimiter } from '../shared-limiter.ts'
 import type { LimitRow } from '../table/limit-row.ts'
-import { JoinedJournal } from './joined-journal.ts'
 import type { Hit } from './journal-records.ts'
 import type { Write } from './journal-tail.ts'
 import { Journal } from './limit-journal.ts'
+import { SharedJournal } from './shared-journal.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -66,7 +66,7 @@ describe('a journal that another thread has joined', () => {
     lead.replace([DURABLE, BRIEF])
     const { records, hits } = lead.copy()
     const told: [Hit, boolean][] = []
-    const joined = new JoinedJournal({
+    const joined = new SharedJournal({
       copy: { records, hits: [...hits] },
       descriptor: journal.descriptor,
       flags: { torn, failing },

@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs'
 import type { RowRecord } from '../table/row-matching.ts'
-import type { Keeping, Restoring } from './hit-store.ts'
+import type { HitStore, RestoreTarget } from './hit-store.ts'
 import type { JournalFlags, OnJournalFailure } from './journal-options.ts'
 import { type Hit, hitLine } from './journal-records.ts'
 import type { Write } from './journal-tail.ts'
@@ -12,7 +12,7 @@ export interface CopiedCounts {
   readonly hits: readonly Hit[]
 }
 
-export interface JoinedJournalOptions {
+export interface SharedJournalOptions {
   readonly copy: CopiedCounts
   /** Of the segment being written, opened by the thread that has the journal; undefined when it has none. */
   readonly descriptor: number | undefined
@@ -32,24 +32,24 @@ const RETRY_MS = 250
  * The journal as a worker has it: it appends its own hits to the segment that the main thread has opened, and leaves
  * everything else, also the hits that it could not write, to that thread's `Journal`. No two threads may be in it at once.
  */
-export class JoinedJournal implements Keeping {
-  readonly #options: JoinedJournalOptions
+export class SharedJournal implements HitStore {
+  readonly #options: SharedJournalOptions
   readonly #write: Write
   #copy: CopiedCounts | undefined
   #descriptor: number | undefined
   #nextId = 1
   #retryAtMs = Number.NEGATIVE_INFINITY
 
-  constructor(options: JoinedJournalOptions) {
+  constructor(options: SharedJournalOptions) {
     this.#options = options
     this.#write = options.write ?? (writeSync as Write)
     this.#copy = options.copy
     this.#descriptor = options.descriptor
   }
 
-  load(_nowMs: number, restoring: Restoring): void {
-    restoring.rows(this.#copy?.records ?? [])
-    for (const hit of this.#copy?.hits ?? []) restoring.hit(hit)
+  load(_nowMs: number, target: RestoreTarget): void {
+    target.rows(this.#copy?.records ?? [])
+    for (const hit of this.#copy?.hits ?? []) target.hit(hit)
     this.#copy = undefined
   }
 
