@@ -110,7 +110,7 @@ function loadOver(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels' 
   const places = new UpstreamPlaces({
     max: settings.maxInFlight,
     threads: settings.workers,
-    elsewhere: () => eventLog.countElsewhere('exchanges'),
+    takenByOthers: () => eventLog.countElsewhere('exchanges'),
     publish: (count) => eventLog.publishCount('exchanges', count),
   })
   const tunnels = new Tunnels({

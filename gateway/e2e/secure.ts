@@ -7,13 +7,13 @@ import { join } from 'node:path'
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls'
 import {
   type Authority,
+  type CertificateOptions,
   CLIENT_AUTH,
   type Issued,
   makeAuthority,
   makeCertificate,
   makeRevocationList,
   SERVER_AUTH,
-  type Wish,
 } from '../tls/demo/throw-away-ca.ts'
 import type { Answer, Call } from './client.ts'
 
@@ -25,7 +25,7 @@ export interface SecureGround {
   /** For startGateway: a free port, and the files. */
   readonly env: Readonly<Record<string, string>>
   /** A client certificate of the authority, unless it is wished otherwise. */
-  client(wish: Partial<Wish> & { readonly subject: string }): Promise<Issued>
+  client(wish: Partial<CertificateOptions> & { readonly subject: string }): Promise<Issued>
   /** Writes a file in the directory and gives its path. */
   write(name: string, text: string): string
 }
@@ -58,7 +58,10 @@ export async function makeSecureGround(): Promise<SecureGround> {
 }
 
 /** For `localhost` and `127.0.0.1`. */
-export function makeServerCertificate(ca: Authority, wish: Partial<Wish> = {}): Promise<Issued> {
+export function makeServerCertificate(
+  ca: Authority,
+  wish: Partial<CertificateOptions> = {},
+): Promise<Issued> {
   return makeCertificate({
     subject: 'CN=localhost',
     issuer: ca,

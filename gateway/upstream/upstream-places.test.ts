@@ -4,8 +4,8 @@ import { type Share, UpstreamPlaces } from './upstream-places.ts'
 
 const caller = (isProxy = false): Share => ({ places: 0, isProxy })
 
-function placesFor(max: number, { threads = 1, elsewhere = (): number => 0 } = {}) {
-  return new UpstreamPlaces({ max, threads, elsewhere })
+function placesFor(max: number, { threads = 1, takenByOthers = (): number => 0 } = {}) {
+  return new UpstreamPlaces({ max, threads, takenByOthers })
 }
 
 /** As many as it can get. */
@@ -15,7 +15,7 @@ function takeAll(places: UpstreamPlaces, share: Share): number {
 }
 
 describe('the places upstream', () => {
-  it('are never all of one caller: who comes then has some', () => {
+  it('are never all taken by one caller: the next one still gets some', () => {
     const places = placesFor(16)
     const greedy = caller()
     assert.equal(takeAll(places, greedy), 12)
@@ -25,7 +25,7 @@ describe('the places upstream', () => {
     assert.deepEqual([greedy.places, places.taken], [11, 12])
   })
 
-  it('are all for a proxy, which stands for many', () => {
+  it('may all be taken by a proxy, which acts for many', () => {
     const places = placesFor(16)
     assert.equal(takeAll(places, caller(true)), 16)
     assert.deepEqual([places.areFull, places.take(caller())], [true, false])
@@ -43,11 +43,11 @@ describe('the places upstream', () => {
   })
 
   it('are bounded with those of other threads, where a caller is taken to have as many', () => {
-    let elsewhere = 0
-    const places = placesFor(16, { threads: 2, elsewhere: () => elsewhere })
-    elsewhere = 6
+    let takenByOthers = 0
+    const places = placesFor(16, { threads: 2, takenByOthers: () => takenByOthers })
+    takenByOthers = 6
     assert.equal(takeAll(places, caller()), 6)
-    elsewhere = 10
+    takenByOthers = 10
     assert.equal(places.areFull, true)
     assert.equal(places.take(caller(true)), false)
     assert.equal(places.taken, 6)

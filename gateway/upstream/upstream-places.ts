@@ -1,25 +1,25 @@
 import { isOverShare } from '../http/rules/fair-share.ts'
 
-/** What one caller takes of the places that all have in common. */
+/** The places that one caller holds. */
 export interface Share {
   places: number
-  /** It stands for many callers: nothing is held against it. */
+  /** A proxy acts for many callers, so its share is not limited. */
   readonly isProxy: boolean
 }
 
 interface Options {
-  /** At once, over all threads. */
+  /** Exchanges at a time, in all workers together. */
   readonly max: number
   readonly threads: number
-  /** How many are taken in other threads; none when left out. */
-  readonly elsewhere?: () => number
-  /** Tells other threads how many are taken here. */
+  /** How many are in flight on other workers. Default 0. */
+  readonly takenByOthers?: () => number
+  /** Tells the other workers how many are taken here. */
   readonly publish?: (count: number) => void
 }
 
 /**
- * The places for exchanges that use the upstream. Near the end of them nobody has more than its share: whoever takes all
- * it can get is refused, and others are not.
+ * Limits the exchanges that use the upstream at a time. When few places are left, a caller that holds more than its
+ * share is refused and others are not.
  */
 export class UpstreamPlaces {
   readonly #options: Options
@@ -34,16 +34,16 @@ export class UpstreamPlaces {
     return this.#taken
   }
 
-  /** Whoever comes is refused. */
+  /** Every new caller is refused. */
   get areFull(): boolean {
-    return this.#taken + this.#elsewhere >= this.#options.max
+    return this.#taken + this.#takenByOthers >= this.#options.max
   }
 
-  get #elsewhere(): number {
-    return this.#options.elsewhere?.() ?? 0
+  get #takenByOthers(): number {
+    return this.#options.takenByOthers?.() ?? 0
   }
 
-  /** Of a caller whom a proxy names. To be used at once: it is only kept while it has places. */
+  /** The share of a caller named by a proxy. Use it at once: it is only kept while it holds places. */
   shareOf(network: string): Share {
     let share = this.#named.get(network)
     if (share === undefined) {
@@ -53,12 +53,12 @@ export class UpstreamPlaces {
     return share
   }
 
-  /** @returns whether there was one. Each thread knows only its own callers, and takes them to be as many elsewhere. */
+  /** @returns false when refused. A worker knows only its own callers, and assumes the same number on each other worker. */
   take(share: Share): boolean {
     const { max, threads } = this.#options
-    // First: of two threads that see the last one go none may have it, but never both.
+    // Count first: two workers that race for the last place may both be refused, but never both get it.
     this.#change(share, 1)
-    const free = max - (this.#taken - 1 + this.#elsewhere)
+    const free = max - (this.#taken - 1 + this.#takenByOthers)
     const isOver = !share.isProxy && isOverShare({ own: (share.places - 1) * threads, free, max })
     if (free > 0 && !isOver) return true
     this.#change(share, -1)

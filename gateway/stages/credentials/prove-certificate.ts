@@ -49,7 +49,7 @@ function shown({ subject, thumbprintHex, authorities }: PeerCertificate): string
 /** By the most exact name first. */
 function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
   const { table } = gateway.clients
-  const isAlone = gateway.tls.trust?.several !== true
+  const isAlone = gateway.tls.trust?.independent !== true
   const pinned = table.byThumbprint.get(peer.thumbprintHex)
   if (pinned !== undefined && isOfItsIssuer(gateway, peer, { principal: pinned, alone: true })) return pinned
   for (const [names, known] of [

@@ -21,7 +21,7 @@ describe('a subject', () => {
     'CN=x,DC=bank,DC=example',
   ]
   for (const subject of subjects) {
-    it(`reads as it was asked for, and as openssl prints it: ${subject}`, async () => {
+    it(`reads as it was requested, and as openssl prints it: ${subject}`, async () => {
       const certificate = await certificateOf(subject)
       const printed = execFileSync('openssl', 'x509 -noout -subject -nameopt RFC2253,-esc_msb'.split(' '), {
         input: certificate.toString(),
@@ -32,7 +32,7 @@ describe('a subject', () => {
     })
   }
 
-  it('with line breaks in a value has no more names than it had', async () => {
+  it('with line breaks in a value gains no names', async () => {
     const certificate = await certificateOf('CN=x\\0AO\\=Evil,O=Bank B')
     assert.equal(subjectOf(certificate), 'CN=x\\0AO=Evil,O=Bank B')
   })
@@ -46,12 +46,12 @@ describe('a subject', () => {
     assert.equal(subjectOf(new X509Certificate(text)), 'CN=a\\\\b,O=X')
   })
 
-  it('with a name of several parts joins them', async () => {
+  it('joins the parts of a multi-valued name', async () => {
     const certificate = await certificateOf('CN=bank-b+OU=a \\+ b,O=Bank B')
     assert.equal(subjectOf(certificate), 'CN=bank-b+OU=a \\+ b,O=Bank B')
   })
 
-  it('that names nobody is empty', async () => {
+  it('without names is empty', async () => {
     assert.equal(subjectOf(await certificateOf('')), '')
   })
 })
@@ -88,7 +88,7 @@ describe('alternative names', () => {
     assert.deepEqual(alternativeNamesOf(certificate), { dns: [], uri: ['https://bank-b.example/a,b?c="d"'] })
   })
 
-  it('come out of any certificate as they went in', async () => {
+  it('of any certificate are read unchanged', async () => {
     const ascii = fc.string({ minLength: 1, maxLength: 20, unit: 'grapheme-ascii' })
     const pieces = fc.constantFrom(', DNS:', '", ', '\\', 'DNS:"', 'a', '\\"', '\\u0022')
     const name = fc
@@ -106,7 +106,7 @@ describe('alternative names', () => {
     )
   })
 
-  it('are none when there are none, or when their text cannot be read to its end', () => {
+  it('are empty when there are none, or when their text cannot be parsed completely', () => {
     const none = { dns: [], uri: [] }
     for (const text of [undefined, '', 'DNS:a, ???', 'DNS:a, DNS:"b', 'DNS:a, DNS:"\\x"', 'DNS:a,DNS:b']) {
       assert.deepEqual(alternativeNamesOf({ subjectAltName: text } as X509Certificate), none, String(text))

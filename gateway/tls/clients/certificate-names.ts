@@ -1,29 +1,29 @@
 import type { X509Certificate } from 'node:crypto'
 
-/** The subject alternative names that callers are known by. */
+/** The subject alternative names that can identify a client. */
 export interface AlternativeNames {
-  /** `dNSName`s in lower case, as they stand: a wildcard is not resolved. */
+  /** `dNSName`s in lower case; a wildcard is kept as it is. */
   readonly dns: readonly string[]
-  /** `uniformResourceIdentifier`s, as they stand. */
+  /** `uniformResourceIdentifier`s, unchanged. */
   readonly uri: readonly string[]
 }
 
 const NO_NAMES: AlternativeNames = { dns: [], uri: [] }
-/** Node quotes a name like JSON when it holds anything that could be taken for the end of it (CVE-2021-44532). */
+/** Node quotes a name like JSON when it holds characters that could look like its end (CVE-2021-44532). */
 const NAME = /([A-Za-z][A-Za-z0-9 ]*):(?:"((?:[^"\\]|\\.)*)"|([^",]*))(?:, |$)/y
 
 /**
  * The subject as an RFC 4514 string, most specific name first: `CN=bank-b,O=Bank B,C=DE`. Special characters are
- * escaped with a backslash (`O=Bank B\, Inc.`), others stand as they are in UTF-8, a name of several parts is joined by
- * `+` in the order of the certificate, and types have OpenSSL's short names, or their number. It is what
- * `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints. Empty when the certificate names nobody.
+ * escaped with a backslash (`O=Bank B\, Inc.`), others are plain UTF-8. Parts of a multi-valued name are joined by `+` in
+ * the order of the certificate. Types have OpenSSL's short names, or else their OID. The same as
+ * `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints. Empty when the certificate has no subject.
  */
 export function subjectOf(certificate: X509Certificate): string {
-  // Node gives a name a line, least specific first; line breaks in values are escaped, and so are their plus signs.
+  // Node gives one line per name, least specific first, and escapes line breaks and plus signs in values.
   return (certificate.subject ?? '').split('\n').reverse().join(',').replaceAll(' + ', '+')
 }
 
-/** The DNS names and URIs of a certificate; none at all when the extension cannot be read to its end. */
+/** The DNS names and URIs of a certificate; none when the extension cannot be parsed completely. */
 export function alternativeNamesOf(certificate: X509Certificate): AlternativeNames {
   const text = certificate.subjectAltName ?? ''
   const dns: string[] = []

@@ -6,16 +6,17 @@ import { subjectOf } from './certificate-names.ts'
 import { type RevocationList, readRevocationList } from './revocation-list.ts'
 import { isIssuer } from './trust.ts'
 
-interface Place {
+/** The file that is checked, and where to report to. */
+interface FileCheck {
   readonly file: string
   readonly nowMs: number
   readonly findings: Findings
 }
 
-/** Reads the authorities of clients; undefined when there was a fault. */
-export function readAuthorities(text: string, place: Place): readonly X509Certificate[] | undefined {
-  const { file, findings } = place
-  const authorities = readCertificates(text, place)
+/** Reads the certificate authorities of clients; undefined after a fault. */
+export function readAuthorities(text: string, check: FileCheck): readonly X509Certificate[] | undefined {
+  const { file, findings } = check
+  const authorities = readCertificates(text, check)
   if (authorities === undefined) return undefined
   for (const [index, authority] of authorities.entries()) {
     const path = `certificate ${index + 1}`
@@ -23,21 +24,21 @@ export function readAuthorities(text: string, place: Place): readonly X509Certif
     if (!authority.ca) {
       findings.fault({ file, path, reason: `is not of a certificate authority (${name})` })
     } else if (!authorities.some((issuer) => isIssuer(issuer, authority))) {
-      // Node's server knows no partial chains: every client of this authority would be refused.
+      // Node's server does not accept partial chains: it would refuse every client of this authority.
       const reason = `is of an intermediate authority (${name}): the file must also hold the one that issued it, up to the root`
       findings.fault({ file, path, reason })
     }
   }
-  warnOfTime(authorities, place)
+  warnOfTime(authorities, check)
   return authorities
 }
 
-/** Reads the revocation lists of these authorities; undefined when one cannot be read. */
+/** Reads the revocation lists of these authorities; undefined when one cannot be parsed. */
 export function readRevocationLists(
   text: string,
-  place: Place & { readonly authorities: readonly X509Certificate[] },
+  check: FileCheck & { readonly authorities: readonly X509Certificate[] },
 ): readonly RevocationList[] | undefined {
-  const { file, findings } = place
+  const { file, findings } = check
   const blocks = readPem(text)
   if (typeof blocks === 'string') return findings.fault({ file, path: '$', reason: blocks })
   const lists: RevocationList[] = []
@@ -50,8 +51,8 @@ export function readRevocationLists(
     } else findings.fault({ file, path, reason: `must be an X509 CRL, but is a ${label}` })
   }
   if (lists.length < blocks.length) return undefined
-  checkSigners(lists, place)
-  warnOfListTimes(lists, place)
+  checkSigners(lists, check)
+  warnOfListTimes(lists, check)
   return lists
 }
 
@@ -63,18 +64,18 @@ function readList(der: Buffer): RevocationList | undefined {
   }
 }
 
-/** OpenSSL refuses every certificate whose authority has no list, as soon as there is any. */
+/** Once there is any list, OpenSSL refuses every certificate whose authority has none. */
 function checkSigners(
   lists: readonly RevocationList[],
-  place: Place & { readonly authorities: readonly X509Certificate[] },
+  check: FileCheck & { readonly authorities: readonly X509Certificate[] },
 ): void {
-  const { file, findings, authorities } = place
+  const { file, findings, authorities } = check
   const verdicts = lists.map((list) => authorities.map(({ publicKey }) => list.isSignedBy(publicKey)))
   for (const [index, row] of verdicts.entries()) {
     const name = `${file}: list ${index + 1}`
     if (row.includes(undefined))
       findings.warn(`${name} is signed with an algorithm that is not checked at load`)
-    // It may be of an intermediate authority whose certificate the clients send along.
+    // It may belong to an intermediate authority whose certificate the clients send.
     else if (!row.includes(true)) findings.warn(`${name} is signed by none of the client authorities`)
   }
   for (const [index, authority] of authorities.entries()) {
@@ -84,7 +85,7 @@ function checkSigners(
   }
 }
 
-function warnOfListTimes(lists: readonly RevocationList[], { file, nowMs, findings }: Place): void {
+function warnOfListTimes(lists: readonly RevocationList[], { file, nowMs, findings }: FileCheck): void {
   for (const [index, { thisUpdateMs, nextUpdateMs }] of lists.entries()) {
     const name = `${file}: list ${index + 1}`
     if (nextUpdateMs !== undefined && nowMs > nextUpdateMs) {

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
 import { test } from 'node:test'
 import { type Authority, makeAuthority } from '../demo/throw-away-ca.ts'
-import { areSeveral } from './client-issuers.ts'
+import { areIndependent } from './client-issuers.ts'
 
 const of = (...authorities: Authority[]) =>
-  areSeveral(authorities.map(({ certPem }) => new X509Certificate(certPem)))
+  areIndependent(authorities.map(({ certPem }) => new X509Certificate(certPem)))
 
 test('authorities are several when more than one of them has issued none of the others', async () => {
   const root = await makeAuthority({ subject: 'CN=Root' })

@@ -6,17 +6,17 @@ import { subjectOf } from './certificate-names.ts'
 import { type ClientTrust, isIssuer } from './trust.ts'
 
 /**
- * Whether the authorities belong to more than one: then each may issue what the other has named, and a name alone says
- * too little. An authority that has issued another of them is of one house with it.
+ * Whether there are independent authorities. Each could then issue certificates with any name, so a name alone does not
+ * identify a client. An authority and the one that issued it are not independent.
  */
-export function areSeveral(authorities: readonly X509Certificate[]): boolean {
-  const last = authorities.filter(
+export function areIndependent(authorities: readonly X509Certificate[]): boolean {
+  const roots = authorities.filter(
     (authority) => !authorities.some((other) => other !== authority && isIssuer(authority, other)),
   )
-  return last.length > 1
+  return roots.length > 1
 }
 
-/** Whether one of the authorities is one that a client's entry names, each in its one spelling. */
+/** Whether a client's entry names one of the authorities, by thumbprint or canonical subject. */
 export function isIssuedBy(issuers: readonly string[], authorities: readonly X509Certificate[]): boolean {
   return authorities.some((authority) => {
     const subject = canonicalName(subjectOf(authority))
@@ -27,13 +27,13 @@ export function isIssuedBy(issuers: readonly string[], authorities: readonly X50
   })
 }
 
-/** Clients that could be anybody's: a certificate of any of several authorities would do for their name. */
+/** A fault for each client that a certificate of any of several independent authorities would match. */
 export function clientIssuerFaults(
   file: string,
   { rows, issuers }: Pick<ClientTable, 'rows' | 'issuers'>,
-  trust: Pick<ClientTrust, 'several'> | undefined,
+  trust: Pick<ClientTrust, 'independent'> | undefined,
 ): Fault[] {
-  if (trust?.several !== true) return []
+  if (trust?.independent !== true) return []
   return rows.flatMap(({ id, mtls }, index) =>
     mtls === undefined || 'thumbprint' in mtls || issuers.has(id)
       ? []

@@ -3,7 +3,7 @@ export interface DerValue {
   /** The identifier byte, such as 0x30 for a SEQUENCE. */
   readonly tag: number
   readonly content: Buffer
-  /** With tag and length. */
+  /** The content with its tag and length. */
   readonly whole: Buffer
 }
 
@@ -15,7 +15,7 @@ export const UTC_TIME = 0x17
 export const GENERALIZED_TIME = 0x18
 
 /**
- * The values that stand one after another in `bytes`.
+ * Splits `bytes` into its consecutive values.
  *
  * @throws when they are not DER
  */
@@ -35,7 +35,7 @@ export function readDer(bytes: Buffer): DerValue[] {
 
 function extentOf(bytes: Buffer, at: number): { readonly contentAt: number; readonly end: number } {
   const first = at + 1 < bytes.length ? bytes.readUInt8(at + 1) : Number.NaN
-  // Tags of more than one byte and lengths beyond 4 GiB occur in nothing that is read here.
+  // Tags of more than one byte and lengths beyond 4 GiB do not occur in what is read here.
   const lengthBytes = first < 0x80 ? 0 : first - 0x80
   const contentAt = at + 2 + lengthBytes
   const readable = (bytes.readUInt8(at) & 0x1f) !== 0x1f && first !== 0x80 && lengthBytes <= 4
@@ -47,9 +47,9 @@ function extentOf(bytes: Buffer, at: number): { readonly contentAt: number; read
 }
 
 /**
- * The one value that `bytes` consist of.
+ * The single value in `bytes`.
  *
- * @throws when it is another kind, or not alone
+ * @throws when it has another tag, or more follows
  */
 export function readDerOf(tag: number, bytes: Buffer): DerValue {
   const [value, ...rest] = readDer(bytes)

@@ -3,20 +3,20 @@ import { createHash } from 'node:crypto'
 import { before, describe, it } from 'node:test'
 import {
   type Authority,
+  type CertificateOptions,
   CLIENT_AUTH,
   type Issued,
   makeAuthority,
   makeCertificate,
   makeRevocationList,
   SERVER_AUTH,
-  type Wish,
 } from '../demo/throw-away-ca.ts'
 import {
-  type Ground,
-  makeGround,
+  makeFixture,
   materialOf,
   TestClient,
   TestServer,
+  type TlsFixture,
   textsOf,
   verdictOn,
 } from '../listener/connect.test-support.ts'
@@ -26,11 +26,11 @@ const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
 /** A client that shows what a careful one would not. */
 const LAX = 'DEFAULT@SECLEVEL=0'
 
-let ground: Ground
+let fixture: TlsFixture
 let ca: Authority
 let good: Issued
 
-function client(wish: Partial<Wish> = {}): Promise<Issued> {
+function client(wish: Partial<CertificateOptions> = {}): Promise<Issued> {
   return makeCertificate({
     subject: 'CN=bank-b,O=Bank B',
     issuer: ca,
@@ -41,12 +41,12 @@ function client(wish: Partial<Wish> = {}): Promise<Issued> {
 
 /** With an empty revocation list of the root, or the one that is given. */
 async function materialWith(clientCrl?: string, clientCa = ca.certPem) {
-  return materialOf(textsOf(ground, { clientCa, clientCrl: clientCrl ?? (await makeRevocationList(ca)) }))
+  return materialOf(textsOf(fixture, { clientCa, clientCrl: clientCrl ?? (await makeRevocationList(ca)) }))
 }
 
 before(async () => {
-  ground = await makeGround()
-  ca = ground.ca
+  fixture = await makeFixture()
+  ca = fixture.ca
   good = await client()
 })
 
@@ -59,13 +59,13 @@ describe('a client certificate', () => {
     }
   })
 
-  it('without extended key usages is good for clients', async (t) => {
+  it('without extended key usages is accepted', async (t) => {
     const server = await TestServer.start(t, await materialWith())
     const certificate = await client({ extendedKeyUsages: [] })
     assert.equal((await verdictOn(server, ca, { certificate })).authorized, true)
   })
 
-  it('that is bad is not authorized and says why, and its connection stands', async (t) => {
+  it('that is bad is not authorized, with a reason, and its connection stays open', async (t) => {
     const revoked = await client()
     const server = await TestServer.start(
       t,
@@ -110,8 +110,8 @@ describe('a client certificate', () => {
     }
   })
 
-  it('signed by itself is called so where nothing is revoked', async (t) => {
-    const server = await TestServer.start(t, materialOf(textsOf(ground, { clientCa: ca.certPem })))
+  it('signed by itself is named as such where there is no revocation list', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(fixture, { clientCa: ca.certPem })))
     const certificate = await client({ issuer: undefined })
     assert.match((await verdictOn(server, ca, { certificate })).reason ?? '', /^it is signed by itself/)
   })
@@ -124,7 +124,7 @@ describe('a client certificate', () => {
     assert.match(reason ?? '', /list of its issuer is out of date/)
   })
 
-  it('may lead to the authority by one that the client sends, or that the file holds', async (t) => {
+  it('may be issued through an intermediate that the client sends or the file holds', async (t) => {
     const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca })
     const certificate = await client({ issuer: between })
     const lists = (await makeRevocationList(ca)) + (await makeRevocationList(between))
@@ -135,7 +135,7 @@ describe('a client certificate', () => {
     assert.equal((await verdictOn(held, ca, { certificate })).authorized, true)
   })
 
-  it('that nobody shows is none, also on a second connection that offers the session of the first', async (t) => {
+  it('that was not sent is undefined, also on a second connection that offers the session of the first', async (t) => {
     const server = await TestServer.start(t, await materialWith())
     for (const maxVersion of VERSIONS) {
       const first = await TestClient.connect(server, { ca: ca.certPem, maxVersion })
@@ -150,8 +150,8 @@ describe('a client certificate', () => {
     assert.equal(server.peer, undefined)
   })
 
-  it('is not asked for where no authority is named', async (t) => {
-    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+  it('is not requested where no authority is configured', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(fixture)))
     assert.deepEqual(await verdictOn(server, ca, { certificate: good }), { resumed: false })
   })
 })
@@ -188,7 +188,7 @@ describe('the identity of a client certificate', () => {
     })
   })
 
-  it('is worked out once per connection', async (t) => {
+  it('is computed once per connection', async (t) => {
     const server = await TestServer.start(t, await materialWith())
     const one = await TestClient.connect(server, { ca: ca.certPem, key: good.keyPem, cert: good.certPem })
     await one.ask()
@@ -199,14 +199,14 @@ describe('the identity of a client certificate', () => {
   })
 })
 
-describe('a connection that stands', () => {
+describe('an open connection', () => {
   const shown = (certificate: Issued) => ({
     ca: ca.certPem,
     key: certificate.keyPem,
     cert: certificate.certPem,
   })
 
-  it('is refused from the request on that comes after its certificate was revoked, and others are not', async (t) => {
+  it('is refused from the first request after its certificate was revoked, and others are not', async (t) => {
     const revoked = await client()
     const server = await TestServer.start(t, await materialWith())
     const bad = await TestClient.connect(server, shown(revoked))
@@ -224,7 +224,7 @@ describe('a connection that stands', () => {
     fine.socket.destroy()
   })
 
-  it('is held against the material in force at its first request, not at its handshake', async (t) => {
+  it('is checked against the material in force at its first request, not at its handshake', async (t) => {
     const revoked = await client()
     const server = await TestServer.start(t, await materialWith())
     const early = await TestClient.connect(server, shown(revoked))
@@ -233,7 +233,7 @@ describe('a connection that stands', () => {
     early.socket.destroy()
   })
 
-  it('is refused when its authority is no longer trusted, and is nobody when clients are no longer asked', async (t) => {
+  it('is refused when its authority is no longer trusted, and has no certificate when none are requested any more', async (t) => {
     const server = await TestServer.start(t, await materialWith())
     const one = await TestClient.connect(server, shown(good))
     const two = await TestClient.connect(server, shown(good))
@@ -242,13 +242,13 @@ describe('a connection that stands', () => {
     const other = await makeAuthority({ subject: 'CN=Root,O=Test' })
     server.swap(await materialWith(await makeRevocationList(other), other.certPem))
     assert.match((await one.ask()).reason ?? '', /no authority in force/)
-    server.swap(materialOf(textsOf(ground)))
+    server.swap(materialOf(textsOf(fixture)))
     assert.deepEqual(await two.ask(), { resumed: false })
     one.socket.destroy()
     two.socket.destroy()
   })
 
-  it('is refused when an authority between was revoked', async (t) => {
+  it('is refused when an intermediate authority was revoked', async (t) => {
     const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca })
     const certificate = await client({ issuer: between })
     const own = await makeRevocationList(between)
@@ -263,7 +263,7 @@ describe('a connection that stands', () => {
     one.socket.destroy()
   })
 
-  it('is not refused for a number that another authority has revoked', async (t) => {
+  it('is not refused for a serial number that another authority has revoked', async (t) => {
     const other = await makeAuthority({ subject: 'CN=Other' })
     const server = await TestServer.start(t, await materialWith())
     const one = await TestClient.connect(server, shown(good))
@@ -282,7 +282,7 @@ describe('a connection that stands', () => {
     one.socket.destroy()
   })
 
-  it('is refused once the certificate of an authority between has expired', async (t) => {
+  it('is refused once the certificate of an intermediate authority has expired', async (t) => {
     const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca, untilDays: 2 })
     const certificate = await client({ issuer: between })
     const lists = (await makeRevocationList(ca)) + (await makeRevocationList(between))
@@ -298,7 +298,7 @@ describe('a connection that stands', () => {
     one.socket.destroy()
   })
 
-  it('is refused once the revocation list of its issuer has run out, until there is a new one', async (t) => {
+  it('is refused once the revocation list of its issuer has expired, until there is a new one', async (t) => {
     const material = await materialWith(await makeRevocationList(ca, { untilDays: 1 }))
     const server = await TestServer.start(t, material)
     const one = await TestClient.connect(server, shown(good))
@@ -310,7 +310,7 @@ describe('a connection that stands', () => {
     one.socket.destroy()
   })
 
-  it('is refused once the list of the authority above its issuer has run out', async (t) => {
+  it('is refused once the list of the authority above its issuer has expired', async (t) => {
     const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca })
     const certificate = await client({ issuer: between })
     const short = await makeRevocationList(ca, { untilDays: 1 })
@@ -325,7 +325,7 @@ describe('a connection that stands', () => {
 })
 
 describe('a session', () => {
-  it('is not resumed where client certificates are taken, so that a revocation counts at once', async (t) => {
+  it('is not resumed where client certificates are accepted, so that a revocation counts at once', async (t) => {
     const certificate = await client()
     for (const maxVersion of VERSIONS) {
       const server = await TestServer.start(t, await materialWith())
@@ -343,9 +343,9 @@ describe('a session', () => {
     }
   })
 
-  it('is resumed where none are taken', async (t) => {
+  it('is resumed where none are requested', async (t) => {
     for (const maxVersion of VERSIONS) {
-      const server = await TestServer.start(t, materialOf(textsOf(ground)))
+      const server = await TestServer.start(t, materialOf(textsOf(fixture)))
       const first = await TestClient.connect(server, { ca: ca.certPem, maxVersion })
       await first.ask()
       const session = first.session

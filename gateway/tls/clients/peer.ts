@@ -3,27 +3,27 @@ import type { TLSSocket } from 'node:tls'
 import { alternativeNamesOf, subjectOf } from './certificate-names.ts'
 import { type ClientTrust, LIST_OUT_OF_DATE, type SentChain, trustedPath } from './trust.ts'
 
-/** A client certificate that was proved in the handshake of a connection, and what is thought of it. Immutable. */
+/** The client certificate of a connection, with its present verdict. Immutable. */
 export interface PeerCertificate {
-  /** Whether it may stand for a client. Everything below is worth nothing when not. */
+  /** Whether it may identify a client. When not, nothing below may be trusted. */
   readonly authorized: boolean
-  /** Why not, in words for the log: they stay inside. Undefined when it is authorized. */
+  /** Why it is not authorized, for the log only. */
   readonly reason: string | undefined
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
-  /** The same as `x5t#S256` writes it (RFC 8705 section 3.1). */
+  /** The same in the encoding of `x5t#S256` (RFC 8705 section 3.1). */
   readonly thumbprintBase64url: string
-  /** See `subjectOf`; empty when it names nobody. */
+  /** See `subjectOf`; may be empty. */
   readonly subject: string
   /** In lower case. */
   readonly sanDns: readonly string[]
   readonly sanUri: readonly string[]
   readonly der: Buffer
-  /** The authorities in force that vouch for it, the nearest first. */
+  /** The path to a trusted root, nearest authority first. */
   readonly authorities: readonly X509Certificate[]
 }
 
-/** Words for what OpenSSL found; another code stands for itself. */
+/** Log text for each code of OpenSSL. */
 const REASONS: ReadonlyMap<string, string> = new Map([
   ['CERT_HAS_EXPIRED', 'it has expired'],
   ['CERT_NOT_YET_VALID', 'it is not valid yet'],
@@ -40,40 +40,41 @@ const REASONS: ReadonlyMap<string, string> = new Map([
   ['UNABLE_TO_GET_ISSUER_CERT', 'its issuer is not known'],
   ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'its issuer is not known'],
   ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'its issuer is not known'],
-  // Whatever Node has no name for.
+  // Every fault that Node has no name for.
   [
     'UNSPECIFIED',
     'it breaks a rule: its issuer is no authority, its key is short, its hash is weak or the like',
   ],
 ])
 
-/** More are not sent by anybody who means well. */
+/** No honest client sends more. */
 const MAX_INTERMEDIATES = 10
 
 const NEVER = Number.POSITIVE_INFINITY
 
-interface Known {
-  /** What the handshake found, until something is found that no reload mends on this connection. */
-  readonly met: PeerCertificate
-  /** What is thought of it now. */
+interface CachedPeer {
+  /** The verdict of the handshake; replaced by a later refusal that no reload can undo. */
+  readonly base: PeerCertificate
+  /** The present verdict. */
   readonly peer: PeerCertificate
   readonly chain: SentChain
-  /** When the path that it is trusted by must be looked for again. */
+  /** When the trusted path must be checked again. */
   readonly goodUntilMs: number
-  /** What `peer` was last held against. */
+  /** What `peer` was checked against. */
   readonly trust: ClientTrust
 }
 
-/** Null: the client has shown no certificate, and none can come later. */
-const KNOWN = new WeakMap<TLSSocket, Known | null>()
+/** Null: the client sent no certificate; none can come later. */
+const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
- * The client certificate of a connection, or undefined when the client has shown none. Worked out once per connection,
- * and again when the authorities or lists in force are other ones, or a certificate or list on its path has run out: the
- * next request on the same connection is refused then, and all after it; but a list that was only out of date may be renewed. `socket.authorized` says no more than what
- * the handshake found. Only to be called after the handshake.
+ * The client certificate of a connection, or undefined when the client sent none. Call it after the handshake.
  *
- * @param trust what is in force now; undefined when client certificates are not asked for
+ * The verdict is cached per connection. It is renewed when the authorities or revocation lists were reloaded, or when a
+ * certificate or list on the path has expired. A refusal holds for all later requests of the connection, except for an
+ * outdated list, which may be renewed. (`socket.authorized` is only the verdict of the handshake.)
+ *
+ * @param trust what is in force now; undefined when client certificates are not requested
  */
 export function peerOf(
   socket: TLSSocket,
@@ -81,22 +82,22 @@ export function peerOf(
   nowMs: number,
 ): PeerCertificate | undefined {
   if (trust === undefined) return undefined
-  const known = KNOWN.get(socket)
-  if (known === undefined) return meet(socket, trust, nowMs)
-  if (known === null) return undefined
-  if (known.trust === trust && nowMs <= known.goodUntilMs) return known.peer
-  return judge(socket, { ...known, trust }, nowMs)
+  const cached = CACHE.get(socket)
+  if (cached === undefined) return firstVerdict(socket, trust, nowMs)
+  if (cached === null) return undefined
+  if (cached.trust === trust && nowMs <= cached.goodUntilMs) return cached.peer
+  return verdict(socket, { ...cached, trust }, nowMs)
 }
 
-function meet(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertificate | undefined {
+function firstVerdict(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertificate | undefined {
   const leaf = socket.getPeerX509Certificate()
   if (leaf === undefined) {
-    KNOWN.set(socket, null)
+    CACHE.set(socket, null)
     return undefined
   }
   const reason = socket.authorized === true ? undefined : refusalReason(socket.authorizationError)
   const names = alternativeNamesOf(leaf)
-  const met: PeerCertificate = {
+  const base: PeerCertificate = {
     authorized: reason === undefined,
     reason,
     thumbprintHex: hash('sha256', leaf.raw, 'hex'),
@@ -108,27 +109,27 @@ function meet(socket: TLSSocket, trust: ClientTrust, nowMs: number): PeerCertifi
     authorities: [],
   }
   const chain = { leaf, intermediates: intermediatesOf(leaf) }
-  // The handshake may have begun before a reload that came before this.
-  return judge(socket, { met, chain, trust }, nowMs)
+  // The authorities may have been reloaded since the handshake began.
+  return verdict(socket, { base, chain, trust }, nowMs)
 }
 
-function judge(
+function verdict(
   socket: TLSSocket,
-  known: Pick<Known, 'met' | 'chain' | 'trust'>,
+  cached: Pick<CachedPeer, 'base' | 'chain' | 'trust'>,
   nowMs: number,
 ): PeerCertificate {
-  const { met, chain, trust } = known
-  const path = met.authorized ? trustedPath(chain, trust, nowMs) : undefined
-  let peer = met
-  if (typeof path === 'string') peer = { ...met, authorized: false, reason: path }
-  else if (path !== undefined) peer = { ...met, authorities: path.authorities }
+  const { base, chain, trust } = cached
+  const path = base.authorized ? trustedPath(chain, trust, nowMs) : undefined
+  let peer = base
+  if (typeof path === 'string') peer = { ...base, authorized: false, reason: path }
+  else if (path !== undefined) peer = { ...base, authorities: path.authorities }
   const goodUntilMs = typeof path === 'object' ? path.goodUntilMs : NEVER
-  const passes = path === LIST_OUT_OF_DATE
-  KNOWN.set(socket, { met: passes ? met : peer, chain, trust, peer, goodUntilMs })
+  const isTemporary = path === LIST_OUT_OF_DATE
+  CACHE.set(socket, { base: isTemporary ? base : peer, chain, trust, peer, goodUntilMs })
   return peer
 }
 
-/** What the client sent between its certificate and an authority. */
+/** The intermediate certificates that the client sent. */
 function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
   const found: X509Certificate[] = []
   let issuer = leaf.issuerCertificate
@@ -139,7 +140,7 @@ function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
   return found
 }
 
-/** Node's types call it an Error; at a server it is OpenSSL's name of the fault. */
+/** Node's types say Error, but on a server it is OpenSSL's code. */
 function refusalReason(error: unknown): string {
   const code = String(error)
   return REASONS.get(code) ?? `the handshake did not take it (${code})`

@@ -21,7 +21,7 @@ function keyOf({ certPem }: Pick<Authority, 'certPem'>) {
 }
 
 describe('a revocation list', () => {
-  it('names its certificates as X509Certificate numbers them, and its times', async () => {
+  it('gives serial numbers in the form of X509Certificate, and its times', async () => {
     const ca = await makeAuthority({ subject: 'CN=Root' })
     const revoked = await Promise.all([1, 2, 3].map(() => makeCertificate({ subject: 'CN=c', issuer: ca })))
     const list = readRevocationList(derOf(await makeRevocationList(ca, { revoked })))
@@ -32,7 +32,7 @@ describe('a revocation list', () => {
     assert.ok(list.thisUpdateMs < Date.now() && (list.nextUpdateMs ?? 0) > Date.now())
   })
 
-  it('says whose it is', async () => {
+  it('knows which authority signed it', async () => {
     for (const rsaBits of [undefined, 2048]) {
       const wish = { subject: 'CN=Root', ...(rsaBits && { rsaBits }) }
       const [ca, other] = await Promise.all([makeAuthority(wish), makeAuthority(wish)])
@@ -44,7 +44,7 @@ describe('a revocation list', () => {
     }
   })
 
-  it('that openssl made is read: serial numbers with the first bit set, no entries, Ed25519', (t) => {
+  it('made by openssl is read: serial numbers with the first bit set, no entries, Ed25519', (t) => {
     const folder = mkdtempSync(join(tmpdir(), 'crl-'))
     t.after(() => rmSync(folder, { recursive: true, force: true }))
     const openssl = (args: string) => execFileSync('openssl', args.split(' '), { cwd: folder, stdio: 'pipe' })
@@ -71,7 +71,7 @@ describe('a revocation list', () => {
     }
   })
 
-  it('with a byte changed, cut off or of random bytes is refused or not signed', async () => {
+  it('with a changed byte, cut off or random is refused or not signed', async () => {
     const ca = await makeAuthority({ subject: 'CN=Root' })
     const der = derOf(await makeRevocationList(ca))
     const soundly = (bytes: Buffer) => {
@@ -98,7 +98,7 @@ describe('a revocation list', () => {
     )
   })
 
-  it('signed with an algorithm that is not known here says neither yes nor no', async () => {
+  it('signed with an unsupported algorithm gives no verdict on its signature', async () => {
     const ca = await makeAuthority({ subject: 'CN=Root' })
     const der = derOf(await makeRevocationList(ca))
     // The OID of ecdsa-with-SHA256, once inside and once outside of what is signed: now ecdsa-with-SHA1.

@@ -12,18 +12,18 @@ import {
   UTC_TIME,
 } from './der.ts'
 
-/** A certificate revocation list (RFC 5280 section 5), as far as the gateway looks into it. Immutable. */
+/** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */
 export interface RevocationList {
   readonly thisUpdateMs: number
-  /** After this time OpenSSL takes no certificate of its authority. Undefined: the list does not say. */
+  /** After this time OpenSSL accepts no certificate of its authority. Undefined: the list sets no end. */
   readonly nextUpdateMs: number | undefined
-  /** Of the revoked certificates, in hex, as `X509Certificate.serialNumber` writes them. */
+  /** Serial numbers of revoked certificates, as `X509Certificate.serialNumber` writes them. */
   readonly serials: ReadonlySet<string>
-  /** Whether this key signed the list; undefined when its algorithm is not one that is known here. */
+  /** Whether this key signed the list; undefined when the signature algorithm is not supported. */
   readonly isSignedBy: (key: KeyObject) => boolean | undefined
 }
 
-/** Hash by the DER of the signature algorithm's OID, in hex; undefined where the algorithm has its own. */
+/** Hash by the signature algorithm's OID (DER, in hex); undefined for Ed25519, which has its own. */
 const HASHES: ReadonlyMap<string, string | undefined> = new Map([
   ['2a864886f70d01010b', 'sha256'],
   ['2a864886f70d01010c', 'sha384'],
@@ -35,8 +35,8 @@ const HASHES: ReadonlyMap<string, string | undefined> = new Map([
 ])
 
 /**
- * Reads one list. OpenSSL reads it too and decides at each handshake; this is for what must be known besides: that it
- * is the right list, at load, and whether a connection that stands already is one of a certificate revoked since.
+ * Parses one list. OpenSSL uses the lists in handshakes; the gateway needs them to check the files at load, and to find
+ * certificates revoked after the handshake of an open connection.
  *
  * @throws when it is not a list
  */
@@ -47,7 +47,7 @@ export function readRevocationList(der: Buffer): RevocationList {
   }
   const fields = readDer(signed.content)
   if (fields[0]?.tag === INTEGER) fields.shift()
-  // signature algorithm, issuer, then what is read here
+  // Before thisUpdate: signature algorithm and issuer.
   const [, , thisUpdate, ...more] = fields
   if (thisUpdate === undefined) throw new Error('not a revocation list')
   const nextUpdate = isTime(more[0]) ? more.shift() : undefined
@@ -68,7 +68,7 @@ function serialOf(entry: DerValue): string {
   const [serial] = readDer(entry.content)
   if (serial?.tag !== INTEGER) throw new Error('not a revocation list')
   const hex = serial.content.toString('hex').toUpperCase()
-  // DER puts a zero byte before a first bit that is set; OpenSSL prints the number without it.
+  // DER adds a zero byte when the first bit is set; OpenSSL prints the number without it.
   return hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex
 }
 
@@ -82,13 +82,13 @@ function signatureCheck(parts: {
   if (!HASHES.has(name)) return () => undefined
   const hash = HASHES.get(name)
   const data = Buffer.from(parts.signed.whole)
-  // The first byte of a BIT STRING says how many bits of the last one are unused: none.
+  // The first byte of a BIT STRING is the number of unused bits: 0.
   const signature = Buffer.from(parts.signature.content.subarray(1))
   return (key) => {
     try {
       return verify(hash, data, key, signature)
     } catch {
-      // A key of another kind than the signature.
+      // The key does not fit the signature algorithm.
       return false
     }
   }

@@ -1,34 +1,34 @@
 import type { X509Certificate } from 'node:crypto'
 import type { RevocationList } from './revocation-list.ts'
 
-/** Whose client certificates are taken. Immutable; a reload makes another. */
+/** Which client certificates are accepted. Immutable; replaced at a reload. */
 export interface ClientTrust {
   readonly authorities: readonly X509Certificate[]
   readonly lists: readonly RevocationList[]
-  /** The authorities are of more than one house: which one has issued a certificate counts. */
-  readonly several: boolean
+  /** There are independent authorities, so it matters which one issued a certificate. */
+  readonly independent: boolean
 }
 
-/** A client's certificate and those it sent along to lead to an authority. */
+/** A client's certificate, and the intermediates that it sent. */
 export interface SentChain {
   readonly leaf: X509Certificate
   readonly intermediates: readonly X509Certificate[]
 }
 
-/** Why a certificate is trusted. Immutable. */
+/** A path from a certificate to a trusted root. Immutable. */
 export interface TrustedPath {
-  /** The authorities in force that vouch for it, the nearest first. */
+  /** Nearest first. */
   readonly authorities: readonly X509Certificate[]
-  /** After this time it must be looked for again: a certificate of it ends, or a revocation list. */
+  /** When the first certificate or revocation list on the path expires. */
   readonly goodUntilMs: number
 }
 
 /**
- * Looks for a path of valid, unrevoked certificates to an authority that signs itself: the authorities and the lists may
- * have been reloaded since the handshake that took the certificate, and a connection may live longer than any of them.
- * What else RFC 5280 asks of a path (constraints, usages, policies) does not change with time and is the handshake's part.
+ * Finds a path of valid, unrevoked certificates to a self-signed authority. Needed after the handshake too: authorities
+ * and lists may be reloaded or expire while the connection lives. The rest of RFC 5280 (constraints, usages, policies)
+ * does not change with time and is checked by the handshake.
  *
- * @returns why there is none now, in words for the log
+ * @returns the path, or why there is none, for the log
  */
 export function trustedPath(
   chain: SentChain,
@@ -38,7 +38,7 @@ export function trustedPath(
   return new PathSearch(chain, trust, nowMs).pathOf(chain.leaf)
 }
 
-/** The one fault that passes: a new list makes the certificate good again. */
+/** The one temporary fault: a renewed list makes the certificate acceptable again. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
 
 class PathSearch {
@@ -83,7 +83,7 @@ class PathSearch {
     if (own.some(({ serials }) => serials.has(certificate.serialNumber))) return 'it was revoked'
     const path = this.pathOf(issuer)
     if (typeof path === 'string') return path
-    // As OpenSSL has it: with any list at all, each issuer needs one that is not out of date.
+    // Like OpenSSL: once there is any list, each issuer needs one that is not out of date.
     if (own.length === 0 && this.#lists.length > 0) return 'its issuer has no revocation list here'
     const goodUntilMs = listsGoodUntilMs(own, issuer)
     if (this.#nowMs > goodUntilMs) return LIST_OUT_OF_DATE
@@ -93,7 +93,7 @@ class PathSearch {
 
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Those that are proved to be the issuer's count; where there is none, those of an algorithm that is not known here. */
+/** Lists with a verified signature count; without any, those signed with an unknown algorithm. */
 function listsGoodUntilMs(lists: readonly RevocationList[], issuer: X509Certificate): number {
   if (lists.length === 0) return NEVER
   const proved = lists.filter((list) => isSignedBy(list, issuer) === true)
@@ -101,7 +101,7 @@ function listsGoodUntilMs(lists: readonly RevocationList[], issuer: X509Certific
   return Math.max(...counting.map(({ nextUpdateMs }) => nextUpdateMs ?? NEVER))
 }
 
-/** Each list may be long: its signature is looked at once for each issuer, not for each connection. */
+/** Lists may be long, so each signature is verified once per issuer, not per connection. */
 const MAX_VERDICTS = 256
 const VERDICTS = new WeakMap<RevocationList, Map<string, boolean | undefined>>()
 
@@ -119,7 +119,7 @@ function isSignedBy(list: RevocationList, issuer: X509Certificate): boolean | un
   return verdicts.get(fingerprint256)
 }
 
-/** By name and by signature. */
+/** Checks both name and signature. */
 export function isIssuer(issuer: X509Certificate, certificate: X509Certificate): boolean {
   return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey)
 }

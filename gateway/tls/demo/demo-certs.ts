@@ -12,8 +12,8 @@ import {
 } from './throw-away-ca.ts'
 
 /*
- * `npm run certs:demo`: certificates for trying mutual TLS on one's own machine. `npm run certs:demo -- --force` makes
- * them anew, another directory may be named. Exit status 0, or 1 when that would overwrite something.
+ * `npm run certs:demo [directory]`: certificates for trying mutual TLS on one's own machine. `-- --force` overwrites old
+ * ones. Exit status 0, or 1 when files exist and `--force` is missing.
  */
 
 const DIRECTORY = 'data/certs'
@@ -22,7 +22,7 @@ const { values, positionals } = parseArgs({
   options: { force: { type: 'boolean', default: false } },
   allowPositionals: true,
 })
-// Keys of others are nobody's business, and the certificates are for trying things out as this user.
+// Private keys: readable by this user only.
 process.umask(0o077)
 await main(positionals[0] ?? DIRECTORY, values.force)
 
@@ -43,7 +43,7 @@ async function main(directory: string, force: boolean): Promise<void> {
   console.log(instructions(directory, client))
 }
 
-/** The authority's key is not among them: nobody can issue more in its name. */
+/** Without the authority's key, so that nobody can issue more certificates. */
 async function makeFiles(): Promise<{
   readonly files: ReadonlyMap<string, string>
   readonly client: Issued

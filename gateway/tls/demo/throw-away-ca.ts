@@ -1,4 +1,4 @@
-// The generator asks for it, before anything else.
+// Needed by @peculiar/x509, before its import.
 import 'reflect-metadata'
 import { randomBytes, webcrypto } from 'node:crypto'
 import {
@@ -18,8 +18,8 @@ import {
 } from '@peculiar/x509'
 
 /*
- * Certificates for trying things out and for tests: their keys stand in files without protection. Nothing of this runs
- * in the gateway, and what it uses is a development dependency.
+ * Certificates for demos and tests; their keys are stored unencrypted. Not used by the gateway itself, so it may use
+ * development dependencies.
  */
 
 /** Extended key usages (RFC 5280 section 4.2.1.12). */
@@ -36,56 +36,56 @@ export interface Issued {
   readonly keyPem: string
 }
 
-/** One that may issue others. */
+/** A certificate that may issue others. */
 export interface Authority extends Issued {
   readonly keys: webcrypto.CryptoKeyPair
 }
 
-export interface Wish {
+export interface CertificateOptions {
   /** An RFC 4514 string, most specific first: `CN=bank-b,O=Bank B`. */
   readonly subject: string
-  /** Undefined: it signs itself. */
+  /** Undefined: self-signed. */
   readonly issuer?: Authority | undefined
   /** Days from now; default: one day ago to 30 days ahead. */
   readonly fromDays?: number
   readonly untilDays?: number
   readonly san?: readonly JsonGeneralName[]
-  /** Default: none, which is good for all. */
+  /** Default: none, so valid for any usage. */
   readonly extendedKeyUsages?: readonly string[]
-  /** Critical extensions of these types, that no verifier knows. */
+  /** OIDs of critical extensions that no verifier supports. */
   readonly criticalOids?: readonly string[]
-  /** Default: true, as RFC 5280 section 4.2.1.1 asks for. */
+  /** Default: true, as RFC 5280 section 4.2.1.1 requires. */
   readonly keyIdentifiers?: boolean
   /** Default: ECDSA on P-256. */
   readonly rsaBits?: number
 }
 
-/** Makes a certificate authority, signed by itself or by `issuer`. */
-export function makeAuthority(wish: Wish): Promise<Authority> {
+/** Makes a certificate authority, self-signed or signed by `issuer`. */
+export function makeAuthority(options: CertificateOptions): Promise<Authority> {
   const usages = KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign
-  return make(wish, [
+  return make(options, [
     new BasicConstraintsExtension(true, undefined, true),
     new KeyUsagesExtension(usages, true),
   ])
 }
 
 /** Makes the certificate of a server or a client. */
-export function makeCertificate(wish: Wish): Promise<Issued> {
-  const { san = [], extendedKeyUsages = [] } = wish
+export function makeCertificate(options: CertificateOptions): Promise<Issued> {
+  const { san = [], extendedKeyUsages = [] } = options
   const extensions: Extension[] = [
     new BasicConstraintsExtension(false, undefined, true),
     new KeyUsagesExtension(KeyUsageFlags.digitalSignature, true),
   ]
   if (extendedKeyUsages.length > 0) extensions.push(new ExtendedKeyUsageExtension([...extendedKeyUsages]))
   if (san.length > 0) extensions.push(new SubjectAlternativeNameExtension([...san]))
-  return make(wish, extensions)
+  return make(options, extensions)
 }
 
-async function make(wish: Wish, extensions: readonly Extension[]): Promise<Authority> {
-  const { issuer, fromDays = -1, untilDays = 30 } = wish
-  // In a certificate they stand the other way round than in RFC 4514, which the generator does not heed.
-  const subject = new Name(new Name(wish.subject).toJSON().reverse())
-  const keys = await makeKeys(wish.rsaBits)
+async function make(options: CertificateOptions, extensions: readonly Extension[]): Promise<Authority> {
+  const { issuer, fromDays = -1, untilDays = 30 } = options
+  // A certificate holds the names in the reverse order of RFC 4514; the generator does not reverse them.
+  const subject = new Name(new Name(options.subject).toJSON().reverse())
+  const keys = await makeKeys(options.rsaBits)
   const certificate = await X509CertificateGenerator.create({
     // Positive, whatever the random bits (RFC 5280 section 4.1.2.2).
     serialNumber: `4${randomBytes(15).toString('hex').slice(1)}`,
@@ -98,8 +98,8 @@ async function make(wish: Wish, extensions: readonly Extension[]): Promise<Autho
     signingAlgorithm: signingAlgorithm((issuer?.keys ?? keys).privateKey),
     extensions: [
       ...extensions,
-      ...(wish.keyIdentifiers === false ? [] : await keyIdentifiers(keys, issuer?.keys ?? keys)),
-      ...(wish.criticalOids ?? []).map((oid) => new Extension(oid, true, Buffer.from([5, 0]))),
+      ...(options.keyIdentifiers === false ? [] : await keyIdentifiers(keys, issuer?.keys ?? keys)),
+      ...(options.criticalOids ?? []).map((oid) => new Extension(oid, true, Buffer.from([5, 0]))),
     ],
   })
   const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey))
@@ -111,16 +111,16 @@ async function make(wish: Wish, extensions: readonly Extension[]): Promise<Autho
   }
 }
 
-/** A list of what the authority has revoked, in PEM; by default in force from an hour ago, for 30 days. */
+/** A revocation list of the authority, in PEM; by default valid from an hour ago, for 30 days. */
 export async function makeRevocationList(
   authority: Authority,
-  wish: {
+  options: {
     readonly revoked?: readonly Issued[]
     readonly fromDays?: number
     readonly untilDays?: number
   } = {},
 ): Promise<string> {
-  const { revoked = [], fromDays = -1 / 24, untilDays = 30 } = wish
+  const { revoked = [], fromDays = -1 / 24, untilDays = 30 } = options
   const list = await X509CrlGenerator.create({
     issuer: authority.certificate.subjectName,
     thisUpdate: daysFromNow(fromDays),

@@ -20,13 +20,13 @@ export const FILES: TlsFiles = {
   clientCrlFile: 'crl.pem',
 }
 
-export interface Ground {
+export interface TlsFixture {
   readonly ca: Authority
   readonly server: Issued
 }
 
 /** An authority, and a server's certificate of it for localhost. */
-export async function makeGround(): Promise<Ground> {
+export async function makeFixture(): Promise<TlsFixture> {
   const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
   return { ca, server: await makeServer(ca) }
 }
@@ -41,7 +41,7 @@ export function makeServer(ca: Authority, rsaBits?: number): Promise<Issued> {
 }
 
 /** Texts without client authorities, but for what `more` gives. */
-export function textsOf({ server }: Ground, more: Partial<TlsTexts> = {}): TlsTexts {
+export function textsOf({ server }: TlsFixture, more: Partial<TlsTexts> = {}): TlsTexts {
   return { cert: server.certPem, key: server.keyPem, clientCa: undefined, clientCrl: undefined, ...more }
 }
 

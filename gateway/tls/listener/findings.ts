@@ -1,9 +1,9 @@
 import type { Fault } from '../../config/faults.ts'
 
-/** What is found while files are looked through: all of it is told at once. */
+/** Collects faults and warnings of all files, so that they are reported together. */
 export class Findings {
   readonly faults: Fault[] = []
-  /** What can hardly be meant but can be served with, in one sentence each. */
+  /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: string[] = []
 
   fault(fault: Fault): undefined {

@@ -12,10 +12,10 @@ const BEGIN = /^-----BEGIN /gm
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 
 /**
- * The blocks of a PEM file in their order. Text between them is let be, as RFC 7468 section 2 allows. An encrypted key
- * of the old kind (with header lines inside) comes with the label it has and an empty `der`.
+ * The blocks of a PEM file in order. Text between them is ignored (RFC 7468 section 2). An encrypted key of the old kind
+ * (with header lines inside) gets an empty `der`.
  *
- * @returns in place of the blocks, what is wrong with the file
+ * @returns the blocks, or what is wrong with the file
  */
 export function readPem(file: string): readonly PemBlock[] | string {
   const text = file.replaceAll('\r\n', '\n')

@@ -2,15 +2,14 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Findings } from './findings.ts'
 import { type PemBlock, readPem } from './pem.ts'
 
-/** RSA keys below are within reach of a patient attacker (RFC 9325 section 4.5). */
+/** RFC 9325 section 4.5. */
 const MIN_RSA_BITS = 2048
-/** By OpenSSL's names; every client knows them. */
+/** P-256, P-384 and P-521, which every client supports. */
 const CURVES: ReadonlySet<string | undefined> = new Set(['prime256v1', 'secp384r1', 'secp521r1'])
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 
 /**
- * The certificates of a PEM file, in their order; what cannot be one is told to `findings`. Undefined when there was a
- * fault.
+ * The certificates of a PEM file in order; undefined after a fault, which is added to `findings`.
  */
 export function readCertificates(
   text: string,
@@ -37,7 +36,7 @@ function readCertificate({ label, text }: PemBlock): X509Certificate | string {
   }
 }
 
-/** The one private key of a PEM file, of a kind that is good for a server; undefined when there was a fault. */
+/** The one private key of a PEM file, strong enough for a server; undefined after a fault. */
 export function readKey(
   text: string,
   { file, findings }: { readonly file: string; readonly findings: Findings },
@@ -75,10 +74,10 @@ function keyFault({ asymmetricKeyType: kind, asymmetricKeyDetails: details }: Ke
   return `must be on the curve P-256, P-384 or P-521, but is on ${details?.namedCurve}`
 }
 
-/** What certificate, chain and key say of each other: that the key is another one's is a fault, all else a warning. */
+/** Checks that certificate, chain and key fit each other. A key that does not fit is a fault, all else a warning. */
 export function checkServerCertificate(
   chain: readonly [X509Certificate, ...X509Certificate[]],
-  place: {
+  check: {
     readonly certFile: string
     readonly keyFile: string
     readonly key: KeyObject
@@ -86,7 +85,7 @@ export function checkServerCertificate(
     readonly findings: Findings
   },
 ): void {
-  const { certFile, keyFile, key, nowMs, findings } = place
+  const { certFile, keyFile, key, nowMs, findings } = check
   const [leaf] = chain
   if (!leaf.checkPrivateKey(key)) {
     const reason = `is not the key of the certificate in ${certFile}`
@@ -108,12 +107,12 @@ export function checkServerCertificate(
   }
 }
 
-/** Certificates that are not valid now: a warning, because time may be what is wrong, and passes. */
+/** Warns of certificates that are not valid now. Not a fault, because it may be the clock that is wrong. */
 export function warnOfTime(
   certificates: readonly X509Certificate[],
-  place: { readonly file: string; readonly nowMs: number; readonly findings: Findings },
+  check: { readonly file: string; readonly nowMs: number; readonly findings: Findings },
 ): void {
-  const { file, nowMs, findings } = place
+  const { file, nowMs, findings } = check
   for (const [index, { validFromDate, validToDate }] of certificates.entries()) {
     const name = `${file}: certificate ${index + 1}`
     if (nowMs > validToDate.getTime()) findings.warn(`${name} expired at ${validToDate.toISOString()}`)

@@ -10,25 +10,25 @@ import { describeFault } from '../../config/faults.ts'
 import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import {
   FILES,
-  type Ground,
-  makeGround,
+  makeFixture,
   makeServer,
   materialOf,
   TestClient,
   TestServer,
+  type TlsFixture,
   textsOf,
 } from './connect.test-support.ts'
 import { parseTls, type TlsTexts } from './tls-context.ts'
 
 const DAY_MS = 86_400_000
-let ground: Ground
+let fixture: TlsFixture
 
 before(async () => {
-  ground = await makeGround()
+  fixture = await makeFixture()
 })
 
 function faultsOf(more: Partial<TlsTexts>, nowMs = Date.now()): string[] {
-  return parseTls(FILES, textsOf(ground, more), nowMs).faults?.map(describeFault) ?? []
+  return parseTls(FILES, textsOf(fixture, more), nowMs).faults?.map(describeFault) ?? []
 }
 
 function keyPem(kind: 'rsa' | 'ec' | 'ed25519', options: object): string {
@@ -38,11 +38,11 @@ function keyPem(kind: 'rsa' | 'ec' | 'ed25519', options: object): string {
 }
 
 describe('the files of the HTTPS listener', () => {
-  it('that are sound make material without a warning', async () => {
-    const { ca, server } = ground
+  it('that are valid make material without a warning', async () => {
+    const { ca, server } = fixture
     const clientCrl = await makeRevocationList(ca, { revoked: [server] })
     const { secure, trust, summary, warnings } = materialOf(
-      textsOf(ground, { clientCa: ca.certPem, clientCrl }),
+      textsOf(fixture, { clientCa: ca.certPem, clientCrl }),
     )
     assert.deepEqual(warnings, [])
     assert.equal(trust?.authorities.length, 1)
@@ -57,23 +57,23 @@ describe('the files of the HTTPS listener', () => {
   })
 
   it('may hold a chain, text between blocks, CRLF, RSA, and the parameters of a curve before the key', async () => {
-    const { ca, server } = ground
+    const { ca, server } = fixture
     const cert = `Certificate:\n  Data: x\n${server.certPem}\nsubject=x\n${ca.certPem}`.replaceAll(
       '\n',
       '\r\n',
     )
-    assert.deepEqual(materialOf(textsOf(ground, { cert })).warnings, [])
+    assert.deepEqual(materialOf(textsOf(fixture, { cert })).warnings, [])
     const parameters = execFileSync('openssl', ['ecparam', '-name', 'prime256v1'], { encoding: 'utf8' })
-    materialOf(textsOf(ground, { key: parameters + server.keyPem }))
+    materialOf(textsOf(fixture, { key: parameters + server.keyPem }))
     const rsa = await makeServer(ca, 2048)
     materialOf(textsOf({ ca, server: rsa }))
   })
 
-  it('tell every fault at once, each with its file and reason', async () => {
+  it('report all faults together, each with its file and reason', async () => {
     const other = await makeAuthority({ subject: 'CN=Other' })
     const faults = faultsOf({
       key: other.keyPem,
-      clientCa: ground.server.certPem,
+      clientCa: fixture.server.certPem,
       clientCrl: 'nothing',
     })
     assert.deepEqual(faults, [
@@ -84,7 +84,7 @@ describe('the files of the HTTPS listener', () => {
   })
 
   it('refuse what is not a certificate', () => {
-    const { server } = ground
+    const { server } = fixture
     const block = (label: string, body: string) =>
       `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`
     assert.match(faultsOf({ cert: '' })[0] ?? '', /^server\.pem: \$: is not PEM/)
@@ -106,7 +106,7 @@ describe('the files of the HTTPS listener', () => {
   })
 
   it('refuse what is not a good private key', async () => {
-    const { server, ca } = ground
+    const { server, ca } = fixture
     const encrypted = execFileSync('openssl', 'pkcs8 -topk8 -passout pass:x'.split(' '), {
       input: server.keyPem,
       encoding: 'utf8',
@@ -136,7 +136,7 @@ describe('the files of the HTTPS listener', () => {
   })
 
   it('refuse an authority whose issuer they lack', async () => {
-    const { ca } = ground
+    const { ca } = fixture
     const between = await makeAuthority({ subject: 'CN=Between', issuer: ca })
     assert.match(
       faultsOf({ clientCa: between.certPem })[0] ?? '',
@@ -145,8 +145,8 @@ describe('the files of the HTTPS listener', () => {
     assert.deepEqual(faultsOf({ clientCa: between.certPem + ca.certPem }), [])
   })
 
-  it('refuse a file of lists that lacks one of an authority, or holds what is none', async () => {
-    const { ca } = ground
+  it('refuse a revocation file that lacks the list of an authority, or holds something else', async () => {
+    const { ca } = fixture
     const namesake = await makeAuthority({ subject: 'CN=Root,O=Test' })
     const clientCa = ca.certPem
     const lacks =
@@ -163,15 +163,15 @@ describe('the files of the HTTPS listener', () => {
     )
   })
 
-  it('with what OpenSSL alone refuses are a fault, not a crash', async () => {
+  it('that only OpenSSL refuses are a fault, not a crash', async () => {
     const weak = await makeAuthority({ subject: 'CN=Weak', rsaBits: 1024 })
     const server = await makeServer(weak)
     const faults = faultsOf({ cert: server.certPem + weak.certPem, key: server.keyPem })
     assert.match(faults[0] ?? '', /^server\.pem: \$: OpenSSL does not take it: .*ca key too small/)
   })
 
-  it('warn of what is not valid now, of a wrong usage and of a chain in disorder', async () => {
-    const { ca } = ground
+  it('warn of expired or future certificates, a wrong usage and a chain out of order', async () => {
+    const { ca } = fixture
     const server = await makeServer(ca)
     const clientCrl = await makeRevocationList(ca)
     const texts = textsOf({ ca, server }, { clientCa: ca.certPem, clientCrl })
@@ -205,7 +205,7 @@ describe('the files of the HTTPS listener', () => {
 
 describe('the listener', () => {
   async function protocolOf(server: TestServer, options: ConnectionOptions) {
-    const { socket } = await TestClient.connect(server, { ca: ground.ca.certPem, ...options })
+    const { socket } = await TestClient.connect(server, { ca: fixture.ca.certPem, ...options })
     const told = { version: socket.getProtocol(), suite: socket.getCipher().name, alpn: socket.alpnProtocol }
     socket.destroy()
     return told
@@ -215,7 +215,7 @@ describe('the listener', () => {
     for (const rsaBits of [undefined, 2048]) {
       const server = await TestServer.start(
         t,
-        materialOf(textsOf({ ...ground, server: await makeServer(ground.ca, rsaBits) })),
+        materialOf(textsOf({ ...fixture, server: await makeServer(fixture.ca, rsaBits) })),
       )
       const kind = rsaBits === undefined ? 'ECDSA' : 'RSA'
       const suites = [`ECDHE-${kind}-AES128-GCM-SHA256`, `ECDHE-${kind}-AES256-GCM-SHA384`]
@@ -228,16 +228,16 @@ describe('the listener', () => {
     }
   })
 
-  it('decides itself which suite is taken', async (t) => {
-    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+  it('chooses the cipher suite itself', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(fixture)))
     const ciphers = 'ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-GCM-SHA256'
     const { suite } = await protocolOf(server, { maxVersion: 'TLSv1.2', ciphers })
     assert.equal(suite, 'ECDHE-ECDSA-AES128-GCM-SHA256')
   })
 
   it('refuses older versions, weak suites and groups, and other protocols', async (t) => {
-    const rsa = await makeServer(ground.ca, 2048)
-    const server = await TestServer.start(t, materialOf(textsOf({ ...ground, server: rsa })))
+    const rsa = await makeServer(fixture.ca, 2048)
+    const server = await TestServer.start(t, materialOf(textsOf({ ...fixture, server: rsa })))
     const old = { ciphers: 'DEFAULT@SECLEVEL=0', minVersion: 'TLSv1' } as const
     const refused: [string, ConnectionOptions][] = [
       ['TLS 1.0', { ...old, maxVersion: 'TLSv1' }],
@@ -261,8 +261,8 @@ describe('the listener', () => {
   })
 
   it('does not renegotiate', async (t) => {
-    const server = await TestServer.start(t, materialOf(textsOf(ground)))
-    const { socket } = await TestClient.connect(server, { ca: ground.ca.certPem, maxVersion: 'TLSv1.2' })
+    const server = await TestServer.start(t, materialOf(textsOf(fixture)))
+    const { socket } = await TestClient.connect(server, { ca: fixture.ca.certPem, maxVersion: 'TLSv1.2' })
     const error = await new Promise<Error | null>((resolve) => {
       socket.on('error', resolve)
       socket.renegotiate({ rejectUnauthorized: false }, resolve)
@@ -271,8 +271,8 @@ describe('the listener', () => {
     socket.destroy()
   })
 
-  it('names its authorities to clients, which choose their certificate by them', async (t) => {
-    const server = await TestServer.start(t, materialOf(textsOf(ground, { clientCa: ground.ca.certPem })))
+  it('sends its authorities to clients, so that they can choose a certificate', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(fixture, { clientCa: fixture.ca.certPem })))
     const asked = promisify(execFile)('openssl', [
       's_client',
       '-connect',
@@ -285,10 +285,10 @@ describe('the listener', () => {
     assert.match(printed, /Acceptable client certificate CA names\nCN=Root,O=Test\n/)
   })
 
-  it('lets a client close its half when it has asked, and answers', async (t) => {
-    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+  it('lets a client close its half after the request, and responds', async (t) => {
+    const server = await TestServer.start(t, materialOf(textsOf(fixture)))
     Object.assign(server.server, { httpAllowHalfOpen: true })
-    const { socket } = await TestClient.connect(server, { ca: ground.ca.certPem })
+    const { socket } = await TestClient.connect(server, { ca: fixture.ca.certPem })
     // Node's types know the option for a plain socket only.
     socket.allowHalfOpen = true
     let text = ''
@@ -301,7 +301,7 @@ describe('the listener', () => {
   })
 
   it('gives up a connection that is not TLS', async (t) => {
-    const server = await TestServer.start(t, materialOf(textsOf(ground)))
+    const server = await TestServer.start(t, materialOf(textsOf(fixture)))
     const plain = connect(server.port, '127.0.0.1')
     plain.on('error', () => {})
     plain.write('GET / HTTP/1.1\r\n\r\n')

@@ -4,16 +4,16 @@ import type { Parsed } from '../../config/faults.ts'
 import type { TlsSettings } from '../../config/settings.ts'
 import { subjectOf } from '../clients/certificate-names.ts'
 import { readAuthorities, readRevocationLists } from '../clients/client-authorities.ts'
-import { areSeveral } from '../clients/client-issuers.ts'
+import { areIndependent } from '../clients/client-issuers.ts'
 import type { ClientTrust } from '../clients/trust.ts'
 import { Findings } from './findings.ts'
 import { readPem } from './pem.ts'
 import { checkServerCertificate, readCertificates, readKey } from './server-certificate.ts'
 
-/** As the operator named them. */
+/** The configured file names. */
 export type TlsFiles = Omit<TlsSettings, 'port'>
 
-/** What stands in them, in PEM. */
+/** The contents of the files, in PEM. */
 export interface TlsTexts {
   readonly cert: string
   readonly key: string
@@ -21,18 +21,18 @@ export interface TlsTexts {
   readonly clientCrl: string | undefined
 }
 
-/** Everything the HTTPS listener is made of; a reload makes another. Immutable. */
+/** Everything the HTTPS listener needs. Immutable; replaced at a reload. */
 export interface TlsMaterial {
-  /** What `server.setSecureContext` takes. Holds the private key: not for logs. */
+  /** For `server.setSecureContext`. Holds the private key: never log it. */
   readonly secure: SecureContextOptions
-  /** What `peerOf` takes; undefined when clients are not asked for certificates. */
+  /** For `peerOf`; undefined when client certificates are not requested. */
   readonly trust: ClientTrust | undefined
   readonly summary: TlsSummary
-  /** What can hardly be meant but can be served with, in one sentence each. */
+  /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: readonly string[]
 }
 
-/** What may be told of the material: to the log and the audit trail. */
+/** The parts that may go into the log and the audit trail. */
 export interface TlsSummary {
   readonly certificate: {
     readonly subject: string
@@ -42,11 +42,11 @@ export interface TlsSummary {
     readonly notAfterSeconds: number
   }
   readonly clientAuthorities: readonly string[]
-  /** How many certificates the revocation lists name. */
+  /** Number of certificates on the revocation lists. */
   readonly revoked: number
 }
 
-/** All that RFC 9325 section 4.2 recommends for TLS 1.2, and TLS 1.3's own; security level 2 asks for 112 bits. */
+/** The suites of TLS 1.3, and those RFC 9325 section 4.2 recommends for TLS 1.2; security level 2 is 112 bits. */
 const CIPHERS = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -58,10 +58,10 @@ const CIPHERS = [
   '@SECLEVEL=2',
 ].join(':')
 
-/** A hybrid with a post-quantum part first; those of RFC 9325 section 4.2.1 for whoever does not know it. */
+/** A post-quantum hybrid first, then the groups of RFC 9325 section 4.2.1. */
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'
 
-/** Makes the listener's material of what stands in the files, or names every fault of all of them at once. */
+/** Makes the listener's material from the files, or reports all faults of all files together. */
 export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parsed<TlsMaterial> {
   const findings = new Findings()
   const server = readServer(files, texts, { nowMs, findings })
@@ -77,12 +77,12 @@ export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parse
   return { value: { secure, trust, summary: summaryOf(server.leaf, trust), warnings: findings.warnings } }
 }
 
-interface Ground {
+interface Check {
   readonly nowMs: number
   readonly findings: Findings
 }
 
-function readServer({ certFile, keyFile }: TlsFiles, texts: TlsTexts, { nowMs, findings }: Ground) {
+function readServer({ certFile, keyFile }: TlsFiles, texts: TlsTexts, { nowMs, findings }: Check) {
   const chain = readCertificates(texts.cert, { file: certFile, findings })
   const key = readKey(texts.key, { file: keyFile, findings })
   const [leaf, ...others] = chain ?? []
@@ -91,16 +91,16 @@ function readServer({ certFile, keyFile }: TlsFiles, texts: TlsTexts, { nowMs, f
   return { leaf, key }
 }
 
-function readTrust(files: TlsFiles, texts: TlsTexts, ground: Ground): ClientTrust | undefined {
+function readTrust(files: TlsFiles, texts: TlsTexts, check: Check): ClientTrust | undefined {
   const { clientCaFile, clientCrlFile } = files
   if (clientCaFile === undefined || texts.clientCa === undefined) return undefined
-  const authorities = readAuthorities(texts.clientCa, { ...ground, file: clientCaFile })
+  const authorities = readAuthorities(texts.clientCa, { ...check, file: clientCaFile })
   if (clientCrlFile === undefined || texts.clientCrl === undefined) {
-    return authorities && { authorities, lists: [], several: areSeveral(authorities) }
+    return authorities && { authorities, lists: [], independent: areIndependent(authorities) }
   }
-  const place = { ...ground, file: clientCrlFile, authorities: authorities ?? [] }
+  const place = { ...check, file: clientCrlFile, authorities: authorities ?? [] }
   const lists = readRevocationLists(texts.clientCrl, place)
-  return authorities && lists && { authorities, lists, several: areSeveral(authorities) }
+  return authorities && lists && { authorities, lists, independent: areIndependent(authorities) }
 }
 
 function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
@@ -117,13 +117,13 @@ function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
   }
   if (clientCa === undefined) return options
   options.ca = clientCa
-  // A resumed session carries the verdict of its first handshake past every list and every expiry since.
+  // A resumed session would keep the verdict of its first handshake, despite later revocations and expiry.
   options.secureOptions = (options.secureOptions ?? 0) | constants.SSL_OP_NO_TICKET
   if (clientCrl !== undefined) options.crl = blocksOf(clientCrl)
   return options
 }
 
-/** Node promises to read one list of a text, and several of a list of texts. */
+/** Node reads only one revocation list per string, so each block is passed on its own. */
 function blocksOf(pem: string): string[] {
   const blocks = readPem(pem)
   return typeof blocks === 'string' ? [] : blocks.map(({ text }) => text)
@@ -143,8 +143,8 @@ function summaryOf(leaf: X509Certificate, trust: ClientTrust | undefined): TlsSu
 }
 
 /**
- * What `https.createServer` takes besides its options for HTTP. A client certificate is asked for when an authority is
- * named, never demanded: what it is worth is for `peerOf` to say, and a bad one gets an answer.
+ * The TLS options of `https.createServer`. With client authorities, a client certificate is requested but not required:
+ * `peerOf` judges it, so that a client with a bad one gets a proper HTTP response.
  */
 export function listenerOptions({ secure, trust }: TlsMaterial, handshakeMs: number): TlsOptions {
   return {
@@ -153,7 +153,7 @@ export function listenerOptions({ secure, trust }: TlsMaterial, handshakeMs: num
     rejectUnauthorized: false,
     ALPNProtocols: ['http/1.1'],
     handshakeTimeout: handshakeMs,
-    // As a plain HTTP server has it: a client may close its half when it has asked, and still gets its answer.
+    // As in a plain HTTP server: a client may close its half after the request and still gets the response.
     allowHalfOpen: true,
   }
 }

@@ -12,34 +12,34 @@ import {
   makeRevocationList,
 } from '../demo/throw-away-ca.ts'
 import {
-  type Ground,
-  makeGround,
+  makeFixture,
   makeServer,
   TestClient,
   TestServer,
+  type TlsFixture,
   verdictOn,
 } from './connect.test-support.ts'
 import type { TlsMaterial } from './tls-context.ts'
 import { loadTls, type TlsReload, TlsReloader } from './tls-reload.ts'
 
-let ground: Ground
+let fixture: TlsFixture
 /** The next certificate of the server, and a client. */
 let next: Issued
 let client: Issued
 let emptyList: string
 
 before(async () => {
-  ground = await makeGround()
-  next = await makeServer(ground.ca)
-  client = await makeCertificate({ subject: 'CN=c', issuer: ground.ca, extendedKeyUsages: [CLIENT_AUTH] })
-  emptyList = await makeRevocationList(ground.ca)
+  fixture = await makeFixture()
+  next = await makeServer(fixture.ca)
+  client = await makeCertificate({ subject: 'CN=c', issuer: fixture.ca, extendedKeyUsages: [CLIENT_AUTH] })
+  emptyList = await makeRevocationList(fixture.ca)
 })
 
 /** A server with a reloader of real files, which looks only when it is told to. */
 async function served(t: TestContext, swap?: (material: TlsMaterial) => void) {
   const folder = mkdtempSync(join(tmpdir(), 'tls-'))
   const at = (name: string) => join(folder, name)
-  const { ca, server } = ground
+  const { ca, server } = fixture
   const write = (name: string, text: string) => writeFileSync(at(name), text)
   write('cert', server.certPem)
   write('key', server.keyPem)
@@ -75,14 +75,14 @@ function results(told: readonly TlsReload[]) {
 }
 
 async function certificateOf(listener: TestServer): Promise<string> {
-  const { socket } = await TestClient.connect(listener, { ca: ground.ca.certPem })
+  const { socket } = await TestClient.connect(listener, { ca: fixture.ca.certPem })
   const serial = socket.getPeerX509Certificate()?.serialNumber ?? ''
   socket.destroy()
   return serial.toLowerCase()
 }
 
 describe('loading', () => {
-  it('tells every file that cannot be read', (t) => {
+  it('reports every file that cannot be read', (t) => {
     const folder = mkdtempSync(join(tmpdir(), 'tls-'))
     t.after(() => rmSync(folder, { recursive: true, force: true }))
     const at = (name: string) => join(folder, name)
@@ -95,7 +95,7 @@ describe('loading', () => {
     assert.match(faults?.[0]?.reason ?? '', /^cannot be read: ENOENT/)
   })
 
-  it('tells what is wrong in the files', () => {
+  it('reports what is wrong in the files', () => {
     const files = { certFile: 'a', keyFile: 'b', clientCaFile: undefined, clientCrlFile: undefined }
     const { faults } = loadTls(files, Date.now(), () => 'nothing')
     assert.deepEqual(
@@ -106,7 +106,7 @@ describe('loading', () => {
 })
 
 describe('a reload', () => {
-  it('is none as long as nothing changes', async (t) => {
+  it('does not happen while nothing changes', async (t) => {
     const { told, look } = await served(t)
     await look(3)
     assert.deepEqual(told, [])
@@ -115,7 +115,7 @@ describe('a reload', () => {
   it('puts another certificate in force and drops no connection, also in the middle of a request', async (t) => {
     const { listener, told, look, write, loaded } = await served(t)
     const standing = await TestClient.connect(listener, {
-      ca: ground.ca.certPem,
+      ca: fixture.ca.certPem,
       key: client.keyPem,
       cert: client.certPem,
     })
@@ -142,13 +142,13 @@ describe('a reload', () => {
     ['cert', 'key'],
     ['key', 'cert'],
   ] as const) {
-    it(`waits for the ${second} when the ${first} has changed, and tells nothing when it comes at once`, async (t) => {
+    it(`waits for the ${second} when the ${first} has changed, and reports nothing when it comes at once`, async (t) => {
       const { listener, told, look, write } = await served(t)
       const texts = { cert: next.certPem, key: next.keyPem }
       write(first, texts[first])
       await look(1)
       assert.deepEqual(told, [])
-      assert.equal(await certificateOf(listener), ground.server.certificate.serialNumber.toLowerCase())
+      assert.equal(await certificateOf(listener), fixture.server.certificate.serialNumber.toLowerCase())
       write(second, texts[second])
       await look(3)
       assert.deepEqual(results(told), [true])
@@ -156,15 +156,15 @@ describe('a reload', () => {
     })
   }
 
-  it('of half a pair keeps the last good, tells it once, and tells when the fault is undone or the pair is whole', async (t) => {
+  it('of half a pair keeps the last good, and is reported once, and again when undone or completed', async (t) => {
     const { listener, told, look, write, at } = await served(t)
     const fault = `${at('key')}: $: is not the key of the certificate in ${at('cert')}`
     write('cert', next.certPem)
     await look(5)
     assert.deepEqual(results(told), [[fault]])
-    assert.equal(await certificateOf(listener), ground.server.certificate.serialNumber.toLowerCase())
-    assert.equal((await verdictOn(listener, ground.ca, { certificate: client })).authorized, true)
-    write('cert', ground.server.certPem)
+    assert.equal(await certificateOf(listener), fixture.server.certificate.serialNumber.toLowerCase())
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, true)
+    write('cert', fixture.server.certPem)
     await look(2)
     assert.deepEqual(results(told), [[fault], false])
     write('cert', next.certPem)
@@ -177,10 +177,10 @@ describe('a reload', () => {
     assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
   })
 
-  it('of a file that is not whole keeps the last good and names every fault of all files', async (t) => {
+  it('of an incomplete file keeps the last good and names every fault of all files', async (t) => {
     const { told, look, write, at } = await served(t)
     write('crl', emptyList.slice(0, 100))
-    write('ca', ground.server.certPem)
+    write('ca', fixture.server.certPem)
     await look(4)
     assert.deepEqual(results(told), [
       [
@@ -190,37 +190,37 @@ describe('a reload', () => {
     ])
   })
 
-  it('of the revocation list refuses the revoked from then on, on new connections and standing ones', async (t) => {
+  it('of the revocation list refuses revoked certificates on new and open connections', async (t) => {
     const { listener, told, look, write } = await served(t)
     const standing = await TestClient.connect(listener, {
-      ca: ground.ca.certPem,
+      ca: fixture.ca.certPem,
       key: client.keyPem,
       cert: client.certPem,
     })
     assert.equal((await standing.ask()).authorized, true)
-    write('crl', await makeRevocationList(ground.ca, { revoked: [client] }))
+    write('crl', await makeRevocationList(fixture.ca, { revoked: [client] }))
     await look(1)
     const [reload] = told
     assert.ok(reload?.result === 'success')
     assert.deepEqual([reload.before.summary.revoked, reload.after.summary.revoked], [0, 1])
     assert.equal((await standing.ask()).reason, 'it was revoked')
-    assert.equal((await verdictOn(listener, ground.ca, { certificate: client })).reason, 'it was revoked')
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).reason, 'it was revoked')
     standing.socket.destroy()
   })
 
-  it('of the authorities takes clients of the new ones and refuses those of the old', async (t) => {
+  it('of the authorities accepts clients of the new ones and refuses those of the old', async (t) => {
     const { listener, look, write } = await served(t)
     const other = await makeAuthority({ subject: 'CN=Other' })
     const stranger = await makeCertificate({ subject: 'CN=c', issuer: other })
-    assert.equal((await verdictOn(listener, ground.ca, { certificate: stranger })).authorized, false)
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: stranger })).authorized, false)
     write('ca', other.certPem)
     write('crl', await makeRevocationList(other))
     await look(2)
-    assert.equal((await verdictOn(listener, ground.ca, { certificate: stranger })).authorized, true)
-    assert.equal((await verdictOn(listener, ground.ca, { certificate: client })).authorized, false)
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: stranger })).authorized, true)
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, false)
   })
 
-  it('of a file that is gone is told once, and nothing is taken until it is back', async (t) => {
+  it('of a missing file is reported once, and nothing is loaded until it is back', async (t) => {
     const { listener, told, look, write, at } = await served(t)
     unlinkSync(at('key'))
     write('cert', next.certPem)
@@ -234,16 +234,16 @@ describe('a reload', () => {
     assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
   })
 
-  it('whose material cannot be put in force leaves the one before as what is compared with', async (t) => {
+  it('whose material cannot be put in force is compared with the old material next time', async (t) => {
     let broken = true
     const { told, look, write, loaded } = await served(t, () => {
       if (broken) throw new Error('no')
     })
-    write('crl', await makeRevocationList(ground.ca, { revoked: [client] }))
+    write('crl', await makeRevocationList(fixture.ca, { revoked: [client] }))
     await look(2)
     assert.match(String(results(told)), /cert: \$: cannot be put in force: no$/)
     broken = false
-    write('crl', await makeRevocationList(ground.ca, { revoked: [client, next] }))
+    write('crl', await makeRevocationList(fixture.ca, { revoked: [client, next] }))
     await look(2)
     const last = told.at(-1)
     assert.ok(last?.result === 'success')

@@ -4,13 +4,13 @@ import { loadFile, type ReadFile, readLenient, unreadable } from '../../config/l
 import { LENIENT_DISK, type Watch, watchFile } from '../../config/reload/watch.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
 
-/** What a reloader begins with: the files' texts, and what was made of them. */
+/** The texts of the files, and the material made from them. */
 export interface LoadedTls {
   readonly texts: TlsTexts
   readonly material: TlsMaterial
 }
 
-/** What came of an edit of the files. */
+/** The result of an edit of the files. */
 export type TlsReload =
   | {
       readonly result: 'success'
@@ -27,9 +27,9 @@ export interface TlsReloadOptions {
   readonly loaded: LoadedTls
   /** Wall time in milliseconds. */
   readonly clock: () => number
-  /** Puts other material in force. When it throws, what was before is still taken to be in force. */
+  /** Puts new material in force. When it throws, the old material is assumed to stay in force. */
   readonly swap: (material: TlsMaterial, texts: TlsTexts) => void
-  /** Told of every edit once, after `swap`. */
+  /** Called once for each edit, after `swap`. */
   readonly onReload: (reload: TlsReload) => void
   readonly intervalMs?: number
 }
@@ -45,12 +45,12 @@ const FILE_OF = {
 const PARTS = Object.keys(FILE_OF) as Part[]
 
 /**
- * Before texts are called faulty: they may be half written at the first look, and at the second of one file the others,
- * each looked at in its own time, may not have been seen yet.
+ * How often faulty texts are read before they are reported. At the first look a file may be half written; at the second,
+ * the other files, each watched on its own, may not have been read yet.
  */
 const DOUBTFUL_LOOKS = 3
 
-/** Reads the files and makes the material of them, waiting for it: for the start. Names every fault at once. */
+/** Reads the files synchronously, for the start. Reports all faults together. */
 export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = readLenient): Parsed<LoadedTls> {
   const texts: Record<Part, string | undefined> = {
     cert: undefined,
@@ -74,9 +74,9 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
 }
 
 /**
- * Keeps the certificate, key, authorities and lists in force as their files say, without a connection being dropped.
- * They are taken together or not at all: certificate and key change one after the other, and a pair that does not fit
- * is looked at again before it is called a fault. Until all of it is sound, the last good stays in force.
+ * Puts changed certificates, keys, authorities and lists in force without dropping connections. All files are taken
+ * together or not at all: certificate and key change one after the other, so a pair that does not fit is read again
+ * before it is reported. Until all files are sound, the last good ones stay in force.
  */
 export class TlsReloader {
   readonly #options: TlsReloadOptions
@@ -84,9 +84,9 @@ export class TlsReloader {
   readonly #gone = new Set<Part>()
   #texts: TlsTexts
   #inForce: LoadedTls
-  /** Texts that did not parse, and how often they were looked at. */
+  /** Texts that did not parse, and how often they were read. */
   #doubtful: { readonly texts: TlsTexts; readonly looks: number } | undefined
-  /** Texts that have been told as faulty. */
+  /** Texts already reported as faulty. */
   #failed: TlsTexts | undefined
   #failing = false
 
@@ -105,7 +105,7 @@ export class TlsReloader {
     }
   }
 
-  /** Looks at every file now, without waiting for the next time; resolves when what came of it has been told. */
+  /** Reads every file now; resolves when the results have been reported. */
   async check(): Promise<void> {
     for (const watch of this.#watches.values()) await watch.check()
   }
@@ -122,7 +122,7 @@ export class TlsReloader {
   #changed(part: Part, text: string): void {
     this.#gone.delete(part)
     this.#texts = { ...this.#texts, [part]: text }
-    // Told already; the file that is missing will bring this here again.
+    // Already reported; this runs again when the missing file is back.
     if (this.#gone.size > 0) return
     const texts = this.#texts
     if (isDeepStrictEqual(texts, this.#inForce.texts)) this.#accept(this.#inForce)

@@ -1,6 +1,7 @@
 import type { Deadlines } from '../../http/syntax/deadlines.ts'
 import type { Health } from '../balancing/health.ts'
 import type { Origin } from '../balancing/origin.ts'
+import type { ClientState } from '../client-state.ts'
 import type { Address } from '../upstream-address.ts'
 import type { ConnectionOwner } from './connection-owner.ts'
 import { PlainConnection } from './plain-connection.ts'
@@ -9,6 +10,12 @@ import type { WaitingLine } from './waiting-line.ts'
 /** An upstream without TLS. */
 export interface PlainOrigin extends Origin {
   readonly pool: ConnectionPool
+}
+
+export interface PlainClientState extends ClientState<PlainOrigin> {
+  readonly waitingLine: WaitingLine
+  /** For making a connection, and for waiting until one is free, milliseconds. */
+  readonly connectMs: number
 }
 
 interface Options {

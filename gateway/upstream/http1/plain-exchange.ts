@@ -1,7 +1,6 @@
 import type { Timed } from '../../http/syntax/deadlines.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { mayRetry } from '../balancing/retry.ts'
-import type { ClientState } from '../client-state.ts'
 import type { ConnectError } from '../open-connection.ts'
 import { switchesTo } from '../response-head.ts'
 import { stepTimeout, totalTimeout, type WaitedFor } from '../timeout-faults.ts'
@@ -13,19 +12,13 @@ import type {
   UpstreamResponse,
 } from '../upstream-client.ts'
 import { contentLength, takeWhole } from '../whole-body.ts'
-import type { PlainOrigin } from './connection-pool.ts'
+import type { PlainClientState, PlainOrigin } from './connection-pool.ts'
 import type { ConnectionUser } from './connection-user.ts'
 import { type BodySender, RequestBody } from './outgoing-body.ts'
 import { requestHead } from './outgoing-head.ts'
 import type { PlainConnection } from './plain-connection.ts'
 import type { UpgradedStream } from './upgraded-stream.ts'
-import type { Waiter, WaitingLine } from './waiting-line.ts'
-
-export interface PlainClientState extends ClientState<PlainOrigin> {
-  readonly waitingLine: WaitingLine
-  /** For making a connection, and for waiting until one is free, milliseconds. */
-  readonly connectMs: number
-}
+import type { Waiter } from './waiting-line.ts'
 
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
 const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
@@ -136,12 +129,8 @@ export class PlainExchange implements UpstreamCall, Timed, ConnectionUser, BodyS
     const { connectMs, headersMs } = this.#state
     if (this.#isWaiting) return { kind: 'timeout', cause: `no connection became free within ${connectMs} ms` }
     const { idleMs } = this.#request
-    return stepTimeout({
-      headReceived: this.#headReceived,
-      sending: this.#body !== undefined,
-      headersMs,
-      idleMs,
-    })
+    const sending = this.#body !== undefined
+    return stepTimeout({ headReceived: this.#headReceived, sending, headersMs, idleMs })
   }
 
   tryAgain(): void {
@@ -268,16 +257,8 @@ export class PlainExchange implements UpstreamCall, Timed, ConnectionUser, BodyS
   failed(kind: UpstreamFaultKind, cause: string): void {
     const responseBegan = this.#connection?.responseBegan ?? false
     this.#detach()
-    const { method, body, upgrade } = this.#request
-    const attempt = {
-      method,
-      hasBody: body !== null,
-      upgrade: upgrade !== undefined,
-      sent: this.sent,
-      responseBegan,
-      retried: this.#retried,
-    }
-    if (mayRetry(undefined, kind, attempt)) {
+    const progress = { sent: this.sent, responseBegan, retried: this.#retried }
+    if (mayRetry(kind, this.#request, progress)) {
       this.#retried = true
       this.#nowMs = this.#state.clock()
       this.#attempt({ kind, cause })

@@ -4,8 +4,8 @@ import { createOrigin } from '../balancing/origin.ts'
 import type { Address } from '../upstream-address.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamRequest, UpstreamResponse } from '../upstream-client.ts'
 import type { UpstreamsOptions } from '../upstream-options.ts'
-import { ConnectionPool, type PlainOrigin } from './connection-pool.ts'
-import { type PlainClientState, PlainExchange } from './plain-exchange.ts'
+import { ConnectionPool, type PlainClientState, type PlainOrigin } from './connection-pool.ts'
+import { PlainExchange } from './plain-exchange.ts'
 import { WaitingLine } from './waiting-line.ts'
 
 /**

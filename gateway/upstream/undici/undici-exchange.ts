@@ -238,16 +238,12 @@ export class UndiciExchange implements UpstreamCall, Timed, Dispatcher.DispatchH
   onResponseError(_controller: unknown, error: Error): void {
     if (this.#over) return
     const fault = faultOf(error, this.#headReceived)
-    const attempt = {
-      method: this.method,
-      hasBody: this.#source !== null,
-      upgrade: this.upgrade !== null,
-      sent: this.#controller !== undefined,
-      responseBegan: this.#responseBegan,
-      retried: this.#retried,
-    }
-    if (mayRetry(error, fault.kind, attempt)) {
-      if (error instanceof ConnectError) this.#lease.excludeOrigin()
+    const unconnected = error instanceof ConnectError
+    const sent = this.#controller !== undefined
+    const progress = { sent, responseBegan: this.#responseBegan, retried: this.#retried }
+    const request = { method: this.method, body: this.#source, upgrade: this.upgrade ?? undefined }
+    if (unconnected || mayRetry(fault.kind, request, progress)) {
+      if (unconnected) this.#lease.excludeOrigin()
       else this.#retried = true
       this.#endLease()
       this.#attempt(fault)
