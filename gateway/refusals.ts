@@ -1,19 +1,19 @@
-/** Whose doing a refusal is: the caller's, ours, or the service's behind us. */
+/** Who caused a refusal: the caller, the gateway, or the service behind it. */
 export type RefusalSource = 'downstream' | 'gateway' | 'upstream'
 
 interface RefusalKind {
   readonly status: number
   readonly source: RefusalSource
-  /** The public sentence, unless the stage that refuses has a more exact one. */
+  /** The public sentence; a stage may give a more exact one. */
   readonly detail: string
-  /** The connection cannot be used further: its framing is in doubt, or it is about to go. */
+  /** Closes the connection: its framing is in doubt, or it is about to end. */
   readonly closes?: true
 }
 
 /**
- * The closed list of answers that the gateway makes itself, each with its stable code. What is said here is public;
- * the cause of a refusal is private and goes to the log only. Each code stands in REFUSALS.md and in the
- * description of the demo's API (backend/gateway-problems.ts) too; tests say when one is missing.
+ * The closed list of responses that the gateway makes itself, by their stable codes. The sentences are public; the cause of
+ * a refusal goes to the log only. Tests compare the list with REFUSALS.md and with the description of the demo's API
+ * (backend/gateway-problems.ts).
  */
 export const REFUSALS = {
   malformed_request: {
@@ -59,7 +59,7 @@ export const REFUSALS = {
     source: 'downstream',
     detail: 'The DPoP proof needs a nonce of this server.',
   },
-  missing_credentials: { status: 401, source: 'downstream', detail: 'This needs proof of who calls.' },
+  missing_credentials: { status: 401, source: 'downstream', detail: 'This needs a credential.' },
   invalid_certificate: {
     status: 401,
     source: 'downstream',
@@ -73,11 +73,11 @@ export const REFUSALS = {
   webhook_replayed: {
     status: 409,
     source: 'downstream',
-    detail: 'This very delivery was accepted before.',
+    detail: 'This delivery was accepted before.',
   },
   too_many_failures: { status: 429, source: 'downstream', detail: 'Too many bad credentials.' },
   insufficient_scope: { status: 403, source: 'downstream', detail: 'The access token does not permit this.' },
-  not_found: { status: 404, source: 'downstream', detail: 'There is nothing at this path.' },
+  not_found: { status: 404, source: 'downstream', detail: 'No route matches this path.' },
   method_not_allowed: {
     status: 405,
     source: 'downstream',
@@ -92,7 +92,7 @@ export const REFUSALS = {
   response_timeout: {
     status: 408,
     source: 'downstream',
-    detail: 'The response was not taken in time.',
+    detail: 'The response was not read in time.',
     closes: true,
   },
   body_too_large: {
@@ -122,11 +122,11 @@ export const REFUSALS = {
   },
   internal_fault: { status: 500, source: 'gateway', detail: 'The gateway failed to handle the request.' },
   upstream_unreachable: { status: 502, source: 'upstream', detail: 'The service cannot be reached.' },
-  upstream_broken: { status: 502, source: 'upstream', detail: 'The service broke off its answer.' },
+  upstream_broken: { status: 502, source: 'upstream', detail: 'The service broke off its response.' },
   upstream_malformed: {
     status: 502,
     source: 'upstream',
-    detail: 'The service gave an answer that cannot be passed on.',
+    detail: 'The service sent a response that cannot be forwarded.',
   },
   keys_unavailable: {
     status: 503,
@@ -158,25 +158,25 @@ export const REFUSALS = {
   loop_detected: {
     status: 508,
     source: 'gateway',
-    detail: 'The request has come round: the service behind the gateway leads back to it.',
+    detail: 'The request has looped: the service behind the gateway leads back to it.',
   },
   audit_unavailable: {
     status: 503,
     source: 'gateway',
     detail: 'The audit trail cannot be written, so no request is accepted.',
   },
-  upstream_timeout: { status: 504, source: 'upstream', detail: 'The service did not answer in time.' },
+  upstream_timeout: { status: 504, source: 'upstream', detail: 'The service did not respond in time.' },
 } as const satisfies Record<string, RefusalKind>
 
 export type RefusalCode = keyof typeof REFUSALS
 
-/** An answer made by us instead of the upstream. */
+/** A response made by the gateway instead of the upstream. */
 export interface Refusal {
   readonly code: RefusalCode
   readonly status: number
   /** Public sentence: the problem's `detail`. */
   readonly detail: string
-  /** Further answer headers, flat: name, value, name, value. */
+  /** Further response headers, flat: name, value, name, value. */
   readonly headers: readonly string[]
   readonly closes: boolean
   /** For the log only. */
@@ -185,7 +185,7 @@ export interface Refusal {
 
 const NO_HEADERS: readonly string[] = []
 
-/** Makes the refusal of a code; `detail` replaces the public sentence, `cause` stays inside. */
+/** Makes the refusal of a code; `detail` replaces the public sentence, `cause` is for the log. */
 export function refusal(
   code: RefusalCode,
   more: { readonly detail?: string; readonly headers?: readonly string[]; readonly cause?: string } = {},
