@@ -46,3 +46,24 @@ test('every source file that a document names exists', () => {
   })
   assert.deepEqual(missing, [])
 })
+
+test('every production dependency, and every package of the card, has its row in the table of dependencies', () => {
+  const manifests = globSync('{.,gateway,backend}/package.json', { cwd: ROOT })
+  const dependencies = manifests.flatMap((manifest) =>
+    Object.keys(JSON.parse(readFileSync(join(ROOT, manifest), 'utf8')).dependencies ?? {}),
+  )
+  assert.ok(dependencies.length > 10)
+  const text = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8')
+  const rows = text
+    .slice(text.indexOf('## Dependencies'))
+    .split('\n')
+    .filter((line) => line.startsWith('| '))
+  const named = new Set(
+    rows.flatMap((row) => (row.split('|')[1] ?? '').split(',')).map((name) => name.trim()),
+  )
+  const wanted = [...dependencies, 'http-proxy', 'tsx']
+  assert.deepEqual(
+    wanted.filter((name) => !named.has(name)),
+    [],
+  )
+})
