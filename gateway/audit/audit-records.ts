@@ -1,9 +1,9 @@
 /**
- * The lines of the audit trail: NDJSON (one JSON object of RFC 8259 a line), UTF-8, each ending in `\n`. Fields always
- * stand in the same order, so that equal facts are equal bytes: recovery pairs records by them.
+ * The lines of the audit trail: NDJSON (one JSON object of RFC 8259 a line), UTF-8, each ending in `\n`. Fields are
+ * always in the same order, so that equal facts are equal bytes: recovery pairs records by them.
  */
 
-/** What both records of one exchange say. Any string may hold any character: it is escaped here. */
+/** What both records of an exchange say. Strings may hold any character: they are escaped here. */
 export interface RequestFacts {
   readonly requestId: string
   /** Start of the request, ISO 8601 with milliseconds: the same in both records. */
@@ -16,36 +16,36 @@ export interface RequestFacts {
   readonly ip: string
   /** As received, empty when there was none. Cut to 512 UTF-16 units. */
   readonly userAgent: string
-  /** The gateway's own id, a UUID, when `requestId` is the client's: nobody else can repeat it. */
+  /** The gateway's own id, a UUID, when `requestId` is the client's, who may repeat it. */
   readonly gatewayId: string | undefined
 }
 
-/** A moment at which the trail begins, or goes on after a pause. Optional fields are left out of the line. */
+/** AUDIT_START: the trail begins, or goes on after an outage. Fields that are undefined are left out. */
 export interface StartFacts {
   readonly timestamp: string
   readonly version?: string | undefined
   readonly pid: number
-  /** API_REQUEST records before this line whose API_RESPONSE does not stand before it; recovery reads back only while it is not 0. */
+  /** API_REQUEST records before this line without API_RESPONSE before it; at 0 recovery reads no further back. */
   readonly open: number
-  /** Bytes of a torn last line that were cut. */
+  /** Bytes of a torn last line that were cut off. */
   readonly cutBytes?: number | undefined
-  /** API_RESPONSE records written for requests whose end was never written. */
+  /** API_RESPONSE records written for requests of an earlier run that had none. */
   readonly recovered?: number | undefined
-  /** Lines that are no record, left as they are. */
+  /** Lines that are not records, left as they are. */
   readonly damagedLines?: number | undefined
   /** Requests that were open when the file was rotated and whose file was not found. */
   readonly unresolved?: number | undefined
-  /** `false`: no lock could be taken here, so a second gateway on this file would go unnoticed. */
+  /** `false`: no lock could be taken, so a second gateway on this file would not be noticed. */
   readonly locked?: boolean | undefined
   /** Requests refused since the AUDIT_STOP before, because they could not be recorded. */
   readonly refused?: number | undefined
-  /** Inode of the file that this one goes on from, after a rotation. */
+  /** Inode of the file before this one, after a rotation. */
   readonly continues?: string | undefined
   /** `true`: the file before was removed while it was written, and up to a second of records with it. */
   readonly removed?: true | undefined
 }
 
-/** A moment after which the trail may have a gap. */
+/** AUDIT_STOP: the trail may have a gap after it. */
 interface StopFacts {
   readonly timestamp: string
   readonly pid: number
@@ -57,12 +57,12 @@ interface StopFacts {
 interface ConfigChangeFacts {
   readonly timestamp: string
   readonly file: string
-  /** As they are to be read; never a secret. */
+  /** Entries in readable form, without secrets. */
   readonly before: readonly object[]
   readonly after: readonly object[]
 }
 
-/** What protects can no longer be written to the data directory, or can again. */
+/** A store in the data directory can no longer be written, or can again. */
 interface StoreFacts {
   readonly type: 'STORE_DEGRADED' | 'STORE_RESTORED'
   readonly timestamp: string
@@ -74,10 +74,10 @@ const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
 const CUT_MARK = '…'
 
-/** Anything but what JSON takes as it is (RFC 8259 section 7); surrogates too, since a lone one would be no UTF-8. */
+/** Characters that JSON must escape (RFC 8259 section 7), and surrogates, since a lone one has no UTF-8 form. */
 const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/** The last member of a record that has one. Its value, a UUID, always has the same length. */
+/** The last member, if present. Its value is a UUID, whose length is fixed. */
 const GATEWAY_ID_KEY = ',"gatewayId":"'
 const UUID_CHARS = 36
 /** From the comma before its key to the end of the object. */
@@ -86,10 +86,10 @@ export const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + '"}'.length
 const REQUEST_HEAD = '{"type":"API_REQUEST"'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 const REQUEST_ID_KEY = ',"requestId":'
-/** The name behind request id and timestamp. */
+/** The member after request id and timestamp. */
 const AFTER_TIMESTAMP = ',"method":'
 const TYPE_AT = '{"type":"'.length
-/** The I of API: no other type has it there. */
+/** The I of `API_`: no other type has an I there. */
 const EXCHANGE_AT = REQUEST_HEAD.indexOf('I_')
 const EXCHANGE = 'I'.charCodeAt(0)
 const SIDE_AT = REQUEST_HEAD.indexOf('QUEST')
@@ -124,7 +124,7 @@ export function requestRecord(facts: RequestFacts): string {
 
 /**
  * API_RESPONSE: the fields of the exchange's API_REQUEST, with `"statusCode"` and `"duration"` before `"gatewayId"`. Made
- * from the line that `requestRecord` gave, which takes a fifth of the time of building the fields again.
+ * from the line of `requestRecord`, which is five times faster than building the fields again.
  *
  * @param durationMs written in milliseconds with three decimals; 0 when it is not a number at or above 0.
  */
@@ -135,8 +135,8 @@ export function responseTo(requestLine: string, statusCode: number, durationMs: 
 }
 
 /**
- * API_RESPONSE of a request whose end was never written. Nobody knows how it ended or when: `statusCode` and `duration`
- * are 0, so that every API_RESPONSE has both as numbers, and `recovered` says that they mean nothing.
+ * API_RESPONSE of a request whose end is unknown. `statusCode` and `duration` are 0, so that every API_RESPONSE has both as
+ * numbers; `recovered` says that they mean nothing.
  *
  * @param requestLine a whole API_REQUEST line with its `\n`.
  */
@@ -144,7 +144,7 @@ export function recoveredRecord(requestLine: string): string {
   return responseLine(requestLine, ',"statusCode":0,"duration":0,"recovered":true')
 }
 
-/** @param members how it ended, from the comma before the first name on. */
+/** @param members of the response, each with its comma before it. */
 function responseLine(requestLine: string, members: string): string {
   const idAt = gatewayIdAt(requestLine)
   return idAt === -1
@@ -153,11 +153,11 @@ function responseLine(requestLine: string, members: string): string {
 }
 
 /**
- * What names the pair that a record belongs to, the same for both of its records: the gateway's own id where there is
- * one, else request id and timestamp. Clients choose request ids and may repeat them; nobody can repeat the gateway's.
+ * The key of a pair, the same in both records: the gateway's own id where there is one, else request id and timestamp.
+ * Clients may repeat their request ids; the gateway's own are unique.
  *
  * @param line with or without its `\n`.
- * @returns undefined when it is no record of an exchange.
+ * @returns undefined when the line is not a record of an exchange.
  */
 export function pairKeyOf(line: string): string | undefined {
   const idAt = gatewayIdAt(line)
@@ -167,7 +167,7 @@ export function pairKeyOf(line: string): string | undefined {
   return start === -1 || end === -1 ? undefined : line.slice(start, end)
 }
 
-/** Where `"gatewayId"` begins, with its comma, or -1. No value can hold the key: a quote inside one is escaped. */
+/** Index of `,"gatewayId"`, or -1. No value can hold it, because quotes inside values are escaped. */
 export function gatewayIdAt(line: string): number {
   const at = line.length - GATEWAY_ID_CHARS - (line.endsWith('\n') ? 1 : 0)
   return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
@@ -210,7 +210,7 @@ export function stopRecord(facts: StopFacts): string {
   return `${JSON.stringify({ type: 'AUDIT_STOP', timestamp, pid, open, reason })}\n`
 }
 
-/** What was in force and what is now, both whole. */
+/** CONFIG_CHANGE: the whole configuration before and after. */
 export function configChangeRecord(facts: ConfigChangeFacts): string {
   const { timestamp, file, before, after } = facts
   return `${JSON.stringify({ type: 'CONFIG_CHANGE', timestamp, file, before, after })}\n`
@@ -220,9 +220,9 @@ export function storeRecord({ type, timestamp, store, cause }: StoreFacts): stri
   return `${JSON.stringify({ type, timestamp, store, cause })}\n`
 }
 
-/** What a line does to the number of open requests: 1, -1 or 0. */
+/** By how much a line changes the number of open requests: 1, -1 or 0. */
 export function openChangeOf(record: string): number {
-  // Told by single characters, which is several times faster than by their heads.
+  // Comparing single characters is several times faster than comparing heads.
   if (record.charCodeAt(EXCHANGE_AT) !== EXCHANGE) return 0
   return record.charCodeAt(SIDE_AT) === REQUEST ? 1 : -1
 }

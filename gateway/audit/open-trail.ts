@@ -7,12 +7,12 @@ import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
 import { Trail, type TrailOptions } from './trail.ts'
 
-/** What went into a device or a pipe cannot be read again. */
+/** What was written to a device or a pipe cannot be read again. */
 const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
 
 /**
- * Begins the audit trail of this process, in the one order in which nothing can be lost: lock, mend what the last run
- * left, open, append the responses it did not write, AUDIT_START. A full disk does not stop it: the trail is then not
+ * Begins the audit trail of this process, in the only order that loses nothing: lock, repair what the last run left, open,
+ * append the responses that it did not write, AUDIT_START. A full disk does not stop the start: the trail is then not
  * `writable` until there is room.
  *
  * @throws Error that names the file, when it cannot be used or another process is writing it.
@@ -37,11 +37,11 @@ export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
 }
 
 /**
- * The trail of another thread, to append to from this one: the same interface; it neither begins, rotates nor ends it,
- * and follows when the other does. A thread that dies is to be told of (`settleDeadWorker`).
+ * Joins the trail of another thread, with the same interface. The other thread alone begins, rotates and ends it; when this
+ * thread dies, the other must call `settleDeadWorker`.
  *
- * @param handle what the other thread's trail gives, posted to this one.
- * @throws Error when as many threads have joined as there are seats for.
+ * @param handle `handle` of the other thread's trail.
+ * @throws Error when no seat is left.
  */
 export function joinTrail(
   handle: TrailHandle,
@@ -73,7 +73,7 @@ function realPathOf(file: string): string {
   }
 }
 
-/** Also a directory, which the trail itself refuses. */
+/** Not a regular file. A directory is refused by the trail itself. */
 function isDevice(file: string): boolean {
   try {
     return !statSync(file).isFile()

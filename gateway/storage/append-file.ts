@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, fsyncSync, openSync, type Stats } from
 import { dirname } from 'node:path'
 import { makeDirectory as makeDirectoryOf } from './make-directory.ts'
 
-/** Makes the directory of the audit file, if it is missing, readable by its owner only. @throws Error that names the file. */
+/** Makes the directory of the audit file, if missing, for its owner only. @throws Error that names the file. */
 export function makeDirectory(file: string): void {
   try {
     makeDirectoryOf(dirname(file))
@@ -12,7 +12,7 @@ export function makeDirectory(file: string): void {
 }
 
 /**
- * Opens the audit file to append to it; made with mode 0600, and its directory too, if missing.
+ * Opens the audit file for appending. Makes it (mode 0600) and its directory, if missing.
  *
  * @throws Error that names the file when it cannot be opened or is a directory, a pipe or a socket.
  */
@@ -20,7 +20,7 @@ export function openToAppend(file: string): number {
   makeDirectory(file)
   let fd: number
   try {
-    // Without O_NONBLOCK a named pipe without a reader would hold the start for ever; regular files do not know it.
+    // Without O_NONBLOCK a named pipe without a reader would block the start; it has no effect on regular files.
     const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
     fd = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o600)
   } catch (error) {
@@ -32,7 +32,7 @@ export function openToAppend(file: string): number {
   throw unusable(file, new Error(`${kindOf(stats)} is no place for a trail; - is standard output`))
 }
 
-/** Makes the name of a new file as lasting as what is in it. @throws Error that names the file. */
+/** Syncs the directory, so that a new file's name survives a power failure. @throws Error that names the file. */
 export function syncDirectory(file: string): void {
   const fd = openSync(dirname(file), constants.O_RDONLY)
   try {
@@ -48,7 +48,7 @@ function kindOf(stats: Stats): string {
   return stats.isFIFO() ? 'a pipe' : 'a special file'
 }
 
-/** @returns the error to throw when the audit file cannot be used: it names the file and keeps the system's reason. */
+/** @returns an error that names the audit file and the system's reason. */
 export function unusable(file: string, cause: unknown): Error {
   const reason = cause instanceof Error ? cause.message : String(cause)
   return new Error(`audit file ${file} cannot be used: ${reason}`, { cause })

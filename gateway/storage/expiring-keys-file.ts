@@ -9,17 +9,17 @@ import {
 } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** What the lines of one kind of file look like, and what they are called when something is wrong with them. */
+/** The format of one kind of file, and the words for it in messages. */
 export interface KeyForm {
-  /** Member that holds the key, such as `sid`. */
+  /** Name of the member with the key, such as `sid`. */
   readonly key: string
-  /** Member that holds the time, such as `revokedAtMs`: epoch milliseconds. */
+  /** Name of the member with the time in epoch milliseconds, such as `revokedAtMs`. */
   readonly time: string
-  /** Whether a text can be a key. */
+  /** Whether a value is a valid key. */
   readonly accepts: (value: unknown) => value is string
-  /** What the lines are, in the plural: `revocations`. */
+  /** Plural noun for the lines: `revocations`. */
   readonly lines: string
-  /** What the file tells of, in the plural: `revoked sessions`. */
+  /** Plural noun for the contents: `revoked sessions`. */
   readonly contents: string
 }
 
@@ -33,13 +33,13 @@ export interface RememberedKey {
 export interface KeysReading {
   /** In the order of the file. */
   readonly keys: readonly RememberedKey[]
-  /** What was left out, in words. */
+  /** What was skipped, as messages. */
   readonly faults: readonly string[]
-  /** Whether the file ends in the middle of a line. */
+  /** The file ends in a partial line. */
   readonly torn: boolean
 }
 
-// Neither sessions nor messages are secrets as tokens are, but nobody else has to know them.
+// The keys are not secrets, but private.
 const OWNER_ONLY = 0o600
 
 /** `{"sid":"…","revokedAtMs":1763692800000}` and a line feed. */
@@ -48,10 +48,10 @@ export function formatKey(form: KeyForm, { key, atMs }: RememberedKey): string {
 }
 
 /**
- * Reads a file of keys; none when there is no file. A last line that was cut off by a crash and lines that hold no key
- * are left out and reported, one fault for each kind.
+ * Reads a file of keys; a missing file has none. A partial last line and lines without a valid key are skipped and
+ * reported, one fault for each kind.
  *
- * @throws Error when there is a file that cannot be read
+ * @throws Error when the file exists but cannot be read.
  */
 export function readKeys(form: KeyForm, file: string): KeysReading {
   const lines = readText(form, file).split('\n')
@@ -75,19 +75,19 @@ export function readKeys(form: KeyForm, file: string): KeysReading {
 }
 
 /**
- * Appends to the file, making it when it is not there; handed to the operating system when this returns. It is opened
- * each time: a file that was moved away or a disk that came back needs nothing special.
+ * Appends to the file, and makes it if missing; the operating system has the text when this returns. Opens the file each
+ * time, so that a moved file or a remounted disk needs no special care.
  *
- * @throws Error when not all of it was written; part of it may have been
+ * @throws Error when not all was written; a part may be in the file.
  */
 export function appendLines(file: string, text: string): void {
   appendFileSync(file, text, { mode: OWNER_ONLY })
 }
 
 /**
- * Puts a new file in the place of the old one, whole or not at all, also when the power fails.
+ * Replaces the file atomically, also against a power failure.
  *
- * @throws Error when it could not; the old file is untouched
+ * @throws Error of the system; the old file is then unchanged.
  */
 export function replaceFile(file: string, text: string): void {
   const temporary = `${file}.tmp`

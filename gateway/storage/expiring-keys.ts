@@ -8,22 +8,22 @@ import {
   setNewest,
 } from './key-log.ts'
 
-/** What several threads need that remember the same keys, each in a copy of its own. */
+/** For threads that remember the same keys, each in its own copy. */
 export interface KeySharing {
-  /** What the copies are to begin with; undefined for the thread that reads and tends the files. */
+  /** The keys to start with; undefined in the thread that reads and maintains the files. */
   readonly copy: Iterable<readonly [key: string, atMs: number]> | undefined
   enter(): void
   leave(): void
   catchUp(): void
-  /** Tells the others of a key; `written`: it is in the file. */
+  /** Sends a key to the other threads; `written`: it is in the file. */
   publish(key: string, atMs: number, written: boolean): void
   readonly flags: StoreFlags
 }
 
 export interface RememberedKeysOptions {
-  /** Each key is remembered for this long; the same for all, so that the oldest is always the first to go. */
+  /** How long each key is remembered; the same for all, so that the oldest always expires first. */
   readonly lifetimeMs: number
-  /** Epoch milliseconds that never step and never run back during a run. */
+  /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   /** Undefined: memory only. */
   readonly store: KeyStore | undefined
@@ -31,17 +31,16 @@ export interface RememberedKeysOptions {
   readonly sharing?: KeySharing | undefined
 }
 
-// More than are added by one call, so that old ones are gone sooner than new ones come.
+// More than one call adds, so that expired keys go faster than new ones come.
 const SWEPT_AT_ONCE = 8
 
 /**
- * Keys that must not be forgotten before their time: in memory and, with a store, in a file, so that neither a restart
- * nor `kill -9` loses one. After a lifetime the file takes the place of the one before it, so the disk holds what came
- * within two lifetimes at most.
+ * Keys that are remembered for a fixed time: in memory and, with a store, in a file, so that neither a restart nor `kill -9`
+ * loses one. After each lifetime the file replaces the one before it, so the disk holds at most two lifetimes of keys.
  *
- * No clock is believed when it comes to forgetting: a lifetime is measured while a gateway runs, and at a start by the times
- * in the file alone, as if the newest key had come just now. So a clock that was wrong for one start erases nothing, and a
- * key may be remembered for as long again as the gateway was down.
+ * The wall clock never makes a key expire: age is measured while a gateway runs, and at a start by the times in the file
+ * alone, as if the newest key had just come. So one start with a wrong clock erases nothing; the cost is that the time a
+ * gateway is down does not count.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
@@ -50,7 +49,7 @@ export class RememberedKeys {
   /** Key to the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
 
-  /** @throws Error when there is a file that cannot be read: to go on would forget what it holds */
+  /** @throws Error when a file cannot be read: going on would forget its keys. */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
     const { store, sharing } = options
@@ -74,31 +73,31 @@ export class RememberedKeys {
     return disk
   }
 
-  /** Keys in memory: those that count, and those whose time is over but that have not been swept away yet. */
+  /** Number of keys in memory, including expired ones that have not been swept yet. */
   get size(): number {
     return this.#keys.size
   }
 
-  /** When the key came last, epoch milliseconds; undefined when it did not or has been swept away. */
+  /** When the key was last added, epoch milliseconds; undefined when it is not remembered. */
   since(key: string): number | undefined {
     return this.#keys.get(key)
   }
 
-  /** Whether the last line that was to be written is in the file. */
+  /** The last attempt to write succeeded. */
   get isWritable(): boolean {
     return !this.#flags.failing.raised
   }
 
-  /** Whether nothing that is remembered would be lost by a crash. */
+  /** A crash would lose no key. */
   get isSafe(): boolean {
     return !this.#flags.exposed.raised
   }
 
   /**
-   * Remembers a key anew, whatever the disk says: in memory from now on, and in the file or its reserve by the time this
-   * returns. Among several threads it must be within a step. Never throws.
+   * Remembers a key from now on: in memory, and in the file or its reserve if the disk takes it. With several threads it must
+   * be called within a step. Never throws.
    *
-   * @returns false when a crash would lose it; then it is written as soon as that can be done (`tend`)
+   * @returns false when a crash would lose the key; it is then written as soon as possible (`tend`).
    */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
@@ -110,7 +109,7 @@ export class RememberedKeys {
     return safe
   }
 
-  /** The same, only if it is in the file when this returns. @returns whether it is */
+  /** As `add`, but only if the key is written to the file. @returns whether it was. */
   addIfWritten(key: string): boolean {
     const nowMs = this.#options.clock()
     if (this.#disk?.append(key, nowMs) === false) {
@@ -123,7 +122,7 @@ export class RememberedKeys {
     return true
   }
 
-  /** To be called once a second, and at the end: tries again what could not be written. Among several threads it must be within a step. */
+  /** Call once a second and at the end: writes what could not be written. With several threads, within a step. */
   tend(): void {
     this.#disk?.tend(this.#keys)
   }
@@ -140,7 +139,7 @@ export class RememberedKeys {
     return this.#keys
   }
 
-  /** Forgets the oldest few whose time is over: at least one, if there is one. */
+  /** Removes the oldest few expired keys: at least one, if there is one. */
   sweep(): void {
     const untilMs = this.#options.clock() - this.#options.lifetimeMs
     for (const [key, atMs] of oldest(this.#keys, SWEPT_AT_ONCE)) {

@@ -4,39 +4,39 @@ import { appendLines, formatKey, type KeyForm, readKeys, replaceFile } from './e
 import { makeDirectory } from './make-directory.ts'
 import { Reserve } from './reserve.ts'
 
-/** Where keys outlive the process. */
+/** The files in which keys outlive the process. */
 export interface KeyStore {
-  /** Made when it is not there. */
+  /** Made if missing. */
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
   readonly form: KeyForm
-  /** Whether room is kept in `<name>.reserve.ndjson` for keys that a full disk would not take. */
+  /** Keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
   readonly reserve: boolean
-  /** Told of anything wrong with the files; what was remembered stays so in memory. */
+  /** Called for anything wrong with the files; the keys stay in memory. */
   readonly onFault: (cause: string) => void
-  /** Told when the files were removed under the gateway, and are begun anew. */
+  /** Called when the files were removed while in use, and are made again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-/** What all threads know of the files of a store. Looked at and set within a step. */
+/** State of a store's files that all threads share. Read and set within a step. */
 export interface StoreFlags {
-  /** The file ends in the middle of a line. */
+  /** The file ends in a partial line. */
   readonly torn: { raised: boolean }
-  /** The last line that was to be written is not in the file. */
+  /** The last attempt to write failed. */
   readonly failing: { raised: boolean }
-  /** There is a key that a crash would lose. */
+  /** A crash would lose a key. */
   readonly exposed: { raised: boolean }
 }
 
-/** The flags of a store that only one thread has. */
+/** Flags of a store that only one thread uses. */
 export function ownFlags(): StoreFlags {
   return { torn: { raised: false }, failing: { raised: false }, exposed: { raised: false } }
 }
 
 const APPENDED_AT_ONCE = 1_000
 
-/** Appending, as every thread does it. */
+/** Appends to the file of a store, in any thread. */
 export class KeyAppender {
   readonly #store: KeyStore
   readonly #flags: StoreFlags
@@ -50,7 +50,7 @@ export class KeyAppender {
     if (store.reserve) this.reserve = new Reserve(join(store.dataDir, `${store.name}.reserve.ndjson`))
   }
 
-  /** @throws Error when not all of it was written; then the next lines begin on a line of their own. */
+  /** @throws Error when not all was written; the next call then begins a new line first. */
   append(lines: string): void {
     const { torn, failing } = this.#flags
     const text = torn.raised ? `\n${lines}` : lines
@@ -61,7 +61,7 @@ export class KeyAppender {
     failing.raised = false
   }
 
-  /** Whether a crash would not lose the key, because the reserve has room for it. */
+  /** Writes the key to the reserve. @returns false when it has no room, so a crash would lose the key. */
   putAside(key: string, atMs: number): boolean {
     const kept = this.reserve?.put(this.linesOf([[key, atMs]])) === true
     if (!kept) this.#flags.exposed.raised = true
@@ -75,7 +75,7 @@ export class KeyAppender {
   }
 }
 
-/** The files of a store as a thread has them that only appends to them: another one tends them. */
+/** A store in a thread that only appends to its files; another thread maintains them. */
 export class JoinedKeyLog {
   readonly #appender: KeyAppender
 
@@ -83,7 +83,7 @@ export class JoinedKeyLog {
     this.#appender = new KeyAppender(store, flags)
   }
 
-  /** Whether the line is in the file; otherwise the thread that tends the files meets the same error, and reports it. */
+  /** @returns whether the line is in the file. A failure is reported by the thread that maintains the files. */
   append(key: string, atMs: number): boolean {
     try {
       this.#appender.append(this.#appender.linesOf([[key, atMs]]))
@@ -110,7 +110,7 @@ interface KeyLogOptions {
   readonly flags: StoreFlags
 }
 
-/** The files of a store: one that is appended to, the one before it, and a reserve. */
+/** The files of a store: the current one, the one before it, and a reserve. */
 export class KeyLog {
   readonly #store: KeyStore
   readonly #lifetimeMs: number
@@ -118,9 +118,9 @@ export class KeyLog {
   readonly #appender: KeyAppender
   readonly #file: string
   readonly #oldFile: string
-  /** Keys that are not in the file yet, with their time. */
+  /** Keys that are not in the file yet, with their times. */
   readonly #unwritten = new Map<string, number>()
-  /** Inodes of the files as they were seen last. */
+  /** Inodes of the files when last seen. */
   readonly #inodes = new Map<string, number>()
   #fileSinceMs: number
 
@@ -134,7 +134,7 @@ export class KeyLog {
     this.#fileSinceMs = nowMs
   }
 
-  /** Every key that an earlier run has left, with its time. @throws Error when there is a file that cannot be read */
+  /** Every key of earlier runs, with its time. @throws Error when a file cannot be read. */
   *load(): Iterable<{ readonly key: string; readonly atMs: number }> {
     for (const file of [this.#appender.reserve?.file, this.#oldFile, this.#file]) {
       if (file === undefined) continue
@@ -145,9 +145,9 @@ export class KeyLog {
     }
   }
 
-  /** Begins with one file of exactly these keys. @returns false when it could not; then all files are as they were */
+  /** Replaces all files by one with exactly these keys. @returns false when that failed; the files are then unchanged. */
   compact(keys: ReadonlyMap<string, number>): boolean {
-    // Until it is known that the disk takes something.
+    // Until a write has succeeded.
     this.#flags.failing.raised = true
     return this.#attempt('compact', () => {
       makeDirectory(this.#store.dataDir)
@@ -157,15 +157,15 @@ export class KeyLog {
       this.#flags.exposed.raised = false
       this.#unwritten.clear()
       rmSync(this.#oldFile, { force: true })
-      this.#see()
+      this.#noteInodes()
       this.#appender.reserve?.clear()
     })
   }
 
-  /** Whether the line is in the file; otherwise the key is owed to it. */
+  /** @returns whether the line is in the file; otherwise the key stays unwritten, to be tried again. */
   append(key: string, atMs: number): boolean {
     setNewest(this.#unwritten, key, atMs)
-    this.#attempt('start a new file', () => this.#turnOver(atMs))
+    this.#attempt('start a new file', () => this.#rotateWhenDue(atMs))
     return this.#attempt('append', () => this.#appendUnwritten())
   }
 
@@ -173,57 +173,57 @@ export class KeyLog {
     return this.#appender.putAside(key, atMs)
   }
 
-  /** Another thread has written the key, or could not. */
+  /** Another thread has written the key, or failed to. */
   apply(key: string, atMs: number, written: boolean): void {
     if (!written || this.#unwritten.size > 0) {
       if (!written) setNewest(this.#unwritten, key, atMs)
       this.#attempt('append', () => this.#appendUnwritten())
     }
-    this.#attempt('start a new file', () => this.#turnOver(atMs))
+    this.#attempt('start a new file', () => this.#rotateWhenDue(atMs))
   }
 
-  /** The key need not be in the file any more. */
+  /** The key no longer has to be written. */
   drop(key: string): void {
     this.#unwritten.delete(key)
   }
 
   /**
-   * Sees to the files once in a while, and at the end: writes what could not be written, and begins anew with `keys` when a
-   * file is gone.
+   * Maintains the files, once a second and at the end: writes what could not be written, and makes the files again with
+   * `keys` when one is gone.
    */
   tend(keys: ReadonlyMap<string, number>): void {
-    if (this.#areGone()) {
+    if (this.#areFilesGone()) {
       this.#store.onRemoved?.(`${this.#file}: removed under the gateway, and begun anew`)
-      // What the files held is in memory only now.
+      // The keys are only in memory now.
       if (!this.compact(keys)) this.#flags.exposed.raised = keys.size > 0
       return
     }
     if (this.#unwritten.size > 0) this.#attempt('append', () => this.#appendUnwritten())
-    // A line is tried that says nothing, so that an end of the trouble is noticed without traffic.
+    // An empty line is tried, so that recovery is noticed without traffic.
     else if (this.#flags.failing.raised) this.#attempt('append', () => this.#appender.append('\n'))
     if (this.#unwritten.size === 0) {
       this.#attempt('keep a reserve', () => this.#appender.reserve?.clear())
       this.#flags.exposed.raised = false
-    } else this.#putAllAside()
-    this.#see()
+    } else this.#reserveAll()
+    this.#noteInodes()
   }
 
-  #putAllAside(): void {
+  #reserveAll(): void {
     this.#flags.exposed.raised = false
     for (const [key, atMs] of this.#unwritten) if (!this.putAside(key, atMs)) return
   }
 
   #appendUnwritten(): void {
     while (this.#unwritten.size > 0) {
-      // What waits for a full disk may be much: a single line finds out whether there is room.
+      // Many keys may be waiting for a full disk: one line tells whether there is room.
       const batch = oldest(this.#unwritten, this.#flags.failing.raised ? 1 : APPENDED_AT_ONCE)
       this.#appender.append(this.#appender.linesOf(batch))
       for (const [key] of batch) this.#unwritten.delete(key)
     }
   }
 
-  /** By now everything in the file before this one is forgotten, so this one may take its place. */
-  #turnOver(nowMs: number): void {
+  /** After a lifetime all keys of the old file have expired: the current file replaces it. */
+  #rotateWhenDue(nowMs: number): void {
     if (nowMs - this.#fileSinceMs < this.#lifetimeMs) return
     renameSync(this.#file, this.#oldFile)
     this.#fileSinceMs = nowMs
@@ -231,12 +231,12 @@ export class KeyLog {
     this.#inodes.clear()
   }
 
-  #areGone(): boolean {
+  #areFilesGone(): boolean {
     for (const [file, inode] of this.#inodes) if (inodeOf(file) !== inode) return true
     return false
   }
 
-  #see(): void {
+  #noteInodes(): void {
     for (const file of [this.#file, this.#oldFile]) {
       const inode = inodeOf(file)
       if (inode !== undefined) this.#inodes.set(file, inode)

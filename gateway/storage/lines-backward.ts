@@ -3,7 +3,7 @@ import { readSync } from 'node:fs'
 const CHUNK_BYTES = 256 * 1024
 const NEWLINE = 10
 
-/** Where the last whole line of a file ends: the position after its last `\n`, or 0. */
+/** The end of the last whole line of a file: the position after its last `\n`, or 0. */
 export function endOfLastLine(fd: number, size: number): number {
   const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size))
   for (let end = size; end > 0; ) {
@@ -19,13 +19,14 @@ export function endOfLastLine(fd: number, size: number): number {
 /**
  * The lines of a file, last first, without their `\n`, in memory that does not grow with the file.
  *
- * A line is a latin1 string, one unit a byte, and may be a slice of a whole chunk: copy what is kept (`utf8`, `kept`).
+ * A line is a latin1 string, one unit a byte, and may be a slice that keeps a whole chunk in memory: copy what you store
+ * (`utf8`, `detached`).
  *
  * @param end what `endOfLastLine` gave.
  */
 export function* linesBackward(fd: number, end: number): Generator<string, void, undefined> {
   const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, end))
-  /** Pieces of the line that began in a chunk not yet read, last piece first. */
+  /** Pieces of a line that begins in a chunk not yet read, last piece first. */
   const pieces: string[] = []
   // The last `\n` ends a line instead of dividing two.
   for (let position = end - 1; position > 0; ) {
@@ -47,17 +48,17 @@ export function* linesBackward(fd: number, end: number): Generator<string, void,
   if (end > 0) yield joined(pieces)
 }
 
-/** The line's text. */
+/** A copy of the line, decoded as UTF-8. */
 export function utf8(line: string): string {
   return Buffer.from(line, 'latin1').toString('utf8')
 }
 
-/** A copy that does not hold on to the chunk it was cut from. */
-export function kept(line: string): string {
+/** A copy that does not keep its chunk in memory. */
+export function detached(line: string): string {
   return Buffer.from(line, 'latin1').toString('latin1')
 }
 
-/** Forwards, because that search is many times faster than the one from the end. */
+/** Searches forwards, which is many times faster than backwards. */
 function positionsOf(char: string, text: string): number[] {
   const positions: number[] = []
   for (let at = text.indexOf(char); at !== -1; at = text.indexOf(char, at + 1)) positions.push(at)
@@ -70,7 +71,7 @@ function joined(pieces: string[]): string {
   return line
 }
 
-/** @throws Error when the file has become shorter meanwhile. */
+/** @throws Error when the file became shorter meanwhile. */
 function readWhole(fd: number, into: Buffer, position: number): void {
   for (let at = 0; at < into.length; ) {
     const count = readSync(fd, into, at, into.length - at, position + at)

@@ -2,10 +2,10 @@ import { mkdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
- * Makes a directory with all that lead to it, for their owner alone. By itself Node says ENOENT where a directory above
- * is read-only (EROFS) or forbidden (EACCES).
+ * Makes a directory and its parents, mode 0700. Node's own recursive `mkdir` says ENOENT where a parent is read-only (EROFS)
+ * or forbidden (EACCES).
  *
- * @throws Error of the system, which names the directory that could not be made and why
+ * @throws Error of the system, which names the directory that could not be made and why.
  */
 export function makeDirectory(directory: string): void {
   const there = statSync(directory, { throwIfNoEntry: false })

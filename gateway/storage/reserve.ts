@@ -6,8 +6,8 @@ const BLANKS = '\n'.repeat(RESERVE_BYTES)
 const OWNER_ONLY = 0o600
 
 /**
- * Room on the disk that is taken while there is some, for lines that a full disk would not take: a file of blank lines,
- * which are overwritten in place. Among several threads `put` and `clear` must be within a step.
+ * Disk space reserved for lines that come when the disk is full: a file of blank lines, which are overwritten in place. With
+ * several threads `put` and `clear` must be called within a step.
  */
 export class Reserve {
   readonly file: string
@@ -16,7 +16,7 @@ export class Reserve {
     this.file = file
   }
 
-  /** Whether the line is in the reserve now; false when there is no room for it or no reserve. */
+  /** @returns whether the line is in the reserve; false when there is no room or no reserve. */
   put(line: string): boolean {
     try {
       const fd = openSync(this.file, 'r+')
@@ -31,14 +31,14 @@ export class Reserve {
   }
 
   /**
-   * Makes it blank and whole, also when it is not there. To be called when its lines are elsewhere on the disk.
+   * Makes the file, or makes it blank again. Call it when its lines are elsewhere on the disk.
    *
-   * @throws Error when there is no room for it
+   * @throws Error when there is no room for it.
    */
   clear(): void {
     if (this.#isBlank()) return
     try {
-      // In place: another file would need the room a second time.
+      // In place: a new file would need the space a second time.
       writeFileSync(this.file, BLANKS, { flag: 'r+' })
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
@@ -69,7 +69,7 @@ function putInto(fd: number, line: string): boolean {
   const text = bytes.toString('latin1', 0, readSync(fd, bytes, 0, RESERVE_BYTES, 0))
   const own = Buffer.from(line)
   if (text.includes(own.toString('latin1'))) return true
-  // One blank line between: a write that was broken off may have left half a line.
+  // After a blank line, because an interrupted write may have left half a line.
   const start = text.trimEnd().length + 1
   if (start + own.length > text.length) return false
   return writeSync(fd, own, 0, own.length, start) === own.length

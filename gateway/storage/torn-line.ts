@@ -1,16 +1,16 @@
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs'
 import { endOfLastLine } from './lines-backward.ts'
 
-/** What every record begins with; a torn one begins with at least a part of it. */
+/** The beginning of every record; a torn record begins with at least a part of it. */
 const RECORD_HEAD = Buffer.from('{"type":"')
 const CHUNK_BYTES = 256 * 1024
 
 /**
- * Cuts the torn last line off a file: the bytes after its last `\n`, when they are the beginning of a record or the
- * NULs that a power loss leaves. Other bytes are not ours to destroy: they, and what cannot be cut (a file that
- * `chattr +a` made append-only), are ended with a `\n`, so that they stay one damaged line of their own.
+ * Cuts the torn last line off a file: the bytes after its last `\n`, if they begin a record or are the NULs that a power loss
+ * leaves. Other bytes are not ours to destroy: they, and what cannot be cut (`chattr +a` makes a file append-only), are
+ * ended with a `\n`, so that they form a damaged line of their own.
  *
- * @returns the number of bytes that were cut.
+ * @returns the number of bytes cut off.
  */
 export function cutTornLine(file: string): number {
   const fd = openSync(file, 'r')

@@ -3,19 +3,18 @@ import { basename, dirname, join } from 'node:path'
 
 const NOT_A_TRAIL = /\.(?:lock|gz|bz2|xz|zst)$/
 
-/** A search for the file that another goes on from after a rotation. */
+/** A search for the file before `file` in a rotated trail. */
 interface RotatedSearch {
   readonly file: string
-  /** Inode of the file before, as its AUDIT_START names it. */
+  /** Inode of the file before, from the AUDIT_START of `file`. */
   readonly continues: string | undefined
   /** Files that have been read already. */
   readonly visited: ReadonlySet<string>
 }
 
 /**
- * The file in the same directory that `file` goes on from: the one with the inode that it names. A file that is missing,
- * or names none, was begun by a process that was killed in the middle of a rotation: then the newest file with its name
- * and a suffix (`audit.ndjson.1`, `audit.ndjson-20260101`).
+ * The file before `file` in the same directory: the one with the inode `continues`. Without an inode the process was killed
+ * during a rotation: then the newest file with the same name and a suffix (`audit.ndjson.1`, `audit.ndjson-20260101`).
  */
 export function rotatedFile({ file, continues, visited }: RotatedSearch): string | undefined {
   const directory = dirname(file)

@@ -1,75 +1,75 @@
 import { GATEWAY_ID_CHARS, gatewayIdAt } from '../audit-records.ts'
 import { FingerprintTable } from './fingerprint-table.ts'
 
-/** A seat in shared memory begins with its owner. */
+/** A seat in shared memory begins with the number of its owner. */
 const HEAD_WORDS = 2
 const WORD_BYTES = 4
 
-/** So few are kept in a table that stays in the processor's cache; one for thousands would be anywhere but there. */
-const NEAR = 128
-const NEAR_WORDS = FingerprintTable.wordsFor(NEAR)
+/** Entries of the first table, which is small enough for the processor's cache. */
+const SMALL = 128
+const SMALL_WORDS = FingerprintTable.wordsFor(SMALL)
 
-/** From the comma behind the type to the request id, and from its end to the time of the day: `HH:MM:SS.mmm`. */
+/** From the comma after the type to the request id, and from its end to the time of day: `HH:MM:SS.mmm`. */
 const TO_ID = ',"requestId":"'.length
 const TO_TIME = '","timestamp":"YYYY-MM-DDT'.length
 const TIME_CHARS = 12
 
-/** Size of a seat for so many requests open at once. @param maxOpen more than 128. */
+/** @param maxOpen requests open at once, more than 128. @returns the size of a seat for them. */
 export function seatBytes(maxOpen: number): number {
-  return (HEAD_WORDS + NEAR_WORDS + FingerprintTable.wordsFor(maxOpen - NEAR)) * WORD_BYTES
+  return (HEAD_WORDS + SMALL_WORDS + FingerprintTable.wordsFor(maxOpen - SMALL)) * WORD_BYTES
 }
 
 /**
- * Which requests a thread has open, by fingerprints of their keys in memory that outlives the thread: what it left behind
- * can then be told from what the others still work on. What a seat has no room for is not noted.
+ * The requests that a thread has open, as fingerprints in memory that outlives the thread. They tell its requests from those
+ * of other threads when it has died. Requests that a seat has no room for are not noted.
  */
 export class OpenRequestNotes {
   readonly #owner: Int32Array
-  readonly #near: FingerprintTable
-  readonly #far: FingerprintTable
+  readonly #small: FingerprintTable
+  readonly #large: FingerprintTable
   readonly #fingerprint = { low: 0, high: 0 }
 
   constructor({ buffer, byteOffset, byteLength }: DataView<SharedArrayBuffer>) {
     const words = new Int32Array(buffer, byteOffset, byteLength / WORD_BYTES)
     this.#owner = words.subarray(0, 1)
-    this.#near = new FingerprintTable(words.subarray(HEAD_WORDS, HEAD_WORDS + NEAR_WORDS))
-    this.#far = new FingerprintTable(words.subarray(HEAD_WORDS + NEAR_WORDS))
+    this.#small = new FingerprintTable(words.subarray(HEAD_WORDS, HEAD_WORDS + SMALL_WORDS))
+    this.#large = new FingerprintTable(words.subarray(HEAD_WORDS + SMALL_WORDS))
   }
 
   get count(): number {
-    return this.#near.count + this.#far.count
+    return this.#small.count + this.#large.count
   }
 
-  /** Before its API_REQUEST line is written. */
+  /** Call it before the API_REQUEST line is written. */
   add(line: string): void {
-    this.#take(line)
-    if (!this.#near.add(this.#fingerprint)) this.#far.add(this.#fingerprint)
+    this.#fingerprintOf(line)
+    if (!this.#small.add(this.#fingerprint)) this.#large.add(this.#fingerprint)
   }
 
   /**
-   * After its API_RESPONSE line was written, or when its API_REQUEST could not be.
+   * Call it after the API_RESPONSE line was written, or when the API_REQUEST line could not be.
    *
    * @param line either of the two.
    * @returns false when there was no such note.
    */
   remove(line: string): boolean {
-    this.#take(line)
-    if (this.#near.remove(this.#fingerprint)) return true
-    return this.#far.count > 0 && this.#far.remove(this.#fingerprint)
+    this.#fingerprintOf(line)
+    if (this.#small.remove(this.#fingerprint)) return true
+    return this.#large.count > 0 && this.#large.remove(this.#fingerprint)
   }
 
-  /** Leaves the seat to whoever wants it. */
+  /** Frees the seat for another thread. */
   release(): void {
-    this.#near.clear()
-    this.#far.clear()
+    this.#small.clear()
+    this.#large.clear()
     Atomics.store(this.#owner, 0, 0)
   }
 
   /**
-   * Two hashes in the manner of FNV-1a: of the gateway's own id where the line has one, else of request id and time. With a
-   * quote in the request id, which no caller's has, other characters are hashed, but of both lines the same.
+   * Two hashes in the manner of FNV-1a: of the gateway's own id where the line has one, else of request id and time of day.
+   * A quote in the request id would shift what is hashed, but alike for both lines of a pair.
    */
-  #take(line: string): void {
+  #fingerprintOf(line: string): void {
     this.#fingerprint.low = 0x811c9dc5 | 0
     this.#fingerprint.high = 0x01000193
     const idAt = gatewayIdAt(line)
@@ -85,7 +85,7 @@ export class OpenRequestNotes {
     this.#hash(line, idEnd + TO_TIME, idEnd + TO_TIME + TIME_CHARS)
   }
 
-  /** Two characters at a time, the last of which may be the one behind the end. */
+  /** Two characters at a time; the last may be the one after the end. */
   #hash(line: string, start: number, end: number): void {
     let { low, high } = this.#fingerprint
     for (let i = start; i < end; i += 2) {

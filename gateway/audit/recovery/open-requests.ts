@@ -1,14 +1,14 @@
-import { kept, utf8 } from '../../storage/lines-backward.ts'
+import { detached, utf8 } from '../../storage/lines-backward.ts'
 import { pairKeyOf } from '../audit-records.ts'
 
-/** Line heads as `records.ts` writes them. */
+/** Line heads as `audit-records.ts` writes them. */
 const RECORD_HEAD = '{"type":"'
 const REQUEST_HEAD = '{"type":"API_REQUEST",'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 
-/** A line that says how many requests before it were open. */
+/** AUDIT_START or AUDIT_STOP, which count the requests open before them. */
 interface CountLine {
   readonly open?: unknown
   readonly continues?: unknown
@@ -17,43 +17,43 @@ interface CountLine {
 /**
  * The API_REQUEST lines without an API_RESPONSE in a trail that is read backwards, line by line, through `read`.
  *
- * A pair has the same key (`pairKeyOf`); `records.ts` writes equal facts as equal bytes, so the bytes are compared and
- * most lines need no JSON parser. The memory is that of the exchanges that were open at once.
+ * A pair has the same key (`pairKeyOf`); `audit-records.ts` writes equal facts as equal bytes, so the bytes are compared and
+ * most lines need no JSON parser. Memory grows only with the number of exchanges open at once.
  */
 export class OpenRequests {
-  /** No line further back can hold another open request. */
+  /** All open requests are found: reading can stop. */
   found = false
-  /** Lines so far that are no record. */
+  /** Lines read so far that are not records. */
   damagedLines = 0
-  /** Of the file being read: inode of the rotated file that it goes on from. */
+  /** Inode of the rotated file before the one being read. */
   continues: string | undefined = undefined
 
-  /** Responses by key whose request has not been reached. */
-  readonly #answers = new Map<string, number>()
-  #answerCount = 0
+  /** Number of responses by key whose requests have not been read yet. */
+  readonly #responses = new Map<string, number>()
+  #responseCount = 0
   /** Last first. */
   readonly #requests: string[] = []
-  /** How many open requests there are in all, when a line has said so. */
+  /** Total number of open requests, once a line has said it. */
   #expected: number | undefined
 
-  /** @param expected how many are open in all, when that is known beforehand. */
+  /** @param expected total number of open requests, if known. */
   constructor(expected?: number) {
     this.#expected = expected
     this.found = expected === 0
   }
 
-  /** What follows belongs to the file before, of which nothing is known. */
+  /** Call it before the lines of the next file back. */
   beginFile(): void {
     this.continues = undefined
   }
 
   /** @param line a latin1 slice without its `\n`. */
   read(line: string): void {
-    // A quote inside a value is escaped, so a second head is a second record: two lines that ran into one another.
+    // Quotes inside values are escaped, so a second head means that two lines ran together.
     if (line.includes(RECORD_HEAD, 1)) this.damagedLines++
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
-    else if (line.startsWith(START_HEAD) || line.startsWith(STOP_HEAD)) this.#readMark(line)
+    else if (line.startsWith(START_HEAD) || line.startsWith(STOP_HEAD)) this.#readCount(line)
     else if (!line.startsWith(RECORD_HEAD) || !line.endsWith('}')) this.damagedLines++
   }
 
@@ -62,7 +62,7 @@ export class OpenRequests {
     return this.#requests.toReversed().map((line) => `${line}\n`)
   }
 
-  /** Open requests that a line has counted and that were not among those read. */
+  /** Open requests that a line has counted but that were not found. */
   missing(): number {
     return this.found || this.#expected === undefined
       ? 0
@@ -71,11 +71,11 @@ export class OpenRequests {
 
   #readRequest(line: string): void {
     const key = keyOf(line)
-    const answers = key === undefined ? undefined : this.#answers.get(key)
-    if (key !== undefined && answers !== undefined) {
-      this.#answerCount--
-      if (answers === 1) this.#answers.delete(key)
-      else this.#answers.set(key, answers - 1)
+    const responses = key === undefined ? undefined : this.#responses.get(key)
+    if (key !== undefined && responses !== undefined) {
+      this.#responseCount--
+      if (responses === 1) this.#responses.delete(key)
+      else this.#responses.set(key, responses - 1)
       return
     }
     const text = utf8(line)
@@ -84,7 +84,7 @@ export class OpenRequests {
       return
     }
     this.#requests.push(text)
-    // Damage may have hidden an answer, and then the count is reached too early.
+    // A damaged line may have been a response, and then the count is reached too early.
     this.found = this.#requests.length === this.#expected && this.damagedLines === 0
   }
 
@@ -94,27 +94,27 @@ export class OpenRequests {
       this.damagedLines++
       return
     }
-    const key = kept(slice)
-    this.#answers.set(key, (this.#answers.get(key) ?? 0) + 1)
-    this.#answerCount++
+    const key = detached(slice)
+    this.#responses.set(key, (this.#responses.get(key) ?? 0) + 1)
+    this.#responseCount++
   }
 
-  #readMark(line: string): void {
-    const mark: CountLine | undefined = parsed(utf8(line))
-    if (mark === undefined || !Number.isSafeInteger(mark.open)) {
+  #readCount(line: string): void {
+    const counted: CountLine | undefined = parsed(utf8(line))
+    if (counted === undefined || !Number.isSafeInteger(counted.open)) {
       this.damagedLines++
       return
     }
-    if (typeof mark.continues === 'string') this.continues = mark.continues
-    const open = Number(mark.open)
-    // Answers without a request up to here belong to requests before this line.
-    const unanswered = open - this.#answerCount
-    this.#expected = this.#requests.length + Math.max(0, unanswered)
-    this.found = open === 0 || (unanswered <= 0 && this.damagedLines === 0)
+    if (typeof counted.continues === 'string') this.continues = counted.continues
+    const open = Number(counted.open)
+    // Responses whose requests have not been read belong to requests before this line.
+    const remaining = open - this.#responseCount
+    this.#expected = this.#requests.length + Math.max(0, remaining)
+    this.found = open === 0 || (remaining <= 0 && this.damagedLines === 0)
   }
 }
 
-/** Undefined for a line that was cut short. */
+/** Undefined for a truncated line. */
 function keyOf(line: string): string | undefined {
   return line.endsWith('}') ? pairKeyOf(line) : undefined
 }

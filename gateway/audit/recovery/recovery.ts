@@ -7,30 +7,29 @@ import { recoveredRecord } from '../audit-records.ts'
 import { rotatedFile } from '../file/rotated-file.ts'
 import { OpenRequests } from './open-requests.ts'
 
-/** What a start found in the trail that the run before it left. */
+/** What a start found in the trail of the last run. */
 export interface Recovery {
   /** API_RESPONSE lines to append before anything else, in the order of their requests. */
   readonly records: readonly string[]
-  /** Bytes of the torn last line, which have been cut off the file. */
+  /** Bytes of a torn last line that were cut off. */
   readonly cutBytes: number
-  /** Lines that are no record, among those that were read. They are left as they are. */
+  /** Lines read that are not records. They are left as they are. */
   readonly damagedLines: number
-  /** Open requests that the trail has counted but that stand in no file that could be found. */
+  /** Open requests that the trail has counted but that were in no file found. */
   readonly unresolved: number
 }
 
 /**
- * Makes the trail of the last run whole again: cuts the torn last line and finds every API_REQUEST without its
- * API_RESPONSE. Call it before the trail is opened, and append the records before AUDIT_START, so that a start that is
- * itself killed loses nothing: the next one finds the rest.
+ * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Call it
+ * before the trail is opened, and append the records before AUDIT_START: then a start that is killed itself loses nothing,
+ * because the next one finds the rest.
  *
- * Pairs are matched by the gateway's own id; where a record has none, by request id and timestamp together, and counted:
- * n requests need n responses. Reads backwards, and only as far as a line that says that no request before it was
- * still open: after a clean stop the last line, after a crash the last AUDIT_START. From a file that goes on from a
- * rotated one it reads on into that, as long as it lies in the same directory, not compressed.
+ * Pairs have the same gateway id; where a record has none, the same request id and timestamp, and n requests need n
+ * responses. Reads backwards to a line that says that no request before it was open: after a clean stop the last line,
+ * after a crash the last AUDIT_START. Continues in rotated files of the same directory that are not compressed.
  *
  * @param file a regular file, or missing.
- * @throws Error that names the file, when it cannot be read or mended.
+ * @throws Error that names the file, when it cannot be read or repaired.
  */
 export function recover(file: string): Recovery {
   const requests = new OpenRequests()
@@ -45,18 +44,18 @@ export function recover(file: string): Recovery {
   }
 }
 
-/** A trail that is being written, as it stood at a moment. */
+/** The state of a trail in use at one moment. */
 export interface LiveTrail {
   readonly file: string
-  /** Of the file being written, which may have been renamed already. */
+  /** Of the file in use, which may have been renamed already. */
   readonly inode: string
   readonly sizeBytes: number
   readonly open: number
 }
 
 /**
- * The API_REQUEST lines of a trail in use that had no API_RESPONSE at that moment, in their order. Reads backwards no
- * further than the first of them.
+ * The API_REQUEST lines of a trail in use that had no API_RESPONSE at that moment, in order. Reads back no further than the
+ * first of them.
  *
  * @throws Error that names the file, when it cannot be read.
  */
@@ -74,7 +73,7 @@ export function openLines({ file, inode, sizeBytes, open }: LiveTrail): string[]
   }
 }
 
-/** Back through the files of a rotated trail, as far as they are needed and there. */
+/** Reads back through rotated files, as far as needed and found. */
 function readRotated(file: string, requests: OpenRequests): void {
   const visited = new Set([file])
   while (!requests.found) {
