@@ -1,16 +1,16 @@
 import type { TLSSocket } from 'node:tls'
 import type { Route } from './config/settings.ts'
 import type { RequestHeaders } from './http/rules/request-headers.ts'
-import type { Arriving } from './http/server/handler.ts'
+import type { ClientResponse } from './http/server/client-response.ts'
+import type { ReceivedRequest } from './http/server/handler.ts'
 import type { IncomingRequest } from './http/server/incoming-request.ts'
-import type { Answer } from './http/server/response.ts'
 import type { Slotted } from './http/syntax/slots.ts'
 import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { Share } from './upstream/upstream-places.ts'
 
 /** What `open` knows of a request before any stage has looked at it. */
-export interface ExchangeStart extends Arriving {
+export interface ExchangeStart extends ReceivedRequest {
   readonly requestId: string
   readonly gatewayId: string | undefined
   /** Wall time, ISO 8601. */
@@ -39,7 +39,7 @@ export class Exchange implements Slotted {
   slot = -1
   /** open. */
   readonly req: IncomingRequest
-  readonly res: Answer
+  readonly res: ClientResponse
   readonly upgrade: 'websocket' | undefined
   readonly headers: RequestHeaders
   readonly requestId: string

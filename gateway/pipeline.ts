@@ -1,6 +1,6 @@
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
-import type { Arriving } from './http/server/handler.ts'
+import type { ReceivedRequest } from './http/server/handler.ts'
 import { type Refusal, refusal } from './refusals.ts'
 import { admit, readPath } from './stages/admit.ts'
 import { authenticate } from './stages/authenticate.ts'
@@ -38,7 +38,7 @@ const STAGES: readonly Stage[] = [
  *
  * @param refused the request will never be whole, and this is its answer, unless `limitAddress` or `admit` has another
  */
-export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): Exchange {
+export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   if (refused === undefined) proceed(gateway, exchange, 0)
   else refuse(gateway, exchange, limitAddress(gateway, exchange) ?? admit(gateway, exchange) ?? refused)
@@ -46,7 +46,7 @@ export function handle(gateway: Gateway, arrival: Arriving, refused?: Refusal): 
 }
 
 /** A request that never became one: its head is malformed, or its time ran out before that was whole. */
-export function handleUnreadable(gateway: Gateway, arrival: Arriving, refused: Refusal): Exchange {
+export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(exchange)
   // A client that has gone in the middle of a head has its audit pair all the same.

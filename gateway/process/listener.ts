@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { isTrusted } from '../http/rules/client-address.ts'
-import type { Handler, Patience } from '../http/server/handler.ts'
+import type { ClientTimeouts, Handler } from '../http/server/handler.ts'
 import { Connections } from '../http/server/http-server.ts'
 import type { RequestFault } from '../http/server/request-fault.ts'
 import { handle, handleUnreadable, interrupt } from '../pipeline.ts'
@@ -18,7 +18,7 @@ export function connectionsOf(gateway: Gateway): Connections<Exchange> {
   const { trustedProxies } = settings
   return new Connections({
     handler: handlerOf(gateway),
-    patience: patienceOf(gateway),
+    timeouts: clientTimeoutsOf(gateway),
     clock,
     steadyClock,
     maxConnections: connectionRoom(settings),
@@ -41,7 +41,7 @@ function refusalOf({ code, cause }: RequestFault): Refusal {
   return refusal(code, { cause })
 }
 
-function patienceOf({ settings: { timeouts } }: Gateway): Patience {
+function clientTimeoutsOf({ settings: { timeouts } }: Gateway): ClientTimeouts {
   const { requestHeadersMs, requestMs = Number.POSITIVE_INFINITY, keepAliveMs, bodyIdleMs } = timeouts
   return {
     headersMs: Math.min(requestHeadersMs, requestMs),

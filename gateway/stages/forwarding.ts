@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange, OngoingForwarding } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { answerHeaders, revokedSessions } from '../http/rules/response-headers.ts'
+import { filterResponseHead, revokedSessions } from '../http/rules/response-headers.ts'
 import type { Field } from '../http/syntax/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../refusals.ts'
 import type {
@@ -104,7 +104,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       return
     }
     const limited = this.#exchange.limitHeaders.length > 0
-    const head = answerHeaders(fields, status, limited)
+    const head = filterResponseHead(fields, status, limited)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an upload that nobody wants would be read as the next request.

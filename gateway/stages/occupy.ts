@@ -22,5 +22,5 @@ function shareOf({ settings, load }: Gateway, exchange: Exchange): Share {
   const { trustedProxies } = settings
   const isNamed =
     viaTrustedProxy && address !== peer && trustedProxies !== undefined && !isTrusted(address, trustedProxies)
-  return isNamed ? load.places.shareOf(networkOf(address)) : req.share
+  return isNamed ? load.places.shareOf(networkOf(address)) : req.holder
 }

@@ -2,7 +2,7 @@ import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/rules/client-address.ts'
 import { acceptedRequestId, newRequestId } from '../http/rules/request-id.ts'
-import type { Arriving } from '../http/server/handler.ts'
+import type { ReceivedRequest } from '../http/server/handler.ts'
 import { timestampOf } from '../http/syntax/timestamp.ts'
 import { close } from './close.ts'
 
@@ -10,7 +10,7 @@ import { close } from './close.ts'
 const CLIENT_GONE = 499
 
 /** Begins an exchange: request id, clock, address, and the one hook that closes it when the client goes away. */
-export function open(gateway: Gateway, arrival: Arriving): Exchange {
+export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   const { req, res, upgrade } = arrival
   const { headers } = req
   const downstream = downstreamOf(req.peer, headers.forwardedFor, gateway.settings.trustedProxies)

@@ -5,7 +5,7 @@ import { Exchange } from '../exchange.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { PathTable } from '../http/rules/path-table.ts'
 import { readRequestHeaders } from '../http/rules/request-headers.ts'
-import type { Arriving } from '../http/server/handler.ts'
+import type { ReceivedRequest } from '../http/server/handler.ts'
 import { Field } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import type { Principal } from '../principal.ts'
@@ -115,7 +115,7 @@ export function makeArrival(request: HandMadeRequest = {}) {
     whenComplete: () => completed.promise,
   }
   const res = new RecordedResponse()
-  return { arrival: { req, res, upgrade } as object as Arriving, res, completeBody: completed.resolve }
+  return { arrival: { req, res, upgrade } as object as ReceivedRequest, res, completeBody: completed.resolve }
 }
 
 /** An exchange as `open` leaves it. `-` and `''` where a later stage has to write. */

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { answerHeaders } from '../http/rules/response-headers.ts'
+import { filterResponseHead } from '../http/rules/response-headers.ts'
 import type { Lapse } from '../http/server/tunnels.ts'
 import { upgradeHead } from '../http/server/websocket.ts'
 import type { Field } from '../http/syntax/field.ts'
@@ -31,7 +31,7 @@ export function openTunnel(
   const place = gateway.load.tunnels.reserve()
   if (place === undefined || route === undefined) return NO_TUNNEL_FREE
   close(gateway, exchange, 101)
-  const { lines } = answerHeaders(fields, 101, exchange.limitHeaders.length > 0)
+  const { lines } = filterResponseHead(fields, 101, exchange.limitHeaders.length > 0)
   const downstream = exchange.res.switch(upgradeHead(withMandatory(exchange, lines)))
   gateway.metrics.tunnelOpened()
   const hadCertificate = hasGoodCertificate(gateway, exchange)

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { fieldsOf } from '../syntax/field.ts'
-import { answerHeaders, revokedSessions } from './response-headers.ts'
+import { filterResponseHead, revokedSessions } from './response-headers.ts'
 
-describe('answerHeaders', () => {
+describe('filterResponseHead', () => {
   it('drops what the gateway sets itself, what is about one connection, and what gives the make away', () => {
-    const head = answerHeaders(
+    const head = filterResponseHead(
       fieldsOf(
         [
           ['Server', 'nginx'],
@@ -28,23 +28,26 @@ describe('answerHeaders', () => {
 
   it('drops what another says of limits, where one of ours is told', () => {
     const fields = fieldsOf(['RateLimit', '"x";r=9;t=1', 'RateLimit-Policy', '"x";q=9;w=1', 'X-Kept', 'yes'])
-    assert.equal(answerHeaders(fields, 200, true).lines, 'X-Kept: yes\r\n')
-    assert.match(answerHeaders(fields, 200).lines, /^RateLimit: "x";r=9;t=1\r\nRateLimit-Policy: /)
+    assert.equal(filterResponseHead(fields, 200, true).lines, 'X-Kept: yes\r\n')
+    assert.match(filterResponseHead(fields, 200).lines, /^RateLimit: "x";r=9;t=1\r\nRateLimit-Policy: /)
   })
 
   it('keeps repeated Set-Cookie lines apart', () => {
-    const { lines } = answerHeaders(fieldsOf(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2']), 200)
+    const { lines } = filterResponseHead(fieldsOf(['Set-Cookie', 'a=1', 'Set-Cookie', 'b=2']), 200)
     assert.equal(lines, 'Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n')
   })
 
   it('reads the content length, and drops it from a 204', () => {
-    assert.deepEqual(answerHeaders(fieldsOf(['Content-Length', '7']), 200), {
+    assert.deepEqual(filterResponseHead(fieldsOf(['Content-Length', '7']), 200), {
       lines: 'Content-Length: 7\r\n',
       contentLength: 7,
       dated: false,
     })
-    assert.equal(answerHeaders(fieldsOf(['content-length', '0010']), 200).lines, 'Content-Length: 10\r\n')
-    assert.deepEqual(answerHeaders(fieldsOf(['Content-Length', '0']), 204), {
+    assert.equal(
+      filterResponseHead(fieldsOf(['content-length', '0010']), 200).lines,
+      'Content-Length: 10\r\n',
+    )
+    assert.deepEqual(filterResponseHead(fieldsOf(['Content-Length', '0']), 204), {
       lines: '',
       contentLength: undefined,
       dated: false,

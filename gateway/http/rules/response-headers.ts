@@ -7,7 +7,7 @@ const REVOKE_SESSION = 'x-revoke-session'
 const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
 /** What goes downstream of an upstream answer's head. */
-export interface AnswerHead {
+export interface FilteredHead {
   /** Lines `Name: value`, each with its CR LF, without what belongs to one connection or is set by the gateway itself. */
   readonly lines: string
   readonly contentLength: number | undefined
@@ -20,7 +20,7 @@ export interface AnswerHead {
  *
  * @param limited the answer says what one of our limits still allows: another's word would contradict it.
  */
-export function answerHeaders(fields: readonly Field[], status: number, limited = false): AnswerHead {
+export function filterResponseHead(fields: readonly Field[], status: number, limited = false): FilteredHead {
   const nominated = nominatedBy(fields)
   let lines = ''
   let contentLength: number | undefined

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { type Client, GET, serving, until } from './conformance/client.test-support.ts'
 import {
-  answer,
-  answerEmpty,
   readThrough,
+  respond,
+  respondEmpty,
   type Seen,
   scribe,
   serverOf,
@@ -23,12 +23,12 @@ const CLOSING = [
   'GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: a\r\n\r\n',
 ] as const
 
-const unanswered = { begun: () => {} }
+const noResponse = { begun: () => {} }
 const endings = (seen: readonly Seen[]) => seen.map(({ closes }) => closes)
 
 describe('requests on one connection', () => {
-  it('are begun one after the other, each when the answer before it is whole', async (t) => {
-    const { seen, connect } = await serving(t, unanswered)
+  it('are begun one after the other, each when the response before it is whole', async (t) => {
+    const { seen, connect } = await serving(t, noResponse)
     const client = await connect()
     client.send(['/a', '/b', '/c'].map((target) => `GET ${target} HTTP/1.1\r\n\r\n`).join(''))
     await client.read()
@@ -47,7 +47,7 @@ describe('requests on one connection', () => {
     assert.deepEqual(endings(seen), [1, 1, 1])
   })
 
-  it('may be thousands that are answered at once', async (t) => {
+  it('may be thousands that get a response at once', async (t) => {
     const { seen, connect } = await serving(t)
     const client = await connect()
     client.send(`${GET}\r\n`.repeat(5000))
@@ -58,7 +58,7 @@ describe('requests on one connection', () => {
   it('wait in the kernel when more than 64 KiB come ahead, and none is lost', async (t) => {
     const { seen, connect } = await serving(t, {
       begun: (one) => {
-        if (seen.length > 1) answerEmpty(one)
+        if (seen.length > 1) respondEmpty(one)
       },
     })
     const client = await connect()
@@ -68,7 +68,7 @@ describe('requests on one connection', () => {
     await turns()
     assert.ok(client.served.bytesRead < BOUND_BYTES, `${client.served.bytesRead}`)
     assert.equal(seen.length, 1)
-    answerEmpty(seen[0] as Seen)
+    respondEmpty(seen[0] as Seen)
     await until(() => seen.length === 4001)
     await until(() => client.text().length === OK.length * 4001)
   })
@@ -76,7 +76,7 @@ describe('requests on one connection', () => {
   it('wait in the kernel when more than a hundred come ahead, and none is lost', async (t) => {
     const { seen, connect } = await serving(t, {
       begun: (one) => {
-        if (seen.length > 1) answerEmpty(one)
+        if (seen.length > 1) respondEmpty(one)
       },
     })
     const client = await connect()
@@ -86,7 +86,7 @@ describe('requests on one connection', () => {
     client.send(GET)
     await client.read()
     assert.equal(client.served.isPaused(), true)
-    answerEmpty(seen[0] as Seen)
+    respondEmpty(seen[0] as Seen)
     await until(() => client.text().length === OK.length * 102)
     client.send(GET)
     await until(() => client.text().length === OK.length * 103)
@@ -94,7 +94,7 @@ describe('requests on one connection', () => {
   })
 
   it('are not begun when their client has gone: what is left is told as one number', async (t) => {
-    const { seen, left, connect } = await serving(t, unanswered)
+    const { seen, left, connect } = await serving(t, noResponse)
     const client = await connect()
     client.send(GET.repeat(3000))
     await client.read()
@@ -104,9 +104,9 @@ describe('requests on one connection', () => {
     assert.deepEqual([seen.length, left], [1, [2999]])
   })
 
-  it('are not begun while the answers before them are not taken', async (t) => {
+  it('are not begun while the responses before them are not taken', async (t) => {
     const { seen, connect } = await serving(t, {
-      begun: ({ res }) => answer(res, { body: 'x'.repeat(16 * MIB) }),
+      begun: ({ res }) => respond(res, { body: 'x'.repeat(16 * MIB) }),
     })
     const client = await connect()
     client.socket.pause()
@@ -121,7 +121,7 @@ describe('requests on one connection', () => {
 
 describe('back-pressure', () => {
   it('holds back a body that is not read, and all of it comes in the end', async (t) => {
-    const { seen, connect } = await serving(t, unanswered)
+    const { seen, connect } = await serving(t, noResponse)
     const client = await connect()
     const body = Buffer.alloc(8 * MIB, '0123456789').toString('latin1')
     client.send(`POST / HTTP/1.1\r\nContent-Length: ${body.length}\r\n\r\n${body}${GET}`)
@@ -129,23 +129,23 @@ describe('back-pressure', () => {
     await turns()
     assert.ok(client.served.bytesRead < BOUND_BYTES, `${client.served.bytesRead}`)
     const [one] = seen as [Seen]
-    readThrough(one, () => answerEmpty(one))
+    readThrough(one, () => respondEmpty(one))
     await until(() => seen.length === 2)
     assert.ok(one.text === body, 'byte for byte')
   })
 
   it('does not hold back what follows a body that is whole, and that nobody reads', async (t) => {
-    const { seen, connect } = await serving(t, unanswered)
+    const { seen, connect } = await serving(t, noResponse)
     const client = await connect()
     client.send(`POST / HTTP/1.1\r\nContent-Length: ${70 * KIB}\r\n\r\n${'x'.repeat(70 * KIB)}`)
     await client.read()
-    answerEmpty(seen[0] as Seen)
+    respondEmpty(seen[0] as Seen)
     client.send(GET)
     await until(() => seen.length === 2)
   })
 
-  it('tells who answers to wait until the client has taken something', async (t) => {
-    const { seen, connect } = await serving(t, unanswered)
+  it('tells the handler to wait until the client has taken something', async (t) => {
+    const { seen, connect } = await serving(t, noResponse)
     const client = await connect()
     client.socket.pause()
     client.send(GET)
@@ -177,19 +177,19 @@ const begin = ({ res }: Seen) => {
 /** Where a connection may be when it ends, how many requests have been begun by then, and how many are left that never are. */
 const PHASES: readonly (readonly [string, string, (seen: Seen) => void, number, number])[] = [
   ['before anything', '', () => {}, 0, 0],
-  ['between requests', GET, answerEmpty, 1, 0],
+  ['between requests', GET, respondEmpty, 1, 0],
   ['in a head', 'GET / HT', () => {}, 0, 0],
   ['in a body', `${POST}012`, (seen) => readThrough(seen, () => {}), 1, 0],
   ['in a body that nobody reads', `${POST}012`, () => {}, 1, 0],
   ['in a chunk', 'POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab', () => {}, 1, 0],
-  ['while its answer is awaited', `${POST}0123456789`, () => {}, 1, 0],
-  ['in an answer', GET, begin, 1, 0],
+  ['while its response is awaited', `${POST}0123456789`, () => {}, 1, 0],
+  ['in a response', GET, begin, 1, 0],
   ['with requests ahead', GET + GET + GET, () => {}, 1, 2],
   ['with half a request ahead', `${GET}${POST}01`, () => {}, 1, 1],
   ['with something ahead that is no request', `${GET}${GET}NO\r\n\r\n`, () => {}, 1, 2],
-  ['after what is no request, unanswered', 'NO\r\n\r\n', () => {}, 1, 0],
-  ['lingering', `${POST}012`, answerEmpty, 1, 0],
-  ['before an answer that is held', GET, ({ res }) => res.hold(), 1, 0],
+  ['after what is no request, without a response', 'NO\r\n\r\n', () => {}, 1, 0],
+  ['lingering', `${POST}012`, respondEmpty, 1, 0],
+  ['before a response that is held', GET, ({ res }) => res.hold(), 1, 0],
 ]
 
 describe('a connection that ends in the middle', () => {
@@ -230,7 +230,7 @@ describe('a connection that ends in the middle', () => {
   for (const last of CLOSING) {
     const what = last.split('\r\n').slice(0, 2).join(' ')
     it(`nothing that follows the last request is begun, when the client goes: ${what}`, async (t) => {
-      const { seen, connect } = await serving(t, unanswered)
+      const { seen, connect } = await serving(t, noResponse)
       const client = await connect()
       client.send(last + GET)
       await client.read()
@@ -241,7 +241,7 @@ describe('a connection that ends in the middle', () => {
     })
 
     it(`nor that itself when it came ahead: ${what}`, async (t) => {
-      const { seen, connect } = await serving(t, unanswered)
+      const { seen, connect } = await serving(t, noResponse)
       const client = await connect()
       client.send(GET + last + GET)
       await client.read()
@@ -268,7 +268,7 @@ describe('when idle connections are closed,', () => {
     })
   }
 
-  it('one is left alone that still has to send the end of a short answer', async () => {
+  it('one is left alone that still has to send the end of a short response', async () => {
     const handler = scribe()
     const http = serverOf(handler)
     const wire = wireTo(http)
@@ -283,9 +283,9 @@ describe('when idle connections are closed,', () => {
     assert.equal(wire.destroyed, true)
   })
 
-  it('one is left alone on which a long answer is not taken yet', async (t) => {
+  it('one is left alone on which a long response is not taken yet', async (t) => {
     const { http, connect } = await serving(t, {
-      begun: ({ res }) => answer(res, { body: 'x'.repeat(16 * MIB) }),
+      begun: ({ res }) => respond(res, { body: 'x'.repeat(16 * MIB) }),
     })
     const client = await connect()
     client.socket.pause()
@@ -324,22 +324,22 @@ describe('connections beyond their number', () => {
       return wire
     }
     const busy = open(GET)
-    const answered = open(GET)
+    const responded = open(GET)
     await turns()
-    for (const { res } of held.splice(1)) answer(res)
+    for (const { res } of held.splice(1)) respond(res)
     const silent = open('')
     await turns()
     // The silent one has a time-out that comes sooner than that of one which has asked before.
     const fourth = open(GET)
     await turns()
     assert.deepEqual(
-      [busy, answered, silent, fourth].map(({ destroyed }) => destroyed),
+      [busy, responded, silent, fourth].map(({ destroyed }) => destroyed),
       [false, false, true, false],
     )
     const fifth = open(GET)
     await turns()
     assert.deepEqual(
-      [busy, answered, fourth, fifth].map(({ destroyed }) => destroyed),
+      [busy, responded, fourth, fifth].map(({ destroyed }) => destroyed),
       [false, true, false, false],
     )
     const sixth = open(GET)

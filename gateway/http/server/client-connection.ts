@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../syntax/deadlines.ts'
+import { ClientResponse, type ResponseConnection, type ResponseTerms } from './client-response.ts'
 import type { DeadlineTerms } from './connection-deadline.ts'
 import type { Holder } from './connection-holders.ts'
 import type { ConnectionPhase } from './connection-phase.ts'
@@ -11,7 +12,6 @@ import { PipelinedBytes } from './pipelined-bytes.ts'
 import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './request-fault.ts'
 import { skipEmptyLines } from './request-parser.ts'
 import { RequestReader } from './request-reader.ts'
-import { Answer, type Carrier, type ResponseTerms } from './response.ts'
 import { isWebSocketUpgrade } from './websocket.ts'
 import { WriteWatch } from './write-watch.ts'
 
@@ -28,7 +28,7 @@ export interface ConnectionTerms<E> extends DeadlineTerms, ResponseTerms {
  * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in
  * the wrong order (RFC 9112 section 9.3.2). connection-phase.ts has the table of its phases.
  */
-export class Connection<E> implements Timed, Carrier {
+export class Connection<E> implements Timed, ResponseConnection {
   slot = -1
   readonly socket: Socket
   /** The client's address. */
@@ -43,7 +43,7 @@ export class Connection<E> implements Timed, Carrier {
   #ended = false
   #lingering: Lingering | undefined = undefined
   #req: IncomingRequest | undefined = undefined
-  #res: Answer | undefined = undefined
+  #res: ClientResponse | undefined = undefined
   #exchange: E | undefined = undefined
 
   /** @param origin read at accept: a closed socket no longer knows it. */
@@ -84,7 +84,7 @@ export class Connection<E> implements Timed, Carrier {
     if (this.#phase === 'head') this.#refuseHead(HEAD_LATE)
     else if (this.#phase === 'body') this.#interrupt(BODY_LATE)
     else {
-      if (this.socket.writableLength > 0) this.heldUp(undefined)
+      if (this.socket.writableLength > 0) this.watchWrites(undefined)
       if (this.#lingering !== undefined) this.#lingering.timeUp(nowMs)
       // The client is still taking its last response.
       else if (this.socket.writableLength > 0) this.#becomeIdle()
@@ -92,8 +92,8 @@ export class Connection<E> implements Timed, Carrier {
     }
   }
 
-  heldUp(idleMs: number | undefined): void {
-    this.#writes.begin(idleMs ?? this.terms.patience.idleMs)
+  watchWrites(idleMs: number | undefined): void {
+    this.#writes.begin(idleMs ?? this.terms.timeouts.idleMs)
   }
 
   #giveUpWriting(): void {
@@ -102,20 +102,20 @@ export class Connection<E> implements Timed, Carrier {
     this.socket.destroy()
   }
 
-  answered(answer: Answer): void {
-    if (answer !== this.#res) return
+  responseWritten(response: ClientResponse): void {
+    if (response !== this.#res) return
     const incompleteBody = this.#req?.complete === false ? this.#req.body : null
     this.#forgetRequest()
-    answer.close()
+    response.close()
     incompleteBody?.destroy()
     if (this.socket.destroyed) {
-      this.#dropPipelinedAfter(answer)
+      this.#dropPipelinedAfter(response)
       return
     }
-    if (this.#phase !== 'response' || !answer.keepAlive) this.#linger()
+    if (this.#phase !== 'response' || !response.keepAlive) this.#linger()
     // A client that does not read its responses gets no further ones.
     else if (this.socket.writableNeedDrain) {
-      this.heldUp(answer.idleMs)
+      this.watchWrites(response.idleMs)
       this.socket.once('drain', () => this.#nextRequest())
     } else this.#nextRequest()
   }
@@ -184,17 +184,17 @@ export class Connection<E> implements Timed, Carrier {
   }
 
   #cancelRequest(): void {
-    const answer = this.#res
+    const response = this.#res
     this.#req?.body?.destroy()
     this.#forgetRequest()
-    if (answer === undefined) return
-    this.#dropPipelinedAfter(answer)
-    answer.close()
+    if (response === undefined) return
+    this.#dropPipelinedAfter(response)
+    response.close()
   }
 
   /** What follows the last request of a connection is not a request. */
-  #dropPipelinedAfter(answer: Answer): void {
-    if (answer.keepAlive) return
+  #dropPipelinedAfter(response: ClientResponse): void {
+    if (response.keepAlive) return
     this.#enter('last response')
     this.#pipelined.drop()
   }
@@ -242,7 +242,7 @@ export class Connection<E> implements Timed, Carrier {
     if (reader.fault !== undefined) this.#refuseHead(reader.fault)
     if (!reader.isHeadComplete) return
     const req = reader.request()
-    const res = new Answer(this, req, reader.allowsReuse)
+    const res = new ClientResponse(this, req, reader.allowsReuse)
     this.#req = req
     this.#res = res
     if (req.isOpaque) this.#expectNothing(res)
@@ -265,7 +265,7 @@ export class Connection<E> implements Timed, Carrier {
   #requestComplete(): void {
     this.#enter('response')
     this.#reader.deadline.stop()
-    this.#req?.completed()
+    this.#req?.markComplete()
     this.#req?.body?.complete()
   }
 
@@ -281,7 +281,7 @@ export class Connection<E> implements Timed, Carrier {
 
   #refuseHead(fault: RequestFault): void {
     const req = this.#reader.request()
-    const res = new Answer(this, req, false)
+    const res = new ClientResponse(this, req, false)
     this.#req = req
     this.#res = res
     this.#expectNothing(res)
@@ -296,7 +296,7 @@ export class Connection<E> implements Timed, Carrier {
     this.terms.handler.interrupt(exchange, fault)
   }
 
-  #expectNothing(res: Answer): void {
+  #expectNothing(res: ClientResponse): void {
     this.#enter('last response')
     this.#reader.deadline.stop()
     res.keepAlive = false

@@ -3,8 +3,8 @@ import type { Socket } from 'node:net'
 import { describe, it } from 'node:test'
 import { GET, serving, until } from './conformance/client.test-support.ts'
 import {
-  answer,
   readThrough,
+  respond,
   type Seen,
   scribe,
   serverOf,
@@ -31,7 +31,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual([await client.over(), seen.length], [{ text: '', reset: false }, 0])
   })
 
-  it('10 s after the first byte of a head, however many come, with an answer', async (t) => {
+  it('10 s after the first byte of a head, however many come, with a response', async (t) => {
     const { seen, time, connect, swept } = await serving(t)
     const client = await connect()
     await swept()
@@ -66,7 +66,7 @@ describe('a connection is given up, at the millisecond', () => {
     assert.deepEqual([seen[0]?.fault, seen[0]?.text, seen[0]?.whole], ['request_timeout', 'a', false])
   })
 
-  it('5 s, and one for the way, after its last answer', async (t) => {
+  it('5 s, and one for the way, after its last response', async (t) => {
     const { time, connect, swept } = await serving(t)
     const client = await connect()
     time.nowMs = 100
@@ -90,14 +90,14 @@ describe('a connection is given up, at the millisecond', () => {
     await client.gone()
   })
 
-  it('never while its answer is awaited', async (t) => {
+  it('never while its response is awaited', async (t) => {
     const { seen, time, connect, swept } = await serving(t, { begun: (one) => readThrough(one, () => {}) })
     const client = await connect()
     client.send(`${POST}0123456789`)
     await until(() => seen[0]?.whole === true)
     time.nowMs = 1e9
     await swept()
-    answer((seen[0] as Seen).res)
+    respond((seen[0] as Seen).res)
     await until(() => client.text() === OK)
   })
 
@@ -110,7 +110,7 @@ describe('a connection is given up, at the millisecond', () => {
       await until(() => seen.length === begun + 1)
       time.nowMs += 1e6
       await swept()
-      answer((seen[begun] as Seen).res)
+      respond((seen[begun] as Seen).res)
       await until(() => client.text() !== '')
     }
   })
@@ -167,7 +167,7 @@ describe('a connection is given up, at the millisecond', () => {
 
   it('also when the response that its client does not take is whole', async (t) => {
     const body = 'x'.repeat(16 * MIB)
-    const { seen, time, connect, swept } = await serving(t, { begun: ({ res }) => answer(res, { body }) })
+    const { seen, time, connect, swept } = await serving(t, { begun: ({ res }) => respond(res, { body }) })
     const client = await connect()
     client.socket.pause()
     client.send(GET)
@@ -262,13 +262,13 @@ async function writesSettle(socket: Socket): Promise<void> {
 
 const HEAD = { status: 200, lines: '', contentLength: undefined, dated: true }
 
-describe('after an answer that came early, or before the last', () => {
-  const early = { begun: ({ res }: Seen) => answer(res, { status: 413 }) }
+describe('after a response that came early, or before the last', () => {
+  const early = { begun: ({ res }: Seen) => respond(res, { status: 413 }) }
   const TOO_MUCH =
     'HTTP/1.1 413 Payload Too Large\r\nContent-Length: 0\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
   const LARGE = `POST / HTTP/1.1\r\nContent-Length: ${100 * MIB}\r\n\r\n`
 
-  it('a client may send on what it has, and gets the answer whole', async (t) => {
+  it('a client may send on what it has, and gets the response whole', async (t) => {
     const { seen, connect } = await serving(t, early)
     const client = await connect()
     client.send(LARGE)
@@ -336,7 +336,7 @@ describe('after an answer that came early, or before the last', () => {
     const body = 'x'.repeat(16 * MIB)
     const { time, connect, swept } = await serving(
       t,
-      { begun: ({ res }) => answer(res, { body }) },
+      { begun: ({ res }) => respond(res, { body }) },
       { idleMs: 20_000 },
     )
     const client = await connect()
@@ -351,10 +351,10 @@ describe('after an answer that came early, or before the last', () => {
   })
 })
 
-describe('an answer in the middle of its request', () => {
-  it('is the last of its connection, also when the rest of the request came with what it answers', async () => {
+describe('a response in the middle of its request', () => {
+  it('is the last of its connection, also when the rest of the request came with what it responds to', async () => {
     let nowMs = 0
-    const refuse = ({ body, res }: Seen) => body?.once('data', () => answer(res, { status: 413 }))
+    const refuse = ({ body, res }: Seen) => body?.once('data', () => respond(res, { status: 413 }))
     const http = serverOf(scribe({ begun: refuse }), () => nowMs)
     const wire = wireTo(http)
     wire.send('POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n')
@@ -367,7 +367,7 @@ describe('an answer in the middle of its request', () => {
 })
 
 describe('a client that has closed its half', () => {
-  it('gets the answers to all that it has asked', async (t) => {
+  it('gets the responses to all that it has asked', async (t) => {
     const { connect } = await serving(t)
     const client = await connect()
     client.send(`${GET}${POST}0123456789${GET}`)
@@ -398,7 +398,7 @@ describe('a client that has closed its half', () => {
 
   it('is not given up as long as it has not read what was written for it', async (t) => {
     const body = 'x'.repeat(16 * MIB)
-    const { seen, connect } = await serving(t, { begun: ({ res }) => answer(res, { body }) })
+    const { seen, connect } = await serving(t, { begun: ({ res }) => respond(res, { body }) })
     const client = await connect()
     client.socket.pause()
     client.send(GET)
@@ -428,13 +428,13 @@ describe('a client that has closed its half', () => {
     ['GET / HTTP/1.1\r\nHos', 'malformed_request'],
     [`${POST}012`, undefined],
   ] as const) {
-    it(`gets its answer, and is gone with the ${half.length} bytes of a request behind that one`, async (t) => {
+    it(`gets its response, and is gone with the ${half.length} bytes of a request behind that one`, async (t) => {
       const { seen, connect } = await serving(t, { begun: () => {} })
       const client = await connect()
       client.send(GET + half)
       client.socket.end()
       await until(() => seen.length === 1 && client.served.readableEnded)
-      answer((seen[0] as Seen).res)
+      respond((seen[0] as Seen).res)
       await client.gone()
       assert.equal(client.text(), OK)
       assert.deepEqual(

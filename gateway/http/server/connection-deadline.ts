@@ -1,12 +1,12 @@
 import type { BodyPace } from '../bodies/body-pace.ts'
-import type { Patience } from './handler.ts'
+import type { ClientTimeouts } from './handler.ts'
 
 /** A client that relies on the announced time must not meet the connection's end in the middle of a request. */
 const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
 export interface DeadlineTerms {
-  readonly patience: Patience
+  readonly timeouts: ClientTimeouts
   readonly bodyPace: BodyPace
   /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
@@ -29,7 +29,7 @@ export class ConnectionDeadline {
   /** The connection begins. */
   constructor(terms: DeadlineTerms) {
     this.#terms = terms
-    this.#idleAllowanceMs = terms.patience.headersMs
+    this.#idleAllowanceMs = terms.timeouts.headersMs
     this.atMs = terms.steadyClock() + this.#idleAllowanceMs
   }
 
@@ -40,7 +40,7 @@ export class ConnectionDeadline {
 
   /** The next request is awaited. */
   idle(): void {
-    this.#idleAllowanceMs = this.#terms.patience.keepAliveMs + KEEP_ALIVE_MARGIN_MS
+    this.#idleAllowanceMs = this.#terms.timeouts.keepAliveMs + KEEP_ALIVE_MARGIN_MS
     this.atMs = this.#terms.steadyClock() + this.#idleAllowanceMs
   }
 
@@ -51,17 +51,17 @@ export class ConnectionDeadline {
 
   /** A piece of the head has come, and more must follow. */
   awaitHead(): void {
-    const { patience, steadyClock } = this.#terms
+    const { timeouts, steadyClock } = this.#terms
     if (this.#startedMs === NEVER) this.#startedMs = steadyClock()
-    this.atMs = this.#startedMs + patience.headersMs
+    this.atMs = this.#startedMs + timeouts.headersMs
   }
 
   /** The head is complete, its body must follow. */
   beginBody(): void {
-    const { bodyPace, patience, steadyClock } = this.#terms
+    const { bodyPace, timeouts, steadyClock } = this.#terms
     const nowMs = steadyClock()
     this.#heldBackMs = NEVER
-    this.#requestEndMs = Math.min(this.#startedMs, nowMs) + patience.requestMs
+    this.#requestEndMs = Math.min(this.#startedMs, nowMs) + timeouts.requestMs
     this.atMs = Math.min(bodyPace.begin(nowMs), this.#requestEndMs)
   }
 

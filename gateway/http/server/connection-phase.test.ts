@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import {
-  answer,
-  answerEmpty,
+  respond,
+  respondEmpty,
   type Seen,
   scribe,
   serverOf,
@@ -31,7 +31,7 @@ const LIVES: readonly ((step: Step) => unknown)[] = [
     wire.stall(true)
     wire.send(GET)
     await turns()
-    answerEmpty(seen[0] as Seen)
+    respondEmpty(seen[0] as Seen)
     await turns()
     time.nowMs += 7000
   },
@@ -42,18 +42,18 @@ const LIVES: readonly ((step: Step) => unknown)[] = [
     await turns()
     wire.send('23456789')
     await turns()
-    answer((seen[0] as Seen).res)
+    respond((seen[0] as Seen).res)
   },
   async ({ wire, seen }) => {
     wire.send(`${POST}01`)
     await turns()
-    answer((seen[0] as Seen).res)
+    respond((seen[0] as Seen).res)
   },
   ({ wire }) => wire.send('POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nno'),
   async ({ wire, seen }) => {
     wire.send(LAST)
     await turns()
-    answer((seen[0] as Seen).res)
+    respond((seen[0] as Seen).res)
   },
   async ({ wire }) => {
     wire.send(LAST)
@@ -73,7 +73,7 @@ const LIVES: readonly ((step: Step) => unknown)[] = [
   async ({ wire, seen }) => {
     wire.send('NO\r\n\r\n')
     await turns()
-    answer((seen[0] as Seen).res)
+    respond((seen[0] as Seen).res)
   },
 ]
 

@@ -1,10 +1,10 @@
 import type { BodyPaceRule } from '../bodies/body-pace.ts'
+import type { ClientResponse } from './client-response.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
-import type { Answer } from './response.ts'
 
 /** Times that a client is given, milliseconds. */
-export interface Patience {
+export interface ClientTimeouts {
   /** From the first byte of a request, or from the beginning of the connection, to the end of its head. */
   readonly headersMs: number
   /** From the first byte of a request to its last; infinite: as long as its body keeps pace. */
@@ -17,9 +17,9 @@ export interface Patience {
 }
 
 /** A request, as the handler is given it. */
-export interface Arriving {
+export interface ReceivedRequest {
   readonly req: IncomingRequest
-  readonly res: Answer
+  readonly res: ClientResponse
   /** The protocol it asks to go on with, when that can be done; else the request is an ordinary one. */
   readonly upgrade: 'websocket' | undefined
 }
@@ -27,9 +27,9 @@ export interface Arriving {
 /** Who answers. `E` stands for one request under way. */
 export interface Handler<E> {
   /** A request whose head is whole. `fault`: its rest will not come, and this is its answer. */
-  begin(arriving: Arriving, fault: RequestFault | undefined): E
+  begin(received: ReceivedRequest, fault: RequestFault | undefined): E
   /** Bytes that are no request; of its head there is only what `req` names. */
-  unreadable(arriving: Arriving, fault: RequestFault): E
+  unreadable(received: ReceivedRequest, fault: RequestFault): E
   /** The rest of a request under way will not come. */
   interrupt(exchange: E, fault: RequestFault): void
   /** A client has gone that had sent about so many requests ahead: none of them is begun any more. */

@@ -5,7 +5,7 @@ import { describe, it, type TestContext } from 'node:test'
 import { connect as connectSecure } from 'node:tls'
 import { makeAuthority } from '../../tls/demo/throw-away-ca.ts'
 import { GET, until } from './conformance/client.test-support.ts'
-import { answerEmpty, connectionsOf, type Seen, scribe } from './conformance/scribe.test-support.ts'
+import { connectionsOf, respondEmpty, type Seen, scribe } from './conformance/scribe.test-support.ts'
 import { turns } from './conformance/wire.test-support.ts'
 import { createHttpServer, createSecureHttpServer } from './http-server.ts'
 
@@ -24,8 +24,8 @@ interface Ground {
 }
 
 /** A server with room for {@link ROOM} connections. */
-async function listening(t: TestContext, secure: boolean, unanswered = false): Promise<Ground> {
-  const handler = scribe(unanswered ? { begun: () => {} } : { begun: answerEmpty })
+async function listening(t: TestContext, secure: boolean, noResponse = false): Promise<Ground> {
+  const handler = scribe(noResponse ? { begun: () => {} } : { begun: respondEmpty })
   const connections = connectionsOf(handler, { maxConnections: ROOM })
   const http = secure
     ? createSecureHttpServer(connections, {
@@ -60,7 +60,7 @@ function openMany({ open }: Ground, count: number, address = GREEDY): Promise<So
   return Promise.all(Array.from({ length: count }, () => open(address)))
 }
 
-/** Whether a request over this connection is answered. */
+/** Whether a request over this connection gets a response. */
 async function isAnswered(socket: Socket): Promise<boolean> {
   let text = ''
   socket.on('data', (piece) => {

@@ -154,8 +154,8 @@ export class Connections<E> {
     this.#isProxy = isProxy
     this.#terms = {
       ...terms,
-      bodyPace: new BodyPace(terms.patience.bodyPace),
-      keepAliveSeconds: Math.floor(terms.patience.keepAliveMs / 1000),
+      bodyPace: new BodyPace(terms.timeouts.bodyPace),
+      keepAliveSeconds: Math.floor(terms.timeouts.keepAliveMs / 1000),
       left: (connection) => this.#open.remove(connection),
     }
     this.#open = new Deadlines(terms.steadyClock)

@@ -32,13 +32,13 @@ export class IncomingRequest {
   /** Every byte of it has come. */
   complete = false
   /** What its client's address takes up; belongs to whoever handles its requests. */
-  readonly share: Holder
+  readonly holder: Holder
   #whenComplete: (() => void) | undefined = undefined
 
   constructor({ socket, peer, holder }: Origin, { lines, fields }: Pick<RequestParser, 'lines' | 'fields'>) {
     this.socket = socket
     this.peer = peer
-    this.share = holder
+    this.holder = holder
     this.method = lines.method
     this.target = lines.target
     this.version = lines.version
@@ -52,7 +52,7 @@ export class IncomingRequest {
   }
 
   /** For the connection: every byte has come. */
-  completed(): void {
+  markComplete(): void {
     this.complete = true
     this.#whenComplete?.()
     this.body?.complete()

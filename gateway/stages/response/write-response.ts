@@ -1,6 +1,6 @@
 import type { Exchange } from '../../exchange.ts'
 import { MANDATORY_HEADERS } from '../../http/rules/mandatory-headers.ts'
-import type { AnswerHead } from '../../http/rules/response-headers.ts'
+import type { FilteredHead } from '../../http/rules/response-headers.ts'
 
 const MANDATORY_LINES = linesOf(MANDATORY_HEADERS)
 
@@ -10,7 +10,7 @@ const MANDATORY_LINES = linesOf(MANDATORY_HEADERS)
  *
  * @param head may not name a mandatory header.
  */
-export function writeHead(exchange: Exchange, status: number, head: AnswerHead): void {
+export function writeHead(exchange: Exchange, status: number, head: FilteredHead): void {
   const { contentLength, dated } = head
   exchange.res.writeHead({ status, lines: withMandatory(exchange, head.lines), contentLength, dated })
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
-import type { Patience } from '../handler.ts'
+import type { ClientTimeouts } from '../handler.ts'
 import type { HttpServer } from '../http-server.ts'
 import { type Acts, type Seen, scribe, serverOf } from './scribe.test-support.ts'
 import { turns } from './wire.test-support.ts'
@@ -50,7 +50,7 @@ export interface Serving {
 export async function serving(
   t: TestContext,
   acts: Acts = {},
-  patience?: Partial<Patience>,
+  timeouts?: Partial<ClientTimeouts>,
 ): Promise<Serving> {
   const handler = scribe(acts)
   const time = { nowMs: 0 }
@@ -59,7 +59,7 @@ export async function serving(
     asked += 1
     return time.nowMs
   }
-  const http = serverOf(handler, clock, patience)
+  const http = serverOf(handler, clock, timeouts)
   const clients: Client[] = []
   t.after(async () => {
     for (const { socket, served } of clients) {

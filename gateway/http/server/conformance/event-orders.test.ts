@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { answer, readThrough, type Seen, scribe, serverOf, wireTo } from './scribe.test-support.ts'
+import { readThrough, respond, type Seen, scribe, serverOf, wireTo } from './scribe.test-support.ts'
 import { turns, type Wire } from './wire.test-support.ts'
 
 /** How a request is sent, and how the handler treats it. */
@@ -13,10 +13,10 @@ interface Plan {
   readonly framing: 'none' | 'length' | 'chunks'
   /** Of its body, about. */
   readonly bytes: number
-  /** When it is answered: at once, behind its body, or when the client has done so many more things. */
+  /** When the response comes: at once, behind its body, or when the client has done so many more things. */
   readonly when: 'at once' | 'behind' | number
   readonly bounded: boolean
-  /** The handler takes the socket's time: it holds the answer until then. */
+  /** The handler takes the socket's time: it holds the response until then. */
   readonly held: boolean
   readonly breaksOff: boolean
 }
@@ -61,7 +61,7 @@ function textOf(plan: Plan, i: number): string {
 /** One connection, from its beginning to its end. */
 class Life {
   readonly plans: readonly Plan[]
-  readonly handler = scribe({ begun: (seen) => this.#begun(seen), refused: (seen) => answer(seen.res) })
+  readonly handler = scribe({ begun: (seen) => this.#begun(seen), refused: (seen) => respond(seen.res) })
   readonly http = serverOf(this.handler)
   readonly wire: Wire = wireTo(this.http)
   #later: { left: number; act: () => void }[] = []
@@ -75,26 +75,26 @@ class Life {
     assert.equal(seen.target, `/${this.handler.seen.length - 1}`)
     for (const { closes } of this.handler.seen.slice(0, -1)) assert.equal(closes, 1)
     const { when } = this.#planOf(seen)
-    if (when === 'at once') this.#answer(seen)
-    else readThrough(seen, () => when === 'behind' && this.#answer(seen))
-    if (typeof when === 'number') this.#later.push({ left: when, act: () => this.#answer(seen) })
+    if (when === 'at once') this.#respond(seen)
+    else readThrough(seen, () => when === 'behind' && this.#respond(seen))
+    if (typeof when === 'number') this.#later.push({ left: when, act: () => this.#respond(seen) })
   }
 
   #planOf(seen: Seen): Plan {
     return this.plans[Number(seen.target.slice(1))] as Plan
   }
 
-  #answer(seen: Seen): void {
+  #respond(seen: Seen): void {
     const { held, bounded, breaksOff } = this.#planOf(seen)
     const release = held ? seen.res.hold() : undefined
     if (breaksOff && seen.closes === 0) {
       seen.res.writeHead({ status: 200, lines: 'Content-Length: 9\r\n', contentLength: 9, dated: true })
       seen.res.breakOff()
-    } else answer(seen.res, { body: `answer ${seen.target.slice(1)}`, bounded })
+    } else respond(seen.res, { body: `response ${seen.target.slice(1)}`, bounded })
     if (release !== undefined) this.#later.push({ left: 2, act: release })
   }
 
-  /** Time passes for what is answered later. */
+  /** Time passes for responses that come later. */
   pass(): void {
     for (const one of [...this.#later]) if (one.left-- === 0) one.act()
     this.#later = this.#later.filter(({ left }) => left >= 0)
@@ -119,13 +119,13 @@ class Life {
       assert.ok(body.startsWith(seen.text), `request ${i} has another's bytes`)
       if (seen.whole) assert.equal(seen.text.length, body.length)
     }
-    const answers = [...this.wire.received.matchAll(/answer (\d+)/g)].map(([, i]) => Number(i))
+    const responses = [...this.wire.received.matchAll(/response (\d+)/g)].map(([, i]) => Number(i))
     assert.deepEqual(
-      answers,
-      [...answers].sort((a, b) => a - b),
-      'answers out of order',
+      responses,
+      [...responses].sort((a, b) => a - b),
+      'responses out of order',
     )
-    assert.equal(new Set(answers).size, answers.length)
+    assert.equal(new Set(responses).size, responses.length)
   }
 }
 
@@ -158,7 +158,7 @@ async function live(
   await life.settle()
   life.check()
   const most = countUntil(plans, closes)
-  // All has been sent, and nothing was broken off: all is answered.
+  // All has been sent, and nothing was broken off: all has a response.
   if (end === undefined) {
     assert.ok(handler.seen.length >= countUntil(plans, mayClose))
     if (!wire.wasReset) for (const { closes } of handler.seen) assert.equal(closes, 1)
@@ -185,14 +185,14 @@ function closes({ version, option }: Plan): boolean {
 /** Nor is anything behind these. */
 function mayClose(plan: Plan): boolean {
   const { version, framing, when, bounded, breaksOff } = plan
-  // The answer has no other end than the connection's; or it comes before the body.
+  // The response has no other end than the connection's; or it comes before the body.
   return (
     closes(plan) || breaksOff || (version === '1.0' && !bounded) || (when !== 'behind' && framing !== 'none')
   )
 }
 
 describe('a connection, whatever happens on it in whatever order,', () => {
-  it('closes every request once, answers in order, and counts every byte to the request that it is of', async () => {
+  it('closes every request once, responds in order, and counts every byte to the request that it is of', async () => {
     const property = fc.asyncProperty(
       fc.array(plan, { minLength: 1, maxLength: 6 }),
       fc.array(event, { maxLength: 40 }),

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
+import type { ClientResponse } from '../client-response.ts'
 import { type ConnectionPhase, TRANSITIONS } from '../connection-phase.ts'
-import type { Arriving, Handler, Patience } from '../handler.ts'
+import type { ClientTimeouts, Handler, ReceivedRequest } from '../handler.ts'
 import { Connections, createHttpServer, type HttpServer, type ServerTerms } from '../http-server.ts'
 import type { IncomingRequest } from '../incoming-request.ts'
-import type { Answer } from '../response.ts'
 import { Wire } from './wire.test-support.ts'
 
 interface Refused {
@@ -34,7 +34,7 @@ export function said(req: IncomingRequest): Said {
 
 /** One request that has been begun, and what has become of it so far. */
 export interface Seen extends Said {
-  readonly res: Answer
+  readonly res: ClientResponse
   readonly upgrade: string | undefined
   readonly body: IncomingRequest['body']
   /** What has been read of the body. */
@@ -48,7 +48,7 @@ export interface Seen extends Said {
   closes: number
 }
 
-/** What is done about a request. By default it is read to its end and answered then, a refused one at once. */
+/** What is done about a request. By default it is read to its end first, a refused one gets its response at once. */
 export interface Acts {
   begun?(seen: Seen): void
   refused?(seen: Seen): void
@@ -62,10 +62,10 @@ export interface Scribe extends Handler<Seen> {
 }
 
 /** A handler that keeps book. */
-export function scribe({ begun = readAndAnswer, refused = answerEmpty }: Acts = {}): Scribe {
+export function scribe({ begun = readAndRespond, refused = respondEmpty }: Acts = {}): Scribe {
   const seen: Seen[] = []
   const left: number[] = []
-  const note = ({ req, res, upgrade }: Arriving, refusal: Refused | undefined): Seen => {
+  const note = ({ req, res, upgrade }: ReceivedRequest, refusal: Refused | undefined): Seen => {
     const facts = said(req)
     const { code: fault, cause = '' } = refusal ?? facts.refusal ?? {}
     const { body } = req
@@ -82,8 +82,8 @@ export function scribe({ begun = readAndAnswer, refused = answerEmpty }: Acts = 
     seen,
     left,
     abandoned: (_peer, requests) => left.push(requests),
-    begin: (arriving, fault) => note(arriving, fault),
-    unreadable: (arriving, fault) => note(arriving, fault),
+    begin: (received, fault) => note(received, fault),
+    unreadable: (received, fault) => note(received, fault),
     interrupt(one, { code, cause }) {
       one.fault = code
       one.cause = cause
@@ -108,16 +108,16 @@ export function readThrough(seen: Seen, whole: () => void): void {
   seen.body.once('end', done)
 }
 
-function readAndAnswer(seen: Seen): void {
-  readThrough(seen, () => answerEmpty(seen))
+function readAndRespond(seen: Seen): void {
+  readThrough(seen, () => respondEmpty(seen))
 }
 
 /** Answers without a body: 200, or 400 for what had to be refused. */
-export function answerEmpty({ res, fault }: Seen): void {
-  answer(res, { status: fault === undefined ? 200 : 400 })
+export function respondEmpty({ res, fault }: Seen): void {
+  respond(res, { status: fault === undefined ? 200 : 400 })
 }
 
-export interface Answered {
+export interface GivenResponse {
   readonly status?: number
   readonly body?: string
   /** False: its length is not announced. */
@@ -125,14 +125,17 @@ export interface Answered {
 }
 
 /** Answers in one go, with Date left out so that the bytes are the same every time. */
-export function answer(res: Answer, { status = 200, body = '', bounded = true }: Answered = {}): void {
+export function respond(
+  res: ClientResponse,
+  { status = 200, body = '', bounded = true }: GivenResponse = {},
+): void {
   const lines = bounded ? `Content-Length: ${body.length}\r\n` : ''
   res.writeHead({ status, lines, contentLength: bounded ? body.length : undefined, dated: true })
   res.write(Buffer.from(body, 'latin1'))
   res.end()
 }
 
-export const PATIENCE: Patience = {
+export const TIMEOUTS: ClientTimeouts = {
   headersMs: 10_000,
   requestMs: 30_000,
   keepAliveMs: 5000,
@@ -156,7 +159,7 @@ export function connectionsOf(
 ): Connections<Seen> {
   return new Connections({
     handler,
-    patience: PATIENCE,
+    timeouts: TIMEOUTS,
     clock: () => 0,
     steadyClock: () => 0,
     maxConnections: 1000,
@@ -167,14 +170,14 @@ export function connectionsOf(
   })
 }
 
-/** A server that answers as the handler does. */
+/** A server with this handler. */
 export function serverOf(
   handler: Handler<Seen>,
   steadyClock: () => number = () => 0,
-  patience: Partial<Patience> = {},
+  timeouts: Partial<ClientTimeouts> = {},
   maxConnections = 1000,
 ): HttpServer {
-  const terms = { patience: { ...PATIENCE, ...patience }, steadyClock, maxConnections }
+  const terms = { timeouts: { ...TIMEOUTS, ...timeouts }, steadyClock, maxConnections }
   return createHttpServer(connectionsOf(handler, terms))
 }
 

@@ -15,19 +15,19 @@ export interface ResponseTerms {
 }
 
 /** What a response needs of its connection. */
-export interface Carrier {
+export interface ResponseConnection {
   readonly socket: Socket
   readonly terms: ResponseTerms
   /** The socket accepts no more for now. @param idleMs how long the client may take nothing, when not the usual time. */
-  heldUp(idleMs: number | undefined): void
+  watchWrites(idleMs: number | undefined): void
   /** The last byte of the answer has been written. */
-  answered(answer: Answer): void
+  responseWritten(response: ClientResponse): void
   /** The socket has become somebody else's. */
   detach(): Socket
 }
 
 /** The head of an answer, all but what HTTP adds for the connection. */
-export interface AnswerFields {
+export interface ResponseHead {
   readonly status: number
   /** Lines `Name: value`, each with its CR LF; none of Connection, Keep-Alive, Transfer-Encoding. */
   readonly lines: string
@@ -42,14 +42,14 @@ export interface AnswerFields {
  * and goes out with it in one write when both are short; `flushHead` sends it off alone. What is written to a connection
  * that is gone goes nowhere.
  */
-export class Answer {
+export class ClientResponse {
   /** Whether the connection is to be used again. Counts until the head is written. */
   keepAlive: boolean
   /** How long the client may take nothing of it; undefined: what its connection allows. */
   idleMs: number | undefined = undefined
   /** A byte of the head has gone, or will before anything else can: until then another head can take its place. */
   headersSent = false
-  readonly #carrier: Carrier
+  readonly #connection: ResponseConnection
   readonly #request: IncomingRequest
   /** The head, until it is sent. */
   #head = ''
@@ -64,8 +64,8 @@ export class Answer {
   #closed = false
   #closeListeners: (() => void)[] | undefined = undefined
 
-  constructor(carrier: Carrier, request: IncomingRequest, keepAlive: boolean) {
-    this.#carrier = carrier
+  constructor(connection: ResponseConnection, request: IncomingRequest, keepAlive: boolean) {
+    this.#connection = connection
     this.#request = request
     this.keepAlive = keepAlive
   }
@@ -78,7 +78,7 @@ export class Answer {
 
   /** Called once, when the connection takes more again. */
   onDrain(listener: () => void): void {
-    this.#carrier.socket.once('drain', listener)
+    this.#connection.socket.once('drain', listener)
   }
 
   /** An interim answer (RFC 9110 section 15.2). */
@@ -86,7 +86,7 @@ export class Answer {
     if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`)
   }
 
-  writeHead({ status, lines, contentLength, dated }: AnswerFields): void {
+  writeHead({ status, lines, contentLength, dated }: ResponseHead): void {
     if (this.#ended) return
     const { version, method } = this.#request
     this.#bodiless = method === 'HEAD' || status === 204 || status === 304
@@ -95,10 +95,10 @@ export class Answer {
     // Its end is the end of the connection.
     if (unbounded && !this.#chunked) this.keepAlive = false
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n${lines}`
-    if (!dated) head += `Date: ${dateOf(this.#carrier.terms.clock())}\r\n`
+    if (!dated) head += `Date: ${dateOf(this.#connection.terms.clock())}\r\n`
     if (this.#chunked) head += 'Transfer-Encoding: chunked\r\n'
     head += this.keepAlive
-      ? `Connection: keep-alive\r\nKeep-Alive: timeout=${this.#carrier.terms.keepAliveSeconds}\r\n\r\n`
+      ? `Connection: keep-alive\r\nKeep-Alive: timeout=${this.#connection.terms.keepAliveSeconds}\r\n\r\n`
       : 'Connection: close\r\n\r\n'
     this.#head = head
   }
@@ -113,7 +113,7 @@ export class Answer {
 
   /** A piece of the body. @returns false when the next one should wait for `onDrain`. */
   write(piece: Buffer): boolean {
-    const { socket } = this.#carrier
+    const { socket } = this.#connection
     if (this.#ended) return true
     if (this.#bodiless || piece.length === 0) return true
     if (piece.length <= MAX_TEXT_BYTES && this.#head !== '') {
@@ -131,7 +131,7 @@ export class Answer {
       socket.uncork()
     }
     if (!socket.writableNeedDrain) return true
-    this.#carrier.heldUp(this.idleMs)
+    this.#connection.watchWrites(this.idleMs)
     return false
   }
 
@@ -144,12 +144,12 @@ export class Answer {
       this.#chunked = false
     }
     this.flushHead()
-    if (this.#held === undefined) this.#carrier.answered(this)
+    if (this.#held === undefined) this.#connection.responseWritten(this)
   }
 
   /** Keeps what is written from now on, until the function that it returns is called. */
   hold(): () => void {
-    const { socket } = this.#carrier
+    const { socket } = this.#connection
     this.#held = []
     return () => {
       if (this.#switched) {
@@ -162,7 +162,7 @@ export class Answer {
       if (held.length > 1) socket.cork()
       for (const piece of held) this.#send(piece)
       if (held.length > 1) socket.uncork()
-      if (this.#ended) this.#carrier.answered(this)
+      if (this.#ended) this.#connection.responseWritten(this)
     }
   }
 
@@ -173,18 +173,18 @@ export class Answer {
     this.#ended = true
     if (this.#held !== undefined) {
       // What the new protocol sends must not overtake it.
-      this.#carrier.socket.cork()
+      this.#connection.socket.cork()
       this.#held = undefined
       this.#switched = true
     }
     for (const piece of held) this.#send(piece)
     this.#send(head)
-    return this.#carrier.detach()
+    return this.#connection.detach()
   }
 
   /** Ends the connection so that the client cannot take what it has for a whole answer, whatever frames the answer. */
   breakOff(): void {
-    if (!this.#closed || this.#switched) this.#carrier.socket.resetAndDestroy()
+    if (!this.#closed || this.#switched) this.#connection.socket.resetAndDestroy()
   }
 
   /** For the connection: whoever waits for the end of the answer is told. */
@@ -196,7 +196,7 @@ export class Answer {
 
   /** @param piece text is latin1. */
   #send(piece: string | Buffer): void {
-    const { socket } = this.#carrier
+    const { socket } = this.#connection
     if (this.#held !== undefined) this.#held.push(piece)
     else if (!socket.writable) return
     else if (typeof piece === 'string') socket.write(piece, 'latin1')

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import { type Client, GET, type Serving, serving, until } from './conformance/client.test-support.ts'
-import { type Answered, answer, type Seen } from './conformance/scribe.test-support.ts'
+import { type GivenResponse, respond, type Seen } from './conformance/scribe.test-support.ts'
 
 const KEEP = 'Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
 const CLOSE = 'Connection: close\r\n\r\n'
@@ -16,8 +16,8 @@ const GET_10 = 'GET / HTTP/1.0\r\n\r\n'
 const KEEP_10 = 'GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n'
 const unbounded = { body: 'hello', bounded: false }
 
-/** What is asked, what is answered, and how that looks on the wire. */
-const CASES: readonly (readonly [string, Answered, string])[] = [
+/** What is asked, the response, and how that looks on the wire. */
+const CASES: readonly (readonly [string, GivenResponse, string])[] = [
   [GET, { body: 'hello' }, `${LENGTH}${KEEP}hello`],
   [GET, unbounded, `${CHUNKED}${KEEP}5\r\nhello\r\n0\r\n\r\n`],
   [GET, { bounded: false }, `${CHUNKED}${KEEP}0\r\n\r\n`],
@@ -39,10 +39,10 @@ const CASES: readonly (readonly [string, Answered, string])[] = [
   [GET, { status: 299, body: '\xff\0' }, `HTTP/1.1 299 unknown\r\nContent-Length: 2\r\n${KEEP}\xff\0`],
 ]
 
-describe('an answer goes out, byte for byte,', () => {
-  for (const [asked, answered, expected] of CASES) {
+describe('a response goes out, byte for byte,', () => {
+  for (const [asked, responded, expected] of CASES) {
     it(`${JSON.stringify(expected)}, to ${JSON.stringify(asked.slice(0, 60))}`, async (t) => {
-      const { connect } = await serving(t, { begun: ({ res }) => answer(res, answered) })
+      const { connect } = await serving(t, { begun: ({ res }) => respond(res, responded) })
       const client = await connect()
       client.send(asked)
       await until(() => client.text().length >= expected.length)
@@ -77,12 +77,12 @@ describe('an answer goes out, byte for byte,', () => {
 
   it('whole, when its first piece is too long to go with its head', async (t) => {
     const body = 'x'.repeat(20_000)
-    const text = await textOf(t, ({ res }) => answer(res, { body }))
+    const text = await textOf(t, ({ res }) => respond(res, { body }))
     assert.equal(text, `HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n${KEEP}${body}`)
   })
 })
 
-/** The answer to one request, after which the client ends. */
+/** The response to one request, after which the client ends. */
 async function textOf(t: TestContext, begun: (seen: Seen) => void): Promise<string> {
   const { connect } = await serving(t, { begun })
   const client = await connect()
@@ -104,11 +104,11 @@ async function asking(
   return { client, first: running.seen[0] as Seen, serving: running }
 }
 
-describe('an answer that is held', () => {
+describe('a response that is held', () => {
   it('goes out when it is released, and only then is the next request begun', async (t) => {
     const { client, first, serving } = await asking(t, GET + GET)
     const release = first.res.hold()
-    answer(first.res, { body: 'hello' })
+    respond(first.res, { body: 'hello' })
     // A second connection shows that the loop has turned.
     const other = await serving.connect()
     other.send(GET)
@@ -135,7 +135,7 @@ describe('an answer that is held', () => {
   it('is closed once when its client goes, and its release does nothing more', async (t) => {
     const { client, first, serving } = await asking(t, GET + GET)
     const release = first.res.hold()
-    answer(first.res, { body: 'hello' })
+    respond(first.res, { body: 'hello' })
     client.socket.resetAndDestroy()
     await client.gone()
     assert.equal(first.closes, 1)
@@ -166,7 +166,7 @@ describe('the switch to another protocol', () => {
 
   for (const [what, interim] of [
     ['waits while it is held, and what the new protocol says goes behind it', ''],
-    ['behind the interim answer before it, when both are held', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
+    ['behind the interim response before it, when both are held', 'HTTP/1.1 103 Early Hints\r\n\r\n'],
   ] as const) {
     it(what, async (t) => {
       const { client, first, serving } = await asking(t, UPGRADE)
@@ -208,7 +208,7 @@ describe('the switch to another protocol', () => {
 
   it('is not offered to a request that came ahead of its turn', async (t) => {
     const { first, serving } = await asking(t, GET + UPGRADE)
-    answer(first.res)
+    respond(first.res)
     await until(() => serving.seen.length === 2)
     assert.deepEqual(
       serving.seen.map(({ upgrade }) => upgrade),
@@ -221,14 +221,14 @@ it('a head of which nothing has gone gives way to another, with another frame', 
   const { client, first } = await asking(t, GET)
   first.res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
   assert.equal(first.res.headersSent, false)
-  answer(first.res, { status: 502, body: 'broken' })
+  respond(first.res, { status: 502, body: 'broken' })
   assert.equal(first.res.headersSent, true)
   await until(() => client.text().endsWith('broken'))
   assert.match(client.text(), /^HTTP\/1\.1 502 Bad Gateway\r\nContent-Length: 6\r\n/)
   assert.doesNotMatch(client.text(), /chunked/i)
 })
 
-describe('an answer that has ended does not reach the next one, with', () => {
+describe('a response that has ended does not reach the next one, with', () => {
   for (const [what, late] of [
     ['a piece of its body', ({ res }: Seen) => res.write(Buffer.from('late'))],
     ['its head', ({ res }: Seen) => res.flushHead()],
@@ -239,19 +239,19 @@ describe('an answer that has ended does not reach the next one, with', () => {
         res.flushHead()
       },
     ],
-    ['an interim answer', ({ res }: Seen) => res.writeInterim(103, '')],
+    ['an interim response', ({ res }: Seen) => res.writeInterim(103, '')],
     ['its end', ({ res }: Seen) => res.end()],
     ['its breaking off', ({ res }: Seen) => res.breakOff()],
     ['its being held', ({ res }: Seen) => res.hold()],
-    ['another whole answer', ({ res }: Seen) => answer(res, { body: 'late' })],
+    ['another whole response', ({ res }: Seen) => respond(res, { body: 'late' })],
   ] as const) {
     it(what, async (t) => {
       const { client, first, serving } = await asking(t, GET + GET)
-      answer(first.res)
+      respond(first.res)
       late(first)
       await until(() => serving.seen.length === 2)
       late(first)
-      answer((serving.seen[1] as Seen).res)
+      respond((serving.seen[1] as Seen).res)
       await until(() => client.text().length >= OK.length * 2 || client.socket.closed)
       assert.equal(client.text(), OK + OK)
     })
