@@ -111,7 +111,7 @@ export function makeArrival(request: HandMadeRequest = {}) {
     headers: readRequestHeaders(fields, version),
     body: null,
     complete,
-    share: { places: 0, isProxy: false },
+    holder: { places: 0, isProxy: false },
     whenComplete: () => completed.promise,
   }
   const res = new RecordedResponse()

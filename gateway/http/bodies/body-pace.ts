@@ -1,14 +1,14 @@
-/** What is asked of a client that sends a request body. */
+/** How fast a client must send a request body. */
 export interface BodyPaceRule {
-  /** How long nothing may come, and how far the client may fall behind the rate, milliseconds. */
+  /** Longest silence, and how far the client may fall behind the rate, milliseconds. */
   readonly graceMs: number
-  /** 0: only silence ends it. */
+  /** 0: only silence counts. */
   readonly minBytesPerSecond: number
 }
 
 /**
- * By when more of a request body must come. The client has a store of time: it begins full, runs down, and each byte adds
- * to it what the byte may take at the minimum rate. What was sent fast cannot be saved up beyond the full store.
+ * By when more of a request body must come. A leaky bucket of time: it begins with the full grace, runs down, and each byte
+ * adds the time that it may take at the minimum rate, up to the full grace.
  */
 export class BodyPace {
   readonly #graceMs: number
@@ -19,12 +19,12 @@ export class BodyPace {
     this.#msPerByte = minBytesPerSecond === 0 ? Number.POSITIVE_INFINITY : 1000 / minBytesPerSecond
   }
 
-  /** Of a body that begins, or goes on after it was held back by us. */
+  /** For a body that begins, or goes on after we held it back. @returns the deadline. */
   begin(nowMs: number): number {
     return nowMs + this.#graceMs
   }
 
-  /** @param bytes more than 0. */
+  /** More has come. @param bytes more than 0 @returns the new deadline. */
   extend(deadlineMs: number, bytes: number, nowMs: number): number {
     return Math.min(deadlineMs + bytes * this.#msPerByte, nowMs + this.#graceMs)
   }

@@ -1,29 +1,29 @@
 import { isOverShare } from '../rules/fair-share.ts'
 
 const MIB = 1024 * 1024
-/** Of all bodies that wait in memory, of those for one key, and of those from one address (IPv6: one /64). */
+/** Most bytes of all buffered bodies, of those for one key, and of those from one address (IPv6: one /64). */
 const MAX_BYTES = 64 * MIB
 const MAX_OF_KEY_BYTES = 16 * MIB
 const MAX_OF_NETWORK_BYTES = 8 * MIB
 
-/** A body that waits in memory, and whose it is. */
+/** A body that is being buffered in memory. */
 export interface WaitingBody {
   readonly keyId: string
   readonly network: string
-  /** Of it, that have come. Belongs to BodyRoom. */
+  /** How many have come. Written by BodyRoom only. */
   bytes: number
 }
 
 /**
- * The room for bodies that have to be whole before anything can be said about them. A key's name is no secret, so anyone can
- * begin one: room is taken by bytes that have come, not by those that are announced, and nobody has more than its share.
+ * Shared memory for bodies whose signature can be checked only when they are complete. Key ids are not secret, so anyone
+ * can send such a body: only received bytes count, not announced ones, and nobody gets more than a fair share.
  */
 export class BodyRoom {
   #bytes = 0
   readonly #ofKey = new Map<string, number>()
   readonly #ofNetwork = new Map<string, number>()
 
-  /** @returns whether there is room for so many bytes more of the body. */
+  /** Takes room for so many more bytes. @returns false when there is none. */
   take(body: WaitingBody, bytes: number): boolean {
     const ofKey = this.#ofKey.get(body.keyId) ?? 0
     const ofNetwork = this.#ofNetwork.get(body.network) ?? 0
@@ -36,7 +36,7 @@ export class BodyRoom {
     return true
   }
 
-  /** Nothing of the body waits any more. */
+  /** The body is no longer in memory. */
   release(body: WaitingBody): void {
     this.#change(body, -body.bytes)
     body.bytes = 0

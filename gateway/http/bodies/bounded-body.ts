@@ -1,8 +1,8 @@
 import { type Readable, Transform } from 'node:stream'
 
 /**
- * A body of unknown length, passed on as long as it stays within its bound. Beyond it `onExceeded` is called once and
- * the stream is destroyed, so that it never looks whole to whoever reads it.
+ * Passes on a body of unknown length up to a bound. Beyond it, `onExceeded` is called once and the stream is destroyed,
+ * so that its reader never takes it for complete.
  */
 export function boundedBody(
   body: Readable,

@@ -1,24 +1,22 @@
 import { Readable } from 'node:stream'
 
 export interface GatherOptions {
-  /** A body with more bytes than these is not gathered. */
+  /** A longer body is refused. */
   readonly maxBytes: number
   /** Bytes announced by Content-Length; undefined when the length is not known beforehand. */
   readonly contentLength: number | undefined
-  /** Asked before each piece is kept. */
+  /** Called before each piece is kept. */
   readonly hasRoom?: (bytes: number) => boolean
 }
 
-/** `too_large`: beyond its bound. `no_room`: there was none for the next piece. `broken`: the client went away, or the body was not there to be read. */
+/** `too_large`: beyond `maxBytes`. `no_room`: `hasRoom` said no. `broken`: the client went away, or the body was read before. */
 export type GatherFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 16 * 1024
 
 /**
- * Gathers a whole body in memory, for who must have seen all of it before any of it goes on. What is held is at most
- * twice the bound, in however small pieces it comes. Beyond the bound, or without room, reading stops and the rest is left unread. In all
- * cases no listener is left behind. Waits as long as the body does: its time is bounded by whoever owns the connection.
- * Never rejects.
+ * Buffers a complete body in memory, at most twice `maxBytes` of it. Beyond the bound or without room, reading stops and
+ * the rest stays unread. Removes its listeners in all cases. Has no timeout: the connection has one. Never rejects.
  */
 export function gatherBody(body: Readable, options: GatherOptions): Promise<Buffer | GatherFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options
@@ -39,12 +37,12 @@ export function gatherBody(body: Readable, options: GatherOptions): Promise<Buff
       resolve(outcome)
     }
     body.on('data', onData).on('end', onEnd).on('close', onBroken).on('error', onBroken)
-    // A listener alone does not set a body going that somebody held back.
+    // A paused body does not resume because of a new listener.
     body.resume()
   })
 }
 
-/** A body that was gathered, as a stream to send on: all its bytes are there already, then it ends. */
+/** A buffered body as a stream. */
 export function bodyOf(gathered: Buffer): Readable {
   const body = new Readable({ read: () => {} })
   body.push(gathered)
@@ -52,7 +50,7 @@ export function bodyOf(gathered: Buffer): Readable {
   return body
 }
 
-/** One piece is kept as it is; more are copied together, because each may hold on to far more memory than its bytes. */
+/** Keeps a single piece as it is. Copies several together, because each may hold on to more memory than its bytes. */
 class GrowingBuffer {
   length = 0
   #buffer: Buffer | undefined
@@ -72,7 +70,7 @@ class GrowingBuffer {
     return this.#buffer?.subarray(0, this.length) ?? Buffer.alloc(0)
   }
 
-  /** Doubles: what was announced is not believed, or many could have much set aside for a few bytes each. */
+  /** Doubles. Allocating the announced length would let many clients reserve much memory for a few bytes each. */
   #grow(filled: number): void {
     const grown = Buffer.allocUnsafeSlow(Math.max(LEAST_BYTES, 2 * this.length))
     this.#buffer?.copy(grown, 0, 0, filled)

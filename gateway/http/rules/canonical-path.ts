@@ -14,8 +14,8 @@ const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
  * removed. A canonical path is its own canonical form.
  *
  * @param path visible ASCII, without `;` and backslash
- * @returns undefined when an octet is malformed, no UTF-8, or means one thing here and another to who decodes it again:
- * slash, backslash, semicolon, control characters
+ * @returns undefined when an octet is malformed, is not UTF-8, or would change meaning when decoded again: slash,
+ * backslash, semicolon, control characters
  */
 export function canonicalPath(path: string): string | undefined {
   if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? removeDotSegments(path) : path
@@ -35,7 +35,7 @@ function rewritten(written: string): string {
   return standsForItself(character) ? character : written.toUpperCase()
 }
 
-/** Overlong and broken sequences are how a slash is hidden from one reader and shown to the next. */
+/** Overlong and broken sequences can hide a slash from one reader and show it to the next. */
 function isUtf8(path: string): boolean {
   try {
     decodeURIComponent(path)
@@ -45,7 +45,7 @@ function isUtf8(path: string): boolean {
   }
 }
 
-/** RFC 3986 section 5.2.4; of repeated slashes one stays. */
+/** RFC 3986 section 5.2.4; also merges repeated slashes. */
 function removeDotSegments(path: string): string {
   const kept: string[] = []
   const segments = path.replace(/\/{2,}/g, '/').split('/')

@@ -1,10 +1,10 @@
 import { type BlockList, isIP } from 'node:net'
 
-/** Who is at the other end, as far as it can be believed. */
+/** Where a request comes from, as far as it can be trusted. */
 export interface Downstream {
   /** Textual IP address. */
   readonly address: string
-  /** The other end of the connection itself. */
+  /** The address of the connection itself. */
   readonly peer: string
   /** The peer is a trusted proxy, so its forwarded headers are kept. */
   readonly viaTrustedProxy: boolean
@@ -35,7 +35,7 @@ export function downstreamOf(
   return { address: believed, peer, viaTrustedProxy: true }
 }
 
-/** Whether an address is on a list of the operator's; what is no address is on none. */
+/** Whether an address is on a list of the operator's; false for anything but an IP address. */
 export function isTrusted(address: string, proxies: BlockList): boolean {
   const family = isIP(address)
   return family !== 0 && proxies.check(address, family === 6 ? 'ipv6' : 'ipv4')

@@ -1,10 +1,10 @@
-/** Part of the room that is given to whoever comes first. */
+/** The part of the room that is first come, first served. */
 const UNSHARED = 3 / 4
 
 /**
- * Whether one caller has more than its share of a room that all callers have in common. As long as a quarter of the room is
- * free nobody has; after that whoever has more than what is still free for all others. So one caller alone leaves
- * a quarter, two leave an eighth, and someone who has nothing yet finds room for as long as there is any.
+ * Whether one caller has more than its share of a common room. While more than a quarter is free, nobody has; after that,
+ * whoever has more than what is still free. So one caller alone leaves a quarter, two leave an eighth, and a caller that
+ * has nothing yet finds room as long as there is any.
  */
 export function isOverShare({
   own,

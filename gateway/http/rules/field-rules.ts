@@ -1,8 +1,8 @@
 /**
- * What goes upstream of a request's field. `copied`: the field as it is. `dropped`: nothing; it belongs to this
- * connection, has its place taken by a field of the gateway, or claims what nobody is believed. `length`: with a body
- * only. `continued`: the gateway goes on with what it says. `forwarding`: how the request came here, believed of a
- * trusted proxy. `certificate`: believed of a proxy that passes certificates on.
+ * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
+ * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
+ * gateway adds to its value. `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client
+ * certificates on.
  */
 export type UpstreamPart = 'copied' | 'dropped' | 'length' | 'continued' | 'forwarding' | 'certificate'
 
@@ -12,7 +12,7 @@ export interface FieldRule {
   readonly once: number
   /** Repeats count as one field with a list. */
   readonly joined: boolean
-  /** The name has a character that services fold: `X.Auth` and `X_Auth` are `X-Auth` to CGI and its kin. */
+  /** The name has a character that services fold: to CGI, `X.Auth` and `X_Auth` are `X-Auth`. */
   readonly odd: boolean
   readonly upstream: UpstreamPart
 }
@@ -35,7 +35,7 @@ export const HOP_BY_HOP: readonly string[] = [
   'upgrade',
 ]
 
-/** Headers that mean nothing, or something else to every reader, when they are repeated. */
+/** Headers that different readers understand differently when they are repeated. */
 const SINGLETONS: readonly string[] = [
   'authorization',
   'content-length',
@@ -66,7 +66,7 @@ const SINGLETONS: readonly string[] = [
 ]
 const JOINED: readonly string[] = ['cdn-loop', 'dpop', 'x-forwarded-for', 'x-request-id']
 
-/** How a request came here. Other fields that begin with `X-Forwarded-` say who calls, or replace the target. */
+/** The path a request has taken. Other `X-Forwarded-` fields name the caller or replace the target. */
 const FORWARDING: readonly string[] = [
   'forwarded',
   'x-forwarded-by',
@@ -80,7 +80,7 @@ const FORWARDING: readonly string[] = [
   'x-forwarded-ssl',
 ]
 
-/** Claims of a caller that some service or framework believes: who it is, where it is, what it asks for (RFC 9700 section 4.13). */
+/** Claims that some service or framework trusts: who and where the caller is, what it asks for (RFC 9700 section 4.13). */
 const CLAIMS: readonly string[] = [
   'cf-connecting-ip',
   'cf-connecting-ipv6',
@@ -157,7 +157,7 @@ const ODD: FieldRule = { ...ORDINARY, odd: true }
 const CLAIM: FieldRule = { ...ORDINARY, upstream: 'dropped' }
 
 const RULES: ReadonlyMap<string, FieldRule> = rules()
-/** Of names that are none of the above: they come again and again, unless somebody makes them up. */
+/** A cache for all other names. */
 const MAX_LEARNT = 512
 const learnt = new Map<string, FieldRule>()
 
@@ -192,12 +192,12 @@ function learn(lower: string): FieldRule {
   return rule
 }
 
-/** What CGI, WSGI and their kin make of a name: all but letters and digits is one and the same character. */
+/** The name as CGI and WSGI see it: all but letters and digits become one character. */
 export function foldedName(lower: string): string {
   return lower.replace(/[^a-z0-9]/g, '-')
 }
 
-/** Whether the gateway gives a field of this name a meaning, or keeps it from the service. @param lower in lower case */
+/** Whether the gateway reads a field of this name or keeps it from the service. @param lower in lower case */
 export function isProtectedName(lower: string): boolean {
   const { once, joined, upstream } = ruleOf(lower)
   return once !== 0 || joined || upstream !== 'copied'

@@ -3,7 +3,7 @@ import { HOP_BY_HOP as NAMES } from './field-rules.ts'
 
 const HOP_BY_HOP: ReadonlySet<string> = new Set(NAMES)
 
-/** Named in Connection or not, these are never taken out on a caller's word: they frame and address the message. */
+/** Never removed, even when Connection names them: they frame and address the message. */
 const NOT_NOMINABLE: ReadonlySet<string> = new Set(['host', 'content-length'])
 
 /** True for a header, in lower case, that belongs to one connection. */
@@ -11,7 +11,7 @@ export function isHopByHop(name: string, nominated: ReadonlySet<string> | undefi
   return HOP_BY_HOP.has(name) || isNominated(name, nominated)
 }
 
-/** True for a header, in lower case, that a Connection field takes out. */
+/** True for a header, in lower case, that a Connection field removes. */
 export function isNominated(name: string, nominated: ReadonlySet<string> | undefined): boolean {
   return nominated?.has(name) === true && !NOT_NOMINABLE.has(name)
 }

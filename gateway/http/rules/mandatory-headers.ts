@@ -1,5 +1,5 @@
 /**
- * The headers that every answer carries, flat, without `X-Request-ID`, which differs by exchange.
+ * The headers of every response, as a flat list, without `X-Request-ID`, which differs by exchange.
  * `X-XSS-Protection` is asked for by the contract although browsers have dropped it; over plain HTTP a browser
  * ignores HSTS (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
  */
@@ -16,7 +16,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream's answer may not set: ours, and those that give its make away. */
+/** Names, in lower case, that an upstream's response may not set: ours, and those that reveal its software. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',

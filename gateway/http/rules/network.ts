@@ -1,14 +1,13 @@
 import { isIPv4, isIPv6 } from 'node:net'
 
 /**
- * What addresses are told apart by: IPv4 by address, also when mapped into IPv6 (RFC 4291 section 2.5.5.2); IPv6 by its
- * /64, the smallest network that one subscriber is given (RFC 6177), because whoever has one can send from any address of
- * it. `203.0.113.9` for any form of ::ffff:203.0.113.9, `2001:db8:0:1::/64` for any form of an address in it. An address
- * that is none is taken as it is.
+ * The network that a client counts as: IPv4 by address, also when mapped into IPv6 (RFC 4291 section 2.5.5.2); IPv6 by /64,
+ * the smallest network that one subscriber gets (RFC 6177), all addresses of which it can use. `203.0.113.9` for any form of
+ * ::ffff:203.0.113.9, `2001:db8:0:1::/64` for any address in it. Other text is returned unchanged.
  */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address
-  // How a listener on both families names every IPv4 caller.
+  // A dual-stack listener shows every IPv4 client like this.
   if (address.startsWith('::ffff:') && isIPv4(address.slice(7))) return address.slice(7)
   const zone = address.indexOf('%')
   const bare = zone === -1 ? address : address.slice(0, zone)

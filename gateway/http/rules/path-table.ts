@@ -1,4 +1,4 @@
-/** Anything that governs a path: a route, a limit. */
+/** A row that applies to a path: a route or a limit. */
 interface PathRow {
   /** Exact path, or a prefix ending in `/*`. */
   readonly path: string
@@ -14,8 +14,8 @@ export interface PathEntry<Row> {
 }
 
 /**
- * Rows found by path, the most specific first: an exact path before a prefix, a longer prefix before a shorter one.
- * Immutable; made at load.
+ * Finds rows by path. An exact path is more specific than a prefix, a longer prefix than a shorter one. Immutable; made at
+ * load.
  */
 export class PathTable<Row extends PathRow> {
   readonly #exact = new Map<string, { rows: Row[]; weight: number }>()
@@ -42,9 +42,8 @@ export class PathTable<Row extends PathRow> {
   }
 
   /**
-   * The same, taking letter case and a closing slash for nothing, as many upstreams do: what is asked of the path
-   * `/api/login` also holds for `/API/Login/`, and what is asked of `/admin/*` also holds for `/admin`, whichever of
-   * them the upstream answers.
+   * The same without regard to letter case and a closing slash, as many upstreams do: the rows of `/api/login` also apply
+   * to `/API/Login/`, and those of `/admin/*` also to `/admin`.
    */
   findFolded(path: string): PathEntry<Row> | undefined {
     const bare = withoutClosingSlash(path.toLowerCase())

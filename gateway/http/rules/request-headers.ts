@@ -3,7 +3,7 @@ import type { RefusalCode } from '../../refusals.ts'
 import type { Field } from '../syntax/field.ts'
 import { ruleOf } from './field-rules.ts'
 
-/** More than these, or more than 16 KiB of them (the parser's own bound), are refused with 431. */
+/** More, or more than 16 KiB of them (the parser's bound), are refused with 431. */
 const MAX_HEADERS = 100
 
 const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?$/
@@ -14,13 +14,13 @@ export interface HeaderFault {
   readonly detail: string
 }
 
-/** What the gateway itself needs of a request's fields, from one pass over them: repeats are seen as they are. */
+/** The fields of a request that the gateway itself needs. */
 export class RequestHeaders {
   host: string | undefined = undefined
   authorization: string | undefined = undefined
-  /** Empty, which is no id, when there is more than one. */
+  /** Empty, and so invalid, when there is more than one. */
   requestId: string | undefined = undefined
-  /** Every value of DPoP, joined by a comma: more than one is no proof. */
+  /** Every value of DPoP, joined by commas: more than one is not a proof. */
   dpop: string | undefined = undefined
   userAgent = ''
   /** Names the key that a webhook is signed with. */
@@ -28,17 +28,17 @@ export class RequestHeaders {
   webhookId: string | undefined = undefined
   webhookTimestamp: string | undefined = undefined
   webhookSignature: string | undefined = undefined
-  /** Bytes announced; undefined when the length is not known beforehand or there is no body. */
+  /** Announced bytes; undefined without a body or with an unknown length. */
   contentLength: number | undefined = undefined
   hasBody = false
   expect: string | undefined = undefined
   /** Every value of X-Forwarded-For, joined in order of appearance. */
   forwardedFor: string | undefined = undefined
-  /** Every value of CDN-Loop (RFC 8586): through whom the request has come. */
+  /** Every value of CDN-Loop (RFC 8586): the proxies that the request has passed. */
   loop: string | undefined = undefined
-  /** Names, in lower case, with characters beyond letters, digits and hyphens: only those that the operator allows pass. */
+  /** Names, in lower case, with characters other than letters, digits and hyphens: refused unless the operator allows them. */
   oddNames: string[] | undefined = undefined
-  /** First thing that makes the request unacceptable. */
+  /** The first thing that makes the request unacceptable. */
   fault: HeaderFault | undefined = undefined
 }
 
@@ -114,7 +114,7 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
 }
 
 function join(headers: RequestHeaders, lower: string, value: string): void {
-  // A value that no request id may have: the pair counts as none.
+  // Two ids count as none: an empty value is never valid.
   if (lower === 'x-request-id') headers.requestId = headers.requestId === undefined ? value : ''
   else if (lower === 'dpop') headers.dpop = joined(headers.dpop, value)
   else if (lower === 'cdn-loop') headers.loop = joined(headers.loop, value)
@@ -142,8 +142,8 @@ function repeated(name: string): HeaderFault {
 }
 
 /**
- * RFC 9112 section 6.1: both framings at once, a coding other than chunked, or any coding in HTTP/1.0 leave two readers
- * with two ideas of where the next request begins.
+ * RFC 9112 section 6.1: with both framings, a coding other than chunked, or any coding in HTTP/1.0, two readers can
+ * disagree on where the next request begins (request smuggling).
  */
 function framingFault({ length, coding }: Framing, version: '1.0' | '1.1'): HeaderFault | undefined {
   if (coding !== undefined) {

@@ -7,17 +7,17 @@ const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 const UUID = new HexText('########-####-####-####-############')
 const bytes = new Uint8Array(16)
 
-/** Of the id made last: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2). */
+/** The last id: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2). */
 let last = { msecs: Number.NEGATIVE_INFINITY, seq: 0 }
 
-/** The client's own id when it is harmless in a header, a log line and a JSON string; otherwise undefined. */
+/** The client's own id when it is safe in a header, a log line and a JSON string; otherwise undefined. */
 export function acceptedRequestId(presented: string | undefined): string | undefined {
   return presented !== undefined && ACCEPTABLE.test(presented) ? presented : undefined
 }
 
 /**
- * A new UUID (RFC 9562, version 7). The library makes the same by itself, but asks the system for randomness at every id,
- * and takes longer to write it out.
+ * A new UUID (RFC 9562, version 7). The library alone would ask the system for randomness for every id, and format it more
+ * slowly.
  */
 export function newRequestId(): string {
   const nowMs = Date.now()

@@ -1,25 +1,25 @@
 import { canonicalPath } from './canonical-path.ts'
 
-/** A request target that can be matched and forwarded: what is matched is what goes upstream. */
+/** A request target in the form that is both matched and forwarded. */
 export interface Target {
   /** Canonical path, beginning with `/`; an asterisk for `OPTIONS *`. */
   readonly path: string
-  /** With its question mark, or empty. As received: it is not ours to read. */
+  /** With its question mark, or empty. As received. */
   readonly query: string
   /** Authority of an absolute-form target, which takes the place of Host (RFC 9112 section 3.2.2). */
   readonly authority: string | undefined
 }
 
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)/i
-/** Visible ASCII but for backslash and `;`, which begins a parameter; a question mark cannot be in it any more. */
+/** Visible ASCII without backslash, `;` (a parameter) and question mark, which was split off. */
 const ACCEPTED_PATH = /^[!"$-:<-[\]-~]*$/
 const VISIBLE = /^[!-~]*$/
 
 /**
  * Reads a request target in origin-form or absolute-form and brings its path into canonical form.
  *
- * @returns the sentence that says what is wrong when the target could mean one thing to us and another upstream:
- * encoded slashes, backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
+ * @returns a sentence that says what is wrong when the upstream could understand the target differently: encoded slashes,
+ * backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
  */
 export function readTarget(raw: string): Target | string {
   let authority: string | undefined

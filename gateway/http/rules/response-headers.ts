@@ -2,13 +2,13 @@ import type { Field } from '../syntax/field.ts'
 import { isHopByHop, nominatedBy } from './hop-by-hop.ts'
 import { REPLACED_HEADERS } from './mandatory-headers.ts'
 
-/** How the upstream tells that a session has ended; it concerns the gateway alone. */
+/** Tells the gateway, and only the gateway, that a session has ended. */
 const REVOKE_SESSION = 'x-revoke-session'
 const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
-/** What goes downstream of an upstream answer's head. */
+/** The head of an upstream response, as it goes downstream. */
 export interface FilteredHead {
-  /** Lines `Name: value`, each with its CR LF, without what belongs to one connection or is set by the gateway itself. */
+  /** Lines `Name: value`, each with its CR LF, without hop-by-hop fields and those that the gateway sets itself. */
   readonly lines: string
   readonly contentLength: number | undefined
   /** The lines name Date. */
@@ -16,9 +16,9 @@ export interface FilteredHead {
 }
 
 /**
- * Filters the head of an upstream answer. Repeats such as Set-Cookie stay as they are.
+ * Filters the head of an upstream response. Repeated fields such as Set-Cookie stay as they are.
  *
- * @param limited the answer says what one of our limits still allows: another's word would contradict it.
+ * @param limited the gateway sets RateLimit fields of its own, so the upstream's are dropped
  */
 export function filterResponseHead(fields: readonly Field[], status: number, limited = false): FilteredHead {
   const nominated = nominatedBy(fields)
@@ -29,11 +29,11 @@ export function filterResponseHead(fields: readonly Field[], status: number, lim
     if (REPLACED_HEADERS.has(lower) || lower === REVOKE_SESSION || isHopByHop(lower, nominated)) continue
     if (limited && LIMIT_FIELDS.has(lower)) continue
     if (lower === 'content-length') {
-      // RFC 9110 section 8.6: an answer without a body by its status has no length either.
+      // RFC 9110 section 8.6: these statuses have no body and no length.
       if (status === 204 || status === 101) continue
       contentLength = Number(value)
       if (String(contentLength) !== value) {
-        // Zeros before a number mean eight to some readers.
+        // Some readers take leading zeros for an octal number.
         lines += `Content-Length: ${contentLength}\r\n`
         continue
       }
@@ -43,7 +43,7 @@ export function filterResponseHead(fields: readonly Field[], status: number, lim
   return { lines, contentLength, dated }
 }
 
-/** The sessions that an upstream response ends: one or several in a field, separated by commas or spaces. */
+/** The sessions that an upstream response ends. A field may name several, separated by commas or spaces. */
 export function revokedSessions(fields: readonly Field[]): readonly string[] {
   let sessions: string[] | undefined
   for (const { lower, value } of fields) {

@@ -1,13 +1,13 @@
 import type { Server } from 'node:net'
 
-/** Turns of the event loop without a new connection: the system had none at the last look. */
+/** After so many event loop turns without a new connection the system has none left. */
 const QUIET_TURNS = 3
-/** New ones that keep coming must not keep a listener open. */
+/** A steady flow of new connections must not keep the listener open. */
 const LONGEST_MS = 500
 
 /**
- * Lets the server accept the connections that the system has already accepted for it; when a listener closes, the
- * system resets those that are left. Resolves in the turn in which there was none.
+ * Accepts the connections that already wait in the system's queue, which resets them when the listener closes. Resolves
+ * when none is left.
  */
 export function acceptQueued(server: Server): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()

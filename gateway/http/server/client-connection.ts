@@ -12,7 +12,7 @@ import { PipelinedBytes } from './pipelined-bytes.ts'
 import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './request-fault.ts'
 import { skipEmptyLines } from './request-parser.ts'
 import { RequestReader } from './request-reader.ts'
-import { isWebSocketUpgrade } from './websocket.ts'
+import { isWebSocketUpgrade } from './tunnels/websocket.ts'
 import { WriteWatch } from './write-watch.ts'
 
 /** What all connections of one listener share. */

@@ -3,7 +3,7 @@ import { dateOf } from '../syntax/http-date.ts'
 import { STATUS_CODES } from '../syntax/status-codes.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 
-/** Beyond it, to copy a body into the text of its head costs more than a write of several parts. */
+/** A longer body is written in several parts: copying it into the text of its head would cost more. */
 const MAX_TEXT_BYTES = 16 * 1024
 
 /** What all responses of one listener share. */
@@ -20,13 +20,13 @@ export interface ResponseConnection {
   readonly terms: ResponseTerms
   /** The socket accepts no more for now. @param idleMs how long the client may take nothing, when not the usual time. */
   watchWrites(idleMs: number | undefined): void
-  /** The last byte of the answer has been written. */
+  /** The last byte of the response has been written. */
   responseWritten(response: ClientResponse): void
-  /** The socket has become somebody else's. */
+  /** Gives the socket away. */
   detach(): Socket
 }
 
-/** The head of an answer, all but what HTTP adds for the connection. */
+/** The head of a response, without the fields about the connection. */
 export interface ResponseHead {
   readonly status: number
   /** Lines `Name: value`, each with its CR LF; none of Connection, Keep-Alive, Transfer-Encoding. */
@@ -38,16 +38,15 @@ export interface ResponseHead {
 }
 
 /**
- * The answer to one request, on its connection (RFC 9112 sections 6 to 9). A head waits for the first piece of its body,
- * and goes out with it in one write when both are short; `flushHead` sends it off alone. What is written to a connection
- * that is gone goes nowhere.
+ * The response to one request (RFC 9112 sections 6 to 9). The head waits for the first piece of the body and goes out with
+ * it in one write when both are short; `flushHead` sends it alone. Writes to a closed connection are ignored.
  */
 export class ClientResponse {
-  /** Whether the connection is to be used again. Counts until the head is written. */
+  /** Whether the connection may be used again. Has an effect until the head is written. */
   keepAlive: boolean
-  /** How long the client may take nothing of it; undefined: what its connection allows. */
+  /** How long the client may take nothing of it; undefined: the usual time. */
   idleMs: number | undefined = undefined
-  /** A byte of the head has gone, or will before anything else can: until then another head can take its place. */
+  /** The head is sent, or will be before anything else. Until then another head may replace it. */
   headersSent = false
   readonly #connection: ResponseConnection
   readonly #request: IncomingRequest
@@ -55,11 +54,11 @@ export class ClientResponse {
   #head = ''
   #chunked = false
   #bodiless = false
-  /** What is kept back, in its order; undefined while nothing is. */
+  /** Writes that wait for the end of `hold`, in order; undefined while nothing is held. */
   #held: (string | Buffer)[] | undefined = undefined
-  /** The protocol was switched while something was kept back, and the switch still is: the connection is ours to end. */
+  /** The protocol was switched during `hold`, and the socket is still corked: we may still break it off. */
   #switched = false
-  /** The answer has been written, and whoever waits for that will be told. */
+  /** The whole response has been written, or will be at the end of `hold`. */
   #ended = false
   #closed = false
   #closeListeners: (() => void)[] | undefined = undefined
@@ -70,18 +69,18 @@ export class ClientResponse {
     this.keepAlive = keepAlive
   }
 
-  /** Called once, when the answer is whole or its connection is gone. */
+  /** Called once, when the response is complete or its connection is gone. */
   onClose(listener: () => void): void {
     if (this.#closeListeners === undefined) this.#closeListeners = [listener]
     else this.#closeListeners.push(listener)
   }
 
-  /** Called once, when the connection takes more again. */
+  /** Called once, when the connection accepts more again. */
   onDrain(listener: () => void): void {
     this.#connection.socket.once('drain', listener)
   }
 
-  /** An interim answer (RFC 9110 section 15.2). */
+  /** An interim response (RFC 9110 section 15.2). */
   writeInterim(status: number, lines: string): void {
     if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`)
   }
@@ -92,7 +91,7 @@ export class ClientResponse {
     this.#bodiless = method === 'HEAD' || status === 204 || status === 304
     const unbounded = contentLength === undefined && !this.#bodiless
     this.#chunked = unbounded && version === '1.1'
-    // Its end is the end of the connection.
+    // Only the end of the connection ends it.
     if (unbounded && !this.#chunked) this.keepAlive = false
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n${lines}`
     if (!dated) head += `Date: ${dateOf(this.#connection.terms.clock())}\r\n`
@@ -135,7 +134,7 @@ export class ClientResponse {
     return false
   }
 
-  /** The answer is whole. */
+  /** The response is complete. */
   end(): void {
     if (this.#ended) return
     this.#ended = true
@@ -147,7 +146,7 @@ export class ClientResponse {
     if (this.#held === undefined) this.#connection.responseWritten(this)
   }
 
-  /** Keeps what is written from now on, until the function that it returns is called. */
+  /** Holds back all writes until the returned function is called. */
   hold(): () => void {
     const { socket } = this.#connection
     this.#held = []
@@ -166,13 +165,13 @@ export class ClientResponse {
     }
   }
 
-  /** Ends the answer with the switch to another protocol that `head` announces: the socket is the caller's now. */
+  /** Ends the response with the switch to another protocol that `head` announces. The caller owns the socket from now on. */
   switch(head: string): Socket {
     const held = this.#held ?? []
     this.headersSent = true
     this.#ended = true
     if (this.#held !== undefined) {
-      // What the new protocol sends must not overtake it.
+      // The new protocol's bytes must not overtake what is held.
       this.#connection.socket.cork()
       this.#held = undefined
       this.#switched = true
@@ -182,12 +181,12 @@ export class ClientResponse {
     return this.#connection.detach()
   }
 
-  /** Ends the connection so that the client cannot take what it has for a whole answer, whatever frames the answer. */
+  /** Resets the connection, so that no client takes a partial response for a complete one. */
   breakOff(): void {
     if (!this.#closed || this.#switched) this.#connection.socket.resetAndDestroy()
   }
 
-  /** For the connection: whoever waits for the end of the answer is told. */
+  /** For the connection: calls those who wait for the end of the response. */
   close(): void {
     if (this.#closed) return
     this.#closed = true

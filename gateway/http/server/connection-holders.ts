@@ -1,35 +1,35 @@
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
-/** How many connections are looked at for one that can go. */
+/** How many connections are searched for an idle one. */
 const MAX_LOOKS = 64
 const LOOKS_PER_HOLDER = 16
 
-/** What stands on an accepted connection. */
+/** What uses an accepted connection: a TLS handshake or HTTP. */
 export interface Occupant {
-  /** Nothing is asked that is not answered. */
+  /** No request is open. */
   readonly isIdle: boolean
-  /** The earlier, the longer it has been idle. */
+  /** The earlier, the longer idle. */
   readonly deadlineMs: number
 }
 
 /** One accepted connection, from accept until it is closed. */
 export interface Place extends Slotted {
   readonly holder: Holder
-  /** A handshake at first, then what speaks HTTP. */
+  /** A TLS handshake first, then an HTTP connection. */
   occupant: Occupant
   /** Closes the connection at once. */
   close(): void
 }
 
-/** An address, IPv6 by its /64, and the connections that it has open here. */
+/** A client address, IPv6 by its /64, with its open connections. */
 export class Holder implements Slotted {
-  /** Its place among those that have as many connections. */
+  /** Its place among the holders with as many connections. */
   slot = -1
   readonly network: string
-  /** It stands for many clients: no share is held against it. */
+  /** It stands for many clients: fair shares do not apply to it. */
   readonly isProxy: boolean
   readonly connections = new Slots<Place>()
-  /** Written by who handles the requests: how many of them use what all share. */
+  /** How many upstream places its requests use. Written by the handler. */
   places = 0
 
   constructor(network: string, isProxy: boolean) {
@@ -39,30 +39,30 @@ export class Holder implements Slotted {
 }
 
 /**
- * Who has how many connections open. Everything costs the same however many there are: holders stand in rows by the number
- * of their connections, and for one that can go only so many are looked at.
+ * The holders of all connections, in rows by their number of connections. Every operation takes constant time, because
+ * the search for an idle connection looks at a bounded number only.
  */
 export class Holders {
   readonly #byNetwork = new Map<string, Holder>()
-  /** By the number of connections. Without proxies: they go last. */
+  /** By the number of connections, without proxies. */
   readonly #rows: Slots<Holder>[] = []
   readonly #proxies = new Slots<Holder>()
   #largest = 0
   #size = 0
-  /** Where looking begins, so that not always the same ones are looked at. */
+  /** Where the next search begins, so that it does not always see the same ones. */
   #cursor = 0
 
-  /** Connections of all. */
+  /** The number of all connections. */
   get size(): number {
     return this.#size
   }
 
-  /** How many connections the one that is no proxy has who has most. */
+  /** The most connections that one holder has, proxies aside. */
   get largest(): number {
     return this.#largest
   }
 
-  /** To be used at once: it is only kept while it has connections. */
+  /** Kept only while it has connections: use it at once. */
   holderOf(network: string, isProxy: boolean): Holder {
     return this.#byNetwork.get(network) ?? new Holder(network, isProxy)
   }
@@ -76,7 +76,7 @@ export class Holders {
     this.#joinRow(holder)
   }
 
-  /** Nothing happens to one that is not here. */
+  /** Does nothing when it was removed already. */
   remove(place: Place): void {
     const { holder } = place
     if (holder.connections.at(place.slot) !== place) return
@@ -87,14 +87,14 @@ export class Holders {
     if (holder.connections.size === 0) this.#byNetwork.delete(holder.network)
   }
 
-  /** One of the holder's on which nothing is asked, of those that are looked at the one that has been so for longest. */
+  /** The longest idle of the holder's connections that are looked at. */
   idleOf(holder: Holder): Place | undefined {
     let longest: Place | undefined
     for (const place of this.#some(holder.connections, LOOKS_PER_HOLDER)) longest = longerIdle(longest, place)
     return longest
   }
 
-  /** The same of anybody: those with most connections are asked first, proxies last. */
+  /** The same over all holders: those with most connections first, proxies last. */
   idleOfLargest(): Place | undefined {
     let looks = MAX_LOOKS
     for (let size = this.#largest; size > 0 && looks > 0; size--) {
@@ -107,7 +107,7 @@ export class Holders {
     return this.#idleOfRow(this.#proxies, MAX_LOOKS)
   }
 
-  /** Whatever stands on it, of the one that has most connections and is no proxy. */
+  /** Any connection, idle or not, of the holder with most connections, proxies aside. */
   anyOfLargest(): Place | undefined {
     const [holder] = this.#some(this.#rows[this.#largest] ?? this.#proxies, 1)
     return holder && this.#some(holder.connections, 1)[0]
@@ -139,7 +139,7 @@ export class Holders {
     if (size > 0) this.#rowOf(holder).add(holder)
     if (holder.isProxy) return
     if (size > this.#largest) this.#largest = size
-    // One connection at a time comes or goes.
+    // The number changes by one at a time.
     else if (this.#largest > 0 && this.#rows[this.#largest]?.size === 0) this.#largest--
   }
 

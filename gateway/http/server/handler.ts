@@ -3,35 +3,35 @@ import type { ClientResponse } from './client-response.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
 
-/** Times that a client is given, milliseconds. */
+/** How long clients may take, milliseconds. */
 export interface ClientTimeouts {
-  /** From the first byte of a request, or from the beginning of the connection, to the end of its head. */
+  /** From the first byte of a request, or from accept, to the end of its head. */
   readonly headersMs: number
-  /** From the first byte of a request to its last; infinite: as long as its body keeps pace. */
+  /** From the first byte of a request to its last; infinite: only `bodyPace` counts. */
   readonly requestMs: number
   readonly bodyPace: BodyPaceRule
-  /** Between an answer and the next request. */
+  /** Between a response and the next request. */
   readonly keepAliveMs: number
-  /** In which a client takes nothing of what is written for it, unless the request has its own. */
+  /** How long a client may take nothing of its response, unless the response says otherwise. */
   readonly idleMs: number
 }
 
-/** A request, as the handler is given it. */
+/** A request as the handler gets it. */
 export interface ReceivedRequest {
   readonly req: IncomingRequest
   readonly res: ClientResponse
-  /** The protocol it asks to go on with, when that can be done; else the request is an ordinary one. */
+  /** Set for a valid upgrade request; any other is handled as an ordinary request. */
   readonly upgrade: 'websocket' | undefined
 }
 
-/** Who answers. `E` stands for one request under way. */
+/** Handles requests. `E`: the handler's record of one request under way. */
 export interface Handler<E> {
-  /** A request whose head is whole. `fault`: its rest will not come, and this is its answer. */
+  /** A request with a complete head. @param fault why its rest will not come: respond with it. */
   begin(received: ReceivedRequest, fault: RequestFault | undefined): E
-  /** Bytes that are no request; of its head there is only what `req` names. */
+  /** A head that cannot be read, or did not come whole. `req` has what could be read of it. */
   unreadable(received: ReceivedRequest, fault: RequestFault): E
   /** The rest of a request under way will not come. */
   interrupt(exchange: E, fault: RequestFault): void
-  /** A client has gone that had sent about so many requests ahead: none of them is begun any more. */
+  /** A client closed with about so many pipelined requests, none of which has begun. */
   abandoned(peer: string, requests: number): void
 }

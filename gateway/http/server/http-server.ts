@@ -9,23 +9,23 @@ import { acceptQueued } from './accept-queue.ts'
 import { Connection, type ConnectionTerms } from './client-connection.ts'
 import { type Holder, Holders, type Occupant, type Place } from './connection-holders.ts'
 
-/** Part of all connections beyond which one address may lose those on which something is asked. */
+/** Beyond this part of all connections, an address may lose busy ones too. */
 const EXCESS = 1 / 8
 
-/** Within it a client that means to ask something has shaken hands, however far away it is. */
+/** A client in earnest completes its TLS handshake in this time, from anywhere. */
 const HANDSHAKE_MS = 1000
 
-/** What servers and all of their connections go by. */
+/** What all servers of a thread and their connections share. */
 export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'bodyPace' | 'keepAliveSeconds'> {
-  /** More are not open at once, handshakes and tunnels included. */
+  /** Most open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
-  /** For the handshake of TLS. */
+  /** Longest TLS handshake. */
   readonly handshakeMs: number
-  /** Who stands for many clients: no share is held against them. */
+  /** Proxies stand for many clients: fair shares do not apply to them. */
   readonly isProxy: (address: string) => boolean
 }
 
-/** A connection as it was accepted, before or behind TLS. */
+/** An accepted TCP connection, with or without TLS. */
 class Accepted implements Place {
   slot = -1
   readonly peer: string
@@ -44,42 +44,42 @@ class Accepted implements Place {
     this.#socket.destroy()
   }
 
-  /** What the client has not taken is not kept for it. */
+  /** Also discards what the client has not taken. */
   reset(): void {
     this.#socket.resetAndDestroy()
   }
 }
 
-/** A connection that is not yet behind TLS. */
+/** A connection in its TLS handshake. */
 interface Handshake {
   readonly accepted: Accepted
   readonly sinceMs: number
 }
 
-/** A listener for HTTP/1.1, and all the connections that it has accepted. */
+/** An HTTP/1.1 listener and all connections that it has accepted. */
 export interface HttpServer {
-  /** To be told where to listen. */
+  /** The caller tells it where to listen. */
   readonly server: Server
-  /** Accepts whoever waits in the accept queue, and nobody after that. Resolves when the last connection has ended. */
+  /** Empties the accept queue, then stops listening. Resolves when the last connection has ended. */
   close(): Promise<void>
-  /** Of connections on which nothing has been asked and no response given for so long; at once when left out. */
+  /** @param quietMs how long a connection must have been idle; 0 when left out */
   closeIdleConnections(quietMs?: number): void
   closeAllConnections(): void
 }
 
-/** The same behind TLS. */
+/** The same with TLS. */
 export interface SecureHttpServer extends HttpServer {
-  /** For connections to come. */
+  /** For new connections. */
   setSecureContext: SecureServer['setSecureContext']
 }
 
 export function createHttpServer<E>(connections: Connections<E>): HttpServer {
-  // A client may close its half when it has asked, and still gets its answer.
+  // A client may close its half after its request, and still gets the response.
   const server = createServer({ allowHalfOpen: true }, (socket) => connections.accept(socket))
   return httpServer(server, connections)
 }
 
-/** Connections are counted from accept on, so that those whose handshake never ends are too. */
+/** Counts connections from accept on, so that endless handshakes count too. */
 export function createSecureHttpServer<E>(
   connections: Connections<E>,
   options: TlsOptions,
@@ -89,12 +89,12 @@ export function createSecureHttpServer<E>(
     const name = nameOf(socket)
     const accepted = handshakes.get(name)?.accepted
     handshakes.delete(name)
-    // TLS knows no reset, and Node throws: it is the connection below that is reset.
+    // Node throws for a TLS socket: the TCP connection below is reset instead.
     socket.resetAndDestroy = () => {
       accepted?.reset()
       return socket.destroy()
     }
-    // One that was reset meanwhile has no name any more.
+    // A connection that was reset meanwhile has no name any more.
     if (accepted === undefined) socket.destroy()
     else connections.serve(accepted, socket)
   })
@@ -108,12 +108,12 @@ export function createSecureHttpServer<E>(
     })
     tls.emit('connection', socket)
   })
-  // Beside HTTP, or before there was any: there is nobody to answer.
+  // No HTTP yet: there is nothing to respond to.
   tls.on('tlsClientError', (_error, socket) => socket.destroy())
   const listener = httpServer(server, connections)
   return {
     ...listener,
-    // A connection in its handshake has asked for nothing: no drain waits for it for long.
+    // A connection in its handshake has no request: a drain does not wait for it for long.
     closeIdleConnections: (quietMs) => {
       listener.closeIdleConnections(quietMs)
       const untilMs = performance.now() - HANDSHAKE_MS
@@ -139,7 +139,7 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
   }
 }
 
-/** Of all listeners of a thread: what they may have open is common. */
+/** The connections of all listeners of a thread, under one bound. */
 export class Connections<E> {
   readonly #terms: ConnectionTerms<E>
   readonly #max: number
@@ -166,13 +166,12 @@ export class Connections<E> {
     if (accepted !== undefined) this.serve(accepted, socket)
   }
 
-  /** Counts a connection until it is closed. @returns undefined when it is closed at once: there is no room for it. */
+  /** Counts a connection until it is closed. @returns undefined when there was no room and it is closed. */
   take(socket: Socket): Accepted | undefined {
     const { remoteAddress } = socket
     const peer = remoteAddress === undefined ? undefined : withoutMapping(remoteAddress)
     const holder = peer === undefined ? undefined : this.#holderOf(peer)
-    // The system no longer tells who it was of a client that has reset already: nobody is there to be answered, and what
-    // it sent must not be carried out for nobody.
+    // A client that has already reset has no address any more. What it sent must not be carried out: nobody waits for it.
     if (peer === undefined || holder === undefined || !this.#makeRoom(holder)) {
       socket.destroy()
       return undefined
@@ -184,7 +183,7 @@ export class Connections<E> {
     return accepted
   }
 
-  /** @param socket what is spoken on: the accepted one, or TLS over it */
+  /** @param socket the accepted one, or the TLS socket over it */
   serve(accepted: Accepted, socket: Socket): void {
     const connection = new Connection(socket, accepted, this.#terms)
     accepted.occupant = connection
@@ -209,7 +208,7 @@ export class Connections<E> {
     return this.#holders.holderOf(isProxy ? peer : networkOf(peer), isProxy)
   }
 
-  /** @returns false when the newcomer has to go itself. */
+  /** @returns false when the new connection must be closed itself. */
   #makeRoom(holder: Holder): boolean {
     const holders = this.#holders
     const free = this.#max - holders.size
@@ -222,7 +221,7 @@ export class Connections<E> {
     return true
   }
 
-  /** Who goes for one of an address that has `own` connections. */
+  /** Which connection is closed for a new one of an address that has `own` already. */
   #leaving(own: number): Place | undefined {
     const holders = this.#holders
     const idle = holders.idleOfLargest()

@@ -5,8 +5,8 @@ import type { ConnectionDeadline } from './connection-deadline.ts'
 const HIGH_WATER_BYTES = 64 * 1024
 
 /**
- * The body of a request, as it comes. Destroyed without an end: it broke off. A reader that falls behind stops the socket,
- * and the client's deadline with it.
+ * The body of a request. Destroyed without an end: the client broke off. A slow reader pauses the socket, and the client's
+ * deadline with it.
  */
 export class RequestBody extends Readable {
   readonly #socket: Socket
@@ -34,7 +34,7 @@ export class RequestBody extends Readable {
   /** The last piece has come. */
   complete(): void {
     this.push(null)
-    // The socket may be stopped. What follows the body has its own bound.
+    // The socket may be paused. What follows the body has its own bound.
     this.#socket.resume()
   }
 }

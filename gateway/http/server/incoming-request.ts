@@ -8,30 +8,30 @@ import type { RequestParser } from './request-parser.ts'
 /** Where a request came from. */
 export interface Origin {
   readonly socket: Socket
-  /** The address of the other end. */
+  /** The client's address. */
   readonly peer: string
   /** Whose connection it is. */
   readonly holder: Holder
 }
 
-/** One request as it came, from the moment when its head is whole. */
+/** One request as received, made when its head is complete. */
 export class IncomingRequest {
   readonly socket: Socket
-  /** The address of the other end, as it was when the connection was accepted. */
+  /** The client's address at accept. */
   readonly peer: string
-  /** `-` when there was no request line that could be read. */
+  /** `-` when the request line cannot be read. */
   readonly method: string
   /** As received. */
   readonly target: string
   readonly version: '1.0' | '1.1'
   readonly fields: readonly Field[]
-  /** What the gateway itself needs of them. */
+  /** The fields that the gateway itself needs. */
   readonly headers: RequestHeaders
-  /** Null when it announces none. */
+  /** Null when the request announces none. */
   body: RequestBody | null = null
-  /** Every byte of it has come. */
+  /** Every byte has come. */
   complete = false
-  /** What its client's address takes up; belongs to whoever handles its requests. */
+  /** The load of its client's address. Written by the handler. */
   readonly holder: Holder
   #whenComplete: (() => void) | undefined = undefined
 
@@ -58,7 +58,7 @@ export class IncomingRequest {
     this.body?.complete()
   }
 
-  /** Once. Never resolves when the rest does not come: whoever ends the request then knows it. */
+  /** To be called once. Never resolves when the rest does not come. */
   whenComplete(): Promise<undefined> {
     return new Promise((resolve) => {
       this.#whenComplete = () => resolve(undefined)

@@ -1,24 +1,24 @@
 import type { Socket } from 'node:net'
 
-/** Longest silence of a client whose rest is waited for after the last answer, longest wait in all, and most bytes. */
+/** After the last response: the longest silence of the client, the longest wait in all, and the most bytes read. */
 const IDLE_MS = 2000
 const TOTAL_MS = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
 
 /**
- * The end of a connection after its last answer: our half is closed, and what still comes is thrown away for a while. A
- * plain close with bytes unread makes the kernel send a reset, which can destroy the answer on its way (RFC 9112
- * section 9.6), and most clients read only when they have sent all.
+ * The lingering close after the last response: our half is closed, and what still comes is thrown away for a while. A
+ * plain close with unread bytes makes the kernel send a reset, which can destroy the response on its way (RFC 9112
+ * section 9.6), and most clients read only when they have sent everything.
  */
 export class Lingering {
   readonly #socket: Socket
   readonly #endMs: number
-  /** Bytes of the client that had come before. */
+  /** Bytes read before. */
   readonly #fromBytes: number
-  /** When it is to be asked again: see {@link timeUp}. */
+  /** When to call {@link timeUp}. */
   deadlineMs: number
 
-  /** @param clientEnded there is nothing left to throw away */
+  /** @param clientEnded nothing more will come */
   constructor(socket: Socket, clientEnded: boolean, nowMs: number) {
     this.#socket = socket
     this.#endMs = nowMs + TOTAL_MS
@@ -37,13 +37,13 @@ export class Lingering {
     if (this.#socket.bytesRead - this.#fromBytes > MAX_BYTES) this.#socket.destroy()
   }
 
-  /** A client that takes its time over the last answer is waited for as long as it takes something of it. */
+  /** Closes, unless the client is still taking the last response. */
   timeUp(nowMs: number): void {
     if (this.#socket.writableLength === 0) {
       this.#socket.destroy()
       return
     }
-    // What it sends is no sign any more that it takes something: its silence decides.
+    // From now on only what the client takes counts, not what it sends.
     if (nowMs >= this.#endMs) this.#socket.pause()
     this.deadlineMs = nowMs + IDLE_MS
   }

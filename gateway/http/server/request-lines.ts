@@ -12,7 +12,7 @@ const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 const LONGEST_METHOD = Math.max(...METHODS.map((method) => method.length))
 const LETTERS = /^[A-Z-]*$/
 
-/** What the head of a request says (RFC 9112 section 3), and what of it the connection itself must know. */
+/** The request line (RFC 9112 section 3) and the options of Connection. */
 export class RequestLines implements HeadReader {
   readonly noStartLine = NO_REQUEST_LINE
   /** `-` until the request line has been read so far. */
@@ -42,7 +42,7 @@ export class RequestLines implements HeadReader {
     return this.#takeMethod(text.slice(0, space))
   }
 
-  /** Also of a line that is refused for what follows: the response to a HEAD has no body, whatever else it says. */
+  /** Also for a line that is refused for what follows: the response to any HEAD has no body. */
   #takeMethod(method: string): boolean {
     if (!KNOWN_METHODS.has(method)) return false
     this.method = method
@@ -75,7 +75,7 @@ export class RequestLines implements HeadReader {
   }
 }
 
-/** No white space: it would be another request line to another reader (RFC 9112 section 3). */
+/** White space would let two readers see two different targets (RFC 9112 section 3). */
 function isVisibleBetween(all: string, start: number, end: number): boolean {
   if (!isTextBetween(all, start, end)) return false
   for (let i = start; i < end; i++) if (all.charCodeAt(i) <= SPACE) return false

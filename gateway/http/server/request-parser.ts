@@ -5,7 +5,7 @@ import { HeadParser } from '../syntax/head-parser.ts'
 import type { RequestFault } from './request-fault.ts'
 import { RequestLines } from './request-lines.ts'
 
-/** Far beyond what `admit` takes, so that it is it that refuses, with all that the head says. */
+/** More than `admit` accepts, so that `admit` refuses with everything the head says. */
 const MAX_HEAD_BYTES = 16 * 1024
 const MAX_FIELDS = 4096
 const CR = 0x0d
@@ -16,9 +16,9 @@ export type Framing = number | 'chunks'
 
 type Phase = 'head' | 'framing' | 'length' | 'chunks' | 'trailers' | 'whole' | 'faulty'
 
-/** Reads the requests that come on one connection, one after the other, in whatever pieces they come (RFC 9112). */
+/** Parses the requests of one connection, one after the other, in pieces of any size (RFC 9112). */
 export class RequestParser {
-  /** What the head says, as far as it has been read. */
+  /** The head, as far as it has been read. */
   readonly lines = new RequestLines()
   /** Why the request is refused, when it is. */
   fault: RequestFault | undefined = undefined
@@ -34,7 +34,7 @@ export class RequestParser {
     this.#phase = 'head'
   }
 
-  /** Of the head, as far as it has been read. */
+  /** The fields of the head, as far as they have been read. */
   get fields(): readonly Field[] {
     return this.#head.fields
   }
@@ -44,24 +44,24 @@ export class RequestParser {
     this.#head.rest()
   }
 
-  /** The head has been read; `frame` is next. */
+  /** The head is complete; `frame` is next. */
   get headWhole(): boolean {
     return this.#phase === 'framing'
   }
 
-  /** Not a byte of the request is missing. */
+  /** The request is complete. */
   get whole(): boolean {
     return this.#phase === 'whole'
   }
 
-  /** @returns where it stopped: behind the head, when that is whole; else at the end, or at a fault. */
+  /** @returns where it stopped: behind the head when that is complete, else at the end or at a fault. */
   readHead(bytes: Buffer, from: number): number {
     let at = from
     while (at < bytes.length && this.#phase === 'head') at += this.#readFields(bytes, at)
     return at
   }
 
-  /** What follows the head. */
+  /** Says what follows the head. */
   frame(framing: Framing): void {
     if (framing === 'chunks') {
       this.#chunks.begin()
@@ -72,7 +72,7 @@ export class RequestParser {
     }
   }
 
-  /** @returns where it stopped: behind the request, when that is whole; else at the end, or at a fault. */
+  /** @returns where it stopped: behind the request when that is complete, else at the end or at a fault. */
   readBody(bytes: Buffer, from: number, take: (piece: Buffer) => void): number {
     let at = from
     while (at < bytes.length) {
@@ -125,7 +125,7 @@ export class RequestParser {
   }
 }
 
-/** Empty lines before a request are skipped (RFC 9112 section 2.2). @returns where the first other byte stands. */
+/** Skips empty lines before a request (RFC 9112 section 2.2). @returns the position of the first other byte. */
 export function skipEmptyLines(bytes: Buffer): number {
   let at = 0
   while (bytes[at] === CR || bytes[at] === LF) at++

@@ -3,7 +3,7 @@ export const TOKEN = 1
 export const TEXT = 2
 
 /**
- * What each byte may be part of: a `token` (RFC 9110 section 5.6.2), or the text of a field value, a reason phrase or a
+ * What each byte may be part of: a token (RFC 9110 section 5.6.2), or the text of a field value, a reason phrase or a
  * chunk extension: visible ASCII, space, tab and the bytes above ASCII (RFC 9110 section 5.5, RFC 9112 section 4).
  */
 export const CHARACTERS: Uint8Array = classify()
@@ -21,12 +21,12 @@ function classify(): Uint8Array {
 const NOT_TOKEN = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/
 const NOT_TEXT = /[^\t\x20-\x7e\x80-\xff]/
 
-/** Whether a string, of whatever characters, is a token; an empty one is none. */
+/** Whether a string is a token. False for an empty one. */
 export function isToken(text: string): boolean {
   return text !== '' && !NOT_TOKEN.test(text)
 }
 
-/** Whether a string, of whatever characters, may be a field value; one beyond a byte would be another on the wire. */
+/** Whether a string may be a field value. Characters beyond a byte would become others on the wire. */
 export function isText(text: string): boolean {
   return !NOT_TEXT.test(text)
 }

@@ -1,6 +1,6 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 
-/** More would be no number that can be counted down exactly. */
+/** A number of more digits would not be exact. */
 const MAX_SIZE_DIGITS = 12
 const MAX_EXTENSION_BYTES = 4096
 const CR = 0x0d
@@ -20,22 +20,21 @@ const LAST = 5
 const NAME_START = 6
 const NAME = 7
 const VALUE_START = 8
-// 9: within a value, which needs no name of its own.
+// 9: within a value (VALUE_START + 1).
 const QUOTED = 10
 const ESCAPED = 11
 const UNQUOTED = 12
 
 /**
  * The frames around the chunks of a body (RFC 9112 section 7.1), byte by byte. Strict: CR LF and nothing else ends a
- * line, no white space around a size. Extensions are skipped and bounded over the whole body, so that nobody sends
- * much more of them than of data.
+ * line, no white space around a size. Extensions are skipped, and bounded over the whole body.
  */
 export class ChunkFrames {
-  /** Why the frames are refused; undefined while they are not. */
+  /** Why the frames are refused; undefined while they are valid. */
   fault: string | undefined = undefined
   /** The fault is one of size. */
   tooLarge = false
-  /** Bytes of the present chunk that are still to come, once `hasData`. */
+  /** Bytes of the current chunk that are still to come, once `hasData`. */
   left = 0
   #state = SIZE
   #digits = 0
@@ -54,18 +53,18 @@ export class ChunkFrames {
     return this.#state === LAST
   }
 
-  /** Data of the present chunk is next. */
+  /** Data of the current chunk is next. */
   get hasData(): boolean {
     return this.#state === DATA
   }
 
-  /** Some data of the present chunk has been taken: at most `left`. */
+  /** Data of the current chunk has been taken. @param bytes at most `left` */
   take(bytes: number): void {
     this.left -= bytes
     if (this.left === 0) this.#state = DATA_RETURN
   }
 
-  /** Reads on until there is data to be taken, the last chunk's line is over, or a fault. @returns where it stopped. */
+  /** Reads until data is next, the last chunk's line is over, or a fault. @returns where it stopped. */
   read(bytes: Uint8Array, from: number, to: number): number {
     let at = from
     while (at < to && this.#state !== DATA && this.#state !== LAST && this.fault === undefined)

@@ -2,15 +2,15 @@ import { Slots, type Slotted } from './slots.ts'
 
 const SWEEP_MS = 50
 
-/** Something that has to be over by some time. */
+/** Something with a deadline. */
 export interface Timed extends Slotted {
-  /** Looks whether time is up, and acts on it. */
+  /** Acts when the time is up. */
   checkTime(nowMs: number): void
 }
 
 /**
- * Looks at everything that is under way every 50 ms. A deadline so kept is never early and at most 50 ms late (beside
- * what the event loop adds), and costs a request no timer: two writes to an array.
+ * Checks everything that has a deadline every 50 ms. A deadline is never early and at most 50 ms late (plus the delay of
+ * the event loop), and costs a request two writes to an array instead of a timer.
  */
 export class Deadlines<T extends Timed = Timed> {
   readonly #clock: () => number
@@ -22,30 +22,30 @@ export class Deadlines<T extends Timed = Timed> {
     this.#clock = clock
   }
 
-  /** How many have been added and not removed. */
+  /** How many are under way. */
   get size(): number {
     return this.#timed.size
   }
 
-  /** Goes through all of them; `visit` may remove any. */
+  /** `visit` may remove any of them. */
   visitAll(visit: (timed: T) => void): void {
     this.#timed.visitAll(visit)
   }
 
   add(timed: T): void {
     this.#timed.add(timed)
-    // Connections hold the process, not this timer.
+    // Connections keep the process alive, not this timer.
     this.#timer ??= setTimeout(() => this.#sweep(), SWEEP_MS).unref()
   }
 
-  /** Only for what was added and not yet removed. */
+  /** Does nothing when it was removed already. */
   remove(timed: T): void {
     this.#timed.remove(timed)
   }
 
   #sweep(): void {
     const nowMs = this.#clock()
-    // Whoever is out of time removes itself, and may remove others too.
+    // One whose time is up removes itself, and may remove others too.
     this.#timed.visitAll((timed) => {
       timed.checkTime(nowMs)
     })

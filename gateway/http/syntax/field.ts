@@ -1,10 +1,10 @@
 import { isText, isToken } from './characters.ts'
 
-/** Names come again and again; those of one process are few, unless somebody makes them up. */
+/** A cache: the same few names come again and again. Bounded, because a client can make names up. */
 const MAX_KNOWN_NAMES = 512
 const lowerNames = new Map<string, string>()
 
-/** One field of a head, on its way from one side to the other. Immutable, and fit for the wire as it is. */
+/** One field of a head, ready to be sent on. Immutable. */
 export class Field {
   /** As written. */
   readonly name: string
@@ -14,7 +14,7 @@ export class Field {
   /** `name: value` with its CR LF. */
   readonly line: string
 
-  /** For a name that is a token and a value that is text (RFC 9110 section 5): nothing is checked here. */
+  /** Checks nothing: the name must be a token and the value text (RFC 9110 section 5). */
   constructor(name: string, value: string, line = `${name}: ${value}\r\n`) {
     this.name = name
     this.lower = lowerNames.get(name) ?? lowerOf(name)
@@ -30,14 +30,14 @@ function lowerOf(name: string): string {
   return lower
 }
 
-/** @throws TypeError when the name is no token, or the value no text: a line feed in it would make another message. */
+/** @throws TypeError when the name is not a token or the value not text: a line feed would inject a field. */
 export function checkedField(name: string, value: string): Field {
   if (!isToken(name)) throw new TypeError('a field name that is no token')
   if (!isText(value)) throw new TypeError(`a control character in ${name}`)
   return new Field(name, value)
 }
 
-/** A flat list, name and value in turn, as fields. */
+/** Fields from a flat list of names and values. */
 export function fieldsOf(flat: readonly string[]): Field[] {
   const fields: Field[] = []
   for (let i = 0; i + 1 < flat.length; i += 2) {
@@ -46,7 +46,7 @@ export function fieldsOf(flat: readonly string[]): Field[] {
   return fields
 }
 
-/** The value of a field, its name given in lower case: the first, when there are several. */
+/** The first value of a field. @param lower its name in lower case */
 export function valueIn(fields: readonly Field[], lower: string): string | undefined {
   for (const field of fields) if (field.lower === lower) return field.value
   return undefined

@@ -1,22 +1,22 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 import { Field } from './field.ts'
 
-/** A head is seldom longer, and the text of a body behind it is made for nothing. */
+/** Few heads are longer, and decoding a body that follows is wasted. */
 const PIECE_BYTES = 2048
 const TAB = 0x09
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
-/** Lines that are remembered from one head to the next: more would hold on to much for who sends many. */
+/** How many lines are kept from one head to the next: a client must not fill memory with them. */
 const MAX_KNOWN = 32
 
-/** What the lines of a head mean: whose they are, an answer's or a request's. */
+/** Interprets the lines of a request's or a response's head. */
 export interface HeadReader {
-  /** Words for a first line that is none of these. */
+  /** The fault of a first line that is not valid. */
   readonly noStartLine: string
-  /** Whether a first line of this kind may begin so. */
+  /** Whether a valid first line may begin like this. */
   mayBegin(text: string): boolean
-  /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is not. */
+  /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is valid. */
   startLine(all: string, start: number, end: number): string | undefined
   /** The next field, as received without the white space around its value. @returns as above. */
   field(field: Field): string | undefined
@@ -32,22 +32,22 @@ type Stage = 'start line' | 'fields' | 'trailers'
 /**
  * Reads the head of a message, or the trailers after its last chunk, piece by piece (RFC 9112 sections 2 to 5). Strict:
  * lines end with CR LF and nothing else, a folded line is refused, a field name is a token with its colon right behind
- * it, no control character stands anywhere. Bounded: as many bytes and fields as its maker says.
+ * it, no control character stands anywhere. Bounded by `HeadBounds`.
  *
- * On one connection heads are much alike, so a line that equals the one in its place in the head before is not read
- * again: it becomes the same `Field`.
+ * The heads of one connection are much alike, so a line that equals the one at the same place in the previous head is not
+ * parsed again: the same `Field` is used.
  *
- * A faulty line is refused when it is complete, and a byte that can be in no line as soon as it comes, so that nobody
- * waits for the rest of something that is no HTTP.
+ * A faulty line is refused when it is complete; a byte that is valid nowhere is refused at once, so that nobody waits for
+ * the rest of something that is not HTTP.
  */
 export class HeadParser {
-  /** Why the head is refused; undefined while it is not. */
+  /** Why the head is refused; undefined while it is valid. */
   fault: string | undefined = undefined
   /** The fault is one of size. */
   tooLarge = false
   /** The empty line has come. */
   whole = false
-  /** In their order, without trailers. A list of its own for each head. */
+  /** In order, without trailers. Each head has a list of its own. */
   fields: Field[] = []
 
   readonly #reader: HeadReader
@@ -56,7 +56,7 @@ export class HeadParser {
   #stage: Stage = 'start line'
   #bytes = 0
   #count = 0
-  /** Of the head before. */
+  /** The fields of the previous head. */
   #known: readonly Field[] = []
   /** The beginning of a line whose end has not come. */
   #carried = ''
@@ -79,7 +79,7 @@ export class HeadParser {
     this.#known = fields.length > MAX_KNOWN ? fields.slice(0, MAX_KNOWN) : fields
   }
 
-  /** Trailers are held to the rules of fields and then forgotten. */
+  /** Trailers must obey the rules of fields, and are then dropped. */
   beginTrailers(): void {
     this.#restart('trailers')
   }
@@ -99,7 +99,7 @@ export class HeadParser {
     return this.read(bytes.toString('latin1', from, Math.min(to, from + PIECE_BYTES)))
   }
 
-  /** Nothing is read for a while: only what may come again is kept. */
+  /** Between two heads: keeps only the fields that may come again. */
   rest(): void {
     this.#remember()
     this.fields = []
@@ -160,7 +160,7 @@ export class HeadParser {
   /** RFC 9112 section 5. */
   #field(all: string, start: number, end: number): void {
     let colon = start
-    // The carriage return at the end is no token.
+    // Stops at the carriage return at the latest.
     while (bitsAt(all, colon) & TOKEN) colon++
     if (colon === start || all.charCodeAt(colon) !== COLON) this.fault = 'a field without a proper name'
     let from = colon + 1
@@ -181,14 +181,14 @@ export class HeadParser {
     this.fault = this.#reader.field(field)
   }
 
-  /** Takes the lines that equal those of the head before. @returns where the first other one begins. */
+  /** Takes the lines that equal those of the previous head. @returns where the first different one begins. */
   #skipKnown(all: string, from: number): number {
     let start = from
     if (this.#stage !== 'fields') return start
     while (this.#count < MAX_KNOWN) {
       const known = this.#known[this.#count]
       if (known === undefined) return start
-      // A comparison of whole strings goes by words; `startsWith` by characters, and takes ten times as long.
+      // V8 compares whole strings by words, but `startsWith` by characters: ten times slower.
       const end = start + known.line.length
       if (all.slice(start, end) !== known.line) return start
       start = end
@@ -208,12 +208,12 @@ export class HeadParser {
   }
 }
 
-/** What comes from a connection is latin1: no character is beyond the table. */
+/** The text is latin1, so every character is in the table. */
 function bitsAt(all: string, at: number): number {
   return CHARACTERS[all.charCodeAt(at)] as number
 }
 
-/** Whether all of a part of a latin1 text may stand in a field value. */
+/** Whether a part of a latin1 text may stand in a field value. */
 export function isTextBetween(all: string, start: number, end: number): boolean {
   for (let i = start; i < end; i++) if (!(bitsAt(all, i) & TEXT)) return false
   return true

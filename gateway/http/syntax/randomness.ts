@@ -1,10 +1,10 @@
 import { randomFillSync } from 'node:crypto'
 
-/** Taken from the system in portions: a call for each id costs many times its bytes. */
+/** Filled by the system at once, because a call for each id would be slow. */
 const POOL = Buffer.allocUnsafeSlow(8 * 1024)
 let used = POOL.length
 
-/** Random bytes, at most 8 KiB of them, that are nobody else's; good until the next call. */
+/** At most 8 KiB of random bytes, never given out twice. Valid until the next call. */
 export function randomness(bytes: number): Buffer {
   if (used + bytes > POOL.length) {
     randomFillSync(POOL)

@@ -1,13 +1,12 @@
-/** What can stand in Slots: in one at a time. */
+/** Can be in one `Slots` at a time. */
 export interface Slotted {
-  /** Its place; belongs to Slots. */
+  /** Its position. Written by `Slots` only. */
   slot: number
 }
 
 /**
- * A set of what comes and goes all the time. V8's own Set leaves each table that it has outgrown pointing to the next;
- * with one that has become old all later ones stay in memory, and everything that ever stood in them, until a full
- * collection: here a third of all that a request makes.
+ * A set for objects that come and go all the time. Each table that a V8 Set has outgrown points to the next, so one old
+ * table keeps all later ones and their former members in memory until a full collection: here a third of all garbage.
  */
 export class Slots<T extends Slotted> {
   readonly #all: T[] = []
@@ -16,7 +15,7 @@ export class Slots<T extends Slotted> {
     return this.#all.length
   }
 
-  /** What stands at a place below `size`; which one that is changes with every removal. */
+  /** @param place below `size`. Removals change who is where. */
   at(place: number): T | undefined {
     return this.#all[place]
   }
@@ -25,7 +24,7 @@ export class Slots<T extends Slotted> {
     one.slot = this.#all.push(one) - 1
   }
 
-  /** Nothing happens to one that is not here. */
+  /** Does nothing when it is not in the set. */
   remove(one: T): void {
     if (this.#all[one.slot] !== one) return
     const last = this.#all.pop()
@@ -35,7 +34,7 @@ export class Slots<T extends Slotted> {
     }
   }
 
-  /** From the last to the first; `visit` may remove any of them, also others than the one it is given. */
+  /** From the last to the first. `visit` may remove any of them. */
   visitAll(visit: (one: T) => void): void {
     for (let i = this.#all.length - 1; i >= 0; i--) {
       const one = this.#all[i]

@@ -2,7 +2,7 @@ const SECOND_MS = 1000
 
 let minted = { second: Number.NaN, prefix: '' }
 
-/** ISO 8601 in UTC with milliseconds, as `toISOString` gives it: the part that requests of one second share is made once. */
+/** ISO 8601 in UTC with milliseconds, like `toISOString`. All but the milliseconds is made once a second. */
 export function timestampOf(epochMs: number): string {
   const second = Math.floor(epochMs / SECOND_MS)
   if (second !== minted.second) {

@@ -1,39 +1,39 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { Deadlines, type Timed } from '../syntax/deadlines.ts'
+import { Deadlines, type Timed } from '../../syntax/deadlines.ts'
 import { tunnel } from './tunnel.ts'
 
-/** How often a tunnel is looked at. */
+/** How often each tunnel is checked. */
 const LOOK_MS = 1000
 
-/** Why the caller may no longer use a tunnel that it was allowed. */
+/** Why the caller may no longer use its tunnel. */
 export type Lapse = 'session_revoked' | 'token_expired' | 'certificate_refused'
 
-/** Why a tunnel ended. `closed`: by either side; the others are our doing. */
+/** Why a tunnel ended. `closed`: by either side; all others: by the gateway. */
 export type TunnelEnd = Lapse | 'closed' | 'idle' | 'timeout' | 'draining'
 
 export interface TunnelTerms {
-  /** In which neither side sends anything, milliseconds. */
+  /** How long neither side may send anything, milliseconds. */
   readonly idleMs: number
-  /** From now on, milliseconds; undefined: as long as it is used. */
+  /** Longest life, milliseconds; undefined: unlimited. */
   readonly totalMs: number | undefined
-  /** Asked once a second. @returns undefined when the caller may go on. */
+  /** Called once a second. @returns undefined while the caller may go on. */
   lapsed(): Lapse | undefined
   /** Called once, when both sides are closed. */
   ended(why: TunnelEnd): void
 }
 
 export interface TunnelsOptions {
-  /** Milliseconds that only pass. */
+  /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
   readonly maxTunnels: number
-  /** Told how many there are here, whenever that changes. */
+  /** Called with the number of tunnels of this thread, whenever it changes. */
   readonly publish?: (count: number) => void
-  /** How many there are in other threads. */
+  /** The number of tunnels in other threads. */
   readonly elsewhere?: () => number
 }
 
-/** The tunnels of one thread, which are bounded over all threads, and end when their caller may no longer use them. */
+/** The tunnels of one thread. Their number is bounded over all threads; each ends when its caller may no longer use it. */
 export class Tunnels {
   readonly #options: TunnelsOptions
   readonly #open: Deadlines<Tunnel>
@@ -52,10 +52,10 @@ export class Tunnels {
     return this.#places + this.#elsewhere() >= this.#options.maxTunnels
   }
 
-  /** Takes a place for a tunnel, which `open` comes for in the same turn. @returns undefined when all are taken. */
+  /** Reserves a place; `open` must follow in the same turn. @returns undefined when all are taken. */
   reserve(): TunnelPlace | undefined {
     this.#count(1)
-    // Its own is taken already: of two threads that see the last one go, both may be refused, but never both let in.
+    // Ours is counted already: two threads that race for the last place may both be refused, but never both succeed.
     if (this.#places + this.#elsewhere() > this.#options.maxTunnels) {
       this.#count(-1)
       return undefined
@@ -93,13 +93,13 @@ export interface TunnelPlace {
 
 class Tunnel implements Timed {
   slot = -1
-  /** Why it ends, unless one of its sides closes it. */
+  /** Why it ended. */
   why: TunnelEnd = 'closed'
   readonly #downstream: Socket
   readonly #upstream: Duplex
   readonly #terms: TunnelTerms
   readonly #endMs: number
-  /** What had come from and gone to the client when that was last seen to change, and the time of it. */
+  /** Bytes from and to the client when that number last changed, and when it did. */
   #movedBytes: number
   #movedMs: number
   #lookMs: number
@@ -147,7 +147,7 @@ class Tunnel implements Timed {
   }
 }
 
-/** What waits to be taken does not count as gone: bytes that are only heaped up move nothing. */
+/** Bytes from and to the client, without those that still wait in our queue. */
 function bytesOf(socket: Socket): number {
   return socket.bytesRead + socket.bytesWritten - socket.writableLength
 }

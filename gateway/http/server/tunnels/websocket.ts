@@ -1,11 +1,11 @@
-import type { Field } from '../syntax/field.ts'
+import type { Field } from '../../syntax/field.ts'
 
-/** What a WebSocket upgrade is recognised by, of a request whose Connection field names Upgrade. */
-interface Asking {
+/** A request whose Connection field names Upgrade. */
+interface UpgradeRequest {
   readonly method: string
   readonly version: string
   readonly fields: readonly Field[]
-  /** It has a body. */
+  /** Null when there is none. */
   readonly body: unknown
 }
 
@@ -13,7 +13,7 @@ interface Asking {
  * RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13, and for nothing else. HTTP/1.0 cannot
  * ask for another protocol (RFC 9110 section 7.8).
  */
-export function isWebSocketUpgrade({ method, version, fields, body }: Asking): boolean {
+export function isWebSocketUpgrade({ method, version, fields, body }: UpgradeRequest): boolean {
   if (method !== 'GET' || version !== '1.1' || body !== null) return false
   return (
     joined(fields, 'upgrade')?.toLowerCase() === 'websocket' &&
@@ -23,13 +23,13 @@ export function isWebSocketUpgrade({ method, version, fields, body }: Asking): b
   )
 }
 
-/** @returns undefined when there is none; all of them, when there are several. */
+/** @returns all values of a field, joined by commas; undefined when there is none. */
 function joined(fields: readonly Field[], name: string): string | undefined {
   const values = fields.filter(({ lower }) => lower === name).map(({ value }) => value)
   return values.length === 0 ? undefined : values.join(', ')
 }
 
-/** The head of a 101 answer (RFC 9110 section 15.2.2). @param lines each with its CR LF */
+/** The head of a 101 response (RFC 9110 section 15.2.2). @param lines each with its CR LF */
 export function upgradeHead(lines: string): string {
   return `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${lines}\r\n`
 }

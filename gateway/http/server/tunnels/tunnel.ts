@@ -1,11 +1,11 @@
 import type { Duplex } from 'node:stream'
 
-/** How long a tunnel that one side has ended may take to bring the last bytes over. */
+/** How long the last bytes may take after one side has ended. */
 const LAST_BYTES_MS = 10_000
 
 /**
- * Carries bytes both ways with back-pressure until both sides have ended or one has failed. What a side sent before its
- * end still reaches the other, within a bound of time.
+ * Copies bytes both ways with back-pressure until both sides have ended or one has failed. What a side sent before its
+ * end still reaches the other, within a time limit.
  *
  * @param onEnd called once, when both sides are closed.
  */
@@ -19,7 +19,7 @@ export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void):
     }, LAST_BYTES_MS)
   }
   const join = (side: Duplex, other: Duplex) => {
-    // Its close follows, and an error without a listener would end the process.
+    // An error without a listener would end the process. `close` follows.
     side.on('error', () => {})
     side.once('end', windDown)
     side.once('close', () => {
