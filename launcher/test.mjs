@@ -19,6 +19,8 @@ const args = process.argv.slice(2)
 const withCoverage = args[0] === '--coverage'
 const named = withCoverage ? args.slice(1) : args
 launch([
+  // PGlite, of which most tests of the backend start one, starts in half the time when it is not compiled twice.
+  '--liftoff-only',
   ...['--import', 'tsx', '--test', '--test-timeout=120000', `--test-concurrency=${AT_ONCE}`],
   ...(withCoverage ? COVERAGE : []),
   ...(named.length > 0 ? named : ALL),

@@ -15,13 +15,16 @@ export interface BackendProcess {
   readonly ended: Promise<number | string | null>
 }
 
-/** Starts `node backend/main.ts` on a free port, with these variables and none of ours. */
+/**
+ * Starts `node backend/main.ts` on a free port, with these variables and none of ours. PGlite's WebAssembly is compiled
+ * only once, which halves the time to start.
+ */
 export function startBackendProcess(
   variables: Record<string, string>,
   options: { readonly ipc?: boolean } = {},
 ): BackendProcess {
   const { PATH, NODE_COMPILE_CACHE } = process.env
-  const child = spawn(process.execPath, [MAIN], {
+  const child = spawn(process.execPath, ['--liftoff-only', MAIN], {
     env: { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), BACKEND_PORT: '0', ...variables },
     stdio: ['ignore', 'ignore', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
   }) as ChildProcess & { stderr: Readable }

@@ -23,8 +23,6 @@ function program(path: string, body: string): string[] {
   return [
     '--no-warnings',
     '--expose-gc',
-    '--import',
-    import.meta.resolve('tsx'),
     '--input-type=module',
     '--eval',
     `const { takeProcessLock } = await import(${module})\nconst take = () => takeProcessLock(${options})\n${body}`,
