@@ -6,6 +6,7 @@ import {
   cpSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -259,6 +260,16 @@ describe('package.json', () => {
     const pinned = Object.keys(MANIFEST.optionalDependencies)
     assert.deepEqual([...source.matchAll(/: '(node-[^']+)'/g)].map(([, name]) => name).sort(), pinned.sort())
     assert.equal(new Set(Object.values(MANIFEST.optionalDependencies)).size, 1)
+  })
+
+  it('has every test that can run longer in `npm run test:long`', () => {
+    const listed = [...readFileSync(join(HERE, 'test.mjs'), 'utf8').matchAll(/'(gateway[^*']+\.test\.ts)'/g)]
+    const root = join(HERE, '..')
+    const longer = readdirSync(join(root, 'gateway'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.test.ts'))
+      .map((name) => `gateway/${name}`)
+      .filter((path) => readFileSync(join(root, path), 'utf8').includes('/long-runs.ts'))
+    assert.deepEqual(listed.map(([, path]) => path).sort(), longer.sort())
   })
 
   it('lets `npm test -- FILE` run that file alone', () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
+import { LONGER } from '../e2e/long-runs.ts'
 import { responseTo } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
 import { openTrail } from './open-trail.ts'
@@ -349,5 +350,5 @@ test('synced: after a power loss at any moment everything that anybody was told 
     trail.recheck()
     trail.close('end')
   })
-  await fc.assert(law, { numRuns: 150 })
+  await fc.assert(law, { numRuns: 150 * LONGER })
 })

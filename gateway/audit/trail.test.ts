@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
+import { LONGER } from '../e2e/long-runs.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { configChangeRecord, responseTo } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
@@ -425,7 +426,7 @@ for (const durability of ['written', 'buffered'] as const) {
       for (const line of new Set(told)) assert.ok(count(written, line) >= count(told, line), line)
       trail.close('end')
     })
-    await fc.assert(law, { numRuns: 500, includeErrorInReport: true })
+    await fc.assert(law, { numRuns: 500 * LONGER, includeErrorInReport: true })
   })
 }
 

@@ -7,6 +7,7 @@ import { after, before, describe, it } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import fc from 'fast-check'
 import { pino } from 'pino'
+import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { Limiter } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
@@ -124,7 +125,7 @@ describe('several threads', () => {
           }
         },
       ),
-      { numRuns: 12, endOnFailure: true },
+      { numRuns: 12 * LONGER, endOnFailure: true },
     )
   })
 

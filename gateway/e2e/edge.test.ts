@@ -5,6 +5,7 @@ import { after, before, describe, it } from 'node:test'
 import * as fc from 'fast-check'
 import { sendBytes, statusOf } from './client.ts'
 import { heldBytes, MEASURABLE } from './held-memory.ts'
+import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerOf, openWire, statuses } from './wire.ts'
@@ -913,7 +914,7 @@ describe('the edge', () => {
     it('random bytes', async () => {
       await fc.assert(
         fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), (bytes) => assertSound(Buffer.from(bytes))),
-        { numRuns: 100 },
+        { numRuns: 100 * LONGER },
       )
       await settled()
     })
@@ -961,7 +962,7 @@ describe('the edge', () => {
             return assertSound(Buffer.from(bytes, 'latin1'))
           },
         ),
-        { numRuns: 200 },
+        { numRuns: 200 * LONGER },
       )
       await settled()
     })

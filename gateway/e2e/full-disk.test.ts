@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { call } from './client.ts'
+import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from './small-disk.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -78,6 +79,9 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
   for (const workers of ['1', '2']) {
     for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
       for (const freed of [true, false]) {
+        // Every two of the three together; all three under `npm run test:long`.
+        const isPaired = ((workers === '1') === (signal === 'SIGTERM')) === freed
+        if (!isPaired && LONGER === 1) continue
         const title = `${workers} worker(s), ${freed ? 'freed, ' : ''}${signal}`
         it(`gives no session back and lets no delivery in twice: ${title}`, async () => {
           disk = mountSmallDisk() as SmallDisk

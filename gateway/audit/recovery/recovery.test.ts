@@ -3,6 +3,7 @@ import fs from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { LONGER } from '../../e2e/long-runs.ts'
 import { recoveredRecord, responseTo, startRecord, stopRecord } from '../audit-records.ts'
 import {
   endOf,
@@ -369,5 +370,5 @@ test('cut at any byte, any interleaving is whole again after recovery: one respo
     assert.deepEqual(unpaired([...rotated, file].flatMap(linesOf)), [])
     trail.close('end')
   })
-  await fc.assert(law, { numRuns: 500, includeErrorInReport: true })
+  await fc.assert(law, { numRuns: 500 * LONGER, includeErrorInReport: true })
 })

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
+import { LONGER } from '../../e2e/long-runs.ts'
 import { isExpired, LogWindow, openWindow, SliceWindow, type Window, type WindowRule } from './window.ts'
 
 const START = 1_763_692_800_000
@@ -51,7 +52,7 @@ for (const [form, open] of forms) {
           const allowed = timesOf(pauses).filter((at) => window.take(at, rule(limit, 60_000)).allowed)
           assert.ok(densest(allowed, 60_000) <= limit)
         }),
-        { numRuns: 500 },
+        { numRuns: 500 * LONGER },
       )
     })
 
@@ -66,7 +67,7 @@ for (const [form, open] of forms) {
           )
           assert.deepEqual([...alone.entries()].at(-1), [...all.entries()].at(-1))
         }),
-        { numRuns: 500 },
+        { numRuns: 500 * LONGER },
       )
     })
 
@@ -93,7 +94,7 @@ for (const [form, open] of forms) {
             assert.equal(window.take(now + take.resetSeconds * 1000, rule(limit, 60_000)).allowed, true)
           },
         ),
-        { numRuns: 1000 },
+        { numRuns: 1000 * LONGER },
       )
     })
 
@@ -188,7 +189,7 @@ test('a log agrees with a plain list of times in every answer, whatever the rule
         )
       }
     }),
-    { numRuns: 500 },
+    { numRuns: 500 * LONGER },
   )
 })
 
@@ -219,7 +220,7 @@ test('slices refuse at most a hundredth of the window early', () => {
         else assert.ok(allowed.filter((at) => now - at < 60_600).length >= limit)
       }
     }),
-    { numRuns: 500 },
+    { numRuns: 500 * LONGER },
   )
 })
 

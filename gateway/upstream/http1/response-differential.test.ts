@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import fc from 'fast-check'
+import { LONGER } from '../../e2e/long-runs.ts'
 import {
   bodyOf,
   type Received,
@@ -118,7 +119,7 @@ describe('our own client and undici, given the same responses of an unpredictabl
     // The same answers each time, since what is new may be a fault of undici: to look for more, ask for a number of runs.
     const runs =
       DIFFERENTIAL_RUNS === undefined
-        ? { numRuns: 300, seed: 9112 }
+        ? { numRuns: 300 * LONGER, seed: 9112 }
         : { numRuns: Number(DIFFERENTIAL_RUNS), endOnFailure: true }
     await fc.assert(fc.asyncProperty(fc.oneof(answer, mutated), fc.constantFrom(...METHODS), agree), runs)
   })

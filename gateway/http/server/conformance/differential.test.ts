@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { LONGER } from '../../../e2e/long-runs.ts'
 import { readTarget } from '../../rules/request-target.ts'
 import { type Seen, scribe, serverOf, wireTo } from './scribe.test-support.ts'
 import { turns, Wire } from './wire.test-support.ts'
@@ -329,7 +330,7 @@ describe('our server and a strict one of node:http, sent the same', () => {
     // The same texts each time, since what is new may be a fault of node:http: to look for more, ask for a number of runs.
     const runs =
       DIFFERENTIAL_RUNS === undefined
-        ? { numRuns: 4000, seed: 9112 }
+        ? { numRuns: 4000 * LONGER, seed: 9112 }
         : { numRuns: Number(DIFFERENTIAL_RUNS), endOnFailure: true }
     await fc.assert(
       fc.asyncProperty(fc.oneof(several, mutated), fc.array(fc.nat(1000), { maxLength: 3 }), agree),

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { LONGER } from '../../../e2e/long-runs.ts'
 import { readThrough, respond, type Seen, scribe, serverOf, wireTo } from './scribe.test-support.ts'
 import { turns, type Wire } from './wire.test-support.ts'
 
@@ -200,6 +201,6 @@ describe('a connection, whatever happens on it in whatever order,', () => {
       last,
       live,
     )
-    await fc.assert(property, { numRuns: Number(process.env.ORDER_RUNS ?? 2000) })
+    await fc.assert(property, { numRuns: 2000 * LONGER })
   })
 })
