@@ -8,7 +8,7 @@ export interface ClientState<Kind extends Origin> {
   readonly headersMs: number
   readonly choice: Choice<Kind>
   readonly deadlines: Deadlines
-  /** The upstream that a call names as long as it has no connection. */
+  /** The upstream that a call names before it has a connection. */
   readonly first: Kind
   /** No exchange starts any more. Written by `close`. */
   closed: boolean

@@ -74,10 +74,10 @@ describe('the health of an upstream', () => {
   })
 
   it('tells changes only, and begins again with the shortest back-off once it was alive', () => {
-    const told: boolean[] = []
+    const changes: boolean[] = []
     const health = new Health(
       () => 0,
-      (healthy) => told.push(healthy),
+      (healthy) => changes.push(healthy),
     )
     health.connected()
     health.connectFailed()
@@ -89,6 +89,6 @@ describe('the health of an upstream', () => {
     assert.equal(health.usable(), true)
     health.connectFailed()
     assert.equal(health.retryAtMs, 250)
-    assert.deepEqual(told, [false, true, false])
+    assert.deepEqual(changes, [false, true, false])
   })
 })

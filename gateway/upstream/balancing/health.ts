@@ -10,8 +10,8 @@ const FIRST_AVOIDED_MS = 1000
  * When no connection can be made, it is not used for a back-off that doubles from 250 ms to 10 s. Then one exchange
  * probes it, while the others wait for the result or for the next back-off.
  *
- * When it fails three times in a row after connecting (or responds 502, 503 or 504), it is avoided as long as there is
- * another upstream: for 1 s, doubling up to 10 s, with one probe after each time. Without this, an upstream that fails
+ * When it fails three times in a row after connecting (or responds 502, 503 or 504), it is avoided if there is another
+ * upstream: for 1 s, doubling up to 10 s, with one probe after each time. Without this, an upstream that fails
  * fast would have the fewest exchanges in flight and so get most of the traffic.
  */
 export class Health {

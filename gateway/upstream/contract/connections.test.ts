@@ -29,10 +29,10 @@ async function pair(t: TestContext, script: ScriptedOptions, options: Partial<Up
   return { scripted, upstream }
 }
 
-const ANSWER: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
+const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 
 describe('a connection', () => {
-  const ANSWERS: readonly (readonly [string, string])[] = [
+  const RESPONSES: readonly (readonly [string, string])[] = [
     ['GET', ok('x')],
     ['GET', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n'],
     ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'],
@@ -46,10 +46,10 @@ describe('a connection', () => {
   it('is used again after every response that allows it: one connection for all', async (t) => {
     let next = 0
     const { scripted, upstream } = await pair(t, {
-      onRequest: ({ socket }) => socket.write(ANSWERS[next++ % ANSWERS.length]![1]),
+      onRequest: ({ socket }) => socket.write(RESPONSES[next++ % RESPONSES.length]![1]),
     })
     for (let round = 0; round < 3; round++) {
-      for (const [method] of ANSWERS) assert.ok((await send(upstream, { method }).over).ended)
+      for (const [method] of RESPONSES) assert.ok((await send(upstream, { method }).over).ended)
     }
     assert.equal(scripted.requests.length, 27)
     assert.equal(scripted.connections, 1)
@@ -68,14 +68,14 @@ describe('a connection', () => {
       onRequest: ({ socket, head }) =>
         socket.write(ok('x', `Keep-Alive: timeout=${/ \/(\d)/.exec(head)?.[1]}\r\n`)),
     })
-    // Two seconds of patience leave no margin: the connection is given up with the answer.
+    // A keep-alive of two seconds leaves no margin: the connection closes with the response.
     assert.ok((await send(upstream, { target: '/2' }).over).ended)
     assert.ok((await send(upstream, { target: '/9' }).over).ended)
     assert.ok((await send(upstream, { target: '/9' }).over).ended)
     assert.equal(scripted.connections, 2)
   })
 
-  it('that stands is preferred to a new one, though another was lost after it', async (t) => {
+  it('that is open is preferred to a new one, though another was lost after it', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket, head }) => (head.includes('/break') ? socket.destroy() : socket.write(ok('x'))),
     })
@@ -85,14 +85,14 @@ describe('a connection', () => {
     assert.equal(scripted.connections, 2)
   })
 
-  it('that stands is preferred to a new one, though another was lost while idle', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+  it('that is open is preferred to a new one, though another was lost while idle', async (t) => {
+    const { scripted, upstream } = await pair(t, RESPONSE)
     await Promise.all([send(upstream).over, send(upstream).over])
     await send(upstream).over
     scripted.requests.at(-1)!.socket.destroy()
     await until(() => scripted.open.size === 1)
-    // The close has reached this side when a call that needs a new connection has been answered.
-    const far = await pair(t, ANSWER)
+    // The close has reached this side when a call that needs a new connection has got its response.
+    const far = await pair(t, RESPONSE)
     await send(far.upstream).over
     await send(upstream).over
     assert.equal(scripted.connections, 2)
@@ -111,7 +111,7 @@ describe('a connection', () => {
   it('to a Unix socket works the same, and a missing socket is an unreachable fault', async (t) => {
     const folder = mkdtempSync(join(tmpdir(), 'upstream-'))
     t.after(() => rmSync(folder, { recursive: true }))
-    const { scripted, upstream } = await pair(t, { ...ANSWER, socketPath: join(folder, 'a.sock') })
+    const { scripted, upstream } = await pair(t, { ...RESPONSE, socketPath: join(folder, 'a.sock') })
     for (let i = 0; i < 3; i++) assert.equal(bodyOf(await send(upstream).over), 'x')
     assert.equal(scripted.connections, 1)
     const missing = upstreamsTo([`unix:${join(folder, 'b.sock')}`])
@@ -135,7 +135,7 @@ describe('an opening that takes too long', () => {
   })
 })
 
-describe('closing the door', () => {
+describe('closing the client', () => {
   it('closes idle connections at once, waits for exchanges under way, and refuses new calls', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket, head }) => (head.includes('/slow') ? undefined : socket.write(ok('x'))),
@@ -161,14 +161,14 @@ describe('closing the door', () => {
   })
 
   it('right after a call lets it finish, and after an abort ends at once', async (t) => {
-    const first = await pair(t, ANSWER)
+    const first = await pair(t, RESPONSE)
     const sent = send(first.upstream)
     await Promise.all([sent.over, first.upstream.close()])
     assert.ok(sent.received.ended)
     const second = await pair(t, {})
-    const given = send(second.upstream)
+    const aborted = send(second.upstream)
     await until(() => second.scripted.requests.length === 1)
-    given.call.abort()
+    aborted.call.abort()
     await second.upstream.close()
   })
 })
@@ -216,7 +216,7 @@ describe('https', () => {
   })
 
   const secure = (name: string): ScriptedOptions => ({
-    ...ANSWER,
+    ...RESPONSE,
     tls: { cert: read(`${name}.pem`), key: read(`${name}.key`) },
   })
 

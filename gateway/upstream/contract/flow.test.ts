@@ -104,7 +104,7 @@ describe('a body of 200 MiB', () => {
     assert.ok(mostInFlight < IN_FLIGHT_BYTES, `${mostInFlight} bytes in flight`)
   })
 
-  it('that nobody reads stops its source', async (t) => {
+  it('that is not read pauses its source', async (t) => {
     const { scripted, upstream } = await pair(t, { onConnection: (socket) => socket.pause() })
     let produced = 0
     const body = new Readable({

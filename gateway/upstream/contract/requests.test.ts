@@ -27,7 +27,7 @@ async function pair(t: TestContext, script: ScriptedOptions, options: Partial<Up
   return { scripted, upstream }
 }
 
-const ANSWER: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
+const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 
 /** A real downstream request: sent to a server in front of `upstream`, which forwards it. */
 async function fromDownstream(
@@ -63,7 +63,7 @@ async function fromDownstream(
 
 describe('a request on the wire', () => {
   it('has the start line and fields of the call, and only those that HTTP adds for the connection', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     await send(upstream, { target: '/a?b=c', headers: ['Host', 'h', 'X-A', '1', 'x-a', 'J\xf6rg'] }).over
     assert.equal(
       scripted.received,
@@ -72,7 +72,7 @@ describe('a request on the wire', () => {
   })
 
   it('names its length without zeros before it', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     const body = Readable.from([Buffer.from('abcde')])
     await send(upstream, { method: 'POST', headers: ['host', 'h', 'Content-Length', '005'], body }).over
     assert.match(scripted.requests[0]!.head, /\r\ncontent-length: 5(\r\n|$)/)
@@ -80,7 +80,7 @@ describe('a request on the wire', () => {
   })
 
   it('without a body names no length, or zero where the method usually has one', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     for (const method of ['GET', 'DELETE', 'OPTIONS', 'POST', 'PUT', 'PATCH'])
       await send(upstream, { method }).over
     const lengths = scripted.requests.map(
@@ -91,7 +91,7 @@ describe('a request on the wire', () => {
 
   for (const method of ['GET', 'DELETE', 'POST', 'PUT', 'OPTIONS', 'PROPFIND']) {
     it(`of ${method} carries a body of known length under that length, and one of unknown length in chunks`, async (t) => {
-      const { scripted, upstream } = await pair(t, ANSWER)
+      const { scripted, upstream } = await pair(t, RESPONSE)
       const known = Readable.from([Buffer.from('GET /evil '), Buffer.from('HTTP/1.1')])
       await send(upstream, { method, headers: ['host', 'h', 'content-length', '18'], body: known }).over
       const unknown = new PassThrough()
@@ -115,7 +115,7 @@ describe('a request on the wire', () => {
         ['3', 'abcGET /evil HTTP/1.1\r\n\r\n'],
         ['30', 'abc'],
       ] as const) {
-        const { scripted, upstream } = await pair(t, ANSWER)
+        const { scripted, upstream } = await pair(t, RESPONSE)
         const body = new PassThrough()
         const sent = send(upstream, { method, headers: ['host', 'h', 'content-length', length], body })
         body.write(bytes.slice(0, 2))
@@ -138,7 +138,7 @@ describe('the body of a real downstream request', () => {
   ] as const) {
     for (const method of ['POST', 'DELETE', 'GET']) {
       it(`of ${method} ${how} arrives whole, and the client's connection is left alone`, async (t) => {
-        const { scripted, upstream } = await pair(t, ANSWER)
+        const { scripted, upstream } = await pair(t, RESPONSE)
         const wire = { method, headers, chunks: ['abc', 'def'] }
         const factsOf = (req: IncomingMessage) => ({
           headers: ['host', 'h', ...(req.headers['content-length'] ? ['content-length', '6'] : [])],
@@ -153,7 +153,7 @@ describe('the body of a real downstream request', () => {
 
   it('that is broken off never arrives as if whole', async (t) => {
     for (const headers of [{ 'transfer-encoding': 'chunked' }, { 'content-length': '1000' }]) {
-      const { scripted, upstream } = await pair(t, ANSWER)
+      const { scripted, upstream } = await pair(t, RESPONSE)
       const server = createServer((req) => {
         const length = req.headers['content-length']
         sent.resolve(
@@ -185,7 +185,7 @@ describe('the body of a real downstream request', () => {
 describe('a body that is there already', () => {
   for (const method of ['GET', 'DELETE', 'POST', 'PUT']) {
     it(`of ${method} goes out under its length`, async (t) => {
-      const { scripted, upstream } = await pair(t, ANSWER)
+      const { scripted, upstream } = await pair(t, RESPONSE)
       for (let i = 0; i < 3; i++) {
         const body = new Readable({ read() {} })
         body.push('abc')
@@ -206,7 +206,7 @@ describe('a body that is there already', () => {
 describe('a body that goes wrong', () => {
   it('before or while it is sent is a fault, and the request never looks whole', async (t) => {
     const destroyed = (when: 'before' | 'at once' | 'midway', error?: Error) => async () => {
-      const { scripted, upstream } = await pair(t, ANSWER)
+      const { scripted, upstream } = await pair(t, RESPONSE)
       const body = new PassThrough()
       body.on('error', () => {})
       if (when === 'before') body.destroy(error)
@@ -236,7 +236,7 @@ describe('a response that comes before the whole request was sent', () => {
         if (connection === 1)
           socket.once('data', () => socket.write('HTTP/1.1 413 No\r\nContent-Length: 3\r\n\r\nbig'))
       },
-      ...ANSWER,
+      ...RESPONSE,
     })
     const body = new PassThrough()
     const sent = send(upstream, { method: 'POST', body })
@@ -296,7 +296,7 @@ describe('a call that cannot be sent', () => {
     it(`because of ${what} is a fault after send has returned, and costs no connection however often`, async (t) => {
       const health: boolean[] = []
       const options = { maxConnections: 2, onHealth: (_: string, healthy: boolean) => health.push(healthy) }
-      const { scripted, upstream } = await pair(t, ANSWER, options)
+      const { scripted, upstream } = await pair(t, RESPONSE, options)
       const bad = Array.from({ length: 20 }, () => send(upstream, call).over)
       for (const received of await Promise.all(bad)) assert.equal(received.fault?.kind, 'unreachable')
       assert.ok((await send(upstream, call).over).fault)

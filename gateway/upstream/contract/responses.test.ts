@@ -18,7 +18,7 @@ import {
 type Script = string | ((request: WireRequest) => unknown)
 
 /**
- * What one call is told by an upstream that answers with `script` and, when `close` is set, ends the connection after
+ * What one exchange receives from an upstream that responds with `script` and, when `close` is set, ends the connection after
  * it; and how many connections it and a second call take: 1 when the first connection is used again.
  */
 async function responseTo(
@@ -45,7 +45,7 @@ async function responseTo(
   return { received, connections: scripted.connections }
 }
 
-/** `end` of a whole answer, else the kind of the fault, with its cause where the kind is not `expected`. */
+/** `end` of a whole response, else the kind of the fault, with its cause where the kind is not `expected`. */
 function outcome(received: Received, expected: string): string {
   const kind = received.fault?.kind ?? (received.ended ? 'end' : 'none')
   return kind === expected ? kind : `${kind}: ${received.fault?.cause}`
@@ -195,7 +195,7 @@ describe('interim responses', () => {
     await scripted.close()
   })
 
-  it('of 101 that nobody asked for are malformed, with and without an Upgrade field', async () => {
+  it('of 101 that was not requested are malformed, with and without an Upgrade field', async () => {
     const bare = await responseTo(`HTTP/1.1 101 Switching\r\n\r\n${ok('x')}`)
     assert.deepEqual([bare.received.fault?.kind, bare.received.status], ['malformed', undefined])
     const named = await responseTo(
@@ -226,7 +226,7 @@ describe('an upgrade', () => {
     await until(() => scripted.received.endsWith('ping'))
     scripted.requests[0]!.socket.write('pong')
     assert.equal((await once(socket, 'data'))[0].toString(), 'pong')
-    // The tunnel is nobody's exchange any more: closing the door leaves it open.
+    // The tunnel no longer belongs to an exchange: closing the client leaves it open.
     await upstream.close()
     assert.equal(socket.destroyed, false)
     scripted.requests[0]!.socket.destroy()
@@ -314,7 +314,7 @@ describe('a hostile response', () => {
     'a signed length': 'HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\na',
     'a negative length': 'HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\na',
     'a length beyond 64 bits': 'HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\na',
-    'a coding that nobody decodes': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
+    'a coding other than chunked': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
     'a coding that is not chunked':
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nConnection: close\r\n\r\nx',
     'chunked twice':
@@ -444,7 +444,7 @@ describe('a receiver that makes a mistake', () => {
     await scripted.close()
   })
 
-  it('at the end of an exchange is not lost in undici: the process hears of it', async () => {
+  it('at the end of an exchange is not lost in undici: it reaches the process', async () => {
     const scripted = await scriptedUpstream({
       onRequest: ({ socket, head }) =>
         socket.write(

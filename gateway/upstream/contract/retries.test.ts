@@ -34,7 +34,7 @@ async function upstreamsOf(
   return { scripted: scripted as [ScriptedUpstream, ...ScriptedUpstream[]], upstream, health }
 }
 
-/** A URL at which nobody listens. */
+/** A URL without a listener. */
 async function deadUrl(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -45,7 +45,7 @@ async function deadUrl(): Promise<string> {
 }
 
 const named = (name: string): ScriptedOptions => ({ onRequest: ({ socket }) => socket.write(ok(name)) })
-/** Reads a request whole and closes the connection without a byte of answer. */
+/** Reads a request whole and closes the connection without a byte of response. */
 const LOSES: ScriptedOptions = { onRequest: ({ socket }) => socket.destroy() }
 
 describe('a connection that is lost after the request was written', () => {

@@ -1,6 +1,6 @@
 import { client, throughUndici } from './scripted.test-support.ts'
 
-/** What holds of the door holds of undici behind it: where an upstream is `https://`, all go through it. */
+/** The same contract through undici, which serves all upstreams once one of them is `https://`. */
 client.create = throughUndici
 await import('./responses.test.ts')
 await import('./connections.test.ts')

@@ -1,12 +1,12 @@
 import type { Address } from '../upstream-address.ts'
 
-/** The owner of connections: makes them, and is told what becomes of them. */
+/** What a connection tells its owner, which is the pool. */
 export interface ConnectionOwner<Connection> {
   readonly address: Address
   readonly connectMs: number
   readonly clock: () => number
   connected(): void
-  /** The connection could not be made. Not called when the attempt was given up. */
+  /** The connection could not be made. Not called when we aborted the attempt. */
   connectFailed(): void
   /** The connection can take another exchange. */
   free(connection: Connection): void

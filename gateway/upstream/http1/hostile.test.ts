@@ -20,7 +20,7 @@ type Hostility = string | ((socket: Socket) => unknown)
 
 /** What an upstream sends to the hostile call. Then `fin` or nothing; afterwards it behaves. */
 const HOSTILE: Readonly<Record<string, readonly [Hostility, 'fin' | 'stays']>> = {
-  'a length that is too small, then another answer': [`${H}Content-Length: 2\r\n\r\nhi${EVIL}`, 'stays'],
+  'a length that is too small, then another response': [`${H}Content-Length: 2\r\n\r\nhi${EVIL}`, 'stays'],
   'a length that is too small by one': [`${H}Content-Length: 4\r\n\r\nEVIL!`, 'stays'],
   'a length that is too large': [`${H}Content-Length: 99\r\n\r\nhi`, 'fin'],
   'both framings, length first': [
@@ -50,16 +50,16 @@ const HOSTILE: Readonly<Record<string, readonly [Hostility, 'fin' | 'stays']>> =
   'an extension without end': [`${CHUNKED}1;${'a'.repeat(100_000)}`, 'stays'],
   'a flood of interim responses': ['HTTP/1.1 102 P\r\n\r\n'.repeat(10_000), 'stays'],
   'a flood of hints': ['HTTP/1.1 103 E\r\nLink: </a>\r\n\r\n'.repeat(10_000), 'stays'],
-  'a 101 that nobody sent for': [
+  'a 101 that was not requested': [
     `HTTP/1.1 101 S\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n${EVIL}`,
     'stays',
   ],
   'a 204 with a body': [`HTTP/1.1 204 N\r\n\r\n${EVIL}`, 'stays'],
   'a 304 with a body': [`HTTP/1.1 304 N\r\nContent-Length: 4\r\n\r\n${EVIL}`, 'stays'],
-  'a second answer right behind': [`${ok('good')}${EVIL}`, 'stays'],
-  'a hundred answers right behind': [`${ok('good')}${EVIL.repeat(100)}`, 'stays'],
-  'a second answer behind chunks': [`${CHUNKED}4\r\ngood\r\n0\r\n\r\n${EVIL}`, 'stays'],
-  'half of a second answer': [`${ok('good')}${EVIL.slice(0, 20)}`, 'stays'],
+  'a second response right behind': [`${ok('good')}${EVIL}`, 'stays'],
+  'a hundred responses right behind': [`${ok('good')}${EVIL.repeat(100)}`, 'stays'],
+  'a second response behind chunks': [`${CHUNKED}4\r\ngood\r\n0\r\n\r\n${EVIL}`, 'stays'],
+  'half of a second response': [`${ok('good')}${EVIL.slice(0, 20)}`, 'stays'],
   'an empty line behind': [`${ok('good')}\r\n`, 'stays'],
 }
 
@@ -73,7 +73,7 @@ async function upstreamOf(t: TestContext, onRequest: (request: WireRequest) => u
   return { scripted, upstream }
 }
 
-/** Whole with the body that was framed, or a fault: broken off or refused, never a whole answer of another's bytes. */
+/** Whole with the body that was framed, or a fault: broken off or refused, never a whole response of another's bytes. */
 function assertSafe(received: Received): void {
   if (received.ended) assert.ok(['', 'hi', 'good', 'EVIL'].includes(bodyOf(received)), bodyOf(received))
   else assert.match(received.fault?.kind ?? '', /^(broken|malformed)$/)

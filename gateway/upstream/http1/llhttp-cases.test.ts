@@ -78,7 +78,7 @@ const CASES: readonly (readonly [string, string, string, string?, number?])[] = 
   ['only line feeds, a body', 'HTTP/1.1 200 OK\nFoo: abc\n\nBODY\n', 'refused'],
   ['an extension with a value', `${H}${CHUNKS}a;foo=bar\r\n0123456789\r\n0\r\n\r\n`, 'whole', '0123456789'],
   [
-    'three answers',
+    'three responses',
     `${H}Content-Length: 3\r\n\r\nAAAHTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nBBBB`,
     'whole',
     'AAA',

@@ -7,9 +7,9 @@ export interface Parsed {
   status: number | undefined
   headers: readonly string[]
   body: string
-  /** How it stood after the last byte; `cut` when the connection's end leaves the answer unfinished. */
+  /** How it stood after the last byte; `cut` when the connection's end leaves the response unfinished. */
   outcome: string
-  /** Bytes beyond the end of the answer. */
+  /** Bytes beyond the end of the response. */
   rest: number
   keeps: boolean
 }

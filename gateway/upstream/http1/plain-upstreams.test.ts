@@ -27,7 +27,7 @@ async function pair(t: TestContext, script: ScriptedOptions, options: Partial<Up
   return { scripted, upstream }
 }
 
-const ANSWER: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
+const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 const named: ScriptedOptions = {
   onRequest: ({ socket, head }) => head.includes('/held') || socket.write(ok(/ (\S+)/.exec(head)?.[1] ?? '')),
 }
@@ -73,8 +73,8 @@ describe('a call that finds every connection in use', () => {
     const hurried = send(upstream, { totalMs: 100 })
     nowMs = 100
     assert.match((await hurried.over).fault!.cause, /not over within 100 ms/)
-    const given = send(upstream, { target: '/given' })
-    given.call.abort()
+    const aborted = send(upstream, { target: '/aborted' })
+    aborted.call.abort()
     nowMs = 499
     // Room again, for the two that have gone: and a sweep, by the fault of a third.
     assert.match((await send(upstream, { totalMs: 0 }).over).fault!.cause, /within 0 ms/)
@@ -85,7 +85,7 @@ describe('a call that finds every connection in use', () => {
     scripted.requests[0]!.socket.write(ok('held'))
     assert.ok((await held.over).ended)
     assert.ok((await send(upstream, { target: '/last' }).over).ended)
-    assert.ok(!scripted.received.includes('/given'))
+    assert.ok(!scripted.received.includes('/aborted'))
   })
 
   it('is served in turn, and one that left is not', () => {
@@ -106,7 +106,7 @@ describe('a call that finds every connection in use', () => {
 describe('an idle connection', () => {
   it('is closed after four seconds, and the last used is used first', async (t) => {
     let nowMs = 0
-    const { scripted, upstream } = await pair(t, ANSWER, { clock: () => nowMs })
+    const { scripted, upstream } = await pair(t, RESPONSE, { clock: () => nowMs })
     await Promise.all([send(upstream).over, send(upstream).over])
     nowMs = 3000
     for (let i = 0; i < 3; i++) await send(upstream).over
@@ -147,7 +147,7 @@ describe('a response to a request that is still being sent', () => {
       onConnection: (socket, connection) => {
         if (connection === 1) socket.once('data', () => socket.write(ok('early')))
       },
-      ...ANSWER,
+      ...RESPONSE,
     })
     const body = new Readable({ read() {} })
     body.push('first')
@@ -171,7 +171,7 @@ describe('closing', () => {
 
 describe('a request that the connection refuses at once', () => {
   it('has not been sent, and goes out on another one, whatever its method and its body', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     const bodies: (() => Readable | null)[] = [
       () => null,
       () => ready('abc'),
@@ -203,7 +203,7 @@ function ready(text: string): Readable {
 
 describe('a body that is there already', () => {
   it('goes out whole, however long it is', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     for (const bytes of [1, 4096, 4097, 60_000]) {
       const text = `${'\xff'.repeat(bytes - 1)}!`
       const source = new Readable({ read() {} })
@@ -215,7 +215,7 @@ describe('a body that is there already', () => {
   })
 
   it('of length zero is sent as none, and one that was read before is no body', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     const headers = ['host', 'h', 'content-length', '0']
     assert.ok((await send(upstream, { method: 'PUT', headers, body: Readable.from([]) }).over).ended)
     const read = Readable.from([Buffer.from('abc')])
@@ -236,7 +236,7 @@ describe('a body that is there already', () => {
 
 describe('a call with characters that are more than a byte', () => {
   it('cannot be sent: they would be others on the wire, a line feed perhaps', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     for (const call of [
       { target: '/\u010d\u010a' },
       { method: 'GET\u0120' },
@@ -249,7 +249,7 @@ describe('a call with characters that are more than a byte', () => {
   })
 
   it('is found among any number of names', async (t) => {
-    const { upstream } = await pair(t, ANSWER)
+    const { upstream } = await pair(t, RESPONSE)
     for (let i = 0; i < 1100; i += 11) {
       const headers = Array.from({ length: 11 }, (_, n) => [`x-${i + n}`, 'v']).flat()
       assert.ok((await send(upstream, { headers: ['host', 'h', ...headers] }).over).ended)
@@ -288,7 +288,7 @@ describe('what one connection reads', () => {
 describe('an attempt to connect that the caller gives up', () => {
   it('says nothing about the upstream, and leaves nothing open', async (t) => {
     const health: boolean[] = []
-    const { scripted, upstream } = await pair(t, ANSWER, { onHealth: (_, healthy) => health.push(healthy) })
+    const { scripted, upstream } = await pair(t, RESPONSE, { onHealth: (_, healthy) => health.push(healthy) })
     for (let i = 0; i < 5; i++) send(upstream, { method: 'POST' }).call.abort()
     assert.ok((await send(upstream).over).ended)
     await until(() => scripted.open.size === 1)
@@ -326,7 +326,7 @@ describe('a paused connection', () => {
   })
 
   it('tells of the end without waiting for a receiver that has it all', async (t) => {
-    const { scripted, upstream } = await pair(t, ANSWER)
+    const { scripted, upstream } = await pair(t, RESPONSE)
     for (let i = 0; i < 3; i++) assert.ok((await send(upstream, {}, () => false).over).ended)
     assert.equal(scripted.connections, 1)
   })

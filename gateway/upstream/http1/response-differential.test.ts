@@ -56,7 +56,7 @@ const chunked = fc
     maxLength: 3,
   })
   .map((chunks) => `${chunks.join('')}0\r\n\r\n`)
-const answer = fc
+const response = fc
   .tuple(
     fc.constantFrom('', '', '', 'HTTP/1.1 100 Continue\r\n\r\n', 'HTTP/1.1 103 Early\r\nLink: a\r\n\r\n'),
     statusLine,
@@ -65,7 +65,7 @@ const answer = fc
     fc.oneof(body, chunked),
   )
   .map(([interim, line, fields, end, rest]) => `${interim}${[line, ...fields].join(end)}${end}\r\n${rest}`)
-/** Framed as it says, so that a mutation meets a good answer. */
+/** Framed as it says, so that a mutation meets a good response. */
 const sound = fc.oneof(
   chunked.map((chunks) => `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX: y\r\n\r\n${chunks}`),
   body.map((text) => `HTTP/1.1 200 OK\r\nX: y\r\nContent-Length: ${text.length}\r\n\r\n${text}`),
@@ -107,7 +107,7 @@ describe('our own client and undici, given the same responses of an unpredictabl
     const other = await send(theirs, { method }).over
     if (own.ended) assert.deepEqual(summary(own), summary(other))
     // Never milder; and stricter for a reason only.
-    // llhttp skips line ends before an answer.
+    // llhttp skips line ends before a response.
     else if (other.ended && !/^[\r\n]/.test(text)) assert.match(own.fault?.cause ?? '', STRICTER)
     else if (other.ended) assert.equal(own.fault?.kind, 'malformed')
     // Which of the two it is depends on how early somebody looks.
@@ -116,12 +116,12 @@ describe('our own client and undici, given the same responses of an unpredictabl
 
   it('tell the same of what both take, and ours takes nothing that undici refuses', async () => {
     const { DIFFERENTIAL_RUNS } = process.env
-    // The same answers each time, since what is new may be a fault of undici: to look for more, ask for a number of runs.
+    // The same responses each time, since what is new may be a fault of undici: to look for more, ask for a number of runs.
     const runs =
       DIFFERENTIAL_RUNS === undefined
         ? { numRuns: 300 * LONGER, seed: 9112 }
         : { numRuns: Number(DIFFERENTIAL_RUNS), endOnFailure: true }
-    await fc.assert(fc.asyncProperty(fc.oneof(answer, mutated), fc.constantFrom(...METHODS), agree), runs)
+    await fc.assert(fc.asyncProperty(fc.oneof(response, mutated), fc.constantFrom(...METHODS), agree), runs)
   })
 })
 

@@ -11,7 +11,7 @@ const EMPTY = 'Content-Length: 0\r\n\r\n'
 
 type Expected = Partial<Omit<Parsed, 'outcome'>> & { readonly request?: Partial<PendingRequest> }
 
-/** Answers that are taken, and what is made of them; `outcome` is `whole` unless it is said. */
+/** Accepted responses and the result; default outcome: `whole`. */
 const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: string }]>> = {
   'a body by its length': [`${OK}Content-Length: 5\r\n\r\nhello`, { body: 'hello', keeps: true, rest: 0 }],
   'no body by its length': [`${OK}${EMPTY}`, { body: '', keeps: true }],
@@ -61,8 +61,8 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
       ],
     },
   ],
-  'an interim answer that names no body': [`HTTP/1.1 100 C\r\n${EMPTY}${OK}${EMPTY}`, { status: 200 }],
-  'a framing that is not that of an interim answer': [
+  'an interim response that names no body': [`HTTP/1.1 100 C\r\n${EMPTY}${OK}${EMPTY}`, { status: 200 }],
+  'a framing that is not that of an interim response': [
     `HTTP/1.1 103 C\r\nConnection: close\r\n\r\n${OK}Content-Length: 1\r\n\r\nx`,
     { body: 'x', keeps: true },
   ],
@@ -70,11 +70,11 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
     'HTTP/1.1 101 S\r\nUpgrade: websocket\r\n\r\nbytes',
     { request: { upgrade: 'websocket' }, outcome: 'switched', rest: 5 },
   ],
-  'a second answer, which is left alone': [
+  'a second response, which is left alone': [
     `${OK}Content-Length: 1\r\n\r\na${OK}${EMPTY}`,
     { body: 'a', rest: 38 },
   ],
-  'a status that nobody knows': [`HTTP/1.1 599 X\r\n${EMPTY}`, { status: 599 }],
+  'an unknown status': [`HTTP/1.1 599 X\r\n${EMPTY}`, { status: 599 }],
   'a large length': [`${OK}Content-Length: 9007199254740991\r\n\r\nx`, { outcome: 'cut', body: 'x' }],
   'a length cut short': [`${OK}Content-Length: 9\r\n\r\nx`, { outcome: 'cut', body: 'x' }],
   'chunks cut short': [`${CHUNKED}3\r\nabc\r\n`, { outcome: 'cut', body: 'abc' }],
@@ -85,7 +85,7 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
 
 const field = (text: string): string => `${OK}${text}\r\n${EMPTY}`
 
-/** Answers that are refused, with part of the reason. */
+/** Responses that are refused, with part of the reason. */
 const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequest>?]>> = {
   'another protocol': ['RTSP/1.1 200 OK\r\n\r\n', /status line/],
   'something that is no HTTP, before its line ends': ['SSH-2.0-x', /status line/],
@@ -137,7 +137,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
   'a hexadecimal length': [field('Content-Length: 0x1'), /number of bytes/],
   'an empty length': [field('Content-Length:'), /number of bytes/],
   'two numbers as a length': [field('Content-Length: 1 1'), /number of bytes/],
-  'a length that nobody can count': [field('Content-Length: 9007199254740992'), /number of bytes/],
+  'a length beyond 2^53': [field('Content-Length: 9007199254740992'), /number of bytes/],
   'another coding': [`${OK}Transfer-Encoding: gzip\r\n\r\n`, /other than chunked/],
   'a coding before chunked': [`${OK}Transfer-Encoding: gzip, chunked\r\n\r\n`, /other than chunked/],
   'chunked by two lines': [
@@ -145,7 +145,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
     /more than one Transfer-Encoding/,
   ],
   'no coding': [`${OK}Transfer-Encoding:\r\n\r\n`, /other than chunked/],
-  'both on an answer to HEAD': [
+  'both on a response to HEAD': [
     `${OK}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n`,
     /both/,
     { method: 'HEAD' },
@@ -160,7 +160,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
     /100 response that frames/,
   ],
   'a 103 in chunks': [`HTTP/1.1 103 C\r\nTransfer-Encoding: chunked\r\n\r\n`, /103 response that frames/],
-  'a 101 that nobody request for': ['HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n', /101 where none/],
+  'a 101 that was not requested': ['HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n', /101 where none/],
   'a 101 with a length': [
     'HTTP/1.1 101 S\r\nUpgrade: h2c\r\nContent-Length: 4\r\n\r\nbody',
     /101 response that frames/,
@@ -241,7 +241,7 @@ describe('a faulty response', () => {
 })
 
 describe('a reader', () => {
-  const answer = Buffer.from(`${CHUNKED}3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n`)
+  const response = Buffer.from(`${CHUNKED}3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n`)
 
   it('that holds the body back gets no more of it before the release, and nothing is lost', () => {
     let body = ''
@@ -254,12 +254,12 @@ describe('a reader', () => {
       },
     })
     parser.expect({ method: 'GET', upgrade: undefined })
-    const at = parser.read(answer, 0, answer.length)
+    const at = parser.read(response, 0, response.length)
     assert.deepEqual([body, parser.held, parser.phase], ['abc', true, 'chunks'])
-    assert.equal(parser.read(answer, at, answer.length), at)
+    assert.equal(parser.read(response, at, response.length), at)
     parser.release()
     // The frame behind the last piece is read though it is held back: the connection need not wait for the reader.
-    assert.equal(parser.read(answer, at, answer.length), answer.length)
+    assert.equal(parser.read(response, at, response.length), response.length)
     assert.deepEqual([body, parser.phase], ['abcdef', 'whole'])
   })
 
@@ -286,7 +286,7 @@ describe('a reader', () => {
 
   it('gets no further call once it stops the parser, from whichever callback', () => {
     const calls: string[] = []
-    const text = Buffer.from(`HTTP/1.1 103 H\r\n\r\n${answer.toString()}`)
+    const text = Buffer.from(`HTTP/1.1 103 H\r\n\r\n${response.toString()}`)
     for (const stopAt of ['interim', 'head', 'data']) {
       const note = (what: string): void => {
         calls.push(what)
@@ -313,12 +313,12 @@ describe('a reader', () => {
       head: (status, fields) => heads.push(status, flatOf(fields).join()),
       data: () => true,
     })
-    const answers = [
+    const responses = [
       `HTTP/1.0 200 OK\r\nConnection: close\r\nKeep-Alive: timeout=9\r\nContent-Length: 1\r\n\r\nx`,
       `HTTP/1.1 201 Made\r\nTransfer-Encoding: chunked\r\n\r\n1;e\r\nx\r\n0\r\nT: y\r\n\r\n`,
       `HTTP/1.1 202 Taken\r\n${EMPTY}`,
     ]
-    const keeps = answers.map((text) => {
+    const keeps = responses.map((text) => {
       parser.expect({ method: 'GET', upgrade: undefined })
       parser.read(Buffer.from(text), 0, text.length)
       assert.equal(parser.phase, 'whole')
