@@ -7,7 +7,7 @@ export interface BodyPaceRule {
 }
 
 /**
- * By when more of a request body must come. A leaky bucket of time: it begins with the full grace, runs down, and each byte
+ * By when more of a request body must come. A bucket of time: it begins with the full grace, runs down, and each byte
  * adds the time that it may take at the minimum rate, up to the full grace.
  */
 export class BodyPace {

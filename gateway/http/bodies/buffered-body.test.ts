@@ -5,7 +5,7 @@ import { type AddressInfo, connect } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import fc from 'fast-check'
-import { bodyOf, type GatherFault, gatherBody } from './buffered-body.ts'
+import { type BufferFault, bodyOf, bufferBody } from './buffered-body.ts'
 
 const MAX = { maxBytes: 10, contentLength: undefined }
 
@@ -42,96 +42,96 @@ async function listening(
   return { server, port: (server.address() as AddressInfo).port }
 }
 
-describe('gathering a body', () => {
+describe('buffering a body', () => {
   it('gives all its bytes, in however many pieces they came', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.uint8Array({ maxLength: 40_000 }), { maxLength: 8 }), async (pieces) => {
         const chunks = pieces.map((piece) => Buffer.from(piece))
         const whole = Buffer.concat(chunks)
-        const gathered = await gatherBody(ended(...chunks), {
+        const buffered = await bufferBody(ended(...chunks), {
           maxBytes: whole.length,
           contentLength: undefined,
         })
-        assert.ok(Buffer.isBuffer(gathered))
-        assert.ok(gathered.equals(whole))
+        assert.ok(Buffer.isBuffer(buffered))
+        assert.ok(buffered.equals(whole))
       }),
       { numRuns: 50 },
     )
   })
 
   it('gives an empty buffer for an empty body', async () => {
-    assert.deepEqual(await gatherBody(ended(), MAX), Buffer.alloc(0))
+    assert.deepEqual(await bufferBody(ended(), MAX), Buffer.alloc(0))
   })
 
   it('takes exactly its bound, and one byte more is too large', async () => {
-    assert.equal(String(await gatherBody(ended('12345', '67890'), MAX)), '1234567890')
-    assert.equal(await gatherBody(source('12345', '678901'), MAX), 'too_large')
+    assert.equal(String(await bufferBody(ended('12345', '67890'), MAX)), '1234567890')
+    assert.equal(await bufferBody(source('12345', '678901'), MAX), 'too_large')
   })
 
   it('reads nothing of a body that announces too much', async () => {
     const body = source('1234567890')
-    assert.equal(await gatherBody(body, { maxBytes: 10, contentLength: 11 }), 'too_large')
+    assert.equal(await bufferBody(body, { maxBytes: 10, contentLength: 11 }), 'too_large')
     assert.equal(body.readableLength, 10)
     assert.equal(listeners(body), 0)
   })
 
   it('stops reading beyond its bound and leaves the rest to whoever throws it away', async () => {
     const body = source('12345678901')
-    assert.equal(await gatherBody(body, MAX), 'too_large')
+    assert.equal(await bufferBody(body, MAX), 'too_large')
     assert.equal(body.isPaused(), true)
     body.push('the rest')
     assert.equal(body.readableLength, 8)
   })
 
   it('sets a body going that was held back', async () => {
-    assert.equal(String(await gatherBody(ended('held').pause(), MAX)), 'held')
+    assert.equal(String(await bufferBody(ended('held').pause(), MAX)), 'held')
   })
 
   it('leaves no listener behind, whatever comes of it', async () => {
-    const outcomes: [Readable, string | GatherFault][] = [
+    const outcomes: [Readable, string | BufferFault][] = [
       [ended('whole'), 'whole'],
       [source('far too large'), 'too_large'],
       [source('half').destroy(), 'broken'],
     ]
     for (const [body, outcome] of outcomes) {
       const before = listeners(body)
-      assert.equal(String(await gatherBody(body, MAX)), outcome)
+      assert.equal(String(await bufferBody(body, MAX)), outcome)
       assert.equal(listeners(body), before)
     }
   })
 
   it('is broken when the body fails or closes before its end, or has been read or destroyed already', async () => {
     const failing = source('half')
-    const failed = gatherBody(failing, MAX)
+    const failed = bufferBody(failing, MAX)
     failing.destroy(new Error('reset'))
     assert.equal(await failed, 'broken')
     const closing = source('half')
-    const closed = gatherBody(closing, MAX)
+    const closed = bufferBody(closing, MAX)
     closing.destroy()
     assert.equal(await closed, 'broken')
     const read = ended('read').resume()
     await once(read, 'end')
-    assert.equal(await gatherBody(read, MAX), 'broken')
-    assert.equal(await gatherBody(source('gone').destroy(), MAX), 'broken')
+    assert.equal(await bufferBody(read, MAX), 'broken')
+    assert.equal(await bufferBody(source('gone').destroy(), MAX), 'broken')
   })
 
   it('holds memory in proportion to the bytes, not to the pieces', async () => {
     const pieces = 20_000
-    const gathered = await gatherBody(ended(...Array.from({ length: pieces }, () => 'x')), {
+    const buffered = await bufferBody(ended(...Array.from({ length: pieces }, () => 'x')), {
       maxBytes: pieces,
       contentLength: undefined,
     })
-    assert.ok(Buffer.isBuffer(gathered))
-    assert.ok(gathered.buffer.byteLength <= 2 * pieces)
-    assert.equal(gathered.toString(), 'x'.repeat(pieces))
+    assert.ok(Buffer.isBuffer(buffered))
+    assert.ok(buffered.buffer.byteLength <= 2 * pieces)
+    assert.equal(buffered.toString(), 'x'.repeat(pieces))
   })
 })
 
-describe('gathering the body of a request', () => {
+describe('buffering the body of a request', () => {
   it('gives the raw bytes, chunked or not, also those that are no text', async (t) => {
-    const bodies: Promise<Buffer | GatherFault>[] = []
+    const bodies: Promise<Buffer | BufferFault>[] = []
     const { port } = await listening(t, (req) => {
-      bodies.push(gatherBody(req, { maxBytes: 1_048_576, contentLength: undefined }))
+      bodies.push(bufferBody(req, { maxBytes: 1_048_576, contentLength: undefined }))
     })
     const raw = Buffer.from(Array.from({ length: 100_000 }, (_, index) => index % 256))
     for (const headers of [{ 'Content-Length': raw.length }, { 'Transfer-Encoding': 'chunked' }]) {
@@ -145,18 +145,18 @@ describe('gathering the body of a request', () => {
   })
 
   it('is broken when the client goes away in the middle, and nothing is thrown', async (t) => {
-    const gathering = Promise.withResolvers<Buffer | GatherFault>()
+    const buffering = Promise.withResolvers<Buffer | BufferFault>()
     const { port } = await listening(t, (req) => {
-      gatherBody(req, { maxBytes: 100, contentLength: 100 }).then(gathering.resolve, gathering.reject)
+      bufferBody(req, { maxBytes: 100, contentLength: 100 }).then(buffering.resolve, buffering.reject)
     })
     const socket = connect(port, '127.0.0.1')
     socket.write('POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf')
     socket.once('data', () => socket.destroy())
-    assert.equal(await gathering.promise, 'broken')
+    assert.equal(await buffering.promise, 'broken')
   })
 })
 
-describe('a gathered body sent on', () => {
+describe('a buffered body sent on', () => {
   it('is a stream with all its bytes there and then its end', async () => {
     const body = bodyOf(Buffer.from('abc'))
     assert.equal(body.readableLength, 3)

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 
-export interface GatherOptions {
+export interface BufferOptions {
   /** A longer body is refused. */
   readonly maxBytes: number
   /** Bytes announced by Content-Length; undefined when the length is not known beforehand. */
@@ -10,7 +10,7 @@ export interface GatherOptions {
 }
 
 /** `too_large`: beyond `maxBytes`. `no_room`: `hasRoom` said no. `broken`: the client went away, or the body was read before. */
-export type GatherFault = 'too_large' | 'no_room' | 'broken'
+export type BufferFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 16 * 1024
 
@@ -18,20 +18,20 @@ const LEAST_BYTES = 16 * 1024
  * Buffers a complete body in memory, at most twice `maxBytes` of it. Beyond the bound or without room, reading stops and
  * the rest stays unread. Removes its listeners in all cases. Has no timeout: the connection has one. Never rejects.
  */
-export function gatherBody(body: Readable, options: GatherOptions): Promise<Buffer | GatherFault> {
+export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')
   if (body.destroyed || body.readableEnded) return Promise.resolve('broken')
   return new Promise((resolve) => {
-    const gathered = new GrowingBuffer()
+    const buffered = new GrowingBuffer()
     const onData = (chunk: Buffer) => {
-      if (gathered.length + chunk.length > maxBytes) settle('too_large')
-      else if (hasRoom(chunk.length)) gathered.add(chunk)
+      if (buffered.length + chunk.length > maxBytes) settle('too_large')
+      else if (hasRoom(chunk.length)) buffered.add(chunk)
       else settle('no_room')
     }
-    const onEnd = () => settle(gathered.bytes())
+    const onEnd = () => settle(buffered.bytes())
     const onBroken = () => settle('broken')
-    const settle = (outcome: Buffer | GatherFault) => {
+    const settle = (outcome: Buffer | BufferFault) => {
       body.off('data', onData).off('end', onEnd).off('close', onBroken).off('error', onBroken)
       if (outcome === 'too_large' || outcome === 'no_room') body.pause()
       resolve(outcome)
@@ -43,9 +43,9 @@ export function gatherBody(body: Readable, options: GatherOptions): Promise<Buff
 }
 
 /** A buffered body as a stream. */
-export function bodyOf(gathered: Buffer): Readable {
+export function bodyOf(buffered: Buffer): Readable {
   const body = new Readable({ read: () => {} })
-  body.push(gathered)
+  body.push(buffered)
   body.push(null)
   return body
 }

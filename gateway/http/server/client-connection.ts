@@ -233,8 +233,8 @@ export class Connection<E> implements Timed, ResponseConnection {
   }
 
   /**
-   * A request begins only when all that has come of it is parsed: one known to be faulty never begins as a good one, and a
-   * short body is there at once.
+   * The handler gets a request only when all bytes that have come are parsed: a fault among them is known by then, and a
+   * short body is complete.
    */
   #readHead(bytes: Buffer, from: number): void {
     const reader = this.#reader
@@ -273,7 +273,7 @@ export class Connection<E> implements Timed, ResponseConnection {
     const [req, res] = [this.#req, this.#res]
     if (req === undefined || res === undefined) return
     if (fault !== undefined) this.#expectNothing(res)
-    // A pipelining client cannot know yet whether the connection goes on.
+    // A client must not switch protocols before it has the responses to earlier requests.
     const upgrade = !this.#pipelined.isBeingRead && this.#reader.asksForUpgrade && isWebSocketUpgrade(req)
     const exchange = this.terms.handler.begin({ req, res, upgrade: upgrade ? 'websocket' : undefined }, fault)
     if (this.#res === res) this.#exchange = exchange

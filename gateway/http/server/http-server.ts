@@ -12,7 +12,7 @@ import { type Holder, Holders, type Occupant, type Place } from './connection-ho
 /** Beyond this part of all connections, an address may lose busy ones too. */
 const EXCESS = 1 / 8
 
-/** A client in earnest completes its TLS handshake in this time, from anywhere. */
+/** Enough for an honest client's TLS handshake from anywhere. */
 const HANDSHAKE_MS = 1000
 
 /** What all servers of a thread and their connections share. */

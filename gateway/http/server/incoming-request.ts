@@ -46,7 +46,7 @@ export class IncomingRequest {
     this.headers = readRequestHeaders(fields, lines.version)
   }
 
-  /** Where its body ends is in doubt, or what follows is not HTTP. */
+  /** True when nobody can say where its body ends, or what follows is not HTTP: the connection closes after it. */
   get isOpaque(): boolean {
     return this.headers.fault !== undefined || this.method === 'CONNECT'
   }

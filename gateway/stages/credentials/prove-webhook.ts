@@ -10,7 +10,7 @@ import {
 import type { WebhookKey } from '../../config/client-table.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { gatherBody } from '../../http/bodies/buffered-body.ts'
+import { bufferBody } from '../../http/bodies/buffered-body.ts'
 import { networkOf } from '../../http/rules/network.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
@@ -76,7 +76,7 @@ function gather(
   // Its sender waits with the body that has to be seen before anything can be said about it.
   if (headers.expect !== undefined && req.version === '1.1') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
-  return gatherBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
+  return bufferBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
     if (body === 'too_large') return refusal('body_too_large')
     if (body === 'no_room') return OVERLOADED
     return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
