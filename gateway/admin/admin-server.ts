@@ -4,7 +4,7 @@ import { newRequestId } from '../http/rules/request-id.ts'
 import { createServer } from '../http/syntax/status-codes.ts'
 import type { Exposition } from './metrics.ts'
 
-/** Why the gateway should get no traffic, in a word for the probe's log; undefined when it should. */
+/** Why the gateway is not ready, as a short text for the probe; undefined when it is. */
 export type Readiness = () => string | undefined
 
 interface AdminAnswer {
@@ -13,10 +13,10 @@ interface AdminAnswer {
   readonly body: string
 }
 
-/** Of the files that the process keeps for itself: see `open-files.ts`. */
+/** The process's own open files: see `open-files.ts`. */
 const MAX_CONNECTIONS = 100
 
-/** What the gateway does without although it should get traffic; undefined when it lacks nothing. */
+/** What does not work although the gateway is ready; undefined when everything does. */
 export type Degradation = () => string | undefined
 
 interface Parts {
@@ -26,8 +26,8 @@ interface Parts {
 }
 
 /**
- * The admin listener: /metrics, /healthz (the process runs), /readyz (it should get traffic). It answers nothing else
- * and is bound to loopback unless it is told otherwise.
+ * The admin listener: /metrics, /healthz (the process runs), /readyz (it should get traffic). Bound to loopback by
+ * default.
  */
 export function createAdminServer(parts: Parts): Server {
   const server = createServer({ requireHostHeader: false })
@@ -39,7 +39,7 @@ export function createAdminServer(parts: Parts): Server {
   }
   server.maxConnections = MAX_CONNECTIONS
   server.on('request', take)
-  // Node would answer these itself, without the mandatory headers.
+  // Otherwise Node responds itself, without the mandatory headers.
   server.on('checkExpectation', take)
   server.on('clientError', (_error, socket) => socket.destroy())
   return server

@@ -3,20 +3,20 @@ import type { Exchange } from '../exchange.ts'
 import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
 import { Spreading, Tally } from './tally.ts'
 
-/** The page that Prometheus reads. */
+/** The page for Prometheus. */
 export interface Exposition {
   /** In the exposition format that `contentType` names. */
   expose(): Promise<string>
   readonly contentType: string
 }
 
-/** Everything Prometheus is told, one verb for each thing that happens. Names and labels are the contract's. */
+/** All metrics, with one method for each event. Names and labels are part of the public contract. */
 export interface Metrics extends Exposition {
-  /** The same as data, to be merged with those of other threads. */
+  /** The metrics as data, to be merged with those of other threads. */
   snapshot(): Promise<MetricsSnapshot>
   opened(): void
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
-  /** Requests that were sent ahead, and never begun. */
+  /** Pipelined requests that were never started. */
   abandoned(requests: number): void
   tunnelOpened(): void
   tunnelEnded(reason: string): void
@@ -26,15 +26,15 @@ export interface Metrics extends Exposition {
   limitDecision(limit: string, decision: 'allowed' | 'refused' | 'shadow_refused' | 'unavailable'): void
   auditRecord(type: string): void
   auditWriteError(): void
-  /** Of what is kept in the data directory. */
+  /** For each store in the data directory. */
   storeWritable(store: string, writable: boolean): void
   storeWriteError(store: string): void
   configReload(file: string, result: 'success' | 'failure'): void
-  /** Epoch seconds after which the listener's certificate is no longer good. */
+  /** Epoch seconds at which the listener's certificate expires. */
   certificateExpiry(notAfterSeconds: number): void
 }
 
-/** Any other method is counted as one, so that a caller cannot make label values. */
+/** All other methods share one label value, so that callers cannot create new ones. */
 const METHODS: ReadonlySet<string> = new Set([
   'CONNECT',
   'DELETE',
@@ -46,18 +46,18 @@ const METHODS: ReadonlySet<string> = new Set([
   'PUT',
   'TRACE',
 ])
-/** Label of an exchange that no route governs; a route's path begins with a slash. */
+/** Label of an exchange without a route; a route's path begins with a slash. */
 const NO_ROUTE = 'none'
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
-/** Sums of others of the library's metrics, under names that only a counter may have. */
+/** Removed: the library's sums of other metrics, which are gauges with names reserved for counters. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
 ]
 
-/** Makes the metrics in a registry of their own. `worker`: of a thread whose metrics are added to others'. */
+/** Creates the metrics in their own registry. @param worker whether they are merged with those of other threads */
 export function createMetrics(build: { readonly version: string; readonly worker?: boolean }): Metrics {
   const registry = new Registry()
   const registers = [registry]
@@ -83,7 +83,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
   }
 }
 
-/** The library's types know its own classes only; its registry takes what answers `get`. */
+/** The registry accepts any object with `get`; the library's types do not say so. */
 function expose(registers: Registry[], families: readonly (Tally | Spreading)[]): void {
   for (const registry of registers) {
     for (const family of families) registry.registerMetric(family as unknown as Metric)
@@ -166,7 +166,7 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
     name: 'gateway_upstream_healthy',
     help: '1 unless the last connection to the upstream failed.',
     labelNames: ['upstream'],
-    // Of several threads: as the one sees it that has had trouble.
+    // Of several threads: unhealthy if any of them says so.
     aggregator: 'min',
     registers,
   })
@@ -239,7 +239,7 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
   let expiry: Gauge | undefined
   return {
     certificateExpiry: (notAfterSeconds) => {
-      // Without an HTTPS listener a sample would say that a certificate expired in 1970.
+      // No sample without an HTTPS listener: 0 would mean expired in 1970.
       expiry ??= new Gauge({
         name: 'gateway_tls_certificate_expiry_timestamp_seconds',
         help: 'When the certificate of the HTTPS listener expires, in seconds since the epoch.',

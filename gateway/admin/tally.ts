@@ -1,7 +1,7 @@
-/** The value of a label. Never what a caller wrote: every one that was ever seen is kept. */
+/** A label value. Never taken from a request, because every value is kept for ever. */
 type LabelValue = string | number
 
-/** As prom-client's registry asks its metrics for them. */
+/** A metric in the form that prom-client's registry reads. */
 interface Sample {
   readonly labels: Readonly<Record<string, LabelValue>>
   readonly value: number
@@ -15,8 +15,8 @@ interface Family {
 }
 
 /**
- * One cell for each set of label values, found by walking down a map for each label. prom-client's own metrics make an
- * object of the labels and hash it at every call, which costs more than a request can pay ten times.
+ * One cell per set of label values, in nested maps, one level per label. Faster than prom-client's own metrics, which
+ * build and hash an object of labels at every call.
  */
 class Cells<Cell> {
   readonly #labelNames: readonly string[]
@@ -29,7 +29,7 @@ class Cells<Cell> {
     this.#make = make
   }
 
-  /** As many values as there are labels. */
+  /** One value per label. */
   of(values: readonly LabelValue[]): Cell {
     let level = this.#root
     const last = values.length - 1
@@ -67,11 +67,11 @@ export class Tally {
     this.name = name
     this.help = help
     this.#cells = new Cells(labelNames, () => ({ value: 0 }))
-    // Without labels there is one number, also before anything was counted.
+    // Without labels there is one value from the start, 0.
     if (labelNames.length === 0) this.#cells.of([])
   }
 
-  /** Counts one, under the values of the labels in their order. */
+  /** Adds one under these label values, given in the order of the labels. */
   count(...values: readonly LabelValue[]): void {
     this.#cells.of(values).value++
   }
@@ -84,7 +84,7 @@ export class Tally {
 }
 
 interface Spread {
-  /** How many were at most each bound and above the one before; the last: above all. */
+  /** Observations per bucket, not cumulative; the last is above all bounds. */
   readonly counts: number[]
   sum: number
 }

@@ -3,32 +3,32 @@ import { type KeySharing, RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/expiring-keys-file.ts'
 
 export interface ReplayMemoryOptions {
-  /** Each message is remembered for this long: at least as long as any moment at which it could still be accepted. */
+  /** How long a message is remembered: at least as long as it could still be accepted. */
   readonly lifetimeMs: number
-  /** Messages remembered at once, about 180 bytes each; one more is refused. Default 500,000. */
+  /** Messages remembered at once, about 180 bytes each; more are refused. Default 500,000. */
   readonly maxEntries?: number
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** Undefined: memory only, so that a restart forgets. */
+  /** Undefined: in memory only, lost at a restart. */
   readonly store?: ReplayStore | undefined
   /** Undefined: this thread is the only one. */
   readonly sharing?: KeySharing | undefined
 }
 
 export interface ReplayStore {
-  /** Made when it is not there. */
+  /** Created when missing. */
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
-  /** Told of anything wrong with the file; what was seen stays refused as long as the process lives. */
+  /** Reports a problem with the file; known messages stay refused while the process lives. */
   readonly onFault: (cause: string) => void
-  /** Told when the files were removed under the gateway, and are begun anew. */
+  /** Reports that the files were deleted while the gateway ran, and are created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
 /**
- * `replayed`: seen before. `full`: new, but there is no room to remember it, so it must not be let in. `unwritable`: new,
- * but a crash would forget it, so it must not be let in either; it may be sent again.
+ * Why a message must be refused. `replayed`: it was accepted before. `full`: the memory is full. `unwritable`: it could
+ * not be written to the file, so a crash would forget it; the sender may send it again.
  */
 export type ReplayFault = 'replayed' | 'full' | 'unwritable'
 
@@ -43,16 +43,15 @@ const FORM: KeyForm = {
 }
 
 /**
- * Which messages were let in already, so that none is a second time. A message is known by the SHA-256 of its key, so
- * an entry has one size whatever a sender puts into an id. Nothing is forgotten before its time: a memory that is full
- * refuses what is new. Sweeping is spread over the calls.
+ * Remembers accepted messages, so that none is accepted twice. It stores the SHA-256 of a message's key, so the length of
+ * an id does not matter. Nothing is dropped early: when the memory is full, new messages are refused.
  */
 export class ReplayMemory {
   readonly #options: ReplayMemoryOptions
   readonly #maxEntries: number
   readonly #seen: RememberedKeys
 
-  /** @throws Error when there is a file that cannot be read: to go on would let replays in */
+  /** @throws Error for a file that cannot be read, because replays would be accepted without it */
   constructor(options: ReplayMemoryOptions) {
     const { lifetimeMs, clock, store, sharing } = options
     this.#options = options
@@ -88,22 +87,22 @@ export class ReplayMemory {
     }
   }
 
-  /** Whether the file takes messages. */
+  /** Whether the file can be written. */
   get isWritable(): boolean {
     return this.#seen.isWritable
   }
 
-  /** Once a second, and at the end: sees to the file. Among several threads within a step. */
+  /** Maintains the file; to be called once a second and at the end, with several threads inside a turn. */
   tend(): void {
     this.#seen.tend()
   }
 
-  /** Another thread has let in the message of that digest; `written`: it is in the file. */
+  /** Another thread accepted the message with this digest. @param written whether it is in the file */
   apply(digest: string, atMs: number, written: boolean): void {
     this.#seen.apply(digest, atMs, written)
   }
 
-  /** The digest of every message with the time when it was let in, oldest first. */
+  /** The digest of every message with the time it was accepted, oldest first. */
   entries(): Iterable<readonly [digest: string, atMs: number]> {
     return this.#seen.entries()
   }

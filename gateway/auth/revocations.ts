@@ -4,19 +4,19 @@ import { quote } from './tokens/quote.ts'
 import { isQualifiedId } from './visible-id.ts'
 
 export interface RevocationsOptions {
-  /** Made when it is not there. */
+  /** Created when missing. */
   readonly dataDir: string
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** Told of anything wrong with the file; what was revoked stays revoked in memory. */
+  /** Reports a problem with the file; revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
-  /** Told when the file was removed under the gateway, and is begun anew. */
+  /** Reports that the file was deleted while the gateway ran, and is created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
   /** Undefined: this thread is the only one. */
   readonly sharing?: KeySharing | undefined
 }
 
-/** No token lives longer than 24 h; the minute covers an issuer whose clock runs ahead. */
+/** Tokens live at most 24 h; the extra minute allows for an issuer whose clock is ahead. */
 const REMEMBERED_MS = (24 * 60 + 1) * 60_000
 const FORM: KeyForm = {
   key: 'sid',
@@ -27,16 +27,16 @@ const FORM: KeyForm = {
 }
 
 /**
- * Sessions that ended before their tokens did. Each is remembered for as long as one of its tokens can live, in memory
- * and in `<dataDir>/revocations.ndjson`, so that neither a restart nor `kill -9` gives it back. After a day the file
- * becomes `revocations.old.ndjson` in place of the one before, so the disk holds two days of them at most.
+ * Sessions that ended before their tokens expired. Each is remembered as long as its tokens can live, in memory and in
+ * `<dataDir>/revocations.ndjson`, so that it stays ended after a restart or `kill -9`. After a day the file replaces
+ * `revocations.old.ndjson`, so at most two days are on disk.
  */
 export class Revocations {
   readonly #onFault: (cause: string) => void
   readonly #sessions: RememberedKeys
   readonly #sharing: KeySharing | undefined
 
-  /** @throws Error when there is a file that cannot be read: to go on would let revoked sessions in again */
+  /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
   constructor({ dataDir, clock, onFault, onRemoved, sharing }: RevocationsOptions) {
     this.#onFault = onFault
     this.#sharing = sharing
@@ -49,27 +49,27 @@ export class Revocations {
     return this.#sessions.size
   }
 
-  /** Whether the session has ended. No session, no revocation. */
+  /** Whether the session has ended; false without a session. */
   isRevoked(sid: string | undefined): boolean {
     this.#sharing?.catchUp()
     return sid !== undefined && this.#sessions.since(sid) !== undefined
   }
 
-  /** Whether neither a restart nor a crash would give a session back. */
+  /** Whether every ended session would stay ended after a restart or a crash. */
   get isSafe(): boolean {
     return this.#sessions.isSafe
   }
 
-  /** Whether the file takes revocations; otherwise the reserve does, as far as it goes. */
+  /** Whether the file can be written; if not, revocations go to the reserve while it has space. */
   get isWritable(): boolean {
     return this.#sessions.isWritable
   }
 
   /**
-   * Ends a session: from now on in memory, on every thread, and on the disk by the time this returns. An id that no token
-   * can carry is reported and otherwise ignored. Never throws.
+   * Ends a session at once on every thread; it is on disk when this returns. An id that no token can have is reported and
+   * ignored. Never throws.
    *
-   * @returns false when a crash would give the session back; it is written as soon as that can be done (`tend`)
+   * @returns false when it could not be written, so that a crash would undo it; `tend` tries again
    */
   revoke(sid: string): boolean {
     if (!isQualifiedId(sid)) {
@@ -84,17 +84,17 @@ export class Revocations {
     }
   }
 
-  /** Once a second, and at the end: tries again what could not be written. Among several threads within a step. */
+  /** Retries failed writes; to be called once a second and at the end, with several threads inside a turn. */
   tend(): void {
     this.#sessions.tend()
   }
 
-  /** Another thread has ended a session; `written`: it is in the file. */
+  /** Another thread ended a session. @param written whether it is in the file */
   apply(sid: string, atMs: number, written: boolean): void {
     this.#sessions.apply(sid, atMs, written)
   }
 
-  /** Every session with the time when it was revoked, oldest first. */
+  /** Every session with the time it was revoked, oldest first. */
   entries(): Iterable<readonly [sid: string, atMs: number]> {
     return this.#sessions.entries()
   }

@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache'
 import type { TokenFaultReason } from './tokens/token-fault.ts'
 
-/** A sliding window for each key; what the limits count with fits. */
+/** A sliding window per key, for example the Counters of a limit. */
 export interface FailureCounter {
   /**
-   * Counts one hit of `key`. `remaining`: how many more would be let through; `resetSeconds`: whole seconds, rounded up,
-   * until one more is. Times are milliseconds that never run back.
+   * Counts one hit of `key`. `remaining`: how many more are allowed; `resetSeconds`: whole seconds, rounded up, until one
+   * more is. Times are milliseconds that never go back.
    */
   take(
     key: string,
@@ -13,12 +13,12 @@ export interface FailureCounter {
   ): { readonly allowed: boolean; readonly remaining: number; readonly resetSeconds: number }
 }
 
-/** What several threads need that count the same failures, each in a copy of its own. */
+/** How several threads count the same failures, each in its own copy. */
 export interface ThrottleSharing {
   enter(): void
   leave(): void
   catchUp(): void
-  /** Tells the others of a failure. */
+  /** Publishes a failure to the other threads. */
   publish(key: string, atMs: number): void
 }
 
@@ -26,7 +26,7 @@ export interface ThrottleOptions {
   readonly counter: FailureCounter
   /** The clock of the counter. */
   readonly clock: () => number
-  /** Callers kept away at the same time; the one kept away longest ago makes room. */
+  /** Callers blocked at once; when full, the one blocked first is dropped. */
   readonly maxBlocked?: number
   /** Undefined: this thread is the only one. */
   readonly sharing?: ThrottleSharing | undefined
@@ -35,13 +35,12 @@ export interface ThrottleOptions {
 const MAX_BLOCKED = 65_536
 
 /**
- * Slows the guessing of credentials down: after as many failures as the counter lets through, no credential of that
- * caller is looked at until the oldest of them has left the window. A success changes nothing, or a caller with one good
- * credential could guess without end.
+ * Slows down the guessing of credentials: a caller with too many failures is blocked until the oldest failure expires. A
+ * success does not reset the count, because a caller with one good credential could then guess without limit.
  */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
-  /** Until when, by key. One that had to make room is back after a single further failure: the counter still knows. */
+  /** When each block ends, by key. A dropped caller is blocked again at its next failure: the counter still has them. */
   readonly #blocked: LRUCache<string, number>
 
   constructor(options: ThrottleOptions) {
@@ -49,7 +48,7 @@ export class AuthThrottle {
     this.#blocked = new LRUCache({ max: options.maxBlocked ?? MAX_BLOCKED })
   }
 
-  /** To be asked before a presented credential is looked at: undefined to go on, or `Retry-After` in seconds. */
+  /** To be called before a credential is checked. @returns `Retry-After` in seconds; undefined when not blocked */
   blockedSeconds(key: string): number | undefined {
     this.#options.sharing?.catchUp()
     const untilMs = this.#blocked.get(key)
@@ -60,7 +59,7 @@ export class AuthThrottle {
     return undefined
   }
 
-  /** A credential of that caller was presented and was no good. */
+  /** The caller presented a bad credential. */
   failed(key: string): void {
     const { clock, sharing } = this.#options
     sharing?.enter()
@@ -73,26 +72,26 @@ export class AuthThrottle {
     }
   }
 
-  /** The same happened at `nowMs`, on another thread. */
+  /** The same, seen by another thread at `nowMs`. */
   apply(key: string, nowMs: number): void {
     const { allowed, remaining, resetSeconds } = this.#options.counter.take(key, nowMs)
     if (!allowed || remaining === 0) this.#blocked.set(key, nowMs + resetSeconds * 1000)
   }
 
-  /** Who is kept away, and until when: for the throttle of another thread. */
+  /** Blocked callers and when each block ends, for the throttle of another thread. */
   blocked(): [key: string, untilMs: number][] {
     return [...this.#blocked.entries()].reverse()
   }
 
-  /** Keeps away who was kept away there. */
+  /** Takes over the blocked callers of another thread. */
   block(blocked: Iterable<readonly [key: string, untilMs: number]>): void {
     for (const [key, untilMs] of blocked) this.#blocked.set(key, untilMs)
   }
 }
 
 /**
- * Whether a refused token may have been a guess. One that has expired or was revoked teaches nothing, and an app that
- * brings one again must not keep its neighbours at the same address away; keys that are missing are no fault of it.
+ * Whether a refused token may have been a guess. Expired and revoked tokens were once good: an app that repeats one must
+ * not block others at its address. Missing keys are not the caller's fault.
  */
 export function mayBeGuess(reason: TokenFaultReason): boolean {
   return reason === 'malformed' || reason === 'invalid'

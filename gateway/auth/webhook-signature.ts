@@ -8,25 +8,25 @@ export interface WebhookHeaders {
   readonly signature: string | undefined
 }
 
-/** What the headers of one delivery say, well-formed and of our time, but not yet proved genuine. Immutable. */
+/** The headers of one webhook: well-formed and recent, but not verified yet. Immutable. */
 export interface WebhookMessage {
   readonly id: string
-  /** Epoch seconds, as they were written and signed. */
+  /** Epoch seconds, as text, exactly as signed. */
   readonly timestamp: string
-  /** Every `v1` signature of the list, 32 bytes each; at least one. */
+  /** The `v1` signatures, 32 bytes each; at least one. */
   readonly signatures: readonly Buffer[]
 }
 
 /**
- * `missing`: one of the headers is. `malformed`: one of them breaks the format. `stale`: the timestamp is further from
- * our clock than the tolerance. `unsupported`: no signature of version `v1`. `mismatch`: none of them is right.
+ * `missing`: a header is missing. `malformed`: a header breaks the format. `stale`: the timestamp differs from our clock
+ * by more than the tolerance. `unsupported`: there is no `v1` signature. `mismatch`: no signature is right.
  */
 export type WebhookFaultReason = 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
 
 /** Why a webhook was not accepted. Immutable. */
 export interface WebhookFault {
   readonly reason: WebhookFaultReason
-  /** Public sentence, the same for every reason: which check failed would help whoever forges. */
+  /** Public sentence, the same for every reason, so that a forger does not learn which check failed. */
   readonly description: string
   /** Private, for the log. */
   readonly cause: string
@@ -36,21 +36,21 @@ export type WebhookReading =
   | { readonly message: WebhookMessage; readonly fault?: never }
   | { readonly fault: WebhookFault; readonly message?: never }
 
-/** A delivery is accepted this long before and after the time that it was signed for. */
+/** How far the signed time may differ from our clock, in either direction. */
 export const WEBHOOK_TOLERANCE_SECONDS = 300
 /** The public sentence of every fault. */
 export const WEBHOOK_REFUSED = 'The webhook is not signed as it must be'
 
-// A full stop would let the borders of `id.timestamp.body` be drawn elsewhere, under the same signature.
+// No full stop: it separates the parts of the signed text `id.timestamp.body`.
 const ID = /^[\x21-\x2d\x2f-\x7e]{1,128}$/
 const TIMESTAMP = /^(?:0|[1-9][0-9]{0,11})$/
 const SIGNATURE_BYTES = 32
-/** Rotation needs two or three. */
+/** Key rotation needs two or three. */
 const MAX_SIGNATURES = 32
 
 /**
- * Reads the headers of a delivery by Standard Webhooks 1.0, before its body is waited for: id, attempt time and a
- * space-delimited list of signatures, of which those of other versions are passed over. Never throws.
+ * Parses the headers of a webhook (Standard Webhooks 1.0) before its body arrives: id, time of the attempt and a
+ * space-separated list of signatures, of which only version `v1` is used. Never throws.
  *
  * @param nowMs epoch milliseconds
  */
@@ -78,10 +78,10 @@ export function readWebhookHeaders(headers: WebhookHeaders, nowMs: number): Webh
 }
 
 /**
- * Proves a delivery: HMAC-SHA256 over `id.timestamp.body` with each secret against each signature, in constant time.
+ * Verifies a webhook: HMAC-SHA256 over `id.timestamp.body` with each secret against each signature, in constant time.
  *
- * @param body exactly the bytes that were received; what is forwarded must be these
- * @param secrets those of the key that the caller named; several while one takes the place of another
+ * @param body the bytes received, which must also be the bytes forwarded
+ * @param secrets those of the key that the caller named; several during a rotation
  * @returns undefined when it is genuine
  */
 export function verifyWebhook(
@@ -102,15 +102,14 @@ export function verifyWebhook(
 }
 
 /**
- * What makes a delivery a replay of another: the key, the id and the attempt time. A sender that tries again signs a
- * new time (Standard Webhooks, "Webhook metadata"), so its retries are no replays; and the list of signatures does not
- * count, because anyone can add to it.
+ * Two webhooks with the same key id, id and attempt time are replays. A sender's retry has a new time (Standard Webhooks,
+ * "Webhook metadata"), so it is not one. The signatures do not matter, because anyone can add to their list.
  */
 export function replayKey(keyId: string, { id, timestamp }: WebhookMessage): string {
   return `${keyId}\0${id}\0${timestamp}`
 }
 
-/** Undefined: another version, or no base64 of 32 bytes in its one canonical spelling. */
+/** Undefined for another version, or unless it is canonical base64 of 32 bytes. */
 function readSignature(entry: string): Buffer | undefined {
   if (!entry.startsWith('v1,')) return undefined
   const text = entry.slice('v1,'.length)

@@ -6,17 +6,17 @@ const MAX_DOCUMENT_BYTES = 256 * 1024
 
 /**
  * Fetches a JWK Set (RFC 7517 section 5): one GET, at most 5 s from connecting to the last byte, at most 256 KiB,
- * status 200, JSON in UTF-8. Redirects are not followed: where keys come from is what the operator configured.
- * The media type is not looked at: issuers differ in it, and what is no JWK Set fails anyway.
+ * status 200, JSON in UTF-8. Redirects are not followed: keys come only from the configured URL.
+ * The media type is ignored, because issuers differ in it.
  *
- * @param proof a field that proves the gateway to whoever publishes the keys
+ * @param proof a header field that identifies the gateway to the publisher of the keys
  * @returns the parsed document, of whatever shape
- * @throws Error saying what went wrong, also when `signal` gives up
+ * @throws Error that says what went wrong, also when `signal` aborts
  */
 export async function fetchJwks(uri: string, signal: AbortSignal, proof?: Field): Promise<unknown> {
-  // Not before it is needed, which is when the listeners are open: loading it takes 50 ms.
+  // Loaded late, after the listeners are open, because loading takes 50 ms.
   const { Agent, request } = await import('undici')
-  // An agent of its own for each fetch: fetches are minutes apart, and a refused body is broken off with it.
+  // One agent per fetch: fetches are minutes apart, and destroying it ends a refused body.
   const agent = new Agent({ allowH2: false })
   try {
     const { statusCode, body } = await request(uri, {

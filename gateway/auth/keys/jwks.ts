@@ -5,19 +5,19 @@ import { isSameKey, readKey, type VerificationKey } from './verification-key.ts'
 export interface KeySetOptions {
   /** Where the issuer publishes its JWK Set. */
   readonly uri: string
-  /** Gives the parsed document, or throws saying why not; gives up when the signal does. */
+  /** Fetches the parsed document. Throws when that fails or the signal aborts. */
   readonly fetch?: (uri: string, signal: AbortSignal) => Promise<unknown>
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** Milliseconds that only ever pass: a clock that jumps ends no trust. */
+  /** Monotonic milliseconds, so that a change of the wall clock does not expire keys. */
   readonly steadyClock?: () => number
-  /** Keys that could not be fetched again for this long are believed no more. */
+  /** Keys expire when no fetch has succeeded for this long. */
   readonly maxStaleMs?: number
-  /** Told what was wrong with the document or with a key in it; once for as long as it stays wrong. */
+  /** Reports a problem with the document or a key in it, once while it lasts. */
   readonly onFault: (cause: string) => void
 }
 
-/** `refreshed`: the set is what the issuer publishes now. `cooling`: not asked again so soon. `failed`: last good stays. */
+/** `refreshed`: the keys are up to date. `cooling`: too soon after the last fetch. `failed`: the last good keys stay. */
 export type Refreshed = 'refreshed' | 'cooling' | 'failed'
 
 const COOLING_MS = 10_000
@@ -28,9 +28,8 @@ const MAX_KEYS = 64
 const MAX_STALE_MS = 24 * 60 * 60_000
 
 /**
- * The issuer's public keys (RFC 7517), by `kid`. What was loaded last stays in force through an outage and bad
- * documents, but not for ever; a key that the issuer no longer publishes is gone with the next successful refresh, also
- * when it publishes none.
+ * The issuer's public keys (RFC 7517), by `kid`. The last good keys stay in force through outages and bad documents, for
+ * a limited time. A successful refresh removes every key that the issuer no longer publishes.
  */
 export class KeySet {
   readonly #options: KeySetOptions
@@ -40,7 +39,7 @@ export class KeySet {
   #keys: ReadonlyMap<string, VerificationKey> = new Map()
   #refreshing: Promise<Refreshed> | undefined
   #askedAtMs = Number.NEGATIVE_INFINITY
-  /** On the steady clock; when what is in force was last what the issuer published. */
+  /** Time of the last successful refresh, on the steady clock. */
   #publishedAtMs = 0
   #reported: ReadonlySet<string> = new Set()
   #timer: NodeJS.Timeout | undefined
@@ -51,35 +50,35 @@ export class KeySet {
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
   }
 
-  /** Whether there are keys to believe. */
+  /** Whether there are keys that have not expired. */
   get loaded(): boolean {
     return this.#keys.size > 0
   }
 
-  /** The key of that name. The same object for as long as the issuer publishes the same key. */
+  /** The key with this `kid`; the same object as long as the key does not change. */
   find(kid: string): VerificationKey | undefined {
     return this.#keys.get(kid)
   }
 
   /**
-   * Asks the issuer again because a token names an unknown key: one fetch at a time, and at most one in 10 s, so that
-   * made-up names cost the issuer nothing. Joins a fetch that is under way. Never throws.
+   * Fetches again because a token names an unknown key: one fetch at a time and at most one in 10 s, so that invented
+   * names do not burden the issuer. Joins a fetch that is running. Never throws.
    */
   refresh(): Promise<Refreshed> {
     if (this.#refreshing !== undefined) return this.#refreshing
     const sinceMs = this.#options.clock() - this.#askedAtMs
-    // A clock that was set back must not leave it cooling until it has caught up.
+    // After the clock was set back, do not wait until it catches up.
     if (sinceMs >= 0 && sinceMs < COOLING_MS) return Promise.resolve('cooling')
     this.#askedAtMs = this.#options.clock()
     return this.#load()
   }
 
-  /** Loads at once in the background, again after 250 ms doubling to 10 s while that fails, else each 5 minutes. */
+  /** Fetches in the background every 5 minutes; after a failure again in 250 ms, doubling to 10 s. */
   start(): void {
     void this.#keepLoading(FIRST_RETRY_MS)
   }
 
-  /** Gives up a fetch under way and asks no more; for good. The keys stay. */
+  /** Aborts a running fetch and never fetches again. The keys stay. */
   stop(): void {
     this.#stopped.abort()
     clearTimeout(this.#timer)
@@ -124,7 +123,7 @@ export class KeySet {
     return this.#steadyClock() - this.#publishedAtMs > (this.#options.maxStaleMs ?? MAX_STALE_MS)
   }
 
-  /** Undefined when the document cannot take the place of what is loaded; then at least one fault says why. */
+  /** The keys of a fetched document; undefined when it is unusable, and then a fault says why. */
   async #fetchKeys(faults: string[]): Promise<ReadonlyMap<string, VerificationKey> | undefined> {
     try {
       const document = await this.#fetch(this.#options.uri, this.#stopped.signal)
@@ -132,13 +131,13 @@ export class KeySet {
       if (keys.size === 0) faults.push('the issuer publishes no usable key: none of its tokens is accepted')
       for (const [kid, key] of keys) {
         const before = this.#keys.get(kid)
-        // Verdicts in the cache hold on to the object: an unchanged key must not cost them.
+        // Cached verification results refer to the object, so an unchanged key keeps it.
         if (before !== undefined && isSameKey(before, key)) keys.set(kid, before)
       }
       return keys
     } catch (error) {
       const { message, code } = error as NodeJS.ErrnoException
-      // Where every address of a host refuses, Node gives an AggregateError with a code and no message.
+      // When every address of a host refuses, Node throws an AggregateError with a code but no message.
       faults.push(`keys not refreshed, last good stay for a while: ${message || code}`)
       return undefined
     }
@@ -154,8 +153,8 @@ export class KeySet {
 }
 
 /**
- * Every usable key of a JWK Set. A key that cannot be used is left out and named in `faults`, so that one odd key does
- * not cost the others; a name that occurs twice names none of them (FAPI 2.0 section 5.4.3).
+ * The usable keys of a JWK Set. An unusable key is skipped and named in `faults`. Keys that share a `kid` are all skipped
+ * (FAPI 2.0 section 5.4.3).
  *
  * @throws Error when the document is no JWK Set, or one of more than 64 keys
  */

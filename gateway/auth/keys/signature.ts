@@ -15,7 +15,7 @@ export function isSignedBy(key: KeyObject, algorithm: Algorithm, jws: string): b
     )
   }
   try {
-    // Its checks of time are off: claims are read elsewhere, more strictly and by our clock.
+    // Its time checks are off: readClaims checks times more strictly, with our clock.
     jwt.verify(jws, key, { algorithms: [algorithm], ignoreExpiration: true, ignoreNotBefore: true })
     return true
   } catch {

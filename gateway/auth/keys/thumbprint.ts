@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
 import type { JsonObject } from '../tokens/jws.ts'
 
-// 32 bytes: the last of 43 characters has no stray bits, so that no two texts are the same thumbprint.
+// 32 bytes in canonical form: the unused bits of the 43rd character are zero.
 const THUMBPRINT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/
 
-/** The members that make a key what it is, in the order in which RFC 7638 section 3.2 has them hashed. */
+/** The members that identify a key, in the order in which RFC 7638 section 3.2 hashes them. */
 const REQUIRED_MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
   ['EC', ['crv', 'kty', 'x', 'y']],
   ['OKP', ['crv', 'kty', 'x']],
@@ -17,8 +17,8 @@ export function isThumbprint(value: unknown): value is string {
 }
 
 /**
- * The SHA-256 thumbprint of a JWK (RFC 7638 section 3, RFC 8037 section 2) in base64url: what `cnf.jkt` names. Members
- * that do not make the key do not matter.
+ * The SHA-256 thumbprint of a JWK (RFC 7638 section 3, RFC 8037 section 2) in base64url: what `cnf.jkt` names. Other
+ * members do not matter.
  *
  * @returns undefined for a JWK of another kind or without the members of its kind
  */

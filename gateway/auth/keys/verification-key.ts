@@ -15,14 +15,14 @@ export interface VerificationKey {
   readonly key: KeyObject
 }
 
-/** A key, or in words why it cannot be used. */
+/** A key, or a sentence that says why it cannot be used. */
 export type KeyReading =
   | { readonly key: VerificationKey; readonly fault?: never }
   | { readonly fault: string; readonly key?: never }
 
 const MAX_KID_CHARS = 256
 const MIN_MODULUS_BITS = 2048
-// Time to verify grows with the square of the modulus; no issuer publishes more.
+// Verification time grows with the square of the modulus; no issuer uses larger ones.
 const MAX_MODULUS_BITS = 8192
 const MIN_EXPONENT = 65_537n
 const COORDINATE_BYTES = 32
@@ -47,8 +47,8 @@ export function readKey(jwk: unknown): KeyReading {
 }
 
 /**
- * The algorithms a JWK may verify, from its words alone and without an import: public, meant for signatures, of a kind
- * on the list; or in words why none.
+ * The algorithms that a JWK may verify, judged by its members without importing it; or a sentence that says why there
+ * are none.
  */
 export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
   const secret = PRIVATE_MEMBERS.find((name) => Object.hasOwn(jwk, name))
@@ -62,7 +62,7 @@ export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
   )
 }
 
-/** Whether both verify the same signatures under the same name. */
+/** Whether both are the same key with the same `kid` and algorithms. */
 export function isSameKey(one: VerificationKey, other: VerificationKey): boolean {
   return (
     one.kid === other.kid && one.key.equals(other.key) && one.algorithms.join() === other.algorithms.join()
@@ -85,7 +85,7 @@ function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] |
   return undefined
 }
 
-/** The key of a JWK that has algorithms, or in words why it has none. Only the members named here reach the import. */
+/** Imports a JWK with these algorithms, or says why that fails. Only the members named here are imported. */
 export function importKey({ kty, crv, x, y, n, e }: JsonObject): KeyObject | string {
   const numbers = kty === 'RSA' ? { n, e } : kty === 'EC' ? { x, y } : { x }
   for (const [name, text] of Object.entries(numbers)) {

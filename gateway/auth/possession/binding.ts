@@ -1,7 +1,7 @@
 import { isThumbprint } from '../keys/thumbprint.ts'
 import { quote } from '../tokens/quote.ts'
 
-/** What a token is bound to; at least one of the two. Whoever presents it must prove that it holds all of them. */
+/** What a token is bound to: a key, a certificate or both. The caller must prove possession of each. */
 export interface Binding {
   /** Thumbprint of the DPoP key (RFC 9449 section 6.1). */
   readonly jkt: string | undefined
@@ -12,10 +12,10 @@ export interface Binding {
 const MEMBERS: ReadonlySet<string> = new Set(['jkt', 'x5t#S256'])
 
 /**
- * Reads the claim `cnf` (RFC 7800). A confirmation that is not known here cannot be asked for, and a token that asks
- * for one must not be accepted without it: any other member is a fault, as is `cnf` without any.
+ * Parses the claim `cnf` (RFC 7800). An unknown confirmation method cannot be checked, so a token with one is refused, and
+ * so is an empty `cnf`.
  *
- * @returns undefined when there is no such claim, or in words what is wrong with it
+ * @returns undefined without the claim; a sentence when it is faulty
  */
 export function readBinding(cnf: unknown): Binding | string | undefined {
   if (cnf === undefined) return undefined

@@ -3,7 +3,7 @@ import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { PROOF_ALGORITHMS, type ProofAlgorithm } from './proof-signature.ts'
 
-/** What a proof says, every member of the type it should be. */
+/** The members of a proof, each with the right type. */
 export interface ProofWords {
   readonly algorithm: ProofAlgorithm
   readonly jwk: JsonObject
@@ -25,10 +25,10 @@ const MAX_JTI_CHARS = 256
 const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
 
 /**
- * Reads a DPoP proof (RFC 9449 section 4.2) out of the value of the header field: everything that can be told of it without
- * the request that it was made for. Never throws.
+ * Parses a DPoP proof (RFC 9449 section 4.2) from the header field, with every check that does not need the request. Never
+ * throws.
  *
- * @returns in words why it is none
+ * @returns the proof, or a sentence that says why it is none
  */
 export function readProof(proof: string | undefined): ProofWords | string {
   if (proof === undefined) return 'there is no DPoP header'

@@ -16,13 +16,13 @@ export interface ProofVerifierOptions {
   readonly clock: () => number
   /** For proofs alone, with a lifetime of `PROOF_LIFETIME_MS` and the same clock. */
   readonly replays: Pick<ReplayMemory, 'take'>
-  /** Undefined: proofs need no nonce, and one that they have is not looked at. */
+  /** Undefined: proofs need no nonce, and a nonce in one is ignored. */
   readonly nonces: Nonces | undefined
-  /** The URLs that clients know us by, perhaps with a path before ours: never what a request says of itself. */
+  /** Our URLs as clients know them, perhaps with a path prefix; never taken from a request. */
   readonly publicUrls: readonly string[]
-  /** How the target of a request is read: `htu` is read in the same way. */
+  /** Parses a request target; `htu` is parsed by it too. */
   readonly readTarget: ReadTarget
-  /** Imported keys remembered. */
+  /** How many imported keys are cached. */
   readonly cacheSize?: number
 }
 
@@ -37,10 +37,10 @@ export interface ProvenRequest {
 }
 
 const CACHE_SIZE = 10_000
-/** FAPI 2.0 section 5.3.2.1 and RFC 9449 section 11.1: old or early by no more than this. */
+/** How far a proof's time may differ from our clock (FAPI 2.0 section 5.3.2.1, RFC 9449 section 11.1). */
 const MAX_AGE_SECONDS = 60
 const MAX_AHEAD_SECONDS = 10
-/** How long a proof can be good: from the first moment to the last, and a second more. */
+/** The time from the first to the last moment at which a proof can be accepted, plus one second. */
 export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 1000
 
 interface CheckedProof {
@@ -50,27 +50,27 @@ interface CheckedProof {
   readonly jti: string
 }
 
-/** Checks DPoP proofs (RFC 9449). Keeps imported keys, never verdicts: a proof is good for one request. */
+/** Verifies DPoP proofs (RFC 9449). Caches imported keys but no results: a proof is good for one request. */
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
   readonly #keys: LRUCache<string, KeyObject>
 
-  /** @throws TypeError for a public URL that is none */
+  /** @throws TypeError for an invalid public URL */
   constructor(options: ProofVerifierOptions) {
     this.#options = options
     this.#bases = options.publicUrls.map((url) => baseOf(url, options.readTarget))
     this.#keys = new LRUCache({ max: options.cacheSize ?? CACHE_SIZE })
   }
 
-  /** What `DPoP-Nonce` says now; undefined when no nonce is asked for. */
+  /** The current `DPoP-Nonce`; undefined when nonces are not required. */
   nonce(): string | undefined {
     return this.#options.nonces?.current()
   }
 
   /**
-   * Everything that RFC 9449 section 4.3 asks for, in the order of cost: the signature is verified only of a proof that
-   * could be good, and only a proof that is good in all else is remembered. Never throws.
+   * Does every check of RFC 9449 section 4.3, the cheap ones first. Only a proof that passes all others is remembered as
+   * used. Never throws.
    *
    * @param proof the value of the `DPoP` header field; several of them joined by a comma
    * @returns undefined when the proof is good
@@ -109,7 +109,7 @@ export class ProofVerifier {
   ): string | undefined {
     if (htm !== method) return `htm ${quote(htm)} is not the method`
     if (!this.#isOurs(htu, path)) {
-      // A query may hold what no log should.
+      // Not the query: it may hold secrets.
       const shown = quote(htu.replace(/[?#].*/s, ''))
       return `htu ${shown} is not this request's URL under any public URL of ours`
     }
@@ -157,7 +157,7 @@ const NONCE_NEEDED: Omit<ProofFault, 'cause'> = {
   description: 'Resource server requires nonce in DPoP proof',
 }
 
-// One sentence for all: which check failed would help whoever forges proofs.
+// One sentence for every fault, so that a forger does not learn which check failed.
 function invalid(cause: string): ProofFault {
   return { error: 'invalid_dpop_proof', description: 'The DPoP proof is invalid', cause }
 }

@@ -2,7 +2,7 @@
 export interface Htu {
   /** Scheme and authority in lower case, without the scheme's default port. */
   readonly origin: string
-  /** As the target of a request has it once it is normalised. */
+  /** In the form of a normalised request target. */
   readonly path: string
 }
 
@@ -19,10 +19,10 @@ const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
 
 /**
  * Reads the claim `htu` (RFC 9449 section 4.2) as section 4.3 compares it: without query and fragment, after the
- * normalisation of RFC 3986 sections 6.2.2 and 6.2.3. The path goes through the reader of request targets, so that the
- * two sides of the comparison cannot disagree about it.
+ * normalisation of RFC 3986 sections 6.2.2 and 6.2.3. Its path is parsed like a request target, so that both sides of the
+ * comparison agree.
  *
- * @returns undefined for what is no http or https URL, names a user, or has a path that no request may have
+ * @returns undefined unless it is an http or https URL without a user, with a path that a request may have
  */
 export function readHtu(htu: string, readTarget: ReadTarget): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []

@@ -1,23 +1,23 @@
 import { createHmac } from 'node:crypto'
 
 export interface NonceOptions {
-  /** At least 32 random bytes; every process that answers for the same address needs the same. */
+  /** At least 32 random bytes; processes that serve the same address must share them. */
   readonly secret: Uint8Array
   /** Epoch milliseconds. */
   readonly clock: () => number
 }
 
-/** A nonce is handed out for this long, and accepted for this long after. */
+/** A nonce is issued for this long, and accepted for as long again. */
 export const NONCE_STEP_MS = 60_000
 
 /**
- * The nonces of RFC 9449 sections 8 and 9 without a memory: an HMAC-SHA256 of the minute. A proof with one was made at
- * most two minutes ago; none can be made in advance.
+ * Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the current minute. A proof with one was made at most
+ * two minutes ago.
  */
 export class Nonces {
   readonly #options: NonceOptions
   #step = Number.NaN
-  /** Of the step before, the step itself, and the next: another process's clock may be a little ahead. */
+  /** The nonces of the previous, this and the next period: another process's clock may be slightly ahead. */
   #accepted: readonly string[] = []
 
   constructor(options: NonceOptions) {
@@ -25,12 +25,12 @@ export class Nonces {
     this.#options = options
   }
 
-  /** What to send as `DPoP-Nonce` now. */
+  /** The current value of `DPoP-Nonce`. */
   current(): string {
     return this.#around()[1] as string
   }
 
-  /** Whether the value is a nonce that is still good. */
+  /** Whether the value is a nonce that has not expired. */
   accepts(nonce: unknown): boolean {
     return this.#around().includes(nonce as string)
   }

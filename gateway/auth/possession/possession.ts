@@ -10,7 +10,7 @@ export interface Presentation {
   readonly token: string
   /** The value of the `DPoP` header field, several of them joined by a comma; undefined without one. */
   readonly proof: string | undefined
-  /** Of the client certificate that this TLS connection proved, SHA-256 in base64url; undefined without one. */
+  /** SHA-256 in base64url of the client certificate of this TLS connection; undefined without one. */
   readonly certificate: string | undefined
   readonly method: string
   /** Normalised, without the query. */
@@ -18,12 +18,11 @@ export interface Presentation {
 }
 
 /**
- * Whether the caller holds everything that the token is bound to. To be asked at every use of a token, after the token
- * itself was found good. A token bound to a key is good under the scheme `DPoP` only, and no other token is
- * (RFC 9449 sections 7.1 and 7.2); one bound to a certificate is good over that certificate's connection only
- * (RFC 8705 section 3); one bound to both needs both. Never throws.
+ * Checks that the caller possesses everything the token is bound to. To be called at every use of a verified token. A
+ * token bound to a key requires the scheme `DPoP`, and that scheme requires such a token (RFC 9449 sections 7.1 and 7.2).
+ * A token bound to a certificate requires that certificate's connection (RFC 8705 section 3). Never throws.
  *
- * @returns undefined when it does
+ * @returns undefined when all is proved
  */
 export function provePossession(
   proofs: ProofVerifier,

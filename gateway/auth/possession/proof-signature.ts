@@ -1,7 +1,7 @@
 import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
 import type { Algorithm } from '../keys/verification-key.ts'
 
-/** How OpenSSL is to read a signature: RFC 7518 sections 3.4 and 3.5, RFC 8037 section 3.1. */
+/** OpenSSL's options for each algorithm: RFC 7518 sections 3.4 and 3.5, RFC 8037 section 3.1. */
 const FORMS: Readonly<
   Record<ProofAlgorithm, { hash: string | null; form: Omit<VerifyKeyObjectInput, 'key'> }>
 > = {
@@ -13,16 +13,15 @@ const FORMS: Readonly<
   EdDSA: { hash: null, form: {} },
 }
 
-/** What proofs may be signed by. FAPI 2.0 section 5.4.1: no RS256. */
+/** The algorithms allowed for proofs. FAPI 2.0 section 5.4.1: no RS256. */
 export type ProofAlgorithm = Exclude<Algorithm, 'RS256'>
 
-/** The same, as challenges name it. */
+/** The same, as challenges list them. */
 export const PROOF_ALGORITHMS: readonly ProofAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
 
 /**
- * Whether the key, which must be of the algorithm's kind, signed this compact JWS. Unlike a token a proof is new in every
- * request: so it goes straight to OpenSSL, at half the cost of the library that verifies tokens, and never waits. Does
- * not throw.
+ * Whether the key, which must fit the algorithm, signed this compact JWS. Every request has a new proof, so this calls
+ * OpenSSL directly: synchronous and at half the cost of the library that verifies tokens. Never throws.
  */
 export function isProofSignedBy(key: KeyObject, algorithm: ProofAlgorithm, jws: string): boolean {
   const dot = jws.lastIndexOf('.')

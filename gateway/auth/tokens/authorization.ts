@@ -30,7 +30,7 @@ export function readAccessToken(value: string | undefined): AccessTokenReading {
   return token.length <= MAX_TOKEN_CHARS && B64TOKEN.test(token) ? { scheme, token } : 'malformed'
 }
 
-/** The scheme of an `Authorization` field, well-formed or not; undefined when it is neither of the two. */
+/** The scheme of an `Authorization` field, even if the rest is malformed; undefined for another scheme. */
 export function schemeOf(value: string | undefined): Scheme | undefined {
   return value === undefined ? undefined : schemeNamed(SCHEME.exec(value)?.[1])
 }
@@ -48,11 +48,11 @@ export interface ChallengeError {
     | 'insufficient_scope'
     | 'invalid_dpop_proof'
     | 'use_dpop_nonce'
-  /** Sentence for whoever develops the client. Characters that the grammar does not allow are left out. */
+  /** Sentence for the client's developer. Characters that the grammar forbids are left out. */
   readonly description?: string
   /** The scopes that are needed, space-separated. */
   readonly scope?: string
-  /** How the token was presented: that challenge says what is wrong. Undefined, because nobody knows: both do. */
+  /** How the token was presented: only that challenge names the error. Undefined when unknown: both do. */
   readonly scheme: Scheme | undefined
 }
 
@@ -62,8 +62,9 @@ const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
 
 /**
  * The `WWW-Authenticate` fields of a refusal, flat: name, value, name, value. Always two, one for each scheme that is
- * accepted, as RFC 9449 section 7.2 has it: 400 for `invalid_request`, 403 for `insufficient_scope`, else 401. A request
- * without credentials is told of no error (RFC 6750 section 3.1): then nothing is given.
+ * accepted (RFC 9449 section 7.2). They go with 400 for `invalid_request`, 403 for `insufficient_scope`, else 401.
+ *
+ * @param refused undefined for a request without credentials, which gets no error (RFC 6750 section 3.1)
  */
 export function challenges(refused?: ChallengeError): readonly string[] {
   const attributes = refused === undefined ? [] : attributesOf(refused)

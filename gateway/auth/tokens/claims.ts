@@ -5,27 +5,27 @@ import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
 
-/** What an issuer's tokens must be. */
+/** What is required of an issuer's tokens. */
 export interface ClaimRules {
   /** `iss`, compared character by character. */
   readonly issuer: string
-  /** Us: must be among `aud`. */
+  /** Our audience: must be in `aud`. */
   readonly audience: string
   /**
-   * The names it gives are our own names of users, clients and sessions. Those of any other issuer are names in its own
-   * realm: `<issuer>#<name>` here, so that no issuer can speak of another's users.
+   * True when the issuer's ids are our own ids of users, clients and sessions. The ids of any other issuer become
+   * `<issuer>#<id>`, so that no issuer can name another's users.
    */
   readonly own: boolean
   /** Only tokens that are bound to a key or certificate are accepted (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean
-  /** The scopes that it may give; others in its tokens count for nothing. Undefined: any. */
+  /** The scopes that it may grant; others in its tokens are ignored. Undefined: any. */
   readonly scopes: ReadonlySet<string> | undefined
 }
 
 export type ClaimsReading =
   | {
       readonly principal: Principal
-      /** What must be proved beside the token, at every use of it. */
+      /** What the caller must prove with every use of the token. */
       readonly binding: Binding | undefined
       readonly expiresAtMs: number
       readonly fault?: never
@@ -37,9 +37,9 @@ export type ClaimsReading =
       readonly expiresAtMs?: never
     }
 
-/** Issuer clocks may run ahead by this (FAPI 2.0 section 5.3.2.1 asks for 10 s); `exp` gets no such grace. */
+/** How far an issuer's clock may be ahead (FAPI 2.0 section 5.3.2.1 asks for 10 s); not applied to `exp`. */
 const SKEW_SECONDS = 10
-// A revoked session is remembered for this long: a token that lives longer would come back to life.
+// Revoked sessions are remembered this long: a token that lives longer would be accepted again.
 const MAX_LIFETIME_SECONDS = 24 * 60 * 60
 // RFC 6749 section 3.3.
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/
@@ -47,7 +47,7 @@ const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/
 const SESSION_CLIENT = 'session'
 
 /**
- * Reads the claims of an access token whose issuer has yet to be proved by its signature: RFC 9068 section 2.2, with
+ * Checks the claims of an access token before its signature is verified: RFC 9068 section 2.2, with
  * `client_id` optional because sessions have none, RFC 8725 section 3, and `cnf` of RFC 9449 section 6.1 and RFC 8705
  * section 3.1. What goes upstream in headers is visible ASCII and bounded. Faults are `invalid` or `expired`.
  * Never throws.
@@ -120,7 +120,7 @@ function ownNames({ sub, client, sid }: Names): Names {
   return { sub, client: client === SESSION_CLIENT ? undefined : client, sid }
 }
 
-/** An issuer has no `#` in it (RFC 8414 section 2), so where its name ends is never in doubt. */
+/** An issuer contains no `#` (RFC 8414 section 2), so the result is unambiguous. */
 function namesOf(issuer: string, { sub, client, sid }: Names): Names {
   const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
   return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
@@ -135,7 +135,7 @@ function confined(scope: string, allowed: ReadonlySet<string> | undefined): stri
 }
 
 function toPrincipal({ sub, client, sid }: Names, scope: string, expiresAtMs: number): Principal {
-  // RFC 9068 section 2.2: where no user takes part, sub is the client itself.
+  // RFC 9068 section 2.2: without a user, sub is the client itself.
   const isMachine = client === sub
   return Object.freeze({
     method: 'bearer',

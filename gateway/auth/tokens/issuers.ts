@@ -5,7 +5,7 @@ import { fetchJwks } from '../keys/jwks-fetch.ts'
 import type { Algorithm } from '../keys/verification-key.ts'
 import type { ClaimRules } from './claims.ts'
 
-/** An issuer whose tokens are accepted, with the keys that verify its tokens and no one else's. */
+/** An issuer whose tokens are accepted, with the keys that verify only its tokens. */
 export interface TrustedIssuer extends ClaimRules {
   readonly algorithms: ReadonlySet<Algorithm>
   readonly keys: KeySet
@@ -14,13 +14,13 @@ export interface TrustedIssuer extends ClaimRules {
 export interface TrustOptions {
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** Told what is wrong with an issuer's keys; once for as long as it stays wrong. */
+  /** Reports a problem with an issuer's keys, once while it lasts. */
   readonly onFault: (uri: string, cause: string) => void
-  /** Sent along where the keys are fetched from an upstream itself, which may ask for it everywhere. */
+  /** Sent when keys are fetched from one of our upstreams, which may require it. */
   readonly upstreamSecret?: Field | undefined
 }
 
-/** The issuers that the settings trust, each with its keys still to be loaded; our own one is first, and may give any scope. */
+/** The issuers in the settings, with keys not loaded yet. Our own is first and may grant any scope. */
 export function trustedIssuers(
   settings: IssuerSettings & Pick<Settings, 'issuers' | 'upstreams' | 'jwksMaxStaleMs'>,
   { upstreamSecret, ...options }: TrustOptions,
@@ -36,7 +36,7 @@ export function trustedIssuers(
   return [own, ...settings.issuers.map((other) => trust(other, terms(other, new Set(other.scopes))))]
 }
 
-/** Undefined for a Unix socket, which no key set is fetched from. */
+/** Undefined for a Unix socket: keys are never fetched over one. */
 function originOf(url: string): string | undefined {
   return url.startsWith('unix:') ? undefined : new URL(url).origin
 }
@@ -68,7 +68,7 @@ function trust(
   }
 }
 
-/** The keys of all of them, to be loaded from the start to the stop of the gateway. */
+/** Starts and stops the loading of all their keys. */
 export function keysOf(issuers: readonly TrustedIssuer[]): Pick<KeySet, 'start' | 'stop'> {
   return {
     start: () => issuers.forEach(({ keys }) => void keys.start()),

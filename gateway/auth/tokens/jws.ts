@@ -3,7 +3,7 @@ import { decodeBase64url } from './base64url.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** What a JWS says; nothing of it is proved before its signature is. */
+/** The content of a JWS whose signature is not verified yet. */
 export interface Jws {
   readonly header: JsonObject
   readonly payload: JsonObject
@@ -14,7 +14,7 @@ export interface Jws {
  * base64url, UTF-8, and no member named twice at any depth (RFC 8725 section 2.4). The caller bounds its length.
  * Never throws.
  *
- * @returns in words why it is none
+ * @returns the JWS, or a sentence that says why the text is none
  */
 export function parseJws(text: string): Jws | string {
   const [header, payload, signature, ...more] = text.split('.', 4)
@@ -29,7 +29,7 @@ export function parseJws(text: string): Jws | string {
   return { header: members, payload: claims }
 }
 
-/** The JSON object, or in words why it is none. */
+/** The JSON object, or a sentence that says why it is none. */
 function decodeObject(part: string): JsonObject | string {
   const bytes = decodeBase64url(part)
   if (bytes === undefined) return 'is not base64url'
@@ -42,12 +42,12 @@ function decodeObject(part: string): JsonObject | string {
     return 'is not JSON'
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'is not a JSON object'
-  // JSON.parse keeps the last of two members of the same name, where another reader may keep the first.
+  // Of two members with one name JSON.parse keeps the last; another reader may keep the first.
   if (membersWritten(json) !== membersOf(value)) return 'names a member twice'
   return value as JsonObject
 }
 
-/** How many members a valid JSON text has as written: a colon outside of a string is the colon of one. */
+/** The number of members in a valid JSON text, counted by the colons outside strings. */
 function membersWritten(json: string): number {
   let members = 0
   for (let at = 0; at < json.length; at++) {
@@ -63,7 +63,7 @@ function endOfString(json: string, start: number): number {
   return at
 }
 
-/** How many members are left of them; as deep as JSON.parse went. */
+/** The number of members of the parsed value, at any depth. */
 function membersOf(value: object): number {
   let members = Array.isArray(value) ? 0 : Object.keys(value).length
   for (const inner of Object.values(value)) {

@@ -1,4 +1,4 @@
-/** `keys_unavailable` is trouble of ours or of the issuer (503); every other one is `invalid_token` (RFC 6750 section 3.1). */
+/** `keys_unavailable` is a fault of the gateway or the issuer (503); all others are `invalid_token` (RFC 6750 section 3.1). */
 export type TokenFaultReason = 'malformed' | 'expired' | 'invalid' | 'revoked' | 'keys_unavailable'
 
 /** Why an access token was not accepted. Immutable. */
