@@ -83,7 +83,7 @@ function outcomeOf(commit: unknown): { value: Error | 'committed' | undefined } 
   return outcome
 }
 
-test('synced: the lines of a turn are one commit, and those that come while it is in flight are the next', async (t) => {
+test('synced: the lines of a turn are one commit, and lines that come during its fdatasync are the next', async (t) => {
   const disk = slowDisk(t)
   const { file, trail, records } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   assert.equal(disk.committedBytes, fs.statSync(file).size, 'AUDIT_START is committed')
@@ -114,7 +114,7 @@ test('synced: the lines of a turn are one commit, and those that come while it i
   assert.equal(disk.committedBytes, fs.statSync(file).size)
 })
 
-test('synced: a disk that refuses to commit refuses the requests, keeps what has happened, and is asked again for all of it', async (t) => {
+test('synced: when fdatasync fails, requests are refused, responses stay pending, and all of it is committed later', async (t) => {
   const disk = slowDisk(t)
   const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   const known = requestLine('known')
@@ -150,7 +150,7 @@ test('synced: a disk that refuses to commit refuses the requests, keeps what has
   )
 })
 
-test('synced: a file that has refused and cannot be cut is written no more until it is rotated', async (t) => {
+test('synced: after a failed fdatasync a file that cannot be cut is not written to until it is rotated', async (t) => {
   const disk = slowDisk(t)
   const small = smallDisk(t)
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
@@ -168,7 +168,7 @@ test('synced: a file that has refused and cannot be cut is written no more until
   assert.equal(disk.committedBytes, fs.statSync(file).size)
 })
 
-test('synced: a torn line stays torn when the attempt to make it whole is cut off again', async (t) => {
+test('synced: a torn line stays torn when its completion is rolled back', async (t) => {
   slowDisk(t)
   const small = smallDisk(t)
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
@@ -194,7 +194,7 @@ test('synced: a torn line stays torn when the attempt to make it whole is cut of
   )
 })
 
-test('synced: a rotation in the middle of a commit comes after it', async (t) => {
+test('synced: a rotation during a commit waits for its end', async (t) => {
   const disk = slowDisk(t)
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
@@ -243,7 +243,7 @@ test('buffered: lines are written after 5 ms, at 64 KiB, at a rotation and at th
   assert.equal(linesOf(file)[2]?.open, count + 2)
 })
 
-test('buffered: a disk that is full refuses what comes then, and what was let through is written when there is room', (t) => {
+test('buffered: while the disk is full requests are refused, and records of accepted ones are written when there is room', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const disk = smallDisk(t)
   const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability: 'buffered' })
@@ -277,7 +277,7 @@ const happening = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('append-only' as const), canCut: fc.boolean() }) },
 )
 
-test('synced: after a power loss at any moment everything that anybody was told of is in the trail, with its outcome', async (t) => {
+test('synced: after a power loss at any moment the trail has every request that was accepted and every response that was seen', async (t) => {
   const disk = slowDisk(t)
   const small = smallDisk(t)
   const root = temporaryDirectory(t)

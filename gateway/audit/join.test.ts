@@ -77,7 +77,7 @@ for (const durability of DURABILITIES) {
     assert.deepEqual([lines.at(-1)?.type, lines.at(-1)?.open], ['AUDIT_STOP', 0])
   })
 
-  test(`${durability}: a thread that is ended anywhere holds up nobody, and what was open in it is answered at once`, async (t) => {
+  test(`${durability}: a thread that is terminated anywhere blocks no other, and its open requests are settled at once`, async (t) => {
     const file = join(temporaryDirectory(t), 'audit.ndjson')
     const trail = openTrail({ file, durability, threads: 2, onFault: () => {}, onRecord: () => {} })
     const steady = startWriter(t, {
@@ -139,7 +139,7 @@ const env = { ...process.env, NODE_V8_COVERAGE: '' }
 const LOADER = ['--no-warnings']
 
 for (const durability of DURABILITIES) {
-  test(`${durability}: files that are full again and again under three threads have no torn line and every pair`, async (t) => {
+  test(`${durability}: a disk that is full again and again under three threads leaves no torn line and every pair`, async (t) => {
     const file = join(temporaryDirectory(t), 'audit.ndjson')
     const body = `
       const workers = start({ count: 200 })
@@ -180,7 +180,7 @@ for (const durability of DURABILITIES) {
 }
 
 for (const durability of ['written', 'synced'] as const) {
-  test(`${durability}: a process killed with three threads at work has every request that was let through, and no torn line`, async (t) => {
+  test(`${durability}: a process killed with three threads at work leaves every accepted request in the trail, and no torn line`, async (t) => {
     const file = join(temporaryDirectory(t), 'audit.ndjson')
     const program = processOf(file, 'start({ acknowledges: true })')
     const child = spawn(process.execPath, [...LOADER, program, durability], {
@@ -209,7 +209,7 @@ for (const durability of ['written', 'synced'] as const) {
   })
 }
 
-test('more threads than there are seats for is an error that names the file, and a seat that was left can be taken', async (t) => {
+test('joining without a free seat is an error that names the file, and a released seat can be taken', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   const trail = openTrail({ file, threads: 1, ...silent })
   const joined = joinTrail(trail.handle, silent)

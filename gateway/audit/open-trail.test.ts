@@ -70,7 +70,7 @@ test('a second writer of one file is refused as long as the first one lives, als
   openTrail({ file, ...silent }).close('end')
 })
 
-test('a second process is refused while the first one lives, and let in at once when it was killed', async (t) => {
+test('a second process is refused while the first lives, and admitted at once when it was killed', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   // Nothing refers to the trail any more, and the lock must not go with it.
   const body = "openTrail(options); globalThis.gc(); console.log('open'); process.stdin.resume()"
@@ -103,7 +103,7 @@ test('a start that fails gives its lock back', (t) => {
   openTrail({ file, ...silent }).close('end')
 })
 
-test('where no lock can be had the trail runs without one and says so', (t) => {
+test('where no lock can be had the trail runs without one and says `locked: false`', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   fs.mkdirSync(`${file}.lock`)

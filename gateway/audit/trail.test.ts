@@ -119,7 +119,7 @@ test('a request that cannot be written leaves no byte behind', async (t) => {
   assert.equal(faults.length, 1)
 })
 
-test('recheck notices without traffic that the disk has room, and the pause stands in the trail', async (t) => {
+test('recheck notices without traffic that the disk has room, and the trail shows the outage', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   await endOf(trail.append(requestLine('a')))
@@ -147,7 +147,7 @@ test('a new request notices by itself that the disk has room', async (t) => {
   assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_STOP', 'AUDIT_START', 'API_REQUEST'])
 })
 
-test('the count of refused requests begins again with each pause', async (t) => {
+test('the count of refused requests starts anew with each outage', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   for (const request of [requestLine('a'), requestLine('b')]) {
@@ -188,7 +188,7 @@ test('a response that cannot be written is written first when the disk has room'
   assert.deepEqual(records, types)
 })
 
-test('a refused request that stands half in an append-only file becomes whole and gets its response', async (t) => {
+test('a refused request that is half in an append-only file is completed and gets its response', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   disk.roomBytes = 30
@@ -215,7 +215,7 @@ test('close reports what could not be written even then', async (t) => {
   assert.match(String(faults.at(-1)), /3 audit records could not be written before the end/)
 })
 
-test('after a rename, reopen goes on in a new file, and both say how many requests were open', async (t) => {
+test('after a rename, reopen goes on in a new file, and both files count the open requests', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const request = requestLine('a')
   await endOf(trail.append(request))
@@ -277,7 +277,7 @@ test('when the new file cannot be opened, the trail goes on in the old one and s
   assert.deepEqual(typesOf(linesOf(`${file}.1`)), ['API_REQUEST'])
 })
 
-test('what a full disk would not take in the old file stands whole in the new one', async (t) => {
+test('lines that a full disk did not take in the old file are whole in the new one', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const request = requestLine('a')
@@ -295,7 +295,7 @@ test('what a full disk would not take in the old file stands whole in the new on
 })
 
 for (const durability of ['written', 'buffered'] as const) {
-  test(`${durability}: of several lines that an append-only file took a part of, those that are whole in it are not written again`, async (t) => {
+  test(`${durability}: of several lines that an append-only file took in part, the whole ones are not written again`, async (t) => {
     const { file, trail, records } = trailIn(temporaryDirectory(t), { durability })
     const disk = smallDisk(t)
     const [a, b, c] = ['a', 'b', 'c'].map((id) => requestLine(id)) as [string, string, string]
@@ -322,7 +322,7 @@ for (const durability of ['written', 'buffered'] as const) {
   })
 }
 
-test('an AUDIT_START torn in an append-only file becomes whole', async (t) => {
+test('an AUDIT_START torn in an append-only file is completed', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   disk.canCut = false
@@ -430,7 +430,7 @@ for (const durability of ['written', 'buffered'] as const) {
   })
 }
 
-test('who waits until nothing is owed hears of it when the disk has room, or with an error when that takes too long', async (t) => {
+test('whenPendingWritten calls back when the disk has room, or with an error when that takes too long', async (t) => {
   const disk = smallDisk(t)
   const { trail } = trailIn(temporaryDirectory(t), { patienceMs: 100 })
   const [a, b] = [requestLine('a'), requestLine('b')]
@@ -460,7 +460,7 @@ test('who waits until nothing is owed hears of it when the disk has room, or wit
 })
 
 for (const durability of ['written', 'synced', 'buffered'] as const) {
-  test(`${durability}: a file that is removed while it is written is begun anew, which log and file say`, async (t) => {
+  test(`${durability}: a file that is removed while in use is made again, and log and file say so`, async (t) => {
     const directory = join(temporaryDirectory(t), 'trail')
     const { file, trail, faults } = trailIn(directory, { durability })
     await endOf(trail.append(requestLine('a')))

@@ -30,7 +30,7 @@ function fateOf(outcome: unknown): { value: Error | undefined | typeof NEVER } {
   return fate
 }
 
-test('the lines of a turn are one commit and one write at its end, of which all hear in that same turn', async (t) => {
+test('the lines of a turn are one commit and one write at its end, and all callers are called in that turn', async (t) => {
   const { file, trail, records } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const [a, b] = [requestLine('a'), requestLine('b')]
@@ -50,7 +50,7 @@ test('the lines of a turn are one commit and one write at its end, of which all 
   assert.equal(trail.writable, true)
 })
 
-test('what those who hear of a commit record themselves is the next one', async (t) => {
+test("records that are made in a commit's callback belong to the next commit", async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const a = requestLine('a')
   const first = trail.append(a)
@@ -80,7 +80,7 @@ test('lines that are longer than the buffer together are written whole', async (
   assert.equal(disk.writes, 1)
 })
 
-test('of lines that do not all go in none is left: requests are refused, responses are owed, a pair keeps both', async (t) => {
+test('of lines that do not all fit none is left: requests are refused, responses stay pending, a pair keeps both', async (t) => {
   const { file, trail, faults, records } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const [known, gone, refused] = [requestLine('known'), requestLine('gone'), requestLine('refused')]
@@ -108,7 +108,7 @@ test('of lines that do not all go in none is left: requests are refused, respons
   assert.deepEqual(lines.map(({ open }) => open).slice(-2), [0, 0])
 })
 
-test('lines that stand in an append-only file in part become whole, and their refused requests get a response', async (t) => {
+test('lines that are in an append-only file in part are completed, and their refused requests get a response', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const known = requestLine('known')
@@ -145,7 +145,7 @@ test('lines that stand in an append-only file in part become whole, and their re
   assert.deepEqual([lines[6]?.open, lines[7]?.open, lines[7]?.refused], [0, 0, 2])
 })
 
-test('what has gathered when the trail is rotated stands in the old file, before its end', async (t) => {
+test('lines that have gathered at a rotation are in the old file, before its AUDIT_STOP', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const fate = fateOf(trail.append(requestLine('a')))
   fs.renameSync(file, `${file}.1`)
@@ -157,7 +157,7 @@ test('what has gathered when the trail is rotated stands in the old file, before
   assert.deepEqual([typesOf(linesOf(file)), linesOf(file)[0]?.open], [['AUDIT_START'], 1])
 })
 
-test('what comes between a rotation and the AUDIT_START that has no room waits for that, or is refused', async (t) => {
+test('between a rotation and an AUDIT_START that has no room responses stay pending and requests are refused', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const a = requestLine('a')
@@ -186,7 +186,7 @@ test('what comes between a rotation and the AUDIT_START that has no room waits f
   )
 })
 
-test('what has gathered when the trail is closed stands before its end, and whoever waits hears of it', async (t) => {
+test('lines that have gathered at the close are written before AUDIT_STOP, and their callers are called', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const a = requestLine('a')
   await endOf(trail.append(a))
@@ -200,7 +200,7 @@ test('what has gathered when the trail is closed stands before its end, and whoe
   assert.deepEqual([linesOf(file).length, faults], [4, []])
 })
 
-test('whoever hears at the close that a line could not be written finds the trail closed', async (t) => {
+test('a caller who learns at the close that a line could not be written finds the trail closed', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const commit = trail.append(requestLine('a'))

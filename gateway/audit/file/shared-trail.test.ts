@@ -30,7 +30,7 @@ function afterDeath(t: TestContext, bytes: (line: string) => string) {
   return { file, trailFile, shared }
 }
 
-test('while somebody holds the lock a line is refused after a while, then at once', (t) => {
+test('while another holds the lock the first line is refused after 250 ms, later ones at once', (t) => {
   const { trailFile } = afterDeath(t, () => '')
   assert.match(String(trailFile.put([requestLine('b')])), /thread 77 has held the audit file for too long/)
   // The shortest of some: a machine under load takes its time by itself.
@@ -42,7 +42,7 @@ test('while somebody holds the lock a line is refused after a while, then at onc
   assert.ok(Math.min(...waits) < 100)
 })
 
-test('what a thread had not committed when it died is cut off, and the next one has the turn', (t) => {
+test('lines that a dead thread had not committed are cut off, and the next thread gets the turn', (t) => {
   const { file, trailFile, shared } = afterDeath(t, () => '')
   trailFile.release(DEAD)
   assert.ok(shared.takeTurn())
@@ -55,7 +55,7 @@ test('what a thread had not committed when it died is cut off, and the next one 
   assert.deepEqual([shared.open, linesOf(file).length, shared.takeTurn()], [1, 1, true])
 })
 
-test('a thread that died with the turn before it had marked where that begins takes nothing with it', (t) => {
+test('a thread that died with the turn before it noted its start loses no line', (t) => {
   const { file, trailFile, shared } = afterDeath(t, () => '')
   trailFile.release(DEAD)
   const words = new Int32Array(shared.buffer)

@@ -13,7 +13,7 @@ const fingerprint = fc.record({
 })
 const step = fc.record({ verb: fc.constantFrom('add', 'remove'), fingerprint })
 
-test('whatever is added and removed, a table holds just what is there, as often as it is there', () => {
+test('after any additions and removals a table holds exactly the fingerprints added, each as often', () => {
   const law = fc.property(fc.array(step, { maxLength: 100 }), (steps) => {
     const table = new FingerprintTable(new Int32Array(FingerprintTable.wordsFor(MAX)))
     const model: string[] = []
@@ -36,7 +36,7 @@ test('whatever is added and removed, a table holds just what is there, as often 
   fc.assert(law, { numRuns: 500 })
 })
 
-test('a thread that ends at any step of a removal leaves all others to be found', () => {
+test('a thread that dies at any step of a removal leaves all other entries findable', () => {
   const distinct = fc.uniqueArray(fingerprint, {
     selector: (one) => JSON.stringify(one),
     minLength: 2,
@@ -57,7 +57,7 @@ test('a thread that ends at any step of a removal leaves all others to be found'
   fc.assert(law, { numRuns: 1000 })
 })
 
-test('a thread that ends at any step of an addition leaves all others to be found, and counted', () => {
+test('a thread that dies at any step of an addition leaves all other entries findable and counted', () => {
   const law = fc.property(
     fc.array(fingerprint, { maxLength: MAX - 1 }),
     fingerprint,

@@ -12,7 +12,7 @@ function seatFor(maxOpen: number): DataView<SharedArrayBuffer> {
 /** More than its near table has room for. */
 const ROOM = 160
 
-test('whatever is added and removed, a seat holds just what is open, by either line of the pair', () => {
+test('after any additions and removals a seat holds exactly the open requests, removed by either line of a pair', () => {
   const step = fc.record({ add: fc.boolean(), id: fc.nat(40) })
   const law = fc.property(fc.array(step, { maxLength: 200 }), fc.nat(ROOM), (steps, openBefore) => {
     const notes = new OpenRequestNotes(seatFor(ROOM))
@@ -37,7 +37,7 @@ test('whatever is added and removed, a seat holds just what is open, by either l
   fc.assert(law, { numRuns: 200 })
 })
 
-test('requests are told apart by id and time of the day', () => {
+test('requests are distinguished by id and time of day', () => {
   const anyId = fc.stringMatching(/^[A-Za-z0-9._:/+=@-]{1,40}$/)
   const law = fc.property(anyId, fc.nat(86_399_998), (id, ms) => {
     const notes = new OpenRequestNotes(seatFor(ROOM))
@@ -49,7 +49,7 @@ test('requests are told apart by id and time of the day', () => {
   fc.assert(law)
 })
 
-test('requests with one id and time are told apart by the ids of the gateway', () => {
+test("requests with the same id and time are distinguished by the gateway's ids", () => {
   const law = fc.property(fc.uuid(), fc.uuid(), (one, other) => {
     fc.pre(one !== other)
     const notes = new OpenRequestNotes(seatFor(ROOM))
@@ -70,7 +70,7 @@ test('a pair is found whatever characters its id has', () => {
   fc.assert(law)
 })
 
-test('more than a seat has room for is not noted, and loses nothing that is', () => {
+test('requests beyond the room of a seat are not noted, and those noted are kept', () => {
   const notes = new OpenRequestNotes(seatFor(ROOM))
   for (let i = 0; i < 200; i++) notes.add(requestLine(String(i)))
   assert.equal(notes.count, ROOM)

@@ -93,7 +93,7 @@ test('a file that is one torn line becomes empty', (t) => {
   assert.equal(text.length, 0)
 })
 
-test('a last line that is no torn record is not destroyed but ended and counted as damage', (t) => {
+test('a last line that is not a torn record is kept, ended, and counted as damaged', (t) => {
   const directory = temporaryDirectory(t)
   for (const foreign of ['somebody else wrote this', '{"other":1}', '\0\0x']) {
     const { recovery, text } = recovered(directory, start(), a, foreign)
@@ -102,7 +102,7 @@ test('a last line that is no torn record is not destroyed but ended and counted 
   }
 })
 
-test('a torn line in a file that cannot be cut is ended and counted as damage', (t) => {
+test('a torn line in a file that cannot be cut is ended and counted as damaged', (t) => {
   smallDisk(t).canCut = false
   const { recovery, text } = recovered(temporaryDirectory(t), start(), a, b.slice(0, 40))
   assert.equal(text.toString(), `${start()}${a}${b.slice(0, 40)}\n`)
@@ -167,7 +167,7 @@ test('after a clean stop nothing before the last line is read', (t) => {
   assert.deepEqual(recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })
 })
 
-test('a pause of the trail is read over as long as a request from before it may be open', (t) => {
+test('recovery reads past an outage as long as a request from before it may be open', (t) => {
   const directory = temporaryDirectory(t)
   const pause = stop(2) + start(2)
   const open = recovered(directory, start(), 'garbage\n', a, b, pause, c, responseLine(b), responseLine(c))
@@ -257,7 +257,7 @@ test('a rotated file is not read when every request that was open in it has been
   assert.deepEqual(recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })
 })
 
-test('a request is found through two rotations, and a later pause does not hide where they lead', (t) => {
+test('a request is found through two rotations, also after a later outage', (t) => {
   const directory = temporaryDirectory(t)
   const inodeOf = (file: string) => fs.statSync(file, { bigint: true }).ino.toString()
   const [first, second] = [join(directory, 'first'), join(directory, 'second')]
@@ -267,7 +267,7 @@ test('a request is found through two rotations, and a later pause does not hide 
   assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(c)])
 })
 
-test('lines that stand before the first start of a new file do not hide where it leads', (t) => {
+test('lines before the first AUDIT_START of a new file do not hide the file before it', (t) => {
   const directory = temporaryDirectory(t)
   const rotated = join(directory, 'named-by-the-operator')
   fs.writeFileSync(rotated, start() + a + b)
@@ -276,7 +276,7 @@ test('lines that stand before the first start of a new file do not hide where it
   assert.deepEqual(recovery.records, [recoveredRecord(a)])
 })
 
-test('files that were never begun are passed on the way back, each once', (t) => {
+test('files without an AUDIT_START are passed on the way back, each once', (t) => {
   const directory = temporaryDirectory(t)
   const write = (name: string, text: string, second: number) => {
     fs.writeFileSync(join(directory, name), text)
