@@ -9,7 +9,7 @@ import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { Share } from './upstream/upstream-places.ts'
 
-/** What `open` knows of a request before any stage has looked at it. */
+/** What is known of a request before the first stage. */
 export interface ExchangeStart extends ReceivedRequest {
   readonly requestId: string
   readonly gatewayId: string | undefined
@@ -22,20 +22,20 @@ export interface ExchangeStart extends ReceivedRequest {
   readonly viaTrustedProxy: boolean
 }
 
-/** What goes on upstream for an exchange. */
+/** The upstream side of an exchange. */
 export interface OngoingForwarding {
-  /** Gives it up. */
+  /** Cancels it. */
   abort(): void
-  /** The client has gone; before `close`. */
+  /** The client has disconnected. Called before `close`. */
   clientGone(): void
 }
 
 /**
- * One request with its answer, from first byte to close. Data only. Every field has a default and one writer, named
- * beside it; fields stand in the order in which the stages write them.
+ * One request and its response, from the first byte to the end. Data only. Each field has a default and a single writer,
+ * which its comment names. Fields are listed in the order in which the stages write them.
  */
 export class Exchange implements Slotted {
-  /** open, close: its place among those in flight. */
+  /** open, close: its index in `load.inFlight`. */
   slot = -1
   /** open. */
   readonly req: IncomingRequest
@@ -43,41 +43,41 @@ export class Exchange implements Slotted {
   readonly upgrade: 'websocket' | undefined
   readonly headers: RequestHeaders
   readonly requestId: string
-  /** Our own id, when `requestId` is the client's; it names the pair of audit records. */
+  /** The gateway's own id, set only when `requestId` came from the client; it identifies the pair of audit records. */
   readonly gatewayId: string | undefined
-  /** On the gateway's steady clock: what the duration is measured from. */
+  /** On the steady clock; durations are measured from it. */
   readonly startedSteadyMs: number
-  /** Start of the request as ISO 8601: the same in both audit records. */
+  /** Start of the request, ISO 8601; the same in both audit records. */
   readonly timestamp: string
   readonly method: string
-  /** Downstream address after trusted-proxy rules. */
+  /** The client's address, after the trusted-proxy rules. */
   readonly address: string
-  /** The other end of the connection: a proxy, perhaps. */
+  /** Address of the other end of the connection, which may be a proxy. */
   readonly peer: string
   readonly viaTrustedProxy: boolean
-  /** The connection, when it is encrypted. */
+  /** The connection, if it uses TLS. */
   readonly secure: TLSSocket | undefined
-  /** admit, or the pipeline for a request that could not be read: normalised; `-` when there was no target. */
+  /** admit (or the pipeline, for an unreadable request): the normalised path; `-` when there is no target. */
   path = '-'
-  /** admit: as received, with its question mark. */
+  /** admit: the query as received, with its question mark. */
   query = ''
-  /** admit: authority of the target, or Host. */
+  /** admit: the authority of the target, else Host. */
   host = ''
   /** route. */
   route: Route | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
-  /** authenticate: the body, when all of it had to be seen before any of it goes on. */
+  /** authenticate: the whole body, when it had to be verified before forwarding. */
   bufferedBody: Buffer | undefined = undefined
-  /** record: the API_REQUEST line that is in the trail; undefined until then. */
+  /** record: the API_REQUEST line in the audit trail; undefined until it is there. */
   requestLine: string | undefined = undefined
-  /** occupy: whose place upstream it has; undefined until it has one. */
+  /** occupy: the caller that its upstream place is counted for; undefined while it has none. */
   share: Share | undefined = undefined
-  /** limit: RateLimit fields for the answer, flat. */
+  /** limit: RateLimit fields for the response, flat: name, value, name, value. */
   limitHeaders: readonly string[] = []
-  /** refuse: undefined for a forwarded answer. */
+  /** refuse: undefined for a forwarded response. */
   refusalCode: RefusalCode | undefined = undefined
-  /** forward: what is going on upstream. */
+  /** forward: the upstream side. */
   forwarding: OngoingForwarding | undefined = undefined
   /** close. */
   closed = false

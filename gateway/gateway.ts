@@ -21,68 +21,68 @@ import type { ClientTrust } from './tls/clients/trust.ts'
 import type { UpstreamClient } from './upstream/upstream-client.ts'
 import type { UpstreamPlaces } from './upstream/upstream-places.ts'
 
-/** How much of the log is left for the refusals of one code. */
+/** How many log lines the refusals of one code may still write. */
 export interface RefusalLogBudget {
   /** Lines that may be written now. */
   left: number
-  /** Up to when `left` has been added to, on the steady clock. */
+  /** When `left` was last increased, on the steady clock. */
   atMs: number
-  /** Since the last line. */
+  /** Refusals not logged since the last line. */
   unlogged: number
 }
 
 /**
- * `draining`: told to stop; whoever still comes is served, and each connection ends with its response. `over`: the drain's
- * deadline has come, and nothing more is admitted.
+ * `draining`: the gateway is stopping; it still serves new requests, and closes each connection after its response.
+ * `over`: the drain deadline has come, and nothing more is admitted.
  */
 type Phase = 'serving' | 'draining' | 'over'
 
-/** What the gateway is doing at this moment. */
+/** What the gateway is doing now. */
 export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
   readonly inFlight: Slots<Exchange>
-  /** Upgraded connections that are being tunnelled. Written by forward. */
+  /** Upgraded connections. Written by forward. */
   readonly tunnels: Tunnels
-  /** What exchanges take that use the upstream. Written by occupy and close. */
+  /** Places for exchanges that use the upstream. Written by occupy and close. */
   readonly places: UpstreamPlaces
-  /** Written by authenticate. */
+  /** Memory for bodies that wait for verification. Written by authenticate. */
   readonly bodyRoom: BodyRoom
   /** Written by drain. */
   phase: Phase
-  /** What of the refusals of each code has been logged. Written by note. */
+  /** By refusal code. Written by logRefusal. */
   readonly refusalLog: Map<RefusalCode, RefusalLogBudget>
 }
 
-/** The parts of a running gateway, made once in main and passed to every stage. */
+/** The parts of a running gateway, made once per thread and passed to every stage. */
 export interface Gateway {
   readonly settings: Settings
-  /** Wall time in milliseconds since the epoch: what records and tokens are dated by. */
+  /** Wall time in epoch milliseconds, for records and tokens. */
   readonly clock: () => number
-  /** Milliseconds that only ever pass: what durations are measured by. */
+  /** Monotonic milliseconds, for durations. */
   readonly steadyClock: () => number
   readonly log: Logger
   readonly metrics: Metrics
   readonly trail: Trail
-  /** Undefined: an address may send any number of requests. Each worker counts by itself. */
+  /** Undefined: no rate limit per address. Each worker counts its own requests. */
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<Route>
   readonly verifier: TokenVerifier
   readonly proofs: ProofVerifier
-  /** Undefined: any number of bad credentials is looked at. */
+  /** Undefined: failed credentials are not throttled. */
   readonly throttle: AuthThrottle | undefined
   readonly revocations: Revocations
   /** The machine callers in force: a reload swaps the reference. */
   readonly clients: { table: ClientTable }
-  /** Webhooks that were accepted. */
+  /** Accepted webhooks, against replay. */
   readonly deliveries: ReplayMemory
-  /** What client certificates are held against, in force now; undefined when none are asked for. */
+  /** What client certificates are verified against; undefined when clients are not asked for any. A reload swaps it. */
   readonly tls: { trust: ClientTrust | undefined }
   /** Has the limit table in force. */
   readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly upstream: UpstreamClient
-  /** X-Gateway-Secret, which proves this gateway to the upstreams; undefined when nothing does. */
+  /** X-Gateway-Secret, which authenticates this gateway to the upstreams; undefined when it is not configured. */
   readonly upstreamSecret: Field | undefined
   readonly load: Load
-  /** Names this process in CDN-Loop (RFC 8586); a request that comes with it has come round. */
+  /** Identifies this process in CDN-Loop (RFC 8586): a request that carries it has looped. */
   readonly loopMark: string
 }

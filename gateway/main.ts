@@ -19,19 +19,19 @@ import type { StartupConfiguration } from './process/startup-configuration.ts'
 import { clientIssuerFaults } from './tls/clients/client-issuers.ts'
 import { loadTls } from './tls/listener/tls-reload.ts'
 
-/** Exit code for a configuration or an environment that cannot be served with, and for a place that cannot be had. */
+/** Exit code when the configuration is invalid or an address cannot be listened on. */
 const UNUSABLE = 1
-/** Under npm one Ctrl-C comes twice: from the terminal, and passed on by npm. */
+/** Under npm one Ctrl-C arrives twice: from the terminal and from npm. */
 const SAME_CTRL_C_MS = 1000
 const NOTHING = { value: undefined, faults: undefined }
-/** How often a trail that cannot be written is tried again without traffic. */
+/** How often an idle gateway retries an audit trail that could not be written. */
 const TRAIL_RECHECK_MS = 1000
 
-// What is kept is for this user only: audit trail, counts, sessions.
+// Files (audit trail, counts, sessions) are for this user only.
 process.umask(0o077)
 await main()
 
-/** The gateway as a process: read everything or stop, make the parts, listen, serve until it is told to stop, drain. */
+/** The gateway as a process: read the configuration or exit, make the parts, listen, serve until a signal, drain. */
 async function main(): Promise<void> {
   const stop = listenForStop()
   const startup = readStartupConfiguration()
@@ -47,17 +47,17 @@ async function main(): Promise<void> {
     degradation: () => serving.degraded(),
   })
   const { adminPort, port, tlsPort } = await begin(startup, serving, admin)
-  // A trail whose disk has room again takes up what it owes without waiting for a request.
+  // Writes pending records without waiting for a request once the disk has room again.
   setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
   const { host, adminHost, upstreams } = settings
   const workers = withWorkers ? settings.workers : 1
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
-  // Whoever started this process over a channel starts it again only if it has got this far. Should that one be gone by
-  // now, the callback keeps the broken channel from ending the process before it has drained.
+  // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
+  // channel from ending the process before it has drained.
   process.send?.('ready', () => {})
 
   const reason = await stop.asked
-  // Who presses Ctrl-C has nobody who balances load, and who has lost its parent is served by nobody.
+  // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
   const graceMs = reason === 'SIGTERM' ? settings.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })
   admin.close()
@@ -80,7 +80,7 @@ async function begin({ settings, log }: StartupConfiguration, serving: ServingMo
   }
 }
 
-/** Everything that is read before anything is made; every fault of all of it is told at once. */
+/** Reads every file before any part is made, and reports all faults at once. */
 function readStartupConfiguration(): StartupConfiguration {
   const settings = loadSettings(process.env)
   const { clientsFile, tls: tlsSettings } = settings.value ?? {}
@@ -107,9 +107,9 @@ function stopForFaults(faults: readonly Fault[]): never {
 }
 
 function operationalLog(settings: Settings): Logger {
-  // Synchronous: it is little, and its last lines are the ones that are needed.
+  // Synchronous: the log is small, and its last lines must not be lost.
   const stderr = destination({ fd: 2, sync: true })
-  // A terminal that was closed takes no more lines; that is no reason to serve no more requests.
+  // A closed terminal must not stop the gateway.
   stderr.on('error', () => {})
   return pino({ level: settings.logLevel, base: null }, stderr)
 }
@@ -124,8 +124,8 @@ function orExit<T>(log: Logger, make: () => T): T {
 }
 
 /**
- * Hears from the first moment on. `asked`: SIGTERM, SIGINT, or the end of the process that started this one; resolves
- * to which. `hurry`: another signal.
+ * Listens for signals from the start. `asked` resolves to the reason to stop: SIGTERM, SIGINT, or `parent gone`. `hurry`
+ * resolves at a second signal.
  */
 function listenForStop(): { readonly asked: Promise<string>; readonly hurry: Promise<void> } {
   const asked = Promise.withResolvers<string>()

@@ -9,13 +9,13 @@ import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
 import { limitAddress } from './stages/limit-address.ts'
 import { occupy } from './stages/occupy.ts'
-import { leave, open } from './stages/open.ts'
+import { closeAbandoned, open } from './stages/open.ts'
 import { receive } from './stages/receive.ts'
 import { PendingRecord, record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
 
-/** Goes on with `undefined`, ends the exchange with a refusal; waits when it returns what is not known yet. */
+/** `undefined` continues with the next stage, a refusal ends the exchange; other results are waited for. */
 type Stage = (
   gateway: Gateway,
   exchange: Exchange,
@@ -34,9 +34,9 @@ const STAGES: readonly Stage[] = [
 ]
 
 /**
- * The whole life of a request. `close` ends it, called by whoever gives the answer, or by open's hook.
+ * The whole life of a request. Whoever sends the response calls `close`, which ends it; so does a client that disconnects.
  *
- * @param refused the request will never be whole, and this is its answer, unless `limitAddress` or `admit` has another
+ * @param refused set when the request will never be complete: the response, unless `limitAddress` or `admit` refuses first
  */
 export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
@@ -45,17 +45,17 @@ export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Ref
   return exchange
 }
 
-/** A request that never became one: its head is malformed, or its time ran out before that was whole. */
+/** A request whose head is malformed or did not arrive in time. */
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(exchange)
-  // A client that has gone in the middle of a head has its audit pair all the same.
-  if (!arrival.req.socket.writable) leave(gateway, exchange)
+  // A client that disconnects in the middle of a head gets its pair of audit records too.
+  if (!arrival.req.socket.writable) closeAbandoned(gateway, exchange)
   else refuse(gateway, exchange, refused)
   return exchange
 }
 
-/** An exchange under way that cannot go on: its body is malformed, its time has run out, the drain's deadline has come. */
+/** Ends an exchange that cannot continue: its body is malformed, a timeout has expired, or the drain deadline has come. */
 export function interrupt(gateway: Gateway, exchange: Exchange, refused: Refusal): void {
   giveUp(gateway, exchange, refused)
 }
@@ -98,7 +98,7 @@ function goOn(
   else refuse(gateway, exchange, refused)
 }
 
-/** A bug of ours refuses; it never lets through. */
+/** A fault of the gateway refuses the request; it never lets one through. */
 function fail(gateway: Gateway, exchange: Exchange, fault: unknown): void {
   gateway.log.error({ err: fault, requestId: exchange.requestId }, 'a stage failed')
   giveUp(gateway, exchange, refusal('internal_fault', { cause: String(fault) }))

@@ -7,13 +7,13 @@ import { refusal } from '../refusals.ts'
 import { Forwarding } from './forwarding.ts'
 import { upstreamFields } from './upstream-fields.ts'
 
-/** Sends an admitted request upstream and carries the answer back, streamed both ways. */
+/** Sends an admitted request upstream and passes the response back, streamed both ways. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
-  // First, because it is all that can fail here: nothing has been said yet.
+  // First, because only this can throw, and nothing has been sent yet.
   const fields = upstreamFields(gateway, exchange)
-  // RFC 9110 section 10.1.1: not without a body, and never to HTTP/1.0.
+  // RFC 9110 section 10.1.1: 100 (Continue) only with a body, and never to HTTP/1.0.
   const unread = headers.hasBody && exchange.bufferedBody === undefined
   if (headers.expect !== undefined && unread && req.version === '1.1') res.writeInterim(100, '')
   res.idleMs = route.idleTimeoutMs

@@ -19,13 +19,13 @@ import { openTunnel } from './tunnel.ts'
 /** RFC 8288 section 3, as far as an early hint needs it. */
 const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/
 
-/** RFC 9110 section 9.2.1: these change nothing, so nothing is lost when they are broken off. */
+/** Safe methods (RFC 9110 section 9.2.1): they change nothing, so they can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
-/** For the head of a response whose client has gone: enough to change a password, short for what nobody waits for. */
+/** How long the response head is awaited after the client disconnected: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
 
-/** How often it is looked whether the session of a response that streams on still stands. */
-const SESSION_LOOK_MS = 1000
+/** How often a streaming response checks that the session of its caller is not revoked. */
+const SESSION_CHECK_MS = 1000
 const SESSION_ENDED = refusal('invalid_token', { cause: 'its session was revoked while it was sent' })
 
 const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
@@ -42,13 +42,13 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
   cause: 'the end of a session cannot be written',
 })
 
-/** What is kept of an exchange whose client has gone. */
+/** What an exchange keeps after its client has disconnected. */
 interface Orphaned {
   readonly share: Share
   readonly timer: NodeJS.Timeout
 }
 
-/** The answer on its way back. */
+/** Passes the response of the upstream on to the client. */
 export class Forwarding implements UpstreamResponse, OngoingForwarding {
   readonly #gateway: Gateway
   readonly #exchange: Exchange
@@ -56,31 +56,31 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   call: UpstreamCall | undefined = undefined
   #status = 0
   #bodiless = false
-  /** Bytes of the announced body still to come; undefined when its end is not known beforehand. */
+  /** Remaining bytes of the body; undefined when the length is not announced. */
   #bytesLeft: number | undefined = undefined
-  #heldBack = false
+  #isPaused = false
   #bodyBegan = false
-  /** This response itself ends sessions: that of its own caller must still hear of it. */
+  /** This response revokes sessions itself, perhaps its caller's; it must still be delivered. */
   #endsSessions = false
-  #sessionLookMs: number
-  /** The client has gone, and only the head is still waited for. */
+  #nextSessionCheckMs: number
+  /** Set when the client has disconnected and only the response head is awaited. */
   #orphaned: Orphaned | undefined = undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
     this.#exchange = exchange
     this.#sentSteadyMs = gateway.steadyClock()
-    this.#sessionLookMs = this.#sentSteadyMs + SESSION_LOOK_MS
+    this.#nextSessionCheckMs = this.#sentSteadyMs + SESSION_CHECK_MS
   }
 
-  /** RFC 9110 section 15.2: an interim answer is passed on, unless the client is too old to know any. */
+  /** Interim responses (RFC 9110 section 15.2) are passed on, except to HTTP/1.0, which has none. */
   information(_status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
     let lines = ''
     for (const { lower, value } of fields) {
       if (lower !== 'link') continue
-      // A hint is not worth an answer.
+      // A malformed hint is dropped.
       if (!LINK.test(value)) return
       lines += `Link: ${value}\r\n`
     }
@@ -107,15 +107,15 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     const head = filterResponseHead(fields, status, limited)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
-    // The rest of an upload that nobody wants would be read as the next request.
+    // The rest of an unread upload would be parsed as the next request.
     if (!req.complete || this.#gateway.load.phase !== 'serving') res.keepAlive = false
     if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
     writeHead(this.#exchange, status, head)
-    // Who streams may have nothing to say for long; a head that comes with its body goes with it.
+    // A stream may send its first byte late. A body that is there already goes out together with the head.
     if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
   }
 
-  /** Sends the head off, unless its body has. */
+  /** Sends the head, unless it went out with the body. */
   flush(): void {
     const { res } = this.#exchange
     if (!this.#bodyBegan && !this.#exchange.closed) res.flushHead()
@@ -123,7 +123,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   data(chunk: Buffer): boolean {
     if (this.#bodiless) return true
-    if (this.#bodyBegan && this.#hasSessionEnded()) {
+    if (this.#bodyBegan && this.#isSessionRevoked()) {
       this.give(SESSION_ENDED)
       return false
     }
@@ -131,14 +131,14 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#bodyBegan = true
     if (this.#bytesLeft !== undefined) {
       this.#bytesLeft -= chunk.length
-      // The client has the whole answer with this piece, so the trail must have it before.
+      // This piece completes the response, so the audit record must be written first.
       if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
     }
     const more = res.write(chunk)
-    if (!more && !this.#heldBack) {
-      this.#heldBack = true
+    if (!more && !this.#isPaused) {
+      this.#isPaused = true
       res.onDrain(() => {
-        this.#heldBack = false
+        this.#isPaused = false
         this.call?.resume()
       })
     }
@@ -163,13 +163,13 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   /**
-   * The service may have acted already, and say in its head which sessions that ended: it is heard for a moment, in the
-   * place of the client, so that going away gives nobody more of them. What cannot have changed anything is given up.
+   * The service may have acted on the request already, and its response head may revoke sessions. So the head is awaited
+   * for a moment: disconnecting early must not keep a session alive. A request that changes nothing is cancelled.
    */
   clientGone(): void {
     const { req, share } = this.#exchange
-    const mayAct = this.call?.sent === true && req.complete && !SAFE.has(req.method)
-    if (!mayAct || this.#status !== 0 || share === undefined) {
+    const mayHaveActed = this.call?.sent === true && req.complete && !SAFE.has(req.method)
+    if (!mayHaveActed || this.#status !== 0 || share === undefined) {
       this.abort()
       return
     }
@@ -182,7 +182,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   give(refused: Refusal): void {
-    // An answer of announced length that has come whole is whole, whatever the upstream does after it.
+    // A response of announced length is complete with its last byte, whatever the upstream does afterwards.
     if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
   }
@@ -194,16 +194,16 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#orphaned = undefined
   }
 
-  #hasSessionEnded(): boolean {
+  #isSessionRevoked(): boolean {
     const session = this.#exchange.principal?.session
     if (session === undefined || this.#endsSessions) return false
     const nowMs = this.#gateway.steadyClock()
-    if (nowMs < this.#sessionLookMs) return false
-    this.#sessionLookMs = nowMs + SESSION_LOOK_MS
+    if (nowMs < this.#nextSessionCheckMs) return false
+    this.#nextSessionCheckMs = nowMs + SESSION_CHECK_MS
     return this.#gateway.revocations.isRevoked(session)
   }
 
-  /** @returns false when a crash would give a session back: then nobody is told that it has ended. */
+  /** @returns false when a crash would restore a session; the client must then not be told that it has ended. */
   #revoke(fields: readonly Field[]): boolean {
     let safe = true
     for (const session of revokedSessions(fields)) {

@@ -5,10 +5,10 @@ import { networkOf } from '../http/rules/network.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import type { Share } from '../upstream/upstream-places.ts'
 
-/** The last one was taken meanwhile, or the caller has all that one may have. */
+/** The last place is taken, or the caller has its fair share already. */
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
 
-/** Takes one of the places for exchanges that use the upstream, from here until the exchange is closed. Writes `share`. */
+/** Takes an upstream place until the exchange is closed. Writes `share`. */
 export function occupy(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const share = shareOf(gateway, exchange)
   if (!gateway.load.places.take(share)) return OVERLOADED
@@ -16,7 +16,7 @@ export function occupy(gateway: Gateway, exchange: Exchange): Refusal | undefine
   return undefined
 }
 
-/** Behind a trusted proxy of the client that it names; else of the connection, which knows it. */
+/** Counted for the client that a trusted proxy names, else for the address of the connection. */
 function shareOf({ settings, load }: Gateway, exchange: Exchange): Share {
   const { address, peer, viaTrustedProxy, req } = exchange
   const { trustedProxies } = settings

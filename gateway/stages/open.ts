@@ -6,10 +6,10 @@ import type { ReceivedRequest } from '../http/server/handler.ts'
 import { timestampOf } from '../http/syntax/timestamp.ts'
 import { close } from './close.ts'
 
-/** Audit status of a request whose client went away before the answer was whole. */
+/** Audit status when the client disconnects before the response is complete. */
 const CLIENT_GONE = 499
 
-/** Begins an exchange: request id, clock, address, and the one hook that closes it when the client goes away. */
+/** Begins an exchange: request id, clock, address, and the hook that closes it when the client disconnects. */
 export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   const { req, res, upgrade } = arrival
   const { headers } = req
@@ -30,12 +30,12 @@ export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   })
   gateway.load.inFlight.add(exchange)
   gateway.metrics.opened()
-  res.onClose(() => leave(gateway, exchange))
+  res.onClose(() => closeAbandoned(gateway, exchange))
   return exchange
 }
 
-/** Ends an exchange whose client has gone, unless it has ended already. */
-export function leave(gateway: Gateway, exchange: Exchange): void {
+/** Ends an exchange whose client has disconnected, unless it has ended already. */
+export function closeAbandoned(gateway: Gateway, exchange: Exchange): void {
   if (exchange.closed) return
   exchange.forwarding?.clientGone()
   close(gateway, exchange, CLIENT_GONE)

@@ -1,13 +1,13 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 
-/** Of a body that is waited for: what a form or a JSON document has. */
+/** Longest body that is awaited: enough for a form or a JSON document. */
 const MAX_BYTES = 16 * 1024
 
 /**
- * Waits for a short body before anything is spent on its request, a place or one of what a limit allows: a client that
- * never ends it only holds its own connection. A longer one, or one of unknown length, is streamed. So is one whose client
- * waits to be told to send it, which is not done before all stages have let the request through.
+ * Waits for a short body before the request takes an upstream place or counts against a limit, so that a client that
+ * sends slowly only holds its own connection. Longer bodies, and those of unknown length, are streamed. So are those
+ * with `Expect: 100-continue`, which the client sends only after all stages have let the request through.
  */
 export function receive(_gateway: Gateway, { req, headers }: Exchange): undefined | Promise<undefined> {
   const { contentLength, expect } = headers

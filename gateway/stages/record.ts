@@ -4,11 +4,11 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
-/** A request that no route serves is recorded in few bytes: anybody may send any number of them, without a limit. */
+/** Requests without a route are recorded in few bytes: no limit applies to them. */
 const UNROUTED_PATH_CHARS = 256
 const UNROUTED_USER_AGENT_CHARS = 128
 
-/** A record that has been handed over, of which it is not known yet whether it is safe. */
+/** A record whose commit is still pending. */
 export class PendingRecord {
   readonly #commit: Commit
   readonly #exchange: Exchange
@@ -21,7 +21,7 @@ export class PendingRecord {
   /** @param run called once, with a refusal when the record is not in the trail. */
   whenKnown(run: (refused: Refusal | undefined) => void): void {
     this.#commit.whenDone((error) => {
-      // Its record is not in the trail, so no response belongs there.
+      // Without API_REQUEST in the trail there must be no API_RESPONSE.
       if (error !== undefined) this.#exchange.requestLine = undefined
       run(error && unavailable(error))
     })
@@ -29,25 +29,25 @@ export class PendingRecord {
 }
 
 /**
- * Hands API_REQUEST to the audit trail; what cannot be recorded is not done. A user is named by `userId`, a machine
- * that acts for itself by `clientId`. Writes `requestLine`. Waits until the record is as safe as the trail promises.
+ * Writes API_REQUEST to the audit trail; a request that cannot be recorded is refused. Users are named by `userId`,
+ * machine clients by `clientId`. Writes `requestLine`. Waits until the record is as durable as configured.
  */
 export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
-  const noted = note(gateway, exchange)
-  if (noted instanceof Error) return unavailable(noted)
-  return noted && new PendingRecord(noted, exchange)
+  const outcome = append(gateway, exchange)
+  if (outcome instanceof Error) return unavailable(outcome)
+  return outcome && new PendingRecord(outcome, exchange)
 }
 
 /**
- * The same for a request that is not going on: nothing has to wait before its response is recorded too, and its answer
- * goes out after that.
+ * The same for an exchange that ends now: it need not wait, because its response is sent only after both records are
+ * written.
  */
 export function recordAtEnd(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  const noted = note(gateway, exchange)
-  return noted instanceof Error ? unavailable(noted) : undefined
+  const outcome = append(gateway, exchange)
+  return outcome instanceof Error ? unavailable(outcome) : undefined
 }
 
-function note(gateway: Gateway, exchange: Exchange): Error | Commit | undefined {
+function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefined {
   const { principal, route } = exchange
   const { userAgent } = exchange.headers
   const line = requestRecord({
@@ -62,7 +62,7 @@ function note(gateway: Gateway, exchange: Exchange): Error | Commit | undefined 
     gatewayId: exchange.gatewayId,
   })
   const outcome = gateway.trail.append(line)
-  // Also of one that is not committed yet: a client that goes away meanwhile ends the exchange, and its pair.
+  // Also before the commit: a client that disconnects meanwhile ends the exchange, which needs its API_RESPONSE.
   if (!(outcome instanceof Error)) exchange.requestLine = line
   return outcome
 }
