@@ -1,11 +1,11 @@
-/** What makes the clocks of several threads one: epoch milliseconds of the moment from which the system counts. */
+/** Epoch milliseconds at which the system's monotonic clock was 0; lets all threads derive the same clock. */
 export function clockOrigin(): number {
   return Date.now() - systemMs()
 }
 
 /**
- * Epoch milliseconds, with fractions, that never run back. With the same origin the clocks of all threads agree to a few
- * microseconds: `performance.now` of each begins at another moment, but all count the same seconds.
+ * A monotonic clock in epoch milliseconds with fractions. Threads with the same origin agree to a few microseconds, though
+ * `performance.now` starts at a different moment in each of them.
  */
 export function commonClock(originMs: number): () => number {
   const offsetMs = originMs + systemMs() - performance.now()

@@ -29,29 +29,29 @@ export interface EventLogOptions {
   readonly seat: number
   /** Epoch milliseconds with fractions; on all threads nearly the same. */
   readonly clock: () => number
-  /** This thread can no longer know what the others have done, and must not go on. */
+  /** Called when this thread has missed events; it must stop. */
   readonly onLost: (why: Error) => void
-  /** How long who has something to tell waits for threads that do not listen, milliseconds. */
+  /** How long a publisher waits for threads that do not read, milliseconds. */
   readonly patienceMs?: number
 }
 
-/** What each thread has of it is known to all, by the word of its seat. */
+/** Counts that each thread publishes, by the word of its seat. */
 const COUNTED = { exchanges: EXCHANGES, tunnels: TUNNELS } as const
 
-/** Does what another thread has done. */
+/** Applies an event of another thread. */
 export type EventHandler = (event: ClusterEvent) => void
 
 const PATIENCE_MS = 2_000
-/** How long the main thread leaves the lock to others before it asks again. */
+/** How long the main thread waits before it tries the lock again. */
 const ASK_AGAIN_MS = 1
 
 /**
- * One order of events over all threads. Each thread keeps a whole copy of what is shared, decides by it within a step, and
- * tells the others what it did; a step begins with doing what they did. As all copies do the same in the same order and
- * as of the same times, they are one.
+ * Replicates the shared state over all threads (state machine replication). Each thread has a full copy. A step applies the
+ * events of the other threads, decides by the copy, and publishes what it did. All copies apply the same events in the
+ * same order with the same times, so they stay equal.
  *
- * A thread that does not listen for long while the ring is full is left behind: it finds itself lost when it next looks.
- * The main thread is never left behind: from its copy new ones are made.
+ * A thread that does not read for long while the ring is full is marked LOST, and stops when it next reads. The main thread
+ * is never marked: its copy is the source for new threads.
  */
 export class EventLog implements Sharing {
   readonly #options: EventLogOptions
@@ -61,9 +61,9 @@ export class EventLog implements Sharing {
   readonly #ring: Ring
   readonly #ringBytes: number
   readonly #handlers = new Map<number, EventHandler>()
-  /** Where this thread reads on. */
+  /** Position of the next event to read. */
   #read: number
-  /** Everybody has read until here, or further. */
+  /** Every thread has read at least to this position. */
   #readByAll: number
   #nowMs = 0
   #stepping = false
@@ -89,12 +89,12 @@ export class EventLog implements Sharing {
     return this.#stepping ? this.#nowMs : this.#options.clock()
   }
 
-  /** Characters that any event's text may have; a longer one may be refused. */
+  /** Characters of event text that always fit; longer text may be rejected. */
   get longestText(): number {
     return this.#ringBytes / 4 - 64
   }
 
-  /** What this thread does when another has told an event of that kind. */
+  /** Sets the handler for events of that kind. */
   on(kind: number, handler: EventHandler): void {
     this.#handlers.set(kind, handler)
   }
@@ -124,8 +124,8 @@ export class EventLog implements Sharing {
   }
 
   /**
-   * A step of the main thread, which must not wait, because it is the one that clears away behind dead ones: now when the lock is
-   * free, which is as good as always, else in a moment; in the order of the calls.
+   * Runs a step of the main thread without blocking, since only the main thread can release the lock of a dead worker: at
+   * once when the lock is free, as it nearly always is, else soon. Steps run in the order of the calls.
    */
   whenFree(step: () => void): void {
     if (this.#waiting.length === 0 && this.#tryStep(step)) return
@@ -171,13 +171,13 @@ export class EventLog implements Sharing {
       while (at !== written) {
         const event = this.#ring.read(at)
         const next = this.#ring.after(at)
-        // After reading: as long as the seat is taken, nobody writes over what it has not read.
+        // After the read: while the seat is taken, nobody overwrites unread events.
         this.#assertTaken()
         if (event !== undefined) this.#handlers.get(event.kind)?.(event)
         at = next
       }
     } catch (error) {
-      // Half done cannot be mended, and doing it once more would do the half twice.
+      // The state is inconsistent: the event may be half applied, and cannot be applied again.
       this.#options.onLost(error as Error)
       throw error
     }
@@ -199,12 +199,12 @@ export class EventLog implements Sharing {
     for (;;) {
       this.#readByAll = (written - this.#farthestBehind(written, bytes, performance.now() >= deadline)) >>> 0
       if (this.#ringBytes - ((written - this.#readByAll) >>> 0) >= bytes) return
-      // Never notified: waiting is the only way to rest without giving the step away.
+      // Never notified: this only pauses, and keeps the step.
       Atomics.wait(this.#words, REST, 0, 1)
     }
   }
 
-  /** How many bytes the slowest thread has yet to read. Those that are in the way are left behind when patience is out. */
+  /** Bytes that the slowest thread has yet to read. Once `impatient`, threads that block the publisher are marked LOST. */
   #farthestBehind(written: number, bytes: number, impatient: boolean): number {
     let farthest = 0
     for (let seat = 0; seat < SEATS; seat++) {
@@ -219,10 +219,10 @@ export class EventLog implements Sharing {
   }
 
   /**
-   * Of the main thread: a seat for a thread to come, which will hear everything from here on. What is copied for it before
-   * the next turn of the loop is as of exactly here.
+   * Main thread only: takes a seat for a new thread, which will read all events from here on. The state must be copied for
+   * it in the same turn of the event loop.
    *
-   * @returns undefined when all are taken
+   * @returns undefined when all seats are taken
    */
   seatNext(): number | undefined {
     for (let seat = MAIN_SEAT + 1; seat < SEATS; seat++) {
@@ -237,7 +237,7 @@ export class EventLog implements Sharing {
     return undefined
   }
 
-  /** Of the main thread: the thread of that seat no longer runs. */
+  /** Main thread only: the thread of that seat has ended. */
   vacate(seat: number): void {
     this.#lock.releaseFor(seat)
     Atomics.store(this.#words, wordOf(seat, UNFIT), 0)
@@ -246,19 +246,19 @@ export class EventLog implements Sharing {
     Atomics.store(this.#words, wordOf(seat, STATE), EMPTY)
   }
 
-  /** Says that this thread is alive, and whether it can do what it is there for. */
+  /** Heartbeat of this thread. @param fit whether it is healthy */
   beat(fit: boolean): void {
     const { seat } = this.#options
     Atomics.store(this.#words, wordOf(seat, UNFIT), fit ? 0 : 1)
     Atomics.add(this.#words, wordOf(seat, BEAT), 1)
   }
 
-  /** Says how many this thread has. */
+  /** Publishes a count of this thread. */
   publishCount(what: keyof typeof COUNTED, count: number): void {
     Atomics.store(this.#words, wordOf(this.#options.seat, COUNTED[what]), count)
   }
 
-  /** How many all other threads have. */
+  /** The sum of that count over all other threads. */
   countElsewhere(what: keyof typeof COUNTED): number {
     let count = 0
     const used = Atomics.load(this.#words, SEATS_USED)
@@ -268,7 +268,7 @@ export class EventLog implements Sharing {
     return count
   }
 
-  /** Whether no thread has said that it is not. */
+  /** True unless a thread reports unhealthy. */
   get allFit(): boolean {
     for (let seat = 0; seat < SEATS; seat++) {
       if (Atomics.load(this.#words, wordOf(seat, UNFIT)) !== 0) return false
@@ -276,12 +276,12 @@ export class EventLog implements Sharing {
     return true
   }
 
-  /** How often the thread of that seat has said that it is alive. */
+  /** Number of heartbeats from the thread of that seat. */
   beatsOf(seat: number): number {
     return Atomics.load(this.#words, wordOf(seat, BEAT))
   }
 
-  /** A flag that all threads see; they are numbered from 0 to 14. Looked at and set within a step. */
+  /** One of 15 flags (0 to 14) shared by all threads. Read and write it only within a step. */
   mark(index: number): { raised: boolean } {
     const words = this.#words
     const at = MARKS + index

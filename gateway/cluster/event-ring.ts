@@ -1,15 +1,15 @@
 import type { ClusterEvent } from './event.ts'
 
-/** Bytes before the text: length, kind and spelling, id, bytes of the text, time. */
+/** Bytes before the text: length, kind and encoding, id, length of the text, time. */
 const HEAD_BYTES = 24
-/** Stands for the rest of the ring, where the next event did not fit. */
+/** Marks unused bytes at the end of the ring, where the next event did not fit. */
 const SKIP = 0
 const WIDE = 1 << 8
 const KIND = 0xff
 
 /**
- * Events one after the other in shared memory, each in one piece. Positions are bytes that only ever grow, modulo 2³²;
- * who may write, and what may be written over, is not known here.
+ * Events in shared memory, one after the other, each in one piece. Positions are byte counts that only grow, modulo 2³².
+ * The caller decides who may write, and what may be overwritten.
  */
 export class Ring {
   readonly #bytes: Buffer
@@ -24,7 +24,7 @@ export class Ring {
     this.#mask = memory.byteLength - 1
   }
 
-  /** How many bytes an event with that text takes at that position, with what has to be skipped. */
+  /** Bytes that an event with that text takes at that position, including skipped bytes. */
   bytesFor(text: string, position: number): number {
     const bytes = sizeOf(text, isWide(text))
     const left = this.#mask + 1 - (position & this.#mask)
@@ -37,14 +37,14 @@ export class Ring {
     const size = sizeOf(event.text, wide)
     const left = this.#mask + 1 - (position & this.#mask)
     if (left >= size) return this.#put(event, position, { size, wide })
-    // There is always a whole head's first words: everything is a multiple of eight bytes.
+    // Two words always fit, because all sizes are multiples of eight bytes.
     const word = (position & this.#mask) >>> 2
     this.#words[word] = left
     this.#words[word + 1] = SKIP
     return this.#put(event, (position + left) >>> 0, { size, wide })
   }
 
-  /** Reads what stands there: the event, or undefined where some bytes are to be skipped. */
+  /** @returns the event at that position; undefined where bytes are skipped */
   read(position: number): ClusterEvent | undefined {
     const at = position & this.#mask
     const word = at >>> 2
@@ -61,7 +61,7 @@ export class Ring {
     }
   }
 
-  /** The position after what stands there. */
+  /** The position after the entry at that position. */
   after(position: number): number {
     return (position + (this.#words[(position & this.#mask) >>> 2] as number)) >>> 0
   }
@@ -74,7 +74,7 @@ export class Ring {
     this.#words[word + 2] = id
     this.#words[word + 3] = wide ? text.length * 2 : text.length
     this.#floats[(at + 16) >>> 3] = atMs
-    // UTF-8 would give two keys with different halves of a surrogate pair one spelling.
+    // Not UTF-8: it would encode different unpaired surrogates alike.
     this.#bytes.write(text, at + HEAD_BYTES, wide ? 'utf16le' : 'latin1')
     return (position + size) >>> 0
   }

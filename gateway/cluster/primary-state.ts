@@ -26,15 +26,14 @@ import {
 } from './replication.ts'
 import type { WorkerConfiguration } from './worker-configuration.ts'
 
-/** How often what the workers have done is done here too. */
+/** How often the main thread applies the workers' events. */
 const CATCH_UP_MS = 50
-/** How often the files are looked after. */
+/** How often the files are checked. */
 const TEND_MS = 1000
 
 /**
- * What is counted and remembered, as the main thread has it: it takes nothing itself, but does what the workers do, so
- * that it can give another worker its copy. It alone begins segments of the journal and files of keys, and puts tables in
- * force.
+ * The main thread's copy of the shared state. It applies the workers' events, so that it can give its copy to a new worker.
+ * Only the main thread starts journal segments and key files, and puts limit tables in force.
  */
 export class PrimaryState {
   readonly eventLog: EventLog
@@ -48,14 +47,14 @@ export class PrimaryState {
   #rows: readonly LimitRow[]
   #publishedDescriptor: number | undefined
 
-  /** Throws when what an earlier run left cannot be read, or another gateway holds it. */
+  /** @throws when the state of an earlier run cannot be read, or another gateway has locked it */
   constructor(startup: StartupConfiguration, watch: StoreWatch) {
     this.eventLog = new EventLog({
       memory: this.#memory,
       seat: MAIN_SEAT,
       clock: commonClock(this.#originMs),
       onLost: (error) => {
-        // Without the copy that all others are made from there is nothing to go on with.
+        // Every new worker starts from this copy, so the gateway cannot continue.
         startup.log.fatal({ err: error }, 'the shared state is damaged')
         process.exit(1)
       },
@@ -69,7 +68,7 @@ export class PrimaryState {
     this.#state.limiter.replace(this.#rows)
     this.#publishedDescriptor = this.#journal.descriptor
     follow(this.eventLog, this.#state, {
-      // Nobody else puts one in force.
+      // Only this thread changes tables and segments.
       table: () => {},
       segment: () => {},
       durableHit: (hit, written) => this.#journal.adopt(hit, written),
@@ -81,7 +80,7 @@ export class PrimaryState {
     ]
   }
 
-  /** Puts another table in force on every thread, at one place in their order. Throws when it cannot be. */
+  /** Puts a limit table in force on every thread, at the same position in the event log. @throws when it is invalid or too large */
   replaceTable(rows: readonly LimitRow[]): void {
     new LimitTable(rows)
     checkPublishable(this.eventLog, rows)
@@ -94,7 +93,7 @@ export class PrimaryState {
     })
   }
 
-  /** For a worker that was given its seat in this turn of the loop. */
+  /** For a worker that took its seat in this turn of the event loop. */
   copy(): Pick<WorkerConfiguration, 'memory' | 'originMs' | 'rows' | 'copy' | 'descriptor'> {
     return {
       memory: this.#memory,
@@ -105,17 +104,17 @@ export class PrimaryState {
     }
   }
 
-  /** Why no traffic should come, in words for the probe; undefined when it should. */
+  /** Why the gateway is not ready, for the probe; undefined when it is ready. */
   get whyUnready(): string | undefined {
     return whyUnready(this.#state, this.#settings)
   }
 
-  /** What is done without, in words for the probe; undefined when that is nothing. */
+  /** What is degraded, for the probe; undefined when nothing is. */
   get whyDegraded(): string | undefined {
     return whyDegraded(this.#state)
   }
 
-  /** When no worker is left. */
+  /** Call when no worker runs any more. */
   close(): void {
     for (const timer of this.#timers) clearInterval(timer)
     this.eventLog.catchUp()
@@ -130,7 +129,7 @@ export class PrimaryState {
     })
   }
 
-  /** Within the step in which the journal may have gone on in another file: the old one is closed. */
+  /** In the same step in which the journal may have changed its file: the old one is closed. */
   #publishSegment(): void {
     const { descriptor } = this.#journal
     if (descriptor === this.#publishedDescriptor) return

@@ -15,15 +15,15 @@ import { PrimaryState } from './primary-state.ts'
 import type { WorkerCommand, WorkerConfiguration } from './worker-configuration.ts'
 import { type Ended, WorkerPool } from './worker-pool.ts'
 
-/** What a worker may take beyond the drain's deadline. */
+/** Time that a worker has to end after the drain deadline. */
 const LAST_MOMENTS_MS = 5000
-/** In the trail, for threads that have died and are not settled yet. */
+/** Seats in the audit trail for dead workers that are not settled yet. */
 const SPARE_SEATS = 8
 const SCRIPT = new URL(`./worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
 /**
- * The main thread of a gateway with workers. It serves no request: it opens the trail and the journal, keeps a copy of
- * everything that is counted and remembered, watches the files that operators edit, and sees to the workers.
+ * The main thread of a gateway with workers. It serves no requests. It opens the audit trail and the limit journal, keeps a
+ * copy of the shared state, watches the configuration files, and starts and replaces workers.
  */
 export class Primary implements ServingMode {
   readonly trail: Trail
@@ -34,13 +34,13 @@ export class Primary implements ServingMode {
   readonly #pool: WorkerPool<MetricsSnapshot>
   readonly #nonceSecret = randomBytes(32)
   readonly #watching: Watching[] = []
-  /** What a worker that comes now finds in force. */
+  /** The configuration in force, for new workers. */
   readonly #inForce: Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls'>
-  /** What workers that are no more had counted when the page was last read. */
+  /** Last known metrics of workers that have ended. */
   #gone: MetricsSnapshot[] = []
   #phase: 'starting' | 'serving' | 'draining' = 'starting'
 
-  /** Throws when a file or directory that nothing can be done without cannot be opened; the message names it. */
+  /** @throws when a required file or directory cannot be opened; the message names it */
   constructor(startup: StartupConfiguration) {
     const { settings, version, clients, tls, log } = startup
     this.#startup = startup
@@ -89,7 +89,7 @@ export class Primary implements ServingMode {
     void hurry.then(() => this.#post({ type: 'hurry' }))
     const message: WorkerCommand = { type: 'drain', reason, graceMs }
     const stopped = this.#pool.stop(message, graceMs + settings.timeouts.drainMs + LAST_MOMENTS_MS)
-    // Until then edits are in force for those who are still served.
+    // Until the grace ends, edits still take effect.
     await passed(graceMs, hurry)
     this.#unwatch()
     await stopped
@@ -157,7 +157,7 @@ export class Primary implements ServingMode {
   #settle({ name, threadId, why, lastAnswer, expected }: Ended<MetricsSnapshot>): void {
     const recovered = this.trail.settleDeadWorker(threadId)
     if (!expected) this.#startup.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
-    // The page must not run back: what it has said of the dead it goes on saying.
+    // Counters must not decrease, so those of ended workers are kept.
     if (lastAnswer !== undefined) this.#gone = [countedBy([...this.#gone, lastAnswer])]
   }
 
@@ -169,8 +169,9 @@ export class Primary implements ServingMode {
 }
 
 /**
- * The port that all workers are to listen on. It must not be anybody's already: a second gateway would be given a part of
- * the connections of the first without a word. Throws CannotListen.
+ * The port that all workers will listen on. It must be free: otherwise two gateways would silently share connections.
+ *
+ * @throws CannotListen
  */
 async function portOf(host: string, port: number): Promise<number> {
   const trial = createServer()

@@ -7,20 +7,20 @@ import type { SharedState, StateSharing } from '../process/shared-state.ts'
 import type { KeySharing } from '../storage/expiring-keys.ts'
 import type { EventLog } from './event-log.ts'
 
-/** What the events of a gateway's threads are. */
+/** Kinds of events. */
 const HIT = 1
-/** A hit under a durable row that is not in the journal yet. */
+/** A hit of a durable row that is not in the journal yet. */
 const OWED_HIT = 2
 const TABLE = 3
 const SEGMENT = 4
 const FAILURE = 5
-/** The key is in its file, or belongs in none; `+ 1`: it is owed to the file. */
+/** The key is in its file, or needs none. `+ OWED`: it still has to be written to the file. */
 const REVOKED = 6
 const DELIVERED = 8
 const PROVED = 10
 const OWED = 1
 
-/** Flags that all threads see, for each store: see StoreFlags. */
+/** First shared flag of each store; see StoreFlags. */
 const FLAGS = { journal: 0, revocations: 3, deliveries: 6, proofs: 9 } as const
 const TORN = 0
 const FAILING = 1
@@ -28,7 +28,7 @@ const EXPOSED = 2
 
 type Keys = readonly (readonly [key: string, atMs: number])[]
 
-/** Everything that a thread remembers, for one that comes to it. Plain data, so that it can be posted. */
+/** The shared state, copied for a new thread. Plain data, so that it can be posted. */
 export interface StateCopy {
   readonly counts: CopiedCounts
   readonly revoked: Keys
@@ -38,17 +38,17 @@ export interface StateCopy {
   readonly blocked: Keys
 }
 
-/** What a thread does with the events that are not about holdings alone. */
+/** What a thread does with events beyond its copy of the state. */
 export interface Following {
-  /** Another table is in force as of `atMs`; new counters have the ids from `firstId` on. */
+  /** A new table is in force as of `atMs`; ids of new counters start at `firstId`. */
   table(rows: readonly LimitRow[], firstId: number, atMs: number): void
-  /** The journal goes on in that file. */
+  /** The journal continues in that file. */
   segment(descriptor: number | undefined): void
-  /** A hit under a durable row was let through elsewhere. `written`: it is in the journal. */
+  /** Another thread let a hit of a durable row through. `written`: it is in the journal. */
   durableHit(hit: Hit, written: boolean): void
 }
 
-/** @param copy what a worker begins with; undefined for the thread that reads it from the disk */
+/** @param copy the state of a new worker; undefined for the thread that reads it from the disk */
 export function shareState(eventLog: EventLog, copy: StateCopy | undefined): StateSharing {
   const keys = (kind: number, flags: number, from: Keys | undefined): KeySharing => ({
     copy: from,
@@ -78,33 +78,33 @@ export function shareState(eventLog: EventLog, copy: StateCopy | undefined): Sta
   }
 }
 
-/** The flags for whoever writes to the journal. */
+/** Flags shared by all writers of the journal. */
 export function journalFlags(eventLog: EventLog): JournalFlags {
   return { torn: eventLog.mark(FLAGS.journal + TORN), failing: eventLog.mark(FLAGS.journal + FAILING) }
 }
 
-/** Within a step: tells the others of a hit. */
+/** Publishes a hit. Within a step. */
 export function publishHit(eventLog: EventLog, { id, atMs, key }: Hit, written: boolean): void {
   eventLog.publish({ kind: written ? HIT : OWED_HIT, id, atMs, text: key })
 }
 
-/** Within a step: tells the others of another table. */
+/** Publishes a new limit table. Within a step. */
 export function publishTable(eventLog: EventLog, rows: readonly LimitRow[], firstId: number): void {
   eventLog.publish({ kind: TABLE, id: firstId, atMs: eventLog.nowMs, text: writeRows(rows) })
 }
 
-/** Within a step: tells the others where the journal goes on. */
+/** Publishes the file in which the journal continues. Within a step. */
 export function publishSegment(eventLog: EventLog, descriptor: number | undefined): void {
   eventLog.publish({ kind: SEGMENT, id: descriptor ?? -1, atMs: eventLog.nowMs, text: '' })
 }
 
-/** Throws a RangeError for a table too large to be told. */
+/** @throws RangeError for a table that is too large to be published */
 export function checkPublishable(eventLog: EventLog, rows: readonly LimitRow[]): void {
   if (writeRows(rows).length <= eventLog.longestText) return
   throw new RangeError('the table is too large to be passed to the workers')
 }
 
-/** Does with the holdings of this thread what the others do with theirs. */
+/** Applies the events of the other threads to the state of this one. */
 export function follow(eventLog: EventLog, state: SharedState, following: Following): void {
   const { limiter, revocations, deliveries, proofs, throttle } = state
   for (const kind of [HIT, OWED_HIT]) {
@@ -123,7 +123,7 @@ export function follow(eventLog: EventLog, state: SharedState, following: Follow
   }
 }
 
-/** A copy as of where this thread has read to. */
+/** A copy of the state at this thread's position in the event log. */
 export function copyState(state: SharedState, nowMs: number): StateCopy {
   const { limiter, revocations, deliveries, proofs, throttle, failures } = state
   const { records, hits } = limiter.copy()
@@ -137,8 +137,8 @@ export function copyState(state: SharedState, nowMs: number): StateCopy {
   }
 }
 
-/** What a limiter, a throttle cannot be made with. */
-export function takeFailures({ failures, throttle }: SharedState, copy: StateCopy, nowMs: number): void {
+/** Restores the parts of a copy that are not passed to constructors. */
+export function restoreFailures({ failures, throttle }: SharedState, copy: StateCopy, nowMs: number): void {
   for (const [key, entry] of copy.failures) failures.restore(key, entry, nowMs)
   throttle?.block(copy.blocked)
 }

@@ -6,26 +6,26 @@ import type { TlsTexts } from '../tls/listener/tls-context.ts'
 import type { SharedMemory } from './event-memory.ts'
 import type { StateCopy } from './replication.ts'
 
-/** What a worker begins with: as of the moment in which it was given its seat. Plain data. */
+/** What a worker starts with, as of the moment when it took its seat. Plain data. */
 export interface WorkerConfiguration {
   readonly name: string
   readonly seat: number
   readonly memory: SharedMemory
   readonly originMs: number
   readonly version: string
-  /** With the ports that all listen on. */
+  /** With the ports that all workers listen on. */
   readonly settings: Settings
   readonly rows: readonly LimitRow[]
   readonly clients: ClientTable | undefined
   readonly tls: TlsTexts | undefined
   readonly copy: StateCopy
-  /** Of the limit journal. */
+  /** File descriptor of the limit journal. */
   readonly descriptor: number | undefined
   readonly nonceSecret: Uint8Array
   readonly trail: TrailHandle
 }
 
-/** What the main thread tells its workers. */
+/** Messages from the main thread to a worker. */
 export type WorkerCommand =
   | { readonly type: 'clients'; readonly table: ClientTable }
   | { readonly type: 'tls'; readonly texts: TlsTexts }

@@ -1,9 +1,9 @@
-/** From a worker to the main thread. */
+/** Messages from a worker to the main thread. */
 export type Report<Answer> =
-  /** It serves requests. */
+  /** It serves requests now. */
   | { readonly type: 'serving' }
-  /** To `ask`. */
+  /** The answer to `ask`. */
   | { readonly type: 'answer'; readonly id: number; readonly answer: Answer }
 
-/** From the main thread to a worker; what else there is is up to those who use it. */
+/** The one message to a worker that the pool itself sends. */
 export type Question = { readonly type: 'ask'; readonly id: number }

@@ -2,29 +2,29 @@ import { type ResourceLimits, Worker } from 'node:worker_threads'
 import type { EventLog } from './event-log.ts'
 import type { Question, Report } from './worker-messages.ts'
 
-/** A thread that has ended without being asked to, or is the last of a drain. */
+/** A worker that has ended. */
 export interface Ended<Answer> {
   readonly name: string
   readonly threadId: number
   readonly why: string
-  /** What it last answered. */
+  /** Its last answer. */
   readonly lastAnswer: Answer | undefined
-  /** It had been told to stop. */
+  /** It was told to stop. */
   readonly expected: boolean
 }
 
 export interface WorkerPoolOptions<Answer> {
   readonly size: number
-  /** What each thread runs. */
+  /** The module that each worker runs. */
   readonly script: URL
   readonly eventLog: Pick<EventLog, 'seatNext' | 'vacate' | 'beatsOf'>
-  /** What a thread of that seat begins with; called in the same turn in which it is given the seat. */
+  /** Makes the `workerData` of a worker, in the same turn of the event loop in which it takes its seat. */
   readonly begin: (seat: number, name: string) => object
-  /** Called once for each thread, before another takes its place. */
+  /** Called once for each worker, before it is replaced. */
   readonly onEnd: (ended: Ended<Answer>) => void
-  /** A thread that does not turn its loop for so long is ended. Milliseconds. */
+  /** A worker without a heartbeat for this long is terminated. Milliseconds. */
   readonly hungMs?: number
-  /** Of each thread; those of the system when left out. */
+  /** Of each worker; the defaults of Node when left out. */
   readonly resourceLimits?: ResourceLimits
 }
 
@@ -41,15 +41,15 @@ interface Member<Answer> {
 }
 
 const HUNG_MS = 10_000
-/** After this time a thread is replaced whose predecessor did not last either; twice as long each time. */
+/** Delay before a worker is replaced whose predecessor also failed early; doubles each time. */
 const FIRST_DELAY_MS = 100
 const LONGEST_DELAY_MS = 10_000
-/** A thread that has served for so long has lasted. */
+/** A worker that has served this long counts as stable. */
 const LASTED_MS = 5_000
-/** One that is busy for longer is counted as of its last answer. */
+/** After this time the last answer of a busy worker is used. */
 const ANSWER_MS = 1_000
 
-/** The threads that serve: started together, each replaced when it dies, stopped together. */
+/** The worker threads: started together, each replaced when it dies, stopped together. */
 export class WorkerPool<Answer> {
   readonly #options: WorkerPoolOptions<Answer>
   readonly #members = new Set<Member<Answer>>()
@@ -68,19 +68,19 @@ export class WorkerPool<Answer> {
     this.#watch.unref()
   }
 
-  /** How many there are, serving or not yet. */
+  /** Number of workers, including those that do not serve yet. */
   get size(): number {
     return this.#members.size
   }
 
-  /** How many serve now. */
+  /** Number of workers that serve now. */
   get serving(): number {
     let serving = 0
     for (const member of this.#members) if (member.serving) serving++
     return serving
   }
 
-  /** Resolves when all serve; rejects when one ends before. */
+  /** Resolves when all workers serve; rejects when one ends before that. */
   async start(): Promise<void> {
     const starts = Array.from({ length: this.#options.size }, (_, index) =>
       this.#launch(`worker-${index + 1}`),
@@ -89,12 +89,12 @@ export class WorkerPool<Answer> {
     this.#started = true
   }
 
-  /** Tells something to every thread, and to none that is still to come. */
+  /** Sends a message to every present worker. */
   post(message: object): void {
     for (const { worker } of this.#members) worker.postMessage(message)
   }
 
-  /** Asks every thread; of one that does not answer soon the last answer it gave, if there is one, stands. */
+  /** Asks every worker. For one that does not answer soon, its last answer is used, if any. */
   async ask(): Promise<Answer[]> {
     const late = Promise.withResolvers<void>()
     const timer = setTimeout(late.resolve, ANSWER_MS)
@@ -104,7 +104,7 @@ export class WorkerPool<Answer> {
     return [...this.#members].flatMap(({ lastAnswer }) => (lastAnswer === undefined ? [] : [lastAnswer]))
   }
 
-  /** Tells every thread to end; those that have not within that time are ended. Resolves when none is left. */
+  /** Tells every worker to end, and terminates those that still run after `deadlineMs`. Resolves when none is left. */
   async stop(message: object, deadlineMs: number): Promise<void> {
     this.#stopping = true
     clearInterval(this.#watch)
@@ -183,12 +183,12 @@ export class WorkerPool<Answer> {
     } else if (this.#started) this.#replace(name)
   }
 
-  /** At once the first time: others have only as many cores as they had. */
+  /** Without delay the first time. */
   #replace(name: string): void {
     const delayMs = this.#delayMs
     this.#delayMs = Math.min(LONGEST_DELAY_MS, Math.max(FIRST_DELAY_MS, delayMs * 2))
     setTimeout(() => {
-      // What comes of it is heard by its end.
+      // A failure is reported by `onEnd`.
       if (!this.#stopping) this.#launch(name).catch(() => {})
     }, delayMs)
   }

@@ -3,7 +3,7 @@ import { makeSharedState, type SharedState } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
 import type { EventLog } from './event-log.ts'
-import { follow, journalFlags, publishHit, shareState, takeFailures } from './replication.ts'
+import { follow, journalFlags, publishHit, restoreFailures, shareState } from './replication.ts'
 import type { WorkerConfiguration } from './worker-configuration.ts'
 
 interface Joining {
@@ -12,7 +12,7 @@ interface Joining {
   readonly eventLog: EventLog
 }
 
-/** What is counted and remembered, as a worker has it: the copy it was given, and what all have done since. */
+/** A worker's copy of the shared state: what it was given, kept current by the events of all threads. */
 export function joinState(
   { copy, rows, descriptor }: Pick<WorkerConfiguration, 'copy' | 'rows' | 'descriptor'>,
   { startup, watch, eventLog }: Joining,
@@ -26,14 +26,14 @@ export function joinState(
   })
   const state = makeSharedState(startup, { journal, watch, sharing: shareState(eventLog, copy) })
   state.limiter.replace(rows)
-  takeFailures(state, copy, eventLog.nowMs)
+  restoreFailures(state, copy, eventLog.nowMs)
   follow(eventLog, state, {
     table: (changed, firstId, atMs) => {
       journal.numberFrom(firstId)
       state.limiter.replace(changed, atMs)
     },
     segment: (moved) => journal.moveTo(moved),
-    // The thread that counted it has written it, or the main thread will.
+    // The thread that counted the hit has written it, or the main thread will.
     durableHit: () => {},
   })
   return state

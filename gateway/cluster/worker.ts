@@ -20,14 +20,14 @@ import type { WorkerCommand, WorkerConfiguration } from './worker-configuration.
 import type { Question, Report } from './worker-messages.ts'
 import { joinState } from './worker-state.ts'
 
-/** How often it is seen to that this thread is not left behind when nobody asks it for anything. */
+/** How often an idle worker catches up. */
 const CATCH_UP_MS = 20
-/** How often a trail that cannot be written is tried again without traffic. */
+/** How often an idle worker retries an audit trail that could not be written. */
 const TRAIL_RECHECK_MS = 1000
 
 await main(workerData as WorkerConfiguration)
 
-/** A worker: a thread that serves what the main thread tells it to, and counts as all others do. */
+/** A worker thread: serves requests, and shares its state with all other threads. */
 async function main(begun: WorkerConfiguration): Promise<void> {
   const startup = startupOf(begun)
   const metrics = createMetrics({ version: begun.version, worker: true })
@@ -47,13 +47,13 @@ async function main(begun: WorkerConfiguration): Promise<void> {
     eventLog.beat(gateway.trail.writable)
   }, CATCH_UP_MS).unref()
   setInterval(() => gateway.trail.recheck(), TRAIL_RECHECK_MS).unref()
-  // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
+  // Without bearer tokens no keys are needed, and there may be no server for them.
   if (gateway.settings.routes.some((route) => route.auth.has('bearer'))) keys.start()
-  obey({ gateway, metrics, open, keys })
+  followCommands({ gateway, metrics, open, keys })
   report({ type: 'serving' })
 }
 
-/** What the main thread has read, read no second time: files may have changed since. */
+/** The configuration as the main thread read it; the files may have changed since. */
 function startupOf({
   name,
   settings,
@@ -74,7 +74,7 @@ function startupOf({
   }
 }
 
-/** The texts have been found good by the main thread. */
+/** The main thread has validated the texts. */
 function materialOf(files: Gateway['settings']['tls'], texts: TlsTexts) {
   const parsed = files === undefined ? undefined : parseTls(files, texts, Date.now())
   if (parsed?.value === undefined) throw new Error('what the main thread found good is not')
@@ -87,7 +87,7 @@ interface Joining {
   readonly eventLog: EventLog
 }
 
-/** This thread's parts, around its copies of what all have in common. */
+/** Makes this thread's parts around its copy of the shared state. */
 function join(begun: WorkerConfiguration, { startup, metrics, eventLog }: Joining) {
   const trail = joinTrail(begun.trail, trailOptions(startup, metrics))
   const state = joinState(begun, {
@@ -105,7 +105,7 @@ function join(begun: WorkerConfiguration, { startup, metrics, eventLog }: Joinin
   })
 }
 
-/** What is bounded for all workers together is counted for all together. */
+/** Tunnels and upstream places are bounded over all workers together. */
 function loadOver(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels' | 'places'> {
   const places = new UpstreamPlaces({
     max: settings.maxInFlight,
@@ -122,14 +122,14 @@ function loadOver(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels' 
   return { tunnels, places }
 }
 
-interface Obeying {
+interface Commanded {
   readonly gateway: Gateway
   readonly metrics: Metrics
   readonly open: PublicListeners
   readonly keys: { stop(): void }
 }
 
-function obey({ gateway, metrics, open, keys }: Obeying): void {
+function followCommands({ gateway, metrics, open, keys }: Commanded): void {
   const hurry = Promise.withResolvers<void>()
   parentPort?.on('message', (message: WorkerCommand | Question) => {
     if (message.type === 'clients') gateway.clients.table = message.table

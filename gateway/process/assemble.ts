@@ -27,7 +27,7 @@ import { countersOf, makeSharedState, type SharedState, tendState } from './shar
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 
-/** The same fault of the audit trail is told again after this time. */
+/** The same fault of the audit trail is logged again after this time. */
 const FAULT_EVERY_MS = 1000
 const NO_CLIENTS: ClientTable = {
   rows: [],
@@ -39,21 +39,21 @@ const NO_CLIENTS: ClientTable = {
   issuers: new Map(),
 }
 
-/** What runs beside the requests, until the gateway stops. */
+/** What runs in the background until the gateway stops. */
 export interface Background {
   readonly keys: Pick<KeySet, 'start' | 'stop'>
   readonly watching: readonly Watching[]
 }
 
-/** What a gateway is made of that its threads, if it has several, have in common. */
+/** The parts of a gateway that its threads share. */
 export interface Common {
   readonly state: SharedState
   readonly limiter: Gateway['limiter']
   readonly trail: Trail
   readonly metrics: Metrics
-  /** Of the nonces for DPoP proofs; what names the process comes of it too. */
+  /** Secret for DPoP nonces; the process id in CDN-Loop is derived from it too. */
   readonly nonceSecret: Uint8Array
-  /** When there are other workers. */
+  /** Set when there are other workers. */
   readonly load?: Pick<Load, 'tunnels' | 'places'>
 }
 
@@ -62,14 +62,14 @@ interface Assembled {
   readonly gateway: Gateway
   readonly background: Background
   readonly state: SharedState
-  /** Of the files of the holdings. */
+  /** Watches the files of the shared state. */
   readonly watch: StoreWatch
 }
 
 /**
- * Makes the parts of a gateway, each once, and recovers what an earlier run left: open audit pairs, counts, revocations.
+ * Makes the parts of a gateway, and recovers the state of an earlier run: open audit pairs, counts, revocations.
  *
- * @throws when a file or directory that nothing can be done without cannot be opened; the message names it.
+ * @throws when a required file or directory cannot be opened; the message names it.
  */
 export function assemble(startup: StartupConfiguration): Assembled {
   const { version, limits } = startup
@@ -96,7 +96,7 @@ export function assemble(startup: StartupConfiguration): Assembled {
   return { gateway, background: { keys, watching }, state, watch }
 }
 
-/** Makes what each thread has for itself, around what all have in common. */
+/** Makes the parts that each thread has for itself, around the shared ones. */
 export function makeGateway(
   startup: StartupConfiguration,
   { state, limiter, trail, metrics, nonceSecret, load }: Common,
@@ -149,7 +149,7 @@ function loadAlone({ maxInFlight, maxTunnels }: Settings): Pick<Load, 'tunnels' 
   }
 }
 
-/** One for all threads of the process, another at each start, and nothing that anyone could guess. */
+/** The same in all threads of the process, new at each start, and not guessable. */
 function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
@@ -165,7 +165,7 @@ function makeProofs({ dpop }: Settings, replays: ReplayMemory, secret: Uint8Arra
   })
 }
 
-/** How a trail is kept, and what it tells the log and the metrics of its thread. */
+/** Options of the audit trail; its faults and records go to the log and metrics of this thread. */
 export function trailOptions({ settings, log, version }: StartupConfiguration, metrics: Metrics) {
   const file = settings.auditFile
   let told = { cause: '', atMs: 0 }
@@ -185,7 +185,7 @@ export function trailOptions({ settings, log, version }: StartupConfiguration, m
   }
 }
 
-/** @param flags when other threads write to it as well */
+/** @param flags when other threads write to the journal too */
 export function makeJournal(
   { settings, log }: StartupConfiguration,
   watch: StoreWatch,
@@ -211,7 +211,7 @@ function makeUpstream({ settings, log }: StartupConfiguration, metrics: Metrics)
     urls: settings.upstreams,
     connectMs,
     headersMs,
-    // An exchange can be over while its connection still is being given back.
+    // A connection can be still in release when its exchange has ended.
     maxConnections: settings.maxInFlight * 2,
     clock: () => performance.now(),
     onHealth: (upstream, healthy) => {

@@ -17,26 +17,26 @@ import { limitWarnings } from './config-warnings.ts'
 import { parseApart } from './parse-apart.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
-/** Looks at the files that operators edit, until it is stopped. */
+/** Watches a configuration file until it is stopped. */
 export interface Watching {
   stop(): void
 }
 
-/** Where it is told what came of an edit. */
+/** Where the result of an edit is reported. */
 type Telling = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
 
 interface WatchedFiles extends Telling {
   readonly startup: StartupConfiguration
-  /** What client certificates are held against, in force now. */
+  /** What client certificates are verified against now. */
   readonly tls: Gateway['tls']
-  /** Puts an edit in force. When it throws, what was before still is. */
+  /** Puts an edit in force. When it throws, the old configuration stays in force. */
   readonly enforce: {
     limits(rows: readonly LimitRow[]): void
     clients(table: ClientTable): void
   }
 }
 
-/** Every accepted edit is in force, counted and in the audit trail; a bad one only says what is wrong with it. */
+/** Puts each valid edit in force, counts it and records it in the audit trail; reports the faults of an invalid one. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
   const { settings, limits, clients } = watched.startup
   const watching: Watching[] = [watchLimits(watched, limits)]
@@ -93,15 +93,15 @@ function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<Cl
 interface Secured {
   readonly settings: TlsSettings
   readonly loaded: LoadedTls
-  /** Puts it in force for connections to come: those that stand are left as they are. */
+  /** Puts it in force for new connections; open ones stay as they are. */
   readonly enforce: (material: TlsMaterial, texts: TlsTexts) => void
-  /** The machine callers in force now; undefined when there is no file of them. */
+  /** The client table in force; undefined when there is no clients file. */
   readonly clients: () => ClientTable | undefined
 }
 
 const NOBODY: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map() }
 
-/** Certificate, key, client authorities and revocation lists: one material of up to four files. */
+/** Certificate, key, client authorities and revocation lists, up to four files, are reloaded together. */
 export function watchTls(telling: Telling, { settings, loaded, enforce, clients }: Secured): Watching {
   const { log, metrics } = telling
   const tell = teller(telling, { file: settings.certFile, label: 'tls', what: 'certificates' })
@@ -130,12 +130,12 @@ export function watchTls(telling: Telling, { settings, loaded, enforce, clients 
 
 interface Edited {
   readonly file: string
-  /** Of the metrics. */
+  /** Label of the metrics. */
   readonly label: string
   readonly what: string
 }
 
-/** Says what came of an edit: metrics, log, audit trail. */
+/** Reports the result of an edit to metrics, log and audit trail. */
 function teller(telling: Telling, { file, label, what }: Edited) {
   const { log, metrics, trail, clock } = telling
   metrics.configReload(label, 'success')

@@ -3,33 +3,33 @@ import type { HttpServer } from '../http/server/http-server.ts'
 import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
 
-/** How often connections that have become idle are closed meanwhile. */
+/** How often idle connections are closed during a drain. */
 const SWEEP_MS = 50
-/** A connection that was used so recently may have its next request on the way. */
+/** The next request may be on its way on a connection that was used so recently. */
 const QUIET_MS = 100
-/** How long what is said at the deadline may take to be recorded and read. */
+/** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
 
 export interface Stop {
   /** Goes into the AUDIT_STOP record. */
   readonly reason: string
-  /** For so long everybody is still served as before, so that those who balance the load see that it is not ready. */
+  /** How long requests are still served as before, so that load balancers can see that the gateway is not ready. */
   readonly graceMs: number
-  /** When it resolves, grace and deadline are over. */
+  /** Ends grace and deadline at once when it resolves. */
   readonly hurry: Promise<void>
 }
 
-/** What drain closes, and what it tells. */
+/** What drain closes, and whom it calls. */
 interface Draining {
   readonly listeners: readonly HttpServer[]
-  /** From now on only what has been admitted is served. */
+  /** Called when the grace ends: from now on no connection is accepted. */
   graceOver(): void
 }
 
 /**
- * Is not ready from now on, but serves everybody until the grace is over, each connection to the end of its next response;
- * then closes the listeners, finishes what was admitted, and closes the parts. What is not finished within
- * `timeouts.drainMs` after the grace is refused, or broken off if its response has begun.
+ * Stops the gateway. Until the grace ends it is not ready but serves requests, and closes each connection after its next
+ * response. Then it closes the listeners, finishes admitted requests, and closes the parts. Requests that are not finished
+ * `timeouts.drainMs` after the grace are refused, or broken off if their response has begun.
  */
 export async function drain(
   gateway: Gateway,
@@ -51,7 +51,7 @@ export async function drain(
   await closeParts(gateway, reason)
 }
 
-/** Resolves after that time, or before it when `hurry` does. */
+/** Resolves after that time, or earlier when `hurry` resolves. */
 export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
   if (ms === 0) return
   const time = Promise.withResolvers<void>()
@@ -60,7 +60,7 @@ export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
   clearTimeout(timer)
 }
 
-/** Closes everything that outlives a request, in the order in which nothing is lost. */
+/** Closes all parts of the gateway, in an order that loses nothing. */
 export async function closeParts(gateway: Gateway, reason: string): Promise<void> {
   gateway.revocations.tend()
   gateway.deliveries.tend()
@@ -70,7 +70,7 @@ export async function closeParts(gateway: Gateway, reason: string): Promise<void
   gateway.trail.close(reason)
 }
 
-/** Behind the sockets in this turn of the loop: what the system has received by now is read before, and makes them busy. */
+/** After the sockets have been read in this turn of the loop, so that a connection with a request waiting counts as busy. */
 function closeIdle(listeners: readonly HttpServer[]): void {
   setImmediate(() => {
     for (const listener of listeners) listener.closeIdleConnections(QUIET_MS)
@@ -83,7 +83,7 @@ function breakOffRest(gateway: Gateway, listeners: readonly HttpServer[]): void 
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
   load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
   load.tunnels.endAll('draining')
-  // The refusals wait for their records, and clients for the refusals.
+  // Refusals wait for their audit records, and clients must still read them.
   setTimeout(() => {
     for (const listener of listeners) listener.closeAllConnections()
   }, LAST_WORDS_MS)

@@ -1,15 +1,15 @@
 import { readFileSync } from 'node:fs'
 
-/** What the process itself keeps open, generously: logs, trail, journal, libraries, listeners, the admin's clients. */
+/** A generous estimate of files that the process itself keeps open: logs, trail, journal, listeners, admin clients. */
 const OWN_FILES = 256
-/** Where the system does not say. */
+/** Assumed limit where the system does not tell it. */
 const ASSUMED_FILES = 10_240
 const LEAST_CONNECTIONS = 64
 
 /**
- * How many connections of clients one thread may have open: what the system allows in open files, less what is needed for
- * upstream connections (each exchange may have one, and another be idle; each tunnel has one) and for the process itself. Without such a bound idle
- * clients would take the files that those who ask for something need.
+ * How many client connections one thread may have open: the limit on open files, less those for upstream connections (two
+ * for each exchange, one for each tunnel) and for the process itself. Without this bound, idle clients could use up the
+ * files that active ones need.
  */
 export function connectionRoom(
   {
@@ -23,7 +23,7 @@ export function connectionRoom(
   return Math.floor(Math.max(left, files / 4, LEAST_CONNECTIONS) / workers)
 }
 
-/** The limit in force, which Node has raised as far as it may. */
+/** The soft limit, which Node has raised as far as it may. */
 function openFiles(): number {
   try {
     const soft = /^Max open files +(\d+|unlimited)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]

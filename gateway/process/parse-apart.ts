@@ -3,7 +3,7 @@ import type { Parsed } from '../config/faults.ts'
 import type { ParseFile } from '../config/load-file.ts'
 import type { ParseApart } from '../config/reload/reloader.ts'
 
-/** The files that a thread can read. */
+/** The files that can be parsed in a thread. */
 export type Kind = 'limits' | 'clients'
 
 export interface ParseJob {
@@ -12,13 +12,13 @@ export interface ParseJob {
   readonly text: string
 }
 
-/** Up to here reading takes less than 10 ms; to begin a thread takes some 50 ms, of another processor. */
+/** Parsing shorter texts takes less than 10 ms; starting a thread takes some 50 ms on another core. */
 const SMALL_LENGTH = 32 * 1024
-/** Beyond it only the thread ends. */
+/** Beyond this only the parsing thread fails. */
 const MAX_HEAP_MB = 1024
 const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
-/** Reads large texts in a thread of their own, so that no request waits for that. */
+/** Parses large texts in a thread of their own, so that requests need not wait. */
 export function parseApart<T>(kind: Kind, parse: ParseFile<T>): ParseApart<T> {
   return async (file, text) =>
     text.length <= SMALL_LENGTH ? parse(file, text) : inThread<T>({ kind, file, text })
@@ -35,7 +35,7 @@ function inThread<T>(job: ParseJob): Promise<Parsed<T>> {
     resolve({ faults: [{ file: job.file, path: '$', reason: `cannot be read: ${why}` }] })
   thread.on('message', resolve)
   thread.on('error', (error: unknown) => failed(error instanceof Error ? error.message : String(error)))
-  // Without effect when it has said what it found.
+  // Without effect when the result has come already.
   thread.on('exit', (code) => failed(`its thread ended with ${code}`))
   return promise
 }

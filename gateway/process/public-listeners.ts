@@ -10,11 +10,11 @@ import { connectionsOf } from './listener.ts'
 export interface Place {
   readonly host: string
   readonly port: number
-  /** Other threads listen there too (SO_REUSEPORT), and the system divides the connections among them. */
+  /** Other threads listen there too (SO_REUSEPORT); the system distributes connections among them. */
   readonly shared?: boolean
 }
 
-/** That a place cannot be had. */
+/** An address that cannot be listened on. */
 export class CannotListen extends Error {
   readonly place: Place
 
@@ -24,17 +24,17 @@ export class CannotListen extends Error {
   }
 }
 
-/** The doors of one thread. */
+/** The public listeners of one thread. */
 export interface PublicListeners {
   readonly listeners: readonly HttpServer[]
   readonly port: number
   /** Undefined: there is no HTTPS listener. */
   readonly tlsPort: number | undefined
-  /** Puts a certificate and trust in force, for connections to come. */
+  /** Puts a certificate and client trust in force for new connections. */
   enforce(material: TlsMaterial): void
 }
 
-/** Resolves when all listen. Throws CannotListen. */
+/** Resolves when all listen. @throws CannotListen */
 export async function openPublicListeners(
   gateway: Gateway,
   options: { readonly material: TlsMaterial | undefined; readonly shared?: boolean },
@@ -56,7 +56,7 @@ export async function openPublicListeners(
   return { listeners: [listener, secure], port, tlsPort, enforce }
 }
 
-/** Resolves to the port that was bound. Throws CannotListen. */
+/** Resolves to the bound port. @throws CannotListen */
 export async function listen(server: Server, place: Place): Promise<number> {
   const { host, port, shared = false } = place
   server.listen({ host, port, reusePort: shared })
@@ -69,8 +69,8 @@ export async function listen(server: Server, place: Place): Promise<number> {
 }
 
 /**
- * Whether workers can listen on one port, each for itself. Where the system knows no such thing there can be only one
- * thread, and the log says so. `open` takes the place of `listen`.
+ * Whether several workers can listen on the same port. Where the system does not support this, one thread serves
+ * everything, and the log says so. `open` replaces `listen` in tests.
  */
 export async function canSharePorts(
   log: Pick<Logger, 'error'>,

@@ -12,38 +12,38 @@ import type { KeySharing } from '../storage/expiring-keys.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
-/** What a gateway remembers of what has passed it. With workers each thread has a copy, and all are the same. */
+/** Counts and memories that all threads of a gateway share. With workers, each thread has an equal copy. */
 export interface SharedState {
   readonly limiter: Limiter
   readonly revocations: Revocations
-  /** Webhooks that were accepted. */
+  /** Accepted webhooks. */
   readonly deliveries: ReplayMemory
-  /** DPoP proofs that were accepted. */
+  /** Accepted DPoP proofs. */
   readonly proofs: ReplayMemory
-  /** Undefined: any number of bad credentials is looked at. */
+  /** Undefined: failed credentials are not throttled. */
   readonly throttle: AuthThrottle | undefined
-  /** What the throttle counts with. */
+  /** The counters of the throttle. */
   readonly failures: Counters
 }
 
-/** How the copies of one thread are kept like those of the others. */
+/** Keeps the copy of one thread equal to those of the others. */
 export interface StateSharing {
   readonly revocations: KeySharing
   readonly deliveries: KeySharing
   readonly proofs: KeySharing
   readonly throttle: ThrottleSharing
-  /** Epoch milliseconds: of the step under way, or now. */
+  /** Epoch milliseconds of the current step, or now. */
   readonly clock: () => number
 }
 
 export interface SharedStateParts {
   readonly journal: HitStore
-  /** Told what is wrong with the files. */
+  /** Receives faults of the files. */
   readonly watch: StoreWatch
   readonly sharing?: StateSharing
 }
 
-/** @throws when there is a file that cannot be read: to go on would forget what it holds */
+/** @throws when a file cannot be read, since starting without it would forget its content */
 export function makeSharedState(
   { settings }: StartupConfiguration,
   { journal, watch, sharing }: SharedStateParts,
@@ -62,8 +62,8 @@ export function makeSharedState(
       sharing: sharing?.revocations,
     }),
     deliveries: new ReplayMemory({
-      // A delivery is acceptable from so long before our time until so long after it, and remembered for all of it; a
-      // second more, because timestamps have no fractions.
+      // A timestamp is accepted from one tolerance before the gateway's time to one after. One second more, because
+      // timestamps have no fractions.
       lifetimeMs: (2 * WEBHOOK_TOLERANCE_SECONDS + 1) * 1000,
       clock,
       store: {
@@ -88,8 +88,8 @@ export function makeSharedState(
 }
 
 /**
- * Sees to the files of the holdings, once a second and at the end: what could not be written is tried again, and it is said
- * how they are. Of the thread that tends them; among several within a step.
+ * Retries what could not be written, and reports whether the files are writable. Called once a second and at the end, by the
+ * thread that owns the files; with workers, within a step.
  */
 export function tendState({ limiter, revocations, deliveries }: SharedState, watch: StoreWatch): void {
   limiter.tend()
@@ -100,7 +100,7 @@ export function tendState({ limiter, revocations, deliveries }: SharedState, wat
   watch.observe('webhooks', deliveries.isWritable)
 }
 
-/** Why no traffic should come, in words for the probe; undefined when it should. */
+/** Why the gateway is not ready, for the probe; undefined when it is ready. */
 export function whyUnready(
   { limiter, revocations }: SharedState,
   { onJournalFailure }: Settings,
@@ -109,7 +109,7 @@ export function whyUnready(
   return limiter.isWritable || onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
 }
 
-/** What is done without, in words for the probe; undefined when that is nothing. */
+/** What is degraded, for the probe; undefined when nothing is. */
 export function whyDegraded({ limiter, revocations, deliveries }: SharedState): string | undefined {
   const lacking: string[] = []
   if (!limiter.isWritable) lacking.push('limits are counted in memory only')
@@ -118,7 +118,7 @@ export function whyDegraded({ limiter, revocations, deliveries }: SharedState): 
   return lacking.length === 0 ? undefined : lacking.join(', ')
 }
 
-/** Sliding windows that belong to no row of the limit table. They end with the process. */
+/** Sliding windows outside the limit table. They are not kept on disk. */
 export function countersOf(limit: number, windowMs: number): Counters {
   const room = new KeyBudget()
   room.divide([0])

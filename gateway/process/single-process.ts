@@ -6,10 +6,10 @@ import type { ServingMode } from './serving-mode.ts'
 import { tendState, whyDegraded, whyUnready } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
-/** How often the files of what is counted and remembered are looked after. */
+/** How often the files of the shared state are checked. */
 const TEND_MS = 1000
 
-/** A gateway in one thread, which is this one. Throws what `assemble` throws. */
+/** A gateway in this one thread. @throws what `assemble` throws */
 export function serveAlone(startup: StartupConfiguration): ServingMode {
   const { gateway, background, state, watch } = assemble(startup)
   const { settings, trail, metrics, load } = gateway
@@ -29,7 +29,7 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
           watchTls(gateway, { settings: settings.tls, loaded: tls, enforce: open.enforce, clients }),
         )
       }
-      // Whoever takes no bearer tokens needs no keys, and may have nobody to ask for them.
+      // Without bearer tokens no keys are needed, and there may be no server for them.
       if (settings.routes.some((route) => route.auth.has('bearer'))) background.keys.start()
       return open
     },

@@ -5,7 +5,7 @@ import type { Settings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { LoadedTls } from '../tls/listener/tls-reload.ts'
 
-/** What has been read before there is a gateway. */
+/** Everything that is read before the parts of the gateway are made. */
 export interface StartupConfiguration {
   readonly settings: Settings
   readonly limits: LoadedFile<readonly LimitRow[]>

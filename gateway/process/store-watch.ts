@@ -3,7 +3,7 @@ import type { Metrics } from '../admin/metrics.ts'
 import { storeRecord } from '../audit/audit-records.ts'
 import type { Trail } from '../audit/trail.ts'
 
-/** What is kept in the data directory. */
+/** The stores in the data directory. */
 export type StoreName = 'limits' | 'revocations' | 'webhooks'
 
 export interface StoreWatchOptions {
@@ -12,10 +12,10 @@ export interface StoreWatchOptions {
   readonly trail: Pick<Trail, 'settle'>
 }
 
-/** The same fault of a store is told again after this time. */
+/** The same fault of a store is logged again after this time. */
 const FAULT_EVERY_MS = 1000
 
-/** Says in log, metrics and audit trail when what protects can no longer be written, and when it can again. */
+/** Reports in log, metrics and audit trail when a store becomes unwritable, and when it can be written again. */
 export class StoreWatch {
   readonly #options: StoreWatchOptions
   readonly #told = new Map<StoreName, { readonly cause: string; readonly atMs: number }>()
@@ -25,7 +25,7 @@ export class StoreWatch {
     this.#options = options
   }
 
-  /** Something went wrong with the files of a store. */
+  /** Reports a fault of a store's files. */
   fault(store: StoreName, cause: string): void {
     const { log, metrics } = this.#options
     metrics.storeWriteError(store)
@@ -37,13 +37,13 @@ export class StoreWatch {
     log.error({ store, cause }, 'the data directory')
   }
 
-  /** The files of a store were removed under the gateway, which has begun them anew. */
+  /** Reports that the files of a store were removed while the gateway ran, and were created again. */
   removed(store: StoreName, cause: string): void {
     this.fault(store, cause)
     this.observe(store, false)
   }
 
-  /** Whether the store can be written now; to be told once a second. */
+  /** Reports whether the store is writable now. Called once a second. */
   observe(store: StoreName, writable: boolean): void {
     const { log, metrics, trail } = this.#options
     metrics.storeWritable(store, writable)

@@ -6,7 +6,7 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { NO_TUNNEL_FREE } from './tunnel.ts'
 
 const MAX_TARGET_LENGTH = 8192
-/** What OPTIONS may ask of (RFC 9110 section 9.3.7). No row has this path, so nothing is forwarded. */
+/** The target `*` of OPTIONS (RFC 9110 section 9.3.7). No route has this path, so it is not forwarded. */
 const WHOLE_SERVER: Target = { path: '*', query: '', authority: undefined }
 
 const DRAINING = refusal('draining', { headers: ['Retry-After', '1'] })
@@ -21,18 +21,18 @@ const LOOP_DETECTED = refusal('loop_detected', {
   cause: 'the upstream, or what it forwards to, is this gateway',
 })
 const EXPECTATION_FAILED = refusal('expectation_failed')
-/** What may be allowed somewhere (RFC 9110 section 10.2.1 wants Allow): the refused method is so everywhere. */
+/** For CONNECT and TRACE, which no route allows. RFC 9110 section 10.2.1 requires Allow. */
 const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
   headers: ['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'],
 })
 
 /**
- * Lets an exchange in, given load and drain, when its framing and target mean the same to every reader (the edge
- * rules). Writes `path`, `query` and `host`.
+ * Admits a request if its framing and target are unambiguous (the edge rules) and the gateway has room for it. Writes
+ * `path`, `query` and `host`.
  */
 export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return (
-    readPlace(gateway, exchange) ??
+    readTargetAndHost(gateway, exchange) ??
     checkLoop(gateway, exchange) ??
     checkLoad(gateway, exchange) ??
     checkMethod(exchange) ??
@@ -40,7 +40,7 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   )
 }
 
-/** So that even a refusal's audit records name the path. @returns what `readTarget` does; undefined when it is too long. */
+/** Writes `path` and `query`, also for the audit records of a refusal. @returns as `readTarget`; undefined when the target is too long. */
 export function readPath(exchange: Exchange): Target | string | undefined {
   const raw = exchange.req.target
   const isWholeServer = raw === '*' && exchange.method === 'OPTIONS'
@@ -52,7 +52,7 @@ export function readPath(exchange: Exchange): Target | string | undefined {
   return target
 }
 
-function readPlace(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   if (exchange.method === 'CONNECT') return METHOD_NOT_ALLOWED
   const target = readPath(exchange)
   const { fault, oddNames } = exchange.headers
@@ -71,7 +71,7 @@ function areAllowed({ settings }: Gateway, oddNames: readonly string[]): boolean
   return oddNames.every((name) => settings.allowedFieldNames.has(name))
 }
 
-/** Otherwise it would go round until every place in flight is taken. */
+/** A loop would go on until every place is taken. */
 function checkLoop({ loopMark }: Gateway, { headers: { loop } }: Exchange): Refusal | undefined {
   return loop?.includes(loopMark) === true ? LOOP_DETECTED : undefined
 }
@@ -89,7 +89,7 @@ function checkMethod(exchange: Exchange): Refusal | undefined {
   return exchange.method === 'TRACE' ? METHOD_NOT_ALLOWED : undefined
 }
 
-/** RFC 9110 section 10.1.1: 100-continue is answered by forward, when every stage has let the request through. */
+/** RFC 9110 section 10.1.1. 100 (Continue) itself is sent by forward, after all stages. */
 function checkExpectation(exchange: Exchange): Refusal | undefined {
   const expect = exchange.headers.expect
   return expect === undefined || expect.toLowerCase() === '100-continue' ? undefined : EXPECTATION_FAILED

@@ -33,9 +33,9 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 })
 
 /**
- * Finds out who calls, by what the route accepts. A credential that is presented must be good, also where anyone may
- * call; of several, one in the request counts before the certificate of its connection. Waits only for keys that are
- * not known yet, a token that was not seen before, or the body of a webhook. Writes `principal` and `bufferedBody`.
+ * Authenticates the caller by the methods that the route accepts. A presented credential must be valid, also where `none`
+ * is accepted. A credential in the request takes precedence over the certificate of the connection. Waits only for
+ * signing keys, for a token not seen before, or for the body of a webhook. Writes `principal` and `bufferedBody`.
  */
 export function authenticate(
   gateway: Gateway,
@@ -56,13 +56,13 @@ export function authenticate(
   if (accepted.has('mtls') && presentsCertificate(gateway, exchange)) {
     return proveCertificate(gateway, exchange)
   }
-  return accepted.has('none') ? undefined : refuseNobody(gateway, accepted)
+  return accepted.has('none') ? undefined : refuseMissing(gateway, accepted)
 }
 
-/** What each connection presented last. */
+/** The last Authorization value of each connection. */
 const PRESENTED = new WeakMap<Socket, { readonly value: string; readonly reading: AccessTokenReading }>()
 
-/** A connection presents the same token again and again: to compare is cheaper than to read and hash it each time. */
+/** Connections repeat their token, and comparing is cheaper than parsing and hashing. */
 function presentedToken({
   req: { socket },
   headers: { authorization: value },
@@ -75,7 +75,7 @@ function presentedToken({
   return reading
 }
 
-function refuseNobody(gateway: Gateway, accepted: ReadonlySet<RouteAuth>): Refusal {
+function refuseMissing(gateway: Gateway, accepted: ReadonlySet<RouteAuth>): Refusal {
   const method = accepted.has('bearer') ? 'bearer' : accepted.has('hmac') ? 'hmac' : 'mtls'
   gateway.metrics.authDecision(method, 'missing')
   return MISSING[method]

@@ -5,12 +5,12 @@ import type { Gateway } from '../gateway.ts'
 import { recordAtEnd } from './record.ts'
 
 /**
- * Ends an exchange, exactly once, whatever happened: API_RESPONSE, metrics, in-flight. It runs before the last byte of
- * an answer is handed to the socket, so that no answer a client has seen is missing from the trail; where the trail has
- * to be committed, what is written from now on is held back until it is.
+ * Ends an exchange, exactly once: API_RESPONSE, metrics, in-flight. It runs before the last byte of a response is written
+ * to the socket, so that every response that a client has seen is in the trail. While the record is not committed, the
+ * rest of the response is held back.
  *
- * @param statusCode what the exchange came to: the answer's status; 499 when the client went away; 408, 502 or 504 when
- * an answer that had begun was broken off.
+ * @param statusCode status of the response; 499 when the client disconnected; 408, 502 or 504 when a response that had
+ * begun was broken off.
  */
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
@@ -20,7 +20,7 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.share !== undefined) places.release(exchange.share)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
-  // Without its first half a pair would only look like damage.
+  // API_RESPONSE without API_REQUEST would look like a damaged trail.
   if (exchange.requestLine !== undefined) {
     const commit = gateway.trail.settle(responseTo(exchange.requestLine, statusCode, durationMs))
     if (commit !== undefined || !gateway.trail.writable) holdBack(gateway, exchange, commit)

@@ -5,9 +5,9 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { readPath } from './admit.ts'
 
 /**
- * Refuses an address that sends more requests than `addressRate` allows, whatever they ask for: first of all, so
- * that those count too that are refused for their target or framing. What cannot be read as a request does not count: it
- * names no client behind a proxy, and ends its connection. Off unless it is configured.
+ * Refuses an address that sends more requests than `addressRate` allows. It is the first stage, so that requests with a bad
+ * target or framing count too. Unreadable requests do not count: they end their connection, and do not tell which client
+ * behind a proxy sent them. Off unless configured.
  */
 export function limitAddress({ addressRate, steadyClock }: Gateway, exchange: Exchange): Refusal | undefined {
   if (addressRate === undefined) return undefined

@@ -6,7 +6,7 @@ import { type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
 
-/** Takes one of what the matching row of the limit table still allows the caller. Writes `limitHeaders`. */
+/** Counts the request against the matching row of the limit table. Writes `limitHeaders`. */
 export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const policy = gateway.limiter.find(exchange.path, exchange.method)
   if (policy === undefined) return undefined

@@ -10,17 +10,17 @@ import { peerOf } from '../tls/clients/peer.ts'
 import { close } from './close.ts'
 import { withMandatory } from './response/write-response.ts'
 
-/** Every place for a tunnel is taken. */
+/** The maximum number of tunnels is open. */
 export const NO_TUNNEL_FREE = refusal('overloaded', {
   detail: 'The gateway has too many tunnels open.',
   headers: ['Retry-After', '1'],
 })
 
 /**
- * Switches an exchange whose upstream has agreed to a tunnel, until either side ends or the caller may no longer use it.
- * The exchange is over with its 101.
+ * Opens a tunnel after the upstream has accepted the upgrade. It lasts until either side ends it or the caller's credential
+ * is no longer valid. The exchange itself ends with the 101.
  *
- * @returns a refusal when there is no place for it.
+ * @returns a refusal when too many tunnels are open.
  */
 export function openTunnel(
   gateway: Gateway,
@@ -47,7 +47,7 @@ export function openTunnel(
   return undefined
 }
 
-/** What would refuse the caller if it asked again. */
+/** Why the caller's credential is no longer valid; undefined while it is. */
 function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
   const { principal } = exchange
   if (principal !== undefined) {

@@ -2,17 +2,17 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../../refusals.ts'
 
-/** Between two lines of one code, when there are many. */
+/** Minimum time between two log lines of one code, after a burst. */
 const EVERY_MS = 1000
-/** So many in quick succession are logged all the same: who looks for the mistake of one caller finds each of its tries. */
+/** Lines of one code that may be logged in quick succession. At `info`, enough to debug one caller's attempts. */
 const BURST = { warn: 1, info: 20 }
-/** Foreign text in a cause is quoted and short; this is for what nobody has thought of. */
+/** A safety bound: foreign text in a cause is quoted and short already. */
 const MAX_CAUSE_LENGTH = 400
 
 /**
- * Tells the log why a request was refused, where the response does not say it: at `warn` when it is not the caller's
- * doing, at `info` when it is. Neither an upstream that is down nor a caller who tries thousands of times floods the log:
- * beyond a few lines in a second for each code the metric counts them, and the next line how many were left out.
+ * Logs why a request was refused: at `warn` when the gateway or the upstream is the cause, at `info` when it is the caller
+ * and the response does not tell everything. The number of lines of each code is limited; the next line says how many
+ * were left out.
  */
 export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { code, cause } = refusal
@@ -28,7 +28,7 @@ export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusa
   else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, 'refused')
 }
 
-/** @returns how many of the code were not logged since the last line; undefined when this one is not to be either. */
+/** @returns how many refusals of the code were not logged since the last line; undefined when this one must not be either */
 function takeLine({ load, steadyClock }: Gateway, code: RefusalCode, burst: number): number | undefined {
   const nowMs = steadyClock()
   const budget = load.refusalLog.get(code) ?? { left: burst, atMs: nowMs, unlogged: 0 }

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import type { Field } from '../../http/syntax/field.ts'
 
-/** A longer Accept is no browser's. */
+/** Browsers send a shorter Accept. */
 const MAX_ACCEPT_CHARACTERS = 1024
 
-/** What a problem is (RFC 9457), as far as it is shown to a person. */
+/** The members of a problem (RFC 9457) that the page shows. */
 export interface ShownProblem {
   readonly title: string
   readonly status: number
@@ -16,8 +16,8 @@ export interface ShownProblem {
 }
 
 /**
- * Whether the client would rather have a page than JSON (RFC 9110 section 12.5.1), as browsers say when a person goes
- * somewhere or sends a form. `text/html` must be named: programs that take anything get JSON.
+ * Whether the client prefers HTML to JSON (RFC 9110 section 12.5.1), as browsers do for navigation and forms. `text/html`
+ * must be named explicitly: clients that accept anything get JSON.
  */
 export function prefersHtml(fields: readonly Field[]): boolean {
   let accept = ''
@@ -53,12 +53,12 @@ p { margin: 0 0 .75rem; }
 .note { margin: 1rem 0 0; font-size: .9375rem; }
 `
 
-/** Of a page: no script, nothing from elsewhere, no form, in nobody's frame. */
+/** Content-Security-Policy of the page: no scripts, no external resources, no forms, no framing. */
 export const PAGE_POLICY =
   `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-/** A problem as a page for a person; it says what the JSON says. */
+/** A problem as an HTML page, with the same content as the JSON. */
 export function refusalPage(problem: ShownProblem): Buffer {
   const { title, status, detail, code, requestId, retryAfter } = problem
   const wait = retryAfter === undefined ? '' : `\n<p>Go back and try again in ${seconds(retryAfter)}.</p>`

@@ -8,7 +8,7 @@ import { logRefusal } from './log-refusal.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 import { linesOf, writeHead } from './write-response.ts'
 
-/** Ends an exchange with an answer of our own. What cannot be recorded is answered 503, whatever it was. */
+/** Ends an exchange with a response of the gateway itself. If it cannot be recorded, the response is 503. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
   const answer = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
@@ -17,7 +17,7 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   const body = isPage ? pageOf(exchange, answer) : problemOf(exchange, answer)
   const contentLength = body.length
   const lines = `${isPage ? PAGE_LINES : PROBLEM_LINES}Content-Length: ${contentLength}\r\n${linesOf(answer.headers)}`
-  // The rest of a body that nobody wants would be read as the next request.
+  // The rest of an unread body would be parsed as the next request.
   if (answer.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
     exchange.res.keepAlive = false
   logRefusal(gateway, exchange, answer)
@@ -41,7 +41,7 @@ function problemOf(exchange: Exchange, refusal: Refusal): Buffer {
   return Buffer.from(JSON.stringify(problem))
 }
 
-/** The same for a person: forms of the sign-in page are posted here too. */
+/** The same as an HTML page, for browsers that navigate or post a form. */
 function pageOf(exchange: Exchange, refusal: Refusal): Buffer {
   const { headers } = refusal
   const retryAfter = headers.find((_, index) => index % 2 === 1 && headers[index - 1] === 'Retry-After')
@@ -53,8 +53,8 @@ function membersOf({ requestId }: Exchange, { status, detail, code }: Refusal) {
 }
 
 /**
- * Ends an exchange that is under way, from our side: what goes on upstream is given up; the answer is a refusal, or,
- * once it has begun, is broken off, never ended as if it were whole.
+ * Ends an ongoing exchange: cancels its upstream side and refuses it. A response that has begun is broken off instead, so
+ * that the client cannot take it for complete.
  */
 export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   exchange.forwarding?.abort()

@@ -5,8 +5,7 @@ import type { FilteredHead } from '../../http/rules/response-headers.ts'
 const MANDATORY_LINES = linesOf(MANDATORY_HEADERS)
 
 /**
- * The one place where the head of an answer is written, whoever made the answer: what belongs on every answer is put
- * on here.
+ * Writes the head of every response, forwarded or not, and adds the mandatory headers.
  *
  * @param head may not name a mandatory header.
  */
@@ -15,13 +14,13 @@ export function writeHead(exchange: Exchange, status: number, head: FilteredHead
   exchange.res.writeHead({ status, lines: withMandatory(exchange, head.lines), contentLength, dated })
 }
 
-/** The same lines with the exchange's limit fields and the mandatory headers at their end. */
+/** Appends the exchange's limit fields and the mandatory headers. */
 export function withMandatory({ limitHeaders, requestId }: Exchange, lines: string): string {
   const limits = limitHeaders.length > 0 ? linesOf(limitHeaders) : ''
   return `${lines}${limits}${MANDATORY_LINES}X-Request-ID: ${requestId}\r\n`
 }
 
-/** A flat list as lines `Name: value`, each with its CR LF. */
+/** Formats a flat list as lines `Name: value`, each with CR LF. */
 export function linesOf(headers: readonly string[]): string {
   let lines = ''
   for (let i = 0; i + 1 < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`
