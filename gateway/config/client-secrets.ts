@@ -5,7 +5,7 @@ import type { SecretPlace } from './client-table.ts'
 /** Where secrets come from: the machine, or what a test puts in its place. */
 export interface SecretSources {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** The text of a file. Throws what `node:fs` throws when it cannot be read. */
+  /** Returns the text of a file. Throws like `node:fs`. */
   readonly readFile: (file: string) => string
 }
 
@@ -19,7 +19,7 @@ const PREFIX = 'whsec_'
 /** Standard Webhooks 1.0, "Signature scheme". */
 const MIN_BYTES = 24
 const MAX_BYTES = 64
-/** Of 24 random bytes, fewer than 8 different ones come less than once in 10^20 times. */
+/** 24 random bytes have fewer than 8 different values less than once in 10^20 times. */
 const MIN_DIFFERENT_BYTES = 8
 const MAX_FILE_BYTES = 4096
 
@@ -27,7 +27,7 @@ const MAX_FILE_BYTES = 4096
  * Reads one secret: `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0); in a file, perhaps with a line
  * end after it.
  *
- * @returns the key, or what is wrong, naming the place and never what stands there
+ * @returns the key, or what is wrong; never with the secret itself
  */
 export function readSecret(place: SecretPlace, sources: SecretSources): SecretReading {
   if ('env' in place) {
@@ -50,7 +50,7 @@ function parseSecret(text: string, name: string): SecretReading {
   if (!text.startsWith(PREFIX)) return { reason: `${must}, but does not begin with "${PREFIX}"` }
   const encoded = text.slice(PREFIX.length)
   const bytes = Buffer.from(encoded, 'base64')
-  // Node's decoder passes over what is no base64; only the canonical spelling survives the way back.
+  // Node's decoder skips invalid characters, so the result is encoded again and compared.
   if (bytes.toString('base64') !== encoded) return { reason: `${must}, but what follows is not base64` }
   if (bytes.length < MIN_BYTES || bytes.length > MAX_BYTES) {
     return { reason: `${must}, but holds ${bytes.length}` }
@@ -59,7 +59,7 @@ function parseSecret(text: string, name: string): SecretReading {
   return { secret: createSecretKey(bytes) }
 }
 
-/** A pipe or a device could keep a reload waiting for ever. */
+/** Reads regular files only: a pipe or a device could block a reload for ever. */
 function readSmallFile(file: string): string {
   const at = statSync(file)
   if (!at.isFile()) throw new Error('it is not a regular file')
@@ -67,7 +67,7 @@ function readSmallFile(file: string): string {
   return readFileSync(file, 'utf8')
 }
 
-/** The system's messages repeat the path; its codes do. */
+/** The error code alone, because the system's messages repeat the path. */
 function whyUnreadable(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException
   return code ?? message

@@ -11,7 +11,7 @@ interface Written {
   readonly clients: readonly ClientRow[]
 }
 
-/** The table while it is made, and what its parts must not share. */
+/** The table under construction, and the values that must be unique in it. */
 interface Draft {
   readonly json: JsonFile<Written>
   readonly sources: SecretSources
@@ -26,8 +26,8 @@ interface Draft {
 }
 
 /**
- * Reads config/clients.json and the secrets that it names. Reads them again each time: a file whose content has changed
- * counts from the next change of config/clients.json on. No fault repeats a secret.
+ * Parses config/clients.json and reads the secrets that it names. A changed secret file takes effect with the next change
+ * of config/clients.json. No fault contains a secret.
  *
  * @param file its name, for the faults
  */
@@ -138,7 +138,7 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
       json.refuse({ path, reason })
       continue
     }
-    // Standard Webhooks, "Additional considerations": with a secret in common each of two could be the other.
+    // Standard Webhooks, "Additional considerations": with a common secret each client could sign as the other.
     claim(draft, { path, kind: 'secret', value: secret.export().toString('base64') })
     secrets.push(secret)
   }
@@ -151,7 +151,7 @@ interface Claim {
   readonly value: string
 }
 
-/** When somebody else has it already, a fault names who. */
+/** Adds a fault when another client already uses the value. */
 function claim({ json, owners }: Draft, { path, kind, value }: Claim): void {
   const key = `${kind}\0${value}`
   const owner = owners.get(key)

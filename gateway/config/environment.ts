@@ -8,16 +8,16 @@ import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from '.
 import { MAX_WORKERS, workerCount } from './rules/worker-count.ts'
 import type { Durability } from './settings.ts'
 
-/** The file of a fault that is in no file. */
+/** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
 
 /** `process.env`, or what a test puts in its place. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** What the environment says in place of the file: only the keys that it names. */
+/** The settings that the environment overrides; keys that it does not name are missing. */
 export type Overrides = { -readonly [Key in keyof GatewayFile]?: GatewayFile[Key] }
 
-/** Takes what a variable says, or says what is wrong with it. */
+/** Reads a variable, or says what is wrong with it. */
 type Read = (text: string, overrides: Overrides) => string | undefined
 
 const DURABILITIES = schema.properties.audit.properties.durability.enum
@@ -71,8 +71,8 @@ export function configFiles(env: Environment): ConfigFiles {
 }
 
 /**
- * Reads the variables whose names begin with `GATEWAY_`. Refuses those it does not know, because a misspelt one would
- * otherwise be obeyed by nobody and noticed by nobody; but not those that Kubernetes sets for a Service.
+ * Reads the variables whose names begin with `GATEWAY_`. Unknown ones are faults, because a typo would be ignored
+ * silently; those that Kubernetes sets for a Service are not.
  */
 export function parseEnvironment(env: Environment): Parsed<Overrides> {
   const overrides: Overrides = {}
@@ -90,7 +90,7 @@ function readVariable(name: string, text: string, overrides: Overrides): string 
   const isServiceLink = SERVICE_LINK_VALUE.test(text) && name.endsWith('_PORT')
   if (read === undefined) return isServiceLink ? undefined : unknownFault(name)
   if (isServiceLink) return serviceLinkFault(text)
-  // An empty variable is more often a misspelt one in a script than the wish for a default.
+  // An empty variable is more often a mistake in a script than the wish for a default.
   return text === '' ? 'is set but empty: give it a value or unset it' : read(text, overrides)
 }
 
@@ -113,7 +113,7 @@ function setTls(overrides: Overrides, keys: TlsKeys): undefined {
   overrides.tls = { ...overrides.tls, ...keys }
 }
 
-/** For what `configFiles` reads. */
+/** The variables that `configFiles` reads. */
 function ignore(): undefined {}
 
 function portFault(text: string): string | undefined {

@@ -12,7 +12,7 @@ export function describeFault(fault: Fault): string {
   return `${fault.file}: ${fault.path}: ${fault.reason}`
 }
 
-/** A parse that either gives its value or names every fault at once; never both, never half a value. */
+/** The result of parsing: either the value, or all faults. */
 export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }

@@ -2,18 +2,18 @@ import { readFileSync, statSync } from 'node:fs'
 import type { Fault, Parsed } from './faults.ts'
 import { checkSize, utf8Text } from './file-text.ts'
 
-/** The text of a file. Throws what `node:fs` throws when it cannot be read. */
+/** Returns the text of a file. Throws like `node:fs`. */
 export type ReadFile = (file: string) => string
 
 export type ParseFile<T> = (file: string, text: string) => Parsed<T>
 
-/** What a reloader begins with: a text, and what was made of it. */
+/** The text of a file and the value parsed from it. */
 export interface LoadedFile<T> {
   readonly text: string
   readonly value: T
 }
 
-/** Reads and parses one file, waiting for it: for the start. A file that cannot be read is a fault like any other. */
+/** Reads and parses one file synchronously, at startup. An unreadable file is a fault. */
 export function loadFile<T>(
   file: string,
   parse: ParseFile<T>,
@@ -37,7 +37,7 @@ export function unreadable(file: string, error: unknown): Fault {
   }
 }
 
-/** For PEM, which may stand among comments in any encoding. */
+/** Reads a file without checking its encoding: PEM files may have comments in any. */
 export function readLenient(file: string): string {
   checkSize(statSync(file).size)
   return readFileSync(file, 'utf8')

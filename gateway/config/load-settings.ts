@@ -33,8 +33,8 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
 const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
 
 /**
- * Reads everything the gateway is told: defaults, in their place what the file says, in its place what the environment
- * says. Relative files are relative to the working directory. Faults of the environment and the file come together.
+ * Loads all settings: the environment overrides the file, the file overrides the defaults. Relative paths start at the
+ * working directory. Faults of the environment and the file are reported together.
  */
 export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
   const { configFile, limitsFile, clientsFile } = configFiles(env)
@@ -73,7 +73,7 @@ function loadUpstreamSecret(
   return faults === undefined ? { value: value.value } : { faults }
 }
 
-/** A gateway that takes no machine callers needs no file of them. */
+/** Without machine callers the file may be missing. */
 function clientsInUse(env: Environment, { routes }: GatewayFile): boolean {
   return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
 }
@@ -87,7 +87,7 @@ function placeIn(configFile: string, overrides: Overrides): Place {
   }
 }
 
-/** What each part allows but the whole does not. */
+/** Faults between settings that are each valid alone. */
 function conflictsOf(told: GatewayFile, place: Place): Fault[] {
   const faults: Fault[] = []
   const { host, port, adminHost, adminPort } = told
@@ -113,7 +113,7 @@ function conflictsOf(told: GatewayFile, place: Place): Fault[] {
   return [...faults, ...issuerConflicts(told, place)]
 }
 
-/** The HTTPS listener against the others, and against what stands behind it. */
+/** Conflicts of the HTTPS listener with other listeners and with routes. */
 function tlsConflicts(
   told: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstreams'> & {
     readonly tls: TlsSettings | undefined
@@ -136,7 +136,7 @@ function tlsConflicts(
   return reasons.map((reason) => ({ ...place, reason }))
 }
 
-/** Beside another method `mtls` may wait for a listener that asks for certificates; alone it would let nobody in. */
+/** A route with `mtls` alone needs a listener that asks for certificates, or nobody could use it. */
 function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSettings | undefined): Fault[] {
   if (tls?.clientCaFile !== undefined) return []
   const reason =
@@ -146,7 +146,7 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
   )
 }
 
-/** Our own issuer against those beside it, and against its profile. */
+/** Conflicts of our own issuer with other issuers and with its profile. */
 function issuerConflicts(told: GatewayFile, place: Place): Fault[] {
   const { issuer, profile, issuers, jwksUri = defaultJwksUri(told) } = told
   const faults: Fault[] = []
@@ -185,7 +185,7 @@ function reaches(upstream: string, { protocol, host, port }: Listener): boolean 
 
 function addressesMeet(one: string, other: string): boolean {
   if (one === other || EVERY_ADDRESS.has(one) || EVERY_ADDRESS.has(other)) return true
-  // Which of its two loopback addresses a machine means by `localhost` is its own affair.
+  // `localhost` may be either loopback address.
   return LOOPBACK.has(one) && LOOPBACK.has(other) && (one === 'localhost' || other === 'localhost')
 }
 

@@ -1,6 +1,6 @@
 import type { BlockList } from 'node:net'
 
-/** What a route accepts as proof of the caller. `none` lets anyone through, also beside another method. */
+/** How a route identifies the caller. `none` admits anyone, even beside another method. */
 export type RouteAuth = 'none' | 'bearer' | 'mtls' | 'hmac'
 
 /** One row of config/gateway.json's `routes`, with every default filled in. Immutable. */
@@ -14,7 +14,7 @@ export interface Route {
   readonly scopes: readonly string[]
   /** Whole exchange upstream, from sending to the last byte of the response; undefined: as long as it goes on. */
   readonly timeoutMs: number | undefined
-  /** In which the upstream, or the client that is sent something, may be silent in the middle of an exchange. */
+  /** How long the upstream or the client may be silent during an exchange. */
   readonly idleTimeoutMs: number
   readonly maxBodyBytes: number
   /** Whether an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
@@ -23,9 +23,9 @@ export interface Route {
 
 /** Bounds on time, in milliseconds but where the name says otherwise. */
 export interface Timeouts {
-  /** Until the upstream's connection stands. */
+  /** Until the connection to the upstream is open. */
   readonly connectMs: number
-  /** From the request sent until the upstream's answer begins. */
+  /** From the request sent until the upstream's response begins. */
   readonly headersMs: number
   /** Silence in the middle of an exchange, on either side; a route's `idleTimeoutMs` takes its place. */
   readonly bodyIdleMs: number
@@ -75,14 +75,14 @@ export interface DpopSettings {
   readonly publicUrls: readonly string[]
 }
 
-/** When an address has presented so many bad credentials that no more of them are looked at. */
+/** When an address is blocked for presenting bad credentials. */
 export interface AuthThrottleSettings {
   /** 0: never. */
   readonly failures: number
   readonly windowMs: number
 }
 
-/** How many requests one address may send, whatever they ask for. */
+/** How many requests of any kind one address may send. */
 export interface AddressRateSettings {
   /** At least 1. */
   readonly requests: number
@@ -101,10 +101,10 @@ export interface TlsSettings {
   readonly clientCrlFile: string | undefined
 }
 
-/** How far an audit record has got when the request that it belongs to goes on. */
+/** How durable an audit record must be before its request continues. */
 export type Durability = 'written' | 'synced' | 'buffered'
 
-/** Everything the gateway was told: file, overridden by environment, with every default filled in. Immutable. */
+/** All settings: environment over file over defaults. Immutable. */
 export interface Settings extends IssuerSettings {
   readonly configFile: string
   readonly limitsFile: string
@@ -122,7 +122,7 @@ export interface Settings extends IssuerSettings {
   readonly upstreamSecret: string | undefined
   /** Trusted beside our own one, which is the one of these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
-  /** How long keys are believed that could not be fetched again. */
+  /** How long keys stay in force when they cannot be fetched again. */
   readonly jwksMaxStaleMs: number
   readonly dpop: DpopSettings
   readonly authThrottle: AuthThrottleSettings
@@ -131,10 +131,10 @@ export interface Settings extends IssuerSettings {
   readonly auditFile: string
   readonly auditDurability: Durability
   readonly dataDir: string
-  /** What becomes of requests under limits of an hour and more when their journal cannot be written. */
+  /** What happens to requests under limits of an hour or more when the journal cannot be written. */
   readonly onJournalFailure: 'unready' | 'degraded'
   readonly logLevel: string
-  /** Addresses whose forwarded headers are believed; undefined: none. */
+  /** Addresses whose forwarded headers are trusted; undefined: none. */
   readonly trustedProxies: BlockList | undefined
   /** Addresses whose Client-Cert goes upstream on routes with `clientCert`; undefined: none. */
   readonly clientCertProxies: BlockList | undefined

@@ -1,6 +1,6 @@
 import { childPath } from './json-path.ts'
 
-/** What a value does not tell once it has been parsed: on which line each part stands, and which keys came twice. */
+/** What parsing loses: the line of each value, and repeated keys. */
 export interface JsonScan {
   /** JSON path → line, from 1. Of a key that is written twice, the line of the last. */
   readonly lines: ReadonlyMap<string, number>
@@ -32,8 +32,8 @@ const MAX_VALUES = 250_000
 class Unexpected extends Error {}
 
 /**
- * Walks a JSON text (RFC 8259) that must not be deeper than 64 levels. Accepts exactly what `JSON.parse` does, but
- * keeps what it throws away: lines, and keys written twice, of which an operator may be editing the one that loses.
+ * Scans a JSON text (RFC 8259) of at most 64 levels. Accepts exactly what `JSON.parse` does, but keeps the lines and the
+ * repeated keys, of which `JSON.parse` uses only the last.
  */
 export function scanJson(text: string): JsonScan | JsonSyntaxFault {
   const scanner = new JsonScanner(text)

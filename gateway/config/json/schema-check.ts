@@ -9,13 +9,13 @@ export interface Problem {
   readonly reason: string
 }
 
-/** Compiled of a schema: fills its defaults into the value, and keeps everything in it that the schema does not allow. */
+/** A compiled schema: fills its defaults into the value and collects all errors. */
 export interface Validate {
   (value: unknown): unknown
   errors?: readonly ErrorObject[] | null
 }
 
-/** What a schema does not allow in a value. */
+/** The faults that a schema finds in a value. */
 export interface SchemaReport {
   /** One per cause: a misspelt key is not also a missing one, an empty text does not also break its pattern. */
   readonly problems: readonly Problem[]
@@ -25,7 +25,7 @@ export interface SchemaReport {
   readonly more: number
 }
 
-/** As much of a schema as says how long its lists may be. */
+/** The part of a schema that bounds its lists. */
 interface Bounded {
   readonly properties?: object
 }
@@ -43,7 +43,7 @@ const TYPE_WORDS = new Map([
 ])
 
 /**
- * What is compiled of a schema that operators' editors use as well, so that there is one truth, with sentences of ours.
+ * Wraps a compiled schema and reports its errors in our own sentences. Operators' editors use the same schema.
  */
 export function schemaCheck(validate: Validate, { properties = {} }: Bounded = {}): SchemaCheck {
   return (value) => {
@@ -57,7 +57,7 @@ export function schemaCheck(validate: Validate, { properties = {} }: Bounded = {
   }
 }
 
-/** A list that is far too long is not looked at row by row only to say so at its end. */
+/** Finds a list that is too long before each of its rows is checked. */
 function tooLongList(value: unknown, properties: object): Problem | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   for (const [key, part] of Object.entries(properties)) {
@@ -148,7 +148,7 @@ function quoteAll(words: readonly string[], lastSeparator = ' and '): string {
   return quoted.length === 0 ? last : quoted.join(', ') + lastSeparator + last
 }
 
-/** What stands in a file, as short as an operator needs it to find it again. */
+/** Describes a value briefly, for an operator to find it in the file. */
 export function describeValue(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
   if (typeof value === 'object' && value !== null) return 'an object'

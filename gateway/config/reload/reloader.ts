@@ -3,10 +3,10 @@ import type { Fault, Parsed } from '../faults.ts'
 import { type ParseFile, unreadable } from '../load-file.ts'
 import { type Watch, watchFile } from './watch.ts'
 
-/** Reads a text while others go on. Never rejects. */
+/** Parses a text asynchronously. Never rejects. */
 export type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T>>
 
-/** What came of one edit of a file. */
+/** The result of one edit of a file. */
 export type Reload<T> =
   | {
       readonly file: string
@@ -24,7 +24,7 @@ export interface ReloadOptions<T> {
   readonly file: string
   /** The text in force. */
   readonly text: string
-  /** What was made of it. */
+  /** The value parsed from it. */
   readonly value: T
   readonly parse: ParseFile<T> | ParseApart<T>
   /** Puts another value in force. When it throws, the one before is still taken to be in force. */
@@ -35,9 +35,8 @@ export interface ReloadOptions<T> {
 }
 
 /**
- * Keeps what is in force as the file says, while the gateway serves. Whole or not at all: a file that does not parse
- * changes nothing, and the last good value stays in force. A file that does not parse is looked at twice before it is
- * called bad, because it may be half written.
+ * Reloads a file while the gateway serves. A file that does not parse changes nothing: the last good value stays in force.
+ * It is read twice before it is reported as faulty, because it may be half written.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>

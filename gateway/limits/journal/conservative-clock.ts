@@ -2,8 +2,8 @@ import type { RowRecord } from '../table/row-matching.ts'
 import type { Hit } from './journal-records.ts'
 
 /**
- * What the time is at the latest by what an earlier run has left and the time since: a clock that was set forward before a
- * start is not believed when it comes to erasing something.
+ * Bounds the current time by the newest hit of earlier runs plus the time since the start, so that a wall clock that is
+ * ahead does not cause anything to be deleted.
  */
 export class ConservativeClock {
   readonly #startMs: number
@@ -25,7 +25,7 @@ export class ConservativeClock {
     return Math.min(nowMs, this.#foundMs + (nowMs - this.#startMs))
   }
 
-  /** Those hits that no longer count at `nowMs`, but may when the clock is put right. */
+  /** The hits that have expired at `nowMs`, but perhaps only because the clock is ahead. */
   doubted(hits: readonly Hit[], rows: readonly RowRecord[], nowMs: number): Hit[] {
     const windows = new Map(rows.map((row) => [row.id, row.windowMs]))
     return hits.filter(({ id, atMs }) => {

@@ -1,30 +1,30 @@
 import type { RowRecord } from '../table/row-matching.ts'
 import type { Hit } from './journal-records.ts'
 
-/** Where the counts of an earlier run, or of another thread, go: first the rows, then each of their hits, oldest first for each key. */
+/** Receives stored counts: first the rows, then their hits, for each key oldest first. */
 export interface RestoreTarget {
   rows(records: readonly RowRecord[]): void
   hit(hit: Hit): void
 }
 
-/** Whom a limiter tells what it counts, so that it is not lost with it. */
+/** Where a limiter stores the hits it counts. */
 export interface HitStore {
-  /** Gives what was kept; called once, before anything is told. */
+  /** Loads the stored counts; called once, before any other method. */
   load(nowMs: number, target: RestoreTarget): void
-  /** An id that no counters have had. */
+  /** A new id for a row's counters. */
   newId(): number
-  /** The table in force from now on. */
+  /** Records the table in force from now on. */
   declare(rows: readonly RowRecord[], nowMs: number): void
-  /** One hit under a durable row, let through now. @returns false when it could not be kept, and must not count */
+  /** Stores one hit of a durable row, allowed now. @returns false when that failed and the hit must not count */
   append(hit: Hit): boolean
-  /** One hit under any other row; undefined where they are not kept one by one. */
+  /** Receives one hit of any other row; undefined when such hits are not stored one by one. */
   readonly brief?: ((hit: Hit) => void) | undefined
-  /** The hits that a row brings with it under a new id; called before that id is declared. */
+  /** Stores the hits of a row that got a new id; called before `declare` with that id. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void
-  /** Sees to the files, once a second. `durable`: every hit that counts under a durable row. */
+  /** Maintains the files, once a second. @param durable every current hit of durable rows */
   tend(nowMs: number, durable: () => Iterable<Hit>): void
-  /** Whether hits can be kept now. */
+  /** Whether hits can be stored now. */
   readonly isWritable: boolean
-  /** Nothing is told afterwards. `hits`: those of the rows that are not durable. */
+  /** Stores the rest and closes. @param hits those of rows that are not durable */
   close(hits: Iterable<Hit>, nowMs: number): void
 }

@@ -2,12 +2,12 @@ import type { Ignored } from './journal-records.ts'
 import type { Write } from './journal-tail.ts'
 
 /**
- * What becomes of a hit under a durable row that cannot be written: it does not count, and its request is not let through
- * (`unready`); or it counts in memory and waits there (`degraded`), and a crash may let more through than the limit.
+ * What to do with a hit of a durable row that cannot be written. `unready`: do not count it, refuse the request.
+ * `degraded`: count it in memory and write it later; after a crash more than the limit may be allowed.
  */
 export type OnJournalFailure = 'unready' | 'degraded'
 
-/** What all threads know of the journal. Looked at and set within a step. */
+/** The journal's state, shared by all threads. Read and set only inside a turn. */
 export interface JournalFlags {
   /** The segment ends in the middle of a line. */
   readonly torn: { raised: boolean }
@@ -26,7 +26,7 @@ export interface JournalOptions {
   readonly flags?: JournalFlags | undefined
 }
 
-/** Whom the journal tells. None is a reason to stop. */
+/** Reports of the journal. None of them stops the gateway. */
 export interface JournalReports {
   /** At load: lines, or a file, that could not be used. */
   ignored(what: Ignored): void

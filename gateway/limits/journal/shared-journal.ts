@@ -5,7 +5,7 @@ import type { JournalFlags, OnJournalFailure } from './journal-options.ts'
 import { type Hit, hitLine } from './journal-records.ts'
 import type { Write } from './journal-tail.ts'
 
-/** Everything that counted in another thread when this one was made. */
+/** All counts of another thread at the time this one started. */
 export interface CopiedCounts {
   readonly records: readonly RowRecord[]
   /** Oldest first for each key. */
@@ -29,8 +29,8 @@ export interface SharedJournalOptions {
 const RETRY_MS = 250
 
 /**
- * The journal as a worker has it: it appends its own hits to the segment that the main thread has opened, and leaves
- * everything else, also the hits that it could not write, to that thread's `Journal`. No two threads may be in it at once.
+ * The journal of a worker. It appends the worker's hits to the segment that the main thread opened; the main thread's
+ * `Journal` does everything else, including hits that a worker could not write. Only one thread may use it at a time.
  */
 export class SharedJournal implements HitStore {
   readonly #options: SharedJournalOptions
@@ -77,7 +77,7 @@ export class SharedJournal implements HitStore {
     return true
   }
 
-  /** The thread that has the journal knows. */
+  /** Always true here: the main thread reports failures. */
   get isWritable(): boolean {
     return true
   }
