@@ -82,8 +82,8 @@ for (let i = 0; accepted < count; ) {
   if (i % 16 === 0 || !trail.writable) await (durability === 'buffered' ? afterMs(1) : turn())
 }
 while (open.length > 0) answer()
-// What is gathered is written by itself, or owed; a close on a full disk would have to give it up.
-do await afterMs(20)
+// Lines that have gathered must be written before the close, which gives up on a full disk: on a busy machine that takes time.
+do await afterMs(200)
 while (!trail.recheck())
 trail.close('done')
 parentPort?.postMessage({ accepted, refused, keptOut, recorded, faults } satisfies Written)
