@@ -63,6 +63,12 @@ function floorOf(file: string): number {
   return floor
 }
 
+/** Of the root only its files: its folders are the rooms that it is split into. */
+function entriesOf(folder: string): number {
+  const entries = readdirSync(join(ROOT, folder), { withFileTypes: true })
+  return folder === 'gateway' ? entries.filter((entry) => entry.isFile()).length : entries.length
+}
+
 const files = globSync('{gateway,backend}/**/*.ts', { cwd: ROOT })
   .map((file) => file.replaceAll('\\', '/'))
   .filter((file) => !/\.test(-support)?\.ts$/.test(file) && !/\/(e2e|bench|testing)\//.test(file))
@@ -99,7 +105,7 @@ describe('the house', () => {
 
   it('has no folder that is too full to look through', () => {
     const folders = new Set(files.map((file) => dirname(file)))
-    const full = [...folders].filter((folder) => readdirSync(join(ROOT, folder)).length > MAX_ENTRIES)
+    const full = [...folders].filter((folder) => entriesOf(folder) > MAX_ENTRIES)
     assert.deepEqual(full, [])
   })
 
