@@ -67,3 +67,22 @@ test('every production dependency, and every package of the card, has its row in
     [],
   )
 })
+
+/** The last cell of each row of THREATS.md: names of test files without their ending. */
+function testsNamed(): string[] {
+  const rows = readFileSync(join(ROOT, 'gateway/THREATS.md'), 'utf8').split('\n')
+  return rows
+    .filter((row) => row.startsWith('| ') && !row.startsWith('| ---') && !row.endsWith('| test |'))
+    .flatMap((row) => (row.split('|').at(-2) ?? '').split(','))
+    .map((name) => name.trim())
+}
+
+test('every test that THREATS.md names exists', () => {
+  const names = testsNamed()
+  assert.ok(names.length > 40)
+  const missing = names.filter((name) => {
+    const file = name.startsWith('backend/') ? name : `gateway/${name}`
+    return !existsSync(join(ROOT, `${file}.test.ts`))
+  })
+  assert.deepEqual(missing, [])
+})

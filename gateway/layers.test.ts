@@ -24,7 +24,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['pipeline.ts'],
   ['process'],
   ['cluster'],
-  ['main.ts', 'start.ts', 'validate.ts'],
+  ['main.ts', 'start.ts'],
 ]
 const FLOORS: ReadonlyMap<string, number> = new Map(
   ORDER.flatMap((rooms, floor) => rooms.map((room) => [room, floor] as const)),

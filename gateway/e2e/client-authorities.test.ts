@@ -103,7 +103,7 @@ describe('with the authorities of two banks', () => {
       GATEWAY_LIMITS: gateway.limitsFile,
     }
     const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    for (const script of ['gateway/validate.ts', 'gateway/main.ts']) {
+    for (const script of ['gateway/process/validate.ts', 'gateway/main.ts']) {
       const { status, output } = await runTool('env', [...assignments, process.execPath, script])
       assert.equal(status, 1, output)
       assert.match(
