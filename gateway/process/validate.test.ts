@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
-const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('validate.ts', import.meta.url))
 const GATEWAY = '{"routes":[{"path":"/api/*","auth":["none"]}]}'
 const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose":"Test"}]}'
