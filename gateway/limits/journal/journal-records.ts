@@ -50,9 +50,13 @@ export function tableLine(rows: readonly RowRecord[]): string {
 /** The last table in the file; undefined when there is none, or the file cannot be read. */
 export function lastTable(file: string): readonly RowRecord[] | undefined {
   try {
-    for (const line of linesOf(file).reverse()) {
-      const rows = line.startsWith('{') ? parseTable(line) : undefined
+    const text = readFileSync(file, 'utf8')
+    // Found from the end, without cutting a million lines of hits out of the text.
+    for (let end = text.length; end > 0; ) {
+      const start = text.lastIndexOf('\n{', end - 1) + 1
+      const rows = text.startsWith('{', start) ? parseTable(text.slice(start, lineEnd(text, start))) : undefined
       if (rows !== undefined) return rows
+      end = start - 1
     }
   } catch {
     // Reading the hits of the same file meets the same error, and reports it.
@@ -92,6 +96,11 @@ function linesOf(file: string): string[] {
   const lines = readFileSync(file, 'utf8').split('\n')
   if (lines.at(-1) === '') lines.pop()
   return lines
+}
+
+function lineEnd(text: string, start: number): number {
+  const newline = text.indexOf('\n', start)
+  return newline === -1 ? text.length : newline
 }
 
 function parseHit(line: string): Hit | undefined {
