@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs'
 import type { RowRecord } from '../table/row-matching.ts'
 
 const BATCH_CHARACTERS = 64 * 1024
+/** Parsed at once, which takes half the time of one by one. */
+const BATCH_LINES = 1_000
 
 /** One line of the journal: hits of one key at one time, under the row whose record has that id. */
 export interface Hit {
@@ -54,7 +56,9 @@ export function lastTable(file: string): readonly RowRecord[] | undefined {
     // Found from the end, without cutting a million lines of hits out of the text.
     for (let end = text.length; end > 0; ) {
       const start = text.lastIndexOf('\n{', end - 1) + 1
-      const rows = text.startsWith('{', start) ? parseTable(text.slice(start, lineEnd(text, start))) : undefined
+      const rows = text.startsWith('{', start)
+        ? tableFrom(parseJson(text.slice(start, lineEnd(text, start))))
+        : undefined
       if (rows !== undefined) return rows
       end = start - 1
     }
@@ -73,15 +77,20 @@ export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | 
   let firstDamagedLine = 0
   let strayLines = 0
   try {
-    for (const [i, line] of linesOf(file).entries()) {
-      // What was tried on a disk that had been full.
-      if (line === '') continue
-      const hit = parseHit(line)
-      if (hit !== undefined) {
-        if (!visit(hit)) strayLines++
-      } else if (!line.startsWith('{') || parseTable(line) === undefined) {
-        damagedLines++
-        if (firstDamagedLine === 0) firstDamagedLine = i + 1
+    const lines = linesOf(file)
+    for (let from = 0; from < lines.length; from += BATCH_LINES) {
+      const batch = lines.slice(from, from + BATCH_LINES)
+      const values = valuesOf(batch)
+      for (let i = 0; i < batch.length; i++) {
+        // What was tried on a disk that had been full.
+        if (batch[i] === '') continue
+        const hit = hitFrom(values[i])
+        if (hit !== undefined) {
+          if (!visit(hit)) strayLines++
+        } else if (tableFrom(values[i]) === undefined) {
+          damagedLines++
+          if (firstDamagedLine === 0) firstDamagedLine = from + i + 1
+        }
       }
     }
   } catch (error) {
@@ -103,17 +112,24 @@ function lineEnd(text: string, start: number): number {
   return newline === -1 ? text.length : newline
 }
 
-function parseHit(line: string): Hit | undefined {
-  if (!line.startsWith('[')) return undefined
-  const fields = parseJson(line)
+/** The values of the lines; undefined for a line that is no JSON. */
+function valuesOf(lines: readonly string[]): unknown[] {
+  if (lines.every((line) => line.startsWith('[') && line.endsWith(']'))) {
+    const values = parseJson(`[${lines.join()}]`)
+    // Lines that are damaged in a way that makes fewer or more values are parsed one by one.
+    if (Array.isArray(values) && values.length === lines.length) return values
+  }
+  return lines.map(parseJson)
+}
+
+function hitFrom(fields: unknown): Hit | undefined {
   if (!Array.isArray(fields)) return undefined
   const [id, atMs, key, count = 1] = fields
   const whole = Number.isSafeInteger(id) && Number.isSafeInteger(count) && count > 0
   return whole && Number.isFinite(atMs) && typeof key === 'string' ? { id, atMs, key, count } : undefined
 }
 
-function parseTable(line: string): readonly RowRecord[] | undefined {
-  const table = parseJson(line)
+function tableFrom(table: unknown): readonly RowRecord[] | undefined {
   if (typeof table !== 'object' || table === null || !('rows' in table)) return undefined
   const { rows } = table
   return Array.isArray(rows) && rows.every(isRowRecord) ? rows : undefined
