@@ -1,29 +1,34 @@
 # Two images from one file: `docker build --target gateway .` (the default) and `docker build --target backend .`
 
-FROM node:26-slim AS build
+FROM node:26-slim AS manifests
 WORKDIR /app
 COPY package.json package-lock.json ./
+COPY gateway/package.json gateway/
+COPY backend/package.json backend/
+COPY launcher/package.json launcher/
+
+FROM manifests AS build
 RUN npm ci
 COPY . .
 RUN npm run build
 
-FROM node:26-slim AS modules
-WORKDIR /app
-COPY package.json package-lock.json ./
-# The image has its Node already: neither the pinned one (optional) nor the tools (development) are taken.
-RUN npm ci --omit=dev --omit=optional && npm cache clean --force
+# Each image takes the modules of its own package: neither the tools (development) nor the pinned Node of the root.
+FROM manifests AS backend-modules
+RUN npm ci -w backend --omit=dev && npm cache clean --force
+
+FROM manifests AS gateway-modules
+RUN npm ci -w gateway --omit=dev && npm cache clean --force
 
 FROM node:26-slim AS runtime
 ENV NODE_ENV=production
 WORKDIR /app
-COPY --from=modules /app/node_modules ./node_modules
-COPY --from=build /app/dist ./dist
-COPY config ./config
 RUN mkdir data && chown node:node data
 USER node
 VOLUME /app/data
 
 FROM runtime AS backend
+COPY --from=backend-modules /app ./
+COPY --from=build /app/dist/backend dist/backend
 # Others reach this address, so it takes requests of the gateway only: mount one secret into both containers, and give the
 # gateway GATEWAY_UPSTREAM_SECRET_FILE. Without it this one does not start.
 ENV BACKEND_HOST=0.0.0.0 BACKEND_GATEWAY_SECRET_FILE=/run/secrets/gateway
@@ -33,6 +38,10 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
 CMD ["node", "dist/backend/main.js"]
 
 FROM runtime AS gateway
+COPY --from=gateway-modules /app ./
+COPY --from=build /app/dist/gateway dist/gateway
+COPY --from=build /app/dist/config dist/config
+COPY config ./config
 ENV GATEWAY_HOST=0.0.0.0 GATEWAY_ADMIN_HOST=0.0.0.0
 EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \

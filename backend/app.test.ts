@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { connect } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { migrate } from './database/migrations.ts'
-import { openPglite } from './database/pglite.ts'
+import { openTestPglite } from './testing/databases.ts'
 import { startTestService, type TestService, type TestUser } from './testing/service.ts'
 
 const JSON_TYPE = { 'content-type': 'application/json' }
@@ -13,7 +13,7 @@ describe('the app', () => {
   let service: TestService
   let user: TestUser
   before(async () => {
-    const database = await openPglite()
+    const database = await openTestPglite()
     await migrate(database)
     service = await startTestService(database)
     user = await service.addUser({ balanceMinor: 1_00n })
@@ -26,7 +26,7 @@ describe('the app', () => {
   const login = (payload: string, headers: Record<string, string> = JSON_TYPE) =>
     service.send({ method: 'POST', url: '/api/login', payload, headers })
 
-  it('answers every error as a problem of RFC 9457 with code and request id', async () => {
+  it('responds to every error with a problem of RFC 9457 with code and request id', async () => {
     const { status, headers, body } = await service.send({
       url: '/nowhere',
       headers: { 'x-request-id': 'request-1' },
@@ -89,7 +89,7 @@ describe('the app', () => {
     ])
   })
 
-  it('answers 405 with Allow on a known path, with or without a parameter in it', async () => {
+  it('responds 405 with Allow on a known path, with or without a parameter in it', async () => {
     const cases = [
       { method: 'DELETE', url: '/api/login', allow: 'POST' },
       { method: 'POST', url: `/api/users/${user.id}?x=1`, allow: 'DELETE, GET, HEAD, PATCH, PUT' },
@@ -121,7 +121,7 @@ describe('the app', () => {
     ])
   })
 
-  it('answers a target that cannot be decoded as a problem', async () => {
+  it('responds with a problem to a target that cannot be decoded', async () => {
     const { status, body } = await service.send({ url: '/api/users/%ff' })
     assert.equal(status, 400)
     assert.equal(body.code, 'malformed_target')
@@ -183,13 +183,13 @@ describe('the app', () => {
     assert.deepEqual((await service.send({ url: '/healthz' })).body, { status: 'ok' })
   })
 
-  it('answers what is no HTTP with a problem, too', async () => {
+  it('responds with a problem to what is no HTTP, too', async () => {
     await service.app.listen({ host: '127.0.0.1', port: 0 })
     const { port } = service.app.server.address() as AddressInfo
     const socket = connect(port, '127.0.0.1')
     socket.end('nonsense\r\n\r\n')
-    const [answer] = await once(socket.setEncoding('utf8'), 'data')
-    assert.match(answer, /^HTTP\/1\.1 400 /)
-    assert.match(answer, /application\/problem\+json/)
+    const [response] = await once(socket.setEncoding('utf8'), 'data')
+    assert.match(response, /^HTTP\/1\.1 400 /)
+    assert.match(response, /application\/problem\+json/)
   })
 })

@@ -27,22 +27,22 @@ import { registerVerify } from './resources/verify.ts'
 import { registerWebhooks } from './resources/webhooks.ts'
 import type { App, Services } from './services.ts'
 import { rememberRoutes } from './unknown-routes.ts'
-import { answerUnparsed } from './unparsed-requests.ts'
+import { respondToUnparsed } from './unparsed-requests.ts'
 import { fieldFaults, validatorCompiler } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
-/** Longer than the gateway keeps an idle connection, so that it is never the backend that closes under a request. */
+/** Longer than the gateway keeps an idle connection, so that the backend never closes one that a request is about to use. */
 const KEEP_ALIVE_MS = 75_000
 
-/** A request id as the gateway makes them; another one is replaced, because it goes into the log. */
+/** A request id as the gateway makes them. Any other is replaced, because ids go into the log. */
 const REQUEST_ID = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
 /** The backend as one fastify instance that does not listen yet. */
 export async function buildApp(services: Services, logger: FastifyBaseLogger): Promise<App> {
   const app = fastify({
     loggerInstance: logger,
-    // The gateway's audit trail has every request; this log is for what goes wrong.
+    // The gateway's audit trail records every request; this log records faults.
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
     genReqId: (request) => {
       const id = request.headers['x-request-id']
@@ -52,9 +52,9 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    // What arrives on an open connection while the process stops is still answered.
+    // What arrives on an open connection while the process stops still gets its response.
     return503OnClosing: false,
-    clientErrorHandler: answerUnparsed,
+    clientErrorHandler: respondToUnparsed,
     frameworkErrors: (_error, request, reply) =>
       void sendProblem(new Problem('malformed_target'), request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>()
@@ -95,7 +95,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   return app
 }
 
-/** Codes of fastify that stand for a fault of the request. */
+/** Error codes of fastify for faults of the request. */
 const REQUEST_FAULTS: Readonly<Record<string, ProblemCode>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_CTP_BODY_TOO_LARGE: 'body_too_large',
@@ -104,7 +104,7 @@ const REQUEST_FAULTS: Readonly<Record<string, ProblemCode>> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'malformed_body',
 }
 
-/** Whatever was thrown, as the problem to answer with. What is not known is `internal`: it says nothing outside. */
+/** The problem for a thrown error. An unknown error becomes `internal`, which tells the caller nothing. */
 function toProblem(error: Error & Partial<FastifyError>): Problem {
   if (error instanceof Problem) return error
   if (error.validation !== undefined) {
@@ -124,7 +124,7 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
 }
 
 function sendProblem(problem: Problem, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  // Every request meets it until the database is back, and a trace of the stack tells nobody more.
+  // Every request fails so until the database is back; a stack trace would add nothing.
   if (problem.cause instanceof DatabaseUnavailableError) request.log.warn(problem.cause.message)
   else if (problem.status >= 500)
     request.log.error({ err: problem.cause, code: problem.code }, 'request failed')

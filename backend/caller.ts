@@ -2,8 +2,8 @@ import type { FastifyRequest } from 'fastify'
 import { Problem } from './problems.ts'
 
 /**
- * Who the gateway says is calling. The gateway removes these headers from what comes in and writes its own, and only
- * the gateway reaches this program or proves itself to it (gateway-secret.ts), so they are believed as they are.
+ * The caller, as the gateway's headers name it. The gateway removes such headers from requests and writes its own; and only
+ * the gateway reaches this program, or proves itself to it (gateway-secret.ts). So they are trusted.
  */
 export interface Caller {
   /** The user's id; absent for machine callers. */
@@ -17,11 +17,11 @@ export interface Caller {
   readonly method: string | undefined
 }
 
-/** The form of an id of ours, for schemas. */
+/** The form of our ids, for schemas. */
 export const ID_PATTERN = '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
 const UUID = new RegExp(ID_PATTERN)
 
-/** Whether the text has the form of an id of ours; anything else can match no row and would fault the database. */
+/** Whether a text has the form of our ids. Any other text matches no row, and the database would refuse it. */
 export function isId(text: string): boolean {
   return UUID.test(text)
 }
@@ -42,17 +42,17 @@ function single(request: FastifyRequest, name: string): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** The id of the user who calls; throws the 401 problem when no user does. */
+/** The id of the calling user; throws the 401 problem when the caller is not a user. */
 export function requireUser(request: FastifyRequest): string {
   const { subject } = callerOf(request)
-  // The subject of a foreign issuer is nobody here.
+  // A subject of another issuer is not one of our users.
   if (subject === undefined || !isId(subject)) throw new Problem('unauthenticated')
   return subject
 }
 
 /**
- * The same for a resource that is granted by a scope; throws 403 without it. The gateway's route asks for the scope
- * too, but what a token may do with a user's money must not hang on a row of a file.
+ * The same for a resource that is granted by a scope; throws 403 without it. The gateway's route requires the
+ * scope too, but a user's money must not depend on a row of a configuration file.
  */
 export function requireUserWith(request: FastifyRequest, scope: string): string {
   const userId = requireUser(request)
@@ -60,7 +60,7 @@ export function requireUserWith(request: FastifyRequest, scope: string): string 
   return userId
 }
 
-/** Throws the 401 problem when nobody was authenticated at all, user or machine. */
+/** Throws the 401 problem when neither a user nor a machine was authenticated. */
 export function requirePrincipal(request: FastifyRequest): void {
   const { subject, client } = callerOf(request)
   if (subject === undefined && client === undefined) throw new Problem('unauthenticated')
@@ -72,7 +72,7 @@ export function requireScope(request: FastifyRequest, scope: string): void {
   if (!callerOf(request).scopes.has(scope)) throw new Problem('forbidden')
 }
 
-/** The scope that reaches beyond one's own record. */
+/** The scope for the records of other users. */
 export const USERS_ADMIN = 'users:admin'
 
 /** What an application needs to see and change the record of the user who granted it. */
@@ -92,9 +92,9 @@ export function requireRecord(request: FastifyRequest, userId: string): void {
 }
 
 /**
- * Whether the user itself calls, from a session that its password opened. Each sign must be there: the gateway names no
- * client for the tokens of sessions and one for those of OAuth (clients.ts keeps the name `session` from them), and
- * sessions have a UUID where grants do not. None of them is up to the client.
+ * Whether the user calls in person, from a session that its password opened. Both must hold: the gateway names no client
+ * (it does for OAuth tokens, whose clients cannot be called `session`, see clients.ts), and the session is a UUID (grants are
+ * not). The client controls neither.
  */
 function isFirstParty({ method, client, session }: Caller): boolean {
   return method === 'bearer' && client === undefined && session !== undefined && isId(session)

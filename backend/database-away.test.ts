@@ -7,7 +7,7 @@ import { openPostgres } from './database/postgres.ts'
 import { openBehindProxy } from './testing/databases.ts'
 import { pkce } from './testing/oauth.ts'
 import { type BackendProcess, startBackendProcess } from './testing/process.ts'
-import { startTestService, type TestAnswer, type TestService, type TestUser } from './testing/service.ts'
+import { startTestService, type TestResponse, type TestService, type TestUser } from './testing/service.ts'
 import type { TcpProxy } from './testing/tcp-proxy.ts'
 
 const NO_SERVER =
@@ -170,7 +170,7 @@ describe('the start of a backend whose database is not there yet', () => {
   })
 })
 
-function cookiesOf({ headers }: TestAnswer): string {
+function cookiesOf({ headers }: TestResponse): string {
   return [headers['set-cookie']]
     .flat()
     .map((line) => String(line).split(';')[0])

@@ -1,8 +1,9 @@
 import type { Database } from './database/database.ts'
 import { hashPassword } from './identity/passwords.ts'
 import type { Role } from './identity/session-tokens.ts'
+import { findCredentials } from './identity/user-credentials.ts'
 import { fundAccount } from './money/ledger.ts'
-import { addUser, findCredentials } from './user-store.ts'
+import { addUser } from './user-store.ts'
 
 const PASSWORD = 'demo-password'
 const OPENING_BALANCE_MINOR = 1_000_00n
@@ -14,8 +15,8 @@ const DEMO_USERS: readonly { readonly name: string; readonly email: string; read
 ]
 
 /**
- * Puts the demo users into the database, EUR 1,000.00 each. Those that are there already stay as they are, with
- * whatever they have done since.
+ * Puts the demo users into the database, EUR 1,000.00 each. Those that exist already stay
+ * as they are.
  */
 export async function seedDemoUsers(database: Database, now: Date): Promise<void> {
   // One after the other, so that they are listed in this order.

@@ -4,18 +4,18 @@ import { isIPv4 } from 'node:net'
 export interface Environment {
   readonly host: string
   readonly port: number
-  /** A file with what the gateway proves itself with; undefined only on loopback. */
+  /** A file with the secret by which the gateway proves itself; undefined only on loopback. */
   readonly gatewaySecretFile: string | undefined
   /** `postgres://…`; without one the embedded database in `dataDirectory` is used. */
   readonly databaseUrl: string | undefined
   readonly dataDirectory: string
   /** Without a slash at its end. */
   readonly publicUrl: string
-  /** Whether the demo users are put into the database, and the demo OAuth clients are there. */
+  /** Adds the demo users and the demo OAuth clients. */
   readonly demo: boolean
-  /** A file with the OAuth clients; without one there are none but those of the demo. */
+  /** A file with the OAuth clients; without one there are only the demo clients. */
   readonly oauthClientsFile: string | undefined
-  /** How old a signing key grows before the next one takes its place. */
+  /** The age at which a signing key is replaced. */
   readonly keyRotationDays: number
 }
 
@@ -39,7 +39,7 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { r
   return faults.length === 0 ? environment : { faults }
 }
 
-/** Who reaches this program can say who calls: beyond this machine the gateway must prove that it is the gateway. */
+/** Whoever reaches this program can claim to be any caller, so beyond loopback the gateway must prove itself. */
 function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
   const host = variables.BACKEND_HOST || '127.0.0.1'
   if (!isLoopback(host) && !variables.BACKEND_GATEWAY_SECRET_FILE) {
@@ -72,7 +72,7 @@ function readRotation(text: string | undefined, faults: string[]): number {
 
 function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {
   if (!text) return undefined
-  // The value stays out of the message: it has a password in it.
+  // Without the value, which contains a password.
   if (!/^postgres(ql)?:\/\//.test(text) || !URL.canParse(text)) {
     faults.push('DATABASE_URL must be a URL of the form postgres://user:password@host:port/database')
   }

@@ -1,6 +1,5 @@
 /**
- * What the gateway in front answers by itself, by status: for callers it is one API, so the description of this one names
- * these codes too. A test compares them with the gateway's own list (gateway/e2e/openapi.test.ts).
+ * The problems of the gateway in front, by status. For callers both are one API, so its description names these codes too. A test compares them with the gateway's own list (gateway/e2e/openapi.test.ts).
  */
 export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   400: [
@@ -36,6 +35,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   503: [
     'keys_unavailable',
     'webhooks_unavailable',
+    'proofs_unavailable',
     'limits_unavailable',
     'sessions_unavailable',
     'draining',

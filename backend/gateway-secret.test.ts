@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { migrate } from './database/migrations.ts'
-import { openPglite } from './database/pglite.ts'
+import { openTestPglite } from './testing/databases.ts'
 import { startTestService, type TestService, type TestUser } from './testing/service.ts'
 
 const SECRET = 'between-gateway-and-backend-0123456789'
@@ -10,7 +10,7 @@ describe('a backend that shares a secret with its gateway', () => {
   let service: TestService
   let user: TestUser
   before(async () => {
-    const database = await openPglite()
+    const database = await openTestPglite()
     await migrate(database)
     service = await startTestService(database, { gatewaySecret: SECRET })
     user = await service.addUser()

@@ -3,12 +3,12 @@ import { readFile } from 'node:fs/promises'
 import { Problem } from './problems.ts'
 import type { App } from './services.ts'
 
-/** Long enough that nobody guesses it; the gateway reads the file by the same rule. */
+/** Long enough not to be guessed. The gateway reads the file by the same rule. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
-/** For the container's probes; they say nothing about anybody. */
+/** For the container's probes; they reveal nothing about users. */
 const OPEN_TO_ALL: ReadonlySet<string> = new Set(['/healthz', '/readyz'])
 
-/** Reads the secret that the gateway proves itself with. Throws an error that names the file and hides what it holds. */
+/** Reads the secret by which the gateway proves itself. Throws an error that names the file, but not its content. */
 export async function readGatewaySecret(file: string): Promise<string> {
   const text = await readFile(file, 'utf8').catch((cause: Error) => {
     throw new Error(`BACKEND_GATEWAY_SECRET_FILE: ${file} cannot be read: ${cause.message}`, { cause })
@@ -21,15 +21,15 @@ export async function readGatewaySecret(file: string): Promise<string> {
 }
 
 /**
- * Refuses every request whose X-Gateway-Secret is not the secret, before anything else is looked at: who calls is read
- * from fields that only the gateway may set.
+ * Refuses every request whose X-Gateway-Secret is not the secret, before anything else: the caller is
+ * read from fields that only the gateway may set.
  */
 export function requireGateway(app: App, secret: string): void {
   const expected = digest(secret)
   app.addHook('onRequest', async ({ headers, routeOptions }) => {
     if (OPEN_TO_ALL.has(routeOptions.url ?? '')) return
     const given = headers['x-gateway-secret']
-    // Digests, because the comparison takes the same time for every text of the same length only.
+    // Digests, because the comparison takes constant time only for equal lengths.
     if (typeof given !== 'string' || !timingSafeEqual(digest(given), expected)) {
       throw new Problem('gateway_required')
     }

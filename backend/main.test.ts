@@ -30,9 +30,9 @@ describe('the backend process', () => {
 
   async function login(url: string, email: string): Promise<string> {
     const body = JSON.stringify({ email, password: 'demo-password' })
-    const answer = await fetch(`${url}/api/login`, { method: 'POST', headers: JSON_TYPE, body })
-    assert.equal(answer.status, 200)
-    const { accessToken } = (await answer.json()) as { accessToken: string }
+    const response = await fetch(`${url}/api/login`, { method: 'POST', headers: JSON_TYPE, body })
+    assert.equal(response.status, 200)
+    const { accessToken } = (await response.json()) as { accessToken: string }
     return String(decodeJwt(accessToken).sub)
   }
 
@@ -42,8 +42,8 @@ describe('the backend process', () => {
   })
 
   async function balanceOf(url: string, userId: string) {
-    const answer = await fetch(`${url}/api/balance`, { headers: callerHeaders(userId, 'accounts:read') })
-    return (await answer.json()) as { accountId: string; balance: string }
+    const response = await fetch(`${url}/api/balance`, { headers: callerHeaders(userId, 'accounts:read') })
+    return (await response.json()) as { accountId: string; balance: string }
   }
 
   it('serves demo users, refuses a second one in its directory, survives kill -9, and stops cleanly', async () => {

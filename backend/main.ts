@@ -21,7 +21,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
 /** How long a stop waits for the requests in flight. */
 const DRAIN_DEADLINE_MS = 10_000
 
-// What is kept here is for this user only: keys, password hashes, accounts.
+// New files are for this user only: keys, password hashes, accounts.
 process.umask(0o077)
 const logger = pino({ base: { service: 'backend' } }, pino.destination({ dest: 2, sync: true }))
 const clock = () => new Date()
@@ -55,12 +55,12 @@ async function start(settings: Environment): Promise<void> {
   })
   const timers = startUpkeep(upkeep)
   void stop.asked.then(() => shutDown({ app, database, timers }))
-  // Whoever started this process over a channel waits for it before it lets requests come. A parent that went away
-  // meanwhile is no fault of ours: the callback keeps the broken channel from ending the process.
+  // A parent with a channel waits for this before it lets requests in. The callback keeps a channel that broke, because
+  // the parent has ended, from ending this process.
   process.send?.('ready', () => {})
 }
 
-/** Opens the database and brings it up to date. All of it may be done again, also after it broke off half-way. */
+/** Opens the database and brings it up to date. May be repeated, also after a failure half-way. */
 async function prepare(settings: Environment) {
   const database = await openDatabase(settings, (fault) =>
     logger.error({ err: fault }, 'an idle database connection broke'),
@@ -89,13 +89,17 @@ async function listen(
 ): Promise<App> {
   const { host, port, publicUrl } = settings
   const secrets = await loadServerSecrets(ready.database)
-  const clients = await loadClients({ ...settings, file: settings.oauthClientsFile })
+  const clients = await loadClients({
+    ...settings,
+    file: settings.oauthClientsFile,
+    database: ready.database,
+  })
   const app = await buildApp({ ...ready, secrets, clients, publicUrl, clock }, logger)
   await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
   return app
 }
 
-/** Earlier versions left the embedded database, and with it the signing keys, to be read by every local user. */
+/** Earlier versions left the embedded database with the signing keys readable by every local user. */
 function keepPrivate(dataDirectory: string): void {
   const { stillOpen } = endExposure(dataDirectory)
   const directory = dataDirectory
@@ -111,7 +115,7 @@ function keyUpkeep(settings: Environment, database: Database, keys: SigningKeys)
 
 function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
   const { database } = upkeep
-  const repeat = (what: string, everyMs: number, work: () => Promise<void>) =>
+  const repeat = (what: string, everyMs: number, work: () => Promise<unknown>) =>
     setInterval(() => {
       work().catch((fault: unknown) => logger.error({ err: fault }, `${what} failed`))
     }, everyMs)
@@ -122,8 +126,7 @@ function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
 }
 
 /**
- * Hears from the first moment on, while it waits for the database too. Asked by SIGTERM, SIGINT, or the end of the
- * process that started this one.
+ * Resolves on SIGTERM, SIGINT, or the end of the process that started this one, also while we wait for the database.
  */
 function listenForStop(): { readonly asked: Promise<void>; readonly signal: AbortSignal } {
   const asked = Promise.withResolvers<void>()
@@ -160,7 +163,7 @@ async function shutDown(running: {
   process.exit(0)
 }
 
-/** One line that says what to do about it. */
+/** One line that says how to mend it. */
 function startFault(fault: unknown): string {
   if (fault instanceof DirectoryInUseError) return fault.message
   if (!(fault instanceof Error)) return 'cannot start'

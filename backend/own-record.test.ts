@@ -170,9 +170,9 @@ onEachDatabase('what a user may do with its own record', (database) => {
 
   it('lets one of several changes have the password that all of them gave', async () => {
     const user = await addUser()
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       [1, 2, 3].map((n) => patch(user, { password: `${NEXT} ${n}`, currentPassword: PASSWORD })),
     )
-    assert.deepEqual(answers.map((answer) => answer.status).sort(), [200, 403, 403])
+    assert.deepEqual(responses.map((response) => response.status).sort(), [200, 403, 403])
   })
 })

@@ -8,7 +8,7 @@ export interface FieldFault {
   readonly reason: string
 }
 
-/** Every problem that the backend answers with: its code, status and public sentence. Codes are never reused. */
+/** Every problem that the backend responds with: its code, status and public sentence. Codes are never reused. */
 const PROBLEMS = {
   invalid_request: { status: 400, detail: 'The request has fields that are missing, unknown or not valid.' },
   malformed_body: { status: 400, detail: 'The body is not a JSON document that can be accepted.' },
@@ -66,7 +66,7 @@ export interface ProblemOptions {
   readonly cause?: unknown
 }
 
-/** Thrown by a handler to end the request with a problem; the error handler of the app turns it into the answer. */
+/** Thrown by a handler to end the request with a problem; the error handler of the app turns it into the response. */
 export class Problem extends Error {
   override name = 'Problem'
   readonly code: ProblemCode
@@ -130,10 +130,10 @@ export const ProblemSchema = Type.Object(
   { $id: 'Problem', description: 'A problem (RFC 9457).' },
 )
 
-/** What every request may meet: it is not acceptable, comes too often, or finds somebody who cannot work now. */
+/** Problems that every request may get: not acceptable, too many, or temporarily unavailable. */
 const EVERYWHERE = [400, 429, 500, 502, 503, 504]
 
-/** The part of a route's response schemas that says which problems it answers with, beside those of every route. */
+/** The response schemas for the problems of one route, besides those of every route. */
 export function problemResponses(...statuses: number[]): Record<number, unknown> {
   return Object.fromEntries(
     [...new Set([...statuses, ...EVERYWHERE])].map((status) => [

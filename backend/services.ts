@@ -6,14 +6,14 @@ import type { Database } from './database/database.ts'
 import type { SigningKeys } from './identity/keys.ts'
 import type { ServerSecrets } from './identity/secrets.ts'
 
-/** What the resources work with: made once by the process, handed to each of them. */
+/** What all resources share; made once by the process. */
 export interface Services {
   readonly database: Database
   readonly keys: SigningKeys
   readonly secrets: ServerSecrets
-  /** Who may ask users for access by OAuth. */
+  /** The OAuth clients. */
   readonly clients: readonly ClientMetadata[]
-  /** What the gateway proves itself with; undefined: whoever reaches this program is taken for the gateway. */
+  /** The secret by which the gateway proves itself; undefined: every caller is taken for the gateway. */
   readonly gatewaySecret: string | undefined
   /** Issuer of the tokens and base of links, without a slash at its end. */
   readonly publicUrl: string

@@ -7,7 +7,7 @@ import type { App } from './services.ts'
 export function rememberRoutes(app: App): { allowedMethods: (target: string) => string[] } {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
-    // Wildcards are the assets of the documentation, which nobody needs to be told about.
+    // Without wildcards, which are only the assets of the documentation.
     if (url.includes('*')) return
     routes.push({ pattern: new RegExp(`^${url.replace(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
   })

@@ -8,8 +8,8 @@ const CODES: Readonly<Record<string, ProblemCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-/** Answers what Node's parser could not make a request of, with a problem like any other, and closes the connection. */
-export function answerUnparsed(fault: Error & { readonly code?: string }, socket: Socket): void {
+/** Responds with a problem to what Node's parser cannot read, and closes the connection. */
+export function respondToUnparsed(fault: Error & { readonly code?: string }, socket: Socket): void {
   if (!socket.writable) {
     socket.destroy()
     return

@@ -2,6 +2,7 @@ import { v7 as uuid } from 'uuid'
 import { type Database, type Queryable, type Row, sqlState } from './database/database.ts'
 import { revokeSessionsOf } from './identity/session-store.ts'
 import type { Role } from './identity/session-tokens.ts'
+import { emailKey } from './identity/user-credentials.ts'
 import { closeAccount, openAccount } from './money/ledger.ts'
 
 /** A user as the API shows it. */
@@ -35,38 +36,6 @@ function toUser(row: UserRow): User {
   }
 }
 
-/** The form in which addresses are compared. Capitals in the part before the @ count in theory and never in practice. */
-export function emailKey(email: string): string {
-  return email.normalize('NFC').toLowerCase()
-}
-
-/** What a sign-in is checked against; `passwordHash` is undefined for a user without a password. */
-export interface Credentials {
-  readonly id: string
-  readonly role: Role
-  readonly passwordHash: string | undefined
-}
-
-export async function findCredentials(database: Queryable, email: string): Promise<Credentials | undefined> {
-  const [row] = await database.query<{ id: string; role: Role; password_hash: string | null }>(
-    'SELECT id, role, password_hash FROM users WHERE email_key = $1',
-    [emailKey(email)],
-  )
-  return row && { id: row.id, role: row.role, passwordHash: row.password_hash ?? undefined }
-}
-
-/** What the present password of a user is checked against; `emailKey` names the sign-ins it is counted with. */
-export async function findOwnCredentials(
-  database: Queryable,
-  id: string,
-): Promise<(Credentials & { readonly emailKey: string }) | undefined> {
-  const [row] = await database.query<{ role: Role; password_hash: string | null; email_key: string }>(
-    'SELECT role, password_hash, email_key FROM users WHERE id = $1 AND deleted_at IS NULL',
-    [id],
-  )
-  return row && { id, role: row.role, passwordHash: row.password_hash ?? undefined, emailKey: row.email_key }
-}
-
 /** The user with this id; `undefined` when there is none or it was deleted. */
 export async function findUser(database: Queryable, id: string): Promise<User | undefined> {
   const [row] = await database.query<UserRow>(
@@ -96,7 +65,7 @@ export interface NewUser {
   readonly role: Role
 }
 
-/** Adds a user with an empty account, and gives it with the account's id; `'email_taken'` when the address is. */
+/** Adds a user with an empty account. @returns both, or `'email_taken'` when another user signs in with the address */
 export async function addUser(
   transaction: Queryable,
   user: NewUser,
@@ -111,28 +80,28 @@ export async function addUser(
   return { user: toUser(row), accountId: await openAccount(transaction, row.id, now) }
 }
 
-/** Fields that are left out stay as they are. */
+/** Omitted fields stay as they are. */
 export interface UserChange {
   readonly name?: string | undefined
   /** As the record shows it; several users may give the same one. */
   readonly email?: string | undefined
-  /** The address to sign in with, which one user has. */
+  /** The address to sign in with; unique. */
   readonly signInEmail?: string | undefined
   readonly passwordHash?: string | undefined
 }
 
-/** A changed user, with the sessions that a new password ended and whose access tokens may still be in force. */
+/** A changed user, and the sessions that a new password ended whose access tokens may still be valid. */
 export interface ChangedUser {
   readonly user: User
   readonly endedSessions: readonly string[]
 }
 
-/** Whom a change is for. */
+/** The user to change. */
 export interface ChangeTarget {
   readonly id: string
   /** The session that goes on after a new password. */
   readonly keepSession?: string | undefined
-  /** The hash of the password that was given for this change: with another one in force meanwhile it is not made. */
+  /** The hash of the password given for this change, which is not made when the password has changed meanwhile. */
   readonly provenHash?: string | undefined
 }
 
@@ -148,7 +117,7 @@ export async function changeUser(
   try {
     return await database.transaction((transaction) => change(transaction, target, edit))
   } catch (fault) {
-    // The only unique column that is changed here. To look first would not do: another may take it in between.
+    // The only unique column changed here. Checking first is not enough: another request may take it in between.
     if (sqlState(fault) === UNIQUE_VIOLATION) return 'email_taken'
     throw fault
   }
@@ -183,8 +152,8 @@ async function change(
 
 /**
  * Deletes a user: the personal data is erased, the account closed, every session ended. The row and the ledger stay,
- * because entries without an account would be no ledger. Gives the sessions whose access tokens may still be in
- * force; `undefined` for an unknown user.
+ * because ledger entries need their account. @returns the sessions whose access tokens may still be valid;
+ * `undefined` for an unknown user
  */
 export function deleteUser(
   database: Database,

@@ -20,8 +20,8 @@ const addFormats = formatsModule as unknown as typeof formatsModule.default
 
 /**
  * Compiles the schemas of the routes. Bodies are taken exactly as they are sent: no type is coerced and no unknown
- * field dropped, because a caller who is told 200 must have been understood. Query and path are text, so there
- * numbers are read from it.
+ * field dropped, because 200 must mean that the request was understood. In query and path, which are text,
+ * numbers are parsed.
  */
 export function validatorCompiler(): FastifySchemaCompiler<unknown> {
   const exact = new Ajv2020(OPTIONS)
@@ -34,11 +34,11 @@ export function validatorCompiler(): FastifySchemaCompiler<unknown> {
   }
 }
 
-/** So many are told: a response must not grow with what somebody makes up. */
+/** How many faults are reported: a response must not grow with the request. */
 const MAX_FAULTS = 20
 const MAX_FIELD_CHARACTERS = 100
 
-/** The faults that the validator found, named by field and each told once; the first ones only when there are many. */
+/** The first faults that the validator found, by field, each only once. */
 export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   const faults = new Map<string, FieldFault>()
   for (const error of errors) {
@@ -50,12 +50,12 @@ export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   return [...faults.values()]
 }
 
-/** The branches of a choice fail by nature; the fault of the choice itself is the one to tell. */
+/** The branches of a failed choice always fail too; only the fault of the choice itself is reported. */
 function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** What a condition asks for has failed by itself; so has the part for which no shape of the whole fits. */
+/** These repeat another fault: that of the condition's part, or of the part for which no shape fits. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],

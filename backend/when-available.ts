@@ -5,11 +5,11 @@ const FIRST_PAUSE_MS = 250
 const LAST_PAUSE_MS = 5_000
 
 export interface Waiting {
-  /** Told of each attempt that found no database, and when the next one comes. */
+  /** Called after each attempt without a database, with the time until the next. */
   readonly onWait: (fault: DatabaseUnavailableError, retryMs: number) => void
-  /** Ends the waiting; what was thrown last is thrown then. */
+  /** Ends the waiting; then the last error is thrown. */
   readonly signal: AbortSignal
-  /** Resolves after so many milliseconds, rejects when the signal comes before. */
+  /** Resolves after so many milliseconds, rejects when the signal aborts first. */
   readonly pause?: (
     ms: number,
     value: undefined,

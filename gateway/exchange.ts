@@ -5,9 +5,10 @@ import type { ClientResponse } from './http/server/client-response.ts'
 import type { ReceivedRequest } from './http/server/handler.ts'
 import type { IncomingRequest } from './http/server/incoming-request.ts'
 import type { Slotted } from './http/syntax/slots.ts'
+import type { PendingTake } from './limits/pending-take.ts'
 import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
-import type { Share } from './upstream/upstream-places.ts'
+import type { Share } from './upstream/upstream-permits.ts'
 
 /** What is known of a request before the first stage. */
 export interface ExchangeStart extends ReceivedRequest {
@@ -69,6 +70,8 @@ export class Exchange implements Slotted {
   principal: Principal | undefined = undefined
   /** authenticate: the whole body, when it had to be verified before forwarding. */
   bufferedBody: Buffer | undefined = undefined
+  /** askStore: what the shared store decides about the request's limit. */
+  pendingTake: PendingTake | undefined = undefined
   /** record: the API_REQUEST line in the audit trail; undefined until it is there. */
   requestLine: string | undefined = undefined
   /** occupy: the caller that its upstream place is counted for; undefined while it has none. */

@@ -2,11 +2,11 @@ import type { Logger } from 'pino'
 import type { Metrics } from './admin/metrics.ts'
 import type { Trail } from './audit/trail.ts'
 import type { ProofVerifier } from './auth/possession/dpop.ts'
-import type { ReplayMemory } from './auth/replay.ts'
+import type { ReplayGuard } from './auth/replay.ts'
 import type { Revocations } from './auth/revocations.ts'
 import type { AuthThrottle } from './auth/throttle.ts'
 import type { TokenVerifier } from './auth/tokens/verifier.ts'
-import type { ClientTable } from './config/client-table.ts'
+import type { ClientTable } from './config/clients-file.ts'
 import type { Route, Settings } from './config/settings.ts'
 import type { Exchange } from './exchange.ts'
 import type { BodyRoom } from './http/bodies/body-room.ts'
@@ -15,11 +15,13 @@ import type { Tunnels } from './http/server/tunnels/tunnels.ts'
 import type { Field } from './http/syntax/field.ts'
 import type { Slots } from './http/syntax/slots.ts'
 import type { Limiter } from './limits/limiter.ts'
+import type { PendingTake } from './limits/pending-take.ts'
+import type { LimitPolicy } from './limits/table/limit-table.ts'
 import type { Counters } from './limits/windows/counters.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { ClientTrust } from './tls/clients/trust.ts'
 import type { UpstreamClient } from './upstream/upstream-client.ts'
-import type { UpstreamPlaces } from './upstream/upstream-places.ts'
+import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
 /** How many log lines the refusals of one code may still write. */
 export interface RefusalLogBudget {
@@ -43,8 +45,8 @@ export interface Load {
   readonly inFlight: Slots<Exchange>
   /** Upgraded connections. Written by forward. */
   readonly tunnels: Tunnels
-  /** Places for exchanges that use the upstream. Written by occupy and close. */
-  readonly places: UpstreamPlaces
+  /** Permits to use the upstream. Written by occupy and close. */
+  readonly permits: UpstreamPermits
   /** Memory for bodies that wait for verification. Written by authenticate. */
   readonly bodyRoom: BodyRoom
   /** Written by drain. */
@@ -74,11 +76,13 @@ export interface Gateway {
   /** The machine callers in force: a reload swaps the reference. */
   readonly clients: { table: ClientTable }
   /** Accepted webhooks, against replay. */
-  readonly deliveries: ReplayMemory
+  readonly acceptedWebhooks: ReplayGuard
   /** What client certificates are verified against; undefined when clients are not asked for any. A reload swaps it. */
   readonly tls: { trust: ClientTrust | undefined }
-  /** Has the limit table in force. */
-  readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'>
+  /** Has the limit table in force. `ask` is there when a shared store decides, and then nobody calls `take`. */
+  readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'> & {
+    ask?(policy: LimitPolicy, key: string): PendingTake
+  }
   readonly upstream: UpstreamClient
   /** X-Gateway-Secret, which authenticates this gateway to the upstreams; undefined when it is not configured. */
   readonly upstreamSecret: Field | undefined

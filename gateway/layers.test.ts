@@ -17,6 +17,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['http/server'],
   ['config'],
   ['tls', 'auth', 'limits', 'audit', 'upstream'],
+  ['store'],
   ['exchange.ts'],
   ['admin'],
   ['gateway.ts'],
@@ -69,6 +70,27 @@ function linesOf(file: string): number {
   return readFileSync(join(ROOT, file), 'utf8').split('\n').length - 1
 }
 
+/** @returns the first circle of imports, as the files that it passes; undefined when there is none. */
+function circleIn(edges: readonly Import[]): string[] | undefined {
+  const imported = Map.groupBy(edges, ({ from }) => from)
+  const done = new Set<string>()
+  const visit = (file: string, path: readonly string[]): string[] | undefined => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file]
+    if (done.has(file)) return undefined
+    for (const { to } of imported.get(file) ?? []) {
+      const circle = visit(to, [...path, file])
+      if (circle !== undefined) return circle
+    }
+    done.add(file)
+    return undefined
+  }
+  for (const file of imported.keys()) {
+    const circle = visit(file, [])
+    if (circle !== undefined) return circle
+  }
+  return undefined
+}
+
 const files = globSync('{gateway,backend}/**/*.ts', { cwd: ROOT })
   .map((file) => file.replaceAll('\\', '/'))
   .filter((file) => !/\.test(-support)?\.ts$/.test(file) && !/\/(e2e|bench|testing)\//.test(file))
@@ -95,6 +117,30 @@ describe('the layers', () => {
     )
     assert.deepEqual(upwards, [])
   })
+
+  it('have no circle of files that import each other, types included', () => {
+    const edge = (from: string, to: string) => ({ from, to })
+    assert.deepEqual(circleIn([edge('a', 'b'), edge('b', 'c'), edge('c', 'b')]), ['b', 'c', 'b'])
+    assert.equal(circleIn([edge('a', 'b'), edge('a', 'c'), edge('b', 'd'), edge('c', 'd')]), undefined)
+    assert.equal(circleIn(imports), undefined)
+  })
+})
+
+describe('the packages', () => {
+  const BARE = /(?:from |import |import\(|require\()['"]((?:@[\w.-]+\/)?[a-z][\w.-]*)(?:\/[^'"]*)?['"]/g
+  const { exclude } = JSON.parse(readFileSync(join(ROOT, 'tsconfig.build.json'), 'utf8'))
+  const built = files.filter((file) => !exclude.includes(file))
+
+  for (const name of ['gateway', 'backend']) {
+    it(`${name} imports what its package.json lists, all of it and nothing else`, () => {
+      const imported = built
+        .filter((file) => file.startsWith(`${name}/`))
+        .flatMap((file) => [...readFileSync(join(ROOT, file), 'utf8').matchAll(BARE)])
+        .map((match) => match[1] as string)
+      const { dependencies } = JSON.parse(readFileSync(join(ROOT, name, 'package.json'), 'utf8'))
+      assert.deepEqual([...new Set(imported)].sort(), Object.keys(dependencies).sort())
+    })
+  }
 })
 
 describe('the house', () => {

@@ -1,6 +1,5 @@
 import type { Server } from 'node:http'
 import { destination, type Logger, pino } from 'pino'
-import packageJson from '../package.json' with { type: 'json' }
 import { createAdminServer } from './admin/admin-server.ts'
 import { Primary } from './cluster/primary.ts'
 import { parseClients } from './config/clients-file.ts'
@@ -11,11 +10,12 @@ import { loadSettings } from './config/load-settings.ts'
 import { issuerWarnings } from './config/rules/issuer-rules.ts'
 import type { Settings } from './config/settings.ts'
 import { parseLimits } from './limits/table/limits-file.ts'
+import packageJson from './package.json' with { type: 'json' }
 import { fileWarnings } from './process/config-warnings.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './process/public-listeners.ts'
 import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
-import type { StartupConfiguration } from './process/startup-configuration.ts'
+import { loadStoreModule, type StartupConfiguration } from './process/startup-configuration.ts'
 import { clientIssuerFaults } from './tls/clients/client-issuers.ts'
 import { loadTls } from './tls/listener/tls-reload.ts'
 
@@ -34,7 +34,7 @@ await main()
 /** The gateway as a process: read the configuration or exit, make the parts, listen, serve until a signal, drain. */
 async function main(): Promise<void> {
   const stop = listenForStop()
-  const startup = readStartupConfiguration()
+  const startup = await readStartupConfiguration()
   const { settings, log } = startup
   const warnings = [...fileWarnings(process.env), ...issuerWarnings(settings.issuers, settings.routes)]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
@@ -81,7 +81,7 @@ async function begin({ settings, log }: StartupConfiguration, serving: ServingMo
 }
 
 /** Reads every file before any part is made, and reports all faults at once. */
-function readStartupConfiguration(): StartupConfiguration {
+async function readStartupConfiguration(): Promise<StartupConfiguration> {
   const settings = loadSettings(process.env)
   const { clientsFile, tls: tlsSettings } = settings.value ?? {}
   const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)
@@ -98,6 +98,7 @@ function readStartupConfiguration(): StartupConfiguration {
     tls: tls.value,
     version: packageJson.version,
     log: operationalLog(settings.value),
+    storeModule: await loadStoreModule(settings.value),
   }
 }
 

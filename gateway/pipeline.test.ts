@@ -2,6 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Commit } from './audit/commit/commit.ts'
 import type { Gateway } from './gateway.ts'
+import { PendingTake } from './limits/pending-take.ts'
+import type { LimitRow } from './limits/table/limit-row.ts'
+import { LimitTable } from './limits/table/limit-table.ts'
 import { handle, handleUnreadable, interrupt } from './pipeline.ts'
 import { refusal } from './refusals.ts'
 import { makeArrival, makeGateway, makeRoute } from './stages/stage.test-support.ts'
@@ -25,12 +28,25 @@ function pipeline(parts: Parts = {}, request: Request = {}) {
 
 const TOO_MANY: Gateway['addressRate'] = { take: () => ({ allowed: false, remaining: 0, resetSeconds: 1 }) }
 
+const LIMIT: LimitRow = {
+  name: 'x',
+  path: '/api/*',
+  methods: undefined,
+  limit: 3,
+  window: '1m',
+  windowMs: 60_000,
+  purpose: 'x',
+  per: 'caller',
+  mode: 'enforce',
+  onStoreFailure: 'local',
+}
+
 describe('handle', () => {
   it('records a request, and forwards it when every stage lets it through', () => {
     const { gateway, arrival, res, sent, types } = pipeline({}, { target: '/api/x?a' })
     const exchange = handle(gateway, arrival)
     assert.deepEqual([sent, types(), res.calls], [['/api/x?a'], ['API_REQUEST'], []])
-    assert.deepEqual([exchange.closed, gateway.load.inFlight.size, gateway.load.places.taken], [false, 1, 1])
+    assert.deepEqual([exchange.closed, gateway.load.inFlight.size, gateway.load.permits.taken], [false, 1, 1])
   })
 
   it('stops at the first stage that refuses, with a pair of records', () => {
@@ -39,7 +55,7 @@ describe('handle', () => {
     const exchange = handle(gateway, arrival)
     assert.deepEqual([sent, res.status, exchange.refusalCode], [[], 401, 'missing_token'])
     assert.deepEqual(types(), ['API_REQUEST', 'API_RESPONSE 401'])
-    assert.deepEqual([gateway.load.inFlight.size, gateway.load.places.taken], [0, 0])
+    assert.deepEqual([gateway.load.inFlight.size, gateway.load.permits.taken], [0, 0])
   })
 
   it('asks for the address rate first, then for admission', () => {
@@ -47,6 +63,56 @@ describe('handle', () => {
     assert.equal(handle(limited.gateway, limited.arrival).refusalCode, 'address_rate_exceeded')
     const admitted = pipeline({}, { method: 'TRACE', target: '/nowhere' })
     assert.equal(handle(admitted.gateway, admitted.arrival).refusalCode, 'method_not_allowed')
+  })
+
+  it('refuses a request with 500 when the reply of the shared store cannot be used', () => {
+    const table = new LimitTable([LIMIT])
+    const unreadable = {
+      get allowed(): boolean {
+        throw new Error('a bug')
+      },
+      remaining: 0,
+      resetSeconds: 1,
+    }
+    for (const outcome of [new Error('nobody could decide'), unreadable]) {
+      const asked: PendingTake[] = []
+      const { gateway, arrival, res, sent, types } = pipeline({
+        limiter: {
+          find: table.find.bind(table),
+          take: () => assert.fail(),
+          close: () => {},
+          ask: (policy) => {
+            const pending = new PendingTake(policy)
+            asked.push(pending)
+            return pending
+          },
+        },
+      })
+      const exchange = handle(gateway, arrival)
+      assert.deepEqual([asked.length, exchange.closed], [1, false])
+      asked[0]?.settle(outcome)
+      assert.deepEqual([sent, res.status, exchange.refusalCode], [[], 500, 'internal_fault'])
+      assert.deepEqual(types(), ['API_REQUEST', 'API_RESPONSE 500'])
+      assert.deepEqual([gateway.load.inFlight.size, gateway.load.permits.taken], [0, 0])
+    }
+  })
+
+  it('lets go of a request whose client leaves while the shared store is asked', () => {
+    const table = new LimitTable([LIMIT])
+    const asked: PendingTake[] = []
+    const ask = (policy: ConstructorParameters<typeof PendingTake>[0]) => {
+      asked.push(new PendingTake(policy))
+      return asked[0] as PendingTake
+    }
+    const { gateway, arrival, res, sent, types } = pipeline({
+      limiter: { find: table.find.bind(table), take: () => assert.fail(), close: () => {}, ask },
+    })
+    const exchange = handle(gateway, arrival)
+    res.close()
+    assert.deepEqual([exchange.closed, types()], [true, ['API_REQUEST', 'API_RESPONSE 499']])
+    assert.deepEqual([gateway.load.inFlight.size, gateway.load.permits.taken], [0, 0])
+    asked[0]?.settle({ allowed: true, remaining: 0, resetSeconds: 1 })
+    assert.deepEqual([sent, types()], [[], ['API_REQUEST', 'API_RESPONSE 499']])
   })
 
   it('waits for the commit of the record before anything goes upstream', () => {

@@ -3,6 +3,7 @@ import type { Gateway } from './gateway.ts'
 import type { ReceivedRequest } from './http/server/handler.ts'
 import { type Refusal, refusal } from './refusals.ts'
 import { admit, readPath } from './stages/admit.ts'
+import { askStore } from './stages/ask-store.ts'
 import { authenticate } from './stages/authenticate.ts'
 import { authorize } from './stages/authorize.ts'
 import { forward } from './stages/forward.ts'
@@ -10,8 +11,9 @@ import { limit } from './stages/limit.ts'
 import { limitAddress } from './stages/limit-address.ts'
 import { occupy } from './stages/occupy.ts'
 import { closeAbandoned, open } from './stages/open.ts'
+import type { PendingRefusal } from './stages/pending-refusal.ts'
 import { receive } from './stages/receive.ts'
-import { PendingRecord, record } from './stages/record.ts'
+import { record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
 
@@ -19,13 +21,14 @@ import { route } from './stages/route.ts'
 type Stage = (
   gateway: Gateway,
   exchange: Exchange,
-) => Refusal | undefined | PendingRecord | Promise<Refusal | undefined>
+) => Refusal | undefined | PendingRefusal | Promise<Refusal | undefined>
 
 const STAGES: readonly Stage[] = [
   limitAddress,
   admit,
   route,
   authenticate,
+  askStore,
   record,
   authorize,
   receive,
@@ -66,8 +69,8 @@ function proceed(gateway: Gateway, exchange: Exchange, from: number): void {
       if (exchange.closed) return
       const outcome = (STAGES[i] as Stage)(gateway, exchange)
       if (outcome === undefined) continue
-      if (outcome instanceof PendingRecord)
-        outcome.whenKnown((refused) => goOn(gateway, exchange, { refused, next: i + 1 }))
+      if ('whenKnown' in outcome)
+        outcome.whenKnown((known) => goOn(gateway, exchange, { outcome: known, next: i + 1 }))
       else if (outcome instanceof Promise) resume(gateway, exchange, { outcome, next: i + 1 })
       else refuse(gateway, exchange, outcome)
       return
@@ -84,7 +87,7 @@ function resume(
   { outcome, next }: { readonly outcome: Promise<Refusal | undefined>; readonly next: number },
 ): void {
   outcome.then(
-    (refused) => goOn(gateway, exchange, { refused, next }),
+    (refused) => goOn(gateway, exchange, { outcome: refused, next }),
     (fault: unknown) => fail(gateway, exchange, fault),
   )
 }
@@ -92,10 +95,11 @@ function resume(
 function goOn(
   gateway: Gateway,
   exchange: Exchange,
-  { refused, next }: { readonly refused: Refusal | undefined; readonly next: number },
+  { outcome, next }: { readonly outcome: Refusal | Error | undefined; readonly next: number },
 ): void {
-  if (refused === undefined) proceed(gateway, exchange, next)
-  else refuse(gateway, exchange, refused)
+  if (outcome === undefined) proceed(gateway, exchange, next)
+  else if (outcome instanceof Error) fail(gateway, exchange, outcome)
+  else refuse(gateway, exchange, outcome)
 }
 
 /** A fault of the gateway refuses the request; it never lets one through. */

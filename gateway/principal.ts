@@ -1,12 +1,10 @@
-/** How a caller authenticated; label of metrics and value of `X-Auth-Method`. */
-export type AuthMethod = 'bearer' | 'mtls' | 'hmac'
-
 /**
  * An authenticated caller. Immutable and shared by all exchanges with the same credential, so it holds nothing about a
  * single request.
  */
 export interface Principal {
-  readonly method: AuthMethod
+  /** The kind of credential, as in `auth` of a route; also the value of `X-Auth-Method`. */
+  readonly method: string
   /** `sub` of the token: the user's id. Undefined for a machine client without a user. */
   readonly subject: string | undefined
   /** `client_id` of the token. Undefined when the credential names no client. */

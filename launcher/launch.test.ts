@@ -31,7 +31,7 @@ describe('the launcher', () => {
   function project(engine = '>=24.7'): string {
     const dir = join(mkdtempSync(join(root, 'a-')), 'project')
     mkdirSync(dir)
-    for (const file of ['find-node.mjs', 'launch.mjs', 'main.mjs', 'test.mjs']) {
+    for (const file of ['exec.mjs', 'find-node.mjs', 'launch.mjs', 'main.mjs', 'test.mjs']) {
       cpSync(join(HERE, file), join(dir, 'launcher', file))
     }
     const scripts = {
@@ -101,6 +101,17 @@ describe('the launcher', () => {
       )
     })
 
+    it('and says so where no Node can be pinned', () => {
+      const said = (platform: string, isMusl: boolean) => {
+        const source = `import('./launcher/find-node.mjs').then((it) => console.log(it.whatToInstall('${platform}', ${isMusl})))`
+        return spawnSync(process.execPath, ['--eval', source], { cwd: project('>=99'), encoding: 'utf8' })
+          .stdout
+      }
+      assert.match(said('linux-x64', true), / npm has none for Alpine .* node:99-alpine\.\n$/)
+      assert.match(said('win32-x64', false), / npm has none for win32-x64\. .*nodejs\.org\.\n$/)
+      assert.match(said('darwin-x64', false), / run "npm ci" /)
+    })
+
     it('of a version compared by numbers, to the last of them', () => {
       const [major, minor, patch] = process.versions.node.split('.').map(Number) as [number, number, number]
       const status = (engine: string) => launch(project(`>=${engine}`), PRINT_VERSION).status
@@ -134,6 +145,13 @@ describe('the launcher', () => {
   describe('passes on', () => {
     it('the exit code', () => {
       assert.equal(launch(project(), ['--eval', 'process.exit(7)']).status, 7)
+    })
+
+    it('the exit code where the shell has no `exec`, by a program of that name', () => {
+      const { bin } = JSON.parse(readFileSync(join(HERE, 'package.json'), 'utf8'))
+      const exit = ['node', 'launcher/main.mjs', '--eval', 'process.exit(7)']
+      const { status } = spawnSync(process.execPath, [`launcher/${bin.exec}`, ...exit], { cwd: project() })
+      assert.equal(status, 7)
     })
 
     it('the signal that ended it', () => {
@@ -263,13 +281,29 @@ describe('package.json', () => {
   })
 
   it('has every test that can run longer in `npm run test:long`', () => {
-    const listed = [...readFileSync(join(HERE, 'test.mjs'), 'utf8').matchAll(/'(gateway[^*']+\.test\.ts)'/g)]
+    const [, long] = /^const LONG = \[([^\]]+)\]$/m.exec(readFileSync(join(HERE, 'test.mjs'), 'utf8')) ?? []
+    const listed = [...String(long).matchAll(/'([^']+)'/g)]
     const root = join(HERE, '..')
     const longer = readdirSync(join(root, 'gateway'), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.test.ts'))
       .map((name) => `gateway/${name}`)
       .filter((path) => readFileSync(join(root, path), 'utf8').includes('/long-runs.ts'))
     assert.deepEqual(listed.map(([, path]) => path).sort(), longer.sort())
+  })
+
+  it('lets only those test files share a process that have no hooks outside a suite', () => {
+    const source = readFileSync(join(HERE, 'test.mjs'), 'utf8')
+    const folders = [...source.matchAll(/^ {2}\S+: (\[.*\]),$/gm)].flatMap(([, list]) =>
+      [...String(list).matchAll(/'([^']+)'/g)].map(([, folder]) => join(HERE, '..', String(folder))),
+    )
+    assert.ok(folders.length > 0)
+    for (const folder of folders) {
+      for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+        if (!name.endsWith('.test.ts')) continue
+        const text = readFileSync(join(folder, name), 'utf8')
+        assert.doesNotMatch(text, /^(?:before|after)(?:Each)?\(/m, join(folder, name))
+      }
+    }
   })
 
   it('lets `npm test -- FILE` run that file alone', () => {

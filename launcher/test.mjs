@@ -1,7 +1,23 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { launch } from './launch.mjs'
 
-const ALL = ['gateway/**/*.test.ts', 'backend/**/*.test.ts', 'launcher/**/*.test.ts']
+const ROOTS = ['backend', 'gateway', 'launcher']
+/**
+ * Folders whose test files share one process: each process costs 0.2 to 0.6 s of CPU, and one with an embedded database
+ * a second more. Their tests start nothing that outlives them, and have no hooks outside a suite.
+ */
+const TOGETHER = {
+  'backend-identity': ['backend/identity'],
+  'backend-resources': ['backend/money', 'backend/resources', 'backend/travel-document'],
+  auth: ['gateway/auth'],
+  config: ['gateway/config'],
+  http1: ['gateway/upstream/balancing', 'gateway/upstream/http1'],
+  limits: ['gateway/http/bodies', 'gateway/limits/table', 'gateway/limits/windows', 'gateway/process'],
+  stages: ['gateway/http/rules', 'gateway/http/syntax', 'gateway/stages'],
+}
 const COVERAGE = [
   '--experimental-test-coverage',
   '--test-coverage-lines=95',
@@ -11,24 +27,39 @@ const COVERAGE = [
   '--test-coverage-exclude=gateway/e2e/**',
   '--test-coverage-exclude=gateway/bench/**',
 ]
+/**
+ * Left to `npm run test:coverage`, and so to .ci/run: what the images and the package are made of, which builds them with npm
+ * (20 s of CPU).
+ */
+const PACKAGING = ['gateway/e2e/image.test.ts']
 /** What `npm run test:long` runs with `LONGER`: random tests in more than their usual runs, and every combination of faults. */
 const LONG = [
   'gateway/audit/durability.test.ts',
+  'gateway/audit/join.test.ts',
   'gateway/audit/recovery/recovery.test.ts',
   'gateway/audit/trail.test.ts',
   'gateway/cluster/replication.test.ts',
   'gateway/e2e/edge.test.ts',
   'gateway/e2e/full-disk.test.ts',
+  'gateway/e2e/openapi.test.ts',
+  'gateway/e2e/store-exact.test.ts',
+  'gateway/e2e/store-failures.test.ts',
+  'gateway/e2e/store-once.test.ts',
   'gateway/http/server/conformance/differential.test.ts',
   'gateway/http/server/conformance/event-orders.test.ts',
+  'gateway/limits/limiter.test.ts',
   'gateway/limits/windows/window.test.ts',
+  'gateway/store/shared-takes.test.ts',
+  'gateway/store/store-outages.test.ts',
+  'gateway/store/take-script.test.ts',
   'gateway/upstream/http1/response-differential.test.ts',
 ]
 /** Most files wait for other processes and for timers, so one more than the cores keeps those busy. */
 const AT_ONCE = os.cpus().length + 1
 
 /**
- * `npm test`: every test, or only the named files. `npm run test:coverage`: the same, and fails below 95 % of lines.
+ * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test, and fails below 95 % of
+ * lines.
  * `npm run test:long`: TEST_LONG times as many runs (20) of the random tests.
  */
 const [mode, ...rest] = process.argv.slice(2)
@@ -36,6 +67,10 @@ const withCoverage = mode === '--coverage'
 const isLong = mode === '--long'
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
+/** Holds what test processes share for as long as the run lasts. */
+const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
+process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
+process.env.TEST_RUN_DIR = runDir
 launch([
   // PGlite, of which most tests of the backend start one, starts in half the time when it is not compiled twice.
   '--liftoff-only',
@@ -47,5 +82,30 @@ launch([
     `--test-concurrency=${AT_ONCE}`,
   ],
   ...(withCoverage ? COVERAGE : []),
-  ...(named.length > 0 ? named : isLong ? LONG : ALL),
+  ...(named.length > 0 ? named : isLong ? LONG : allTests()),
 ])
+
+/** Every test file by itself, but those of TOGETHER by one file for each group that imports them. */
+function allTests() {
+  const groups = Object.entries(TOGETHER).map(([name, folders]) => {
+    const urls = folders.flatMap(testsIn).map((path) => pathToFileURL(resolve(path)).href)
+    const file = join(runDir, `${name}.test.mjs`)
+    writeFileSync(file, urls.map((url) => `import ${JSON.stringify(url)}\n`).join(''))
+    return file
+  })
+  const shared = Object.values(TOGETHER).flat()
+  const others = ROOTS.flatMap(testsIn).filter(
+    (path) =>
+      !shared.some((folder) => path.startsWith(`${folder}/`)) && (withCoverage || !PACKAGING.includes(path)),
+  )
+  return [...groups, ...others]
+}
+
+/** Paths of the test files in a folder and below. */
+function testsIn(folder) {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory()) return testsIn(path)
+    return path.endsWith('.test.ts') ? [path] : []
+  })
+}

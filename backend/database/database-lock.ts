@@ -7,12 +7,11 @@ export class DirectoryInUseError extends Error {
 }
 
 /**
- * Takes the directory for this process and gives the function that lets go of it. Throws {@link DirectoryInUseError}
- * when it is taken: two engines over the same files would destroy them.
+ * Takes the directory for this process and returns the function that releases it. Throws {@link DirectoryInUseError}
+ * when it is taken: two engines on the same files would destroy them.
  *
- * The lock is SQLite's on a file of its own, because Node has no file lock and SQLite's is one of the kernel: it goes
- * with the process however that ends, and holds between containers that share a volume. A file with a process id in
- * it would do neither.
+ * The lock is SQLite's on a file of its own, because Node has no file lock. It is a lock of the kernel: it ends with the
+ * process in any case, and works between containers that share a volume. A file with a process id does neither.
  */
 export function lockDirectory(directory: string): () => void {
   const file = new DatabaseSync(join(directory, 'lock'))

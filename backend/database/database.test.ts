@@ -123,6 +123,31 @@ onPostgres('a server', (database) => {
     assert.ok(attempts > 8, 'they collided, or the test proves nothing')
   })
 
+  it('makes none start again of those that queue, and lets the others pass', async () => {
+    await database().query('CREATE TABLE queued (id text PRIMARY KEY, value int)')
+    await database().query("INSERT INTO queued VALUES ('a', 0), ('b', 0)")
+    let attempts = 0
+    const increment = (queueBy: readonly string[]) =>
+      database().transaction(
+        async (transaction) => {
+          attempts++
+          await transaction.query('UPDATE queued SET value = value + 1 WHERE id = ANY ($1)', [queueBy])
+        },
+        { queueBy },
+      )
+    await Promise.all(
+      Array.from({ length: 40 }, (_, i) => increment(i % 2 === 0 ? ['a', 'b'] : ['b', 'a', 'b'])),
+    )
+    assert.deepEqual(await database().query('SELECT value FROM queued'), [{ value: 40 }, { value: 40 }])
+    assert.equal(attempts, 40)
+    await assert.rejects(
+      database().transaction(() => Promise.reject(new Error('crash')), { queueBy: ['a'] }),
+      /crash/,
+    )
+    const locks = "SELECT 1 AS one FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+    assert.deepEqual(await database().query(locks), [])
+  })
+
   it('is given a new connection after one broke inside a transaction', async () => {
     const broken = database().transaction(async (transaction) => {
       await transaction.query('SELECT pg_terminate_backend(pg_backend_pid())')

@@ -1,10 +1,10 @@
-/** One row as the driver gives it; callers name the shape that their SELECT list has. */
+/** One row from the driver; callers name the shape of their SELECT list. */
 export type Row = Record<string, unknown>
 
 /** Something that runs SQL: the database itself, or an open transaction. */
 export interface Queryable {
   /**
-   * Runs one statement with `$1 …` parameters and gives its rows (`[]` when it returns none). `bigint` columns
+   * Runs one statement with `$1 …` parameters and returns its rows (`[]` without any). `bigint` columns
    * arrive as `bigint`, `timestamptz` as `Date`, `uuid` as string, on both databases.
    */
   query<R extends Row>(sql: string, values?: readonly unknown[]): Promise<R[]>
@@ -23,29 +23,37 @@ export interface Transaction extends Queryable {
  * throws {@link DatabaseUnavailableError} while the database is away; the next one after that tries anew.
  */
 export interface Database extends Queryable {
-  transaction<T>(work: (transaction: Transaction) => Promise<T>): Promise<T>
-  /** Waits for what runs, then lets go of files and connections. */
+  transaction<T>(work: (transaction: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
+  /** Waits for running statements, then closes files and connections. */
   close(): Promise<void>
 }
 
-/** How often a transaction is tried before the caller is told that the database is too busy. */
+export interface TransactionOptions {
+  /**
+   * What many transactions write at the same time, such as ids of accounts. Those with a common one wait for each other, on
+   * all backends, instead of making each other start again until one gives up. Correctness does not depend on it.
+   */
+  readonly queueBy?: readonly string[]
+}
+
+/** After so many attempts of a transaction the database is called too busy. */
 export const MAX_ATTEMPTS = 20
 
 const BACKOFF_STEP_MS = 4
 const BACKOFF_CAP_MS = 150
 
-/** Every attempt of a transaction lost against concurrent ones. */
+/** Every attempt of a transaction failed because of concurrent ones. */
 export class DatabaseBusyError extends Error {
   override name = 'DatabaseBusyError'
 }
 
-/** The database cannot be reached, or broke off: whether what was under way took effect is not known. */
+/** The database cannot be reached, or broke off: whether the running statement took effect is unknown. */
 export class DatabaseUnavailableError extends Error {
   override name = 'DatabaseUnavailableError'
 
   constructor(cause: unknown) {
     const { message, code } = cause as NodeJS.ErrnoException
-    // Where a name has several addresses, the message of the driver is empty.
+    // When a name has several addresses, the driver's message is empty.
     super(`the database cannot be reached: ${message || code || String(cause)}`, { cause })
   }
 }
@@ -67,7 +75,7 @@ export async function retrySerialization<T>(attempt: () => Promise<T>): Promise<
       if (tried === MAX_ATTEMPTS) {
         throw new DatabaseBusyError(`gave up after ${MAX_ATTEMPTS} attempts`, { cause: error })
       }
-      // Full jitter: transactions that collided once must not meet again at the next attempt.
+      // Full jitter, so that transactions that collided once do not collide again.
       const pauseMs = Math.random() * Math.min(BACKOFF_CAP_MS, BACKOFF_STEP_MS * 2 ** tried)
       await new Promise((resolve) => setTimeout(resolve, pauseMs))
     }

@@ -3,13 +3,13 @@ import { initialSchema } from './schema/0001-initial.ts'
 import { oauthSchema } from './schema/0002-oauth.ts'
 import { signInAndGrantsSchema } from './schema/0003-sign-in-and-grants.ts'
 
-/** One step of the schema. Steps are only ever added at the end; one that was released is never changed. */
+/** One step of the schema. Steps are only added at the end; a released one never changes. */
 interface Migration {
   readonly name: string
   readonly sql: string
 }
 
-/** Any number, as long as nothing else in the database takes the same advisory lock. */
+/** Any number that no other advisory lock in the database has. */
 const SCHEMA_LOCK = 7_310_514
 
 const MIGRATIONS: readonly Migration[] = [
@@ -20,7 +20,7 @@ const MIGRATIONS: readonly Migration[] = [
 
 /**
  * Brings the schema to the newest version: each missing step in one transaction, together with the row that records
- * it, so that a crash leaves a step whole or absent. Gives the names of the steps that were run. Throws when the
+ * it, so that a crash leaves a step complete or absent. Returns the names of the steps that ran. Throws when the
  * database has a step that this version does not know: an older program must not write to a newer schema.
  */
 export async function migrate(database: Database): Promise<string[]> {

@@ -5,11 +5,11 @@ import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
 import { type Database, type Row, retrySerialization, type Transaction } from './database.ts'
 import { lockDirectory } from './database-lock.ts'
 
-/** OID of int8, read as bigint: a number loses cents above 2^53, and the PostgreSQL driver must give the same. */
+/** OID of int8, read as bigint, as by the PostgreSQL driver: a number would lose cents above 2^53. */
 const INT8 = 20
 
 /**
- * Opens the embedded PostgreSQL kept in `directory` (made when missing); without one it lives in memory. One process
+ * Opens the embedded PostgreSQL in `directory` (created when missing), else in memory. One process
  * at a time may have a directory open: throws {@link DirectoryInUseError} for the second. What a killed process left
  * is recovered from the write-ahead log.
  */
@@ -26,8 +26,8 @@ export async function openPglite(directory?: string): Promise<Database> {
 }
 
 /**
- * A process killed while it creates the cluster leaves half of one, which would never start again. The marker tells
- * such a half from a cluster with data in it: only what is marked is ever thrown away.
+ * A process that is killed while it creates the cluster leaves an incomplete one, which cannot start. A marker tells it from a
+ * cluster with data: only a marked one is ever deleted.
  */
 async function openCluster(directory: string): Promise<PGlite> {
   const cluster = join(directory, 'cluster')
@@ -45,12 +45,12 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
   return PGlite.create({
     parsers: { [INT8]: (text: string) => BigInt(text) },
     ...(cluster === undefined ? {} : { dataDir: cluster }),
-    // Unpacking a prepared cluster takes a third of the time that initdb takes inside WebAssembly.
+    // Unpacking a prepared cluster takes a third of the time of initdb in WebAssembly.
     ...(isNew ? { loadDataDir: await preparedCluster() } : {}),
   })
 }
 
-/** One connection: transactions queue, so none of them may wait for another one, or for a query outside of itself. */
+/** One connection: transactions queue, so none may wait for another, or for a query outside itself. */
 class PgliteDatabase implements Database {
   readonly #engine: PGlite
   readonly #unlock: () => void

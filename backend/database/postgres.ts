@@ -5,6 +5,7 @@ import {
   type Row,
   retrySerialization,
   type Transaction,
+  type TransactionOptions,
 } from './database.ts'
 import { postgresFault } from './postgres-faults.ts'
 
@@ -13,20 +14,23 @@ const INT8 = 20
 
 const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
-/** How much later than by the server's own clock a statement is given up: then the server cannot be reached. */
+/** So long after the server's own statement timeout, the server counts as unreachable. */
 const SILENCE_MS = 2_000
 const MAX_CONNECTIONS = 10
+
+/** By schema too, because a database may hold several installations. */
+const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
 
 export interface PostgresOptions {
   /** `postgres://…`, also with the driver's query parameters (sslmode, options …). */
   readonly url: string
-  /** Told of a connection that broke while nobody used it; the pool replaces it by itself. */
+  /** Called when an idle connection breaks; the pool replaces it. */
   readonly onIdleFault: (fault: Error) => void
   readonly statementTimeoutMs?: number
 }
 
 /**
- * Opens a pool to a PostgreSQL server and proves it with one statement. Throws {@link DatabaseUnavailableError} when the
+ * Opens a pool to a PostgreSQL server and tests it with one statement. Throws {@link DatabaseUnavailableError} when the
  * server is not there yet, and the driver's error when it refuses (password, name of the database).
  */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
@@ -65,20 +69,27 @@ class PostgresDatabase implements Database {
     return rows<R>(this.#pool, sql, values)
   }
 
-  transaction<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    return retrySerialization(() => this.#attempt(work))
+  transaction<T>(
+    work: (transaction: Transaction) => Promise<T>,
+    { queueBy = [] }: TransactionOptions = {},
+  ): Promise<T> {
+    // In one order everywhere, so that no two wait for each other.
+    const queues = [...new Set(queueBy)].sort()
+    return retrySerialization(() => this.#attempt(work, queues))
   }
 
-  async #attempt<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
+  async #attempt<T>(work: (transaction: Transaction) => Promise<T>, queues: readonly string[]): Promise<T> {
     const client = await translated(this.#pool.connect())
     let broken: Error | undefined
-    // A connection that breaks between two statements emits this, and without a listener it ends the process. The
-    // next statement on it fails, which is where it is dealt with.
+    // A connection that breaks between two statements emits this, which without a listener would end the process. The next
+    // statement fails and handles it.
     const onFault = (fault: Error) => {
       broken = fault
     }
     client.on('error', onFault)
     try {
+      // Before the transaction, whose snapshot must be younger than the commits that it waited for.
+      for (const queue of queues) await rows(client, `SELECT pg_advisory_lock(${QUEUE_LOCK})`, [queue])
       await translated(client.query('BEGIN ISOLATION LEVEL SERIALIZABLE'))
       const result = await work({
         query: <R extends Row>(sql: string, values: readonly unknown[] = []) => rows<R>(client, sql, values),
@@ -91,12 +102,18 @@ class PostgresDatabase implements Database {
         broken = fault
         throw fault
       }
-      // A connection that cannot even roll back is thrown away with whatever transaction it still has.
+      // A connection that cannot roll back is discarded with its transaction.
       await client.query('ROLLBACK').catch((rollbackFault: Error) => {
         broken = rollbackFault
       })
       throw fault
     } finally {
+      // A broken connection gives its locks back with itself.
+      if (queues.length > 0 && broken === undefined) {
+        await client.query('SELECT pg_advisory_unlock_all()').catch((unlockFault: Error) => {
+          broken = unlockFault
+        })
+      }
       client.off('error', onFault)
       client.release(broken)
     }

@@ -1,10 +1,10 @@
 import { chmodSync, existsSync, lstatSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Permission of the group and of all others, to read, write or enter. */
+/** All permissions of the group and of others. */
 const OTHERS = 0o077
 
-/** What this program keeps in its data directory. A directory that holds something else is not ours alone. */
+/** The files of this program in its data directory. A directory with others is not ours alone. */
 const OURS: ReadonlySet<string> = new Set([
   'cluster',
   'cluster.unfinished',
@@ -15,16 +15,16 @@ const OURS: ReadonlySet<string> = new Set([
   'bank-portal.private.jwk.json',
 ])
 
-/** Whether users of this machine other than the owner could get at the embedded database in `directory`. */
+/** Whether other users of this machine could read the embedded database in `directory`. */
 export function isOpenToOthers(directory: string): boolean {
   const cluster = join(directory, 'cluster')
-  // Windows keeps no such bits.
+  // Windows has no such bits.
   return process.platform !== 'win32' && existsSync(cluster) && hasOthers(cluster)
 }
 
 /**
- * Takes from everybody but the owner whatever rights there are to our files in `directory`, and to the directory itself
- * when nothing else is in it. Links are not followed. What belongs to another user stays as it is.
+ * Removes all permissions of others from our files in `directory`, and from the directory itself when it holds nothing else.
+ * Does not follow links, and leaves files of other users as they are.
  */
 export function closeToOthers(directory: string): void {
   const names = existsSync(directory) ? readdirSync(directory) : []
@@ -32,7 +32,7 @@ export function closeToOthers(directory: string): void {
   if (names.length > 0 && names.every((name) => OURS.has(name))) close(directory)
 }
 
-/** What is inside comes first: when this is cut short, the directory still shows that it has to be done. */
+/** The content first: after an interruption, the directory still shows that work remains. */
 function closeTree(path: string): void {
   const at = lstatSync(path)
   if (at.isSymbolicLink()) return

@@ -2,9 +2,9 @@ import { isIPv6 } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 
 /**
- * From where a password was tried: the client that the gateway names. Behind a trusted proxy it does so in X-Real-IP;
- * of X-Forwarded-For only the end is its own word, and all of it without a proxy. What stands before that is up to the
- * client, who would be another at each try. IPv6 counts by /64, which is what one subscriber has.
+ * Where a password was tried from: the client that the gateway names. Behind a trusted proxy that is X-Real-IP; without one it
+ * is the last entry of X-Forwarded-For. A client could invent the entries before it, a new one for each attempt. IPv6 counts
+ * by /64, the network of one subscriber.
  */
 export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>): string {
   const named = String(headers['x-real-ip'] ?? headers['x-forwarded-for'] ?? ip)

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
+import { prepareBackendDirectory } from '../testing/prepared-directory.ts'
 import { type BackendProcess, startBackendProcess } from '../testing/process.ts'
 
 const JSON_TYPE = { 'content-type': 'application/json' }
@@ -12,8 +13,9 @@ const MARKER = 'keys-exposed'
 describe('signing keys that every user of the machine could read', () => {
   let directory: string
   let backend: BackendProcess | undefined
-  before(() => {
+  before(async () => {
     directory = mkdtempSync(join(tmpdir(), 'exposed-'))
+    await prepareBackendDirectory(join(directory, 'data'))
   })
   after(async () => {
     backend?.child.kill('SIGKILL')

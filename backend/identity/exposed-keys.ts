@@ -2,20 +2,20 @@ import { rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { closeToOthers, isOpenToOthers } from '../database/private-directory.ts'
 
-/** Its time is the end of the exposure. It is there until every key from before has a successor. */
+/** A marker file. Its time is the end of the exposure; it exists until all earlier keys are replaced. */
 const MARKER = 'keys-exposed'
 
 /**
  * Closes the embedded database in `directory` to other users of the machine. Earlier versions left it readable, and with
- * it the private signing keys: a marker is left first, so that they are replaced whatever happens in between. Gives
- * whether others can still read it, because the file system keeps no rights or another user owns it.
+ * it the private signing keys: a marker is written first, so that they are replaced even after a crash. @returns
+ * whether others can still read it, because the file system has no permissions or another user owns it.
  */
 export function endExposure(directory: string): { readonly stillOpen: boolean } {
   const wasOpen = isOpenToOthers(directory)
   if (wasOpen) writeFileSync(join(directory, MARKER), '', { mode: 0o600 })
   closeToOthers(directory)
   const stillOpen = isOpenToOthers(directory)
-  // What stays open would be replaced at each start, for nothing.
+  // Keys that stay readable would be replaced at each start, for nothing.
   if (stillOpen) forgetExposure(directory)
   return { stillOpen }
 }

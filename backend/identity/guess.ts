@@ -2,7 +2,7 @@ import type { Database } from '../database/database.ts'
 import { type Admission, admitAttempt, isKnown, noteSuccess } from './sign-in-throttle.ts'
 import { admitStranger, strangersWait, takeBackStranger } from './stranger-throttle.ts'
 
-/** From where a password is tried, for which account. */
+/** Where a password is tried from, and for which account. */
 export interface GuessSource {
   readonly account: string
   /** attempt-origin.ts. */
@@ -16,11 +16,11 @@ export interface Guess {
   readonly account: string
   /** The account and where the guess comes from. */
   readonly key: string
-  /** Nobody has signed in to this account from there of late. */
+  /** Nobody has recently signed in to this account from there. */
   readonly stranger: boolean
 }
 
-/** A guess that is about to be made; nothing is counted yet. */
+/** A guess before it is made; nothing is counted yet. */
 export async function guessAt(
   database: Database,
   { account, origin, knownBrowser }: GuessSource,
@@ -33,9 +33,9 @@ export async function guessAt(
 }
 
 /**
- * Counts by account and origin, so that whoever guesses keeps nobody waiting but those who share the origin. What comes
- * from origins that the account is not known at is bounded in all as well. When strangers have to wait, nothing is
- * counted at the origin: asking again makes the wait no longer.
+ * Counts by account and origin, so that guessing delays only those who share the origin. Guesses from origins that are not
+ * known for the account are bounded together as well. When strangers have to wait, nothing is counted at the origin, so a
+ * repeated attempt makes the wait no longer.
  */
 export async function admitGuess(
   database: Database,

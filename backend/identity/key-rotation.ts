@@ -3,27 +3,27 @@ import { newKey, storeKey } from './keys.ts'
 import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 
 /**
- * A new key is published for this long before it signs. The gateway reads the key set each 5 minutes; twice that, so
- * that one failed reading costs nothing, and processes whose clocks differ by minutes still agree.
+ * A new key is published for this long before it signs. The gateway reads the key set every 5 minutes; this is
+ * twice as long, for one failed reading and for clocks that differ by minutes.
  */
 export const PUBLISHED_AHEAD_MS = 10 * 60 * 1000
 
 /** An old key stays published until the last token it signed has expired, and 5 minutes more for clocks that differ. */
 export const PUBLISHED_AFTER_MS = (ACCESS_TOKEN_SECONDS + 300) * 1000
 
-/** Any number, as long as nothing else in the database takes the same advisory lock. */
+/** Any number that no other advisory lock in the database has. */
 const ROTATION_LOCK = 7_310_515
 
-/** `pending`: a new key is published already and does not sign yet. `early`: the newest is younger than was asked. */
+/** `pending`: a new key is published already and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
 export type Rotation =
   | { readonly outcome: 'started' | 'pending'; readonly kid: string; readonly signsFrom: Date }
   | { readonly outcome: 'early' }
 
 /**
  * Starts a rotation: a new key is published at once, signs after {@link PUBLISHED_AHEAD_MS}, and the one it follows is
- * dropped {@link PUBLISHED_AFTER_MS} later. Everything that happens afterwards happens by the times stored here, in
- * every process, also when this one dies. Of several that start one at the same time one does. With `olderThanMs` it
- * starts only when the newest key was made longer ago than that.
+ * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows the times stored here, even when this one
+ * dies. Of several that start at the same time one succeeds. With `olderThanMs` it starts only when the newest key is older
+ * than that.
  */
 export async function rotateSigningKeys(
   database: Database,

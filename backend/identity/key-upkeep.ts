@@ -6,10 +6,10 @@ import { exposedUntil, forgetExposure } from './exposed-keys.ts'
 import { type Rotation, rotateSigningKeys } from './key-rotation.ts'
 import type { SigningKeys } from './keys.ts'
 
-/** How often a process looks for keys that another one has made, and for a request to rotate. */
+/** How often a process checks for keys of another one, and for a request to rotate. */
 export const LOOK_EVERY_MS = 30_000
 
-/** Only one process can have an embedded database open: the command leaves a file there, and the backend does it. */
+/** Only one process can have an embedded database open: the command leaves a file there, and the backend rotates. */
 const REQUEST_FILE = 'rotate-keys.request'
 
 export interface KeyUpkeep {
@@ -22,7 +22,7 @@ export interface KeyUpkeep {
   readonly rotateAfterMs: number
 }
 
-/** Learns of keys that others have made, and starts a rotation when one is asked for or due. */
+/** Loads keys that others have made, and starts a rotation when one is requested or due. */
 export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const { database, keys, clock, logger, dataDirectory, rotateAfterMs } = upkeep
   const isAsked = existsSync(join(dataDirectory, REQUEST_FILE))
@@ -32,19 +32,19 @@ export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const rotation = await rotateSigningKeys(database, { now, ...(isAsked ? {} : { olderThanMs }) })
   if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
   if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
-  // A key that was published already may have been read as well: then the next look starts another rotation.
+  // A key that is already published may have been read too: then the next check starts another rotation.
   if (exposed !== undefined && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
   await keys.refresh()
 }
 
-/** Asks the process that has the database in `dataDirectory` open. Gives a function that says whether it has done so. */
+/** Asks the process that has the database in `dataDirectory` open. @returns a function that tells whether it has rotated */
 export function askForRotation(dataDirectory: string): () => boolean {
   const file = join(dataDirectory, REQUEST_FILE)
   writeFileSync(file, '')
   return () => !existsSync(file)
 }
 
-/** One line for a person. */
+/** One line for the log. */
 export function rotationText(rotation: Rotation): string {
   switch (rotation.outcome) {
     case 'started':

@@ -15,6 +15,13 @@ onEachDatabase('signing keys', (database) => {
     assert.equal(again.current.algorithm, 'ES256')
   })
 
+  it('are made once too when the clock of the second program is behind', async () => {
+    const first = await loadSigningKeys(database(), () => NOW)
+    const behind = await loadSigningKeys(database(), () => new Date(NOW.getTime() - 1500))
+    assert.equal(behind.current.kid, first.current.kid)
+    assert.deepEqual(behind.published, first.published)
+  })
+
   it('overlap: a key that signs no more is published as long as it should be, and one that does not sign yet is', async () => {
     const { current } = await loadSigningKeys(database(), () => NOW)
     const later = new Date(NOW.getTime() + HOUR_MS)

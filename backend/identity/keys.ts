@@ -26,10 +26,10 @@ export interface PrivateJwk extends PublishedKey {
   readonly d: string
 }
 
-/** The keys of the issuer, as they are at the moment of asking. */
+/** The present keys of the issuer. */
 export interface SigningKeys {
   readonly current: SigningKey
-  /** RFC 7517 key set of all that may still be verified, and of what will sign next; public members only. */
+  /** RFC 7517 key set: keys of tokens that may still be valid, and the next signing key; public members only. */
   readonly published: { readonly keys: PublishedKey[] }
   /** The same keys with their private halves; the one that signs now comes first. */
   readonly privateKeys: readonly PrivateJwk[]
@@ -58,16 +58,16 @@ interface LoadedKey {
 }
 
 /**
- * Loads the signing keys (P-256, ES256) from the database, and makes the first one when none may sign now. Programs
- * that start together end with the same key: the transaction is serialisable.
+ * Loads the signing keys (P-256, ES256) from the database, and makes one when none may sign any more. Programs that
+ * start together get the same key, because the transaction is serialisable.
  */
 export async function loadSigningKeys(database: Database, clock: () => Date): Promise<SigningKeys> {
   return new KeyRing({ database, clock, keys: await readKeys(database, clock()) })
 }
 
 /**
- * The keys and the times from which and until which each signs and is published. Because the times are stored with the
- * key before it signs, every process changes over at the same moment by its clock, without asking.
+ * The keys and the times from which and until which each signs and is published. The times are stored before
+ * a key signs, so every process changes over at the same time without communication.
  */
 class KeyRing implements SigningKeys {
   readonly #database: Database
@@ -101,8 +101,8 @@ class KeyRing implements SigningKeys {
   }
 
   #signer(now: Date): LoadedKey {
-    const signer = this.#keys.find(({ signsFrom, signsUntil }) => signs({ signsFrom, signsUntil }, now))
-    // Without one the clock was set back: what was made first is what verifiers have known the longest.
+    const signer = this.#keys.find((key) => signs(key, now))
+    // Otherwise our clock is behind: verifiers have known the oldest key for longest.
     const fallback = signer ?? this.#keys.at(-1)
     if (fallback === undefined) throw new Error('there is no signing key')
     return fallback
@@ -118,20 +118,22 @@ class KeyRing implements SigningKeys {
   }
 }
 
-function signs(times: { readonly signsFrom: Date; readonly signsUntil: Date | null }, now: Date): boolean {
-  return times.signsFrom <= now && (times.signsUntil === null || times.signsUntil > now)
+function signs({ signsFrom, signsUntil }: LoadedKey, now: Date): boolean {
+  return signsFrom <= now && (signsUntil === null || signsUntil > now)
+}
+
+/** Also a key from the future: another program made it, whose clock is ahead of ours, and both must sign with the same. */
+function mayYetSign({ signs_until: signsUntil }: KeyRow, now: Date): boolean {
+  return signsUntil === null || signsUntil > now
 }
 
 async function readKeys(database: Database, now: Date): Promise<LoadedKey[]> {
   const known = await storedKeys(database, now)
-  if (known.some((row) => signs({ signsFrom: row.signs_from, signsUntil: row.signs_until }, now))) {
-    return Promise.all(known.map(load))
-  }
+  if (known.some((row) => mayYetSign(row, now))) return Promise.all(known.map(load))
   const candidate = await newKey()
   const rows = await database.transaction(async (transaction) => {
     const found = await storedKeys(transaction, now)
-    if (found.some((row) => signs({ signsFrom: row.signs_from, signsUntil: row.signs_until }, now)))
-      return found
+    if (found.some((row) => mayYetSign(row, now))) return found
     await storeKey(transaction, candidate, { now, signsFrom: now })
     return storedKeys(transaction, now)
   })
@@ -148,7 +150,7 @@ function storedKeys(database: Queryable, now: Date): Promise<KeyRow[]> {
   )
 }
 
-/** A key pair that is in no table yet. */
+/** A new key pair, not stored yet. */
 export interface NewKey {
   readonly kid: string
   readonly algorithm: string
@@ -200,7 +202,7 @@ async function load(row: KeyRow): Promise<LoadedKey> {
   }
 }
 
-/** Members are named one by one: nothing that is added to a stored key may ever be published by accident. */
+/** Names each member, so that nothing added to a stored key is published by accident. */
 function publicHalf({ kty, crv, x, y, kid, alg, use }: PrivateJwk): PublishedKey {
   return { kty, crv, x, y, kid, alg, use }
 }

@@ -12,13 +12,13 @@ const SALT_BYTES = 16
 const HASH_BYTES = 32
 
 /**
- * Derivations at a time, and how many may wait. Each takes a thread of Node's pool of four and 19 MiB; logins beyond
- * must neither starve the rest of the process nor pile up for minutes.
+ * Derivations at a time, and how many may wait. Each takes a thread of Node's pool of four and 19 MiB; further
+ * logins must neither starve the process nor wait for minutes.
  */
 const MAX_RUNNING = 2
 const MAX_WAITING = 200
 
-/** What is compared when there is no user or no password: the same work, and no password has this hash. */
+/** Compared when there is no user or no password: the same work, and no password has this hash. */
 const NOBODY = phc(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES))
 
 let running = 0
@@ -34,8 +34,8 @@ export async function hashPassword(password: string): Promise<string> {
 }
 
 /**
- * Whether the password belongs to the stored PHC string. Without one (no such user, or a user who has no password)
- * the answer is false after the same work, so that time does not tell who exists.
+ * Whether the password belongs to the stored PHC string. Without one (no such user, or no password) the
+ * result is false after the same work, so that the time does not reveal who exists.
  */
 export async function verifyPassword(password: string, stored: string | undefined): Promise<boolean> {
   const { hash, ...parameters } = parsePhc(stored ?? NOBODY)
@@ -62,7 +62,7 @@ async function deriveBounded(password: string, { salt, ...cost }: Parameters): P
     const message = Buffer.from(password.normalize('NFKC'))
     return await derive('argon2id', { ...cost, message, nonce: salt, tagLength: HASH_BYTES })
   } finally {
-    // The place goes straight to the next in line; only without one does it become free.
+    // The next in line takes the place; it becomes free only when nobody waits.
     const next = waiting.shift()
     if (next === undefined) running--
     else next()

@@ -2,7 +2,7 @@ import { Type } from 'typebox'
 import { problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
-const JwksAnswer = Type.Object(
+const JwksResponse = Type.Object(
   {
     keys: Type.Array(
       Type.Object({
@@ -28,7 +28,7 @@ export function registerJwks(app: App, { keys }: Services): void {
         operationId: 'getSigningKeys',
         summary: 'The keys that access tokens are verified with',
         tags: ['session'],
-        response: { 200: JwksAnswer, ...problemResponses() },
+        response: { 200: JwksResponse, ...problemResponses() },
       },
     },
     async () => keys.published,

@@ -1,20 +1,19 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 
-/** The header of a response that tells the gateway to refuse the access tokens of sessions from now on. */
+/** The response header that tells the gateway to refuse the access tokens of sessions. */
 export const REVOKE_SESSION = 'x-revoke-session'
 
-/** With ids of 43 characters some 9 kB: HTTP programs commonly refuse a head beyond 16 KiB. */
+/** About 9 kB with ids of 43 characters; many HTTP programs refuse a head beyond 16 KiB. */
 const MAX_NAMED = 200
 
 /**
- * Writes {@link REVOKE_SESSION} as one field, a list with commas, whatever number of sessions a handler names: a field
- * each would make a head that nobody accepts, and then none of them would be revoked. Sessions beyond what a head can
- * hold, and those of a response that the gateway no longer waits for, are named by the next responses that it forwards,
- * of whichever request.
+ * Writes {@link REVOKE_SESSION} as one field with a comma-separated list: with a field for each session, the head could be
+ * refused, and no session would be revoked. Sessions that do not fit, and those of a response that the gateway no longer
+ * waits for, go into the next responses through the gateway.
  */
 export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void {
   let waiting: string[] = []
-  // Not probes, and not the gateway's own look at the keys: nobody reads this field there.
+  // Not for probes and the gateway's own fetch of the keys, where nobody reads this field.
   const forwarded = new WeakSet<FastifyRequest>()
   app.addHook('onRequest', async (request) => {
     if (request.headers['x-forwarded-for'] !== undefined) forwarded.add(request)
@@ -23,7 +22,7 @@ export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void
     const named = [reply.getHeader(REVOKE_SESSION) ?? []].flat().map(String)
     const sessions = forwarded.has(request) ? [...named, ...waiting] : named
     if (sessions.length === 0) return
-    // The gateway gave up waiting, or its client has gone: nobody would hear of them.
+    // The gateway no longer waits, or its client has left: nobody reads this response.
     if (forwarded.has(request) && request.raw.socket.destroyed) {
       waiting = sessions
       return

@@ -11,7 +11,7 @@ const ASK_EVERY_MS = 200
 
 /**
  * `npm run keys:rotate`: starts a rotation of the signing keys in the database that the backend's environment names.
- * Exit status 0, also when one is under way already; 1 with a line on standard error otherwise.
+ * Exit status 0, also when a rotation is already under way; 1 with a line on standard error otherwise.
  */
 process.umask(0o077)
 const environment = readEnvironment(process.env)
@@ -20,7 +20,7 @@ else await rotate(environment).catch((fault: Error) => fail(fault.message || Str
 
 async function rotate(settings: Environment): Promise<void> {
   const database = await openDatabase(settings, () => {}).catch((fault: unknown) => {
-    // The embedded database belongs to the backend that runs.
+    // The running backend has the embedded database open.
     if (fault instanceof DirectoryInUseError) return undefined
     throw fault
   })

@@ -1,34 +1,35 @@
 import { randomBytes } from 'node:crypto'
-import type { Database } from '../database/database.ts'
+import type { Database, Queryable } from '../database/database.ts'
 
 const SECRET_BYTES = 32
 
-/** Secrets that all processes over one database share. Whoever reads the database has the signing keys anyway. */
+/** Secrets that all processes of one database share. Whoever can read it has the signing keys anyway. */
 export interface ServerSecrets {
-  /** From which the nonces of DPoP (RFC 9449 section 8) follow; 32 bytes. */
+  /** Nonces of DPoP (RFC 9449 section 8) are derived from it; 32 bytes. */
   readonly dpopNonce: Buffer
-  /** With which the cookie of a known browser is signed; 32 bytes. */
+  /** Signs the cookie of a known browser; 32 bytes. */
   readonly knownBrowser: Buffer
 }
 
-/** Loads the secrets, and makes those that are missing. Programs that start together end with the same ones. */
+/** Loads the secrets, and makes missing ones. Programs that start together get the same ones. */
 export async function loadServerSecrets(database: Database): Promise<ServerSecrets> {
   return {
-    dpopNonce: await loadSecret(database, 'dpop_nonce'),
-    knownBrowser: await loadSecret(database, 'known_browser'),
+    dpopNonce: await sharedSecret(database, 'dpop_nonce', randomBytes(SECRET_BYTES)),
+    knownBrowser: await sharedSecret(database, 'known_browser', randomBytes(SECRET_BYTES)),
   }
 }
 
-/** Makes all of them anew: nonces and cookies that are out are asked for again, nothing else comes of it. */
+/** Replaces all of them. Clients then need new nonces and cookies; nothing else changes. */
 export async function replaceServerSecrets(database: Database): Promise<ServerSecrets> {
   await database.query('DELETE FROM server_secrets')
   return loadServerSecrets(database)
 }
 
-async function loadSecret(database: Database, name: string): Promise<Buffer> {
+/** Stores the secret unless there is one of this name. @returns the stored one, the same for all processes */
+export async function sharedSecret(database: Queryable, name: string, candidate: Buffer): Promise<Buffer> {
   await database.query('INSERT INTO server_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
     name,
-    randomBytes(SECRET_BYTES),
+    candidate,
   ])
   const [row] = await database.query<{ value: Uint8Array }>(
     'SELECT value FROM server_secrets WHERE name = $1',

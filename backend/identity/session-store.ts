@@ -1,22 +1,22 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { v7 as uuid } from 'uuid'
 import type { Database, Queryable } from '../database/database.ts'
-import type { Credentials } from '../user-store.ts'
 import { revokeGrantsOf } from './oauth/artifacts.ts'
 import { ACCESS_TOKEN_SECONDS, CLOCK_TOLERANCE_MS, type Role, type TokenSubject } from './session-tokens.ts'
+import type { Credentials } from './user-credentials.ts'
 
 const REFRESH_TOKEN_BYTES = 32
 const REFRESH_TOKEN_MS = 30 * 24 * 60 * 60 * 1000
 
-/** A session with the refresh token that continues it. The token is told once and stored only as its SHA-256. */
+/** A session with the refresh token that continues it. The token is returned once, and only its SHA-256 is stored. */
 export interface OpenedSession {
   readonly subject: TokenSubject
   readonly refreshToken: string
 }
 
 /**
- * What came of presenting a refresh token. `reused`: it had been exchanged before, so somebody else has a copy, and
- * the whole family (the session) is now revoked (RFC 9700 section 4.14.2).
+ * The result of presenting a refresh token. `reused`: it was exchanged before, so somebody has a copy, and the whole
+ * family (the session) is now revoked (RFC 9700 section 4.14.2).
  */
 export type Exchange =
   | { readonly outcome: 'rotated'; readonly session: OpenedSession }
@@ -24,8 +24,8 @@ export type Exchange =
   | { readonly outcome: 'reused'; readonly sessionId: string }
 
 /**
- * Starts a session for a user who has just proved who it is; `undefined` when the password is another one by now, so
- * that no session of the old one begins behind the back of the change that ends them all.
+ * Starts a session for a user who has just proved who it is; `undefined` when the password has changed meanwhile:
+ * that change ended all sessions, and none may begin after it with the old password.
  */
 export async function openSession(
   database: Database,
@@ -47,8 +47,7 @@ export async function openSession(
 
 /**
  * Exchanges a refresh token for the next one. Of concurrent exchanges of one token exactly one is `rotated`; every
- * other, also the honest repetition after a lost answer, is `reused`: there is no time of grace, because within it a
- * thief would not be noticed.
+ * other is `reused`, also an honest repetition after a lost response: during a grace period a thief would not be noticed.
  */
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
   const hash = sha256(token)
@@ -99,7 +98,7 @@ function sha256(token: string): string {
   return createHash('sha256').update(token).digest('hex')
 }
 
-/** Ends the session; its refresh tokens are worth nothing from then on. Only the user's own session is touched. */
+/** Ends the session; its refresh tokens are invalid from then on. Only the user's own session is touched. */
 export async function revokeSession(
   database: Queryable,
   session: { readonly id: string; readonly userId: string },
@@ -114,8 +113,8 @@ export async function revokeSession(
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
- * Ends every session of the user but `exceptId`, those that OAuth clients were granted too, and gives the ids of those
- * that may still have an access token in force, which is what the gateway has to be told.
+ * Ends every session of the user but `exceptId`, grants to OAuth clients too. @returns the ids of those that may
+ * still have a valid access token, for the gateway
  */
 export async function revokeSessionsOf(
   transaction: Queryable,

@@ -5,22 +5,22 @@ import type { SigningKeys } from './keys.ts'
 /** How long an access token is accepted. */
 export const ACCESS_TOKEN_SECONDS = 600
 
-/** Clocks of the gateway may be behind by this, and a token is signed a moment after it was noted. */
+/** How far the gateway's clock may be behind, and the time between recording and signing a token. */
 export const CLOCK_TOLERANCE_MS = 60_000
 
-/** `client_id` of tokens that were got with a password rather than through an OAuth client (RFC 9068 requires one). */
+/** `client_id` of tokens for a password, without an OAuth client (RFC 9068 requires one). */
 export const SESSION_CLIENT = 'session'
 
 export type Role = 'user' | 'operator'
 
 const USER_SCOPES = 'accounts:read transfers:write identity:verify'
-/** What the holder of a role may do. */
+/** The scopes of a role. */
 export const SCOPES_OF_ROLE: Readonly<Record<Role, string>> = {
   user: USER_SCOPES,
   operator: `${USER_SCOPES} users:admin`,
 }
 
-/** Whom a token speaks for. */
+/** Who a token is issued for. */
 export interface TokenSubject {
   readonly userId: string
   readonly sessionId: string

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 import type { Database } from '../database/database.ts'
 
-/** So many attempts in a row need no waiting: people mistype. */
+/** So many failed attempts in a row need no wait, because people mistype. */
 const FREE_ATTEMPTS = 5
 
 const FIRST_DELAY_SECONDS = 1
 const MAX_DELAY_SECONDS = 15 * 60
 
-/** So long after the last failed attempt all of them are forgotten. */
+/** Failed attempts are forgotten so long after the last one. */
 export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 
-/** So long an origin is known for an account after somebody signed in from there. */
+/** How long an origin is known for an account after a sign-in from there. */
 export const KNOWN_FOR_MS = 30 * 24 * 60 * 60 * 1000
 
 /** Whether an attempt may be made now. `wait`: not before so many seconds. */
@@ -19,22 +19,23 @@ export type Admission =
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
 
 /**
- * Admits one attempt to sign in and counts it as failed until {@link noteSuccess} says otherwise; counted before the
- * password is looked at, so that attempts made at the same moment, on any instance, do not all slip through. After
+ * Admits one attempt to sign in, and counts it as failed until {@link noteSuccess} corrects that. It counts before the
+ * password is checked, so that simultaneous attempts, on any instance, do not all pass. After
  * {@link FREE_ATTEMPTS} each failure doubles the wait for the next, from 1 s to 15 min: at most about a hundred guesses
- * a day from one origin. An attempt that has to wait counts nothing, so
- * nobody can make the wait longer by asking again.
+ * a day from one origin. An attempt that has to wait is not counted, so
+ * repeating it makes the wait no longer. A free attempt never makes another wait: the clock of the backend that counts the
+ * next one may be a little behind.
  *
- * `key` names what is guessed at, whether or not it exists, and from where; only its SHA-256 is stored.
+ * `key` names the account, whether or not it exists, and the origin; only its SHA-256 is stored.
  */
 export async function admitAttempt(database: Database, key: string, now: Date): Promise<Admission> {
   const [admitted] = await database.query(
-    `INSERT INTO sign_in_attempts AS attempts (key, failures, last_at, next_at) VALUES ($1, 1, $2, $2)
+    `INSERT INTO sign_in_attempts AS attempts (key, failures, last_at, next_at) VALUES ($1, 1, $2, 'epoch')
      ON CONFLICT (key) DO UPDATE
        SET failures = CASE WHEN attempts.last_at <= $3 THEN 1 ELSE attempts.failures + 1 END,
            last_at = $2,
            next_at = CASE
-             WHEN attempts.last_at <= $3 OR attempts.failures + 1 < $4 THEN $2::timestamptz
+             WHEN attempts.last_at <= $3 OR attempts.failures + 1 < $4 THEN 'epoch'::timestamptz
              ELSE $2::timestamptz + make_interval(secs =>
                least($6::float8, $5::float8 * power(2, least(attempts.failures + 1 - $4, 30))))
            END
@@ -61,12 +62,12 @@ export async function admitAttempt(database: Database, key: string, now: Date): 
 /** The attempt succeeded: the next one is free again, and the origin is known for the account. */
 export async function noteSuccess(database: Database, key: string, now: Date): Promise<void> {
   await database.query(
-    'UPDATE sign_in_attempts SET failures = 0, next_at = $2, succeeded_at = $2 WHERE key = $1',
+    "UPDATE sign_in_attempts SET failures = 0, next_at = 'epoch', succeeded_at = $2 WHERE key = $1",
     [hashed(key), now],
   )
 }
 
-/** Whether an attempt by this key has succeeded of late. */
+/** Whether an attempt with this key has succeeded recently. */
 export async function isKnown(database: Database, key: string, now: Date): Promise<boolean> {
   const known = await database.query(
     'SELECT 1 AS one FROM sign_in_attempts WHERE key = $1 AND succeeded_at > $2',

@@ -54,6 +54,15 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     assert.equal(admissions.filter(({ outcome }) => outcome === 'go').length, 5)
   })
 
+  it('lets five attempts through that backends count whose clocks differ', async () => {
+    const nowMs = service.now().getTime()
+    for (const lateMs of [0, 3, 900, 1, 0]) {
+      const { outcome } = await admitAttempt(database(), 'skew', new Date(nowMs - lateMs))
+      assert.equal(outcome, 'go')
+    }
+    assert.equal((await admit('skew')).outcome, 'wait')
+  })
+
   it('forgets at a success, and a day after the last failure', async () => {
     for (let attempt = 0; attempt < 5; attempt++) await admit('c')
     await noteSuccess(database(), 'c', service.now())

@@ -1,7 +1,7 @@
 import type { Database } from '../database/database.ts'
-import { type Credentials, emailKey, findCredentials, findOwnCredentials } from '../user-store.ts'
 import { admitGuess, guessAt, noteRight } from './guess.ts'
 import { verifyPassword } from './passwords.ts'
+import { type Credentials, emailKey, findCredentials, findOwnCredentials } from './user-credentials.ts'
 
 export interface SignInAttempt {
   readonly email: string
@@ -12,15 +12,15 @@ export interface SignInAttempt {
   readonly knownBrowser?: string | undefined
 }
 
-/** `wrong`: the address, the password, or both. `throttled`: nothing was looked at; come back later. */
+/** `wrong`: the address, the password, or both. `throttled`: nothing was checked; try again later. */
 export type SignIn =
   | { readonly outcome: 'signed_in'; readonly user: Credentials }
   | { readonly outcome: 'wrong' }
   | { readonly outcome: 'throttled'; readonly retryAfterSeconds: number }
 
 /**
- * Checks an e-mail address and a password. Every door goes through here, POST /api/login and the sign-in page, so that
- * guesses at one are counted at the other. The answer and the time it takes do not tell whether there is such a user.
+ * Checks an e-mail address and a password, for both POST /api/login and the sign-in page, so that guesses are counted
+ * together. Neither the result nor the time reveals whether the user exists.
  * Throws the `busy` problem under load.
  */
 export async function signIn(database: Database, attempt: SignInAttempt, now: Date): Promise<SignIn> {
@@ -35,12 +35,12 @@ export async function signIn(database: Database, attempt: SignInAttempt, now: Da
   return { outcome: 'signed_in', user }
 }
 
-/** What came of the present password of somebody who is signed in; `proved` gives the hash that it belongs to. */
+/** The result of checking the present password of a signed-in user; `proved` has the hash. */
 export type PasswordProof =
   | { readonly outcome: 'proved'; readonly passwordHash: string }
   | Exclude<SignIn, { readonly outcome: 'signed_in' }>
 
-/** Checks the present password of a user who is signed in. Guesses are counted with those of its sign-ins. */
+/** Checks the present password of a user who is signed in. Guesses are counted with those at sign-in. */
 export async function provePassword(
   database: Database,
   attempt: { readonly userId: string; readonly password: string; readonly origin: string },

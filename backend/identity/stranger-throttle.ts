@@ -2,16 +2,16 @@ import { createHash } from 'node:crypto'
 import type { Database } from '../database/database.ts'
 import type { Admission } from './sign-in-throttle.ts'
 
-/** So many guesses at one account may come at once from origins that are not known for it, all of them together … */
+/** So many guesses at one account may come at once from all origins together that are not known for it … */
 const BURST = 100
 
 /** … and after that one more each five minutes. */
 const PER_GUESS_SECONDS = 5 * 60
 
 /**
- * Bounds what many strangers together guess at one account, by the generic cell rate algorithm: `next_at` is when the
- * guesses so far are paid for, and it may lie {@link BURST} guesses ahead. An origin alone is slower than that
- * (sign-in-throttle.ts), so it can never use this up and keep others out.
+ * Bounds what many strangers together guess at one account, by the generic cell rate algorithm: `next_at` may lie at most
+ * {@link BURST} guesses ahead. A single origin is limited more strictly (sign-in-throttle.ts), so it alone can never use this up
+ * and lock others out.
  */
 export async function admitStranger(database: Database, account: string, now: Date): Promise<Admission> {
   const [admitted] = await database.query(
@@ -37,7 +37,7 @@ export async function strangersWait(database: Database, account: string, now: Da
   return waitMs <= 0 ? { outcome: 'go' } : { outcome: 'wait', retryAfterSeconds: Math.ceil(waitMs / 1000) }
 }
 
-/** It was no guess: the password was right. */
+/** Takes a guess back, because the password was right. */
 export async function takeBackStranger(database: Database, account: string): Promise<void> {
   await database.query(
     'UPDATE sign_in_attempts SET next_at = next_at - make_interval(secs => $2::float8) WHERE key = $1',

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { onEachDatabase, onPostgres } from '../testing/databases.ts'
-import { answerOnce, idempotencyKey } from './idempotency.ts'
+import { idempotencyKey, respondOnce } from './idempotency.ts'
 
 const NOW = new Date('2026-03-01T12:00:00Z')
 const ANSWER = { status: 201, body: '{}' }
 const request = (key: string) => ({ caller: 'alice', path: '/api/transfer', key, fingerprint: 'f' })
 
-onEachDatabase('answerOnce', (database) => {
+onEachDatabase('respondOnce', (database) => {
   it('refuses a key whose first request is still being worked on, and frees it afterwards', async () => {
     const { promise: started, resolve: start } = Promise.withResolvers<void>()
     const { promise: finished, resolve: finish } = Promise.withResolvers<void>()
-    const first = answerOnce(database(), request('slow'), {
+    const first = respondOnce(database(), request('slow'), {
       now: NOW,
       work: async () => {
         start()
@@ -20,18 +20,19 @@ onEachDatabase('answerOnce', (database) => {
       },
     })
     await started
-    const again = () => answerOnce(database(), request('slow'), { now: NOW, work: async () => assert.fail() })
+    const again = () =>
+      respondOnce(database(), request('slow'), { now: NOW, work: async () => assert.fail() })
     await assert.rejects(again(), { code: 'idempotency_key_in_flight' })
     finish()
-    assert.deepEqual(await first, { answer: ANSWER, replayed: false })
-    assert.deepEqual(await again(), { answer: ANSWER, replayed: true })
+    assert.deepEqual(await first, { response: ANSWER, replayed: false })
+    assert.deepEqual(await again(), { response: ANSWER, replayed: true })
   })
 
   it('frees the key when the work throws', async () => {
     const crash = new Error('crash')
     const options = { now: NOW, work: () => Promise.reject(crash) }
-    await assert.rejects(answerOnce(database(), request('crash'), options), crash)
-    const retried = await answerOnce(database(), request('crash'), { now: NOW, work: async () => ANSWER })
+    await assert.rejects(respondOnce(database(), request('crash'), options), crash)
+    const retried = await respondOnce(database(), request('crash'), { now: NOW, work: async () => ANSWER })
     assert.equal(retried.replayed, false)
   })
 
@@ -43,23 +44,26 @@ onEachDatabase('answerOnce', (database) => {
     ] as const
     for (const [caller, path, key] of parts) {
       const options = { now: NOW, work: async () => ANSWER }
-      const { replayed } = await answerOnce(database(), { caller, path, key, fingerprint: 'f' }, options)
+      const { replayed } = await respondOnce(database(), { caller, path, key, fingerprint: 'f' }, options)
       assert.equal(replayed, false)
     }
   })
 })
 
-onPostgres('answerOnce', (database) => {
+onPostgres('respondOnce', (database) => {
   it('refuses a key that another process is working on', async () => {
     await database().transaction(async (transaction) => {
       const lock = 'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken'
       assert.deepEqual(await transaction.query(lock, ['alice\n/api/transfer\nelsewhere']), [{ taken: true }])
       const options = { now: NOW, work: async () => assert.fail() }
-      await assert.rejects(answerOnce(database(), request('elsewhere'), options), {
+      await assert.rejects(respondOnce(database(), request('elsewhere'), options), {
         code: 'idempotency_key_in_flight',
       })
     })
-    const retried = await answerOnce(database(), request('elsewhere'), { now: NOW, work: async () => ANSWER })
+    const retried = await respondOnce(database(), request('elsewhere'), {
+      now: NOW,
+      work: async () => ANSWER,
+    })
     assert.equal(retried.replayed, false)
   })
 })

@@ -1,14 +1,14 @@
-import type { Database, Transaction } from '../database/database.ts'
+import type { Database, Transaction, TransactionOptions } from '../database/database.ts'
 import { invalidField, Problem } from '../problems.ts'
 
-/** How long an answer is kept; after that its key may be used for something else. */
+/** How long a response is kept; after that its key may be used for something else. */
 export const KEPT_MS = 24 * 60 * 60 * 1000
 
 const HEADER = 'Idempotency-Key'
 const MAX_CHARACTERS = 255
 
-/** A final answer, kept as it was sent: status and body, success and refusal alike. */
-export interface StoredAnswer {
+/** A final response, kept as it was sent: status and body, success and refusal alike. */
+export interface StoredResponse {
   readonly status: number
   readonly body: string
 }
@@ -53,48 +53,51 @@ function readKey(text: string): string | undefined {
 const inFlight = new Set<string>()
 
 /**
- * Answers the request once. `work` runs in one transaction with the row that keeps its answer, so a crash leaves
- * either both or neither, and no key stays taken by a request that died. Gives the answer and whether it is a replay.
+ * Responds to the request once. `work` runs in one transaction with the row that keeps its response, so a crash leaves
+ * either both or neither, and no key stays taken after a crash. Returns the response and whether it is a replay.
  * Throws the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
  */
-export async function answerOnce(
+export async function respondOnce(
   database: Database,
   request: KeyedRequest,
-  options: { readonly now: Date; readonly work: (transaction: Transaction) => Promise<StoredAnswer> },
-): Promise<{ readonly answer: StoredAnswer; readonly replayed: boolean }> {
+  options: TransactionOptions & {
+    readonly now: Date
+    readonly work: (transaction: Transaction) => Promise<StoredResponse>
+  },
+): Promise<{ readonly response: StoredResponse; readonly replayed: boolean }> {
   const mark = [request.caller, request.path, request.key].join('\0')
-  // The embedded database runs one transaction at a time: without this the second would wait, not be told.
+  // The embedded database runs one transaction at a time: without this the second would wait instead of failing.
   if (inFlight.has(mark)) throw new Problem('idempotency_key_in_flight')
   inFlight.add(mark)
   try {
     return await database.transaction(async (transaction) => {
       await refuseInFlightElsewhere(transaction, mark)
-      const kept = await keptAnswer(transaction, request, options.now)
-      if (kept !== undefined) return { answer: kept, replayed: true }
-      const answer = await options.work(transaction)
-      await keep(transaction, request, { answer, now: options.now })
-      return { answer, replayed: false }
-    })
+      const kept = await keptResponse(transaction, request, options.now)
+      if (kept !== undefined) return { response: kept, replayed: true }
+      const response = await options.work(transaction)
+      await keep(transaction, request, { response, now: options.now })
+      return { response, replayed: false }
+    }, options)
   } finally {
     inFlight.delete(mark)
   }
 }
 
-/** The lock is of the transaction: the database frees it however that ends, also when this process dies. */
+/** The lock belongs to the transaction: the database releases it at its end, also when this process dies. */
 async function refuseInFlightElsewhere(transaction: Transaction, mark: string): Promise<void> {
   const [lock] = await transaction.query<{ taken: boolean }>(
     'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken',
-    // A text of PostgreSQL cannot hold NUL; a hash may collide anyway, and then costs one repetition.
+    // A text in PostgreSQL cannot contain NUL. A collision of hashes only costs one repetition.
     [mark.replaceAll('\0', '\n')],
   )
   if (lock?.taken !== true) throw new Problem('idempotency_key_in_flight')
 }
 
-async function keptAnswer(
+async function keptResponse(
   transaction: Transaction,
   { caller, path, key, fingerprint }: KeyedRequest,
   now: Date,
-): Promise<StoredAnswer | undefined> {
+): Promise<StoredResponse | undefined> {
   const [kept] = await transaction.query<{ fingerprint: string; status: number; body: string }>(
     `SELECT fingerprint, status, body FROM idempotency_keys
       WHERE caller = $1 AND path = $2 AND key = $3 AND created_at > $4`,
@@ -108,15 +111,15 @@ async function keptAnswer(
 async function keep(
   transaction: Transaction,
   { caller, path, key, fingerprint }: KeyedRequest,
-  { answer, now }: { readonly answer: StoredAnswer; readonly now: Date },
+  { response, now }: { readonly response: StoredResponse; readonly now: Date },
 ): Promise<void> {
-  // Only an expired answer can be in the way: one in force was replayed above.
+  // Only an expired response can be in the way: one in force was replayed above.
   await transaction.query(
     `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
      VALUES ($1, $2, $3, $4, $5, $6, $7)
      ON CONFLICT (caller, path, key) DO UPDATE
        SET fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body,
            created_at = excluded.created_at`,
-    [caller, path, key, fingerprint, answer.status, answer.body, now],
+    [caller, path, key, fingerprint, response.status, response.body, now],
   )
 }

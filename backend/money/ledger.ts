@@ -34,7 +34,7 @@ export async function accountOf(database: Queryable, userId: string): Promise<Ac
   return row && { id: row.id, currency: row.currency, balanceMinor: row.balance_minor }
 }
 
-/** Opens the account of a new user, empty. Gives its id. */
+/** Opens an empty account for a new user. @returns its id */
 export async function openAccount(transaction: Queryable, ownerId: string, now: Date): Promise<string> {
   const id = uuid()
   await transaction.query(
@@ -61,7 +61,7 @@ export async function fundAccount(
   })
 }
 
-/** Closes the account of a user who leaves: what is left on it returns to equity, and nothing reaches it any more. */
+/** Closes the account of a deleted user: its balance returns to equity, and nothing can be sent to it. */
 export async function closeAccount(transaction: Queryable, ownerId: string, now: Date): Promise<void> {
   const account = await accountOf(transaction, ownerId)
   if (account === undefined) return
@@ -78,7 +78,7 @@ export async function closeAccount(transaction: Queryable, ownerId: string, now:
   await transaction.query('UPDATE accounts SET closed_at = $2 WHERE id = $1', [account.id, now])
 }
 
-/** What a user orders. */
+/** The transfer that a user orders. */
 export interface TransferOrder {
   readonly userId: string
   readonly toAccountId: string
@@ -87,7 +87,7 @@ export interface TransferOrder {
   readonly reference?: string | undefined
 }
 
-/** A transfer that was carried out. */
+/** A completed transfer. */
 export interface Transfer {
   readonly id: string
   readonly fromAccountId: string
@@ -106,15 +106,15 @@ export type TransferRefusal =
   | 'insufficient_funds'
 
 /**
- * Moves money from the account of the user, or gives the reason why it does not, with nothing changed. An account
- * never goes below zero, whatever runs at the same time.
+ * Moves money from the account of the user, or returns why not, with nothing changed. An account never
+ * goes below zero, whatever runs at the same time.
  */
 export async function transfer(
   transaction: Queryable,
   order: TransferOrder,
   now: Date,
 ): Promise<Transfer | TransferRefusal> {
-  // Both rows locked at once and in one order: opposite transfers then wait for each other instead of colliding.
+  // Locks both rows at once in a fixed order, so that opposite transfers wait for each other instead of colliding.
   const rows = await transaction.query<AccountRow>(
     `SELECT id, owner_id, currency, balance_minor FROM accounts
       WHERE (owner_id = $1 OR id = $2) AND kind = 'customer' AND closed_at IS NULL ORDER BY id FOR UPDATE`,

@@ -1,6 +1,6 @@
 /**
- * Money inside is a bigint of minor units (cents for EUR) and outside a decimal string. No number is ever a float:
- * 0.1 + 0.2 is not 0.3 there.
+ * Money inside is a bigint of minor units (cents for EUR) and outside a decimal string. Never a float, in
+ * which 0.1 + 0.2 is not 0.3.
  */
 
 /** Above zero, with at most so many decimals. Up to twelve digits before the point: no sum comes near 64 bits. */

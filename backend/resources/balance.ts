@@ -6,7 +6,7 @@ import { fromMinor } from '../money/money.ts'
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
-const BalanceAnswer = Type.Object(
+const BalanceResponse = Type.Object(
   {
     accountId: Type.String({ format: 'uuid' }),
     currency: Type.String({ examples: ['EUR'] }),
@@ -20,7 +20,7 @@ const BalanceAnswer = Type.Object(
   { description: 'The balance of the account of the caller.' },
 )
 
-/** GET /api/balance: the account of the user who calls. */
+/** GET /api/balance: the account of the calling user. */
 export function registerBalance(app: App, { database, clock }: Services): void {
   app.get(
     '/api/balance',
@@ -30,12 +30,12 @@ export function registerBalance(app: App, { database, clock }: Services): void {
         summary: 'The balance of your account',
         tags: ['account'],
         security: [{ bearer: ['accounts:read'] }],
-        response: { 200: BalanceAnswer, ...problemResponses(401, 403) },
+        response: { 200: BalanceResponse, ...problemResponses(401, 403) },
       },
     },
     async (request) => {
       const account = await accountOf(database, requireUserWith(request, 'accounts:read'))
-      // Every user has an account until it is deleted, and then nobody may call in its name.
+      // Every user has an account until it is deleted.
       if (account === undefined) throw new Problem('unauthenticated')
       const balance = fromMinor(account.balanceMinor, currencyOf(account.currency)?.minorUnits ?? 0)
       return {

@@ -4,7 +4,7 @@ import { CURRENCIES } from '../money/currencies.ts'
 import { problemResponses } from '../problems.ts'
 import type { App } from '../services.ts'
 
-const DataAnswer = Type.Object(
+const DataResponse = Type.Object(
   {
     currencies: Type.Array(
       Type.Object({
@@ -31,7 +31,7 @@ export function registerData(app: App): void {
         tags: ['reference'],
         description: 'A machine caller may also prove itself by its client certificate.',
         security: [{ bearer: [] }],
-        response: { 200: DataAnswer, ...problemResponses(401) },
+        response: { 200: DataResponse, ...problemResponses(401) },
       },
     },
     async (request) => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { migrate } from '../database/migrations.ts'
-import { openPglite } from '../database/pglite.ts'
+import { openTestPglite } from '../testing/databases.ts'
 import { PUBLIC_URL, startTestService, type TestService } from '../testing/service.ts'
 
 interface Operation {
@@ -17,7 +17,7 @@ describe('the description of the API', () => {
   // biome-ignore lint/suspicious/noExplicitAny: a JSON document
   let document: any
   before(async () => {
-    const database = await openPglite()
+    const database = await openTestPglite()
     await migrate(database)
     service = await startTestService(database)
     document = (await service.send({ url: '/openapi.json' })).body

@@ -4,8 +4,8 @@ import { ProblemSchema } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
 /**
- * Everything that the page needs comes from here, and it may ask nobody but the API it documents. Styles may be
- * inline because Swagger UI writes its icons that way; scripts may not.
+ * The page loads everything from here, and may only call the API that it documents. Inline styles are allowed because Swagger
+ * UI needs them for its icons; inline scripts are not.
  */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -38,7 +38,7 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
         description: DESCRIPTION,
         license: { name: 'MIT', identifier: 'MIT' },
       },
-      // Of every operation that does not say otherwise.
+      // For every operation without a setting of its own.
       security: [],
       servers: [{ url: publicUrl }],
       components: {

@@ -18,7 +18,7 @@ onEachDatabase('POST /api/login', (database) => {
   })
   const login = (payload: object) => service.send({ method: 'POST', url: '/api/login', payload })
 
-  it('answers with tokens when address and password are right', async () => {
+  it('responds with tokens when address and password are right', async () => {
     const { status, body } = await login({ email: 'Alice@Example.com', password: 'correct horse' })
     assert.equal(status, 200)
     assert.deepEqual(Object.keys(body), ['accessToken', 'tokenType', 'expiresIn', 'refreshToken'])

@@ -2,10 +2,10 @@ import { Type } from 'typebox'
 import { originOf } from '../identity/attempt-origin.ts'
 import { openSession } from '../identity/session-store.ts'
 import { signIn } from '../identity/sign-in.ts'
-import { tooManyAttempts } from '../present-password.ts'
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
-import { TokenAnswer, tokenAnswer } from './sessions.ts'
+import { tooManyAttempts } from './present-password.ts'
+import { TokenResponse, tokenResponse } from './sessions.ts'
 import { Email } from './users.ts'
 
 const LoginBody = Type.Object(
@@ -30,7 +30,7 @@ export function registerLogin(app: App, services: Services): void {
           'which nobody signed in to the account in the last 30 days share 100 attempts and one more each five minutes.',
         tags: ['session'],
         body: LoginBody,
-        response: { 200: TokenAnswer, ...problemResponses(401, 413, 415) },
+        response: { 200: TokenResponse, ...problemResponses(401, 413, 415) },
       },
     },
     async (request) => {
@@ -40,7 +40,7 @@ export function registerLogin(app: App, services: Services): void {
         case 'signed_in': {
           const session = await openSession(database, result.user, clock())
           if (session === undefined) throw new Problem('invalid_credentials')
-          return tokenAnswer(services, session)
+          return tokenResponse(services, session)
         }
         case 'throttled':
           throw tooManyAttempts(result.retryAfterSeconds)

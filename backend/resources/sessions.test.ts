@@ -58,10 +58,10 @@ onEachDatabase('sessions', (database) => {
 
   it('lets exactly one of many concurrent uses of a refresh token win', async () => {
     const { refreshToken } = await login()
-    const answers = await Promise.all(Array.from({ length: 8 }, () => refresh(refreshToken)))
-    const statuses = answers.map((answer) => answer.status).sort()
+    const responses = await Promise.all(Array.from({ length: 8 }, () => refresh(refreshToken)))
+    const statuses = responses.map((response) => response.status).sort()
     assert.deepEqual(statuses, [200, ...Array(7).fill(401)])
-    const winner = answers.find((answer) => answer.status === 200)
+    const winner = responses.find((response) => response.status === 200)
     assert.equal(
       (await refresh(winner?.body.refreshToken)).status,
       401,

@@ -7,8 +7,8 @@ import { ACCESS_TOKEN_SECONDS, issueAccessToken } from '../identity/session-toke
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
-/** What a login and a refresh answer. */
-export const TokenAnswer = Type.Object(
+/** What a login and a refresh respond with. */
+export const TokenResponse = Type.Object(
   {
     accessToken: Type.String({ description: 'A JWT (RFC 9068), to be sent as Authorization: Bearer.' }),
     tokenType: Type.Literal('Bearer'),
@@ -18,8 +18,8 @@ export const TokenAnswer = Type.Object(
   { description: 'The tokens of a session.' },
 )
 
-/** The tokens of a session as the API answers them. */
-export async function tokenAnswer(services: Services, session: OpenedSession) {
+/** The tokens of a session as the API returns them. */
+export async function tokenResponse(services: Services, session: OpenedSession) {
   return {
     accessToken: await issueAccessToken(services, session.subject),
     tokenType: 'Bearer' as const,
@@ -48,10 +48,10 @@ function registerRefresh(app: App, services: Services): void {
         summary: 'Exchange a refresh token for new tokens',
         description:
           'Each refresh token is good once. Presenting it again, even at the same moment, revokes its session: ' +
-          'somebody may have stolen it. There is no time of grace for an answer that was lost; log in again then.',
+          'somebody may have stolen it. There is no time of grace for a response that was lost; log in again then.',
         tags: ['session'],
         body: RefreshBody,
-        response: { 200: TokenAnswer, ...problemResponses(401, 413, 415) },
+        response: { 200: TokenResponse, ...problemResponses(401, 413, 415) },
       },
     },
     async (request) => {
@@ -62,7 +62,7 @@ function registerRefresh(app: App, services: Services): void {
       )
       switch (exchange.outcome) {
         case 'rotated':
-          return tokenAnswer(services, exchange.session)
+          return tokenResponse(services, exchange.session)
         case 'reused':
           request.log.warn({ sessionId: exchange.sessionId }, 'refresh token reused, session revoked')
           throw new Problem('refresh_token_reused', { headers: { [REVOKE_SESSION]: exchange.sessionId } })

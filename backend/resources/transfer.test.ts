@@ -50,7 +50,7 @@ onEachDatabase('POST /api/transfer', (database) => {
     assert.equal(await balance(payee), '12.50')
   })
 
-  it('leaves the reference out of the answer when there is none', async () => {
+  it('leaves the reference out of the response when there is none', async () => {
     assert.equal('reference' in (await transfer()).body, false)
   })
 
@@ -148,7 +148,7 @@ onEachDatabase('POST /api/transfer', (database) => {
   })
 
   describe('with an Idempotency-Key', () => {
-    it('transfers once and replays the first answer to the byte', async () => {
+    it('transfers once and replays the first response to the byte', async () => {
       const first = await withKey('"once"')
       const second = await withKey('"once"')
       assert.equal(first.status, 201)
@@ -202,8 +202,8 @@ onEachDatabase('POST /api/transfer', (database) => {
     })
 
     it('transfers once when the same request arrives many times at once', async () => {
-      const answers = await Promise.all(Array.from({ length: 10 }, () => withKey('storm')))
-      const statuses = new Set(answers.map((answer) => answer.status))
+      const responses = await Promise.all(Array.from({ length: 10 }, () => withKey('storm')))
+      const statuses = new Set(responses.map((response) => response.status))
       assert.ok(statuses.has(201))
       assert.deepEqual(
         [...statuses].filter((status) => status !== 201 && status !== 409),
@@ -229,7 +229,7 @@ onEachDatabase('POST /api/transfer', (database) => {
       assert.equal(retried.headers['idempotency-replayed'], undefined)
     })
 
-    it('forgets an answer after 24 hours, and when it sweeps', async () => {
+    it('forgets a response after 24 hours, and when it sweeps', async () => {
       const first = await withKey('old')
       service.advance(DAY_MS - 1)
       assert.equal((await withKey('old')).body.transferId, first.body.transferId)

@@ -2,8 +2,8 @@ import { type Static, Type } from 'typebox'
 import { requireUserWith } from '../caller.ts'
 import type { Queryable } from '../database/database.ts'
 import { CURRENCIES, type Currency, currencyOf } from '../money/currencies.ts'
-import { answerOnce, idempotencyKey, KEY_PATTERN, type StoredAnswer } from '../money/idempotency.ts'
-import { type Transfer, type TransferOrder, transfer } from '../money/ledger.ts'
+import { idempotencyKey, KEY_PATTERN, respondOnce, type StoredResponse } from '../money/idempotency.ts'
+import { accountOf, type Transfer, type TransferOrder, transfer } from '../money/ledger.ts'
 import { amountPattern, fromMinor, toMinor } from '../money/money.ts'
 import { PROBLEM_MEDIA_TYPE, Problem, problemBody, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
@@ -16,7 +16,7 @@ const WITH_AMOUNTS = CURRENCIES.flatMap(({ code, minorUnits }) =>
 )
 const DECIMALS = [...new Set(WITH_AMOUNTS.map(({ minorUnits }) => minorUnits))].sort()
 
-/** What an amount is depends on its currency: 1.5 is none of JPY. */
+/** The form of an amount depends on its currency: 1.5 is not an amount of JPY. */
 const amountsByCurrency = DECIMALS.map((decimals) => ({
   if: {
     properties: {
@@ -66,7 +66,7 @@ const TransferBody = Type.Object(
   { additionalProperties: false, allOf: amountsByCurrency },
 )
 
-const TransferAnswer = Type.Object(
+const TransferResponse = Type.Object(
   {
     transferId: Type.String({ format: 'uuid' }),
     fromAccountId: Type.String({ format: 'uuid' }),
@@ -80,7 +80,7 @@ const TransferAnswer = Type.Object(
   { description: 'The transfer is booked on both accounts.' },
 )
 
-/** POST /api/transfer: from the account of the user who calls to any open account. */
+/** POST /api/transfer: from the account of the calling user to any open account. */
 export function registerTransfer(app: App, services: Services): void {
   app.post(
     PATH,
@@ -90,7 +90,7 @@ export function registerTransfer(app: App, services: Services): void {
         summary: 'Transfer money from your account',
         description:
           'With an Idempotency-Key the transfer happens once however often it is sent: for 24 hours a repetition ' +
-          'gets the first answer again, success or refusal, with Idempotency-Replayed: true.',
+          'gets the first response again, success or refusal, with Idempotency-Replayed: true.',
         tags: ['account'],
         security: [{ bearer: ['transfers:write'] }],
         headers: Type.Object({
@@ -103,7 +103,7 @@ export function registerTransfer(app: App, services: Services): void {
           ),
         }),
         body: TransferBody,
-        response: { 201: TransferAnswer, ...problemResponses(401, 403, 409, 413, 415, 422) },
+        response: { 201: TransferResponse, ...problemResponses(401, 403, 409, 413, 415, 422) },
       },
     },
     async (request, reply) => {
@@ -111,22 +111,24 @@ export function registerTransfer(app: App, services: Services): void {
       const key = idempotencyKey(request.headers['idempotency-key'])
       const now = services.clock()
       const work = (transaction: Queryable) => carryOut(transaction, order, { now, requestId: request.id })
-      const { answer, replayed } =
+      const source = await accountOf(services.database, order.userId)
+      const queueBy = [order.toAccountId, ...(source === undefined ? [] : [source.id])]
+      const { response, replayed } =
         key === undefined
-          ? { answer: await services.database.transaction(work), replayed: false }
-          : await answerOnce(
+          ? { response: await services.database.transaction(work, { queueBy }), replayed: false }
+          : await respondOnce(
               services.database,
               { caller: order.userId, path: PATH, key, fingerprint: fingerprint(order) },
-              { now, work },
+              { now, work, queueBy },
             )
       if (replayed) reply.header('idempotency-replayed', 'true')
       return (
         reply
-          .code(answer.status as 201)
-          .type(answer.status < 400 ? 'application/json' : PROBLEM_MEDIA_TYPE)
-          // Already text, so that a replay is the first answer to the byte.
+          .code(response.status as 201)
+          .type(response.status < 400 ? 'application/json' : PROBLEM_MEDIA_TYPE)
+          // Already text, so that a replay equals the first response byte for byte.
           .serializer((body: string) => body)
-          .send(answer.body as never)
+          .send(response.body as never)
       )
     },
   )
@@ -146,7 +148,7 @@ function readOrder(body: Static<typeof TransferBody>): Order {
   }
 }
 
-/** What makes two orders the same: their meaning, not their spelling (`12.5` is `12.50`). */
+/** Equal for orders with the same meaning, however they are written (`12.5` is `12.50`). */
 function fingerprint({ toAccountId, amountMinor, currency, reference }: Order): string {
   return JSON.stringify([toAccountId, amountMinor.toString(), currency, reference ?? null])
 }
@@ -155,15 +157,15 @@ async function carryOut(
   transaction: Queryable,
   order: TransferOrder,
   { now, requestId }: { readonly now: Date; readonly requestId: string },
-): Promise<StoredAnswer> {
+): Promise<StoredResponse> {
   const outcome = await transfer(transaction, order, now)
-  // A user without an account was deleted; its token outlived it.
+  // A user without an account was deleted, but its token is still valid.
   if (outcome === 'no_account') throw new Problem('unauthenticated')
   if (typeof outcome === 'string') return { status: 422, body: problemBody(new Problem(outcome), requestId) }
-  return { status: 201, body: JSON.stringify(transferAnswer(outcome, currencyOf(outcome.currency))) }
+  return { status: 201, body: JSON.stringify(transferResponse(outcome, currencyOf(outcome.currency))) }
 }
 
-function transferAnswer(made: Transfer, currency: Currency | undefined): Static<typeof TransferAnswer> {
+function transferResponse(made: Transfer, currency: Currency | undefined): Static<typeof TransferResponse> {
   return {
     transferId: made.id,
     fromAccountId: made.fromAccountId,

@@ -85,10 +85,10 @@ onEachDatabase('users', (database) => {
     })
 
     it('lets exactly one of many concurrent requests have an address', async () => {
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         Array.from({ length: 8 }, () => create({ name: 'Ida', email: 'ida@example.com' })),
       )
-      const statuses = answers.map((answer) => answer.status).sort()
+      const statuses = responses.map((response) => response.status).sort()
       assert.deepEqual(statuses, [201, ...Array(7).fill(409)])
     })
 
@@ -106,7 +106,7 @@ onEachDatabase('users', (database) => {
   })
 
   describe('GET /api/users', () => {
-    it('answers with a plain array, oldest first, and links page after page to the end', async () => {
+    it('responds with a plain array, oldest first, and links page after page to the end', async () => {
       const seen: string[] = []
       let url: string | undefined = '/api/users?limit=3'
       while (url !== undefined) {
@@ -213,7 +213,7 @@ onEachDatabase('users', (database) => {
 
     it('lets exactly one of many concurrent changes have an address', async () => {
       const users = await Promise.all(Array.from({ length: 5 }, () => service.addUser()))
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         users.map((user) =>
           asOperator({
             method: 'PATCH',
@@ -222,7 +222,7 @@ onEachDatabase('users', (database) => {
           }),
         ),
       )
-      const statuses = answers.map((answer) => answer.status).sort()
+      const statuses = responses.map((response) => response.status).sort()
       assert.deepEqual(statuses, [200, 409, 409, 409, 409])
     })
 
@@ -232,7 +232,7 @@ onEachDatabase('users', (database) => {
         await login(user.email, 'old password'),
         await login(user.email, 'old password'),
       ]
-      const sessionOf = (answer: typeof here) => String(decodeJwt(answer.body.accessToken).sid)
+      const sessionOf = (response: typeof here) => String(decodeJwt(response.body.accessToken).sid)
       const { status, headers } = await service.send({
         method: 'PATCH',
         url: `/api/users/${user.id}`,
@@ -242,11 +242,11 @@ onEachDatabase('users', (database) => {
       })
       assert.equal(status, 200)
       assert.equal(headers['x-revoke-session'], sessionOf(elsewhere))
-      const refresh = (answer: typeof here) =>
+      const refresh = (response: typeof here) =>
         service.send({
           method: 'POST',
           url: '/api/session/refresh',
-          payload: { refreshToken: answer.body.refreshToken },
+          payload: { refreshToken: response.body.refreshToken },
         })
       assert.equal((await refresh(elsewhere)).status, 401)
       assert.equal((await refresh(here)).status, 200)
@@ -265,7 +265,7 @@ onEachDatabase('users', (database) => {
       const { status, text, headers } = await service.send({ method: 'DELETE', url, as: user, payload })
       assert.equal(status, 204)
       assert.equal(text, '')
-      const sessions = [first, second].map((answer) => String(decodeJwt(answer.body.accessToken).sid))
+      const sessions = [first, second].map((response) => String(decodeJwt(response.body.accessToken).sid))
       assert.deepEqual(String(headers['x-revoke-session']).split(', '), sessions.sort())
 
       assert.equal((await asOperator({ url })).status, 404)

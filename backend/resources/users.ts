@@ -4,7 +4,6 @@ import { callerOf, ID_PATTERN, PROFILE_WRITE, requireRecord, requireScope, USERS
 import { hashPassword } from '../identity/passwords.ts'
 import { REVOKE_SESSION } from '../identity/revoke-session.ts'
 import { admitAttempt } from '../identity/sign-in-throttle.ts'
-import { CurrentPassword, requirePresentPassword, tooManyAttempts } from '../present-password.ts'
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 import {
@@ -16,6 +15,7 @@ import {
   listUsers,
   type User,
 } from '../user-store.ts'
+import { CurrentPassword, requirePresentPassword, tooManyAttempts } from './present-password.ts'
 
 const PATH = '/api/users'
 const DEFAULT_PAGE = 50
@@ -33,7 +33,7 @@ export const Email = Type.String({ format: 'email', maxLength: 254, examples: ['
 
 const NewPassword = Type.String({ minLength: 8, maxLength: 1024, examples: ['correct horse battery staple'] })
 
-const UserAnswer = Type.Object(
+const UserResponse = Type.Object(
   {
     id: Type.String({ format: 'uuid' }),
     name: Name,
@@ -44,7 +44,7 @@ const UserAnswer = Type.Object(
   { description: 'A user.' },
 )
 
-/** `name` goes by either of two names, and by one of them at a time. */
+/** `name` has two field names, of which a request uses one. */
 const OneName = {
   oneOf: [{ required: ['name'] }, { required: ['nombre'] }],
   choiceOf: 'name',
@@ -84,7 +84,7 @@ const UserPath = Type.Object({
 
 const WHO_MAY =
   `Users reach their own record, from a session or through an application with ${PROFILE_WRITE}; holders of ` +
-  `${USERS_ADMIN} every one. For any other id the answer is 403, whether or not there is such a user.`
+  `${USERS_ADMIN} every one. For any other id the response is 403, whether or not there is such a user.`
 
 const PRESENT_PASSWORD = 'Users who do this to themselves give currentPassword.'
 
@@ -128,7 +128,7 @@ function registerList(app: App, { database }: Services): void {
           { additionalProperties: false },
         ),
         response: {
-          200: Type.Array(UserAnswer, {
+          200: Type.Array(UserResponse, {
             description: 'One page. Link names the next one, when there is one.',
           }),
           ...problemResponses(401, 403),
@@ -144,7 +144,7 @@ function registerList(app: App, { database }: Services): void {
         // RFC 8288.
         reply.header('link', `<${PATH}?limit=${limit}&after=${last.id}>; rel="next"`)
       }
-      return users.map(userAnswer)
+      return users.map(userResponse)
     },
   )
 }
@@ -160,7 +160,7 @@ function registerCreate(app: App, { database, clock }: Services): void {
         tags: ['users'],
         security: [{ bearer: [USERS_ADMIN] }],
         body: CreateBody,
-        response: { 201: UserAnswer, ...problemResponses(401, 403, 409, 413, 415) },
+        response: { 201: UserResponse, ...problemResponses(401, 403, 409, 413, 415) },
       },
     },
     async (request, reply) => {
@@ -170,7 +170,7 @@ function registerCreate(app: App, { database, clock }: Services): void {
       const user = { name: name ?? nombre ?? '', email, passwordHash, role: 'user' as const }
       const added = await database.transaction((transaction) => addUser(transaction, user, clock()))
       if (added === 'email_taken') throw new Problem('email_taken')
-      return reply.code(201).header('location', `${PATH}/${added.user.id}`).send(userAnswer(added.user))
+      return reply.code(201).header('location', `${PATH}/${added.user.id}`).send(userResponse(added.user))
     },
   )
 }
@@ -186,13 +186,13 @@ function registerRead(app: App, { database }: Services): void {
         tags: ['users'],
         security: [{ bearer: [] }],
         params: UserPath,
-        response: { 200: UserAnswer, ...problemResponses(401, 403, 404) },
+        response: { 200: UserResponse, ...problemResponses(401, 403, 404) },
       },
     },
     async (request) => {
       const user = await findUser(database, reachableId(request))
       if (user === undefined) throw new Problem('not_found')
-      return userAnswer(user)
+      return userResponse(user)
     },
   )
 }
@@ -216,7 +216,7 @@ function registerChange<Body extends TSchema>(
       security: [{ bearer: [] }],
       params: UserPath,
       body: route.body,
-      response: { 200: UserAnswer, ...problemResponses(401, 403, 404, 409, 413, 415) },
+      response: { 200: UserResponse, ...problemResponses(401, 403, 404, 409, 413, 415) },
     },
     handler: async (request, reply) => {
       const id = reachableId(request)
@@ -244,13 +244,13 @@ function registerChange<Body extends TSchema>(
   })
 }
 
-/** Throws 429 when a user changes its address again and again. */
+/** Throws 429 when a user changes its address too often. */
 async function admitChangeOfEmail({ database, clock }: Services, id: string): Promise<void> {
   const admission = await admitAttempt(database, `e-mail address of ${id}`, clock())
   if (admission.outcome === 'wait') throw tooManyAttempts(admission.retryAfterSeconds)
 }
 
-/** Why nothing was changed of a user who was there a moment ago. */
+/** Why a user who existed a moment ago was not changed. */
 function goneBecause(provenHash: string | undefined): 'not_found' | 'wrong_password' {
   return provenHash === undefined ? 'not_found' : 'wrong_password'
 }
@@ -258,7 +258,7 @@ function goneBecause(provenHash: string | undefined): 'not_found' | 'wrong_passw
 function sendChanged(reply: FastifyReply, changed: ChangedUser | 'email_taken') {
   if (changed === 'email_taken') throw new Problem('email_taken')
   revokeAtGateway(reply, changed.endedSessions)
-  return userAnswer(changed.user)
+  return userResponse(changed.user)
 }
 
 function registerDelete(app: App, services: Services): void {
@@ -280,7 +280,7 @@ function registerDelete(app: App, services: Services): void {
           ...problemResponses(401, 403, 404, 413, 415),
         },
       },
-      // Who deletes another need not send a body.
+      // Deleting another user needs no body.
       preValidation: async (request) => {
         request.body ??= {}
       },
@@ -308,6 +308,6 @@ function revokeAtGateway(reply: FastifyReply, sessions: readonly string[]): void
   if (sessions.length > 0) reply.header(REVOKE_SESSION, [...sessions])
 }
 
-function userAnswer(user: User): Static<typeof UserAnswer> {
+function userResponse(user: User): Static<typeof UserResponse> {
   return { ...user, createdAt: user.createdAt.toISOString(), updatedAt: user.updatedAt.toISOString() }
 }

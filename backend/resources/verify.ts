@@ -10,7 +10,7 @@ import { findUser } from '../user-store.ts'
 
 const SIZES = DOCUMENT_SIZES.map(({ lines, characters }) => `${lines} lines of ${characters}`).join(', ')
 
-/** Three lines need 140 bytes. Of thousands of lines each would be told as a fault, which takes its time. */
+/** Three lines need 140 bytes. Thousands of lines, each reported as a fault, would take long. */
 const BODY_LIMIT_BYTES = 4096
 
 const VerifyBody = Type.Object(
@@ -38,7 +38,7 @@ const VerifyBody = Type.Object(
   { additionalProperties: false },
 )
 
-const VerifyAnswer = Type.Object(
+const VerifyResponse = Type.Object(
   {
     verificationId: Type.String({ format: 'uuid' }),
     status: Type.Enum(['verified', 'rejected'], { description: 'verified when every check holds.' }),
@@ -71,7 +71,7 @@ export function registerVerify(app: App, { database, clock }: Services): void {
         tags: ['identity'],
         security: [{ bearer: ['identity:verify'] }],
         body: VerifyBody,
-        response: { 200: VerifyAnswer, ...problemResponses(401, 403, 413, 415) },
+        response: { 200: VerifyResponse, ...problemResponses(401, 403, 413, 415) },
       },
     },
     async (request) => {
@@ -93,11 +93,11 @@ export function registerVerify(app: App, { database, clock }: Services): void {
   )
 }
 
-/** Every check on a document, each true when it holds. */
+/** All checks of a document; true means passed. */
 export function checkDocument(
   zone: MachineReadableZone,
   { name, today }: { readonly name: string; readonly today: Date },
-): Static<typeof VerifyAnswer>['checks'] {
+): Static<typeof VerifyResponse>['checks'] {
   const expiry = expiryDay(zone.expiryDate, today)
   return {
     format: zone.wellFormed,

@@ -51,12 +51,12 @@ onEachDatabase('POST /api/webhooks/{source}', (database) => {
   })
 
   it('keeps the same id of one caller and source once, and says so', async () => {
-    const answers = await Promise.all(Array.from({ length: 5 }, () => deliver({ id: 'msg_once' })))
+    const responses = await Promise.all(Array.from({ length: 5 }, () => deliver({ id: 'msg_once' })))
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       Array(5).fill(202),
     )
-    const repeated = answers.filter(({ headers }) => headers['idempotency-replayed'] === 'true')
+    const repeated = responses.filter(({ headers }) => headers['idempotency-replayed'] === 'true')
     assert.equal(repeated.length, 4)
     await deliver({ id: 'msg_once', payload: '"another body"' })
     const rows = await kept('msg_once')

@@ -15,10 +15,10 @@ const WebhookPath = Type.Object({
   }),
 })
 
-/** POST /api/webhooks/{source}: takes a webhook in, once. */
+/** POST /api/webhooks/{source}: stores a webhook once. */
 export async function registerWebhooks(app: App, { database, clock }: Services): Promise<void> {
   await app.register(async (scope: App) => {
-    // The bytes that were signed are what is kept, whatever they are.
+    // Stores exactly the bytes that were signed.
     scope.removeAllContentTypeParsers()
     scope.addContentTypeParser(
       '*',
@@ -45,7 +45,7 @@ export async function registerWebhooks(app: App, { database, clock }: Services):
           ],
         )
         if (stored.length === 0) reply.header('idempotency-replayed', 'true')
-        // Null would be sent as a word.
+        // Null would be sent as text.
         return reply.code(202).send(undefined as never)
       },
     )
@@ -78,7 +78,7 @@ const WEBHOOK_SCHEMA = {
   },
 }
 
-/** The machine that signed the request; a bearer token does not do. */
+/** The machine that signed the request; a bearer token is not enough. */
 function requireSigner(request: FastifyRequest): string {
   const { client } = callerOf(request)
   if (client === undefined || request.headers['x-auth-method'] !== 'hmac')

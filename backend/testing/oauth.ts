@@ -80,7 +80,7 @@ async function freePort(): Promise<number> {
   return port
 }
 
-/** What came back: an answer for the application, or a page. */
+/** What came back: a response for the application, or a page. */
 export interface Landing {
   readonly status: number
   /** Where the browser was last. */
@@ -108,16 +108,16 @@ export class FormBrowser {
       const headers = new Headers(request.headers)
       const cookies = this.#cookiesFor(next.pathname)
       if (cookies !== '') headers.set('cookie', cookies)
-      const answer = await fetch(next, { ...request, headers, redirect: 'manual' })
-      this.#keep(answer.headers)
-      const location = answer.headers.get('location')
+      const response = await fetch(next, { ...request, headers, redirect: 'manual' })
+      this.#keep(response.headers)
+      const location = response.headers.get('location')
       if (location === null) {
-        return { status: answer.status, url: next, headers: answer.headers, page: await answer.text() }
+        return { status: response.status, url: next, headers: response.headers, page: await response.text() }
       }
-      await answer.body?.cancel()
+      await response.body?.cancel()
       next = new URL(location, next)
       if (next.origin !== this.#origin || init.redirect === 'manual')
-        return { status: answer.status, url: next, headers: answer.headers, page: '' }
+        return { status: response.status, url: next, headers: response.headers, page: '' }
       request = {}
     }
     throw new Error('redirected too often')

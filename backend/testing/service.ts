@@ -34,7 +34,7 @@ export interface TestService {
     balanceMinor?: bigint
   }) => Promise<TestUser>
   /** Sends a request as the gateway would for this caller, and gives status, headers and the parsed body. */
-  send: (request: TestRequest) => Promise<TestAnswer>
+  send: (request: TestRequest) => Promise<TestResponse>
 }
 
 export interface TestRequest extends Pick<InjectOptions, 'method' | 'payload'> {
@@ -49,7 +49,7 @@ export interface TestRequest extends Pick<InjectOptions, 'method' | 'payload'> {
   readonly session?: string
 }
 
-export interface TestAnswer {
+export interface TestResponse {
   readonly status: number
   readonly headers: Record<string, string | string[] | number | undefined>
   // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
@@ -107,9 +107,9 @@ export async function startTestService(
 const SOME_SESSION = '01890a5d-ac96-774b-bcce-b302099a8058'
 const SOME_GRANT = 'xGt3FmJ0wYc5V5bJ0y8m9QzQ0bX8q1n2k3l4m5n6o7p'
 
-async function send(app: App, { as, headers, ...rest }: TestRequest): Promise<TestAnswer> {
+async function send(app: App, { as, headers, ...rest }: TestRequest): Promise<TestResponse> {
   const { client, scope, session, ...request } = rest
-  const answer = await app.inject({
+  const response = await app.inject({
     ...request,
     headers: {
       ...(as && {
@@ -124,11 +124,11 @@ async function send(app: App, { as, headers, ...rest }: TestRequest): Promise<Te
       ...headers,
     },
   })
-  const isJson = String(answer.headers['content-type']).includes('json')
+  const isJson = String(response.headers['content-type']).includes('json')
   return {
-    status: answer.statusCode,
-    headers: answer.headers,
-    body: isJson ? answer.json() : undefined,
-    text: answer.body,
+    status: response.statusCode,
+    headers: response.headers,
+    body: isJson ? response.json() : undefined,
+    text: response.body,
   }
 }

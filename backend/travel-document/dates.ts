@@ -2,7 +2,7 @@
 const EXPIRY_WINDOW_YEARS = 50
 
 /**
- * Whether a date of birth `YYMMDD` is a day of the calendar, or as far as it is known (`<<` for unknown parts). The
+ * Whether a date of birth `YYMMDD` is a day of the calendar, as far as it is known (`<<` for unknown parts). The
  * century is the one that puts it in the past, so 29 February is judged in the right year.
  */
 export function isBirthDate(text: string, today: Date): boolean {
@@ -36,7 +36,7 @@ export function isInForce(expiry: Date, today: Date): boolean {
   return expiry.getTime() + 24 * 60 * 60 * 1000 > today.getTime()
 }
 
-/** Midnight UTC of a day; `undefined` when the calendar does not have it (`Date` would roll over to another). */
+/** Midnight UTC of a day; `undefined` for a day that does not exist (`Date` would take the next one). */
 function calendarDay(year: number, month: number, day: number): Date | undefined {
   const date = new Date(Date.UTC(year, month - 1, day))
   return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date : undefined

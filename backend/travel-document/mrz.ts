@@ -3,9 +3,9 @@
  * (TD2), with the check digits of part 3 section 4.9.
  */
 
-/** What was read from a machine-readable zone. `…Valid` means that the check digit of the field agrees with it. */
+/** The content of a machine-readable zone. `…Valid` means that the check digit of the field agrees with it. */
 export interface MachineReadableZone {
-  /** Every field has the characters that its place allows. */
+  /** Every field has only allowed characters. */
   readonly wellFormed: boolean
   readonly documentNumberValid: boolean
   readonly birthDateValid: boolean
@@ -30,7 +30,7 @@ interface Layout {
   readonly issuer: Range
   readonly documentNumber: Range
   readonly documentNumberDigit: Range
-  /** Where a number of more than nine characters goes on; TD3 has no such rule. */
+  /** Where a number of more than nine characters continues; not in TD3. */
   readonly longNumber: Range | undefined
   readonly birthDate: Range
   readonly sex: Range
@@ -112,8 +112,8 @@ const LAYOUTS = [TD1, TD2, TD3]
 export const DOCUMENT_SIZES = LAYOUTS.map(({ lines, characters }) => ({ lines, characters }))
 
 /**
- * Reads the lines of a machine-readable zone. Gives `undefined` when their number and length are those of no travel
- * document. The lines must have no character but `A-Z 0-9 <`.
+ * Reads the lines of a machine-readable zone. Returns `undefined` when their number and length fit no travel
+ * document. The lines must consist of `A-Z 0-9 <`.
  */
 export function readMrz(lines: readonly string[]): MachineReadableZone | undefined {
   const layout = LAYOUTS.find(

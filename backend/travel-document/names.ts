@@ -5,7 +5,7 @@
 
 /**
  * Section 6, table A: letters that are not a base letter with a mark, and letters for which the table allows more
- * than the base letter. Every recommended spelling is accepted, because each issuer keeps to one.
+ * than the base letter. Every recommended spelling is accepted, because issuers differ.
  */
 const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   Ä: ['AE', 'A'],
@@ -34,8 +34,8 @@ type Word = readonly (readonly string[])[]
 
 /**
  * Whether the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is the person called `name` (`Anna María
- * Eriksson`). The family name must be whole; of the given names the first must be there and further ones may be left
- * out; family name first or last is the same. Names cut off to fit the field match as far as they go. A name in
+ * Eriksson`). The family name must be complete; of the given names only the first is required; the
+ * family name may stand first or last. Names cut off to fit the field match as far as they go. A name in
  * another script than Latin matches nothing.
  */
 export function nameMatches(name: string, names: string): boolean {
@@ -45,7 +45,7 @@ export function nameMatches(name: string, names: string): boolean {
   const holder = {
     family: primary.split('<').filter(Boolean),
     given: secondary.split('<').filter(Boolean),
-    // Part 4: a letter in the last place says that names may have been cut.
+    // Part 4: a letter in the last position means that names may have been cut.
     isCut: !names.endsWith('<'),
   }
   return matchesInOrder(words, holder, 'family last') || matchesInOrder(words, holder, 'family first')
@@ -85,7 +85,7 @@ function matchesGiven(
   if (!fits(given[0], first)) return false
   let next = 1
   for (const printed of further) if (fits(given[next], printed)) next++
-  // What did not fit into the field cannot be compared.
+  // Names that were cut off cannot be compared.
   return next >= given.length || (holder.isCut && next === holder.given.length)
 }
 
@@ -106,7 +106,7 @@ function wordsOf(name: string): Word[] | undefined {
 }
 
 function spellings(letter: string): readonly string[] {
-  // ß has no capital in toUpperCase but SS, and ı none but I.
+  // toUpperCase makes SS of ß, and I of ı.
   const capital = letter === 'ß' ? 'ẞ' : letter === 'ı' ? letter : letter.toUpperCase()
   const listed = SPELLINGS[capital.normalize('NFC')]
   if (listed !== undefined) return listed
@@ -114,16 +114,16 @@ function spellings(letter: string): readonly string[] {
   return /^[A-Z]+$/.test(base) ? [base] : []
 }
 
-/** Whether some spelling of the word is what is printed, or begins with it when the printed name may be cut. */
+/** Whether a spelling of the word equals the printed name, or begins with it when that may be cut. */
 function spells(word: Word, printed: string, isCut: boolean): boolean {
-  // All places in the printed name that the letters so far can reach: there may be several ways to get to each.
+  // All positions in the printed name that the letters so far can reach; several ways may lead to each.
   let reached = new Set([0])
   for (const letters of word) {
     const next = new Set<number>()
     for (const place of reached) {
       for (const spelling of letters) {
         if (printed.startsWith(spelling, place)) next.add(place + spelling.length)
-        // Also when nothing is left of what is printed.
+        // Also at the end of the printed name.
         else if (isCut && spelling.startsWith(printed.slice(place))) return true
       }
     }

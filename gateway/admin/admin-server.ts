@@ -4,10 +4,7 @@ import { newRequestId } from '../http/rules/request-id.ts'
 import { createServer } from '../http/syntax/status-codes.ts'
 import type { Exposition } from './metrics.ts'
 
-/** Why the gateway is not ready, as a short text for the probe; undefined when it is. */
-export type Readiness = () => string | undefined
-
-interface AdminAnswer {
+interface AdminResponse {
   readonly status: number
   readonly contentType: string
   readonly body: string
@@ -16,13 +13,12 @@ interface AdminAnswer {
 /** The process's own open files: see `open-files.ts`. */
 const MAX_CONNECTIONS = 100
 
-/** What does not work although the gateway is ready; undefined when everything does. */
-export type Degradation = () => string | undefined
-
 interface Parts {
   readonly metrics: Exposition
-  readonly readiness: Readiness
-  readonly degradation: Degradation
+  /** Why the gateway is not ready, in a few words; undefined when it is. */
+  readonly readiness: () => string | undefined
+  /** What does not work although the gateway is ready; undefined when everything does. */
+  readonly degradation: () => string | undefined
 }
 
 /**
@@ -32,7 +28,7 @@ interface Parts {
 export function createAdminServer(parts: Parts): Server {
   const server = createServer({ requireHostHeader: false })
   const take = (req: IncomingMessage, res: ServerResponse) => {
-    answer(parts, req).then(
+    respondTo(parts, req).then(
       (made) => send(req, res, made),
       (fault: unknown) => send(req, res, text(500, `${String(fault)}\n`)),
     )
@@ -45,7 +41,7 @@ export function createAdminServer(parts: Parts): Server {
   return server
 }
 
-async function answer(parts: Parts, req: IncomingMessage): Promise<AdminAnswer> {
+async function respondTo(parts: Parts, req: IncomingMessage): Promise<AdminResponse> {
   if (req.method !== 'GET' && req.method !== 'HEAD') return text(405, 'only GET\n')
   switch (req.url?.split('?')[0]) {
     case '/metrics':
@@ -63,11 +59,11 @@ async function answer(parts: Parts, req: IncomingMessage): Promise<AdminAnswer> 
   }
 }
 
-function text(status: number, body: string): AdminAnswer {
+function text(status: number, body: string): AdminResponse {
   return { status, contentType: 'text/plain; charset=utf-8', body }
 }
 
-function send(req: IncomingMessage, res: ServerResponse, made: AdminAnswer): void {
+function send(req: IncomingMessage, res: ServerResponse, made: AdminResponse): void {
   const headers = [
     'Content-Type',
     made.contentType,

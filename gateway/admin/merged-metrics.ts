@@ -1,4 +1,4 @@
-import { AggregatorRegistry, type MetricObjectWithValues, type MetricValue, type Registry } from 'prom-client'
+import { type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client'
 
 /** The metrics of one thread at one moment: plain data that can be posted to another thread. */
 export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
@@ -25,7 +25,19 @@ function mergeAs(registry: Registry, name: string): void {
 
 /** The page of all threads in the exposition format: counters and histograms summed, gauges as set above. */
 export function exposeMerged(snapshots: readonly MetricsSnapshot[]): Promise<string> {
-  return AggregatorRegistry.aggregate(snapshots.map((snapshot) => [...snapshot])).metrics()
+  const merged = Registry.aggregate(snapshots.map((snapshot) => [...snapshot]))
+  for (const metric of merged.getMetricsAsArray()) {
+    // The library's merged metrics are plain data, whose values it writes as they stand.
+    const { values } = metric as unknown as { values: MetricValue<string>[] }
+    values.splice(0, values.length, ...bySeries(values))
+  }
+  return merged.metrics()
+}
+
+/** The buckets, the sum and the count of each histogram together, as one thread exposes them. */
+function bySeries(values: readonly MetricValue<string>[]): MetricValue<string>[] {
+  const series = Map.groupBy(values, ({ labels }) => JSON.stringify({ ...labels, le: undefined }))
+  return [...series.values()].flat()
 }
 
 /** The counts, but not the gauges, of threads that have ended: without them counters would go back. */
@@ -33,7 +45,7 @@ export function countedBy(snapshots: readonly MetricsSnapshot[]): MetricsSnapsho
   const counted = snapshots.map((snapshot) =>
     snapshot.filter(({ type }) => ['counter', 'histogram'].includes(String(type))),
   )
-  const merged: unknown[] = AggregatorRegistry.aggregate(counted).getMetricsAsArray()
+  const merged: unknown[] = Registry.aggregate(counted).getMetricsAsArray()
   // The library's merged metrics are plain data with a `get` function.
   return merged.map((metric) => ({ ...(metric as MetricsSnapshot[number]), get: undefined }))
 }

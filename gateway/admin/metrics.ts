@@ -1,6 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client'
 import type { Exchange } from '../exchange.ts'
 import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
+import { storeMetrics } from './store-metrics.ts'
 import { Spreading, Tally } from './tally.ts'
 
 /** The page for Prometheus. */
@@ -11,28 +12,9 @@ export interface Exposition {
 }
 
 /** All metrics, with one method for each event. Names and labels are part of the public contract. */
-export interface Metrics extends Exposition {
-  /** The metrics as data, to be merged with those of other threads. */
-  snapshot(): Promise<MetricsSnapshot>
-  opened(): void
-  closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
-  /** Pipelined requests that were never started. */
-  abandoned(requests: number): void
-  tunnelOpened(): void
-  tunnelEnded(reason: string): void
-  upstreamAnswered(upstream: string, durationSeconds: number): void
-  upstreamHealth(upstream: string, healthy: boolean): void
-  authDecision(method: string, outcome: string): void
-  limitDecision(limit: string, decision: 'allowed' | 'refused' | 'shadow_refused' | 'unavailable'): void
-  auditRecord(type: string): void
-  auditWriteError(): void
-  /** For each store in the data directory. */
-  storeWritable(store: string, writable: boolean): void
-  storeWriteError(store: string): void
-  configReload(file: string, result: 'success' | 'failure'): void
-  /** Epoch seconds at which the listener's certificate expires. */
-  certificateExpiry(notAfterSeconds: number): void
-}
+export type Metrics = ReturnType<typeof createMetrics>
+
+type LimitDecision = 'allowed' | 'refused' | 'shadow_refused' | 'unavailable' | 'uncounted'
 
 /** All other methods share one label value, so that callers cannot create new ones. */
 const METHODS: ReadonlySet<string> = new Set([
@@ -50,22 +32,32 @@ const METHODS: ReadonlySet<string> = new Set([
 const NO_ROUTE = 'none'
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
-/** Removed: the library's sums of other metrics, which are gauges with names reserved for counters. */
-const MISNAMED = [
+const REMOVED = [
+  // Sums of other metrics: gauges with names reserved for counters.
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
+  // Quantiles of several threads cannot be merged, and each thread observes them ten times a second.
+  'nodejs_eventloop_utilization_summary',
+  'nodejs_eventloop_utilization_histogram',
 ]
+/** As rarely as a timer can, because the library cannot be told not to observe what is removed. */
+const NEVER_MS = 2 ** 31 - 1
 
 /** Creates the metrics in their own registry. @param worker whether they are merged with those of other threads */
-export function createMetrics(build: { readonly version: string; readonly worker?: boolean }): Metrics {
+export function createMetrics(build: { readonly version: string; readonly worker?: boolean }) {
   const registry = new Registry()
   const registers = [registry]
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 100 })
-  for (const name of MISNAMED) registry.removeSingleMetric(name)
+  collectDefaultMetrics({
+    register: registry,
+    eventLoopMonitoringPrecision: 100,
+    eventLoopUtilizationTimeout: NEVER_MS,
+  })
+  for (const name of REMOVED) registry.removeSingleMetric(name)
   prepareToMerge(registry, build.worker === true)
   const http = httpMetrics(registers)
   const inside = insideMetrics(registers)
+  const stores = storeMetrics(registers)
   const info = new Gauge({
     name: 'gateway_build_info',
     help: 'Always 1; the labels say what runs.',
@@ -75,11 +67,13 @@ export function createMetrics(build: { readonly version: string; readonly worker
   if (build.worker !== true) info.set({ version: build.version, node: process.version }, 1)
   return {
     expose: () => registry.metrics(),
+    /** The metrics as data, to be merged with those of other threads. */
     snapshot: () => registry.getMetricsAsJSON() as Promise<MetricsSnapshot>,
     contentType: registry.contentType,
     ...http,
     ...tunnelMetrics(registers),
     ...inside,
+    ...stores,
   }
 }
 
@@ -90,9 +84,7 @@ function expose(registers: Registry[], families: readonly (Tally | Spreading)[])
   }
 }
 
-type TunnelMetrics = Pick<Metrics, 'tunnelOpened' | 'tunnelEnded'>
-
-function tunnelMetrics(registers: Registry[]): TunnelMetrics {
+function tunnelMetrics(registers: Registry[]) {
   let open = 0
   new Gauge({
     name: 'gateway_tunnels_open',
@@ -112,16 +104,14 @@ function tunnelMetrics(registers: Registry[]): TunnelMetrics {
     tunnelOpened: () => {
       open++
     },
-    tunnelEnded: (reason) => {
+    tunnelEnded: (reason: string) => {
       open--
       ended.inc({ reason })
     },
   }
 }
 
-type HttpMetrics = Pick<Metrics, 'opened' | 'closed' | 'abandoned' | 'upstreamAnswered' | 'upstreamHealth'>
-
-function httpMetrics(registers: Registry[]): HttpMetrics {
+function httpMetrics(registers: Registry[]) {
   const requests = new Tally({
     name: 'gateway_http_requests_total',
     help: 'Requests closed, by route, method and status; 499 is a client that went away.',
@@ -175,7 +165,7 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
     opened: () => {
       inFlight++
     },
-    closed: (exchange, statusCode, durationSeconds) => {
+    closed: (exchange: Exchange, statusCode: number, durationSeconds: number) => {
       const route = exchange.route?.path ?? NO_ROUTE
       const method = METHODS.has(exchange.method) ? exchange.method : 'OTHER'
       inFlight--
@@ -183,25 +173,15 @@ function httpMetrics(registers: Registry[]): HttpMetrics {
       durations.observe(durationSeconds, route, method)
       if (exchange.refusalCode !== undefined) refusals.count(exchange.refusalCode)
     },
-    abandoned: (requests) => abandoned.inc(requests),
-    upstreamAnswered: (upstream, durationSeconds) => upstreamDurations.observe(durationSeconds, upstream),
-    upstreamHealth: (upstream, isHealthy) => healthy.set({ upstream }, isHealthy ? 1 : 0),
+    /** Pipelined requests that were never started. */
+    abandoned: (requests: number) => abandoned.inc(requests),
+    upstreamAnswered: (upstream: string, durationSeconds: number) =>
+      upstreamDurations.observe(durationSeconds, upstream),
+    upstreamHealth: (upstream: string, isHealthy: boolean) => healthy.set({ upstream }, isHealthy ? 1 : 0),
   }
 }
 
-type InsideMetrics = Pick<
-  Metrics,
-  | 'authDecision'
-  | 'limitDecision'
-  | 'auditRecord'
-  | 'auditWriteError'
-  | 'configReload'
-  | 'certificateExpiry'
-  | 'storeWritable'
-  | 'storeWriteError'
->
-
-function insideMetrics(registers: Registry[]): InsideMetrics {
+function insideMetrics(registers: Registry[]) {
   const auth = new Tally({
     name: 'gateway_auth_decisions_total',
     help: 'Credentials looked at, by authentication method and outcome.',
@@ -235,10 +215,10 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
     registers,
   })
   expose(registers, [auth, limits, records, writeErrors])
-  const stores = storeMetrics(registers)
   let expiry: Gauge | undefined
   return {
-    certificateExpiry: (notAfterSeconds) => {
+    /** Epoch seconds at which the listener's certificate expires. */
+    certificateExpiry: (notAfterSeconds: number) => {
       // No sample without an HTTPS listener: 0 would mean expired in 1970.
       expiry ??= new Gauge({
         name: 'gateway_tls_certificate_expiry_timestamp_seconds',
@@ -247,33 +227,13 @@ function insideMetrics(registers: Registry[]): InsideMetrics {
       })
       expiry.set(notAfterSeconds)
     },
-    ...stores,
-    authDecision: (method, outcome) => auth.count(method, outcome),
-    limitDecision: (limit, decision) => limits.count(limit, decision),
-    auditRecord: (type) => records.count(type),
+    authDecision: (method: string, outcome: string) => auth.count(method, outcome),
+    limitDecision: (limit: string, decision: LimitDecision) => limits.count(limit, decision),
+    auditRecord: (type: string) => records.count(type),
     auditWriteError: () => writeErrors.count(),
-    configReload: (file, result) => {
+    configReload: (file: string, result: 'success' | 'failure') => {
       reloads.inc({ file, result })
       lastReload.set({ file }, result === 'success' ? 1 : 0)
     },
-  }
-}
-
-function storeMetrics(registers: Registry[]): Pick<Metrics, 'storeWritable' | 'storeWriteError'> {
-  const writable = new Gauge({
-    name: 'gateway_store_writable',
-    help: '1 unless what protects cannot be written to the data directory: limits, revocations, webhooks.',
-    labelNames: ['store'],
-    registers,
-  })
-  const errors = new Tally({
-    name: 'gateway_store_write_errors_total',
-    help: 'Faults of what is kept in the data directory, by store.',
-    labelNames: ['store'],
-  })
-  expose(registers, [errors])
-  return {
-    storeWritable: (store, isWritable) => writable.set({ store }, isWritable ? 1 : 0),
-    storeWriteError: (store) => errors.count(store),
   }
 }

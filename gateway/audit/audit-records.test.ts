@@ -35,7 +35,7 @@ test('API_REQUEST has its fields in the documented order and nothing else', () =
   assert.equal(requestRecord(facts), `{"type":"API_REQUEST"${MIDDLE}}\n`)
 })
 
-test('API_RESPONSE is API_REQUEST with status code and duration behind', () => {
+test('API_RESPONSE is API_REQUEST followed by status code and duration', () => {
   const line = responseTo(requestRecord(facts), 201, 12.34567)
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":12.346}\n`)
 })
@@ -45,7 +45,7 @@ test('a recovered API_RESPONSE has status code and duration 0 and says that it w
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true}\n`)
 })
 
-test('the id of the gateway stands last in both records, behind status code and duration', () => {
+test('the id of the gateway comes last in both records, after status code and duration', () => {
   const request = requestRecord({ ...facts, gatewayId: GATEWAY_ID })
   const id = `,"gatewayId":"${GATEWAY_ID}"}\n`
   assert.equal(request, `{"type":"API_REQUEST"${MIDDLE}${id}`)
@@ -55,7 +55,7 @@ test('the id of the gateway stands last in both records, behind status code and 
   assert.equal(recovered, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true${id}`)
 })
 
-test('records that share the id and time that a client chose are two pairs by the ids of the gateway', () => {
+test('requests with the same client id and time are two pairs by the ids of the gateway', () => {
   const [one, other] = [GATEWAY_ID, OTHER_ID].map((gatewayId) => requestRecord({ ...facts, gatewayId }))
   assert.ok(one !== undefined && other !== undefined)
   assert.notEqual(pairKeyOf(one), pairKeyOf(other))
@@ -83,7 +83,7 @@ test('userId and clientId are left out when there is no such caller', () => {
   ])
 })
 
-test('a duration that is no number at or above 0 is written as 0', () => {
+test('a duration that is not a number at or above 0 is written as 0', () => {
   for (const durationMs of [Number.NaN, Number.POSITIVE_INFINITY, -0.5]) {
     assert.equal(JSON.parse(responseTo(requestRecord(facts), 200, durationMs)).duration, 0)
   }
@@ -142,7 +142,7 @@ const anyFacts: fc.Arbitrary<RequestFacts> = fc.record({
   gatewayId: fc.option(fc.uuid(), { nil: undefined }),
 })
 
-test('any strings come back from the UTF-8 bytes of both records, and a line has one newline, at its end', () => {
+test('any strings survive UTF-8 in both records, and a line has one newline, at its end', () => {
   fc.assert(
     fc.property(
       anyFacts,
@@ -172,7 +172,7 @@ test('any strings come back from the UTF-8 bytes of both records, and a line has
   )
 })
 
-test('CONFIG_CHANGE holds what was in force and what is now', () => {
+test('CONFIG_CHANGE has the configuration before and after', () => {
   const before = [{ id: 'a', purpose: 'two\nlines' }]
   const line = configChangeRecord({ timestamp: facts.timestamp, file: 'config/x.json', before, after: [] })
   const record = JSON.parse(line)
@@ -196,19 +196,19 @@ test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what d
       unresolved: 0,
       locked: true,
     }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true,"format":1}\n`,
   )
   assert.equal(
     startRecord({ timestamp, pid: 7, open: 4, refused: 9, continues: '123' }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123"}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123","format":1}\n`,
   )
   assert.equal(
     stopRecord({ timestamp, pid: 7, open: 0, reason: 'SIGTERM' }),
-    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM"}\n`,
+    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM","format":1}\n`,
   )
 })
 
-test('a line tells its type, and what it does to the number of open requests', () => {
+test('the type of a line and its change to the number of open requests are found without a parser', () => {
   const request = requestRecord(facts)
   const lines = [
     request,

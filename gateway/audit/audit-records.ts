@@ -70,6 +70,9 @@ interface StoreFacts {
   readonly cause?: string | undefined
 }
 
+/** Of the trail, last in AUDIT_START and AUDIT_STOP. Raise it when recovery of a version before could misread the lines. */
+export const TRAIL_FORMAT = 1
+
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
 const CUT_MARK = '…'
@@ -81,7 +84,25 @@ const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 const GATEWAY_ID_KEY = ',"gatewayId":"'
 const UUID_CHARS = 36
 /** From the comma before its key to the end of the object. */
-export const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + '"}'.length
+const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + '"}'.length
+
+/** Fields of AUDIT_START in their order. */
+const START_FIELDS: (keyof StartFacts | 'type' | 'format')[] = [
+  'type',
+  'timestamp',
+  'version',
+  'pid',
+  'open',
+  'cutBytes',
+  'recovered',
+  'damagedLines',
+  'unresolved',
+  'locked',
+  'refused',
+  'continues',
+  'removed',
+  'format',
+]
 
 const REQUEST_HEAD = '{"type":"API_REQUEST"'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
@@ -167,52 +188,29 @@ export function pairKeyOf(line: string): string | undefined {
   return start === -1 || end === -1 ? undefined : line.slice(start, end)
 }
 
+/** The id that the gateway made for the exchange: `gatewayId` where there is one, else the request id. */
+export function ownIdOf(line: string): string {
+  const idAt = gatewayIdAt(line)
+  const start = idAt === -1 ? REQUEST_HEAD.length + REQUEST_ID_KEY.length + 1 : idAt + GATEWAY_ID_KEY.length
+  return line.slice(start, start + UUID_CHARS)
+}
+
 /** Index of `,"gatewayId"`, or -1. No value can hold it, because quotes inside values are escaped. */
-export function gatewayIdAt(line: string): number {
+function gatewayIdAt(line: string): number {
   const at = line.length - GATEWAY_ID_CHARS - (line.endsWith('\n') ? 1 : 0)
   return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
 }
 
 export function startRecord(facts: StartFacts): string {
-  const {
-    timestamp,
-    version,
-    pid,
-    open,
-    cutBytes,
-    recovered,
-    damagedLines,
-    unresolved,
-    locked,
-    refused,
-    continues,
-    removed,
-  } = facts
-  const order = {
-    timestamp,
-    version,
-    pid,
-    open,
-    cutBytes,
-    recovered,
-    damagedLines,
-    unresolved,
-    locked,
-    refused,
-    continues,
-    removed,
-  }
-  return `${JSON.stringify({ type: 'AUDIT_START', ...order })}\n`
+  return `${JSON.stringify({ type: 'AUDIT_START', ...facts, format: TRAIL_FORMAT }, START_FIELDS)}\n`
 }
 
-export function stopRecord(facts: StopFacts): string {
-  const { timestamp, pid, open, reason } = facts
-  return `${JSON.stringify({ type: 'AUDIT_STOP', timestamp, pid, open, reason })}\n`
+export function stopRecord({ timestamp, pid, open, reason }: StopFacts): string {
+  return `${JSON.stringify({ type: 'AUDIT_STOP', timestamp, pid, open, reason, format: TRAIL_FORMAT })}\n`
 }
 
 /** CONFIG_CHANGE: the whole configuration before and after. */
-export function configChangeRecord(facts: ConfigChangeFacts): string {
-  const { timestamp, file, before, after } = facts
+export function configChangeRecord({ timestamp, file, before, after }: ConfigChangeFacts): string {
   return `${JSON.stringify({ type: 'CONFIG_CHANGE', timestamp, file, before, after })}\n`
 }
 

@@ -83,7 +83,7 @@ function outcomeOf(commit: unknown): { value: Error | 'committed' | undefined } 
   return outcome
 }
 
-test('synced: the lines of a turn are one commit, and lines that come during its fdatasync are the next', async (t) => {
+test('synced: the lines of one turn of the event loop are one commit, and lines during its fdatasync are the next', async (t) => {
   const disk = slowDisk(t)
   const { file, trail, records } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   assert.equal(disk.committedBytes, fs.statSync(file).size, 'AUDIT_START is committed')
@@ -114,7 +114,7 @@ test('synced: the lines of a turn are one commit, and lines that come during its
   assert.equal(disk.committedBytes, fs.statSync(file).size)
 })
 
-test('synced: when fdatasync fails, requests are refused, responses stay pending, and all of it is committed later', async (t) => {
+test('synced: when fdatasync fails, requests are refused, and responses stay pending and are committed later', async (t) => {
   const disk = slowDisk(t)
   const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   const known = requestLine('known')
@@ -194,7 +194,7 @@ test('synced: a torn line stays torn when its completion is rolled back', async 
   )
 })
 
-test('synced: a rotation during a commit waits for its end', async (t) => {
+test('synced: a rotation waits for the end of a commit', async (t) => {
   const disk = slowDisk(t)
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
@@ -243,7 +243,7 @@ test('buffered: lines are written after 5 ms, at 64 KiB, at a rotation and at th
   assert.equal(linesOf(file)[2]?.open, count + 2)
 })
 
-test('buffered: while the disk is full requests are refused, and records of accepted ones are written when there is room', (t) => {
+test('buffered: while the disk is full requests are refused; records of accepted ones are written later', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const disk = smallDisk(t)
   const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability: 'buffered' })
@@ -277,7 +277,7 @@ const happening = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('append-only' as const), canCut: fc.boolean() }) },
 )
 
-test('synced: after a power loss at any moment the trail has every request that was accepted and every response that was seen', async (t) => {
+test('synced: after a power loss at any moment the trail has every accepted request and every response that a client saw', async (t) => {
   const disk = slowDisk(t)
   const small = smallDisk(t)
   const root = temporaryDirectory(t)
@@ -291,8 +291,8 @@ test('synced: after a power loss at any moment the trail has every request that 
     const { file, trail } = trailIn(join(root, String(run++)), { durability: 'synced' })
     let admitted: string[] = []
     const forwarded: string[] = []
-    const answered: string[] = []
-    let told = 0
+    const responded: string[] = []
+    let requested = 0
     const take = (line: string) => {
       const outcome = trail.append(line)
       if (!(outcome instanceof Commit)) return
@@ -302,16 +302,16 @@ test('synced: after a power loss at any moment the trail has every request that 
         forwarded.push(line)
       })
     }
-    const answer = (trail: Trail, which: number) => {
+    const respond = (trail: Trail, which: number) => {
       const [line] = admitted.splice(which % Math.max(1, admitted.length), 1)
       if (line === undefined) return
       trail.settle(responseLine(line))?.whenDone((error) => {
-        if (error === undefined) answered.push(responseLine(line))
+        if (error === undefined) responded.push(responseLine(line))
       })
     }
     for (const it of happenings) {
-      if (it.what === 'request') take(requestLine(`id-${it.id}-${told++ % 2}`))
-      else if (it.what === 'response') answer(trail, it.which)
+      if (it.what === 'request') take(requestLine(`id-${it.id}-${requested++ % 2}`))
+      else if (it.what === 'response') respond(trail, it.which)
       else if (it.what === 'turn') await turn()
       else if (it.what === 'commit') disk.finish()
       else if (it.what === 'disk') disk.broken = it.broken
@@ -323,7 +323,7 @@ test('synced: after a power loss at any moment the trail has every request that 
     disk.waiting.length = 0
     const survivor = `${file}.lost`
     fs.copyFileSync(file, survivor)
-    // The file may have been cut since the last commit, then it is as it was before.
+    // A file that was cut since the last commit is shorter than that.
     fs.truncateSync(survivor, Math.min(disk.committedBytes, fs.statSync(survivor).size))
     const again = openTrail({
       file: survivor,
@@ -335,7 +335,7 @@ test('synced: after a power loss at any moment the trail has every request that 
     admitted = []
     for (const [lines, kind] of [
       [forwarded, 'forwarded'],
-      [answered, 'answered'],
+      [responded, 'responded'],
     ] as const) {
       for (const line of new Set(lines)) {
         const count = (within: readonly string[]) => within.filter((other) => other === line).length

@@ -25,7 +25,7 @@ function program(file: string, body: string): string[] {
     const faults: Error[] = []
     const options = { file, onFault: (error: Error) => faults.push(error), onRecord: () => {} }
   `
-  // The loader of the test runner, so that coverage of both can be added up.
+  // The loader of the test runner, so that coverage can be merged.
   return ['--no-warnings', '--expose-gc', '--input-type=module-typescript', '--eval', head + body]
 }
 
@@ -53,7 +53,7 @@ test('a start recovers what the last run left and then writes AUDIT_START', (t) 
   assert.deepEqual([lines[1]?.version, lines[1]?.locked, lines[1]?.recovered], ['2', true, 0])
 })
 
-test('a second writer of one file is refused as long as the first one lives, also under another name', (t) => {
+test('a second writer of a file is refused while the first lives, also under another name', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   const first = openTrail({ file, ...silent })
@@ -72,7 +72,7 @@ test('a second writer of one file is refused as long as the first one lives, als
 
 test('a second process is refused while the first lives, and admitted at once when it was killed', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
-  // Nothing refers to the trail any more, and the lock must not go with it.
+  // Garbage collection of the trail must not release the lock.
   const body = "openTrail(options); globalThis.gc(); console.log('open'); process.stdin.resume()"
   const child = start(t, file, body)
   await once(child.stdout, 'data')
@@ -95,7 +95,7 @@ test('an attempt to lock twice in one process does not let another process in', 
   trail.close('end')
 })
 
-test('a start that fails gives its lock back', (t) => {
+test('a start that fails releases its lock', (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   fs.symlinkSync(join(file, 'nowhere'), file)
   assert.throws(() => openTrail({ file, ...silent }), /audit file .* cannot be used: E/)
@@ -103,7 +103,7 @@ test('a start that fails gives its lock back', (t) => {
   openTrail({ file, ...silent }).close('end')
 })
 
-test('where no lock can be had the trail runs without one and says `locked: false`', (t) => {
+test('where no lock can be taken, the trail runs without one and says `locked: false`', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   fs.mkdirSync(`${file}.lock`)
@@ -131,12 +131,12 @@ test('a directory or a pipe in place of the file is an error that names it', (t)
   fs.closeSync(reader)
 })
 
-test('a missing right is an error that names the file', (t) => {
+test('a missing permission is an error that names the file', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   fs.writeFileSync(file, '', { mode: 0o400 })
   fs.chmodSync(directory, 0o555)
-  // Root may do everything, so a test that runs as root becomes somebody else.
+  // Root has every permission, so a test that runs as root changes its user.
   const body = `
     if (process.getuid?.() === 0) process.setuid?.(65534)
     try { openTrail(options) } catch (error) { console.log(error.message) }
@@ -149,7 +149,7 @@ test('a missing right is an error that names the file', (t) => {
   )
 })
 
-test('a device that is always full does not stop the start; the trail is not writable, and a working file heals it', async (t) => {
+test('a full device does not stop the start: the trail is not writable until a file works', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   fs.symlinkSync('/dev/full', file)
   const faults: string[] = []
@@ -171,10 +171,10 @@ const FILL = `
   const open: string[] = []
   let accepted = 0
   for (let isFull = false; !isFull; ) {
-    // What is gathered in one turn goes in together or not at all.
+    // The lines of one turn are written together or not at all.
     const lines = ['a', 'b', 'c'].map((name) => requestLine(name + accepted))
-    const answers = open.splice(0, Math.max(0, open.length - 8)).map((line) => responseTo(line, 200, 1))
-    const ends = await Promise.all([...lines.map((line) => trail.append(line)), ...answers.map((line) => trail.settle(line))].map(endOf))
+    const responses = open.splice(0, Math.max(0, open.length - 8)).map((line) => responseTo(line, 200, 1))
+    const ends = await Promise.all([...lines.map((line) => trail.append(line)), ...responses.map((line) => trail.settle(line))].map(endOf))
     isFull = ends.some((error) => error !== undefined)
     if (isFull) break
     accepted += lines.length
@@ -191,10 +191,10 @@ const FILL = `
   console.log(JSON.stringify(report))
 `
 
-test('a file that may not grow further (EFBIG) has no torn line, and every response comes when there is room', (t) => {
+test('a file at its size limit (EFBIG) has no torn line, and every response is written when there is room', (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   const body = FILL.replace('MAKE_ROOM', '')
-  // 16 blocks: 8 or 16 KiB, according to the shell. The limit is of each file, so that a rotation makes room.
+  // 16 blocks: 8 or 16 KiB, according to the shell. The limit is per file, so a rotation makes room.
   const child = spawnSync(
     'sh',
     ['-c', 'ulimit -f 16; exec "$0" "$@"', process.execPath, ...program(file, body)],
@@ -207,12 +207,12 @@ test('a file that may not grow further (EFBIG) has no torn line, and every respo
   assert.deepEqual(unpaired([...linesOf(`${file}.1`), ...linesOf(file)]), [])
 })
 
-test('a disk that is full (ENOSPC) has no torn line, and every response comes when there is room', (t) => {
+test('a full disk (ENOSPC) leaves no torn line, and every response is written when there is room', (t) => {
   const directory = temporaryDirectory(t)
   const disk = join(directory, 'disk')
   fs.mkdirSync(disk)
   const copy = join(directory, 'copy')
-  // The mount is in a namespace of its own and goes with the process, so what is to be judged is copied out of it.
+  // The mount disappears with the process, so the results are copied out of it.
   const room = `fs.copyFileSync(file + '.1', ${JSON.stringify(copy)}); fs.rmSync(file + '.1')`
   const end = `fs.cpSync(file, ${JSON.stringify(copy)} + '.2')`
   const mount = 'mount -t tmpfs -o size=16k tmpfs "$0" && exec "$@"'
@@ -227,14 +227,14 @@ test('a disk that is full (ENOSPC) has no torn line, and every response comes wh
   assert.ok(report.accepted > 30, String(child.stderr))
   assert.deepEqual([report.isTorn, report.wasWritable], [false, false])
   assert.deepEqual(report.codes, ['ENOSPC'])
-  // A line may still find the room that several together did not: then the trail goes on for a moment.
+  // A single line may fit where several did not: then the trail is writable for a moment.
   const marks = typesOf(linesOf(copy)).filter((type) => !type.startsWith('API_'))
   assert.match(marks.join(' '), /^AUDIT_START( AUDIT_STOP AUDIT_START)*( AUDIT_STOP)?$/)
   assert.equal(report.isWritable, true)
   assert.deepEqual(unpaired([...linesOf(copy), ...linesOf(`${copy}.2`)]), [])
 })
 
-test('killed at any moment, five times over, every request has one response and none that was acknowledged is missing', async (t) => {
+test('after five kills at any moment, every request has one response and no acknowledged one is missing', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   const acknowledged: string[] = []
   for (let run = 0; run < 5; run++) {
@@ -245,7 +245,7 @@ test('killed at any moment, five times over, every request has one response and 
       const trail = openTrail(options)
       const open: string[] = []
       function acknowledge(id: string) {
-        // The reader may be slower than a pipe that does not block.
+        // A non-blocking pipe can be full.
         for (;;) try { return fs.writeSync(1, id + '\\n') } catch (error) { if (error.code !== 'EAGAIN') throw error }
       }
       for (let i = 0; ; i++) {
@@ -255,21 +255,21 @@ test('killed at any moment, five times over, every request has one response and 
           acknowledge(id)
           open.push(line)
         }))
-        // They are on their way when the kill comes, or are not.
+        // Whether they are written before the kill is open.
         while (open.length > 20) trail.settle(responseTo(open.splice((i * 7) % 20, 1)[0], 200, i))
       }
       `,
     )
     const exited = once(child, 'exit')
-    // The reader takes what the pipe holds, so the kill comes in the middle of the work.
-    let told = ''
+    // The reader has emptied the pipe, so the kill comes during the work.
+    let output = ''
     for await (const chunk of child.stdout) {
-      told += String(chunk)
-      if (told.length > 5000) child.kill('SIGKILL')
+      output += String(chunk)
+      if (output.length > 5000) child.kill('SIGKILL')
     }
-    // Its output is closed before its lock is given back.
+    // The output closes before the lock is released.
     await exited
-    acknowledged.push(...told.slice(0, told.lastIndexOf('\n')).split('\n'))
+    acknowledged.push(...output.slice(0, output.lastIndexOf('\n')).split('\n'))
   }
   openTrail({ file, ...silent }).close('end')
   const lines = linesOf(file)
@@ -284,7 +284,7 @@ test('killed at any moment, five times over, every request has one response and 
   assert.equal(lines.filter((line) => line.type === 'AUDIT_START').length, 6)
 })
 
-test('standard output gets the records, is not read back, and stays open', (t) => {
+test('standard output gets the records, is not recovered from, and stays open', (t) => {
   const body = `
     const trail = openTrail(options)
     await endOf(trail.append(requestLine('a')))
@@ -298,7 +298,7 @@ test('standard output gets the records, is not read back, and stays open', (t) =
   assert.deepEqual(types, ['AUDIT_START', 'API_REQUEST', 'AUDIT_STOP', 'AFTER'])
 })
 
-test('nothing is cut off a file that is standard output, since others may be writing to it', (t) => {
+test('a file that is standard output is never cut, because others may write to it', (t) => {
   const file = join(temporaryDirectory(t), 'collected')
   const body =
     'const trail = openTrail(options); while (await endOf(trail.append(requestLine("r"))) === undefined);'
@@ -307,17 +307,17 @@ test('nothing is cut off a file that is standard output, since others may be wri
   assert.ok([8192, 16384].includes(fs.statSync(file).size), String(fs.statSync(file).size))
 })
 
-test('a full pipe on standard output makes the trail unwritable, and it goes on whole when the reader does', async (t) => {
+test('a full pipe on standard output makes the trail unwritable until the reader continues, and no line is lost', async (t) => {
   const body = `
     const trail = openTrail(options)
-    // Only a pipe that does not block tells that it is full.
+    // Only a non-blocking pipe reports that it is full.
     process.stdout._handle.setBlocking(false)
     let accepted = 0
-    // More than a pipe or a socket takes whole or not at all, so that a part of them goes in.
+    // More than a pipe or a socket takes atomically, so that a part is written.
     const together = () => Array.from({ length: 300 }, (_, i) => endOf(trail.append(requestLine('r' + (accepted + i)))))
     while ((await Promise.all(together())).every((error) => error === undefined)) accepted += 300
     trail.settle('{"type":"KEPT"}\\n')
-    // The shortest of some: a machine under load takes its time by itself.
+    // The shortest of some, because a busy machine delays others.
     const waits = Array.from({ length: 5 }, () => {
       const start = performance.now()
       trail.append(requestLine('refused'))
@@ -351,7 +351,7 @@ test('a full pipe on standard output makes the trail unwritable, and it goes on 
   const requests = lines.filter((line) => line.type === 'API_REQUEST')
   const recovered = lines.filter((line) => line.recovered === true)
   assert.ok(lines.some((line) => line.type === 'KEPT'))
-  // Those that were refused and went into the pipe all the same have become whole, with their other halves.
+  // Refused requests that reached the pipe are completed and have their responses.
   assert.ok(recovered.length > 0 && recovered.length < 300, String(recovered.length))
   assert.equal(requests.length, end.accepted + recovered.length)
 })

@@ -21,7 +21,7 @@ export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
   const { file, durability } = options
   if (file === STANDARD_OUTPUT || isDevice(file)) {
     if (durability === 'synced') throw unusable(file, new Error('only a regular file can be synced'))
-    return begun(new Trail(options), NOTHING_TO_RECOVER)
+    return new Trail(options).begin(NOTHING_TO_RECOVER)
   }
   makeDirectory(file)
   const lock = lockTrail(file)
@@ -29,7 +29,7 @@ export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
     const recovery = recover(file)
     const trail = new Trail({ ...options, lock })
     if (durability === 'synced') syncDirectory(file)
-    return begun(trail, recovery)
+    return trail.begin(recovery)
   } catch (error) {
     lock.release()
     throw error
@@ -41,18 +41,9 @@ export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
  * thread dies, the other must call `settleDeadWorker`.
  *
  * @param handle `handle` of the other thread's trail.
- * @throws Error when no seat is left.
  */
-export function joinTrail(
-  handle: TrailHandle,
-  options: Omit<TrailOptions, 'file' | 'lock' | 'threads'>,
-): Trail {
+export function joinTrail(handle: TrailHandle, options: Omit<TrailOptions, 'file' | 'lock'>): Trail {
   return new Trail({ ...options, file: handle.file }, handle)
-}
-
-function begun(trail: Trail, recovery: Recovery): Trail {
-  trail.begin(recovery)
-  return trail
 }
 
 /** A second writer would close the open requests of the first as after a crash, and cut off a line that is being written. */

@@ -12,7 +12,7 @@ import { Trail, type TrailOptions } from './trail.ts'
 /** One line of a trail, parsed. */
 export type Line = Record<string, unknown> & { readonly type: string }
 
-/** A directory that goes when the test ends. */
+/** A directory that is removed when the test ends. */
 export function temporaryDirectory(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'audit-'))
   t.after(() => rmSync(directory, { recursive: true, force: true }))
@@ -60,7 +60,7 @@ export function requestLine(
   })
 }
 
-/** A trail in a directory of its own, with what it reported. */
+/** A trail in that directory, with what it reported. */
 export function trailIn(directory: string, options: Partial<TrailOptions> = {}) {
   const file = join(directory, 'audit.ndjson')
   const faults: Error[] = []
@@ -76,7 +76,7 @@ export function trailIn(directory: string, options: Partial<TrailOptions> = {}) 
   return { file, trail, faults, records }
 }
 
-/** What became of a line, once it is known. @param outcome what `append` or `settle` gave. @returns why it is not in the trail. */
+/** Waits for a commit. @param outcome of `append` or `settle`. @returns why the line is not in the trail. */
 export async function endOf(outcome: Error | Commit | undefined): Promise<Error | undefined> {
   if (!(outcome instanceof Commit)) return outcome
   return new Promise((resolve) => outcome.whenDone(resolve))
@@ -92,7 +92,7 @@ export interface SmallDisk {
   writes: number
 }
 
-/** Puts the disk under every file until the test ends; it has room without end until a test says otherwise. */
+/** Replaces the disk of every file until the test ends. It has unlimited room until the test changes that. */
 export function smallDisk(t: TestContext): SmallDisk {
   const disk: SmallDisk = { roomBytes: Number.POSITIVE_INFINITY, canCut: true, writes: 0 }
   const { writeSync, ftruncateSync } = fs

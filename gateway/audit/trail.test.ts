@@ -36,7 +36,7 @@ function lockOf(held: boolean, release = () => {}): ProcessLock {
   return lock
 }
 
-test('a missing directory is made, and the file is readable by its owner only', (t) => {
+test('a missing directory is created, and only its owner can read the file', (t) => {
   const { file } = trailIn(join(temporaryDirectory(t), 'a', 'b'))
   assert.equal(fs.statSync(file).mode & 0o777, 0o600)
 })
@@ -67,7 +67,7 @@ test('a file that cannot be opened is an error that names it', (t) => {
   )
 })
 
-test('begin writes the recovered responses, then AUDIT_START with what recovery did and no open request', (t) => {
+test('begin writes the recovered responses, then AUDIT_START with the results of recovery and `open` 0', (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t), { lock: lockOf(false) })
   const records = [responseLine(requestLine('a')), responseLine(requestLine('b'))]
   trail.begin({ records, cutBytes: 3, damagedLines: 1, unresolved: 4 })
@@ -84,10 +84,11 @@ test('begin writes the recovered responses, then AUDIT_START with what recovery 
     damagedLines: 1,
     unresolved: 4,
     locked: false,
+    format: 1,
   })
 })
 
-test('close writes AUDIT_STOP with its reason, releases the lock, and refuses what comes later', async (t) => {
+test('close writes AUDIT_STOP with its reason, releases the lock, and later records are refused', async (t) => {
   let released = 0
   const { file, trail, faults } = trailIn(temporaryDirectory(t), {
     lock: lockOf(true, () => released++),
@@ -107,7 +108,7 @@ test('close writes AUDIT_STOP with its reason, releases the lock, and refuses wh
   assert.equal(linesOf(file).length, 2)
 })
 
-test('a request that cannot be written leaves no byte behind', async (t) => {
+test('a request that cannot be written leaves no byte in the file', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   await endOf(trail.append(requestLine('a')))
@@ -119,7 +120,7 @@ test('a request that cannot be written leaves no byte behind', async (t) => {
   assert.equal(faults.length, 1)
 })
 
-test('recheck notices without traffic that the disk has room, and the trail shows the outage', async (t) => {
+test('recheck ends an outage without traffic once the disk has room, and the trail shows the outage', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   await endOf(trail.append(requestLine('a')))
@@ -137,7 +138,7 @@ test('recheck notices without traffic that the disk has room, and the trail show
   assert.deepEqual([lines[3]?.refused, lines[3]?.open], [2, 0])
 })
 
-test('a new request notices by itself that the disk has room', async (t) => {
+test('a new request ends an outage once the disk has room', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   disk.roomBytes = 0
@@ -147,7 +148,7 @@ test('a new request notices by itself that the disk has room', async (t) => {
   assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_STOP', 'AUDIT_START', 'API_REQUEST'])
 })
 
-test('the count of refused requests starts anew with each outage', async (t) => {
+test('each outage counts its refused requests from 0', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   for (const request of [requestLine('a'), requestLine('b')]) {
@@ -188,7 +189,7 @@ test('a response that cannot be written is written first when the disk has room'
   assert.deepEqual(records, types)
 })
 
-test('a refused request that is half in an append-only file is completed and gets its response', async (t) => {
+test('a refused request that is in an append-only file in part is completed and gets its response', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   disk.roomBytes = 30
@@ -204,7 +205,7 @@ test('a refused request that is half in an append-only file is completed and get
   assert.equal(lines[1]?.recovered, true)
 })
 
-test('close reports what could not be written even then', async (t) => {
+test('close reports records that still cannot be written', async (t) => {
   const { trail, faults } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   await endOf(trail.append(requestLine('a')))
@@ -215,7 +216,7 @@ test('close reports what could not be written even then', async (t) => {
   assert.match(String(faults.at(-1)), /3 audit records could not be written before the end/)
 })
 
-test('after a rename, reopen goes on in a new file, and both files count the open requests', async (t) => {
+test('after a rename, reopen continues in a new file, and both files count the open requests', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const request = requestLine('a')
   await endOf(trail.append(request))
@@ -232,7 +233,7 @@ test('after a rename, reopen goes on in a new file, and both files count the ope
   assert.equal(fs.statSync(file).mode & 0o777, 0o600)
 })
 
-test('only the first AUDIT_START of a file names the file before', async (t) => {
+test('only the first AUDIT_START of a file names the previous file', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   fs.renameSync(file, `${file}.1`)
@@ -259,7 +260,7 @@ test('reopen without a rename changes nothing', async (t) => {
   assert.equal(faults.length, 0)
 })
 
-test('reopen leaves the old file closed', (t) => {
+test('reopen closes the old file', (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const open = fs.readdirSync('/proc/self/fd').length
   fs.renameSync(file, `${file}.1`)
@@ -267,7 +268,7 @@ test('reopen leaves the old file closed', (t) => {
   assert.equal(fs.readdirSync('/proc/self/fd').length, open)
 })
 
-test('when the new file cannot be opened, the trail goes on in the old one and says so', async (t) => {
+test('when the new file cannot be opened, the trail continues in the old one and reports it', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   fs.renameSync(file, `${file}.1`)
   fs.mkdirSync(file)
@@ -277,7 +278,7 @@ test('when the new file cannot be opened, the trail goes on in the old one and s
   assert.deepEqual(typesOf(linesOf(`${file}.1`)), ['API_REQUEST'])
 })
 
-test('lines that a full disk did not take in the old file are whole in the new one', async (t) => {
+test('lines that did not fit into the old file are whole in the new one', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const request = requestLine('a')
@@ -295,7 +296,7 @@ test('lines that a full disk did not take in the old file are whole in the new o
 })
 
 for (const durability of ['written', 'buffered'] as const) {
-  test(`${durability}: of several lines that an append-only file took in part, the whole ones are not written again`, async (t) => {
+  test(`${durability}: when a write to an append-only file is partial, its whole lines are not written again`, async (t) => {
     const { file, trail, records } = trailIn(temporaryDirectory(t), { durability })
     const disk = smallDisk(t)
     const [a, b, c] = ['a', 'b', 'c'].map((id) => requestLine(id)) as [string, string, string]
@@ -355,7 +356,7 @@ const happening = fc.oneof(
 )
 
 for (const durability of ['written', 'buffered'] as const) {
-  test(`${durability}: whatever fails and whenever it is killed, every accepted request has one response and no line is torn`, async (t) => {
+  test(`${durability}: after any failures and kills, every accepted request has one response and no line is torn`, async (t) => {
     t.mock.timers.enable({ apis: ['setTimeout'] })
     const disk = smallDisk(t)
     const root = temporaryDirectory(t)
@@ -371,11 +372,11 @@ for (const durability of ['written', 'buffered'] as const) {
       let { file, trail } = trailIn(directory, { durability })
       trail.begin(NOTHING)
       const files: string[] = []
-      /** Lines of which somebody was told that they are in the trail. */
-      const told: string[] = []
+      /** Lines that were reported as committed. */
+      const committed: string[] = []
       let open: string[] = []
       const revive = async () => {
-        // Nothing that a process had gathered is written once it is killed.
+        // A killed process writes none of its waiting lines.
         Object.assign(disk, { roomBytes: 0, canCut: false })
         await moment()
         Object.assign(disk, { roomBytes: Number.POSITIVE_INFINITY, canCut: true })
@@ -392,14 +393,14 @@ for (const durability of ['written', 'buffered'] as const) {
           else if (outcome instanceof Commit)
             outcome.whenDone((error) => {
               if (error !== undefined) return
-              told.push(line)
+              committed.push(line)
               open.push(line)
             })
         } else if (it.what === 'response') {
           const [line] = open.splice(it.which % Math.max(1, open.length), 1)
           if (line === undefined) continue
           const response = responseLine(line)
-          trail.settle(response)?.whenDone((error) => error === undefined && told.push(response))
+          trail.settle(response)?.whenDone((error) => error === undefined && committed.push(response))
         } else if (it.what === 'turn') await moment()
         else if (it.what === 'room') disk.roomBytes = it.bytes
         else if (it.what === 'cleared')
@@ -409,12 +410,12 @@ for (const durability of ['written', 'buffered'] as const) {
           fs.renameSync(file, `${file}.${files.length}`)
           files.push(`${file}.${files.length}`)
           trail.reopen()
-          // Rotations are seconds apart, which the clock of a file system can tell.
+          // Rotations are seconds apart, so that file times differ.
           fs.utimesSync(files.at(-1) as string, files.length, files.length)
         } else if (it.what === 'kill') await revive()
       }
       await revive()
-      // A disk that is full and a file that cannot be cut leave a torn end, and no more than that.
+      // A full disk with a file that cannot be cut leaves a torn last line, and nothing else.
       for (const rotated of files) {
         const text = fs.readFileSync(rotated, 'latin1')
         fs.truncateSync(rotated, text.lastIndexOf('\n') + 1)
@@ -423,7 +424,7 @@ for (const durability of ['written', 'buffered'] as const) {
       const written = [...files, file].flatMap((name) => fs.readFileSync(name, 'utf8').split(/(?<=\n)/))
       const count = (lines: readonly string[], wanted: string) =>
         lines.filter((line) => line === wanted).length
-      for (const line of new Set(told)) assert.ok(count(written, line) >= count(told, line), line)
+      for (const line of new Set(committed)) assert.ok(count(written, line) >= count(committed, line), line)
       trail.close('end')
     })
     await fc.assert(law, { numRuns: 500 * LONGER, includeErrorInReport: true })
@@ -432,35 +433,35 @@ for (const durability of ['written', 'buffered'] as const) {
 
 test('whenPendingWritten calls back when the disk has room, or with an error when that takes too long', async (t) => {
   const disk = smallDisk(t)
-  const { trail } = trailIn(temporaryDirectory(t), { patienceMs: 100 })
+  const { trail } = trailIn(temporaryDirectory(t), { timeoutMs: 100 })
   const [a, b] = [requestLine('a'), requestLine('b')]
   for (const line of [a, b]) await endOf(trail.append(line))
-  const heard: unknown[] = []
-  trail.whenPendingWritten((error) => heard.push(['before', error]))
+  const calls: unknown[] = []
+  trail.whenPendingWritten((error) => calls.push(['before', error]))
   disk.roomBytes = 0
   await endOf(trail.settle(responseLine(a)))
   trail.settle(responseLine(b))
-  trail.whenPendingWritten((error) => heard.push(['soon', error]))
+  trail.whenPendingWritten((error) => calls.push(['soon', error]))
   trail.maintain()
-  assert.deepEqual(heard, [['before', undefined]])
+  assert.deepEqual(calls, [['before', undefined]])
   disk.roomBytes = Number.POSITIVE_INFINITY
   trail.maintain()
-  assert.deepEqual(heard.slice(1), [['soon', undefined]])
+  assert.deepEqual(calls.slice(1), [['soon', undefined]])
   await endOf(trail.append(a))
   disk.roomBytes = 0
   await endOf(trail.settle(responseLine(a)))
-  trail.whenPendingWritten((error) => heard.push(['late', (error as NodeJS.ErrnoException)?.code]))
+  trail.whenPendingWritten((error) => calls.push(['late', (error as NodeJS.ErrnoException)?.code]))
   await new Promise((resolve) => setTimeout(resolve, 120))
   trail.maintain()
-  trail.whenPendingWritten((error) => heard.push(['later', (error as NodeJS.ErrnoException)?.code]))
-  assert.deepEqual(heard.slice(2), [
+  trail.whenPendingWritten((error) => calls.push(['later', (error as NodeJS.ErrnoException)?.code]))
+  assert.deepEqual(calls.slice(2), [
     ['late', 'ENOSPC'],
     ['later', 'ENOSPC'],
   ])
 })
 
 for (const durability of ['written', 'synced', 'buffered'] as const) {
-  test(`${durability}: a file that is removed while in use is made again, and log and file say so`, async (t) => {
+  test(`${durability}: a file that is removed while in use is created again, and log and file say so`, async (t) => {
     const directory = join(temporaryDirectory(t), 'trail')
     const { file, trail, faults } = trailIn(directory, { durability })
     await endOf(trail.append(requestLine('a')))

@@ -1,6 +1,7 @@
 import type { Durability } from '../config/settings.ts'
+import { isMadeBy } from '../http/rules/request-id.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
-import { recoveredRecord } from './audit-records.ts'
+import { ownIdOf, recoveredRecord } from './audit-records.ts'
 import { BufferedCommit } from './commit/buffered-commit.ts'
 import type { Commit, CommitPolicy, OnCommitted } from './commit/commit.ts'
 import { GroupCommit } from './commit/group-commit.ts'
@@ -9,9 +10,7 @@ import { rotate } from './file/rotate-trail.ts'
 import { SharedTrail, type TrailHandle } from './file/shared-trail.ts'
 import { TrailFile } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
-import { settleDeadWorker } from './recovery/dead-worker.ts'
-import { OpenRequestNotes, seatBytes } from './recovery/open-request-notes.ts'
-import type { Recovery } from './recovery/recovery.ts'
+import { openLines, type Recovery } from './recovery/recovery.ts'
 import { type TrailListeners, TrailReports } from './trail-reports.ts'
 
 export interface TrailOptions extends TrailListeners {
@@ -19,32 +18,28 @@ export interface TrailOptions extends TrailListeners {
   readonly file: string
   /** How far a record must have got before the request goes on; `written` by default. `synced` needs a regular file. */
   readonly durability?: Durability
-  /** How many threads can join at a time; 0 by default. */
-  readonly threads?: number
   /** Of the gateway, for AUDIT_START. */
   readonly version?: string
   /** Milliseconds since the epoch. */
   readonly now?: () => number
   /** How long responses wait for records that cannot be written, milliseconds. */
-  readonly patienceMs?: number
+  readonly timeoutMs?: number
   /** Released when the trail is closed. */
   readonly lock?: ProcessLock
 }
 
-/** Open requests of a thread that can be settled as soon as it dies; the next start settles any number. */
-const NOTED_OPEN = 8192
 /** Shorter than the timeout of clients and most proxies. */
-const PATIENCE_MS = 5000
-/** When a rotation is tried again that came during a commit, or did not get the file. */
-const ROTATE_AGAIN_MS = 5
+const RESPONSE_TIMEOUT_MS = 5000
+/** How often a rotation is retried that could not get a lock. */
+const ROTATE_RETRY_MS = 5
 
 /**
  * The audit trail: a file of lines that several threads of this process may share. The thread that opens it (`openTrail`)
  * begins, rotates and ends it; others append to it by its `handle` (`joinTrail`).
  *
- * Two verbs. `append` is for what can still be refused: either the whole line is in the file, or the caller refuses the
- * request. `settle` is for what has already happened: a line that cannot be written now stays pending and is written
- * before any later one. Pending lines are responses of requests in flight, so their number is bounded.
+ * `append` is for what can still be refused: either the whole line is in the file, or the caller refuses the request.
+ * `settle` is for what has already happened: a line that cannot be written now stays pending and is written before any
+ * later one. Pending lines are responses of requests in flight, so their number is bounded.
  *
  * Sequence: a line goes to the commit policy (`written`, `synced` or `buffered`), which writes it to the trail file; what
  * fails goes to the outage, which writes it as soon as that is possible. Each calls only those behind it.
@@ -67,8 +62,8 @@ export class Trail {
   readonly #options: TrailOptions
   #lock: ProcessLock | undefined
   readonly #shared: SharedTrail
-  /** Of a thread that joined. */
-  readonly #notes: OpenRequestNotes | undefined
+  /** This thread opened the file. */
+  readonly #isOwner: boolean
   readonly #trailFile: TrailFile
   readonly #outage: Outage
   readonly #policy: CommitPolicy
@@ -77,24 +72,21 @@ export class Trail {
   /**
    * Opens the file, or joins the threads that have; writes nothing. Use `openTrail` or `joinTrail`.
    *
-   * @throws Error that names the file, when it cannot be opened or has no seat left.
+   * @throws Error that names the file, when it cannot be opened.
    */
   constructor(options: TrailOptions, joined?: TrailHandle) {
     this.#options = options
-    const { threads = 0, durability, version, now = Date.now, patienceMs = PATIENCE_MS, lock } = options
-    const shared = joined
-      ? new SharedTrail(joined.shared)
-      : SharedTrail.create({ seats: threads, seatBytes: seatBytes(NOTED_OPEN) })
+    const { durability, version, now = Date.now, timeoutMs = RESPONSE_TIMEOUT_MS, lock } = options
+    const shared = joined === undefined ? SharedTrail.create() : new SharedTrail(joined.shared)
     const syncs = durability === 'synced'
-    const notes = joined === undefined ? undefined : seatIn(shared, options.file)
     const sink = joined === undefined ? TrailSink.open(options.file) : new TrailSink(shared.fd)
     if (joined === undefined) shared.setFile(sink.fd, sink.sizeBytes)
     const reports = new TrailReports(options)
-    const trailFile = new TrailFile({ shared, sink, notes, syncs })
-    const outage = new Outage({ trailFile, shared, reports, syncs, version, now, patienceMs })
+    const trailFile = new TrailFile(shared, sink)
+    const outage = new Outage({ trailFile, shared, reports, syncs, version, now, timeoutMs })
     this.#lock = lock
     this.#shared = shared
-    this.#notes = notes
+    this.#isOwner = joined === undefined
     this.#trailFile = trailFile
     this.#outage = outage
     this.#policy =
@@ -114,9 +106,10 @@ export class Trail {
   }
 
   /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. */
-  begin({ records, cutBytes, damagedLines, unresolved }: Recovery): void {
+  begin({ records, cutBytes, damagedLines, unresolved }: Recovery): this {
     this.#shared.open = records.length
     this.#outage.writeFirst(records, { cutBytes, damagedLines, unresolved, locked: this.#lock?.held })
+    return this
   }
 
   /**
@@ -154,7 +147,7 @@ export class Trail {
 
   /** To be called once a second: tries again what could not be written, and replaces a file that was removed. */
   maintain(): void {
-    if (!this.#closed && this.#notes === undefined && this.#trailFile.sink.isRemoved) this.#replaceRemoved()
+    if (!this.#closed && this.#isOwner && this.#trailFile.sink.isRemoved) this.#replaceRemoved()
     this.recheck()
   }
 
@@ -186,19 +179,19 @@ export class Trail {
   reopen(): void {
     const { file, durability } = this.#options
     const syncs = durability === 'synced'
-    if (this.#closed || this.#notes !== undefined || file === STANDARD_OUTPUT) return
-    if (syncs && !this.#shared.takeTurn()) {
-      setTimeout(() => this.reopen(), ROTATE_AGAIN_MS)
+    if (this.#closed || !this.#isOwner || file === STANDARD_OUTPUT) return
+    if (syncs && !this.#shared.takeCommitLock()) {
+      setTimeout(() => this.reopen(), ROTATE_RETRY_MS)
       return
     }
     this.#policy.flush()
     try {
       const isDone = rotate({ file, trailFile: this.#trailFile, outage: this.#outage, syncs })
-      if (!isDone) setTimeout(() => this.reopen(), ROTATE_AGAIN_MS)
+      if (!isDone) setTimeout(() => this.reopen(), ROTATE_RETRY_MS)
     } catch (error) {
       this.#options.onFault(error as Error)
     }
-    this.#shared.passTurn()
+    this.#shared.releaseCommitLock()
     this.recheck()
   }
 
@@ -210,29 +203,32 @@ export class Trail {
     if (this.#closed) return
     const { lines, commit } = this.#policy.close()
     this.#outage.addPending(lines)
-    if (this.#notes === undefined) this.#outage.addStop(reason)
+    if (this.#isOwner) this.#outage.addStop(reason)
     const { left, error } = this.#outage.end()
     this.#closed = true
     if (left > 0)
       this.#options.onFault(new Error(`${left} audit records could not be written before the end`))
-    if (this.#notes === undefined) this.#closeFile()
-    else if (this.#notes.count === 0) this.#notes.release()
+    if (this.#isOwner) this.#closeFile()
     this.#lock?.release()
     commit.finish(error)
   }
 
   /**
-   * Settles what a dead thread left: gives up its lock, cuts off the line it was writing, and writes a `recovered` response
-   * for each request that it had open. Call it in the thread that opened the trail, once the other has ended; if that one
-   * held the lock, no thread can write before this.
+   * Settles what a dead worker left: gives up its lock, cuts off the line it was writing, and writes a `recovered` response
+   * for each request that it had open. Call it once, in the thread that opened the trail, when the other has ended; if that
+   * one held the lock, no thread can write before this.
    *
-   * @param thread its `threadId`.
+   * @param thread its `threadId`, which its request ids contain.
    * @returns how many responses were written.
    */
   settleDeadWorker(thread: number): number {
-    const dead = { thread, file: this.#options.file, trailFile: this.#trailFile, shared: this.#shared }
+    this.#trailFile.release(thread)
     try {
-      return settleDeadWorker(dead, (line) => this.settle(recoveredRecord(line)))
+      const { file } = this.#options
+      const open = file === STANDARD_OUTPUT ? [] : openLines(file, this.#trailFile)
+      const lines = open.filter((line) => isMadeBy(thread, ownIdOf(line)))
+      for (const line of lines) this.settle(recoveredRecord(line))
+      return lines.length
     } catch (error) {
       this.#options.onFault(error as Error)
       return 0
@@ -246,10 +242,4 @@ export class Trail {
       this.#options.onFault(error as Error)
     }
   }
-}
-
-function seatIn(shared: SharedTrail, file: string): OpenRequestNotes {
-  const seat = shared.claimSeat()
-  if (seat === undefined) throw new Error(`audit file ${file} has no seat left for another thread`)
-  return new OpenRequestNotes(seat)
 }

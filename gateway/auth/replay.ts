@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
-import { type KeySharing, RememberedKeys } from '../storage/expiring-keys.ts'
-import type { KeyForm } from '../storage/expiring-keys-file.ts'
+import { type KeyReplication, RememberedKeys } from '../storage/expiring-keys.ts'
+import type { KeyForm } from '../storage/key-lines.ts'
 
 export interface ReplayMemoryOptions {
   /** How long a message is remembered: at least as long as it could still be accepted. */
@@ -12,7 +12,7 @@ export interface ReplayMemoryOptions {
   /** Undefined: in memory only, lost at a restart. */
   readonly store?: ReplayStore | undefined
   /** Undefined: this thread is the only one. */
-  readonly sharing?: KeySharing | undefined
+  readonly replication?: KeyReplication | undefined
 }
 
 export interface ReplayStore {
@@ -28,9 +28,18 @@ export interface ReplayStore {
 
 /**
  * Why a message must be refused. `replayed`: it was accepted before. `full`: the memory is full. `unwritable`: it could
- * not be written to the file, so a crash would forget it; the sender may send it again.
+ * not be written to the file, so a crash would forget it; the sender may send it again. `away`: the shared store, which must
+ * be asked, does not respond.
  */
-export type ReplayFault = 'replayed' | 'full' | 'unwritable'
+export type ReplayFault = 'replayed' | 'full' | 'unwritable' | 'away'
+
+/** Remembers messages so that none is accepted twice: a `ReplayMemory`, or what several gateways share. */
+export interface ReplayGuard {
+  /** See ReplayMemory.take. A promise when the shared store is asked; it never rejects. */
+  take(key: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
+  /** See ReplayMemory.maintain. */
+  maintain(): void
+}
 
 const DEFAULT_MAX_ENTRIES = 500_000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
@@ -53,14 +62,14 @@ export class ReplayMemory {
 
   /** @throws Error for a file that cannot be read, because replays would be accepted without it */
   constructor(options: ReplayMemoryOptions) {
-    const { lifetimeMs, clock, store, sharing } = options
+    const { lifetimeMs, clock, store, replication } = options
     this.#options = options
     this.#maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES
     this.#seen = new RememberedKeys({
       lifetimeMs,
       clock,
       store: store && { ...store, form: FORM, reserve: false },
-      sharing,
+      replication,
     })
   }
 
@@ -70,20 +79,20 @@ export class ReplayMemory {
   }
 
   /**
-   * Takes a message: undefined the first time, and then it is remembered before this returns, so that of any number of
-   * simultaneous copies one passes, whatever threads they come to. To be called when the message is known to be genuine, before anything is done with
-   * it. There is no way to give a message back: whoever failed to deliver it sends another. Never throws.
+   * Takes a message: undefined the first time. It is then remembered before this returns, so that of any number of
+   * simultaneous copies one passes, whichever thread each comes to. Call it when the message is known to be genuine, and
+   * before anything is done with it. A message cannot be given back: who failed to deliver it sends another. Never throws.
    *
    * @param key unique over everything that this memory is for; parts joined by a character that none can hold
    */
   take(key: string): ReplayFault | undefined {
     const digest = hash('sha256', key, 'base64url')
-    const { sharing } = this.#options
-    sharing?.enter()
+    const { replication } = this.#options
+    replication?.enter()
     try {
       return this.#takeDigest(digest)
     } finally {
-      sharing?.leave()
+      replication?.leave()
     }
   }
 
@@ -92,9 +101,9 @@ export class ReplayMemory {
     return this.#seen.isWritable
   }
 
-  /** Maintains the file; to be called once a second and at the end, with several threads inside a turn. */
-  tend(): void {
-    this.#seen.tend()
+  /** Maintains the file; to be called once a second and at the end, with several threads under their shared lock. */
+  maintain(): void {
+    this.#seen.maintain()
   }
 
   /** Another thread accepted the message with this digest. @param written whether it is in the file */

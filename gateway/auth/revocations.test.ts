@@ -21,7 +21,7 @@ import { type TestContext, test } from 'node:test'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
 import { revokedSessions } from '../http/rules/response-headers.ts'
 import { Field } from '../http/syntax/field.ts'
-import { ownFlags } from '../storage/key-log.ts'
+import { ownFlags } from '../storage/key-files.ts'
 import { Revocations } from './revocations.ts'
 import { readClaims } from './tokens/claims.ts'
 import { AUDIENCE, goodClaims, NOW_MS } from './tokens/issuer.test-support.ts'
@@ -49,8 +49,10 @@ function place(t: TestContext): Place {
   return { dataDir, file: join(dataDir, 'revocations.ndjson'), faults, time, open }
 }
 
+/** The lines of a file after its header. */
 function lines(file: string): unknown[] {
-  const written = readFileSync(file, 'utf8').split('\n')
+  const [header, ...written] = readFileSync(file, 'utf8').split('\n')
+  assert.equal(header, '{"format":"revocations","version":1}')
   return written.filter((line) => line !== '').map((line) => JSON.parse(line))
 }
 
@@ -282,7 +284,7 @@ function smallDisk(t: TestContext): SmallDisk | undefined {
   return disk
 }
 
-for (const stop of ['tended', 'killed'] as const) {
+for (const stop of ['maintained', 'killed'] as const) {
   for (const freed of [true, false]) {
     test(`on a full disk ${freed ? 'that is freed ' : ''}a revocation outlives a gateway that is ${stop}`, (t) => {
       const disk = smallDisk(t)
@@ -299,8 +301,8 @@ for (const stop of ['tended', 'killed'] as const) {
       assert.equal(revocations.isWritable, false)
       assert.match(faults[0] ?? '', /ENOSPC/)
       if (freed) disk.free()
-      if (stop === 'tended') revocations.tend()
-      assert.equal(revocations.isWritable, freed && stop === 'tended')
+      if (stop === 'maintained') revocations.maintain()
+      assert.equal(revocations.isWritable, freed && stop === 'maintained')
       const after = open()
       assert.deepEqual(
         ended.filter((sid) => !after.isRevoked(sid)),
@@ -309,6 +311,30 @@ for (const stop of ['tended', 'killed'] as const) {
     })
   }
 }
+
+test('a start on a full disk keeps what is only in the reserve there, also over the next crash', (t) => {
+  const disk = smallDisk(t)
+  if (disk === undefined) return
+  const open = () => new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: () => {} })
+  const revocations = open()
+  disk.fill()
+  const ended = Array.from({ length: 150 }, (_, count) => `session-${count}`)
+  for (const sid of ended) assert.equal(revocations.revoke(sid), true, sid)
+  for (let start = 0; start < 3; start++) {
+    const started = open()
+    started.maintain()
+    assert.ok(
+      ended.every((sid) => started.isRevoked(sid)),
+      `start ${start}`,
+    )
+    assert.equal(started.isSafe, true)
+  }
+  disk.free()
+  const last = open()
+  last.maintain()
+  assert.equal(last.isWritable, true)
+  assert.equal(lines(join(disk.dir, 'revocations.ndjson')).length, 150)
+})
 
 test('what neither the file nor the reserve takes is not safe, and is when there is room again', (t) => {
   const disk = smallDisk(t)
@@ -319,14 +345,14 @@ test('what neither the file nor the reserve takes is not safe, and is when there
   const ended = Array.from({ length: 600 }, (_, count) => `session-${count}`)
   assert.equal(ended.map((sid) => revocations.revoke(sid)).at(-1), false)
   assert.equal(revocations.isSafe, false)
-  revocations.tend()
+  revocations.maintain()
   assert.equal(revocations.isSafe, false)
   disk.free()
-  revocations.tend()
+  revocations.maintain()
   assert.equal(revocations.isSafe, true)
   assert.equal(revocations.isWritable, true)
   assert.equal(lines(join(disk.dir, 'revocations.ndjson')).length, 600)
-  assert.equal(readFileSync(join(disk.dir, 'revocations.reserve.ndjson'), 'utf8').trim(), '')
+  assert.deepEqual(lines(join(disk.dir, 'revocations.reserve.ndjson')), [])
   const after = open()
   assert.ok(ended.every((sid) => after.isRevoked(sid)))
 })
@@ -425,11 +451,11 @@ test('what another thread has ended is refused at the next question, without a w
   const step = { enter: () => depth++, leave: () => depth--, flags: ownFlags() }
   const first = new Revocations({
     ...base,
-    sharing: { ...step, copy: [], catchUp: () => {}, publish: (...told) => unheard.push(told) },
+    replication: { ...step, copy: [], catchUp: () => {}, publish: (...told) => unheard.push(told) },
   })
   const second: Revocations = new Revocations({
     ...base,
-    sharing: {
+    replication: {
       ...step,
       copy: [['before', NOW_MS - 1]],
       catchUp: () => {
@@ -461,14 +487,32 @@ test('ten thousand sessions that end on a disk that takes nothing hold nobody up
   const startMs = process.cpuUsage().user / 1000
   for (let count = 0; count < 10_000; count++) revocations.revoke(`session-${count}`)
   const revokedMs = process.cpuUsage().user / 1000
-  revocations.tend()
+  revocations.maintain()
   const tendedMs = process.cpuUsage().user / 1000
   assert.ok((revokedMs - startMs) / 10_000 < 0.5, `${revokedMs - startMs} ms`)
   assert.ok(tendedMs - revokedMs < 500, `${tendedMs - revokedMs} ms`)
   assert.equal(revocations.isSafe, false)
   rmSync(dataDir)
   renameSync(`${dataDir}-away`, dataDir)
-  revocations.tend()
+  revocations.maintain()
   assert.equal(revocations.isSafe, true)
   assert.equal(open().size, 10_000)
+})
+
+test('sessions beyond those that may wait for the disk are written with all others when it is back', (t) => {
+  const { open, dataDir } = place(t)
+  const revocations = open()
+  renameSync(dataDir, `${dataDir}-away`)
+  writeFileSync(dataDir, 'no directory')
+  const ended = Array.from({ length: 18_000 }, (_, count) => `${count}-`.padEnd(513, 'x'))
+  for (const sid of ended) revocations.revoke(sid)
+  rmSync(dataDir)
+  renameSync(`${dataDir}-away`, dataDir)
+  revocations.maintain()
+  assert.deepEqual([revocations.isSafe, revocations.isWritable], [true, true])
+  const after = open()
+  assert.equal(
+    ended.findIndex((sid) => !after.isRevoked(sid)),
+    -1,
+  )
 })

@@ -1,7 +1,17 @@
-import { type KeySharing, RememberedKeys } from '../storage/expiring-keys.ts'
-import type { KeyForm } from '../storage/expiring-keys-file.ts'
+import { type KeyReplication, RememberedKeys } from '../storage/expiring-keys.ts'
+import type { KeyForm } from '../storage/key-lines.ts'
 import { quote } from './tokens/quote.ts'
 import { isQualifiedId } from './visible-id.ts'
+
+/** Sessions that ended at other gateways. */
+export interface SessionGroup {
+  /** Whether the session has ended at any of them. */
+  has(sid: string): boolean
+  /** Tells the others that a session has ended here. */
+  publish(sid: string): void
+  /** False while sessions may have ended elsewhere that are not known here, and that must not happen. */
+  readonly isKnown: boolean
+}
 
 export interface RevocationsOptions {
   /** Created when missing. */
@@ -13,11 +23,13 @@ export interface RevocationsOptions {
   /** Reports that the file was deleted while the gateway ran, and is created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
   /** Undefined: this thread is the only one. */
-  readonly sharing?: KeySharing | undefined
+  readonly replication?: KeyReplication | undefined
+  /** Undefined: this gateway is the only one. */
+  readonly group?: SessionGroup | undefined
 }
 
 /** Tokens live at most 24 h; the extra minute allows for an issuer whose clock is ahead. */
-const REMEMBERED_MS = (24 * 60 + 1) * 60_000
+export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * 60_000
 const FORM: KeyForm = {
   key: 'sid',
   time: 'revokedAtMs',
@@ -34,14 +46,16 @@ const FORM: KeyForm = {
 export class Revocations {
   readonly #onFault: (cause: string) => void
   readonly #sessions: RememberedKeys
-  readonly #sharing: KeySharing | undefined
+  readonly #replication: KeyReplication | undefined
+  readonly #group: SessionGroup | undefined
 
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
-  constructor({ dataDir, clock, onFault, onRemoved, sharing }: RevocationsOptions) {
+  constructor({ dataDir, clock, onFault, onRemoved, replication, group }: RevocationsOptions) {
     this.#onFault = onFault
-    this.#sharing = sharing
+    this.#replication = replication
+    this.#group = group
     const store = { dataDir, name: 'revocations', form: FORM, reserve: true, onFault, onRemoved }
-    this.#sessions = new RememberedKeys({ lifetimeMs: REMEMBERED_MS, clock, store, sharing })
+    this.#sessions = new RememberedKeys({ lifetimeMs: REVOCATION_LIFETIME_MS, clock, store, replication })
   }
 
   /** Sessions remembered. */
@@ -51,8 +65,14 @@ export class Revocations {
 
   /** Whether the session has ended; false without a session. */
   isRevoked(sid: string | undefined): boolean {
-    this.#sharing?.catchUp()
-    return sid !== undefined && this.#sessions.since(sid) !== undefined
+    this.#replication?.catchUp()
+    if (sid === undefined) return false
+    return this.#sessions.since(sid) !== undefined || this.#group?.has(sid) === true
+  }
+
+  /** Whether sessions that ended at other gateways are known, as far as they must be. */
+  get isKnown(): boolean {
+    return this.#group?.isKnown !== false
   }
 
   /** Whether every ended session would stay ended after a restart or a crash. */
@@ -69,24 +89,25 @@ export class Revocations {
    * Ends a session at once on every thread; it is on disk when this returns. An id that no token can have is reported and
    * ignored. Never throws.
    *
-   * @returns false when it could not be written, so that a crash would undo it; `tend` tries again
+   * @returns false when it could not be written, so that a crash would undo it; `maintain` tries again
    */
   revoke(sid: string): boolean {
     if (!isQualifiedId(sid)) {
       this.#onFault(`a session cannot be revoked: ${quote(sid)} is no session id`)
       return true
     }
-    this.#sharing?.enter()
+    this.#group?.publish(sid)
+    this.#replication?.enter()
     try {
       return this.#sessions.add(sid)
     } finally {
-      this.#sharing?.leave()
+      this.#replication?.leave()
     }
   }
 
-  /** Retries failed writes; to be called once a second and at the end, with several threads inside a turn. */
-  tend(): void {
-    this.#sessions.tend()
+  /** Retries failed writes; to be called once a second and at the end, with several threads under their shared lock. */
+  maintain(): void {
+    this.#sessions.maintain()
   }
 
   /** Another thread ended a session. @param written whether it is in the file */

@@ -6,7 +6,7 @@ import { AuthThrottle, mayBeGuess, type ThrottleOptions } from './throttle.ts'
 const MINUTE_MS = 60_000
 
 /** Over the counters that the limits count with: three failures in a minute. */
-function throttleOf({ maxBlocked = 100, sharing }: Partial<ThrottleOptions> = {}) {
+function throttleOf({ maxBlocked = 100, replication }: Partial<ThrottleOptions> = {}) {
   const room = new KeyBudget()
   const record = {
     id: 1,
@@ -20,7 +20,7 @@ function throttleOf({ maxBlocked = 100, sharing }: Partial<ThrottleOptions> = {}
   room.divide([0])
   const time = { nowMs: 1_800_000_000_000 }
   const counter = new Counters(record, room)
-  const throttle = new AuthThrottle({ counter, clock: () => time.nowMs, maxBlocked, sharing })
+  const throttle = new AuthThrottle({ counter, clock: () => time.nowMs, maxBlocked, replication })
   const fail = (key: string, times = 1) => {
     for (let i = 0; i < times; i++) throttle.failed(key)
   }
@@ -110,13 +110,13 @@ test('only a token that could have been made up may be a guess', () => {
 test('a throttle that learns what another has seen keeps the same callers away, and so does one with its copy', () => {
   const told: [string, number][] = []
   let depth = 0
-  const sharing = {
+  const replication = {
     enter: () => depth++,
     leave: () => depth--,
     catchUp: () => {},
     publish: (key: string, atMs: number) => told.push([key, atMs]),
   }
-  const [first, other, late] = [throttleOf({ sharing }), throttleOf(), throttleOf()]
+  const [first, other, late] = [throttleOf({ replication }), throttleOf(), throttleOf()]
   first.fail('a', 3)
   assert.equal(depth, 0)
   for (const [key, atMs] of told) other.throttle.apply(key, atMs)

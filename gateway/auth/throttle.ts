@@ -14,12 +14,20 @@ export interface FailureCounter {
 }
 
 /** How several threads count the same failures, each in its own copy. */
-export interface ThrottleSharing {
+export interface ThrottleReplication {
   enter(): void
   leave(): void
   catchUp(): void
   /** Publishes a failure to the other threads. */
   publish(key: string, atMs: number): void
+}
+
+/** The same failures seen by several gateways. */
+export interface FailureGroup {
+  /** How all gateways name a caller. */
+  keyOf(caller: string): string
+  /** Tells the other gateways of a failure. @param key as `keyOf` gives it */
+  publish(key: string): void
 }
 
 export interface ThrottleOptions {
@@ -29,7 +37,9 @@ export interface ThrottleOptions {
   /** Callers blocked at once; when full, the one blocked first is dropped. */
   readonly maxBlocked?: number
   /** Undefined: this thread is the only one. */
-  readonly sharing?: ThrottleSharing | undefined
+  readonly replication?: ThrottleReplication | undefined
+  /** Undefined: this gateway is the only one. */
+  readonly group?: FailureGroup | undefined
 }
 
 const MAX_BLOCKED = 65_536
@@ -50,32 +60,36 @@ export class AuthThrottle {
 
   /** To be called before a credential is checked. @returns `Retry-After` in seconds; undefined when not blocked */
   blockedSeconds(key: string): number | undefined {
-    this.#options.sharing?.catchUp()
-    const untilMs = this.#blocked.get(key)
+    this.#options.replication?.catchUp()
+    if (this.#blocked.size === 0) return undefined
+    const name = this.#nameOf(key)
+    const untilMs = this.#blocked.get(name)
     if (untilMs === undefined) return undefined
     const leftMs = untilMs - this.#options.clock()
     if (leftMs > 0) return Math.ceil(leftMs / 1000)
-    this.#blocked.delete(key)
+    this.#blocked.delete(name)
     return undefined
   }
 
   /** The caller presented a bad credential. */
   failed(key: string): void {
-    const { clock, sharing } = this.#options
-    sharing?.enter()
+    const { clock, replication, group } = this.#options
+    const name = this.#nameOf(key)
+    replication?.enter()
     try {
       const nowMs = clock()
-      this.apply(key, nowMs)
-      sharing?.publish(key, nowMs)
+      this.apply(name, nowMs)
+      replication?.publish(name, nowMs)
     } finally {
-      sharing?.leave()
+      replication?.leave()
     }
+    group?.publish(name)
   }
 
-  /** The same, seen by another thread at `nowMs`. */
-  apply(key: string, nowMs: number): void {
-    const { allowed, remaining, resetSeconds } = this.#options.counter.take(key, nowMs)
-    if (!allowed || remaining === 0) this.#blocked.set(key, nowMs + resetSeconds * 1000)
+  /** The same, seen by another thread or gateway at `nowMs`. @param name of the caller, in a group by `keyOf` */
+  apply(name: string, nowMs: number): void {
+    const { allowed, remaining, resetSeconds } = this.#options.counter.take(name, nowMs)
+    if (!allowed || remaining === 0) this.#blocked.set(name, nowMs + resetSeconds * 1000)
   }
 
   /** Blocked callers and when each block ends, for the throttle of another thread. */
@@ -86,6 +100,10 @@ export class AuthThrottle {
   /** Takes over the blocked callers of another thread. */
   block(blocked: Iterable<readonly [key: string, untilMs: number]>): void {
     for (const [key, untilMs] of blocked) this.#blocked.set(key, untilMs)
+  }
+
+  #nameOf(key: string): string {
+    return this.#options.group?.keyOf(key) ?? key
   }
 }
 

@@ -37,9 +37,14 @@ export type WebhookReading =
   | { readonly fault: WebhookFault; readonly message?: never }
 
 /** How far the signed time may differ from our clock, in either direction. */
-export const WEBHOOK_TOLERANCE_SECONDS = 300
+const TOLERANCE_SECONDS = 300
+/**
+ * From the first to the last moment at which a webhook can be accepted, plus one second, because timestamps have no
+ * fractions.
+ */
+export const WEBHOOK_LIFETIME_MS = (2 * TOLERANCE_SECONDS + 1) * 1000
 /** The public sentence of every fault. */
-export const WEBHOOK_REFUSED = 'The webhook is not signed as it must be'
+export const WEBHOOK_REFUSED = 'The signature of the webhook is missing or not valid'
 
 // No full stop: it separates the parts of the signed text `id.timestamp.body`.
 const ID = /^[\x21-\x2d\x2f-\x7e]{1,128}$/
@@ -62,7 +67,7 @@ export function readWebhookHeaders(headers: WebhookHeaders, nowMs: number): Webh
   if (!ID.test(id)) return fault('malformed', `webhook-id ${quote(id)}`)
   if (!TIMESTAMP.test(timestamp)) return fault('malformed', `webhook-timestamp ${quote(timestamp)}`)
   const aheadSeconds = Number(timestamp) - Math.floor(nowMs / 1000)
-  if (Math.abs(aheadSeconds) > WEBHOOK_TOLERANCE_SECONDS) {
+  if (Math.abs(aheadSeconds) > TOLERANCE_SECONDS) {
     return fault(
       'stale',
       `webhook-timestamp is ${Math.abs(aheadSeconds)} s ${aheadSeconds < 0 ? 'old' : 'ahead'}`,
@@ -82,7 +87,7 @@ export function readWebhookHeaders(headers: WebhookHeaders, nowMs: number): Webh
  *
  * @param body the bytes received, which must also be the bytes forwarded
  * @param secrets those of the key that the caller named; several during a rotation
- * @returns undefined when it is genuine
+ * @returns undefined when a signature is right
  */
 export function verifyWebhook(
   message: WebhookMessage,

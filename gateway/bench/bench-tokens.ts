@@ -4,12 +4,12 @@ import { join } from 'node:path'
 
 export const ISSUER = 'http://id.test'
 export const AUDIENCE = 'api'
-/** Callers that the tokens name, one after the other. */
+/** How many callers the tokens name, in turn. */
 export const CALLERS = 10_000
 
 export type TokenAlgorithm = 'RS256' | 'ES256'
 
-/** An issuer's keys on disk, and files of its tokens, one a line. */
+/** An issuer's keys, and files with one token per line. */
 export interface Tokens {
   readonly jwksFile: string
   readonly publicKeyFiles: Readonly<Record<TokenAlgorithm, string>>
@@ -18,7 +18,7 @@ export interface Tokens {
   readonly bytes: Readonly<Record<TokenAlgorithm, number>>
 }
 
-/** Makes keys and tokens that outlive the run. @param count how many tokens of each algorithm */
+/** Makes keys, and tokens that stay valid during the run. @param count how many tokens of each algorithm */
 export function makeTokens(dir: string, count: Readonly<Record<TokenAlgorithm, number>>): Tokens {
   const pairs = {
     RS256: generateKeyPairSync('rsa', { modulusLength: 2048 }),

@@ -1,24 +1,23 @@
 import { readFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
-import { ANSWER_BYTES, LARGE_ANSWER_BYTES, LARGE_PATH } from './upstream-answers.ts'
+import { LARGE_PATH, LARGE_RESPONSE_BYTES, RESPONSE_BYTES } from './upstream-responses.ts'
 
-// The service behind every contender: answers as fast as a socket can be written, and understands no more of HTTP than
-// where a request ends. `process.argv[2]` is a file with the issuer's keys.
+// The service behind every contender. It responds as fast as it can, and of HTTP it only finds where a request ends. `process.argv[2]` is a file with the issuer's keys.
 
 const HEAD_END = '\r\n\r\n'
-const answer = answerOf(
+const response = responseOf(
   JSON.stringify({ account: 'DE89370400440532013000', balanceMinor: 1_234_567 }),
-  ANSWER_BYTES,
+  RESPONSE_BYTES,
 )
-const large = answerOf('{"rows":[', LARGE_ANSWER_BYTES)
+const large = responseOf('{"rows":[', LARGE_RESPONSE_BYTES)
 const keysText = readFileSync(process.argv[2] as string, 'latin1')
-const keys = answerOf(keysText, keysText.length)
+const keys = responseOf(keysText, keysText.length)
 
 const server = createServer({ noDelay: true }, serve)
 server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }))
 process.on('disconnect', () => process.exit(0))
 
-function answerOf(begin: string, bytes: number): Buffer {
+function responseOf(begin: string, bytes: number): Buffer {
   const head = `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n`
   return Buffer.from(`${head}${'\r\n'}${begin.padEnd(bytes, ' ')}`, 'latin1')
 }
@@ -31,7 +30,7 @@ function serve(socket: Socket): void {
     for (let end = endOf(text); end > 0; end = endOf(text)) {
       const request = text.slice(0, end)
       text = text.slice(end)
-      socket.write(answerTo(request))
+      socket.write(responseTo(request))
     }
   })
 }
@@ -52,7 +51,7 @@ function endOf(text: string): number {
   return end < 0 ? 0 : end + 7
 }
 
-function answerTo(request: string): Buffer {
+function responseTo(request: string): Buffer {
   if (request.startsWith(LARGE_PATH, 4)) return large
-  return request.startsWith('/.well-known/', 4) ? keys : answer
+  return request.startsWith('/.well-known/', 4) ? keys : response
 }

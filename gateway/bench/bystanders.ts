@@ -1,8 +1,8 @@
 import { Agent, type RequestOptions, request } from 'node:http'
 import { request as requestSecurely, Agent as SecureAgent } from 'node:https'
 
-/** How a bystander asks. */
-export interface Asking {
+/** What the bystanders request. */
+export interface BystanderRequest {
   readonly port: number
   readonly secure: boolean
   /** Made for each request. */
@@ -14,10 +14,10 @@ export interface Asking {
   }
 }
 
-/** What became of all that they asked. */
-export interface Fared {
-  asked: number
-  /** Not answered 200 within {@link PATIENCE_MS}. */
+/** What became of all their requests. */
+export interface Outcomes {
+  sent: number
+  /** No response with status 200 within {@link PATIENCE_MS}. */
   failed: number
   longestMs: number
 }
@@ -28,38 +28,38 @@ const ADDRESSES = 20
 
 /** Well-behaved clients: one request each 50 ms, on a connection of its own, from one of 20 addresses. */
 export class Bystanders {
-  readonly fared: Fared = { asked: 0, failed: 0, longestMs: 0 }
-  readonly #asking: Asking
+  readonly outcomes: Outcomes = { sent: 0, failed: 0, longestMs: 0 }
+  readonly #request: BystanderRequest
   readonly #timer: NodeJS.Timeout
   readonly #open = new Set<Promise<void>>()
 
-  constructor(asking: Asking) {
-    this.#asking = asking
+  constructor(request: BystanderRequest) {
+    this.#request = request
     this.#timer = setInterval(() => {
-      const one = this.#ask().finally(() => this.#open.delete(one))
+      const one = this.#send().finally(() => this.#open.delete(one))
       this.#open.add(one)
     }, EVERY_MS)
   }
 
-  /** Resolves when everything that was asked has come to something. */
-  async end(): Promise<Fared> {
+  /** Sends no more; resolves when every request has ended. */
+  async end(): Promise<Outcomes> {
     clearInterval(this.#timer)
     await Promise.all(this.#open)
-    return this.fared
+    return this.outcomes
   }
 
-  async #ask(): Promise<void> {
-    const { fared } = this
-    const localAddress = `127.0.1.${1 + (fared.asked++ % ADDRESSES)}`
+  async #send(): Promise<void> {
+    const { outcomes } = this
+    const localAddress = `127.0.1.${1 + (outcomes.sent++ % ADDRESSES)}`
     const startMs = performance.now()
-    const status = await statusOf(this.#asking, localAddress)
-    fared.longestMs = Math.max(fared.longestMs, performance.now() - startMs)
-    if (status !== 200) fared.failed++
+    const status = await statusOf(this.#request, localAddress)
+    outcomes.longestMs = Math.max(outcomes.longestMs, performance.now() - startMs)
+    if (status !== 200) outcomes.failed++
   }
 }
 
-/** 0: no answer. */
-function statusOf({ port, secure, make }: Asking, localAddress: string): Promise<number> {
+/** The status of the response; 0 when there is none. */
+function statusOf({ port, secure, make }: BystanderRequest, localAddress: string): Promise<number> {
   const { body, ...rest } = make()
   const agent = secure ? new SecureAgent({ maxCachedSessions: 0 }) : new Agent()
   const options: RequestOptions & { rejectUnauthorized: boolean } = {
@@ -72,12 +72,12 @@ function statusOf({ port, secure, make }: Asking, localAddress: string): Promise
     signal: AbortSignal.timeout(PATIENCE_MS),
   }
   return new Promise((resolve) => {
-    const asked = (secure ? requestSecurely : request)(options, (res) => {
+    const sent = (secure ? requestSecurely : request)(options, (res) => {
       res.on('error', () => resolve(0)).on('end', () => resolve(res.statusCode ?? 0))
       res.resume()
     })
-    asked.on('error', () => resolve(0))
-    asked.on('close', () => agent.destroy())
-    asked.end(body)
+    sent.on('error', () => resolve(0))
+    sent.on('close', () => agent.destroy())
+    sent.end(body)
   })
 }

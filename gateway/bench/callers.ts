@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { AnswerReader } from './answer-reader.ts'
-import { ANSWER_BYTES } from './upstream-answers.ts'
+import { ResponseReader } from './response-reader.ts'
+import { RESPONSE_BYTES } from './upstream-responses.ts'
 
-/** How many connections are begun at the same time: fewer than a listener's backlog. */
+/** How many connections are opened at a time: fewer than a listener's backlog. */
 const CONNECTED_AT_ONCE = 100
 
-/** Connections that are kept, each asking one request at a time. Every answer must be the upstream's. */
+/** Kept connections with one request at a time each. Every response must be the upstream's. */
 export class Callers {
   readonly #sockets: readonly Socket[]
 
@@ -14,7 +14,7 @@ export class Callers {
     this.#sockets = sockets
   }
 
-  /** Rejects when one of them cannot be made. */
+  /** Rejects when a connection fails. */
   static async connect(port: number, count: number): Promise<Callers> {
     const sockets: Socket[] = []
     while (sockets.length < count) {
@@ -26,12 +26,12 @@ export class Callers {
     return new Callers(sockets)
   }
 
-  /** How many the other side has not closed. */
+  /** How many connections are still open. */
   get open(): number {
     return this.#sockets.filter((socket) => socket.readyState === 'open').length
   }
 
-  /** Asks so many requests, on all connections at the same time. */
+  /** Sends so many requests, spread over all connections. */
   async askAll(count: number, requestOf: (index: number) => string): Promise<void> {
     let next = 0
     const work = async (socket: Socket) => {
@@ -40,7 +40,7 @@ export class Callers {
     await Promise.all(this.#sockets.map(work))
   }
 
-  /** Asks one request on each connection, on so many at the same time. */
+  /** Sends one request on each connection, on so many connections at a time. */
   async askEach(request: string, atOnce: number): Promise<void> {
     let next = 0
     const work = async () => {
@@ -56,9 +56,9 @@ export class Callers {
   }
 }
 
-/** Rejects when the answer is another one, or the connection ends before it is whole. */
+/** Rejects when the response is not the expected one, or the connection ends before it is complete. */
 function ask(socket: Socket, request: string): Promise<void> {
-  const reader = new AnswerReader(ANSWER_BYTES)
+  const reader = new ResponseReader(RESPONSE_BYTES)
   return new Promise((resolve, reject) => {
     const settle = (error?: Error) => {
       socket.off('data', read).off('error', settle).off('close', gone)

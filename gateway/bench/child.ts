@@ -6,7 +6,7 @@ import { familyOf } from './kernel.ts'
 
 /** How long a program has to begin serving. */
 const START_MS = 20_000
-/** How long it has to end when it is told to, before it is ended. */
+/** After SIGINT, how long it may take to end before SIGKILL. */
 const END_MS = 5_000
 
 const running = new Set<ChildProcess>()
@@ -19,18 +19,18 @@ export interface ChildOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Processors it may use, as taskset(1) takes them. */
   readonly cpus: string | undefined
-  /** File descriptor that takes its standard output; dropped when left out. */
+  /** File descriptor for its standard output, which is dropped by default. */
   readonly stdout?: number
   /** A channel to a Node program. */
   readonly ipc?: boolean
 }
 
-/** A program that was started, with what it has said on standard error. */
+/** A started program and its output on standard error. */
 export interface Child {
   readonly process: ChildProcess
   readonly pid: number
   said(): string
-  /** Resolves when it has ended; SIGINT first, for which no gateway waits, SIGKILL when that is not enough. */
+  /** Ends it with SIGINT, on which a gateway does not wait, or else with SIGKILL. Resolves when it has ended. */
   end(): Promise<void>
 }
 
@@ -40,7 +40,7 @@ export function startChild(options: ChildOptions): Child {
   const pinned = options.cpus === undefined || !hasTaskset() ? [] : ['taskset', '-c', options.cpus]
   const [program, ...args] = [...pinned, ...options.command] as [string, ...string[]]
   const child = spawn(program, args, {
-    // Coverage would be measured as well: Node hands its name on by itself.
+    // Otherwise Node would measure its coverage too.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, NODE_V8_COVERAGE: '', ...options.env },
     stdio: ['ignore', options.stdout ?? 'ignore', 'pipe', ...(options.ipc === true ? ['ipc' as const] : [])],
   })
@@ -68,7 +68,7 @@ export async function firstMessage<T>(child: Child): Promise<T> {
   return message
 }
 
-/** Waits until the program takes connections. Rejects when it ends before, or its time is up. */
+/** Waits until the program accepts connections. Rejects when it ends before, or after 20 seconds. */
 export async function listening(child: Child, port: number): Promise<void> {
   const deadline = performance.now() + START_MS
   while (performance.now() < deadline) {
@@ -81,20 +81,20 @@ export async function listening(child: Child, port: number): Promise<void> {
   throw new Error(`does not listen after ${START_MS} ms: ${child.said()}`)
 }
 
-/** Whether a program of this name is on the PATH, and what it says of its version. */
+/** The version that a program prints; undefined when it is not installed. */
 export function versionOf(command: readonly [string, ...string[]], pattern: RegExp): string | undefined {
   const [program, ...args] = command
   const { error, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' })
   return error === undefined ? (pattern.exec(stdout + stderr)?.[1] ?? 'unknown') : undefined
 }
 
-/** A master that is killed leaves its workers behind. */
+/** Also kills the child processes, which a killed master would leave running. */
 function killFamily(pid: number): void {
   for (const member of familyOf(pid)) {
     try {
       process.kill(member, 'SIGKILL')
     } catch {
-      // It has ended meanwhile.
+      // It has ended already.
     }
   }
 }

@@ -1,9 +1,9 @@
 import { ATTACKS } from './client-attacks.ts'
 
-// One attack in a process of its own, so that bystanders are not held up by it. `process.argv[2]` names it.
+// One attack in a process of its own, so that it does not delay the bystanders. `process.argv[2]` names it.
 
 const [, , name = '', port, tlsPort] = process.argv
 await ATTACKS[name]?.begin({ port: Number(port), tlsPort: Number(tlsPort) })
 process.send?.('begun')
-// What is open stays open until this process is ended.
+// Keeps its connections until this process is ended.
 setInterval(() => {}, 60_000)

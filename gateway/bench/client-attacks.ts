@@ -1,14 +1,14 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 
-/** What one client does to a gateway, so that others can be asked how they fare. */
+/** What one client does to a gateway while the effect on others is measured. */
 export interface Attack {
   readonly what: string
-  /** Files that the gateway may have open; undefined: as many as this program may. */
+  /** How many files the gateway may open; undefined: as many as this program may. */
   readonly files?: number
-  /** Bystanders come by TLS, or with signed webhooks; else by plain HTTP. */
+  /** Bystanders use TLS or signed webhooks; by default plain HTTP. */
   readonly bystanders?: 'tls' | 'webhooks'
-  /** Begins it. What it has opened stays open until the process that does it is ended. */
+  /** Starts it. Its connections stay open until its process is ended. */
   begin(ports: Ports): Promise<void>
 }
 
@@ -72,7 +72,7 @@ interface Opening {
   readonly localAddress?: string
 }
 
-/** Resolves when all have been tried: a gateway may well refuse some. */
+/** Resolves when all have been tried: the gateway may refuse some. */
 async function openMany(port: number, { count, bytes = '', localAddress = ADDRESS }: Opening): Promise<void> {
   for (let opened = 0; opened < count; opened += HANDSHAKES_AT_ONCE) {
     const batch = Math.min(HANDSHAKES_AT_ONCE, count - opened)
@@ -84,7 +84,7 @@ async function open(port: number, bytes: string, localAddress: string): Promise<
   const socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true })
   const settled = Promise.race([once(socket, 'connect'), once(socket, 'close')])
   socket.on('error', () => {})
-  // Who attacks takes what comes, and so would see a reset.
+  // Reads what comes, so that it notices a reset.
   socket.resume()
   await settled.catch(() => {})
   if (bytes !== '') socket.write(bytes)

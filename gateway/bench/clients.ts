@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
-import { type Asking, Bystanders, type Fared } from './bystanders.ts'
+import { type BystanderRequest, Bystanders, type Outcomes } from './bystanders.ts'
 import { type Child, firstMessage, startChild } from './child.ts'
 import { ATTACKS, type Attack, type Ports } from './client-attacks.ts'
 import { machineFacts } from './facts.ts'
@@ -25,17 +25,17 @@ const SETTLED_MS = 1_000
 const MOST_LOOKS = 12
 const SECRET = randomBytes(32)
 
-/** What an attack came to. */
-interface Outcome extends Fared {
+/** The effects of one attack. */
+interface Outcome extends Outcomes {
   readonly residentBytes: number
   readonly trailBytes: number
-  /** Lines of the log that say of a file that nobody touched that it could not be read. */
+  /** Log lines that report an untouched file as unreadable. */
   readonly unreadFiles: number
 }
 
 await main()
 
-/** `npm run bench:clients`: one client against the rest. How well-behaved clients fare beside some attacks. */
+/** `npm run bench:clients`: how well-behaved clients fare while one client attacks. */
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { gateway: { type: 'string' }, only: { type: 'string' } } })
   const names = values.only?.split(',') ?? Object.keys(ATTACKS)
@@ -47,20 +47,20 @@ async function main(): Promise<void> {
   process.stdout.write('| attack | bystanders failed | longest wait | resident | trail | files unread |\n')
   process.stdout.write('| --- | --- | --- | --- | --- | --- |\n')
   for (const name of names) {
-    const outcome = await suffer(name, values.gateway ?? ROOT)
+    const outcome = await attackGateway(name, values.gateway ?? ROOT)
     process.stdout.write(`${lineOf(ATTACKS[name] as Attack, outcome)}\n`)
   }
   process.exit(0)
 }
 
 function lineOf({ what }: Attack, outcome: Outcome): string {
-  const { asked, failed, longestMs, residentBytes, trailBytes, unreadFiles } = outcome
+  const { sent, failed, longestMs, residentBytes, trailBytes, unreadFiles } = outcome
   const mib = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
   const wait = `${(longestMs / 1000).toFixed(2)} s`
-  return `| ${what} | ${failed} of ${asked} | ${wait} | ${mib(residentBytes)} | ${mib(trailBytes)} | ${unreadFiles} |`
+  return `| ${what} | ${failed} of ${sent} | ${wait} | ${mib(residentBytes)} | ${mib(trailBytes)} | ${unreadFiles} |`
 }
 
-async function suffer(name: string, root: string): Promise<Outcome> {
+async function attackGateway(name: string, root: string): Promise<Outcome> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-clients-'))
   const upstream = createServer((req, res) => req.resume().on('end', () => res.end('ok')))
   upstream.listen(0, '127.0.0.1')
@@ -88,7 +88,7 @@ interface Watched {
 }
 
 async function watch(name: string, { child, ports, trail }: Watched): Promise<Omit<Outcome, 'unreadFiles'>> {
-  const bystanders = new Bystanders(askingOf(ATTACKS[name] as Attack, ports))
+  const bystanders = new Bystanders(bystanderRequestOf(ATTACKS[name] as Attack, ports))
   await sleep(BEFORE_MS)
   const trailBefore = statSync(trail).size
   let residentBytes = 0
@@ -103,15 +103,15 @@ async function watch(name: string, { child, ports, trail }: Watched): Promise<Om
   try {
     await firstMessage(attacker)
     await sleep(LONG_MS)
-    const fared = await bystanders.end()
-    return { ...fared, trailBytes: (await settledSize(trail)) - trailBefore, residentBytes }
+    const outcomes = await bystanders.end()
+    return { ...outcomes, trailBytes: (await settledSize(trail)) - trailBefore, residentBytes }
   } finally {
     clearInterval(look)
     attacker.process.kill('SIGKILL')
   }
 }
 
-/** Of a file that has not grown for a while, or that has had time enough. */
+/** The size of a file once it has stopped growing, or after a bounded time. */
 async function settledSize(file: string): Promise<number> {
   let size = -1
   for (let looks = 0; looks < MOST_LOOKS && size !== statSync(file).size; looks++) {
@@ -121,7 +121,7 @@ async function settledSize(file: string): Promise<number> {
   return size
 }
 
-function askingOf({ bystanders }: Attack, { port, tlsPort }: Ports): Asking {
+function bystanderRequestOf({ bystanders }: Attack, { port, tlsPort }: Ports): BystanderRequest {
   const secure = bystanders === 'tls'
   const plain = { method: 'GET', path: '/open/beside', headers: {}, body: '' }
   const make = bystanders === 'webhooks' ? signedWebhook : () => plain
@@ -191,7 +191,7 @@ async function environmentOf(dir: string, upstream: string): Promise<Record<stri
   mkdirSync(join(dir, 'data'))
   return {
     GATEWAY_CONFIG: write('gateway.json', { upstream, routes }),
-    // What the attackers ask for is limited; that must not matter.
+    // The limits of the attacked paths must not matter.
     GATEWAY_LIMITS: write('limits.json', {
       limits: [{ path: '/', limit: 5, window: '1m', purpose: 'Attacks' }],
     }),

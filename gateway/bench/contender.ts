@@ -1,7 +1,8 @@
 import type { Tokens } from './bench-tokens.ts'
+import type { LoadRequest } from './load-job.ts'
 
 /** What every contender is started with. */
-export interface Ground {
+export interface ContenderSetup {
   /** Its own directory: configuration, logs, data. */
   readonly dir: string
   readonly upstreamPort: number
@@ -16,9 +17,11 @@ export interface Ground {
 export interface RunningContender {
   /** Where it listens: connections are divided among them evenly. */
   readonly ports: readonly [number, ...number[]]
-  /** Each with the family that it has begotten. */
+  /** Each stands for its child processes too. */
   readonly pids: readonly [number, ...number[]]
-  /** Gives back the disk that its log has taken. Called between runs. */
+  /** Of its store, whose CPU is told apart. */
+  readonly storePids?: readonly number[]
+  /** Frees the disk space of its log. Called between runs. */
   tidy(): void
   end(): Promise<void>
 }
@@ -30,10 +33,12 @@ export interface Contender {
   readonly work: string
   /** It refuses a forged token. */
   readonly authenticates: boolean
-  /** Installs it where that can be done without asking. @returns why it could not be. */
+  /** Sent to it instead of what the scenario sends. */
+  readonly request?: Partial<LoadRequest>
+  /** Installs it if that needs no consent. @returns why it could not. */
   readonly install?: () => string | undefined
   /** Its version, or undefined when it is not installed. */
   version(): string | undefined
   /** Rejects when it does not begin to serve; the message says why. */
-  start(ground: Ground): Promise<RunningContender>
+  start(setup: ContenderSetup): Promise<RunningContender>
 }

@@ -2,34 +2,34 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** How often the load looks whether the gateway is ready, as whoever balances load does. */
+/** How often the load checks whether the gateway is ready, like a load balancer. */
 const PROBE_MS = 100
-/** Between two requests of one client, each client in its turn: some never rest, some hardly ask. */
+/** Pauses between two requests, one for each client in turn. */
 const THINK_MS = [0, 1, 5, 20, 100, 400] as const
 const HEAD_END = '\r\n\r\n'
 
-/** What came of the requests of one load. */
+/** Results of the requests of one load. */
 export interface DrainCounts {
   good: number
-  /** A connection that could not be had. */
+  /** Connections that could not be opened. */
   unconnected: number
-  /** A connection that ended in the place of a response. */
+  /** Connections that ended instead of a response. */
   broken: number
-  /** A response that was not 200. */
+  /** Responses with another status than 200. */
   refused: number
 }
 
-/** Where the gateway is, and what it is asked. */
+/** Where the gateway is, and what is requested. */
 export interface DrainTarget {
   readonly port: number
   readonly adminPort: number
-  /** A whole request, but for its Connection field and the empty line. */
+  /** A request without its Connection field and the empty line. */
   readonly request: string
 }
 
 /**
- * A load as it comes from behind a load balancer: clients that keep their connections and clients that open one for each
- * request, none of whom opens another once the gateway has been seen not to be ready. Each ends when its connection does.
+ * A load as from a load balancer: some clients keep their connections, others open one per request. Once the gateway is not
+ * ready, nobody opens another. Each client ends with its connection.
  */
 export class DrainLoad {
   readonly counts: DrainCounts = { good: 0, unconnected: 0, broken: 0, refused: 0 }
@@ -40,7 +40,7 @@ export class DrainLoad {
     this.#target = target
   }
 
-  /** Resolves when the gateway is seen not to be ready and every client has ended. */
+  /** Resolves when the gateway is not ready and every client has ended. */
   async run(clients: { readonly keeping: number; readonly opening: number }): Promise<void> {
     const all = [this.#probe()]
     for (let i = 0; i < clients.keeping; i++) all.push(this.#keep(thinkOf(i)))
@@ -83,7 +83,7 @@ export class DrainLoad {
       await once(socket, 'connect')
     } catch {
       this.counts.unconnected += 1
-      // Whoever is refused comes back a little later.
+      // After a refused connection, tries again a little later.
       await sleep(10)
       return undefined
     }
@@ -92,7 +92,7 @@ export class DrainLoad {
     return socket
   }
 
-  /** @returns whether the connection is to be used again. */
+  /** @returns whether the connection can be used again. */
   async #ask(socket: Socket, connectionField: string): Promise<boolean> {
     socket.write(`${this.#target.request}${connectionField}\r\n`, 'latin1')
     const response = await responseOn(socket)
@@ -107,7 +107,7 @@ function thinkOf(client: number): number {
   return THINK_MS[client % THINK_MS.length] as number
 }
 
-/** The next response, whole; empty when the connection ends before. */
+/** The next complete response; empty when the connection ends before. */
 function responseOn(socket: Socket): Promise<string> {
   return new Promise((resolve) => {
     let text = ''

@@ -15,7 +15,7 @@ import { freePort } from './unused-port.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
 const CLIENTS = { keeping: 24, opening: 12 }
-/** Of load before SIGTERM; its last part is left to chance. */
+/** Load before SIGTERM; up to as long again, at random, is added. */
 const LOAD_MS = 300
 const USAGE = `npm run bench:drain -- [options]
   --stops n     default 50, of each tree
@@ -118,7 +118,7 @@ async function stopOnce(root: string, { dir, upstreamPort, tokens, workers }: Fi
   return { ...load.counts, endedAfterMs }
 }
 
-/** Until there is no such process. */
+/** Waits until the process has ended. */
 async function gone(pid: number): Promise<void> {
   for (;;) {
     try {

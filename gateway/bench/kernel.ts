@@ -6,7 +6,7 @@ export interface CpuTime {
   readonly systemUs: number
 }
 
-/** The kernel tells times in hundredths of a second, whatever its own tick is (sysconf(_SC_CLK_TCK)). */
+/** The kernel reports times in hundredths of a second, whatever its own tick is (sysconf(_SC_CLK_TCK)). */
 const TICK_US = 10_000
 
 /** Reads /proc/<pid>/stat: all threads of the process, also those that have ended (proc(5), fields 14 and 15). */

@@ -1,20 +1,19 @@
-import type { HistogramCounts } from './histogram.ts'
 import type { CpuTime } from './kernel.ts'
 
-/** What is asked, over and over. */
+/** The request that is repeated. */
 export interface LoadRequest {
   readonly method: 'GET' | 'POST'
   readonly path: string
-  /** Empty: no body. */
+  /** Empty: no body. `$caller` in it stands for the number of the token. */
   readonly body: string
-  /** One token a line. */
+  /** One token per line. */
   readonly tokensFile: string
-  /** How many of them, from the first. */
+  /** How many of them are used. */
   readonly tokens: number
-  /** Which token comes next: the connection's own, the next of all, or any. */
+  /** Which token is next: the connection's own, the next of all, or a random one. */
   readonly order: 'own' | 'cyclic' | 'random'
-  /** Length of the answer's body in bytes: any other is a fault. */
-  readonly answerBytes: number
+  /** Length of the response's body in bytes; any other length is a fault. Undefined: any length is good. */
+  readonly responseBytes: number | undefined
 }
 
 /** One run of the load generator against one contender. */
@@ -24,27 +23,39 @@ export interface LoadJob {
   readonly request: LoadRequest
   /** Each has at most one request under way. */
   readonly connections: number
-  /** Opened beside them; nothing is ever sent there. */
+  /** Further connections, on which nothing is sent. */
   readonly idleConnections: number
   readonly warmUpMs: number
   readonly measureMs: number
-  /** Undefined: closed loop, each connection asks again when it has its answer. Otherwise the rate of an open loop. */
+  /** Undefined: closed loop, each connection sends the next request after its response. Otherwise the rate of an open loop. */
   readonly perSecond: number | undefined
   /** Processes whose CPU time is read when the measured time begins and when it ends. */
   readonly pids: readonly number[]
+  /** The same for the store. */
+  readonly storePids?: readonly number[]
+}
+
+/** Of times in µs, to three figures. */
+export interface Quantiles {
+  readonly count: number
+  readonly p50: number
+  readonly p99: number
+  readonly p999: number
 }
 
 export interface LoadResult {
-  /** Good answers within the measured time. */
-  readonly answers: number
+  /** Good responses within the measured time. */
+  readonly responses: number
   readonly seconds: number
   /** Of the processes named in the job, during the measured time. */
   readonly cpu: CpuTime
+  /** Of the store named in the job: user and system time in µs. */
+  readonly storeUs?: number
   /** Open loop only: µs from the intended start to the last byte. */
-  readonly latency: HistogramCounts | undefined
+  readonly latencyUs: Quantiles | undefined
   /** Open loop only: µs by which the generator itself noticed late that a request was due. */
-  readonly lateness: HistogramCounts | undefined
+  readonly latenessUs: Quantiles | undefined
 }
 
-/** What the load generator says to a job. */
+/** The load generator's reply to a job. */
 export type LoadReply = { readonly result: LoadResult } | { readonly fault: string }

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { after, describe, it } from 'node:test'
-import { Histogram } from './histogram.ts'
 import type { LoadJob } from './load-job.ts'
 import { LoadRun } from './load-run.ts'
 
@@ -12,10 +11,10 @@ after(() => {
   for (const server of servers) server.close()
 })
 
-async function serve(answer: (socket: Socket, request: string) => void): Promise<number> {
+async function serve(response: (socket: Socket, request: string) => void): Promise<number> {
   const server = createServer((socket) => {
     socket.on('error', () => {})
-    socket.on('data', (bytes) => answer(socket, bytes.toString()))
+    socket.on('data', (bytes) => response(socket, bytes.toString()))
   }).listen(0, '127.0.0.1')
   servers.push(server)
   await once(server, 'listening')
@@ -25,7 +24,15 @@ async function serve(answer: (socket: Socket, request: string) => void): Promise
 function jobOf(port: number, more: Partial<LoadJob> = {}): LoadJob {
   return {
     ports: [port],
-    request: { method: 'GET', path: '/', body: '', tokensFile: '', tokens: 3, order: 'own', answerBytes: 2 },
+    request: {
+      method: 'GET',
+      path: '/',
+      body: '',
+      tokensFile: '',
+      tokens: 3,
+      order: 'own',
+      responseBytes: 2,
+    },
     connections: 3,
     idleConnections: 0,
     warmUpMs: 10,
@@ -39,7 +46,7 @@ function jobOf(port: number, more: Partial<LoadJob> = {}): LoadJob {
 const REQUESTS = ['a', 'b', 'c'].map((name) => Buffer.from(`GET /${name} HTTP/1.1\r\n\r\n`))
 
 describe('a run of the load generator', { skip: process.platform !== 'linux' }, () => {
-  it('counts answers of a closed loop, one request under way on each connection', async () => {
+  it('counts responses of a closed loop, one request under way on each connection', async () => {
     const open = new Set<Socket>()
     let most = 0
     const port = await serve((socket, request) => {
@@ -52,9 +59,17 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' }, 
       jobOf(port, { idleConnections: 2, measureMs: 500 }),
       REQUESTS,
     ).closedLoop()
-    assert.ok(result.answers > 3)
+    assert.ok(result.responses > 3)
     assert.equal(most, 3)
     assert.ok(result.seconds > 0.09 && result.cpu.userUs + result.cpu.systemUs >= 0)
+  })
+
+  it('reads the CPU of a store apart', async () => {
+    const port = await serve((socket) => socket.write(ANSWER))
+    const job = jobOf(port, { storePids: [process.pid] })
+    const { storeUs, cpu } = await new LoadRun(job, REQUESTS).closedLoop()
+    assert.equal(storeUs, cpu.userUs + cpu.systemUs)
+    assert.equal((await new LoadRun(jobOf(port), REQUESTS).closedLoop()).storeUs, undefined)
   })
 
   it('divides its connections evenly among the ports', async () => {
@@ -74,7 +89,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' }, 
     )
   })
 
-  it('fails for a wrong answer and for a connection that is closed', async () => {
+  it('fails for a wrong response and for a connection that is closed', async () => {
     const wrong = await serve((socket) => socket.write(ANSWER.replace('200', '503')))
     await assert.rejects(new LoadRun(jobOf(wrong), REQUESTS).closedLoop(), /not 200: HTTP\/1\.1 503/)
     const closing = await serve((socket) => socket.end())
@@ -93,7 +108,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' }, 
   })
 
   it('keeps to the rate of an open loop and counts waiting from the intended start', async () => {
-    // One connection, and a server that holds the first answer back until a second request could have been sent.
+    // One connection, and a server that holds the first response back until a second request could have been sent.
     const held: Socket[] = []
     let asked = 0
     const port = await serve((socket) => {
@@ -108,10 +123,9 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' }, 
     clearInterval(ticker)
     clearTimeout(release)
     assert.equal(asked, 20)
-    const latency = new Histogram()
-    latency.add(result.latency!)
-    assert.equal(latency.total, 20)
+    const { count, p50 } = result.latencyUs!
+    assert.equal(count, 20)
     // Those due every 10 ms while the first one was held waited 140 ms, 130 ms, and so on.
-    assert.ok(latency.quantile(0.5) > 20_000, `${latency.quantile(0.5)}`)
+    assert.ok(p50 > 20_000, `${p50}`)
   })
 })

@@ -1,41 +1,43 @@
 import { connect, type Socket } from 'node:net'
+import { createHistogram, type RecordableHistogram } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { AnswerReader } from './answer-reader.ts'
-import { Histogram } from './histogram.ts'
 import { cpuTimeOf } from './kernel.ts'
-import type { LoadJob, LoadResult } from './load-job.ts'
+import type { LoadJob, LoadResult, Quantiles } from './load-job.ts'
 import { Pace } from './pace.ts'
+import { ResponseReader } from './response-reader.ts'
 
 const READ_BYTES = 64 * 1024
-/** Connections are made in groups: a listener's queue is not endless. */
+/** Connections are made in groups, because a listener's queue is bounded. */
 const CONNECT_AT_ONCE = 64
-/** How long the answers to the last requests are waited for. */
+/** How long to wait for the last responses. */
 const PATIENCE_MS = 10_000
+/** More than an hour. */
+const LONGEST_US = 2 ** 32
 
 /** A connection with at most one request under way. */
-interface Lane {
+interface LoadConnection {
   readonly socket: Socket
-  readonly reader: AnswerReader
+  readonly reader: ResponseReader
   readonly token: number
-  /** Open loop: when its request was meant to start. */
+  /** Open loop: when its request was due. */
   dueMs: number
 }
 
-/** One job of the load generator, from the first connection to the last answer. */
+/** One job of the load generator, from the first connection to the last response. */
 export class LoadRun {
   readonly #job: LoadJob
   readonly #requests: readonly Buffer[]
   readonly #sockets: Socket[] = []
   readonly #failed = Promise.withResolvers<never>()
-  readonly #free: Lane[] = []
-  /** Requests that are due while no connection is free, by when they were meant to start. */
+  readonly #free: LoadConnection[] = []
+  /** Requests that are due while no connection is free, by when they were due. */
   readonly #late: number[] = []
   #lateFrom = 0
   #pace: Pace | undefined = undefined
   #measureFromMs = Number.POSITIVE_INFINITY
-  readonly #latency = new Histogram()
-  readonly #lateness = new Histogram()
-  #answers = 0
+  readonly #latencyUs = createHistogram({ highest: LONGEST_US })
+  readonly #latenessUs = createHistogram({ highest: LONGEST_US })
+  #responses = 0
   #underWay = 0
   #stopping = false
   #turn = 0
@@ -45,18 +47,18 @@ export class LoadRun {
   constructor(job: LoadJob, requests: readonly Buffer[]) {
     this.#job = job
     this.#requests = requests
-    // Heard when it is raced; a fault between two races must not end the process.
+    // Races handle its rejection; a fault between two races must not end the process.
     this.#failed.promise.catch(() => {})
   }
 
-  /** Each connection asks again as soon as it has its answer. Rejects for a wrong answer. */
+  /** Closed loop: each connection sends the next request after its response. Rejects for a wrong response. */
   async closedLoop(): Promise<LoadResult> {
     return this.#carryOut(() => {
-      for (const lane of this.#free.splice(0)) this.#send(lane)
+      for (const connection of this.#free.splice(0)) this.#send(connection)
     })
   }
 
-  /** Requests at a fixed rate, whatever the answers do. `tick` must be called as often as the rate needs. */
+  /** Open loop: requests at a fixed rate, whenever responses come. Call `tick` as often as the rate needs. */
   async openLoop(perSecond: number): Promise<LoadResult> {
     const { warmUpMs, measureMs } = this.#job
     return this.#carryOut(() => {
@@ -67,16 +69,16 @@ export class LoadRun {
     })
   }
 
-  /** Starts what is due. */
+  /** Starts the requests that are due. */
   tick(): void {
     const pace = this.#pace
     if (pace === undefined) return
     const nowMs = performance.now()
     for (let dueMs = pace.take(nowMs); dueMs !== undefined; dueMs = pace.take(nowMs)) {
-      if (dueMs >= this.#measureFromMs) this.#lateness.record((nowMs - dueMs) * 1000)
-      const lane = this.#free.pop()
-      if (lane === undefined) this.#late.push(dueMs)
-      else this.#sendDue(lane, dueMs)
+      if (dueMs >= this.#measureFromMs) recordMs(this.#latenessUs, nowMs - dueMs)
+      const connection = this.#free.pop()
+      if (connection === undefined) this.#late.push(dueMs)
+      else this.#sendDue(connection, dueMs)
     }
   }
 
@@ -91,11 +93,12 @@ export class LoadRun {
       this.#stopping = this.#pace === undefined
       await this.#drain()
       return {
-        answers: after.answers - before.answers,
+        responses: after.responses - before.responses,
         seconds: (after.atMs - before.atMs) / 1000,
         cpu: { userUs: after.userUs - before.userUs, systemUs: after.systemUs - before.systemUs },
-        latency: this.#pace === undefined ? undefined : this.#latency.counts(),
-        lateness: this.#pace === undefined ? undefined : this.#lateness.counts(),
+        ...(this.#job.storePids && { storeUs: after.storeUs - before.storeUs }),
+        latencyUs: this.#pace === undefined ? undefined : quantilesOf(this.#latencyUs),
+        latenessUs: this.#pace === undefined ? undefined : quantilesOf(this.#latenessUs),
       }
     } finally {
       for (const socket of this.#sockets) socket.destroy()
@@ -103,7 +106,10 @@ export class LoadRun {
   }
 
   #reading() {
-    return { ...cpuTimeOf(this.#job.pids), answers: this.#answers, atMs: performance.now() }
+    const { pids, storePids = [] } = this.#job
+    const store = cpuTimeOf(storePids)
+    const storeUs = store.userUs + store.systemUs
+    return { ...cpuTimeOf(pids), storeUs, responses: this.#responses, atMs: performance.now() }
   }
 
   async #wait(ms: number): Promise<void> {
@@ -117,7 +123,7 @@ export class LoadRun {
       this.#settle()
     })
     const late = sleep(PATIENCE_MS, undefined, { signal: patience.signal }).then(
-      () => Promise.reject(new Error(`${this.#underWay} answers did not come`)),
+      () => Promise.reject(new Error(`${this.#underWay} responses did not come`)),
       () => {},
     )
     try {
@@ -145,68 +151,69 @@ export class LoadRun {
 
   #open(index: number, used: boolean): Promise<void> {
     return new Promise((resolve) => {
-      const reader = new AnswerReader(this.#job.request.answerBytes)
+      const reader = new ResponseReader(this.#job.request.responseBytes)
       const socket = connect({
         host: '127.0.0.1',
         port: this.#job.ports[index % this.#job.ports.length] as number,
         noDelay: true,
         onread: {
           buffer: used ? Buffer.allocUnsafeSlow(READ_BYTES) : Buffer.alloc(1),
-          callback: (length, buffer) => this.#take(lane, buffer.subarray(0, length) as Buffer),
+          callback: (length, buffer) => this.#take(connection, buffer.subarray(0, length) as Buffer),
         },
       })
-      const lane: Lane = { socket, reader, token: index % this.#requests.length, dueMs: 0 }
+      const connection: LoadConnection = { socket, reader, token: index % this.#requests.length, dueMs: 0 }
       this.#sockets.push(socket)
       socket.on('error', (error) => this.#failed.reject(error))
       socket.on('end', () => this.#failed.reject(new Error('the connection was closed')))
       socket.on('connect', () => {
-        if (used) this.#free.push(lane)
+        if (used) this.#free.push(connection)
         resolve()
       })
     })
   }
 
-  #take(lane: Lane, bytes: Buffer): boolean {
+  #take(connection: LoadConnection, bytes: Buffer): boolean {
     try {
-      if (lane.reader.take(bytes)) this.#answered(lane)
+      if (connection.reader.take(bytes)) this.#responded(connection)
     } catch (error) {
       this.#failed.reject(error)
     }
     return true
   }
 
-  #answered(lane: Lane): void {
-    this.#answers += 1
+  #responded(connection: LoadConnection): void {
+    this.#responses += 1
     this.#underWay -= 1
     if (this.#pace === undefined) {
-      if (!this.#stopping) this.#send(lane)
+      if (!this.#stopping) this.#send(connection)
       else this.#settle()
       return
     }
-    if (lane.dueMs >= this.#measureFromMs) this.#latency.record((performance.now() - lane.dueMs) * 1000)
+    if (connection.dueMs >= this.#measureFromMs)
+      recordMs(this.#latencyUs, performance.now() - connection.dueMs)
     const waiting = this.#late[this.#lateFrom]
     if (waiting === undefined) {
-      this.#free.push(lane)
+      this.#free.push(connection)
       this.#settle()
     } else {
       this.#lateFrom += 1
-      this.#sendDue(lane, waiting)
+      this.#sendDue(connection, waiting)
     }
   }
 
-  #sendDue(lane: Lane, dueMs: number): void {
-    lane.dueMs = dueMs
-    this.#send(lane)
+  #sendDue(connection: LoadConnection, dueMs: number): void {
+    connection.dueMs = dueMs
+    this.#send(connection)
   }
 
-  #send(lane: Lane): void {
+  #send(connection: LoadConnection): void {
     this.#underWay += 1
-    lane.socket.write(this.#requests[this.#next(lane)] as Buffer)
+    connection.socket.write(this.#requests[this.#next(connection)] as Buffer)
   }
 
-  #next(lane: Lane): number {
+  #next(connection: LoadConnection): number {
     const { order } = this.#job.request
-    if (order === 'own') return lane.token
+    if (order === 'own') return connection.token
     if (order === 'cyclic') {
       this.#turn = this.#turn + 1 === this.#requests.length ? 0 : this.#turn + 1
       return this.#turn
@@ -215,4 +222,20 @@ export class LoadRun {
     this.#random = (Math.imul(this.#random, 1_664_525) + 1_013_904_223) >>> 0
     return Math.floor((this.#random / 2 ** 32) * this.#requests.length)
   }
+}
+
+/** A histogram takes whole numbers from 1. */
+function recordMs(histogramUs: RecordableHistogram, durationMs: number): void {
+  histogramUs.record(Math.max(1, Math.round(durationMs * 1000)))
+}
+
+function quantilesOf(histogram: RecordableHistogram): Quantiles {
+  const { count } = histogram
+  if (count === 0) return { count, p50: 0, p99: 0, p999: 0 }
+  const [p50, p99, p999] = [50, 99, 99.9].map((percent) => histogram.percentile(percent)) as [
+    number,
+    number,
+    number,
+  ]
+  return { count, p50, p99, p999 }
 }

@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import type { LoadJob, LoadReply, LoadRequest } from './load-job.ts'
 import { LoadRun } from './load-run.ts'
 
-// The load generator as a process: takes one job after the other from its parent.
+// The load generator, in a process of its own: does one job after the other for its parent.
 
 const TICK_MS = 0.25
 const prepared = new Map<string, readonly Buffer[]>()
@@ -19,7 +19,7 @@ process.on('disconnect', () => process.exit(0))
 async function carryOut(job: LoadJob): Promise<LoadReply> {
   const run = new LoadRun(job, requestsOf(job.request))
   if (job.perSecond === undefined) return { result: await run.closedLoop() }
-  // Node's own timers step by a whole millisecond, which is more than most answers take.
+  // Node's timers have a resolution of 1 ms, longer than most responses take.
   const ticker = new Worker(new URL('./ticker.ts', import.meta.url), { workerData: TICK_MS })
   ticker.on('message', () => run.tick())
   try {
@@ -29,19 +29,23 @@ async function carryOut(job: LoadJob): Promise<LoadReply> {
   }
 }
 
-/** The bytes of every request, made once for all runs. */
+/** All requests as bytes, made once for all runs. */
 function requestsOf(request: LoadRequest): readonly Buffer[] {
   const key = JSON.stringify(request)
   let requests = prepared.get(key)
   if (requests === undefined) {
     const tokens = readFileSync(request.tokensFile, 'latin1').split('\n').slice(0, request.tokens)
-    requests = tokens.map((token) => Buffer.from(requestText(request, token), 'latin1'))
+    requests = tokens.map((token, i) => Buffer.from(requestText(request, { token, caller: i }), 'latin1'))
     prepared.set(key, requests)
   }
   return requests
 }
 
-function requestText({ method, path, body }: LoadRequest, token: string): string {
+function requestText(
+  { method, path, body: template }: LoadRequest,
+  { token, caller }: { readonly token: string; readonly caller: number },
+): string {
+  const body = template.replace('$caller', String(caller))
   const head = [
     `${method} ${path} HTTP/1.1`,
     'Host: api.example.test',

@@ -19,12 +19,13 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 await main()
 
-/** `npm run bench`: everything side by side in one run, then the page and the picture. */
+/** `npm run bench`: measures everything side by side, then writes the page and the picture. */
 async function main(): Promise<void> {
   const options = optionsOrExit()
   const scenarios = scenariosOf({
     root: resolve(options.root ?? ROOT),
     against: options.against.map((dir) => resolve(dir)),
+    ratelimit: options.ratelimit,
   })
     .filter(({ id }) => options.only?.has(id) ?? true)
     .map((scenario) => ({
@@ -60,7 +61,7 @@ function install(scenarios: readonly Scenario[]): void {
 
 function optionsOrExit(): BenchOptions {
   try {
-    const ids = scenariosOf({ root: ROOT, against: [] }).map(({ id }) => id)
+    const ids = scenariosOf({ root: ROOT, against: [], ratelimit: '' }).map(({ id }) => id)
     return parseOptions(process.argv.slice(2), ids)
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : error}\n${USAGE}\n`)
@@ -68,7 +69,7 @@ function optionsOrExit(): BenchOptions {
   }
 }
 
-/** Tokens, the upstream and the load generator. With two processors or more, contenders have the first to themselves. */
+/** Tokens, the upstream and the load generator. With two or more processors, the first is reserved for the contender. */
 async function prepare(dir: string, scenarios: readonly Scenario[], options: BenchOptions) {
   const most = (algorithm: 'RS256' | 'ES256') =>
     Math.max(2, ...scenarios.map(({ request }) => (request.algorithm === algorithm ? request.tokens : 0)))

@@ -1,9 +1,8 @@
 import type { Child } from './child.ts'
-import { Histogram } from './histogram.ts'
 import type { LoadJob, LoadReply, LoadResult } from './load-job.ts'
 import type { Measure } from './report.ts'
 
-/** Has the load generator carry out one job. Rejects when the contender answered wrongly, or not. */
+/** Has the load generator carry out one job. Rejects for a wrong response or none. */
 export async function carryOut(load: Child, job: LoadJob): Promise<LoadResult> {
   const { promise, resolve, reject } = Promise.withResolvers<LoadReply>()
   const gone = () => reject(new Error(`the load generator ended: ${load.said()}`))
@@ -20,27 +19,20 @@ export async function carryOut(load: Child, job: LoadJob): Promise<LoadResult> {
   }
 }
 
-/** Throws when nothing was answered. */
+/** Throws when there was no response. */
 export function measureOf(
   result: LoadResult,
   run: { readonly load: string; readonly round: number },
 ): Measure {
-  const { answers, seconds, cpu, latency, lateness } = result
-  if (answers === 0) throw new Error('not one answer in the measured time')
+  const { responses, seconds, cpu, storeUs, latencyUs, latenessUs } = result
+  if (responses === 0) throw new Error('not one response in the measured time')
   const measure = {
     ...run,
-    perSecond: answers / seconds,
-    userUs: cpu.userUs / answers,
-    systemUs: cpu.systemUs / answers,
+    perSecond: responses / seconds,
+    userUs: cpu.userUs / responses,
+    systemUs: cpu.systemUs / responses,
+    ...(storeUs !== undefined && { storeUs: storeUs / responses }),
   }
-  if (latency === undefined || lateness === undefined) return measure
-  const waits = new Histogram()
-  waits.add(latency)
-  const late = new Histogram()
-  late.add(lateness)
-  return {
-    ...measure,
-    latencyUs: { p50: waits.quantile(0.5), p99: waits.quantile(0.99), p999: waits.quantile(0.999) },
-    latenessP99Us: late.quantile(0.99),
-  }
+  if (latencyUs === undefined || latenessUs === undefined) return measure
+  return { ...measure, latencyUs, latenessP99Us: latenessUs.p99 }
 }

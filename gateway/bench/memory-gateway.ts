@@ -12,21 +12,21 @@ import type { Filled } from './memory-fill.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROBE = new URL('./memory-probe.ts', import.meta.url)
 const UPSTREAM = new URL('./bench-upstream.ts', import.meta.url)
-/** No row of the limit table is about it, so that callers are not remembered there. */
+/** No limit applies to it, so that no caller is remembered there. */
 const PATH = '/api/accounts'
-/** Requests before: enough for everything to be compiled, and for the young generation to have its full size. */
+/** Requests before the measurement: enough to compile everything and grow the young generation to its full size. */
 const WARM_UP = 10_000
 const AT_ONCE = 16
 
-/** A gateway as it is run, with an upstream, and what it takes. */
+/** A running gateway with an upstream, and its memory use. */
 interface Subject {
   readonly port: number
   readonly tokens: readonly string[]
-  /** Once everything that can be collected has been. */
+  /** After a full collection. */
   bytes(): Promise<{ readonly heapBytes: number; readonly residentBytes: number }>
 }
 
-/** That many tokens, each brought by one request. `held`: of how many the gateway knows cannot be seen from outside. */
+/** Sends one request with each of so many tokens. How many the gateway then holds cannot be seen from outside. */
 export async function fillWithTokens(dir: string, count: number): Promise<Omit<Filled, 'held'>> {
   return withGateway(makeTokens(dir, { RS256: 1, ES256: count + 1 }), dir, async (subject) => {
     const [first = '', ...rest] = subject.tokens
@@ -40,7 +40,7 @@ export async function fillWithTokens(dir: string, count: number): Promise<Omit<F
   })
 }
 
-/** That many connections, each idle after one request. `leftBytes`: what stays on the heap when they have gone. */
+/** So many connections, each idle after one request. `leftBytes`: what stays on the heap after they are closed. */
 export async function fillWithConnections(
   dir: string,
   count: number,

@@ -1,7 +1,7 @@
 import { renameSync, writeFileSync } from 'node:fs'
 import { settledHeapBytes } from './settled-heap.ts'
 
-// Loaded before the gateway (`--import`): on SIGUSR2 it writes what is in use on its heap into the file that
+// Loaded before the gateway (`--import`): on SIGUSR2 it writes the bytes in use on its heap into the file that
 // BENCH_HEAP_FILE names.
 
 const file = process.env.BENCH_HEAP_FILE as string

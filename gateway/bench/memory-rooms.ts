@@ -13,25 +13,25 @@ import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { Principal } from '../principal.ts'
 import { AUDIENCE, ISSUER, tokenOf } from './bench-tokens.ts'
 
-/** Something in the gateway that remembers what has come by, with the bounds that it has by default. */
+/** A part of the gateway that remembers what it has seen, with its default bounds. */
 export interface Memory {
   readonly what: string
-  /** How many are offered by `npm run bench:memory`. */
+  /** How many entries `npm run bench:memory` offers. */
   readonly offered: number
-  /** How many it may hold; infinite where only time bounds it. */
+  /** How many it may hold; infinite when only time bounds it. */
   readonly mostHeld: number
-  /** What each may cost on the heap, with some air over what was measured when this was set. */
+  /** Most heap bytes per entry, somewhat above what was measured when this was set. */
   readonly budgetBytes: number
-  /** Where the bound is, and what happens beyond it. */
+  /** Where the bound is in the code, and what happens beyond it. */
   readonly bound: string
   begin(): Promise<Begun>
 }
 
 export interface Begun {
-  /** What comes by the nth time: the name of a caller, a token, an id. No two are alike. */
+  /** The nth entry: the name of a caller, a token, an id. All are different. */
   textOf(index: number): string
   take(text: string): void
-  /** How many are held now; may be asked once. */
+  /** How many are held now; call it once. */
   held(): number
 }
 
@@ -126,7 +126,7 @@ async function beginCallers(limit: number, hits: number): Promise<Begun> {
     take: (name) => {
       const key = limitKey('caller', principalOf(name), '-')
       for (let i = 0; i < hits; i++) {
-        // All over the window, so that every slice is in use where there are slices.
+        // Spread over the window, so that every slice is used.
         nowMs = START_MS + (i / hits) * WINDOW_MS
         limiter.take(row, key)
       }
@@ -158,7 +158,7 @@ async function beginTokens(): Promise<Begun> {
     held: () => {
       const held = verdicts.filter((verdict) => verdict.deref() !== undefined).length
       verdicts = []
-      // Without a use after it the verifier itself could go.
+      // This use keeps the verifier itself from being collected.
       verifier.verify('')
       return held
     },
@@ -171,7 +171,7 @@ async function beginReplays(): Promise<Begun> {
 }
 
 async function beginBlocked(): Promise<Begun> {
-  // What it counts with is a table of callers, and measured as such.
+  // Its counter is a table of callers, which is measured on its own.
   const counter = { take: () => ({ allowed: false, remaining: 0, resetSeconds: 60 }) }
   const throttle = new AuthThrottle({ counter, clock: () => START_MS })
   return {
@@ -185,7 +185,7 @@ async function beginRevocations(): Promise<Begun> {
   const revocations = emptyRevocations()
   return {
     textOf: uuid,
-    // As of a session that another thread has revoked: the disk is not what is measured.
+    // As if another thread had revoked the session, so that nothing is written to disk.
     take: (sid) => revocations.apply(sid, Date.now(), true),
     held: () => revocations.size,
   }
@@ -208,7 +208,7 @@ function principalOf(key: string): Principal {
   return { method: 'bearer', ...names, scopes: new Set(), scope: '', key }
 }
 
-/** As long as most ids are. */
+/** As long as most ids. */
 function uuid(index: number): string {
   return `${index.toString(16).padStart(8, '0')}-0000-4000-8000-000000000000`
 }

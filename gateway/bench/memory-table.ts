@@ -1,12 +1,12 @@
 import type { Filled } from './memory-fill.ts'
 
-/** What was offered to one memory, and what it came to. */
+/** How many entries one memory was offered and holds, and their cost. */
 export interface MemoryRow extends Filled {
   readonly what: string
   readonly offered: number
   /** Where in the code the bound is. */
   readonly bound: string
-  /** It holds more, or costs more, than it may. */
+  /** It holds or costs more than it may. */
   readonly broken: boolean
 }
 

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { seatBytes } from '../audit/recovery/open-request-notes.ts'
 import { ReplayMemory } from '../auth/replay.ts'
 import { createSharedMemory } from '../cluster/event-memory.ts'
 import { KeyBudget } from '../limits/windows/counters.ts'
-import { ownFlags } from '../storage/key-log.ts'
+import { ownFlags } from '../storage/key-files.ts'
 import { fill } from './memory-fill.ts'
 import { MEMORIES, type Memory } from './memory-rooms.ts'
 
-/** A head of a request or an answer, of which what is remembered is a small piece. */
+/** A head of a request or a response, of which what is remembered is a small piece. */
 const HEAD = 'x'.repeat(8_000)
 
 /** The text as a parser comes by it: a piece of something larger, which lives as long as the piece does. */
@@ -32,7 +31,7 @@ async function fillWithin(memory: Memory, offered: number): Promise<number> {
 function replaysOf(count: number): ReplayMemory {
   const copy = Array.from({ length: count }, (_, i) => [String(i), Date.now()] as const)
   const alone = { enter() {}, leave() {}, catchUp() {}, publish() {}, flags: ownFlags() }
-  return new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now, sharing: { copy, ...alone } })
+  return new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now, replication: { copy, ...alone } })
 }
 
 describe('what the gateway remembers', () => {
@@ -83,7 +82,5 @@ describe('what the gateway remembers', () => {
     const { control, ring } = createSharedMemory()
     assert.equal(ring.byteLength, 8 * 1024 * 1024)
     assert.ok(control.byteLength <= 16 * 1024)
-    // What each thread notes of 8,192 open requests.
-    assert.ok(seatBytes(8_192) <= 256 * 1024)
   })
 })

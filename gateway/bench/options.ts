@@ -12,6 +12,8 @@ export interface BenchOptions {
   readonly against: readonly string[]
   /** The tree whose gateway is measured; undefined: the one that this file is in. */
   readonly root: string | undefined
+  /** The program of envoyproxy/ratelimit. */
+  readonly ratelimit: string
   /** Where results are written; undefined: the committed ones, which only a whole run may replace. */
   readonly out: string | undefined
 }
@@ -24,6 +26,8 @@ export const USAGE = `npm run bench -- [options]
   --seconds n        of each contender in each round, default 2.5
   --against DIR,DIR  measure other trees of this repository beside this one
   --root DIR         measure the gateway of that tree instead of this one's
+  --ratelimit FILE   envoyproxy/ratelimit, default service_cmd on PATH. To install it:
+                     go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
   --out DIR          where RESULTS.md and results.svg go; default gateway/bench for a whole run, data/bench otherwise`
 
 /** Throws with words for the user when it cannot be read. @param ids of all scenarios */
@@ -38,10 +42,11 @@ export function parseOptions(args: readonly string[], ids: readonly string[]): B
       seconds: { type: 'string' },
       against: { type: 'string' },
       root: { type: 'string' },
+      ratelimit: { type: 'string', default: 'service_cmd' },
       out: { type: 'string' },
     },
   })
-  const { quick, root } = values
+  const { quick, root, ratelimit } = values
   const against = values.against?.split(',') ?? []
   const only = values.only === undefined ? undefined : new Set(values.only.split(','))
   const among = values.among === undefined ? undefined : new Set(values.among.split(','))
@@ -52,7 +57,7 @@ export function parseOptions(args: readonly string[], ids: readonly string[]): B
   const asIs = [only, among, values.against, root].every((value) => value === undefined)
   const whole = asIs && !quick && rounds >= 5
   const out = values.out ?? (whole ? undefined : 'data/bench')
-  return { rounds, measureMs: seconds * 1000, only, among, against, root, out }
+  return { rounds, measureMs: seconds * 1000, only, among, against, root, ratelimit, out }
 }
 
 function positive(name: string, text: string | undefined): number | undefined {

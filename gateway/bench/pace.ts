@@ -1,7 +1,7 @@
 /**
- * The timetable of an open loop: request number n is meant to start at n / rate, whether or not the answers before it
- * have come. What starts late, because nothing was free to send it or the generator itself was late, has its latency
- * counted from when it was meant to start: otherwise a stalled server would be asked less just while it is slow.
+ * The timetable of an open loop: request number n is due at n / rate, whether or not earlier responses have come. The latency
+ * of a request that starts late is counted from when it was due: otherwise a slow server would get fewer requests just while
+ * it is slow.
  */
 export class Pace {
   readonly #startMs: number

@@ -1,6 +1,6 @@
 import { type AddressInfo, connect, createServer } from 'node:net'
 
-// The floor: bytes carried from one socket to another and back, and not looked at. `process.argv[2]` is the upstream's
+// The lower bound: copies bytes between two sockets without looking at them. `process.argv[2]` is the upstream's
 // port.
 
 const upstreamPort = Number(process.argv[2])

@@ -1,33 +1,35 @@
 import type { Spread } from './statistics.ts'
 import { ratioOf, spreadOf } from './statistics.ts'
 
-/** What one run of one contender measured. Times are microseconds, of CPU per answer and of waiting. */
+/** One run of one contender. Times are microseconds. */
 export interface Measure {
-  /** `saturation`, or what the fixed rate was. */
+  /** `saturation` or the fixed rate. */
   readonly load: string
   readonly round: number
   readonly perSecond: number
   readonly userUs: number
   readonly systemUs: number
+  /** User and system time of the contender's store, which `userUs` and `systemUs` do not hold. */
+  readonly storeUs?: number
   readonly latencyUs?: { readonly p50: number; readonly p99: number; readonly p999: number }
   /** By how much the generator itself was late for 99 % of the requests. */
   readonly latenessP99Us?: number
 }
 
-/** One contender's part in a scenario. */
+/** One contender in one scenario. */
 export interface EntryReport {
   readonly name: string
   readonly measures: readonly Measure[]
   /** Peak resident memory of all its processes; undefined when it did not run. */
   readonly peakBytes: number | undefined
-  /** Why there are no measures, or not all. */
+  /** Why measures are missing. */
   readonly skipped: string | undefined
 }
 
 export interface ScenarioReport {
   readonly id: string
   readonly title: string
-  /** Names of the entries whose CPU, as the first one's, is divided by that of the others. */
+  /** Besides the first, these entries are compared with all others by CPU. */
   readonly references: readonly string[]
   readonly entries: readonly EntryReport[]
 }
@@ -38,7 +40,7 @@ export interface Report {
   readonly date: string
   readonly rounds: number
   readonly secondsPerRound: number
-  /** Pairs of what and what it is, in words. */
+  /** Pairs of name and value. */
   readonly facts: readonly (readonly [string, string])[]
   /** What each contender does for a request. */
   readonly contenders: readonly { readonly name: string; readonly version: string; readonly work: string }[]
@@ -47,9 +49,14 @@ export interface Report {
 
 export const SATURATION = 'saturation'
 
-/** CPU per answer, µs. */
+/** CPU per response, µs, without the store's. */
 export function cpuOf(measure: Measure): number {
   return measure.userUs + measure.systemUs
+}
+
+/** CPU per response, µs, with the store's. */
+export function wholeCpuOf(measure: Measure): number {
+  return cpuOf(measure) + (measure.storeUs ?? 0)
 }
 
 /** The value over all rounds at this load; undefined when the entry did not run. */

@@ -63,6 +63,16 @@ describe('the page of results', () => {
     assert.deepEqual(rowOf(page, 'two').slice(5, 7), ['0.50 (0.50–0.50)', ''])
   })
 
+  it('tells the CPU of stores apart, and compares with it and without it', () => {
+    const stored = entryOf('stored', [10])
+    const measures = stored.measures.map((measure) => ({ ...measure, storeUs: 5 }))
+    const page = renderResults(reportOf([{ ...stored, measures }, entryOf('other', [20])]))
+    assert.equal(rowOf(page, 'stored')[4], '5.0 (5.0–5.0)')
+    const row = rowOf(page, 'other')
+    assert.equal(row[4], '')
+    assert.deepEqual(row.slice(6, 8), ['0.50 (0.50–0.50)', '0.75 (0.75–0.75)'])
+  })
+
   it('names what was skipped and why, and has no row for it', () => {
     const absent = entryOf('absent', [], { skipped: 'not\ninstalled', peakBytes: undefined })
     const page = renderResults(reportOf([entryOf('gateway', [10]), absent]))

@@ -7,6 +7,7 @@ import {
   SATURATION,
   type ScenarioReport,
   spreadAt,
+  wholeCpuOf,
 } from './report.ts'
 import type { Spread } from './statistics.ts'
 
@@ -14,7 +15,7 @@ import type { Spread } from './statistics.ts'
 export function renderResults(report: Report): string {
   return `${[
     '# Results of the benchmark',
-    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of the rounds (${report.rounds}, of ${report.secondsPerRound} s each), with the least and the greatest in brackets; contenders take turns within a round, and a ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per answer. Latency is counted from when a request was meant to start.`,
+    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of the rounds (${report.rounds}, of ${report.secondsPerRound} s each), with the least and the greatest in brackets; contenders take turns within a round, and a ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per response. Latency is counted from when a request was meant to start.`,
     '![CPU per request](results.svg)',
     table(['', ''], report.facts),
     table(
@@ -46,9 +47,22 @@ function saturationTable(scenario: ScenarioReport): string {
     ({ name }, index) => index === 0 || scenario.references.includes(name),
   )
   const ratios = references.map(({ name }) => `CPU of ${name} ÷ this`)
+  const entries = measured(scenario, SATURATION)
+  const hasStore = entries.some(({ measures }) => measures.some(({ storeUs }) => storeUs !== undefined))
+  const storeRatios = hasStore ? references.map(({ name }) => `the same with the stores: ${name}`) : []
   return table(
-    ['', 'CPU µs', 'user', 'system', 'answers/s', ...ratios, 'peak MiB'],
-    measured(scenario, SATURATION).map((entry) => [
+    [
+      '',
+      'CPU µs',
+      'user',
+      'system',
+      ...(hasStore ? ['store µs'] : []),
+      'responses/s',
+      ...ratios,
+      ...storeRatios,
+      'peak MiB',
+    ],
+    entries.map((entry) => [
       entry.name,
       spread(spreadAt(entry, SATURATION, cpuOf), 1),
       median(
@@ -59,11 +73,22 @@ function saturationTable(scenario: ScenarioReport): string {
         spreadAt(entry, SATURATION, (measure) => measure.systemUs),
         1,
       ),
+      ...(hasStore
+        ? [
+            spread(
+              spreadAt(entry, SATURATION, ({ storeUs }) => storeUs),
+              1,
+            ),
+          ]
+        : []),
       spread(
         spreadAt(entry, SATURATION, (measure) => measure.perSecond),
         0,
       ),
       ...references.map((one) => ratio(one, entry, { load: SATURATION, value: cpuOf })),
+      ...(hasStore ? references : []).map((one) =>
+        ratio(one, entry, { load: SATURATION, value: wholeCpuOf }),
+      ),
       entry.peakBytes === undefined ? '' : (entry.peakBytes / 2 ** 20).toFixed(0),
     ]),
   )

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Tokens } from './bench-tokens.ts'
 import type { Child } from './child.ts'
-import type { RunningContender } from './contender.ts'
+import type { Contender, RunningContender } from './contender.ts'
 import { refusesForgery } from './forgery.ts'
 import { familyOf, peakBytesOf } from './kernel.ts'
 import type { LoadJob } from './load-job.ts'
@@ -11,7 +11,7 @@ import { type EntryReport, type Measure, SATURATION, type ScenarioReport } from 
 import type { Entry, Scenario } from './scenarios.ts'
 import { spreadOf } from './statistics.ts'
 
-/** What all scenarios run on. */
+/** What all scenarios share. */
 export interface Field {
   readonly dir: string
   readonly load: Child
@@ -19,13 +19,13 @@ export interface Field {
   readonly tokens: Tokens
   readonly rounds: number
   readonly measureMs: number
-  /** Processor of a contender that has one to itself. */
+  /** The processor reserved for a contender. */
   readonly cpus: string | undefined
   readonly say: (line: string) => void
 }
 
-/** Node compiles what is hot only after many calls: a contender is ready after so many answers, or as many runs' time. */
-const WARM_UP_ANSWERS = 60_000
+/** Node compiles hot code only after many calls: a contender is warm after so many responses or runs. */
+const WARM_UP_RESPONSES = 60_000
 const WARM_UP_RUNS = 4
 /** Before each run. */
 const WARM_UP_MS = 300
@@ -39,7 +39,7 @@ interface Runner {
   skipped: string | undefined
 }
 
-/** Starts every contender, lets them take turns, ends them. One that fails is left out with the reason. */
+/** Starts the contenders, measures them in turns and ends them. One that fails is left out, with the reason. */
 export async function runScenario(scenario: Scenario, field: Field): Promise<ScenarioReport> {
   field.say(`${scenario.id}: ${scenario.title}`)
   const runners = scenario.entries.map(
@@ -79,7 +79,7 @@ async function runOnce(run: Run): Promise<void> {
     }
     await takeTurns(run)
     for (const runner of runners) {
-      // Throws for one that has ended meanwhile.
+      // Throws for one that has ended.
       await guarded(runner, field, async () => {
         if (runner.running === undefined) return
         runner.peakBytes = Math.max(runner.peakBytes ?? 0, peakBytesOf(membersOf(runner.running)))
@@ -112,14 +112,14 @@ async function start(runner: Runner, scenario: Scenario, field: Field): Promise<
     if (await refusesForgery(port, scenario.request, field.tokens)) continue
     throw new Error('lets a forged token through')
   }
-  await warmUp(jobOf(scenario, running, field), field.load, runner.entry.programs)
+  await warmUp(jobOf(scenario, { contender, running }, field), field.load, runner.entry.programs)
 }
 
-/** @param programs each of which compiles for itself */
+/** @param programs how many compile hot code, each for itself */
 async function warmUp(job: LoadJob, load: Child, programs: number): Promise<void> {
-  let answers = 0
-  for (let run = 0; run < WARM_UP_RUNS * programs && answers < WARM_UP_ANSWERS * programs; run++) {
-    answers += (await carryOut(load, job)).answers
+  let responses = 0
+  for (let run = 0; run < WARM_UP_RUNS * programs && responses < WARM_UP_RESPONSES * programs; run++) {
+    responses += (await carryOut(load, job)).responses
   }
 }
 
@@ -155,7 +155,10 @@ async function takeRounds(
       const { running } = runner
       if (running === undefined || runner.skipped !== undefined) continue
       await guarded(runner, field, async () => {
-        const job = { ...jobOf(scenario, running, field), perSecond: rateOf(runner) }
+        const job = {
+          ...jobOf(scenario, { contender: runner.entry.contender, running }, field),
+          perSecond: rateOf(runner),
+        }
         const measure = measureOf(await carryOut(field.load, job), { load, round })
         runner.measures.push(measure)
         running.tidy()
@@ -165,21 +168,27 @@ async function takeRounds(
   }
 }
 
-function jobOf(scenario: Scenario, running: RunningContender, field: Field): LoadJob {
+function jobOf(
+  scenario: Scenario,
+  { contender, running }: { readonly contender: Contender; readonly running: RunningContender },
+  field: Field,
+): LoadJob {
   const { algorithm, ...request } = scenario.request
+  const tokensFile = field.tokens.files[algorithm]
   return {
     ports: running.ports,
-    request: { ...request, tokensFile: field.tokens.files[algorithm] },
+    request: { ...request, tokensFile, ...contender.request },
     connections: scenario.connections,
     idleConnections: scenario.idleConnections,
     warmUpMs: WARM_UP_MS,
     measureMs: field.measureMs,
     perSecond: undefined,
     pids: membersOf(running),
+    ...(running.storePids && { storePids: running.storePids }),
   }
 }
 
-/** A contender that cannot do it is left out from here on, and said so; the others go on. */
+/** A contender that fails is reported and left out from here on. */
 async function guarded(runner: Runner, field: Field, action: () => Promise<void>): Promise<void> {
   try {
     await action()
@@ -191,8 +200,10 @@ async function guarded(runner: Runner, field: Field, action: () => Promise<void>
   }
 }
 
-function lineOf({ entry }: Runner, { load, round, userUs, systemUs, perSecond, latencyUs }: Measure): string {
-  const cpu = `${(userUs + systemUs).toFixed(1)} µs (${userUs.toFixed(1)} + ${systemUs.toFixed(1)})`
+function lineOf({ entry }: Runner, measure: Measure): string {
+  const { load, round, userUs, systemUs, storeUs, perSecond, latencyUs } = measure
+  const store = storeUs === undefined ? '' : `, store ${storeUs.toFixed(1)} µs`
+  const cpu = `${(userUs + systemUs).toFixed(1)} µs (${userUs.toFixed(1)} + ${systemUs.toFixed(1)})${store}`
   const waits =
     latencyUs === undefined ? '' : `, p50 ${latencyUs.p50} p99 ${latencyUs.p99} p99.9 ${latencyUs.p999} µs`
   return `  ${round} ${load}: ${entry.name}: ${cpu}, ${perSecond.toFixed(0)}/s${waits}`

@@ -2,27 +2,28 @@ import { basename } from 'node:path'
 import { CALLERS, type TokenAlgorithm } from './bench-tokens.ts'
 import type { Contender } from './contender.ts'
 import { bytePump } from './contenders/byte-pump.ts'
-import { gateway } from './contenders/countersign.ts'
+import { gateway, PAYMENTS_PATH } from './contenders/countersign.ts'
 import { haproxy } from './contenders/haproxy.ts'
 import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
-import { severally } from './contenders/severally.ts'
+import { severalProcesses } from './contenders/several-processes.ts'
 import type { LoadRequest } from './load-job.ts'
-import { ANSWER_BYTES, LARGE_ANSWER_BYTES, LARGE_PATH } from './upstream-answers.ts'
+import { storedEntries, workersOrStore } from './store-scenarios.ts'
+import { LARGE_PATH, LARGE_RESPONSE_BYTES, RESPONSE_BYTES } from './upstream-responses.ts'
 
-/** One of those that a scenario measures side by side. */
+/** A contender in a scenario. */
 export interface Entry {
   readonly name: string
   readonly contender: Contender
   /** Added to the gateway's environment. */
   readonly env: Readonly<Record<string, string>>
-  /** How many compile what is hot, each for itself: isolates, or processes. */
+  /** How many isolates or processes compile hot code, each for itself. */
   readonly programs: number
 }
 
 export type ScenarioRequest = Omit<LoadRequest, 'tokensFile'> & { readonly algorithm: TokenAlgorithm }
 
-/** One question, asked of several contenders in turn. */
+/** One workload, given to several contenders in turn. */
 export interface Scenario {
   readonly id: string
   readonly title: string
@@ -30,13 +31,13 @@ export interface Scenario {
   readonly connections: number
   readonly idleConnections: number
   readonly entries: readonly Entry[]
-  /** Names of those whose CPU, as the first entry's, is divided by that of the others. */
+  /** Besides the first, these entries are compared with all others by CPU. */
   readonly references: readonly string[]
-  /** The contender has one processor to itself; otherwise the kernel decides. */
+  /** One processor is reserved for the contender; otherwise the kernel decides. */
   readonly pinned: boolean
-  /** How often all are started anew within the rounds: some programs run faster after one start than after another. */
+  /** How often all are restarted within the rounds: the speed of some programs differs from start to start. */
   readonly starts: number
-  /** How much is asked: all that can be answered, or a fixed rate too, to see how long answers take. */
+  /** Saturation only, or a fixed rate too, to measure latency. */
   readonly loads: 'saturation' | 'rates'
 }
 
@@ -60,13 +61,21 @@ const BALANCE: ScenarioRequest = {
   algorithm: 'RS256',
   tokens: CONNECTIONS,
   order: 'own',
-  answerBytes: ANSWER_BYTES,
+  responseBytes: RESPONSE_BYTES,
 }
 
-/** @param trees this gateway's tree, and those of other versions of it to compare */
+const DISTINCT = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
+const TRANSFERRING = { method: 'POST', path: '/api/transfer', body: TRANSFER } as const
+const LARGE = { path: LARGE_PATH, responseBytes: LARGE_RESPONSE_BYTES }
+
+/**
+ * @param trees this gateway's tree, and those of other versions of it to compare
+ * @param trees.ratelimit the program of envoyproxy/ratelimit
+ */
 export function scenariosOf(trees: {
   readonly root: string
   readonly against: readonly string[]
+  readonly ratelimit: string
 }): readonly Scenario[] {
   const own = entry(gateway({ name: 'gateway', root: trees.root }))
   const others = trees.against.map((root) => entry(gateway({ name: `gateway in ${basename(root)}`, root })))
@@ -97,34 +106,42 @@ export function scenariosOf(trees: {
     request: { ...BALANCE, ...change.request },
   })
   const twoWorkers = 'gateway, 2 workers'
-  // Two gateways have nothing in common but the machine: what two workers cost beyond them, they cost one another.
+  // Two gateways share only the machine: what two workers cost beyond that is the cost of sharing.
   const oneAndTwo = {
     entries: [
       setting('GATEWAY_WORKERS', '1', 'gateway, 1 worker'),
       { ...setting('GATEWAY_WORKERS', '2', twoWorkers), programs: 2 },
-      { ...entry(severally(2, own.contender)), name: 'two gateways', programs: 2 },
+      { ...entry(severalProcesses(2, own.contender)), name: 'two gateways', programs: 2 },
       { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
       { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
     ],
     references: [twoWorkers],
     starts: 3,
   }
+  const stored = storedEntries({
+    own: own.contender,
+    others: others.map((one) => one.contender),
+    ratelimit: trees.ratelimit,
+  })
   const token = { entries: authenticating }
-  const distinct = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
-  const transfer = { method: 'POST', path: '/api/transfer', body: TRANSFER } as const
-  const large = { path: LARGE_PATH, answerBytes: LARGE_ANSWER_BYTES }
   return [
     one('main', 'GET, RS256 token seen before, limited path', { entries: every }),
     one('latency', 'The same at a fixed rate', { loads: 'rates' }),
     one('es256', 'ES256 token seen before', { ...token, request: { algorithm: 'ES256' } }),
-    one('cold', 'RS256, every token new', { ...token, request: distinct }),
+    one('cold', 'RS256, every token new', { ...token, request: DISTINCT }),
     one('callers', '10,000 callers', { request: { tokens: CALLERS, order: 'random' } }),
-    one('transfer', 'POST with a body of 300 bytes, limit per hour', { request: transfer }),
-    one('large', 'Answers of 64 KiB, unlimited path', { request: large }),
+    one('transfer', 'POST with a body of 300 bytes, limit per hour', { request: TRANSFERRING }),
+    one('large', 'Responses of 64 KiB, unlimited path', { request: LARGE }),
     one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
     one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
     one('workers', 'One worker and two, over three starts', { ...oneAndTwo, pinned: false }),
     one('workers-one-cpu', 'The same, all on one processor', oneAndTwo),
+    one('store', 'Limits in a shared store, 64 callers', { entries: stored, loads: 'rates' }),
+    one('store-callers', 'Limits in a shared store, 10,000 callers, each hit kept', {
+      entries: stored,
+      request: { path: PAYMENTS_PATH, tokens: CALLERS, order: 'random' },
+    }),
+    one('store-workers', 'Workers in memory, and gateways with one store', workersOrStore(own.contender)),
     one('audit', 'Durability of the audit trail', {
       entries: ['written', 'buffered', 'synced'].map((durability) =>
         setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** What is freed in one turn of the event loop lets go of more in the next, such as handles of closed sockets. */
+/** What is freed in one turn of the event loop frees more in the next, such as handles of closed sockets. */
 const COLLECTIONS = 3
 const BETWEEN_MS = 5
 
@@ -12,8 +12,8 @@ let collect: (() => void) | undefined
 setFlagsFromString('--no-flush-bytecode')
 
 /**
- * Bytes in use on the heap and behind its buffers when everything that nobody refers to has been collected. Memory of
- * sockets and parsers outside of the heap is not among them.
+ * Bytes in use on the heap and behind its buffers after a full collection. Memory of sockets and parsers
+ * outside the heap is not included.
  */
 export async function settledHeapBytes(): Promise<number> {
   if (collect === undefined) {
@@ -21,7 +21,7 @@ export async function settledHeapBytes(): Promise<number> {
     collect = runInNewContext('gc') as () => void
   }
   for (let i = 0; i < COLLECTIONS; i++) {
-    // A weak reference holds on to its target until the turn in which it was made has ended.
+    // A weak reference keeps its target until the end of the turn in which it was made.
     await sleep(BETWEEN_MS)
     collect()
   }

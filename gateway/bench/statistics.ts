@@ -19,8 +19,8 @@ export function spreadOf(values: readonly number[]): Spread {
 }
 
 /**
- * The ratio of two measures taken in the same rounds, round by round: what disturbs the machine for a while disturbs
- * both. Rounds that lack one of the two are left out; undefined when none is left.
+ * The ratio of two measures, round by round, because a disturbance of the machine affects both. Rounds without one of the two
+ * are left out; undefined when none is left.
  */
 export function ratioOf(
   one: ReadonlyMap<number, number>,

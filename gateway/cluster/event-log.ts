@@ -1,27 +1,26 @@
-import type { ClusterEvent, Sharing } from './event.ts'
-import { SharedLock } from './event-lock.ts'
+import { SharedLock } from '../storage/shared-lock.ts'
 import {
-  BEAT,
   EMPTY,
   EXCHANGES,
+  FLAG_WORDS,
+  HEARTBEATS,
   LAST_MS,
   LOCK,
   LOST,
   MAIN_SEAT,
-  MARKS,
+  PAUSE,
   READ,
-  REST,
   SEATS,
   SEATS_USED,
   type SharedMemory,
   STATE,
   TAKEN,
   TUNNELS,
-  UNFIT,
+  UNHEALTHY,
   WRITTEN,
   wordOf,
 } from './event-memory.ts'
-import { Ring } from './event-ring.ts'
+import { type ClusterEvent, Ring } from './event-ring.ts'
 
 export interface EventLogOptions {
   readonly memory: SharedMemory
@@ -29,21 +28,18 @@ export interface EventLogOptions {
   readonly seat: number
   /** Epoch milliseconds with fractions; on all threads nearly the same. */
   readonly clock: () => number
-  /** Called when this thread has missed events; it must stop. */
+  /** Called when this thread has missed events or could not apply one; it must stop. */
   readonly onLost: (why: Error) => void
   /** How long a publisher waits for threads that do not read, milliseconds. */
-  readonly patienceMs?: number
+  readonly maxWaitMs?: number
 }
 
 /** Counts that each thread publishes, by the word of its seat. */
 const COUNTED = { exchanges: EXCHANGES, tunnels: TUNNELS } as const
 
-/** Applies an event of another thread. */
-export type EventHandler = (event: ClusterEvent) => void
-
-const PATIENCE_MS = 2_000
-/** How long the main thread waits before it tries the lock again. */
-const ASK_AGAIN_MS = 1
+const MAX_WAIT_MS = 2_000
+/** How often the main thread retries the lock. */
+const RETRY_MS = 1
 
 /**
  * Replicates the shared state over all threads (state machine replication). Each thread has a full copy. A step applies the
@@ -53,14 +49,14 @@ const ASK_AGAIN_MS = 1
  * A thread that does not read for long while the ring is full is marked LOST, and stops when it next reads. The main thread
  * is never marked: its copy is the source for new threads.
  */
-export class EventLog implements Sharing {
+export class EventLog {
   readonly #options: EventLogOptions
   readonly #words: Int32Array
   readonly #lastMs: Float64Array
   readonly #lock: SharedLock
   readonly #ring: Ring
   readonly #ringBytes: number
-  readonly #handlers = new Map<number, EventHandler>()
+  readonly #handlers = new Map<number, (event: ClusterEvent) => void>()
   /** Position of the next event to read. */
   #read: number
   /** Every thread has read at least to this position. */
@@ -74,7 +70,7 @@ export class EventLog implements Sharing {
     this.#options = options
     this.#words = new Int32Array(memory.control)
     this.#lastMs = new Float64Array(memory.control, LAST_MS * 4, 1)
-    this.#lock = new SharedLock({ words: this.#words, at: LOCK, seat })
+    this.#lock = new SharedLock(this.#words, LOCK, seat)
     this.#ring = new Ring(memory.ring)
     this.#ringBytes = memory.ring.byteLength
     if (seat === MAIN_SEAT) {
@@ -85,6 +81,10 @@ export class EventLog implements Sharing {
     this.#readByAll = this.#read
   }
 
+  /**
+   * Epoch milliseconds of the current step, never before those of an earlier step on any thread. Outside a step, the time of
+   * the clock.
+   */
   get nowMs(): number {
     return this.#stepping ? this.#nowMs : this.#options.clock()
   }
@@ -94,17 +94,22 @@ export class EventLog implements Sharing {
     return this.#ringBytes / 4 - 64
   }
 
-  /** Sets the handler for events of that kind. */
-  on(kind: number, handler: EventHandler): void {
+  /** Sets the handler that applies events of that kind from other threads. */
+  on(kind: number, handler: (event: ClusterEvent) => void): void {
     this.#handlers.set(kind, handler)
   }
 
+  /** Applies the events of the other threads. Costs next to nothing when there are none. Not within a step. */
   catchUp(): void {
     if (Atomics.load(this.#words, WRITTEN) >>> 0 !== this.#read) this.#applyNew()
   }
 
+  /**
+   * Begins a step: waits until no other thread is in one, and applies the events of the others. Must be followed by
+   * `leave`, also after an exception.
+   */
   enter(): void {
-    if (!this.#lock.tryAcquire()) this.#lock.acquire(() => this.catchUp())
+    if (!this.#lock.tryAcquire()) this.#lock.acquire(Number.POSITIVE_INFINITY, () => this.catchUp())
     this.#begin()
   }
 
@@ -113,10 +118,11 @@ export class EventLog implements Sharing {
     this.#lock.release()
   }
 
+  /** Publishes what was done in the current step. @throws RangeError when the text is too long */
   publish(event: ClusterEvent): void {
     const written = Atomics.load(this.#words, WRITTEN) >>> 0
     const bytes = this.#ring.bytesFor(event.text, written)
-    if (bytes > this.#ringBytes / 2) throw new RangeError(`an event of ${bytes} bytes is too long to be told`)
+    if (bytes > this.#ringBytes / 2) throw new RangeError(`an event of ${bytes} bytes is too long`)
     if (this.#ringBytes - ((written - this.#readByAll) >>> 0) < bytes) this.#makeRoom(written, bytes)
     const next = this.#ring.write(event, written)
     Atomics.store(this.#words, WRITTEN, next | 0)
@@ -130,14 +136,14 @@ export class EventLog implements Sharing {
   whenFree(step: () => void): void {
     if (this.#waiting.length === 0 && this.#tryStep(step)) return
     this.#waiting.push(step)
-    if (this.#waiting.length === 1) this.#askAgain()
+    if (this.#waiting.length === 1) this.#retry()
   }
 
-  #askAgain(): void {
+  #retry(): void {
     setTimeout(() => {
       while (this.#waiting[0] !== undefined && this.#tryStep(this.#waiting[0])) this.#waiting.shift()
-      if (this.#waiting.length > 0) this.#askAgain()
-    }, ASK_AGAIN_MS)
+      if (this.#waiting.length > 0) this.#retry()
+    }, RETRY_MS)
   }
 
   #tryStep(step: () => void): boolean {
@@ -186,7 +192,7 @@ export class EventLog implements Sharing {
 
   #assertTaken(): void {
     if (Atomics.load(this.#words, wordOf(this.#options.seat, STATE)) === TAKEN) return
-    throw new Error('this thread was left behind by the others')
+    throw new Error('this thread has not read for too long')
   }
 
   #advance(position: number): void {
@@ -195,27 +201,27 @@ export class EventLog implements Sharing {
   }
 
   #makeRoom(written: number, bytes: number): void {
-    const deadline = performance.now() + (this.#options.patienceMs ?? PATIENCE_MS)
+    const deadline = performance.now() + (this.#options.maxWaitMs ?? MAX_WAIT_MS)
     for (;;) {
-      this.#readByAll = (written - this.#farthestBehind(written, bytes, performance.now() >= deadline)) >>> 0
+      this.#readByAll = (written - this.#longestLag(written, bytes, performance.now() >= deadline)) >>> 0
       if (this.#ringBytes - ((written - this.#readByAll) >>> 0) >= bytes) return
       // Never notified: this only pauses, and keeps the step.
-      Atomics.wait(this.#words, REST, 0, 1)
+      Atomics.wait(this.#words, PAUSE, 0, 1)
     }
   }
 
   /** Bytes that the slowest thread has yet to read. Once `impatient`, threads that block the publisher are marked LOST. */
-  #farthestBehind(written: number, bytes: number, impatient: boolean): number {
-    let farthest = 0
+  #longestLag(written: number, bytes: number, impatient: boolean): number {
+    let longest = 0
     for (let seat = 0; seat < SEATS; seat++) {
       const state = wordOf(seat, STATE)
       if (seat === this.#options.seat || Atomics.load(this.#words, state) !== TAKEN) continue
-      const behind = (written - (Atomics.load(this.#words, wordOf(seat, READ)) >>> 0)) >>> 0
-      if (impatient && seat !== MAIN_SEAT && this.#ringBytes - behind < bytes) {
+      const lag = (written - (Atomics.load(this.#words, wordOf(seat, READ)) >>> 0)) >>> 0
+      if (impatient && seat !== MAIN_SEAT && this.#ringBytes - lag < bytes) {
         Atomics.store(this.#words, state, LOST)
-      } else farthest = Math.max(farthest, behind)
+      } else longest = Math.max(longest, lag)
     }
-    return farthest
+    return longest
   }
 
   /**
@@ -224,12 +230,12 @@ export class EventLog implements Sharing {
    *
    * @returns undefined when all seats are taken
    */
-  seatNext(): number | undefined {
+  takeSeat(): number | undefined {
     for (let seat = MAIN_SEAT + 1; seat < SEATS; seat++) {
       if (Atomics.load(this.#words, wordOf(seat, STATE)) !== EMPTY) continue
       Atomics.store(this.#words, wordOf(seat, READ), this.#read | 0)
-      Atomics.store(this.#words, wordOf(seat, BEAT), 0)
-      Atomics.store(this.#words, wordOf(seat, UNFIT), 0)
+      Atomics.store(this.#words, wordOf(seat, HEARTBEATS), 0)
+      Atomics.store(this.#words, wordOf(seat, UNHEALTHY), 0)
       Atomics.store(this.#words, wordOf(seat, STATE), TAKEN)
       Atomics.store(this.#words, SEATS_USED, Math.max(seat + 1, Atomics.load(this.#words, SEATS_USED)))
       return seat
@@ -237,20 +243,20 @@ export class EventLog implements Sharing {
     return undefined
   }
 
-  /** Main thread only: the thread of that seat has ended. */
-  vacate(seat: number): void {
-    this.#lock.releaseFor(seat)
-    Atomics.store(this.#words, wordOf(seat, UNFIT), 0)
+  /** Main thread only: releases the seat and the lock of a thread that has ended. */
+  freeSeat(seat: number): void {
+    if (this.#lock.takeFrom(seat)) this.#lock.release()
+    Atomics.store(this.#words, wordOf(seat, UNHEALTHY), 0)
     Atomics.store(this.#words, wordOf(seat, EXCHANGES), 0)
     Atomics.store(this.#words, wordOf(seat, TUNNELS), 0)
     Atomics.store(this.#words, wordOf(seat, STATE), EMPTY)
   }
 
-  /** Heartbeat of this thread. @param fit whether it is healthy */
-  beat(fit: boolean): void {
+  /** Heartbeat of this thread. @param healthy whether it can serve */
+  heartbeat(healthy: boolean): void {
     const { seat } = this.#options
-    Atomics.store(this.#words, wordOf(seat, UNFIT), fit ? 0 : 1)
-    Atomics.add(this.#words, wordOf(seat, BEAT), 1)
+    Atomics.store(this.#words, wordOf(seat, UNHEALTHY), healthy ? 0 : 1)
+    Atomics.add(this.#words, wordOf(seat, HEARTBEATS), 1)
   }
 
   /** Publishes a count of this thread. */
@@ -259,7 +265,7 @@ export class EventLog implements Sharing {
   }
 
   /** The sum of that count over all other threads. */
-  countElsewhere(what: keyof typeof COUNTED): number {
+  countOnOthers(what: keyof typeof COUNTED): number {
     let count = 0
     const used = Atomics.load(this.#words, SEATS_USED)
     for (let seat = 0; seat < used; seat++) {
@@ -269,22 +275,22 @@ export class EventLog implements Sharing {
   }
 
   /** True unless a thread reports unhealthy. */
-  get allFit(): boolean {
+  get allHealthy(): boolean {
     for (let seat = 0; seat < SEATS; seat++) {
-      if (Atomics.load(this.#words, wordOf(seat, UNFIT)) !== 0) return false
+      if (Atomics.load(this.#words, wordOf(seat, UNHEALTHY)) !== 0) return false
     }
     return true
   }
 
   /** Number of heartbeats from the thread of that seat. */
-  beatsOf(seat: number): number {
-    return Atomics.load(this.#words, wordOf(seat, BEAT))
+  heartbeatsOf(seat: number): number {
+    return Atomics.load(this.#words, wordOf(seat, HEARTBEATS))
   }
 
-  /** One of 15 flags (0 to 14) shared by all threads. Read and write it only within a step. */
-  mark(index: number): { raised: boolean } {
+  /** A flag (0 to 14) shared by all threads. Read and write it only within a step. */
+  flag(index: number): { raised: boolean } {
     const words = this.#words
-    const at = MARKS + index
+    const at = FLAG_WORDS + index
     return {
       get raised() {
         return words[at] === 1

@@ -1,4 +1,4 @@
-/** Maximum number of threads in one gateway, including the main thread. */
+/** Maximum number of threads, including the main thread. */
 export const SEATS = 130
 /** The main thread's. */
 export const MAIN_SEAT = 0
@@ -10,9 +10,9 @@ export const LOCK = 0
 export const WRITTEN = 1
 /** Time of the last step; two words, a 64-bit float. */
 export const LAST_MS = 2
-export const MARKS = LINE
+export const FLAG_WORDS = LINE
 /** Never written; waiting on it pauses a thread within a step. */
-export const REST = MARKS + LINE - 1
+export const PAUSE = FLAG_WORDS + LINE - 1
 /** One above the highest seat that was ever taken. */
 export const SEATS_USED = 2 * LINE
 const FIRST_SEAT = 3 * LINE
@@ -24,8 +24,8 @@ const CONTROL_BYTES = (FIRST_SEAT + SEATS * LINE) * 4
  */
 export const STATE = 0
 export const READ = 1
-export const BEAT = 2
-export const UNFIT = 3
+export const HEARTBEATS = 2
+export const UNHEALTHY = 3
 export const EXCHANGES = 4
 export const TUNNELS = 5
 

@@ -1,4 +1,16 @@
-import type { ClusterEvent } from './event.ts'
+/**
+ * A change that one thread has made and every other thread must apply too, in the same order and with the same time. What
+ * the kinds mean is up to publishers and handlers.
+ */
+export interface ClusterEvent {
+  /** 1 to 255. */
+  readonly kind: number
+  /** 32-bit integer; its meaning depends on the kind. */
+  readonly id: number
+  /** Epoch milliseconds with fractions. */
+  readonly atMs: number
+  readonly text: string
+}
 
 /** Bytes before the text: length, kind and encoding, id, length of the text, time. */
 const HEAD_BYTES = 24

@@ -1,12 +1,12 @@
 import type { Settings } from '../config/settings.ts'
-import type { Journal } from '../limits/journal/limit-journal.ts'
+import { Journal } from '../limits/journal/limit-journal.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
-import { makeJournal } from '../process/assemble.ts'
+import { journalOptions } from '../process/data-files.ts'
 import {
+  maintainState,
   makeSharedState,
   type SharedState,
-  tendState,
   whyDegraded,
   whyUnready,
 } from '../process/shared-state.ts'
@@ -24,12 +24,12 @@ import {
   publishTable,
   shareState,
 } from './replication.ts'
-import type { WorkerConfiguration } from './worker-configuration.ts'
+import type { WorkerConfiguration } from './worker-messages.ts'
 
 /** How often the main thread applies the workers' events. */
 const CATCH_UP_MS = 50
 /** How often the files are checked. */
-const TEND_MS = 1000
+const MAINTAIN_MS = 1000
 
 /**
  * The main thread's copy of the shared state. It applies the workers' events, so that it can give its copy to a new worker.
@@ -48,7 +48,7 @@ export class PrimaryState {
   #publishedDescriptor: number | undefined
 
   /** @throws when the state of an earlier run cannot be read, or another gateway has locked it */
-  constructor(startup: StartupConfiguration, watch: StoreWatch) {
+  constructor(startup: StartupConfiguration, watch: StoreWatch, gatewayId: string) {
     this.eventLog = new EventLog({
       memory: this.#memory,
       seat: MAIN_SEAT,
@@ -59,9 +59,15 @@ export class PrimaryState {
         process.exit(1)
       },
     })
-    this.#journal = makeJournal(startup, watch, journalFlags(this.eventLog))
-    const sharing = shareState(this.eventLog, undefined)
-    this.#state = makeSharedState(startup, { journal: this.#journal, watch, sharing })
+    this.#journal = new Journal({ ...journalOptions(startup, watch), flags: journalFlags(this.eventLog) })
+    const replication = shareState(this.eventLog, undefined)
+    this.#state = makeSharedState(startup, {
+      journal: this.#journal,
+      watch,
+      replication,
+      gatewayId,
+      threadId: MAIN_SEAT,
+    })
     this.#watch = watch
     this.#settings = startup.settings
     this.#rows = startup.limits.value
@@ -71,12 +77,12 @@ export class PrimaryState {
       // Only this thread changes tables and segments.
       table: () => {},
       segment: () => {},
-      durableHit: (hit, written) => this.#journal.adopt(hit, written),
+      durableHit: (hit, written) => this.#journal.appendFromOther(hit, written),
     })
-    tendState(this.#state, watch)
+    maintainState(this.#state, watch)
     this.#timers = [
       setInterval(() => this.eventLog.catchUp(), CATCH_UP_MS).unref(),
-      setInterval(() => this.#tend(), TEND_MS).unref(),
+      setInterval(() => this.#maintain(), MAINTAIN_MS).unref(),
     ]
   }
 
@@ -118,13 +124,14 @@ export class PrimaryState {
   close(): void {
     for (const timer of this.#timers) clearInterval(timer)
     this.eventLog.catchUp()
-    tendState(this.#state, this.#watch)
+    maintainState(this.#state, this.#watch)
     this.#state.limiter.close()
+    this.#state.member?.close()
   }
 
-  #tend(): void {
+  #maintain(): void {
     this.eventLog.whenFree(() => {
-      tendState(this.#state, this.#watch)
+      maintainState(this.#state, this.#watch)
       this.#publishSegment()
     })
   }

@@ -4,21 +4,20 @@ import { createMetrics, type Metrics } from '../admin/metrics.ts'
 import { openTrail } from '../audit/open-trail.ts'
 import type { Trail } from '../audit/trail.ts'
 import { createServer } from '../http/syntax/status-codes.ts'
-import { trailOptions } from '../process/assemble.ts'
 import { type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
+import { trailOptions } from '../process/data-files.ts'
 import { passed, type Stop } from '../process/drain.ts'
 import { listen } from '../process/public-listeners.ts'
 import type { ServingMode } from '../process/serving-mode.ts'
+import { gatewayIdOf } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
 import { PrimaryState } from './primary-state.ts'
-import type { WorkerCommand, WorkerConfiguration } from './worker-configuration.ts'
-import { type Ended, WorkerPool } from './worker-pool.ts'
+import type { WorkerCommand, WorkerConfiguration } from './worker-messages.ts'
+import { type EndedWorker, WorkerPool } from './worker-pool.ts'
 
 /** Time that a worker has to end after the drain deadline. */
-const LAST_MOMENTS_MS = 5000
-/** Seats in the audit trail for dead workers that are not settled yet. */
-const SPARE_SEATS = 8
+const AFTER_DEADLINE_MS = 5000
 const SCRIPT = new URL(`./worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
 /**
@@ -32,12 +31,12 @@ export class Primary implements ServingMode {
   readonly #own: Metrics
   readonly #state: PrimaryState
   readonly #pool: WorkerPool<MetricsSnapshot>
-  readonly #nonceSecret = randomBytes(32)
+  readonly #secret = randomBytes(32)
   readonly #watching: Watching[] = []
   /** The configuration in force, for new workers. */
   readonly #inForce: Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls'>
-  /** Last known metrics of workers that have ended. */
-  #gone: MetricsSnapshot[] = []
+  /** Counters of workers that have ended, as last reported. */
+  #ended: readonly MetricsSnapshot[] = []
   #phase: 'starting' | 'serving' | 'draining' = 'starting'
 
   /** @throws when a required file or directory cannot be opened; the message names it */
@@ -46,16 +45,16 @@ export class Primary implements ServingMode {
     this.#startup = startup
     this.#own = createMetrics({ version })
     this.metrics = { contentType: this.#own.contentType, expose: () => this.#expose() }
-    this.trail = openTrail({ ...trailOptions(startup, this.#own), threads: settings.workers + SPARE_SEATS })
+    this.trail = openTrail(trailOptions(startup, this.#own))
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
-    this.#state = new PrimaryState(startup, watch)
+    this.#state = new PrimaryState(startup, watch, gatewayIdOf(this.#secret))
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
     this.#pool = new WorkerPool({
       size: settings.workers,
       script: SCRIPT,
       eventLog: this.#state.eventLog,
-      begin: (seat, name) => this.#begin(seat, name),
-      onEnd: (ended) => this.#settle(ended),
+      workerData: (seat, name) => this.#configurationFor(seat, name),
+      onEnd: (ended) => this.#onWorkerEnd(ended),
     })
     for (const warning of tls?.material.warnings ?? []) log.warn({ warning }, 'tls')
   }
@@ -74,8 +73,8 @@ export class Primary implements ServingMode {
   notReady(): string | undefined {
     if (this.#phase !== 'serving') return this.#phase
     if (this.#pool.serving === 0) return 'no worker serves'
-    const writable = this.trail.recheck() && this.#state.eventLog.allFit
-    return writable ? this.#state.whyUnready : 'the audit trail cannot be written'
+    const isWritable = this.trail.recheck() && this.#state.eventLog.allHealthy
+    return isWritable ? this.#state.whyUnready : 'the audit trail cannot be written'
   }
 
   degraded(): string | undefined {
@@ -88,7 +87,7 @@ export class Primary implements ServingMode {
     log.info({ workers: this.#pool.serving, reason, graceMs }, 'draining')
     void hurry.then(() => this.#post({ type: 'hurry' }))
     const message: WorkerCommand = { type: 'drain', reason, graceMs }
-    const stopped = this.#pool.stop(message, graceMs + settings.timeouts.drainMs + LAST_MOMENTS_MS)
+    const stopped = this.#pool.stop(message, graceMs + settings.timeouts.drainMs + AFTER_DEADLINE_MS)
     // Until the grace ends, edits still take effect.
     await passed(graceMs, hurry)
     this.#unwatch()
@@ -114,7 +113,7 @@ export class Primary implements ServingMode {
   #watch(): void {
     const { tls } = this.#startup
     const { settings } = this.#inForce
-    const telling = { ...this.#startup, metrics: this.#own, trail: this.trail, clock: Date.now }
+    const options = { ...this.#startup, metrics: this.#own, trail: this.trail, clock: Date.now }
     const enforce = {
       limits: this.#state.replaceTable.bind(this.#state),
       clients: (table: NonNullable<WorkerConfiguration['clients']>) => {
@@ -123,9 +122,9 @@ export class Primary implements ServingMode {
       },
     }
     const trust = { trust: tls?.material.trust }
-    this.#watching.push(...watchFiles({ ...telling, startup: this.#startup, tls: trust, enforce }))
+    this.#watching.push(...watchFiles({ ...options, startup: this.#startup, tls: trust, enforce }))
     if (settings.tls === undefined || tls === undefined) return
-    const watching = watchTls(telling, {
+    const watching = watchTls(options, {
       settings: settings.tls,
       loaded: tls,
       clients: () => this.#inForce.clients,
@@ -142,29 +141,31 @@ export class Primary implements ServingMode {
     for (const watching of this.#watching) watching.stop()
   }
 
-  #begin(seat: number, name: string): WorkerConfiguration {
+  #configurationFor(seat: number, name: string): WorkerConfiguration {
     return {
       name,
       seat,
       version: this.#startup.version,
       ...this.#inForce,
       ...this.#state.copy(),
-      nonceSecret: this.#nonceSecret,
+      secret: this.#secret,
       trail: this.trail.handle,
     }
   }
 
-  #settle({ name, threadId, why, lastAnswer, expected }: Ended<MetricsSnapshot>): void {
-    const recovered = this.trail.settleDeadWorker(threadId)
-    if (!expected) this.#startup.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
+  #onWorkerEnd({ name, threadId, why, lastReport, expected }: EndedWorker<MetricsSnapshot>): void {
+    if (!expected) {
+      const recovered = this.trail.settleDeadWorker(threadId)
+      this.#startup.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
+    }
     // Counters must not decrease, so those of ended workers are kept.
-    if (lastAnswer !== undefined) this.#gone = [countedBy([...this.#gone, lastAnswer])]
+    if (lastReport !== undefined) this.#ended = [countedBy([...this.#ended, lastReport])]
   }
 
   async #expose(): Promise<string> {
     const own = await this.#own.snapshot()
-    const workers = await this.#pool.ask()
-    return exposeMerged([own, ...workers, ...this.#gone])
+    const workers = await this.#pool.collectReports()
+    return exposeMerged([own, ...workers, ...this.#ended])
   }
 }
 
@@ -174,8 +175,8 @@ export class Primary implements ServingMode {
  * @throws CannotListen
  */
 async function portOf(host: string, port: number): Promise<number> {
-  const trial = createServer()
-  const free = await listen(trial, { host, port })
-  trial.close()
+  const probe = createServer()
+  const free = await listen(probe, { host, port })
+  probe.close()
   return free
 }

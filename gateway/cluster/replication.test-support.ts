@@ -5,36 +5,36 @@ import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
 import { commonClock } from './event-clock.ts'
 import { EventLog } from './event-log.ts'
-import type { WorkerConfiguration } from './worker-configuration.ts'
-import { joinState } from './worker-state.ts'
+import { joinState } from './replication.ts'
+import type { WorkerConfiguration } from './worker-messages.ts'
 
-/** What a test asks of a thread that counts like a worker, without a listener. */
+/** What a test asks of a thread that shares state like a worker, without a listener. */
 export type Task =
-  /** Takes as fast as it can. Answers with the times at which it was let through, by row and key. */
+  /** Takes as fast as it can. Returns the times at which it was admitted, by row and key. */
   | ({ readonly task: 'hammer' } & Hammering)
-  /** Answers with everything that counts at that time. */
+  /** Returns all hits up to that time. */
   | { readonly task: 'state'; readonly atMs: number }
-  /** Answers with the messages that passed. */
+  /** Returns the messages that were accepted. */
   | {
       readonly task: 'replay'
-      readonly memory: 'proofs' | 'deliveries'
+      readonly memory: 'proofs' | 'acceptedWebhooks'
       readonly messages: readonly string[]
     }
   | { readonly task: 'revoke'; readonly sid: string }
   | { readonly task: 'isRevoked'; readonly sid: string }
   | { readonly task: 'guess'; readonly key: string; readonly times: number }
   | { readonly task: 'blocked'; readonly key: string }
-  /** Ends in the middle of a step, so that it cannot be left. Answers before. */
+  /** Dies within a step, after its reply. */
   | { readonly task: 'dieWithin' }
 
-/** It lasts until all of it is true, however slow the machine is. */
+/** Runs until all of these are reached, however slow the machine is. */
 export interface Hammering {
   readonly keys: readonly string[]
-  /** So long has it lasted. */
+  /** Milliseconds. */
   readonly forMs: number
-  /** So often has the table changed since its beginning; default: 0. */
+  /** Changes of the table since the start; default: 0. */
   readonly changes?: number
-  /** So often has the thread asked since then. */
+  /** Takes since then. */
   readonly least: number
 }
 
@@ -55,10 +55,12 @@ const startup = {
   limits: { text: '', value: rows },
   log: pino({ level: 'silent' }),
 } as Partial<StartupConfiguration> as StartupConfiguration
-const { limiter, proofs, deliveries, revocations, throttle } = joinState(begun, {
+const { limiter, proofs, acceptedWebhooks, revocations, throttle } = joinState(begun, {
   startup,
   watch: { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch,
   eventLog,
+  gatewayId: 'gateway',
+  threadId: 1,
 })
 const replace = limiter.replace.bind(limiter)
 limiter.replace = (changed, atMs) => {
@@ -66,7 +68,7 @@ limiter.replace = (changed, atMs) => {
   rows = changed
   tables += 1
 }
-const memories = { proofs, deliveries }
+const memories = { proofs, acceptedWebhooks }
 setInterval(() => eventLog.catchUp(), 5)
 parentPort?.on('message', (task: Task) => parentPort?.postMessage(perform(task)))
 parentPort?.postMessage('ready')
@@ -92,14 +94,14 @@ function perform(task: Task): unknown {
     case 'dieWithin':
       eventLog.enter()
       limiter.take(rows[0] as LimitRow, 'of a thread that died')
-      // The answer goes out with the turn; the step is never left.
+      // The reply is sent at the end of the turn; the step is never left.
       setImmediate(() => process.exit(1))
       return undefined
   }
 }
 
 function hammer({ keys, forMs, changes = 0, least }: Hammering): Record<string, number[]> {
-  // What was changed before is no change.
+  // Earlier changes do not count.
   eventLog.catchUp()
   const lastTable = tables + changes
   const untilMs = performance.now() + forMs
@@ -108,7 +110,7 @@ function hammer({ keys, forMs, changes = 0, least }: Hammering): Record<string, 
   for (let i = begun.seat; performance.now() < untilMs || asked < least; i++) {
     eventLog.enter()
     if (tables >= lastTable) asked += 1
-    // The table may have changed with this step.
+    // `enter` may have changed the table.
     const row = rows[i % rows.length] as LimitRow
     const key = keys[i % keys.length] as string
     if (limiter.take(row, key).allowed) {

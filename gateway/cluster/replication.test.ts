@@ -17,7 +17,7 @@ import { PrimaryState } from './primary-state.ts'
 import type { Hammering, Task } from './replication.test-support.ts'
 
 const HOUR_MS = 3_600_000
-const NOBODY = { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch
+const NO_WATCH = { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch
 const THREADS = 3
 
 function row(name: string, limit: number, windowMs: number): LimitRow {
@@ -41,7 +41,7 @@ interface Thread {
   ask(task: Task): Promise<unknown>
 }
 
-describe('several threads', () => {
+describe('replicated state', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   const settings = { dataDir: dir, authThrottle: { failures: 10, windowMs: 60_000 } }
   const startup = {
@@ -50,13 +50,13 @@ describe('several threads', () => {
     limits: { text: '', value: [row('first', 5, HOUR_MS)] },
     log: pino({ level: 'silent' }),
   } as object as StartupConfiguration
-  let lead: PrimaryState
+  let primary: PrimaryState
   const threads: Thread[] = []
 
   async function launch(): Promise<Thread> {
-    const seat = lead.eventLog.seatNext() ?? -1
+    const seat = primary.eventLog.takeSeat() ?? -1
     const worker = new Worker(new URL('./replication.test-support.ts', import.meta.url), {
-      workerData: { seat, settings, ...lead.copy() },
+      workerData: { seat, settings, ...primary.copy() },
     })
     await once(worker, 'message')
     const thread = {
@@ -73,10 +73,10 @@ describe('several threads', () => {
 
   const askAll = (task: Task) => Promise.all(threads.map((thread) => thread.ask(task)))
   const hammer = async (hammering: Hammering) => {
-    const answers = (await askAll({ task: 'hammer', ...hammering })) as Record<string, number[]>[]
+    const reports = (await askAll({ task: 'hammer', ...hammering })) as Record<string, number[]>[]
     const all: Record<string, number[]> = {}
-    for (const answer of answers) {
-      for (const [name, times] of Object.entries(answer)) {
+    for (const report of reports) {
+      for (const [name, times] of Object.entries(report)) {
         all[name] ??= []
         all[name].push(...times)
       }
@@ -84,7 +84,7 @@ describe('several threads', () => {
     for (const times of Object.values(all)) times.sort((a, b) => a - b)
     return all
   }
-  /** That all copies are the same, and what they hold. */
+  /** Asserts that all copies are equal. @returns what they hold */
   const commonState = async () => {
     const [first, ...others] = await askAll({ task: 'state', atMs: Number.POSITIVE_INFINITY })
     for (const other of others) assert.deepEqual(other, first)
@@ -92,7 +92,7 @@ describe('several threads', () => {
   }
 
   before(async () => {
-    lead = new PrimaryState(startup, NOBODY)
+    primary = new PrimaryState(startup, NO_WATCH, 'gateway')
     for (let i = 0; i < THREADS; i++) await launch()
   })
   after(async () => {
@@ -100,7 +100,7 @@ describe('several threads', () => {
     rmSync(dir, { recursive: true, force: true })
   })
 
-  it('let through no more than the limit in any window, whatever it is', async () => {
+  it('admits no more than the limit in any window', async () => {
     let run = 0
     await fc.assert(
       fc.asyncProperty(
@@ -111,7 +111,7 @@ describe('several threads', () => {
         async (laws) => {
           run++
           const rows = laws.map(([limit, windowMs], index) => row(`w${run}-${index}`, limit, windowMs))
-          lead.replaceTable(rows)
+          primary.replaceTable(rows)
           const all = await hammer({ keys: ['p:alice', 'p:bø b'], forMs: 60, least: 100 })
           for (const [index, [limit, windowMs]] of laws.entries()) {
             const lists = Object.entries(all).filter(([name]) => name.startsWith(`w${run}-${index} `))
@@ -129,8 +129,12 @@ describe('several threads', () => {
     )
   })
 
-  it('let through exactly the limit when more is asked for, and have one state afterwards', async () => {
-    lead.replaceTable([row('log', 40, HOUR_MS), row('sliced', 1500, HOUR_MS), row('brief', 70, HOUR_MS - 1)])
+  it('admits exactly the limit under load, and all copies are equal afterwards', async () => {
+    primary.replaceTable([
+      row('log', 40, HOUR_MS),
+      row('sliced', 1500, HOUR_MS),
+      row('brief', 70, HOUR_MS - 1),
+    ])
     const all = await hammer({ keys: ['p:alice', 'a:192.0.2.1', 'p:\ud800'], forMs: 400, least: 2000 })
     const counts = Object.fromEntries(Object.entries(all).map(([name, times]) => [name, times.length]))
     for (const [name, count] of Object.entries(counts)) {
@@ -141,8 +145,8 @@ describe('several threads', () => {
     await commonState()
   })
 
-  it('go over to another table at one point, without losing or inventing a count', async () => {
-    lead.replaceTable([row('swap', 50, HOUR_MS), row('form', 1500, HOUR_MS)])
+  it('changes the limit table without losing or inventing a hit', async () => {
+    primary.replaceTable([row('swap', 50, HOUR_MS), row('form', 1500, HOUR_MS)])
     const hammering = hammer({ keys: ['p:one', 'p:two'], forMs: 500, changes: 3, least: 200 })
     for (const [limit, form] of [
       [60, 900],
@@ -150,7 +154,7 @@ describe('several threads', () => {
       [80, 950],
     ] as const) {
       await new Promise((resolve) => setTimeout(resolve, 80))
-      lead.replaceTable([row('swap', limit, HOUR_MS), row('form', form, HOUR_MS)])
+      primary.replaceTable([row('swap', limit, HOUR_MS), row('form', form, HOUR_MS)])
     }
     const all = await hammering
     const state = await commonState()
@@ -162,19 +166,20 @@ describe('several threads', () => {
     assert.equal(held, allowed)
   })
 
-  it('let one of any number of copies of a message pass, and remember it for a thread that comes later', async () => {
+  it('accepts one of many copies of a message, also when a thread starts later', async () => {
     const messages = Array.from({ length: 200 }, (_, index) => `message ${index}`)
-    for (const memory of ['proofs', 'deliveries'] as const) {
+    for (const memory of ['proofs', 'acceptedWebhooks'] as const) {
       const passed = (await askAll({ task: 'replay', memory, messages })).flat()
       assert.deepEqual(passed.toSorted(), messages.toSorted())
       const late = await launch()
       assert.deepEqual(await late.ask({ task: 'replay', memory, messages }), [])
     }
-    const lines = readFileSync(join(dir, 'webhooks.ndjson'), 'utf8').trim().split('\n')
+    const [header, ...lines] = readFileSync(join(dir, 'webhooks.ndjson'), 'utf8').trim().split('\n')
+    assert.equal(header, '{"format":"webhooks","version":1}')
     assert.equal(lines.length, messages.length)
   })
 
-  it('refuse a session everywhere as soon as one of them has ended it, also a thread that comes later', async () => {
+  it('refuses a revoked session in every thread at once, also in one that starts later', async () => {
     const [first] = threads as [Thread]
     await first.ask({ task: 'revoke', sid: 'session-1' })
     assert.deepEqual(new Set(await askAll({ task: 'isRevoked', sid: 'session-1' })), new Set([true]))
@@ -184,10 +189,10 @@ describe('several threads', () => {
     assert.match(readFileSync(join(dir, 'revocations.ndjson'), 'utf8'), /"session-1"/)
   })
 
-  it('keep a caller away together who has guessed too often with one or the other', async () => {
+  it('throttles a caller by the failures in all threads', async () => {
     const [first, second] = threads as [Thread, Thread]
     const startMs = performance.now()
-    /** What must be left of the minute by now, in whole seconds. */
+    /** Whole seconds that are left of the minute. */
     const leastSeconds = () => 59 - (performance.now() - startMs) / 1000
     await first.ask({ task: 'guess', key: 'a:192.0.2.9', times: 6 })
     await second.ask({ task: 'guess', key: 'a:192.0.2.9', times: 3 })
@@ -201,14 +206,14 @@ describe('several threads', () => {
     assert.ok(Number(seconds) >= leastSeconds(), String(seconds))
   })
 
-  it('go on when one of them dies in the middle of a step, and one in its place knows every count', async () => {
-    lead.replaceTable([row('dead', 30, HOUR_MS)])
+  it('continues when a thread dies within a step, and its replacement has every count', async () => {
+    primary.replaceTable([row('dead', 30, HOUR_MS)])
     const doomed = threads.shift() as Thread
     await doomed.ask({ task: 'hammer', keys: ['p:before'], forMs: 5, least: 60 })
     const ended = once(doomed.worker, 'exit')
     await doomed.ask({ task: 'dieWithin' })
     await ended
-    lead.eventLog.vacate(doomed.seat)
+    primary.eventLog.freeSeat(doomed.seat)
     await launch()
     const all = await hammer({ keys: ['p:before', 'p:after'], forMs: 50, least: 60 })
     assert.equal(all['dead p:before'], undefined)
@@ -216,13 +221,13 @@ describe('several threads', () => {
     await commonState()
   })
 
-  it('leave every durable count to the next run', async () => {
+  it('leaves every durable hit to the next run', async () => {
     const state = await commonState()
     await Promise.all(threads.splice(0).map(({ worker }) => worker.terminate()))
-    lead.close()
+    primary.close()
     const journal = new Journal({
       directory: join(dir, 'limits'),
-      // Hits of the tables before are left over; none may be damaged.
+      // Hits of earlier tables are ignored; no line may be damaged.
       reports: { ignored: ({ damagedLines }) => assert.equal(damagedLines, 0), failed: assert.fail },
     })
     const next = new Limiter({ clock: Date.now, journal })

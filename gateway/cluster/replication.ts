@@ -1,27 +1,30 @@
-import type { ThrottleSharing } from '../auth/throttle.ts'
-import type { JournalFlags } from '../limits/journal/journal-options.ts'
+import type { ThrottleReplication } from '../auth/throttle.ts'
 import type { Hit } from '../limits/journal/journal-records.ts'
-import type { CopiedCounts } from '../limits/journal/shared-journal.ts'
+import { type CopiedCounts, SharedJournal } from '../limits/journal/shared-journal.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
-import type { SharedState, StateSharing } from '../process/shared-state.ts'
-import type { KeySharing } from '../storage/expiring-keys.ts'
+import { makeSharedState, type SharedState, type StateReplication } from '../process/shared-state.ts'
+import type { StartupConfiguration } from '../process/startup-configuration.ts'
+import type { StoreWatch } from '../process/store-watch.ts'
+import type { LogFlags } from '../storage/append-log.ts'
+import type { KeyReplication } from '../storage/expiring-keys.ts'
+import type { EndedSessionsCopy } from '../store/ended-sessions.ts'
 import type { EventLog } from './event-log.ts'
 
 /** Kinds of events. */
 const HIT = 1
 /** A hit of a durable row that is not in the journal yet. */
-const OWED_HIT = 2
+const UNWRITTEN_HIT = 2
 const TABLE = 3
 const SEGMENT = 4
 const FAILURE = 5
-/** The key is in its file, or needs none. `+ OWED`: it still has to be written to the file. */
+/** The key is in its file, or needs none. `+ UNWRITTEN`: it still has to be written to the file. */
 const REVOKED = 6
 const DELIVERED = 8
 const PROVED = 10
-const OWED = 1
+const UNWRITTEN = 1
 
-/** First shared flag of each store; see StoreFlags. */
-const FLAGS = { journal: 0, revocations: 3, deliveries: 6, proofs: 9 } as const
+/** First flag of each store; see StoreFlags. */
+const FLAGS = { journal: 0, revocations: 3, acceptedWebhooks: 6, proofs: 9 } as const
 const TORN = 0
 const FAILING = 1
 const EXPOSED = 2
@@ -36,10 +39,12 @@ export interface StateCopy {
   readonly proved: Keys
   readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
   readonly blocked: Keys
+  /** Sessions that ended at any gateway of the shared store; undefined without one. */
+  readonly endedSessions: EndedSessionsCopy | undefined
 }
 
-/** What a thread does with events beyond its copy of the state. */
-export interface Following {
+/** What a thread does with events besides applying them to its state. */
+export interface LocalEffects {
   /** A new table is in force as of `atMs`; ids of new counters start at `firstId`. */
   table(rows: readonly LimitRow[], firstId: number, atMs: number): void
   /** The journal continues in that file. */
@@ -49,21 +54,21 @@ export interface Following {
 }
 
 /** @param copy the state of a new worker; undefined for the thread that reads it from the disk */
-export function shareState(eventLog: EventLog, copy: StateCopy | undefined): StateSharing {
-  const keys = (kind: number, flags: number, from: Keys | undefined): KeySharing => ({
+export function shareState(eventLog: EventLog, copy: StateCopy | undefined): StateReplication {
+  const keys = (kind: number, flags: number, from: Keys | undefined): KeyReplication => ({
     copy: from,
     enter: () => eventLog.enter(),
     leave: () => eventLog.leave(),
     catchUp: () => eventLog.catchUp(),
     publish: (text, atMs, written) =>
-      eventLog.publish({ kind: written ? kind : kind + OWED, id: 0, atMs, text }),
+      eventLog.publish({ kind: written ? kind : kind + UNWRITTEN, id: 0, atMs, text }),
     flags: {
-      torn: eventLog.mark(flags + TORN),
-      failing: eventLog.mark(flags + FAILING),
-      exposed: eventLog.mark(flags + EXPOSED),
+      torn: eventLog.flag(flags + TORN),
+      failing: eventLog.flag(flags + FAILING),
+      exposed: eventLog.flag(flags + EXPOSED),
     },
   })
-  const throttle: ThrottleSharing = {
+  const throttle: ThrottleReplication = {
     enter: () => eventLog.enter(),
     leave: () => eventLog.leave(),
     catchUp: () => eventLog.catchUp(),
@@ -71,7 +76,7 @@ export function shareState(eventLog: EventLog, copy: StateCopy | undefined): Sta
   }
   return {
     revocations: keys(REVOKED, FLAGS.revocations, copy?.revoked),
-    deliveries: keys(DELIVERED, FLAGS.deliveries, copy?.delivered),
+    acceptedWebhooks: keys(DELIVERED, FLAGS.acceptedWebhooks, copy?.delivered),
     proofs: keys(PROVED, FLAGS.proofs, copy?.proved),
     throttle,
     clock: () => eventLog.nowMs,
@@ -79,13 +84,8 @@ export function shareState(eventLog: EventLog, copy: StateCopy | undefined): Sta
 }
 
 /** Flags shared by all writers of the journal. */
-export function journalFlags(eventLog: EventLog): JournalFlags {
-  return { torn: eventLog.mark(FLAGS.journal + TORN), failing: eventLog.mark(FLAGS.journal + FAILING) }
-}
-
-/** Publishes a hit. Within a step. */
-export function publishHit(eventLog: EventLog, { id, atMs, key }: Hit, written: boolean): void {
-  eventLog.publish({ kind: written ? HIT : OWED_HIT, id, atMs, text: key })
+export function journalFlags(eventLog: EventLog): LogFlags {
+  return { torn: eventLog.flag(FLAGS.journal + TORN), failing: eventLog.flag(FLAGS.journal + FAILING) }
 }
 
 /** Publishes a new limit table. Within a step. */
@@ -105,42 +105,85 @@ export function checkPublishable(eventLog: EventLog, rows: readonly LimitRow[]):
 }
 
 /** Applies the events of the other threads to the state of this one. */
-export function follow(eventLog: EventLog, state: SharedState, following: Following): void {
-  const { limiter, revocations, deliveries, proofs, throttle } = state
-  for (const kind of [HIT, OWED_HIT]) {
+export function follow(eventLog: EventLog, state: SharedState, effects: LocalEffects): void {
+  const { limiter, revocations, acceptedWebhooks, proofs, throttle } = state
+  for (const kind of [HIT, UNWRITTEN_HIT]) {
     eventLog.on(kind, ({ id, atMs, text }) => {
       const hit = { id, atMs, key: text, count: 1 }
-      if (limiter.count(hit)) following.durableHit(hit, kind === HIT)
+      if (limiter.count(hit)) effects.durableHit(hit, kind === HIT)
     })
   }
-  eventLog.on(TABLE, ({ id, atMs, text }) => following.table(readRows(text), id, atMs))
-  eventLog.on(SEGMENT, ({ id }) => following.segment(id === -1 ? undefined : id))
+  eventLog.on(TABLE, ({ id, atMs, text }) => effects.table(readRows(text), id, atMs))
+  eventLog.on(SEGMENT, ({ id }) => effects.segment(id === -1 ? undefined : id))
   eventLog.on(FAILURE, ({ atMs, text }) => throttle?.apply(text, atMs))
-  for (const owed of [0, OWED]) {
-    eventLog.on(REVOKED + owed, ({ atMs, text }) => revocations.apply(text, atMs, owed === 0))
-    eventLog.on(DELIVERED + owed, ({ atMs, text }) => deliveries.apply(text, atMs, owed === 0))
-    eventLog.on(PROVED + owed, ({ atMs, text }) => proofs.apply(text, atMs, owed === 0))
+  for (const flag of [0, UNWRITTEN]) {
+    eventLog.on(REVOKED + flag, ({ atMs, text }) => revocations.apply(text, atMs, flag === 0))
+    eventLog.on(DELIVERED + flag, ({ atMs, text }) => acceptedWebhooks.apply(text, atMs, flag === 0))
+    eventLog.on(PROVED + flag, ({ atMs, text }) => proofs.apply(text, atMs, flag === 0))
   }
 }
 
 /** A copy of the state at this thread's position in the event log. */
 export function copyState(state: SharedState, nowMs: number): StateCopy {
-  const { limiter, revocations, deliveries, proofs, throttle, failures } = state
+  const { limiter, revocations, acceptedWebhooks, proofs, throttle, failures } = state
   const { records, hits } = limiter.copy()
   return {
     counts: { records, hits: [...hits] },
     revoked: [...revocations.entries()],
-    delivered: [...deliveries.entries()],
+    delivered: [...acceptedWebhooks.entries()],
     proved: [...proofs.entries()],
     failures: [...failures.entries(nowMs)],
     blocked: throttle?.blocked() ?? [],
+    endedSessions: state.member?.endedSessions(),
   }
 }
 
-/** Restores the parts of a copy that are not passed to constructors. */
-export function restoreFailures({ failures, throttle }: SharedState, copy: StateCopy, nowMs: number): void {
-  for (const [key, entry] of copy.failures) failures.restore(key, entry, nowMs)
+/** What a worker builds its copy of the shared state from. Plain data. */
+export interface InitialState {
+  readonly copy: StateCopy
+  readonly rows: readonly LimitRow[]
+  /** File descriptor of the limit journal. */
+  readonly descriptor: number | undefined
+}
+
+interface WorkerParts {
+  readonly startup: StartupConfiguration
+  readonly watch: StoreWatch
+  readonly eventLog: EventLog
+  readonly gatewayId: string
+  readonly threadId: number
+}
+
+/** A worker's copy of the shared state, kept current by the events of all threads. */
+export function joinState(
+  { copy, rows, descriptor }: InitialState,
+  { startup, watch, eventLog, gatewayId, threadId }: WorkerParts,
+): SharedState {
+  const journal = new SharedJournal({
+    copy: copy.counts,
+    descriptor,
+    flags: journalFlags(eventLog),
+    onFailure: startup.settings.onJournalFailure,
+    onHit: ({ id, atMs, key }, written) =>
+      eventLog.publish({ kind: written ? HIT : UNWRITTEN_HIT, id, atMs, text: key }),
+  })
+  const replication = shareState(eventLog, copy)
+  const state = makeSharedState(startup, { journal, watch, replication, gatewayId, threadId })
+  const { limiter, failures, throttle, member } = state
+  if (copy.endedSessions !== undefined) member?.restoreEndedSessions(copy.endedSessions)
+  limiter.replace(rows)
+  for (const [key, entry] of copy.failures) failures.restore(key, entry, eventLog.nowMs)
   throttle?.block(copy.blocked)
+  follow(eventLog, state, {
+    table: (changed, firstId, atMs) => {
+      journal.numberFrom(firstId)
+      limiter.replace(changed, atMs)
+    },
+    segment: (moved) => journal.moveTo(moved),
+    // The thread that counted the hit has written it, or the main thread will.
+    durableHit: () => {},
+  })
+  return state
 }
 
 function writeRows(rows: readonly LimitRow[]): string {

@@ -2,7 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { EventLog } from './event-log.ts'
 import type { SharedMemory } from './event-memory.ts'
 
-/** How a test makes a thread of a pool end, or not. */
+/** How a test makes a worker end, or hang. */
 export type Command = { readonly type: 'exit' | 'throw' | 'hang' | 'fill' | 'stop' | 'stay' }
 
 const { memory, seat, failing } = workerData as {
@@ -12,12 +12,12 @@ const { memory, seat, failing } = workerData as {
 }
 if (failing) throw new Error('cannot begin')
 const eventLog = new EventLog({ memory, seat, clock: Date.now, onLost: () => process.exit(1) })
-setInterval(() => eventLog.beat(true), 5)
+setInterval(() => eventLog.heartbeat(true), 5)
 let silent = false
 
-parentPort?.on('message', (message: Command | { readonly type: 'ask'; readonly id: number }) => {
-  if (message.type === 'ask') {
-    if (!silent) parentPort?.postMessage({ type: 'answer', id: message.id, answer: `of seat ${seat}` })
+parentPort?.on('message', (message: Command | { readonly type: 'report' }) => {
+  if (message.type === 'report') {
+    if (!silent) parentPort?.postMessage({ type: 'report', report: `of seat ${seat}` })
   } else if (message.type === 'exit') process.exit(3)
   else if (message.type === 'throw') {
     setImmediate(() => {

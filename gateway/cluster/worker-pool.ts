@@ -1,70 +1,68 @@
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 import type { EventLog } from './event-log.ts'
-import type { Question, Report } from './worker-messages.ts'
+import type { WorkerMessage } from './worker-messages.ts'
 
-/** A worker that has ended. */
-export interface Ended<Answer> {
+export interface EndedWorker<Report> {
   readonly name: string
   readonly threadId: number
   readonly why: string
-  /** Its last answer. */
-  readonly lastAnswer: Answer | undefined
-  /** It was told to stop. */
+  readonly lastReport: Report | undefined
+  /** The pool is stopping and the worker ended without an error. */
   readonly expected: boolean
 }
 
-export interface WorkerPoolOptions<Answer> {
+export interface WorkerPoolOptions<Report> {
   readonly size: number
   /** The module that each worker runs. */
   readonly script: URL
-  readonly eventLog: Pick<EventLog, 'seatNext' | 'vacate' | 'beatsOf'>
-  /** Makes the `workerData` of a worker, in the same turn of the event loop in which it takes its seat. */
-  readonly begin: (seat: number, name: string) => object
+  readonly eventLog: EventLog
+  /** Makes the `workerData`. Called in the turn of the event loop in which the worker gets its seat. */
+  readonly workerData: (seat: number, name: string) => object
   /** Called once for each worker, before it is replaced. */
-  readonly onEnd: (ended: Ended<Answer>) => void
+  readonly onEnd: (ended: EndedWorker<Report>) => void
   /** A worker without a heartbeat for this long is terminated. Milliseconds. */
   readonly hungMs?: number
-  /** Of each worker; the defaults of Node when left out. */
+  /** Of each worker; Node's defaults when left out. */
   readonly resourceLimits?: ResourceLimits
 }
 
-interface Member<Answer> {
+interface Member<Report> {
   readonly name: string
   readonly seat: number
   readonly worker: Worker
   readonly threadId: number
   serving: boolean
   why: string
-  lastAnswer: Answer | undefined
-  beats: number
-  beatAtMs: number
+  lastReport: Report | undefined
+  /** Called at the next report, or when the worker ends. */
+  waiting: (() => void)[]
+  heartbeats: number
+  heartbeatAtMs: number
 }
 
 const HUNG_MS = 10_000
-/** Delay before a worker is replaced whose predecessor also failed early; doubles each time. */
+/** Delay before a worker is replaced whose predecessor died early too; doubles each time. */
 const FIRST_DELAY_MS = 100
 const LONGEST_DELAY_MS = 10_000
-/** A worker that has served this long counts as stable. */
-const LASTED_MS = 5_000
-/** After this time the last answer of a busy worker is used. */
-const ANSWER_MS = 1_000
+/** A worker that has served this long is stable. */
+const STABLE_MS = 5_000
+/** After this time the last report of a busy worker is used. */
+const REPORT_MS = 1_000
 
 /** The worker threads: started together, each replaced when it dies, stopped together. */
-export class WorkerPool<Answer> {
-  readonly #options: WorkerPoolOptions<Answer>
-  readonly #members = new Set<Member<Answer>>()
-  readonly #asked = new Map<number, () => void>()
+export class WorkerPool<Report> {
+  readonly #options: WorkerPoolOptions<Report>
+  readonly #members = new Set<Member<Report>>()
   readonly #watch: NodeJS.Timeout
-  #questions = 0
   #started = false
   #stopping = false
   #delayMs = 0
   #emptied = Promise.withResolvers<void>()
 
-  constructor(options: WorkerPoolOptions<Answer>) {
+  constructor(options: WorkerPoolOptions<Report>) {
     this.#options = options
     const hungMs = options.hungMs ?? HUNG_MS
-    this.#watch = setInterval(() => this.#endHung(hungMs), hungMs / 10)
+    this.#watch = setInterval(() => this.#terminateHung(hungMs), hungMs / 10)
     this.#watch.unref()
   }
 
@@ -94,17 +92,17 @@ export class WorkerPool<Answer> {
     for (const { worker } of this.#members) worker.postMessage(message)
   }
 
-  /** Asks every worker. For one that does not answer soon, its last answer is used, if any. */
-  async ask(): Promise<Answer[]> {
+  /** Asks every worker for a report. For one that is too busy its last report is used, if any. */
+  async collectReports(): Promise<Report[]> {
     const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, ANSWER_MS)
-    const answers = [...this.#members].filter(({ serving }) => serving).map((member) => this.#ask(member))
-    await Promise.race([Promise.all(answers), late.promise])
+    const timer = setTimeout(late.resolve, REPORT_MS)
+    const asked = [...this.#members].filter(({ serving }) => serving).map((member) => this.#ask(member))
+    await Promise.race([Promise.all(asked), late.promise])
     clearTimeout(timer)
-    return [...this.#members].flatMap(({ lastAnswer }) => (lastAnswer === undefined ? [] : [lastAnswer]))
+    return [...this.#members].flatMap(({ lastReport }) => (lastReport === undefined ? [] : [lastReport]))
   }
 
-  /** Tells every worker to end, and terminates those that still run after `deadlineMs`. Resolves when none is left. */
+  /** Sends the message to every worker, and terminates those that still run after `deadlineMs`. Resolves when none is left. */
   async stop(message: object, deadlineMs: number): Promise<void> {
     this.#stopping = true
     clearInterval(this.#watch)
@@ -117,67 +115,60 @@ export class WorkerPool<Answer> {
   }
 
   #launch(name: string): Promise<void> {
-    const { script, eventLog, begin, resourceLimits } = this.#options
-    const seat = eventLog.seatNext()
+    const { script, eventLog, workerData, resourceLimits } = this.#options
+    const seat = eventLog.takeSeat()
     if (seat === undefined) return Promise.reject(new Error('there is no seat for another worker'))
-    const worker = new Worker(script, { workerData: begin(seat, name), name, resourceLimits })
-    const member: Member<Answer> = {
+    const worker = new Worker(script, { workerData: workerData(seat, name), name, resourceLimits })
+    const member: Member<Report> = {
       name,
       seat,
       worker,
       threadId: worker.threadId,
       serving: false,
       why: '',
-      lastAnswer: undefined,
-      beats: 0,
-      beatAtMs: performance.now(),
+      lastReport: undefined,
+      waiting: [],
+      heartbeats: 0,
+      heartbeatAtMs: performance.now(),
     }
     this.#members.add(member)
-    const begun = Promise.withResolvers<void>()
-    worker.on('message', (report: Report<Answer>) => this.#receive(member, report, begun.resolve))
+    const served = Promise.withResolvers<void>()
+    worker.on('message', (message: WorkerMessage<Report>) => this.#receive(member, message, served.resolve))
     worker.on('error', (error: unknown) => {
       member.why = error instanceof Error ? (error.stack ?? error.message) : String(error)
     })
     worker.on('exit', (code) => {
-      begun.reject(new Error(`${name} ended before it served: ${member.why || `exit code ${code}`}`))
+      served.reject(new Error(`${name} ended before it served: ${member.why || `exit code ${code}`}`))
       this.#ended(member, code)
     })
-    return begun.promise
+    return served.promise
   }
 
-  #receive(member: Member<Answer>, report: Report<Answer>, begun: () => void): void {
-    if (report.type === 'serving') {
+  #receive(member: Member<Report>, message: WorkerMessage<Report>, served: () => void): void {
+    if (message.type === 'serving') {
       member.serving = true
-      begun()
+      served()
       setTimeout(() => {
         if (this.#members.has(member)) this.#delayMs = 0
-      }, LASTED_MS).unref()
+      }, STABLE_MS).unref()
       return
     }
-    member.lastAnswer = report.answer
-    this.#asked.get(report.id)?.()
+    member.lastReport = message.report
+    for (const done of member.waiting.splice(0)) done()
   }
 
-  #ask(member: Member<Answer>): Promise<void> {
-    const id = this.#questions++
-    const answered = Promise.withResolvers<void>()
-    const done = () => {
-      this.#asked.delete(id)
-      answered.resolve()
-    }
-    this.#asked.set(id, done)
-    member.worker.once('exit', done)
-    const question: Question = { type: 'ask', id }
-    member.worker.postMessage(question)
-    return answered.promise.finally(() => member.worker.off('exit', done))
+  #ask({ waiting, worker }: Member<Report>): Promise<void> {
+    worker.postMessage({ type: 'report' })
+    return new Promise((resolve) => waiting.push(resolve))
   }
 
-  #ended(member: Member<Answer>, code: number): void {
-    const { name, seat, threadId, lastAnswer } = member
+  #ended(member: Member<Report>, code: number): void {
+    const { name, seat, threadId, lastReport, waiting } = member
     this.#members.delete(member)
-    this.#options.eventLog.vacate(seat)
+    for (const done of waiting) done()
+    this.#options.eventLog.freeSeat(seat)
     const why = member.why || `exit code ${code}`
-    this.#options.onEnd({ name, threadId, why, lastAnswer, expected: this.#stopping && code === 0 })
+    this.#options.onEnd({ name, threadId, why, lastReport, expected: this.#stopping && code === 0 })
     if (this.#stopping) {
       if (this.#members.size === 0) this.#emptied.resolve()
     } else if (this.#started) this.#replace(name)
@@ -193,15 +184,15 @@ export class WorkerPool<Answer> {
     }, delayMs)
   }
 
-  #endHung(hungMs: number): void {
+  #terminateHung(hungMs: number): void {
     const nowMs = performance.now()
     for (const member of this.#members) {
-      const beats = this.#options.eventLog.beatsOf(member.seat)
-      if (beats !== member.beats || !member.serving) {
-        member.beats = beats
-        member.beatAtMs = nowMs
-      } else if (nowMs - member.beatAtMs > hungMs) {
-        member.why = `it did not turn its loop for ${Math.round(nowMs - member.beatAtMs)} ms`
+      const heartbeats = this.#options.eventLog.heartbeatsOf(member.seat)
+      if (heartbeats !== member.heartbeats || !member.serving) {
+        member.heartbeats = heartbeats
+        member.heartbeatAtMs = nowMs
+      } else if (nowMs - member.heartbeatAtMs > hungMs) {
+        member.why = `its event loop was blocked for ${Math.round(nowMs - member.heartbeatAtMs)} ms`
         void member.worker.terminate()
       }
     }

@@ -1,67 +1,102 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { destination, pino } from 'pino'
 import type { MetricsSnapshot } from '../admin/merged-metrics.ts'
-import { createMetrics, type Metrics } from '../admin/metrics.ts'
+import { createMetrics } from '../admin/metrics.ts'
 import { joinTrail } from '../audit/open-trail.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
-import { SharedLimiter } from '../limits/shared-limiter.ts'
-import { makeGateway, trailOptions } from '../process/assemble.ts'
+import { LockedLimiter } from '../limits/locked-limiter.ts'
+import { makeGateway } from '../process/assemble.ts'
+import { trailOptions } from '../process/data-files.ts'
 import { drain } from '../process/drain.ts'
 import { openPublicListeners, type PublicListeners } from '../process/public-listeners.ts'
-import type { StartupConfiguration } from '../process/startup-configuration.ts'
+import { gatewayIdOf } from '../process/shared-state.ts'
+import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
+import type { StoreMember } from '../store/store-member.ts'
 import { parseTls, type TlsTexts } from '../tls/listener/tls-context.ts'
-import { UpstreamPlaces } from '../upstream/upstream-places.ts'
+import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { commonClock } from './event-clock.ts'
 import { EventLog } from './event-log.ts'
-import type { WorkerCommand, WorkerConfiguration } from './worker-configuration.ts'
-import type { Question, Report } from './worker-messages.ts'
-import { joinState } from './worker-state.ts'
+import { joinState } from './replication.ts'
+import type { WorkerCommand, WorkerConfiguration, WorkerMessage } from './worker-messages.ts'
 
 /** How often an idle worker catches up. */
 const CATCH_UP_MS = 20
 /** How often an idle worker retries an audit trail that could not be written. */
 const TRAIL_RECHECK_MS = 1000
 
+/** How often a worker sends what it could not send to the shared store. */
+const STORE_MAINTENANCE_MS = 1000
+/** How long a new worker waits for the shared store before it serves without it. */
+const MAX_STORE_WAIT_MS = 2000
+const STORE_CHECK_MS = 10
+
 await main(workerData as WorkerConfiguration)
 
 /** A worker thread: serves requests, and shares its state with all other threads. */
-async function main(begun: WorkerConfiguration): Promise<void> {
-  const startup = startupOf(begun)
-  const metrics = createMetrics({ version: begun.version, worker: true })
+async function main(configuration: WorkerConfiguration): Promise<void> {
+  const startup = await startupOf(configuration)
+  const metrics = createMetrics({ version: startup.version, worker: true })
   const eventLog = new EventLog({
-    memory: begun.memory,
-    seat: begun.seat,
-    clock: commonClock(begun.originMs),
+    memory: configuration.memory,
+    seat: configuration.seat,
+    clock: commonClock(configuration.originMs),
     onLost: (error) => {
       startup.log.fatal({ err: error }, 'a worker cannot go on')
       process.exit(1)
     },
   })
-  const { gateway, keys } = join(begun, { startup, metrics, eventLog })
-  const open = await openPublicListeners(gateway, { material: startup.tls?.material, shared: true })
+  const trail = joinTrail(configuration.trail, trailOptions(startup, metrics))
+  const watch = new StoreWatch({ log: startup.log, metrics, trail })
+  const state = joinState(configuration, {
+    startup,
+    watch,
+    eventLog,
+    gatewayId: gatewayIdOf(configuration.secret),
+    threadId: configuration.seat,
+  })
+  const { gateway, keys } = makeGateway(startup, {
+    state,
+    limiter: new LockedLimiter(state.limiter, eventLog),
+    trail,
+    metrics,
+    secret: configuration.secret,
+    load: sharedLoad(eventLog, startup.settings),
+  })
   setInterval(() => {
     eventLog.catchUp()
-    eventLog.beat(gateway.trail.writable)
+    eventLog.heartbeat(trail.writable)
   }, CATCH_UP_MS).unref()
-  setInterval(() => gateway.trail.recheck(), TRAIL_RECHECK_MS).unref()
-  // Without bearer tokens no keys are needed, and there may be no server for them.
-  if (gateway.settings.routes.some((route) => route.auth.has('bearer'))) keys.start()
-  followCommands({ gateway, metrics, open, keys })
-  report({ type: 'serving' })
+  await reachStore(state.member)
+  const listeners = await openPublicListeners(gateway, { material: startup.tls?.material, shared: true })
+  setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
+  setInterval(() => state.member?.maintain(), STORE_MAINTENANCE_MS).unref()
+  keys.start()
+  followCommands(gateway, listeners, keys)
+  send({ type: 'serving' })
 }
 
-/** The configuration as the main thread read it; the files may have changed since. */
-function startupOf({
+/**
+ * Until then it would let through what the other gateways have counted, although the gateway is ready. A worker that starts
+ * while the store is away goes on by itself like the others.
+ */
+async function reachStore(member: Pick<StoreMember, 'isComplete'> | undefined): Promise<void> {
+  const endMs = performance.now() + MAX_STORE_WAIT_MS
+  while (member?.isComplete === false && performance.now() < endMs) await delay(STORE_CHECK_MS)
+}
+
+/** The configuration as the main thread read it: the files may have changed since. */
+async function startupOf({
   name,
   settings,
   rows,
   clients,
   tls,
   version,
-}: WorkerConfiguration): StartupConfiguration {
+}: WorkerConfiguration): Promise<StartupConfiguration> {
   const stderr = destination({ fd: 2, sync: true })
   stderr.on('error', () => {})
   return {
@@ -71,85 +106,51 @@ function startupOf({
     limits: { text: '', value: rows },
     clients: clients && { text: '', value: clients },
     tls: tls && { texts: tls, material: materialOf(settings.tls, tls) },
+    storeModule: await loadStoreModule(settings),
   }
 }
 
 /** The main thread has validated the texts. */
 function materialOf(files: Gateway['settings']['tls'], texts: TlsTexts) {
   const parsed = files === undefined ? undefined : parseTls(files, texts, Date.now())
-  if (parsed?.value === undefined) throw new Error('what the main thread found good is not')
+  if (parsed?.value === undefined) throw new Error('the TLS files that the main thread accepted are faulty')
   return parsed.value
 }
 
-interface Joining {
-  readonly startup: StartupConfiguration
-  readonly metrics: Metrics
-  readonly eventLog: EventLog
-}
-
-/** Makes this thread's parts around its copy of the shared state. */
-function join(begun: WorkerConfiguration, { startup, metrics, eventLog }: Joining) {
-  const trail = joinTrail(begun.trail, trailOptions(startup, metrics))
-  const state = joinState(begun, {
-    startup,
-    watch: new StoreWatch({ log: startup.log, metrics, trail }),
-    eventLog,
-  })
-  return makeGateway(startup, {
-    state,
-    limiter: new SharedLimiter(state.limiter, eventLog),
-    trail,
-    metrics,
-    nonceSecret: begun.nonceSecret,
-    load: loadOver(eventLog, startup.settings),
-  })
-}
-
-/** Tunnels and upstream places are bounded over all workers together. */
-function loadOver(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels' | 'places'> {
-  const places = new UpstreamPlaces({
+/** Tunnels and upstream permits are bounded over all workers together. */
+function sharedLoad(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels' | 'permits'> {
+  const permits = new UpstreamPermits({
     max: settings.maxInFlight,
     threads: settings.workers,
-    takenByOthers: () => eventLog.countElsewhere('exchanges'),
+    takenByOthers: () => eventLog.countOnOthers('exchanges'),
     publish: (count) => eventLog.publishCount('exchanges', count),
   })
   const tunnels = new Tunnels({
     steadyClock: () => performance.now(),
     maxTunnels: settings.maxTunnels,
     publish: (count) => eventLog.publishCount('tunnels', count),
-    elsewhere: () => eventLog.countElsewhere('tunnels'),
+    onOtherThreads: () => eventLog.countOnOthers('tunnels'),
   })
-  return { tunnels, places }
+  return { tunnels, permits }
 }
 
-interface Commanded {
-  readonly gateway: Gateway
-  readonly metrics: Metrics
-  readonly open: PublicListeners
-  readonly keys: { stop(): void }
-}
-
-function followCommands({ gateway, metrics, open, keys }: Commanded): void {
+function followCommands(gateway: Gateway, listeners: PublicListeners, keys: { stop(): void }): void {
   const hurry = Promise.withResolvers<void>()
-  parentPort?.on('message', (message: WorkerCommand | Question) => {
+  parentPort?.on('message', (message: WorkerCommand) => {
     if (message.type === 'clients') gateway.clients.table = message.table
-    else if (message.type === 'tls') open.enforce(materialOf(gateway.settings.tls, message.texts))
+    else if (message.type === 'tls') listeners.enforce(materialOf(gateway.settings.tls, message.texts))
     else if (message.type === 'hurry') hurry.resolve()
-    else if (message.type === 'ask') {
-      void metrics.snapshot().then((answer) => report({ type: 'answer', id: message.id, answer }))
+    else if (message.type === 'report') {
+      void gateway.metrics.snapshot().then((report) => send({ type: 'report', report }))
     } else {
       const { reason, graceMs } = message
-      const { listeners } = open
-      const stopped = drain(
-        gateway,
-        { reason, graceMs, hurry: hurry.promise },
-        { listeners, graceOver: () => keys.stop() },
-      )
+      const stop = { reason, graceMs, hurry: hurry.promise }
+      const stopped = drain(gateway, stop, { ...listeners, graceOver: () => keys.stop() })
       void stopped.then(() => process.exit(0))
     }
   })
 }
 
-function report(message: Report<MetricsSnapshot>): void {
+function send(message: WorkerMessage<MetricsSnapshot>): void {
   parentPort?.postMessage(message)
 }

@@ -1,8 +1,10 @@
 import { createSecretKey, type KeyObject } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
-import type { SecretPlace } from './client-table.ts'
 
-/** Where secrets come from: the machine, or what a test puts in its place. */
+/** Where a secret is. */
+export type SecretPlace = { readonly env: string } | { readonly file: string }
+
+/** The environment and the files that secrets are read from. */
 export interface SecretSources {
   readonly env: Readonly<Record<string, string | undefined>>
   /** Returns the text of a file. Throws like `node:fs`. */
@@ -19,15 +21,14 @@ const PREFIX = 'whsec_'
 /** Standard Webhooks 1.0, "Signature scheme". */
 const MIN_BYTES = 24
 const MAX_BYTES = 64
-/** 24 random bytes have fewer than 8 different values less than once in 10^20 times. */
+/** The chance that 24 random bytes have fewer different values is below 10^-20. */
 const MIN_DIFFERENT_BYTES = 8
 const MAX_FILE_BYTES = 4096
 
 /**
- * Reads one secret: `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0); in a file, perhaps with a line
- * end after it.
+ * Reads one secret: `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0). A file may end with a line end.
  *
- * @returns the key, or what is wrong; never with the secret itself
+ * @returns the key, or what is wrong, without the secret itself
  */
 export function readSecret(place: SecretPlace, sources: SecretSources): SecretReading {
   if ('env' in place) {

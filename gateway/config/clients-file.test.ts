@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
-import type { ClientTable } from './client-table.ts'
-import { parseClients } from './clients-file.ts'
+import { type ClientTable, parseClients } from './clients-file.ts'
 import { loadFile } from './load-file.ts'
 import { type Reload, Reloader } from './reload/reloader.ts'
 
@@ -332,11 +331,17 @@ describe('a secret', () => {
   })
 
   it('without its quotation marks is not repeated by the fault either', () => {
-    const { faults: found } = parseClients('clients.json', '{"clients": [MfKQrGKYqrTwjUPDILPZIo]}', SOURCES)
-    assert.equal(found?.length, 1)
-    assert.ok(!JSON.stringify(found).includes('MfKQ'))
+    for (const misplaced of [
+      'MfKQrGKYqrTwjUPDILPZIo',
+      'MfKQ+GKY/rTwjUPDILPZIo==',
+      '{} "MfKQrGKYqrTwjUPDILPZIo"',
+    ]) {
+      const { faults: found } = parseClients('clients.json', `{"clients": [${misplaced}]}`, SOURCES)
+      assert.equal(found?.length, 1)
+      assert.ok(!JSON.stringify(found).includes('MfKQ'), JSON.stringify(found))
+    }
     const short = parseClients('clients.json', '{"clients": [True]}', SOURCES).faults
-    assert.match(short?.[0]?.reason ?? '', /but found "True"/)
+    assert.match(short?.[0]?.reason ?? '', /unexpected "True"/)
   })
 
   it('cannot be seen in a table, nor in its JSON', () => {

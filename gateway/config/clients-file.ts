@@ -1,11 +1,72 @@
 import type { KeyObject } from 'node:crypto'
-import type { AuthMethod, Principal } from '../principal.ts'
-import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
-import type { CertificateIdentity, ClientRow, ClientTable, WebhookKey } from './client-table.ts'
+import type { Principal } from '../principal.ts'
+import { readSecret, type SecretPlace, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
 import type { Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
 import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from './rules/client-rules.ts'
 import { canonicalName } from './rules/distinguished-name.ts'
+
+/** The kinds of credentials that a route can ask for. */
+export type CredentialKind = 'bearer' | 'mtls' | 'hmac'
+
+/** What identifies a client's certificate. */
+type CertificateIdentity = (
+  | { readonly thumbprint: string }
+  | { readonly sanDns: string }
+  | { readonly sanUri: string }
+  | { readonly subject: string }
+) & {
+  /** Subject or thumbprint of the authority that must have issued it; one of a list is enough. */
+  readonly issuer?: string | readonly string[]
+}
+
+/** One entry of config/clients.json as it was written. Without secrets, so the audit trail can record it. Immutable. */
+interface ClientRow {
+  readonly id: string
+  readonly scopes: readonly string[]
+  readonly mtls?: CertificateIdentity
+  readonly hmac?: { readonly keyId: string; readonly secrets: readonly SecretPlace[] }
+}
+
+/** The key that one client signs its webhooks with. Immutable. */
+export interface WebhookKey {
+  readonly keyId: string
+  readonly principal: Principal
+  /** At least one; any of them may have signed. Key objects do not appear in logs and JSON. */
+  readonly secrets: readonly KeyObject[]
+}
+
+/**
+ * The machine clients, ready for look-up: config/clients.json with its secrets. Immutable, and only data, so that two tables can
+ * be compared.
+ */
+export interface ClientTable {
+  /** In the order of the file. */
+  readonly rows: readonly ClientRow[]
+  /** By `X-API-Key`. */
+  readonly byKeyId: ReadonlyMap<string, WebhookKey>
+  /** By SHA-256 of the certificate's DER, 64 hexadecimal digits in lower case. */
+  readonly byThumbprint: ReadonlyMap<string, Principal>
+  /** By a DNS name among its subject alternative names, in lower case. */
+  readonly bySanDns: ReadonlyMap<string, Principal>
+  /** By a URI among its subject alternative names, unchanged. */
+  readonly bySanUri: ReadonlyMap<string, Principal>
+  /** By the whole subject, in the form of `canonicalName`. */
+  readonly bySubject: ReadonlyMap<string, Principal>
+  /** By client id: the authorities that may issue its certificate, as thumbprints or canonical names. */
+  readonly issuers: ReadonlyMap<string, readonly string[]>
+}
+
+const emptyTables = () => ({
+  byKeyId: new Map<string, WebhookKey>(),
+  byThumbprint: new Map<string, Principal>(),
+  bySanDns: new Map<string, Principal>(),
+  bySanUri: new Map<string, Principal>(),
+  bySubject: new Map<string, Principal>(),
+  issuers: new Map<string, readonly string[]>(),
+})
+
+export const NO_CLIENTS: ClientTable = { rows: [], ...emptyTables() }
 
 interface Written {
   readonly clients: readonly ClientRow[]
@@ -15,12 +76,7 @@ interface Written {
 interface Draft {
   readonly json: JsonFile<Written>
   readonly sources: SecretSources
-  readonly byKeyId: Map<string, WebhookKey>
-  readonly byThumbprint: Map<string, Principal>
-  readonly bySanDns: Map<string, Principal>
-  readonly bySanUri: Map<string, Principal>
-  readonly bySubject: Map<string, Principal>
-  readonly issuers: Map<string, readonly string[]>
+  readonly tables: ReturnType<typeof emptyTables>
   /** What has been seen, by kind and value, with its path. */
   readonly owners: Map<string, string>
 }
@@ -35,27 +91,16 @@ export function parseClients(file: string, text: string, sources = THIS_MACHINE)
   const json = new JsonFile<Written>(file, text, checkClientsSchema)
   const rows = json.value?.clients
   if (!Array.isArray(rows)) return { faults: withoutSecrets(json.faults()) }
-  const draft: Draft = {
-    json,
-    sources,
-    byKeyId: new Map(),
-    byThumbprint: new Map(),
-    bySanDns: new Map(),
-    bySanUri: new Map(),
-    bySubject: new Map(),
-    issuers: new Map(),
-    owners: new Map(),
-  }
+  const draft: Draft = { json, sources, tables: emptyTables(), owners: new Map() }
   for (const [index, row] of rows.entries()) {
     if (typeof row === 'object' && row !== null) addClient(draft, `$.clients[${index}]`, row)
   }
   const faults = json.faults()
   if (faults.length > 0) return { faults: withoutSecrets(faults) }
-  const { json: _json, sources: _sources, owners: _owners, ...tables } = draft
-  return { value: { rows, ...tables } }
+  return { value: { rows, ...draft.tables } }
 }
 
-/** Adds to the table what is sound all through; looks for faults between the parts also where another part has one. */
+/** Adds a valid client to the table. Also reports conflicts of the valid parts of an invalid one. */
 function addClient(draft: Draft, at: string, row: ClientRow): void {
   const { json } = draft
   if (json.sound(`${at}.id`)) claim(draft, { path: `${at}.id`, kind: 'id', value: row.id })
@@ -69,16 +114,16 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   readIssuers(draft, `${at}.mtls`, row)
   if (row.hmac === undefined) return
   const { keyId } = row.hmac
-  draft.byKeyId.set(keyId, { keyId, principal: principalOf(row, 'hmac'), secrets })
+  draft.tables.byKeyId.set(keyId, { keyId, principal: principalOf(row, 'hmac'), secrets })
 }
 
 const IDENTITIES = ['thumbprint', 'sanDns', 'sanUri', 'subject']
 const THUMBPRINT = /^[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31}$/
 
-function readIssuers({ json, issuers }: Draft, at: string, { id, mtls }: ClientRow): void {
+function readIssuers({ json, tables }: Draft, at: string, { id, mtls }: ClientRow): void {
   if (mtls?.issuer === undefined) return
   const written = [mtls.issuer].flat()
-  issuers.set(
+  tables.issuers.set(
     id,
     written.map(canonicalIssuer).filter((issuer) => issuer !== undefined),
   )
@@ -101,27 +146,27 @@ function plainHex(thumbprint: string): string {
 
 type Identity = readonly [key: string | undefined, table: Map<string, Principal>]
 
-/** What a certificate is looked up by, and where. */
+/** The key that a certificate is looked up by, and its table. */
 function identityOf(draft: Draft, at: string, mtls: CertificateIdentity | undefined): Identity {
-  const { json } = draft
-  if (mtls === undefined || !json.sound(at)) return [undefined, draft.bySubject]
+  const { json, tables } = draft
+  if (mtls === undefined || !json.sound(at)) return [undefined, tables.bySubject]
   if (IDENTITIES.filter((kind) => kind in mtls).length !== 1) {
     json.refuse({ path: at, reason: ONE_IDENTITY })
-    return [undefined, draft.bySubject]
+    return [undefined, tables.bySubject]
   }
   const own = (kind: string, value: string, table: Map<string, Principal>): Identity => {
     claim(draft, { path: `${at}.${kind}`, kind, value })
     return [value, table]
   }
   if ('thumbprint' in mtls) {
-    return own('thumbprint', plainHex(mtls.thumbprint), draft.byThumbprint)
+    return own('thumbprint', plainHex(mtls.thumbprint), tables.byThumbprint)
   }
-  if ('sanDns' in mtls) return own('sanDns', mtls.sanDns.toLowerCase(), draft.bySanDns)
-  if ('sanUri' in mtls) return own('sanUri', mtls.sanUri, draft.bySanUri)
+  if ('sanDns' in mtls) return own('sanDns', mtls.sanDns.toLowerCase(), tables.bySanDns)
+  if ('sanUri' in mtls) return own('sanUri', mtls.sanUri, tables.bySanUri)
   const subject = canonicalName(mtls.subject)
-  if (subject !== undefined) return own('subject', subject, draft.bySubject)
+  if (subject !== undefined) return own('subject', subject, tables.bySubject)
   json.refuse({ path: `${at}.subject`, reason: 'must be a name such as "CN=bank-b,O=Bank B,C=DE"' })
-  return [undefined, draft.bySubject]
+  return [undefined, tables.bySubject]
 }
 
 /** The secrets that can be read. */
@@ -164,8 +209,8 @@ function claim({ json, owners }: Draft, { path, kind, value }: Claim): void {
   json.refuse({ path, reason })
 }
 
-/** The caller that a credential of the client proves: the same to limits by whatever method. */
-function principalOf({ id, scopes }: ClientRow, method: AuthMethod): Principal {
+/** The principal of a client. Limits count all its credentials together. */
+function principalOf({ id, scopes }: ClientRow, method: CredentialKind): Principal {
   return Object.freeze({
     method,
     subject: undefined,

@@ -3,6 +3,7 @@ import type { Fault, Parsed } from './faults.ts'
 import type { GatewayFile } from './gateway-file.ts'
 import { closestTo } from './json/did-you-mean.ts'
 import { describeValue } from './json/schema-check.ts'
+import { STORE_VARIABLES } from './rules/store-address.ts'
 import type { TlsKeys } from './rules/tls-rules.ts'
 import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './rules/value-rules.ts'
 import { MAX_WORKERS, workerCount } from './rules/worker-count.ts'
@@ -11,7 +12,7 @@ import type { Durability } from './settings.ts'
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
 
-/** `process.env`, or what a test puts in its place. */
+/** The shape of `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /** The settings that the environment overrides; keys that it does not name are missing. */
@@ -23,7 +24,7 @@ type Read = (text: string, overrides: Overrides) => string | undefined
 const DURABILITIES = schema.properties.audit.properties.durability.enum
 const GRACE = schema.properties.timeouts.properties.drainGraceMs
 const LOG_LEVELS = schema.properties.logLevel.enum
-/** Kubernetes gives them to every container of a namespace that has a Service called `gateway` or `gateway-…`. */
+/** Variables that Kubernetes sets in every container of a namespace with a Service named `gateway` or `gateway-…`. */
 const SERVICE_LINK =
   /^GATEWAY(?:_[A-Z0-9]+)*(?:_SERVICE_HOST|_SERVICE_PORT(?:_[A-Z0-9_]+)?|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$/
 const SERVICE_LINK_VALUE = /^(?:tcp|udp|sctp):\/\//
@@ -42,12 +43,19 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_JWKS_URI', (text, overrides) => urlFault(text) ?? set(overrides, { jwksUri: text })],
   ['GATEWAY_AUDIENCE', (text, overrides) => set(overrides, { audience: text })],
   ['GATEWAY_AUDIT_FILE', (text, overrides) => set(overrides, { auditFile: text })],
-  ['GATEWAY_AUDIT_DURABILITY', readDurability],
-  ['GATEWAY_STORE', (text) => onlyFault(text, 'memory')],
+  [
+    'GATEWAY_AUDIT_DURABILITY',
+    (text, overrides) =>
+      choiceFault(text, DURABILITIES) ?? set(overrides, { auditDurability: text as Durability }),
+  ],
+  ...STORE_VARIABLES.map((name) => [name, ignore] as const),
   ['GATEWAY_WORKERS', readWorkers],
   ['GATEWAY_DRAIN_GRACE_MS', readDrainGrace],
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
-  ['GATEWAY_LOG_LEVEL', (text, overrides) => levelFault(text) ?? set(overrides, { logLevel: text })],
+  [
+    'GATEWAY_LOG_LEVEL',
+    (text, overrides) => choiceFault(text, LOG_LEVELS) ?? set(overrides, { logLevel: text }),
+  ],
   ['GATEWAY_TLS_PORT', (text, overrides) => portFault(text) ?? setTls(overrides, { port: Number(text) })],
   ['GATEWAY_TLS_CERT', (text, overrides) => setTls(overrides, { certFile: text })],
   ['GATEWAY_TLS_KEY', (text, overrides) => setTls(overrides, { keyFile: text })],
@@ -61,7 +69,7 @@ export interface ConfigFiles {
   readonly clientsFile: string
 }
 
-/** The files that the environment names, or those read when it names none. Relative to the working directory. */
+/** The files that the environment names, or the default ones. Relative to the working directory. */
 export function configFiles(env: Environment): ConfigFiles {
   return {
     configFile: env.GATEWAY_CONFIG || 'config/gateway.json',
@@ -90,7 +98,7 @@ function readVariable(name: string, text: string, overrides: Overrides): string 
   const isServiceLink = SERVICE_LINK_VALUE.test(text) && name.endsWith('_PORT')
   if (read === undefined) return isServiceLink ? undefined : unknownFault(name)
   if (isServiceLink) return serviceLinkFault(text)
-  // An empty variable is more often a mistake in a script than the wish for a default.
+  // Probably a mistake in a script, not a wish for the default.
   return text === '' ? 'is set but empty: give it a value or unset it' : read(text, overrides)
 }
 
@@ -113,7 +121,7 @@ function setTls(overrides: Overrides, keys: TlsKeys): undefined {
   overrides.tls = { ...overrides.tls, ...keys }
 }
 
-/** The variables that `configFiles` reads. */
+/** The variables that `configFiles` and `parseStoreSettings` read. */
 function ignore(): undefined {}
 
 function portFault(text: string): string | undefined {
@@ -148,18 +156,7 @@ function readDrainGrace(text: string, overrides: Overrides): string | undefined 
   return set(overrides, { drainGraceMs: graceMs })
 }
 
-function readDurability(text: string, overrides: Overrides): string | undefined {
-  if (!DURABILITIES.includes(text)) {
-    return `must be one of ${DURABILITIES.join(', ')}, but is ${describeValue(text)}`
-  }
-  return set(overrides, { auditDurability: text as Durability })
-}
-
-function levelFault(text: string): string | undefined {
-  if (LOG_LEVELS.includes(text)) return undefined
-  return `must be one of ${LOG_LEVELS.join(', ')}, but is ${describeValue(text)}`
-}
-
-function onlyFault(text: string, only: string): string | undefined {
-  return text === only ? undefined : `must be ${only} in this version, but is ${describeValue(text)}`
+function choiceFault(text: string, choices: readonly string[]): string | undefined {
+  if (choices.includes(text)) return undefined
+  return `must be one of ${choices.join(', ')}, but is ${describeValue(text)}`
 }

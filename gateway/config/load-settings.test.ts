@@ -188,3 +188,10 @@ test('the secret for the upstream is read from the file that is named, and a bad
   assert.match(String(refused), /^of-the-file: \$: must hold one line of 32 to 256/)
   assert.doesNotMatch(String(refused), /too short/)
 })
+
+test('a shared store is read, and a faulty one refused with what is wrong', () => {
+  assert.equal(good({}, { GATEWAY_STORE: 'memory' }).store, undefined)
+  assert.deepEqual(good({}, { GATEWAY_STORE: 'redis://x' }).store?.addresses, [{ host: 'x', port: 6379 }])
+  assert.match(faults({}, { GATEWAY_STORE: 'redis://a:b@x' }).join(), /must not hold a user or a password/)
+  assert.match(faults({}, { GATEWAY_STORE_PREFIX: 'a' }).join(), /GATEWAY_STORE_PREFIX: has no effect/)
+})

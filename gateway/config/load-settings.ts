@@ -9,6 +9,7 @@ import type { Fault, Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
+import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
 import { parseUpstreamSecret } from './upstream-secret.ts'
@@ -24,7 +25,7 @@ const PLACES = {
   auditDurability: ['$.audit.durability', 'GATEWAY_AUDIT_DURABILITY'],
 } as const
 
-/** Where the operator brought two keys into conflict: the one set by the environment, else the first. */
+/** Which of two conflicting keys a fault names: the one set by the environment, else the first. */
 type Place = (
   ...keys: readonly [keyof typeof PLACES, ...(keyof typeof PLACES)[]]
 ) => Pick<Fault, 'file' | 'path'>
@@ -43,25 +44,38 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   if (environment.faults !== undefined || file.faults !== undefined) {
     return { faults: [...(environment.faults ?? []), ...(file.faults ?? [])] }
   }
-  const told = { ...file.value.value, ...environment.value }
+  const merged = { ...file.value.value, ...environment.value }
   const tlsSources = { configFile, written: file.value.value.tls, environment: environment.value.tls }
   const tls = completeTls(tlsSources)
-  const secret = loadUpstreamSecret(told, readFile)
+  const secret = loadUpstreamSecret(merged, readFile)
+  const store = parseStoreSettings(env, readFile)
   const conflicts = [
     ...(secret.faults ?? []),
-    ...conflictsOf(told, placeIn(configFile, environment.value)),
+    ...(store.faults ?? []),
+    ...conflictsOf(merged, placeIn(configFile, environment.value)),
     ...(tls.faults ?? [
-      ...tlsConflicts({ ...told, tls: tls.value }, tlsSources),
-      ...certificateConflicts(configFile, told.routes, tls.value),
+      ...tlsConflicts({ ...merged, tls: tls.value }, tlsSources),
+      ...certificateConflicts(configFile, merged.routes, tls.value),
     ]),
   ]
   if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
-  const { jwksUri = defaultJwksUri(told), audience = `${withoutClosingSlash(told.issuer)}/api` } = told
-  const { nonce, publicUrls = [new URL(told.issuer).origin] } = told.dpop
+  const { jwksUri = defaultJwksUri(merged), audience = `${withoutClosingSlash(merged.issuer)}/api` } = merged
+  const { nonce, publicUrls = [new URL(merged.issuer).origin] } = merged.dpop
   const dpop = { nonce, publicUrls }
-  const files = { configFile, limitsFile, clientsFile: clientsInUse(env, told) ? clientsFile : undefined }
+  const files = { configFile, limitsFile, clientsFile: clientsInUse(env, merged) ? clientsFile : undefined }
   const upstreamSecret = secret.value
-  return { value: { ...told, ...files, tls: tls.value, upstreamSecret, jwksUri, audience, dpop } }
+  return {
+    value: {
+      ...merged,
+      ...files,
+      tls: tls.value,
+      store: store.value,
+      upstreamSecret,
+      jwksUri,
+      audience,
+      dpop,
+    },
+  }
 }
 
 function loadUpstreamSecret(
@@ -73,7 +87,7 @@ function loadUpstreamSecret(
   return faults === undefined ? { value: value.value } : { faults }
 }
 
-/** Without machine callers the file may be missing. */
+/** The file may be missing when no route accepts machine clients. */
 function clientsInUse(env: Environment, { routes }: GatewayFile): boolean {
   return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
 }
@@ -88,55 +102,55 @@ function placeIn(configFile: string, overrides: Overrides): Place {
 }
 
 /** Faults between settings that are each valid alone. */
-function conflictsOf(told: GatewayFile, place: Place): Fault[] {
+function conflictsOf(merged: GatewayFile, place: Place): Fault[] {
   const faults: Fault[] = []
-  const { host, port, adminHost, adminPort } = told
+  const { host, port, adminHost, adminPort } = merged
   if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
     const reason = `the public and the admin listener must not both have port ${port}`
     faults.push({ ...place('adminPort', 'port'), reason })
   }
-  for (const upstream of told.upstreams) {
+  for (const upstream of merged.upstreams) {
     if (!reaches(upstream, { protocol: 'http:', host, port })) continue
-    const reason = `the upstream ${upstream} is the gateway's own listener: requests would go round for ever`
+    const reason = `the upstream ${upstream} is the gateway's own listener: requests would loop`
     faults.push({ ...place('upstreams', 'port'), reason })
   }
-  const needsKeys = told.routes.some((route) => route.auth.has('bearer'))
-  if (needsKeys && told.jwksUri === undefined && told.upstreams.every(isSocket)) {
+  const needsKeys = merged.routes.some((route) => route.auth.has('bearer'))
+  if (needsKeys && merged.jwksUri === undefined && merged.upstreams.every(isSocket)) {
     const reason =
       'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
     faults.push({ ...place('jwksUri'), reason })
   }
-  if (told.auditDurability === 'synced' && told.auditFile === '-') {
+  if (merged.auditDurability === 'synced' && merged.auditFile === '-') {
     const reason = 'must be the name of a file: standard output cannot be synced'
     faults.push({ ...place('auditFile', 'auditDurability'), reason })
   }
-  return [...faults, ...issuerConflicts(told, place)]
+  return [...faults, ...issuerConflicts(merged, place)]
 }
 
 /** Conflicts of the HTTPS listener with other listeners and with routes. */
 function tlsConflicts(
-  told: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstreams'> & {
+  merged: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstreams'> & {
     readonly tls: TlsSettings | undefined
   },
   sources: TlsSources,
 ): Fault[] {
-  if (told.tls === undefined || told.tls.port === 0) return []
-  const { host, adminHost } = told
-  const { port } = told.tls
+  if (merged.tls === undefined || merged.tls.port === 0) return []
+  const { host, adminHost } = merged
+  const { port } = merged.tls
   const place = tlsPlace(sources, 'port')
   const reasons: string[] = []
-  if (port === told.port) reasons.push(`must not be the port of the HTTP listener too (${port})`)
-  if (port === told.adminPort && addressesMeet(host, adminHost)) {
+  if (port === merged.port) reasons.push(`must not be the port of the HTTP listener too (${port})`)
+  if (port === merged.adminPort && addressesMeet(host, adminHost)) {
     reasons.push(`must not be the port of the admin listener too (${port})`)
   }
-  for (const upstream of told.upstreams) {
+  for (const upstream of merged.upstreams) {
     if (!reaches(upstream, { protocol: 'https:', host, port })) continue
-    reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would go round for ever`)
+    reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would loop`)
   }
   return reasons.map((reason) => ({ ...place, reason }))
 }
 
-/** A route with `mtls` alone needs a listener that asks for certificates, or nobody could use it. */
+/** A route with `mtls` alone needs a listener that asks for certificates, or no client could use it. */
 function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSettings | undefined): Fault[] {
   if (tls?.clientCaFile !== undefined) return []
   const reason =
@@ -147,8 +161,8 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
 }
 
 /** Conflicts of our own issuer with other issuers and with its profile. */
-function issuerConflicts(told: GatewayFile, place: Place): Fault[] {
-  const { issuer, profile, issuers, jwksUri = defaultJwksUri(told) } = told
+function issuerConflicts(merged: GatewayFile, place: Place): Fault[] {
+  const { issuer, profile, issuers, jwksUri = defaultJwksUri(merged) } = merged
   const faults: Fault[] = []
   for (const [index, other] of issuers.entries()) {
     const reason = sameIssuerFault({ issuer, jwksUri }, other, `$.issuers[${index}]`)
@@ -159,7 +173,7 @@ function issuerConflicts(told: GatewayFile, place: Place): Fault[] {
   return faults
 }
 
-/** Behind nothing but sockets the issuer's own address stands here; no route needs it then. */
+/** At the first upstream that is not a socket. If all are, at the issuer; no route needs it then. */
 function defaultJwksUri({ upstreams, issuer }: GatewayFile): string {
   const base = upstreams.find((upstream) => !isSocket(upstream)) ?? withoutClosingSlash(issuer)
   return `${base}/.well-known/jwks.json`

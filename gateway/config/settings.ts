@@ -1,7 +1,9 @@
 import type { BlockList } from 'node:net'
+import type { CredentialKind } from './clients-file.ts'
+import type { StoreSettings } from './rules/store-address.ts'
 
-/** How a route identifies the caller. `none` admits anyone, even beside another method. */
-export type RouteAuth = 'none' | 'bearer' | 'mtls' | 'hmac'
+/** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
+export type RouteAuth = 'none' | CredentialKind
 
 /** One row of config/gateway.json's `routes`, with every default filled in. Immutable. */
 export interface Route {
@@ -12,7 +14,7 @@ export interface Route {
   readonly auth: ReadonlySet<RouteAuth>
   /** All of them are needed (RFC 6750 section 3.1, `insufficient_scope`). */
   readonly scopes: readonly string[]
-  /** Whole exchange upstream, from sending to the last byte of the response; undefined: as long as it goes on. */
+  /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */
   readonly timeoutMs: number | undefined
   /** How long the upstream or the client may be silent during an exchange. */
   readonly idleTimeoutMs: number
@@ -21,7 +23,7 @@ export interface Route {
   readonly clientCert: boolean
 }
 
-/** Bounds on time, in milliseconds but where the name says otherwise. */
+/** Bounds on time, and one rate. */
 export interface Timeouts {
   /** Until the connection to the upstream is open. */
   readonly connectMs: number
@@ -29,21 +31,21 @@ export interface Timeouts {
   readonly headersMs: number
   /** Silence in the middle of an exchange, on either side; a route's `idleTimeoutMs` takes its place. */
   readonly bodyIdleMs: number
-  /** Whole upstream exchange, where a route has no `timeoutMs` of its own; undefined: as long as it goes on. */
+  /** Whole upstream exchange, where a route has no `timeoutMs` of its own; undefined: no limit. */
   readonly totalMs: number | undefined
   /** Until the TLS handshake of a downstream connection is complete. */
   readonly handshakeMs: number
   /** Until a downstream request's header is complete. */
   readonly requestHeadersMs: number
-  /** Until a downstream request's body is complete; undefined: as long as it keeps the minimum rate. */
+  /** Until a downstream request's body is complete; undefined: no limit while it keeps the minimum rate. */
   readonly requestMs: number | undefined
-  /** How long nothing of a request body may come, and how far it may fall behind the minimum rate. */
+  /** How long a request body may pause, and how far it may fall behind the minimum rate. */
   readonly bodyGraceMs: number
-  /** Of a request body, beyond the grace. 0: only silence ends it. */
+  /** Minimum rate of a request body. 0: only a pause of `bodyGraceMs` ends it. */
   readonly minBodyBytesPerSecond: number
-  /** An idle downstream connection is kept this long. */
+  /** How long an idle downstream connection is kept. */
   readonly keepAliveMs: number
-  /** After the grace of a stop, until what is still open is broken off. */
+  /** After the grace of a stop, until open requests are broken off. */
   readonly drainMs: number
 }
 
@@ -61,9 +63,9 @@ export interface IssuerSettings {
   readonly profile: 'fapi' | undefined
 }
 
-/** An issuer beside our own one. Immutable. */
+/** An issuer besides our own. Immutable. */
 export interface FurtherIssuer extends IssuerSettings {
-  /** What its tokens may permit; its other scopes are dropped. */
+  /** The scopes that its tokens can grant; others are dropped. */
   readonly scopes: readonly string[]
 }
 
@@ -71,28 +73,14 @@ export interface FurtherIssuer extends IssuerSettings {
 export interface DpopSettings {
   /** Whether a proof needs a nonce that the gateway gave out. */
   readonly nonce: 'off' | 'required'
-  /** The URLs that clients know the gateway by; what the path of a request is put to before it is compared with `htu`. */
+  /** The URLs that clients know the gateway by. With the path of a request they must give the `htu` of its proof. */
   readonly publicUrls: readonly string[]
-}
-
-/** When an address is blocked for presenting bad credentials. */
-export interface AuthThrottleSettings {
-  /** 0: never. */
-  readonly failures: number
-  readonly windowMs: number
-}
-
-/** How many requests of any kind one address may send. */
-export interface AddressRateSettings {
-  /** At least 1. */
-  readonly requests: number
-  readonly windowMs: number
 }
 
 /** The public HTTPS listener. Files are relative to the working directory. Immutable. */
 export interface TlsSettings {
   readonly port: number
-  /** PEM: the server's certificate first, then those that lead to its root. */
+  /** PEM: the server's certificate, then its chain. */
   readonly certFile: string
   readonly keyFile: string
   /** Undefined: clients are not asked for certificates. */
@@ -104,52 +92,66 @@ export interface TlsSettings {
 /** How durable an audit record must be before its request continues. */
 export type Durability = 'written' | 'synced' | 'buffered'
 
-/** All settings: environment over file over defaults. Immutable. */
-export interface Settings extends IssuerSettings {
-  readonly configFile: string
-  readonly limitsFile: string
-  /** Undefined: no route takes machine callers, and nobody named a file of them. */
-  readonly clientsFile: string | undefined
+/** Keys of config/gateway.json that are settings as they stand there. Immutable. */
+export interface SettingsAsWritten {
   readonly host: string
   readonly port: number
-  /** Undefined: plain HTTP only. It has the host of the public listener. */
-  readonly tls: TlsSettings | undefined
   readonly adminHost: string
   readonly adminPort: number
+  /** How long signing keys stay in force when they cannot be fetched again. */
+  readonly jwksMaxStaleMs: number
+  readonly dataDir: string
+  readonly logLevel: string
+  /** Whether the gateway adds itself to Via. */
+  readonly via: boolean
+  /** Exchanges open at once; one more is refused with 503. */
+  readonly maxInFlight: number
+  /** Tunnels open at once; one more is refused with 503. */
+  readonly maxTunnels: number
+  /** What happens while the shared store is away to what no limit row decides. */
+  readonly onStoreFailure: {
+    /** How long a response of the store is waited for before it counts as away. */
+    readonly deadlineMs: number
+    readonly replays: 'deny' | 'local'
+    readonly revocations: 'deny' | 'local'
+  }
+}
+
+/** All settings: the environment overrides the file, the file overrides the defaults. Immutable. */
+export interface Settings extends SettingsAsWritten, IssuerSettings {
+  readonly configFile: string
+  readonly limitsFile: string
+  /** Undefined: no route accepts machine clients, and GATEWAY_CLIENTS is not set. */
+  readonly clientsFile: string | undefined
+  /** Undefined: plain HTTP only. It has the host of the public listener. */
+  readonly tls: TlsSettings | undefined
   /** At least one: `http://host:port`, `https://host:port` or `unix:/path.sock`. */
   readonly upstreams: readonly string[]
-  /** What proves the gateway to the upstreams, in X-Gateway-Secret. Undefined: nothing does. Never logged. */
+  /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
   readonly upstreamSecret: string | undefined
-  /** Trusted beside our own one, which is the one of these settings themselves. */
+  /** Trusted besides our own issuer, whose terms are in these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
-  /** How long keys stay in force when they cannot be fetched again. */
-  readonly jwksMaxStaleMs: number
   readonly dpop: DpopSettings
-  readonly authThrottle: AuthThrottleSettings
-  /** Undefined: any number. */
-  readonly addressRate: AddressRateSettings | undefined
+  /** After so many bad credentials in the window an address is blocked; 0: never. */
+  readonly authThrottle: { readonly failures: number; readonly windowMs: number }
+  /** How many requests of any kind one address may send. Undefined: any number. */
+  readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
   readonly auditFile: string
   readonly auditDurability: Durability
-  readonly dataDir: string
+  /** Where gateways share their counts; undefined: in the memory of each. */
+  readonly store: StoreSettings | undefined
   /** What happens to requests under limits of an hour or more when the journal cannot be written. */
   readonly onJournalFailure: 'unready' | 'degraded'
-  readonly logLevel: string
   /** Addresses whose forwarded headers are trusted; undefined: none. */
   readonly trustedProxies: BlockList | undefined
   /** Addresses whose Client-Cert goes upstream on routes with `clientCert`; undefined: none. */
   readonly clientCertProxies: BlockList | undefined
   /** Names of request fields, in lower case, that pass although services fold them. */
   readonly allowedFieldNames: ReadonlySet<string>
-  /** Whether the gateway adds itself to Via. */
-  readonly via: boolean
   /** Threads that serve requests; with 1 it is the main one. */
   readonly workers: number
-  /** After SIGTERM, until the public listeners close: not ready, and everybody is served. Milliseconds. */
+  /** From SIGTERM until the public listeners close. Meanwhile the gateway is not ready, but serves requests. */
   readonly drainGraceMs: number
-  /** Exchanges open at once; one more is refused with 503. */
-  readonly maxInFlight: number
-  /** Tunnels open at once; one more is refused with 503. */
-  readonly maxTunnels: number
   readonly timeouts: Timeouts
   readonly routes: readonly Route[]
 }

@@ -1,9 +1,9 @@
 import type { Parsed } from './faults.ts'
 
-/** Long enough that nobody guesses it, and made of what a field value may hold without a doubt. */
+/** Too long to guess, and valid in a header field. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
 
-/** Reads the file of the upstream secret: one line, perhaps with a line end after it. The fault never says what it holds. */
+/** Parses the file of the upstream secret: one line, which may end with a line end. The fault does not repeat it. */
 export function parseUpstreamSecret(file: string, text: string): Parsed<string> {
   const secret = text.replace(/\r?\n$/, '')
   if (SECRET.test(secret)) return { value: secret }

@@ -30,9 +30,11 @@ describe('one address that asks for anything', () => {
     call(gateway.url + path, { headers: { 'x-forwarded-for': address, ...headers } })
 
   it('costs the trail less than 1,500 bytes for a path that no route serves', async () => {
-    const answer = await ask(`/nowhere/${'p'.repeat(8000)}`, '192.0.2.1', { 'user-agent': 'a'.repeat(8000) })
-    assert.equal(answer.status, 404)
-    const pair = await gateway.pair(String(answer.headers['x-request-id']))
+    const response = await ask(`/nowhere/${'p'.repeat(8000)}`, '192.0.2.1', {
+      'user-agent': 'a'.repeat(8000),
+    })
+    assert.equal(response.status, 404)
+    const pair = await gateway.pair(String(response.headers['x-request-id']))
     const bytes = pair.map((record) => JSON.stringify(record).length + 1)
     assert.ok((bytes[0] ?? 0) + (bytes[1] ?? 0) < 1500, String(bytes))
     assert.match(String(pair[0].path), /^\/nowhere\/p{200,}…$/)

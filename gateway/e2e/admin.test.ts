@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { renameSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
-import packageJson from '../../package.json' with { type: 'json' }
-import { type Answer, call, sendBytes, statusOf } from './client.ts'
+import packageJson from '../package.json' with { type: 'json' }
+import { call, type ReceivedResponse, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -144,7 +144,7 @@ describe('the admin listener', () => {
   it('gains no series from a thousand made-up paths and methods, and never shows a raw path', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 8 })
     const methods = ['GET', 'PROPFIND', 'QUERY', 'POST', 'M-SEARCH']
-    const ask = (i: number): Promise<Answer> =>
+    const ask = (i: number): Promise<ReceivedResponse> =>
       call(`${gateway.url}${i % 2 === 0 ? '/open' : ''}/made-up-${i}-${crypto.randomUUID()}`, {
         method: methods[i % methods.length] ?? 'GET',
         agent,
@@ -165,7 +165,7 @@ describe('the admin listener', () => {
     agent.destroy()
   })
 
-  it('answers probes, and nothing but GET and HEAD of what it has', async () => {
+  it('responds to probes, and nothing but GET and HEAD of what it has', async () => {
     const cases: [path: string, method: string, status: number, body: RegExp][] = [
       ['/healthz', 'GET', 200, /^alive\n$/],
       ['/readyz', 'GET', 200, /^ready\n$/],
@@ -176,26 +176,26 @@ describe('the admin listener', () => {
       ['/open/x', 'GET', 404, /metrics/],
     ]
     for (const [path, method, status, body] of cases) {
-      const answer = await call(gateway.adminUrl + path, { method })
-      assert.equal(answer.status, status, path)
-      assert.match(answer.body, body)
-      assert.equal(answer.headers.allow, status === 405 ? 'GET, HEAD' : undefined)
+      const response = await call(gateway.adminUrl + path, { method })
+      assert.equal(response.status, status, path)
+      assert.match(response.body, body)
+      assert.equal(response.headers.allow, status === 405 ? 'GET, HEAD' : undefined)
     }
     const metrics = await call(`${gateway.adminUrl}/metrics`)
     assert.match(String(metrics.headers['content-type']), /^text\/plain; version=0\.0\.4/)
     assert.equal((await call(`${gateway.url}/metrics`)).status, 404)
   })
 
-  it('has the mandatory headers on what Node would answer by itself as well', async () => {
+  it('has the mandatory headers on what Node would respond by itself as well', async () => {
     const port = Number(new URL(gateway.adminUrl).port)
     const requests = [
       'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n',
       'GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\nConnection: close\r\n\r\n',
     ]
     for (const bytes of requests) {
-      const answer = await sendBytes(port, bytes)
-      assert.equal(statusOf(answer), 200, answer)
-      assert.match(answer, /\r\nX-Frame-Options: DENY\r\n/)
+      const response = await sendBytes(port, bytes)
+      assert.equal(statusOf(response), 200, response)
+      assert.match(response, /\r\nX-Frame-Options: DENY\r\n/)
     }
     assert.equal(await sendBytes(port, 'garbage\r\n\r\n'), '')
   })

@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { type RunningProcess, run } from './child-process.ts'
-import { type Answer, type Call, call } from './client.ts'
+import { type Call, call, type ReceivedResponse } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
@@ -38,17 +39,18 @@ describe('the service behind the gateway', () => {
   let alice: Session
   let bob: Session
 
-  function ask(path: string, session?: Session, options: Call = {}): Promise<Answer> {
+  function ask(path: string, session?: Session, options: Call = {}): Promise<ReceivedResponse> {
     const credential = session === undefined ? {} : { authorization: `Bearer ${session.accessToken}` }
     return call(gateway.url + path, { ...options, headers: { ...credential, ...options.headers } })
   }
 
-  async function login(email: string, password = 'demo-password'): Promise<Answer> {
+  async function login(email: string, password = 'demo-password'): Promise<ReceivedResponse> {
     return ask('/api/login', undefined, { method: 'POST', body: { email, password } })
   }
 
   before(async () => {
     dir = mkdtempSync(join(tmpdir(), 'countersign-bank-'))
+    await prepareBackendDirectory(join(dir, 'backend'))
     backend = run('backend/main.ts', { BACKEND_DATA_DIR: join(dir, 'backend'), BACKEND_PORT: '0' })
     const line = await backend.line((logged) => logged.msg?.startsWith('listening at ') === true)
     const { limits } = JSON.parse(readFileSync(join(CONFIG, 'limits.json'), 'utf8')) as {
@@ -130,7 +132,7 @@ describe('the service behind the gateway', () => {
     const seen: string[] = []
     let path: string | undefined = '/api/users?limit=2'
     while (path !== undefined) {
-      const page: Answer = await ask(path, operator)
+      const page: ReceivedResponse = await ask(path, operator)
       const users = page.json<User[]>()
       assert.ok(users.length <= 2)
       seen.push(...users.map((user) => user.email))
@@ -199,14 +201,14 @@ describe('the service behind the gateway', () => {
   it('refuses what is no JSON, another media type and a body that is too large, each by name', async () => {
     const post = (body: string, type: string) =>
       ask('/api/login', undefined, { method: 'POST', body, headers: { 'content-type': type } })
-    for (const [answer, status] of [
+    for (const [response, status] of [
       [await post('{"email":', 'application/json'), 400],
       [await post('email=a', 'text/plain'), 415],
       [await post(JSON.stringify({ email: 'x'.repeat(2_000_000) }), 'application/json'), 413],
     ] as const) {
-      assert.equal(answer.status, status)
-      assert.match(String(answer.headers['content-type']), /^application\/problem\+json/)
-      assert.equal(answer.json().requestId, answer.headers['x-request-id'])
+      assert.equal(response.status, status)
+      assert.match(String(response.headers['content-type']), /^application\/problem\+json/)
+      assert.equal(response.json().requestId, response.headers['x-request-id'])
     }
   })
 

@@ -1,8 +1,8 @@
 const BEAT_MS = 25
 
 /**
- * A stopwatch that runs by this process's own beats: while the machine is too busy to give it a processor it stands still,
- * as what it measures does. Tells milliseconds.
+ * A stopwatch that counts the timer beats of this process, in milliseconds: while the machine is too busy to run the process,
+ * it stands still, like the program that it measures.
  */
 export function startBeats(): { elapsedMs(): number } {
   let beats = 0

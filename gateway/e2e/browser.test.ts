@@ -50,7 +50,7 @@ function describeBrowser(): void {
     const page = await context.newPage()
     const complaints: string[] = []
     page.on('console', (message) => {
-      // Chromium reports answers of 4xx, and asks for an icon.
+      // Chromium reports responses of 4xx, and asks for an icon.
       if (!/status of 4\d\d|favicon/.test(message.text())) complaints.push(message.text())
     })
     const pkceCodeVerifier = client.randomPKCECodeVerifier()
@@ -155,8 +155,8 @@ function describeBrowser(): void {
     const { context, page } = await begin(360, false)
     await page.getByRole('button', { name: 'Cancel' }).click()
     await page.waitForURL(/\/callback\?/)
-    const answer = new URL(page.url()).searchParams
-    assert.deepEqual([answer.get('error'), answer.get('code')], ['access_denied', null])
+    const response = new URL(page.url()).searchParams
+    assert.deepEqual([response.get('error'), response.get('code')], ['access_denied', null])
     await context.close()
   })
 

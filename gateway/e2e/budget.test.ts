@@ -46,7 +46,7 @@ async function startBareUpstream() {
   return { issuer, server, url: `http://127.0.0.1:${(server.address() as { port: number }).port}` }
 }
 
-/** One request after the other on one connection, each answer one piece of the stream. */
+/** One request after the other on one connection, each response one piece of the stream. */
 async function ask(socket: Socket, request: string, times: number): Promise<void> {
   for (let i = 0; i < times; i++) {
     socket.write(request, 'latin1')
@@ -98,7 +98,7 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
     upstream.server.close()
   })
 
-  it('is four writes at most when it comes alone: each answer is one, each audit record is one', async () => {
+  it('is four writes at most when it comes alone: each response is one, each audit record is one', async () => {
     const before = writesOf(gateway)
     await ask(socket, request, COUNTED)
     const writes = (writesOf(gateway) - before) / COUNTED
@@ -121,7 +121,7 @@ describe('the budget of a request', { skip: noKernelAccounts }, () => {
       writes <= BUDGET.writesUnderLoad,
       `${writes} writes for a request, of at most ${BUDGET.writesUnderLoad}`,
     )
-    // Every request and every answer has a socket of its own, and the trail is written too.
+    // Every request and every response has a socket of its own, and the trail is written too.
     assert.ok(writes > 2, `${writes} writes for a request`)
     assert.equal(linesIn(gateway.auditFile) - before.lines, 2 * requests)
   })
@@ -171,10 +171,10 @@ interface Heap {
 }
 
 async function heapOf(gateway: TestGateway): Promise<Heap> {
-  const isAnswer = (line: LogLine) => line.msg === 'heap'
-  const told = gateway.process.lines.filter(isAnswer).length
+  const isResponse = (line: LogLine) => line.msg === 'heap'
+  const told = gateway.process.lines.filter(isResponse).length
   gateway.process.child.kill('SIGUSR2')
-  const line = await until(() => gateway.process.lines.filter(isAnswer)[told])
+  const line = await until(() => gateway.process.lines.filter(isResponse)[told])
   return {
     allocatedBytes: Number(line.allocatedBytes),
     oldBytes: Number(line.oldBytes),

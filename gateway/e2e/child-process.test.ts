@@ -149,7 +149,7 @@ describe('a gateway that is told to stop', () => {
     assert.equal(lastRecord()?.open, 0)
   })
 
-  it('refuses at the deadline what has no answer yet, and breaks off what has begun', async () => {
+  it('refuses at the deadline what has no response yet, and breaks off what has begun', async () => {
     await start(300)
     const unanswered = call(`${gateway.url}/held`)
     const begun = fetch(`${gateway.url}/begun`)

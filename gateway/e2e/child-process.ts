@@ -9,13 +9,13 @@ export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: strin
 export interface RunningProcess {
   readonly child: ChildProcess
   readonly lines: readonly LogLine[]
-  /** Everything on standard error that was no JSON line. */
+  /** The lines on standard error that are not JSON. */
   plain(): string
   /** The first log line, past or future, that satisfies `matches`; rejects when the process ends before. */
   line(matches: (line: LogLine) => boolean): Promise<LogLine>
   /** Sends the signal and waits for the end: exit code, or the signal's name. */
   end(signal: NodeJS.Signals): Promise<number | string>
-  /** Waits for the end without asking for it. */
+  /** Resolves at the end: exit code, or the signal's name. */
   readonly ended: Promise<number | string>
 }
 
@@ -37,7 +37,7 @@ export function run(script: string, env: Readonly<Record<string, string>>): Runn
   const flags = script.startsWith('backend/') ? ['--liftoff-only'] : []
   const child = spawn(process.execPath, [...flags, script], {
     cwd: ROOT,
-    // Few tests measure the grace of a stop, and all others would wait for it.
+    // Few tests measure the grace period of a stop; all others would only wait for it.
     env: { ...inherited, GATEWAY_DRAIN_GRACE_MS: '0', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

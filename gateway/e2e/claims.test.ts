@@ -66,8 +66,8 @@ const FORWARDING = [
   'X-Forwarded-Ssl',
 ]
 
-function seenIn(answer: string): SeenRequest {
-  return JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4)) as SeenRequest
+function seenIn(response: string): SeenRequest {
+  return JSON.parse(response.slice(response.indexOf('\r\n\r\n') + 4)) as SeenRequest
 }
 
 describe('what a request claims', () => {
@@ -144,9 +144,9 @@ describe('what a request claims', () => {
       'My_Old-Header',
     ]) {
       const before = upstream.seen.length
-      const answer = await ask(plain, `${name}: chunked\r\n`)
-      assert.equal(statusOf(answer), 400, name)
-      assert.match(answer, /"code":"invalid_header"/)
+      const response = await ask(plain, `${name}: chunked\r\n`)
+      assert.equal(statusOf(response), 400, name)
+      assert.match(response, /"code":"invalid_header"/)
       assert.equal(upstream.seen.length, before)
     }
     const { rawHeaders } = seenIn(await ask(plain, 'my_old.HEADER: kept\r\n'))
@@ -154,11 +154,11 @@ describe('what a request claims', () => {
   })
 
   it('of an odd name leaves the connection to nobody: what comes behind is no request', async () => {
-    const answer = await sendBytes(
+    const response = await sendBytes(
       plain.port,
       `POST /a HTTP/1.1\r\nHost: gateway\r\nTransfer.Encoding: chunked\r\nContent-Length: 44\r\n\r\nGET /behind HTTP/1.1\r\nHost: gateway\r\n\r\n`,
     )
-    assert.equal(statusOf(answer), 400)
+    assert.equal(statusOf(response), 400)
     assert.ok(!upstream.seen.some(({ url }) => url === '/behind'))
   })
 

@@ -13,13 +13,13 @@ import {
   makeRevocationList,
 } from '../tls/demo/throw-away-ca.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
-import { makeSecureGround, runTool, type SecureGround, secureCall } from './secure.ts'
+import { makeTlsSetup, runTool, secureCall, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SAN = { type: 'dns', value: 'client.bank-a.example' } as const
 
 describe('with the authorities of two banks', () => {
-  let ground: SecureGround
+  let tls: TlsSetup
   let bankB: Authority
   let upstream: TestUpstream
   let gateway: TestGateway
@@ -39,24 +39,24 @@ describe('with the authorities of two banks', () => {
     makeCertificate({ subject, issuer, san, extendedKeyUsages: [CLIENT_AUTH] })
 
   before(async () => {
-    ground = await makeSecureGround()
+    tls = await makeTlsSetup()
     upstream = await startUpstream()
     bankB = await makeAuthority({ subject: 'CN=Bank B CA,O=Bank B' })
     between = await makeAuthority({ subject: 'CN=Root,O=Test', issuer: bankB })
-    ofA = await make(ground.ca)
+    ofA = await make(tls.ca)
     ofB = await make(bankB)
     ofBetween = await make(between)
     pinned = await make(bankB, 'CN=pinned', [])
     const lists = await Promise.all(
-      [ground.ca, bankB, between].map((authority) => makeRevocationList(authority)),
+      [tls.ca, bankB, between].map((authority) => makeRevocationList(authority)),
     )
-    both = { ca: ground.ca.certPem + bankB.certPem, crl: lists.join('') }
-    ground.write('ca.pem', both.ca)
-    ground.write('crl.pem', both.crl)
+    both = { ca: tls.ca.certPem + bankB.certPem, crl: lists.join('') }
+    tls.write('ca.pem', both.ca)
+    tls.write('crl.pem', both.crl)
     gateway = await startGateway({
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['mtls'] }] },
       clients: clients(),
-      env: ground.env,
+      env: tls.env,
     })
   })
   after(async () => {
@@ -65,7 +65,7 @@ describe('with the authorities of two banks', () => {
   })
 
   const ask = async (certificate: Issued) => {
-    const options = { port: gateway.tlsPort, path: '/x', ca: ground.ca, certificate, agent: new Agent() }
+    const options = { port: gateway.tlsPort, path: '/x', ca: tls.ca, certificate, agent: new Agent() }
     const { status, json } = await secureCall(options)
     return status === 200 ? json<{ headers: Record<string, string> }>().headers['x-auth-client'] : status
   }
@@ -79,7 +79,7 @@ describe('with the authorities of two banks', () => {
     assert.equal(await ask(ofB), 401)
     assert.equal(await ask(pinned), 'pinned')
     assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [])), 'b')
-    assert.equal(await ask(await make(ground.ca, 'CN=b,O=Bank B', [])), 401)
+    assert.equal(await ask(await make(tls.ca, 'CN=b,O=Bank B', [])), 401)
   })
 
   it('an authority that a bank makes under the name of the other is not the other', async () => {
@@ -93,11 +93,11 @@ describe('with the authorities of two banks', () => {
   it('an entry without its issuer is a fault, at the start, in validate, and in an edit', async () => {
     const [first] = clients()
     const text = JSON.stringify({ clients: [{ ...first, mtls: { sanDns: SAN.value } }] })
-    const file = join(ground.dir, 'bad-clients.json')
+    const file = join(tls.dir, 'bad-clients.json')
     writeFileSync(file, text)
     const config = join(gateway.dir, 'gateway.json')
     const env = {
-      ...ground.env,
+      ...tls.env,
       GATEWAY_CLIENTS: file,
       GATEWAY_CONFIG: config,
       GATEWAY_LIMITS: gateway.limitsFile,
@@ -120,8 +120,8 @@ describe('with the authorities of two banks', () => {
   })
 
   it('a second authority does not come into force while an entry lacks its issuer', async () => {
-    ground.write('ca.pem', ground.ca.certPem)
-    ground.write('crl.pem', await makeRevocationList(ground.ca))
+    tls.write('ca.pem', tls.ca.certPem)
+    tls.write('crl.pem', await makeRevocationList(tls.ca))
     await until(() => gateway.process.lines.find(({ msg }) => msg === 'certificates in force'))
     const [first, , last] = clients()
     writeFileSync(
@@ -130,8 +130,8 @@ describe('with the authorities of two banks', () => {
     )
     await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients in force'))
     assert.equal(await ask(ofA), 'a')
-    ground.write('ca.pem', both.ca)
-    ground.write('crl.pem', both.crl)
+    tls.write('ca.pem', both.ca)
+    tls.write('crl.pem', both.crl)
     const told = await until(() =>
       gateway.process.lines.find(({ msg }) => /last good certificates/.test(String(msg))),
     )

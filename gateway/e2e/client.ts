@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { Agent, request } from 'node:http'
 import { connect } from 'node:net'
 
-/** An answer read whole. */
-export interface Answer {
+/** A complete response. */
+export interface ReceivedResponse {
   readonly status: number
   /** Lower-case names; repeats joined as Node does. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
@@ -22,8 +22,8 @@ export interface Call {
   readonly agent?: Agent
 }
 
-/** Makes one request and reads its answer whole. */
-export async function call(url: string, options: Call = {}): Promise<Answer> {
+/** Makes one request and reads the complete response. */
+export async function call(url: string, options: Call = {}): Promise<ReceivedResponse> {
   const { body } = options
   const isJson = typeof body === 'object' && !Buffer.isBuffer(body)
   const bytes = isJson ? JSON.stringify(body) : body
@@ -34,7 +34,7 @@ export async function call(url: string, options: Call = {}): Promise<Answer> {
   })
   req.end(bytes)
   const [res] = await once(req, 'response')
-  // An answer that is broken off rejects below; without a listener the socket's own error would end the test process.
+  // A response that is broken off rejects below; without a listener the socket's own error would end the test process.
   req.on('error', () => {})
   const chunks: Buffer[] = []
   for await (const chunk of res) chunks.push(chunk as Buffer)
@@ -48,23 +48,23 @@ export async function call(url: string, options: Call = {}): Promise<Answer> {
   }
 }
 
-/** Sends exactly these bytes and gives back everything that comes until the other side closes. */
+/** Sends exactly these bytes. @returns everything that comes until the other side closes */
 export async function sendBytes(port: number, bytes: string | Buffer): Promise<string> {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
   socket.setEncoding('latin1')
-  let answer = ''
+  let response = ''
   socket.on('data', (text: string) => {
-    answer += text
+    response += text
   })
   socket.on('error', () => {})
   socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
   socket.on('end', () => socket.end())
-  // Not events.once: it rejects on a reset, and what came before the reset is the answer.
+  // Not events.once, which rejects on a reset: what came before the reset is the response.
   await new Promise((resolve) => socket.on('close', resolve))
-  return answer
+  return response
 }
 
-/** Status of the first answer in what `sendBytes` gave; 0 when there is none. */
-export function statusOf(answer: string): number {
-  return Number(/^HTTP\/1\.1 (\d{3}) /.exec(answer)?.[1] ?? 0)
+/** Status of the first response in what `sendBytes` gave; 0 when there is none. */
+export function statusOf(response: string): number {
+  return Number(/^HTTP\/1\.1 (\d{3}) /.exec(response)?.[1] ?? 0)
 }

@@ -86,7 +86,7 @@ describe('the edge', () => {
     upstream.close()
   })
 
-  /** An answer without end, as fast as it is taken. */
+  /** A response without end, as fast as it is taken. */
   function pour(res: ServerResponse): void {
     const chunk = Buffer.alloc(65_536, 97)
     const write = () => {
@@ -105,9 +105,13 @@ describe('the edge', () => {
   /** `status` 0: nothing was answered. What is refused never reaches the upstream. */
   async function assertRefused(bytes: string, status: number, code?: string): Promise<void> {
     const before = seen.length
-    const answer = await sendBytes(gateway.port, bytes)
-    assert.equal(statusOf(answer), status, `${JSON.stringify(bytes.slice(0, 120))}: ${answer.slice(0, 300)}`)
-    if (code !== undefined) assert.match(answer, new RegExp(`"code":"${code}"`))
+    const response = await sendBytes(gateway.port, bytes)
+    assert.equal(
+      statusOf(response),
+      status,
+      `${JSON.stringify(bytes.slice(0, 120))}: ${response.slice(0, 300)}`,
+    )
+    if (code !== undefined) assert.match(response, new RegExp(`"code":"${code}"`))
     assert.equal(seen.length, before, `${JSON.stringify(bytes.slice(0, 120))} reached the upstream`)
   }
 
@@ -208,9 +212,9 @@ describe('the edge', () => {
         'HEAD /half',
         'HEAD /a HTTP/1.1\r\nHost: gate',
       ]) {
-        const answer = await sendBytes(gateway.port, bytes)
-        assert.match(answer, /^HTTP\/1\.1 4\d\d /, bytes.slice(0, 40))
-        assert.ok(answer.endsWith('\r\n\r\n'), `${bytes.slice(0, 40)}: ${answer}`)
+        const response = await sendBytes(gateway.port, bytes)
+        assert.match(response, /^HTTP\/1\.1 4\d\d /, bytes.slice(0, 40))
+        assert.ok(response.endsWith('\r\n\r\n'), `${bytes.slice(0, 40)}: ${response}`)
       }
     })
 
@@ -379,12 +383,12 @@ describe('the edge', () => {
       for (const method of ['POST', 'GET']) {
         it(`${what} of a ${method}, and closes before a smuggled request`, async () => {
           const before = seen.length
-          const answer = await sendBytes(
+          const response = await sendBytes(
             gateway.port,
             `${method} /a HTTP/1.1\r\n${HOST}${lines.join('\r\n')}\r\n\r\n${body}`,
           )
-          assert.deepEqual(statuses(answer), [400])
-          assert.equal(headerOf(answer, 'connection'), 'close')
+          assert.deepEqual(statuses(response), [400])
+          assert.equal(headerOf(response, 'connection'), 'close')
           assert.ok(!seen.slice(before).some((entry) => entry.url === '/smuggled'))
         })
       }
@@ -419,11 +423,11 @@ describe('the edge', () => {
     for (const [what, body] of chunks) {
       it(`a chunked body with ${what}, which no upstream takes for a whole one`, async () => {
         const before = seen.length
-        const answer = await sendBytes(
+        const response = await sendBytes(
           gateway.port,
           `POST /a HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n${body}`,
         )
-        assert.deepEqual(statuses(answer), [400])
+        assert.deepEqual(statuses(response), [400])
         assert.ok(!seen.slice(before).some((entry) => entry.whole))
       })
     }
@@ -431,11 +435,11 @@ describe('the edge', () => {
 
   it('takes a chunked body of sound chunks, drops its extensions and trailers, and goes on behind it', async () => {
     const from = seen.length
-    const answer = await sendBytes(
+    const response = await sendBytes(
       gateway.port,
       `POST /one HTTP/1.1\r\n${HOST}Transfer-Encoding: Chunked\r\nTrailer: Authorization\r\n\r\n5;a=b\r\nhello\r\n0A\r\n0123456789\r\n0\r\nAuthorization: Bearer evil\r\nX-Auth-Subject: root\r\n\r\nGET /two HTTP/1.1\r\n${CLOSE}`,
     )
-    assert.deepEqual(statuses(answer), [200, 200])
+    assert.deepEqual(statuses(response), [200, 200])
     const [one, two] = seen.slice(from)
     assert.equal(one?.body, 'hello0123456789')
     assert.equal(one?.headers.trailer, undefined)
@@ -452,11 +456,11 @@ describe('the edge', () => {
     assertRefusedBody(`1;${'a'.repeat(17_000)}\r\na\r\n0\r\n\r\n`, 413))
 
   async function assertRefusedBody(body: string, status: number): Promise<void> {
-    const answer = await sendBytes(
+    const response = await sendBytes(
       gateway.port,
       `POST /a HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n${body}`,
     )
-    assert.deepEqual(statuses(answer), [status])
+    assert.deepEqual(statuses(response), [status])
   }
 
   it('counts 100 headers and 16 KiB of them as the most it takes', async () => {
@@ -474,10 +478,10 @@ describe('the edge', () => {
 
   it('refuses TRACE and CONNECT with 405 and says what it takes', async () => {
     for (const line of ['TRACE /a', 'TRACE /nowhere', 'CONNECT gateway:443', 'CONNECT /a']) {
-      const answer = await sendBytes(gateway.port, `${line} HTTP/1.1\r\n${CLOSE}`)
-      assert.equal(statusOf(answer), line === 'CONNECT /a' ? statusOf(answer) : 405, line)
-      if (statusOf(answer) === 405)
-        assert.equal(headerOf(answer, 'allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS')
+      const response = await sendBytes(gateway.port, `${line} HTTP/1.1\r\n${CLOSE}`)
+      assert.equal(statusOf(response), line === 'CONNECT /a' ? statusOf(response) : 405, line)
+      if (statusOf(response) === 405)
+        assert.equal(headerOf(response, 'allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS')
     }
     const withBody = await sendBytes(
       gateway.port,
@@ -487,7 +491,7 @@ describe('the edge', () => {
     assert.ok(!seen.some((entry) => entry.url.includes('443')))
   })
 
-  describe('answers Expect: 100-continue', () => {
+  describe('responds to Expect: 100-continue', () => {
     const upload = (path: string, version = '1.1') =>
       `POST ${path} HTTP/${version}\r\n${HOST}Expect: 100-Continue\r\nContent-Length: 5\r\n\r\n`
 
@@ -510,9 +514,9 @@ describe('the edge', () => {
         ['/PRIVATE', 404],
         ['/a;b', 400],
       ] as const) {
-        const answer = await sendBytes(gateway.port, upload(path))
-        assert.deepEqual(statuses(answer), [status])
-        assert.equal(headerOf(answer, 'connection'), 'close')
+        const response = await sendBytes(gateway.port, upload(path))
+        assert.deepEqual(statuses(response), [status])
+        assert.equal(headerOf(response, 'connection'), 'close')
       }
       await assertRefused(upload('/a').replace('Length: 5', 'Length: 50000000'), 413)
     })
@@ -554,14 +558,15 @@ describe('the edge', () => {
       wire.socket.destroy()
     })
 
-    it('and answers what cannot be read after all that could', async () => {
-      const answer = await sendBytes(
+    it('and responds to what cannot be read after all that could', async () => {
+      const response = await sendBytes(
         gateway.port,
         `GET /one HTTP/1.1\r\n${HOST}\r\nPOST /two HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhiGET /three\r\n\r\nGET /four HTTP/1.1\r\n${CLOSE}`,
       )
-      assert.deepEqual(statuses(answer), [200, 200, 400])
+      assert.deepEqual(statuses(response), [200, 200, 400])
       assert.ok(
-        answer.indexOf('/one') < answer.indexOf('/two') && answer.indexOf('/two') < answer.indexOf('400 Bad'),
+        response.indexOf('/one') < response.indexOf('/two') &&
+          response.indexOf('/two') < response.indexOf('400 Bad'),
       )
     })
 
@@ -646,12 +651,12 @@ describe('the edge', () => {
   it('closes after a request for a protocol that it does not switch to, and reads nothing behind it as a request', async () => {
     const from = seen.length
     for (const upgrade of ['h2c', 'websocket', 'foo']) {
-      const answer = await sendBytes(
+      const response = await sendBytes(
         gateway.port,
         `POST /a HTTP/1.1\r\n${HOST}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: ${upgrade}\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 5\r\n\r\nhelloGET /smuggled HTTP/1.1\r\n${HOST}\r\n`,
       )
-      assert.deepEqual(statuses(answer), [200])
-      assert.equal(headerOf(answer, 'connection'), 'close')
+      assert.deepEqual(statuses(response), [200])
+      assert.equal(headerOf(response, 'connection'), 'close')
     }
     const posts = seen.slice(from)
     assert.deepEqual(
@@ -694,9 +699,9 @@ describe('the edge', () => {
           }
           if (framing.startsWith('T')) wire.send('\r\n0\r\n\r\n')
           wire.read()
-          const answer = await wire.ended()
-          assert.deepEqual(statuses(answer), [status])
-          assert.equal(headerOf(answer, 'connection'), 'close')
+          const response = await wire.ended()
+          assert.deepEqual(statuses(response), [status])
+          assert.equal(headerOf(response, 'connection'), 'close')
           assert.equal(wire.over, 'end')
         })
       }
@@ -720,7 +725,7 @@ describe('the edge', () => {
     wire.socket.destroy()
   })
 
-  describe('answers a client that has closed its half', () => {
+  describe('responds to a client that has closed its half', () => {
     it('after its request', async () => {
       const wire = await openWire(gateway.port)
       wire.socket.end(`POST /half HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhi`)
@@ -750,7 +755,7 @@ describe('the edge', () => {
         `POST /held HTTP/1.1\r\n${HOST}Content-Length: 99999\r\n`,
         'reset',
       ],
-      ['in the middle of the answer', `GET /endless HTTP/1.1\r\n${HOST}`, 'destroy'],
+      ['in the middle of the response', `GET /endless HTTP/1.1\r\n${HOST}`, 'destroy'],
     ]
     for (const [index, [what, head, how]] of phases.entries()) {
       it(`${what}: 499, and cancelled upstream`, async () => {
@@ -848,7 +853,7 @@ describe('the edge', () => {
     })
   })
 
-  it('lets go of a client that reads none of the answers it has asked for', async (t) => {
+  it('lets go of a client that reads none of the responses it has asked for', async (t) => {
     const [timeoutMs, requestMs] = [500, 500]
     const impatient = await startGateway({
       config: {
@@ -892,13 +897,13 @@ describe('the edge', () => {
       )
     }
 
-    /** Sends the bytes, closes its half, and looks at what comes: whole heads, each with what belongs on every answer. */
+    /** Sends the bytes, closes its half, and looks at what comes: whole heads, each with what belongs on every response. */
     async function assertSound(bytes: Buffer): Promise<void> {
       const wire = await openWire(gateway.port)
       wire.socket.end(bytes)
-      const answer = await wire.ended()
-      assert.match(answer, /^$|^HTTP\/1\.1 /)
-      for (const head of answer.split(/^(?=HTTP\/1\.1 [2-5])/m)) {
+      const response = await wire.ended()
+      assert.match(response, /^$|^HTTP\/1\.1 /)
+      for (const head of response.split(/^(?=HTTP\/1\.1 [2-5])/m)) {
         if (!/^HTTP\/1\.1 [2-5]/.test(head)) continue
         for (const name of [
           'x-request-id',

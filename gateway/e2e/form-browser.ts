@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 
-/** Where a browser has come to: a page, or the address at which an application takes over. */
+/** Where a browser ended: on a page, or at the address of an application. */
 export interface Landing {
   readonly status: number
   readonly url: URL
@@ -16,8 +16,8 @@ interface Cookie {
 }
 
 /**
- * A browser without a screen, of one service: it keeps cookies by path (RFC 6265 section 5.1.4), follows redirects and
- * fills in forms. It stops where it would leave the service.
+ * A headless browser for one service: it keeps cookies by path (RFC 6265 section 5.1.4), follows redirects and
+ * fills in forms. It stops when it would leave the service.
  */
 export class FormBrowser {
   readonly #origin: string
@@ -34,20 +34,20 @@ export class FormBrowser {
       const headers = new Headers(request.headers)
       const cookie = this.#cookiesFor(url.pathname)
       if (cookie !== '') headers.set('cookie', cookie)
-      const answer = await fetch(url, { ...request, headers, redirect: 'manual' })
-      for (const line of answer.headers.getSetCookie()) this.#keep(line)
-      const page = await answer.text()
-      const location = answer.headers.get('location')
-      if (location === null) return { status: answer.status, url, headers: answer.headers, page }
+      const response = await fetch(url, { ...request, headers, redirect: 'manual' })
+      for (const line of response.headers.getSetCookie()) this.#keep(line)
+      const page = await response.text()
+      const location = response.headers.get('location')
+      if (location === null) return { status: response.status, url, headers: response.headers, page }
       url = new URL(location, url)
       if (url.origin !== this.#origin)
-        return { status: answer.status, url, headers: answer.headers, page: '' }
+        return { status: response.status, url, headers: response.headers, page: '' }
       request = {}
     }
     throw new Error('redirected too often')
   }
 
-  /** Sends the form of the page that has this button, with these fields beside the hidden ones. */
+  /** Submits the form with this button, with these fields and the hidden ones. */
   press(landing: Landing, button: string, fields: Readonly<Record<string, string>> = {}): Promise<Landing> {
     const forms = landing.page.match(/<form[\s\S]*?<\/form>/g) ?? []
     const form = forms.find((one) => one.includes(`>${button}</button>`))

@@ -15,7 +15,7 @@ const PIECE = Buffer.alloc(64 * 1024, 'countersign')
 /** What the kernel may hold for four sockets (up to 33 MB each way is common); the gateway's own share is its memory. */
 const HELD_AT_MOST = 90 * 1024 * 1024
 
-/** What the upstream saw, as JSON, where it answers with that. */
+/** What the upstream saw, as JSON, where it responds with that. */
 interface Echo {
   readonly method: string
   readonly url: string
@@ -28,8 +28,8 @@ function values(echo: Echo, name: string): string[] {
   return echo.rawHeaders.filter((_, i) => i % 2 === 1 && echo.rawHeaders[i - 1]?.toLowerCase() === name)
 }
 
-function echoOf(answer: string): Echo {
-  const body = Buffer.from(answer.slice(answer.indexOf('\r\n\r\n') + 4), 'latin1')
+function echoOf(response: string): Echo {
+  const body = Buffer.from(response.slice(response.indexOf('\r\n\r\n') + 4), 'latin1')
   return JSON.parse(body.toString('utf8')) as Echo
 }
 
@@ -121,7 +121,7 @@ describe('forwarding', () => {
     '/bad/status': (res) => raw(res, 'HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n'),
     '/bad/large': (res) =>
       raw(res, `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\nContent-Length: 0\r\n\r\n`),
-    '/two-answers': (res) =>
+    '/two-responses': (res) =>
       raw(
         res,
         'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong',
@@ -286,9 +286,9 @@ describe('forwarding', () => {
     })
 
     it('the request id that the client gets', async () => {
-      const answer = await ask('X-Request-ID: from-client/1\r\n')
-      assert.deepEqual(values(echoOf(answer), 'x-request-id'), ['from-client/1'])
-      assert.equal(headerOf(answer, 'x-request-id'), 'from-client/1')
+      const response = await ask('X-Request-ID: from-client/1\r\n')
+      assert.deepEqual(values(echoOf(response), 'x-request-id'), ['from-client/1'])
+      assert.equal(headerOf(response, 'x-request-id'), 'from-client/1')
       const made = await ask('X-Request-ID: a\r\nX-Request-ID: b\r\n')
       assert.deepEqual(values(echoOf(made), 'x-request-id'), [headerOf(made, 'x-request-id')])
     })
@@ -376,8 +376,8 @@ describe('forwarding', () => {
 
   describe('gives back', () => {
     it('repeated headers apart, bytes above ASCII as they are, and its own six once', async () => {
-      const answer = await ask('', '/cookies')
-      const lines = headerLines(answer)
+      const response = await ask('', '/cookies')
+      const lines = headerLines(response)
       assert.deepEqual(
         lines.filter(([name]) => name === 'set-cookie').map(([, value]) => value),
         ['a=1', 'b=2'],
@@ -386,12 +386,12 @@ describe('forwarding', () => {
         lines.filter(([name]) => name === 'vary').map(([, value]) => value),
         ['a', 'b'],
       )
-      assert.equal(headerOf(answer, 'x-latin'), '\xe9')
+      assert.equal(headerOf(response, 'x-latin'), '\xe9')
     })
 
     it('nothing of what concerned its own connection, no trailer, no chunk extension', async () => {
-      const answer = await ask('', '/connection')
-      const names = headerLines(answer).map(([name]) => name)
+      const response = await ask('', '/connection')
+      const names = headerLines(response).map(([name]) => name)
       for (const name of [
         'x-internal',
         'proxy-authenticate',
@@ -403,14 +403,14 @@ describe('forwarding', () => {
       ]) {
         assert.ok(!names.includes(name), name)
       }
-      assert.equal(headerOf(answer, 'x-frame-options'), 'DENY')
-      assert.ok(answer.endsWith('\r\n\r\n2\r\nhi\r\n0\r\n\r\n'))
+      assert.equal(headerOf(response, 'x-frame-options'), 'DENY')
+      assert.ok(response.endsWith('\r\n\r\n2\r\nhi\r\n0\r\n\r\n'))
     })
 
     it('early hints to HTTP/1.1 alone, without any other header of them', async () => {
-      const answer = await ask('', '/hints')
-      assert.deepEqual(statuses(answer), [103, 200])
-      assert.match(answer, /^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>; rel=preload\r\n\r\n/)
+      const response = await ask('', '/hints')
+      assert.deepEqual(statuses(response), [103, 200])
+      assert.match(response, /^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>; rel=preload\r\n\r\n/)
       assert.deepEqual(statuses(await sendBytes(gateway.port, `GET /hints HTTP/1.0\r\n${HOST}\r\n`)), [200])
       assert.deepEqual(statuses(await ask('', '/bad-hints')), [200])
     })
@@ -427,24 +427,24 @@ describe('forwarding', () => {
       for (const [line, status, length] of requests) {
         wire.send(`${line} HTTP/1.1\r\n${HOST}\r\n`)
         await until(() => (wire.received.indexOf('\r\n\r\n', from) > 0 ? true : undefined))
-        const answer = wire.received.slice(from)
+        const response = wire.received.slice(from)
         from = wire.received.length
-        assert.equal(statusOf(answer), status)
-        assert.ok(answer.endsWith('\r\n\r\n'))
-        if (length !== undefined || status === 204) assert.equal(headerOf(answer, 'content-length'), length)
-        assert.equal(headerOf(answer, 'transfer-encoding'), undefined)
+        assert.equal(statusOf(response), status)
+        assert.ok(response.endsWith('\r\n\r\n'))
+        if (length !== undefined || status === 204) assert.equal(headerOf(response, 'content-length'), length)
+        assert.equal(headerOf(response, 'transfer-encoding'), undefined)
       }
       wire.send(`GET /small HTTP/1.1\r\n${HOST}\r\n`)
       await wire.has('"/small"')
       wire.socket.destroy()
     })
 
-    it('an answer that lasts until the connection is closed, as a framed one', async () => {
+    it('a response that lasts until the connection is closed, as a framed one', async () => {
       assert.ok((await ask('', '/until-close')).endsWith('9\r\nall of it\r\n0\r\n\r\n'))
     })
 
-    it('one answer only, whatever else the upstream sends', async () => {
-      assert.deepEqual(statuses(await ask('', '/two-answers')), [200])
+    it('one response only, whatever else the upstream sends', async () => {
+      assert.deepEqual(statuses(await ask('', '/two-responses')), [200])
       assert.ok(!(await ask('', '/a')).includes('wrong'))
     })
 
@@ -463,33 +463,33 @@ describe('forwarding', () => {
       wire.socket.destroy()
     })
 
-    it('a broken answer, never a whole one, when the upstream breaks off', async () => {
+    it('a broken response, never a whole one, when the upstream breaks off', async () => {
       for (const path of ['length', 'chunked', 'chunk', 'bad-chunk', 'reset']) {
         for (const version of ['1.1', '1.0']) {
           const wire = await openWire(gateway.port)
           const id = `cut-${path}-${version}`
           wire.send(`GET /cut/${path} HTTP/${version}\r\n${HOST}X-Request-ID: ${id}\r\n\r\n`)
-          const answer = await wire.ended()
-          assert.equal(wire.over, 'ECONNRESET', `${id}: ${answer}`)
-          assert.ok(!answer.includes('\r\n0\r\n\r\n'))
+          const response = await wire.ended()
+          assert.equal(wire.over, 'ECONNRESET', `${id}: ${response}`)
+          assert.ok(!response.includes('\r\n0\r\n\r\n'))
           assert.equal(await statusCodeOf(id), 502)
         }
       }
     })
 
     it('502 when the upstream breaks off before anything of the body has come', async () => {
-      const answer = await ask('X-Request-ID: cut-head\r\n', '/cut/head')
-      assert.deepEqual(statuses(answer), [502])
-      assert.match(answer, /"code":"upstream_broken"/)
+      const response = await ask('X-Request-ID: cut-head\r\n', '/cut/head')
+      assert.deepEqual(statuses(response), [502])
+      assert.match(response, /"code":"upstream_broken"/)
       assert.equal(await statusCodeOf('cut-head'), 502)
     })
 
-    it('502 for an answer that cannot be passed on, and nothing of it', async () => {
+    it('502 for a response that cannot be passed on, and nothing of it', async () => {
       for (const path of ['two-lengths', 'both', 'gzip', '101', 'header', 'name', 'status', 'large']) {
-        const answer = await ask('', `/bad/${path}`)
-        assert.deepEqual(statuses(answer), [502], path)
-        assert.match(answer, /"code":"upstream_malformed"/, path)
-        assert.ok(!answer.includes('hello'), path)
+        const response = await ask('', `/bad/${path}`)
+        assert.deepEqual(statuses(response), [502], path)
+        assert.match(response, /"code":"upstream_malformed"/, path)
+        assert.ok(!response.includes('hello'), path)
       }
     })
   })
@@ -504,11 +504,11 @@ describe('forwarding', () => {
       ['DELETE', 1],
     ] as const) {
       asked.delete('/lost')
-      const answer = await sendBytes(
+      const response = await sendBytes(
         gateway.port,
         `${method} /lost HTTP/1.1\r\nContent-Length: 0\r\n${CLOSE}`,
       )
-      assert.match(answer, /"code":"upstream_broken"/)
+      assert.match(response, /"code":"upstream_broken"/)
       assert.equal(asked.get('/lost'), times, method)
     }
   })
@@ -528,8 +528,8 @@ describe('forwarding', () => {
           bytes += chunk.length
         })
         arrived.on('end', () => res.end(String(bytes)))
-        const [answer] = (await once(req, 'response')) as [IncomingMessage]
-        answer.resume()
+        const [response] = (await once(req, 'response')) as [IncomingMessage]
+        response.resume()
         assert.equal(bytes, LARGE)
       }
     })
@@ -541,17 +541,17 @@ describe('forwarding', () => {
         const { res } = await nextHeld()
         res.writeHead(200, headers)
         const progress = pour(res, LARGE)
-        const [answer] = (await once(req, 'response')) as [IncomingMessage]
+        const [response] = (await once(req, 'response')) as [IncomingMessage]
         const sent = await standing(() => progress.written - res.writableLength)
         assert.ok(sent < HELD_AT_MOST, `${sent} bytes were taken from the upstream`)
         assert.ok((await heldBytes(gateway)) - before < 60_000_000)
         let bytes = 0
-        for await (const chunk of answer) bytes += (chunk as Buffer).length
+        for await (const chunk of response) bytes += (chunk as Buffer).length
         assert.equal(bytes, LARGE)
       }
     })
 
-    it('both ways at once: an answer may begin before the request is whole', async () => {
+    it('both ways at once: a response may begin before the request is whole', async () => {
       const wire = await openWire(gateway.port)
       wire.send(`POST /hold HTTP/1.1\r\n${HOST}Transfer-Encoding: chunked\r\n\r\n4\r\nping\r\n`)
       const { req, res } = await nextHeld()
@@ -572,9 +572,9 @@ describe('forwarding', () => {
       )
       await sendChunks(wire, 5_000_000)
       wire.read()
-      const answer = await wire.ended()
-      assert.deepEqual(statuses(answer), [413])
-      assert.equal(headerOf(answer, 'connection'), 'close')
+      const response = await wire.ended()
+      assert.deepEqual(statuses(response), [413])
+      assert.equal(headerOf(response, 'connection'), 'close')
       assert.equal(await statusCodeOf('too-large'), 413)
       const whole = await call(`${gateway.url}/small`, {
         method: 'POST',
@@ -584,7 +584,7 @@ describe('forwarding', () => {
       assert.equal(whole.status, 200)
     })
 
-    it('what it has of an answer is broken off when the upload that goes with it breaks', async () => {
+    it('what it has of a response is broken off when the upload that goes with it breaks', async () => {
       const wire = await openWire(gateway.port)
       wire.send(
         `POST /hold HTTP/1.1\r\n${HOST}X-Request-ID: broken-upload\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n`,

@@ -2,15 +2,15 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 /**
- * Below the ports that systems give out by themselves, to a listener on port 0 and to a connection: what is free here
- * stays free until somebody asks for it by name. Above those that `fetch` and browsers refuse.
+ * Below the ports that systems assign by themselves, so a port that is free stays free until somebody names it; above those
+ * that `fetch` and browsers refuse.
  */
 const FIRST = 20_000
 const COUNT = 12_000
 
 let next = Math.floor(Math.random() * COUNT)
 
-/** A port that was free a moment ago, for a process that cannot say which one it was given; another one each time. */
+/** A port that was free a moment ago, for processes that cannot report the port they got; a new one each time. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = FIRST + (next++ % COUNT)

@@ -8,7 +8,7 @@ import { Webhook } from 'standardwebhooks'
 import { call, sendBytes, statusOf } from './client.ts'
 import { ath, proof } from './proofs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
-import { makeSecureGround, type SecureGround, secureOptions, sendSecureBytes } from './secure.ts'
+import { makeTlsSetup, secureOptions, sendSecureBytes, type TlsSetup } from './secure.ts'
 import { ISSUER } from './test-tokens.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -81,10 +81,10 @@ const CLOSE = 'Host: gateway\r\nConnection: close\r\n\r\n'
 describe('every answer', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
-  let ground: SecureGround
+  let tls: TlsSetup
 
   before(async () => {
-    ground = await makeSecureGround()
+    tls = await makeTlsSetup()
     upstream = await startUpstream((req, res) => {
       const status = Number(req.url?.split('/').at(-1))
       if (req.url === '/open/never') return
@@ -116,7 +116,7 @@ describe('every answer', () => {
         dpop: { nonce: 'required' },
       },
       clients: [ACME],
-      env: { ...ground.env, ACME_SECRET: SECRET },
+      env: { ...tls.env, ACME_SECRET: SECRET },
       limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'tests' }],
     })
     await call(`${gateway.url}/limited`)
@@ -562,8 +562,8 @@ describe('every answer', () => {
     code === 'insufficient_scope' || code === 'token_in_query' || code === 'invalid_credentials'
 
   async function sendAsNobody(bytes: string): Promise<string> {
-    const nobody = await ground.client({ subject: 'CN=nobody' })
-    return sendSecureBytes(gateway.tlsPort, secureOptions(ground.ca, nobody), bytes)
+    const nobody = await tls.client({ subject: 'CN=nobody' })
+    return sendSecureBytes(gateway.tlsPort, secureOptions(tls.ca, nobody), bytes)
   }
 
   it('of a gateway that cannot remember more webhooks, or has seen too many bad ones, has them too', async () => {
@@ -574,7 +574,7 @@ describe('every answer', () => {
         authThrottle: { failures: 1 },
       },
       clients: [ACME],
-      env: { ACME_SECRET: SECRET, GATEWAY_DATA_DIR: fullMemory(ground.dir) },
+      env: { ACME_SECRET: SECRET, GATEWAY_DATA_DIR: fullMemory(tls.dir) },
     })
     for (const [secret, status, code] of [
       [SECRET, 503, 'webhooks_unavailable'],

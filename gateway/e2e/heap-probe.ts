@@ -2,7 +2,7 @@ import { writeSync } from 'node:fs'
 import { constants, PerformanceObserver } from 'node:perf_hooks'
 import { getHeapSpaceStatistics, getHeapStatistics, type HeapInfo } from 'node:v8'
 
-/** Node's types do not know the name yet. */
+/** Missing in Node's types. */
 type Statistics = HeapInfo & { readonly total_allocated_bytes: number }
 
 let fullCollections = 0
@@ -14,9 +14,8 @@ new PerformanceObserver((list) => {
 }).observe({ entryTypes: ['gc'] })
 
 /**
- * Loaded before a program (`--import`), tells on SIGUSR2 how many bytes were allocated on its heap since it began, also
- * those collected since; how many are used in its old space, where only a full collection takes anything away; and how many
- * of those there were.
+ * Loaded before a program (`--import`), reports on SIGUSR2: how many bytes were allocated on its heap in all, also those freed
+ * since; how many bytes its old space uses, which only a full collection frees; and how many full collections there were.
  */
 process.on('SIGUSR2', () => {
   const { total_allocated_bytes: allocatedBytes } = getHeapStatistics() as Statistics

@@ -1,10 +1,10 @@
 import type { LogLine } from './child-process.ts'
 import { type TestGateway, until } from './running-gateway.ts'
 
-/** What a gateway must be started with so that it can be asked how much memory it holds. */
+/** Environment of a gateway whose memory can be measured. */
 export const MEASURABLE = { NODE_OPTIONS: `--import ${new URL('held-probe.ts', import.meta.url).href}` }
 
-/** Bytes that a gateway started `MEASURABLE` holds at this moment, garbage not included. */
+/** Bytes that a gateway started `MEASURABLE` holds now, without garbage. */
 export async function heldBytes(gateway: TestGateway): Promise<number> {
   const { child, lines } = gateway.process
   const isHeld = ({ msg }: LogLine) => msg === 'held'

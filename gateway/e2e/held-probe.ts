@@ -6,13 +6,12 @@ setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 
 /**
- * Loaded before a program (`--import`), tells on SIGUSR2 how many bytes it holds, buffers included: those that a full
- * collection leaves. Resident memory is no measure for a test: how much of it is garbage depends on when the collector
- * had time.
+ * Loaded before a program (`--import`), reports on SIGUSR2 how many bytes it holds after a full collection, buffers
+ * included. Resident memory would not do: it includes garbage, more or less by chance.
  */
 process.on('SIGUSR2', () => {
   collect()
-  // What is behind a buffer is given back a turn after the buffer.
+  // The memory of a buffer is freed one turn after the buffer.
   setImmediate(tell)
 })
 

@@ -10,14 +10,14 @@ import { startBeats } from './beats.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import {
-  makeSecureGround,
   makeServerCertificate,
+  makeTlsSetup,
   runTool,
-  type SecureGround,
   secureCall,
   secureOptions,
   secureSocket,
   sendSecureBytes,
+  type TlsSetup,
 } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -29,11 +29,11 @@ const HALF_HELLO = Buffer.from('1603010200010001fc0303', 'hex')
 
 describe('the HTTPS listener', () => {
   let upstream: TestUpstream
-  let ground: SecureGround
+  let tls: TlsSetup
   let gateway: TestGateway
 
   before(async () => {
-    ground = await makeSecureGround()
+    tls = await makeTlsSetup()
     upstream = await startUpstream((req, res) => {
       if (req.url === '/open/never') return
       if (req.url === '/open/truncated') {
@@ -72,11 +72,11 @@ describe('the HTTPS listener', () => {
         timeouts: { requestHeadersMs: 1000, requestMs: 2000, drainMs: 3000 },
         routes: [{ path: '/open/*', auth: ['none'] }],
       },
-      env: { ...ground.env, GATEWAY_LOG_LEVEL: 'debug', ...env },
+      env: { ...tls.env, GATEWAY_LOG_LEVEL: 'debug', ...env },
     })
   const get = (path: string, agent = new Agent()) =>
-    secureCall({ port: gateway.tlsPort, path, ca: ground.ca, agent })
-  const options = () => secureOptions(ground.ca)
+    secureCall({ port: gateway.tlsPort, path, ca: tls.ca, agent })
+  const options = () => secureOptions(tls.ca)
   const openFiles = () => readdirSync(`/proc/${gateway.process.child.pid}/fd`).length
   const isWell = async () => {
     assert.equal((await get('/open/x')).status, 200)
@@ -134,10 +134,10 @@ describe('the HTTPS listener', () => {
   }
 
   it('speaks the RSA suites of TLS 1.2 with an RSA certificate', async () => {
-    const rsa = await makeServerCertificate(ground.ca, { rsaBits: 2048 })
+    const rsa = await makeServerCertificate(tls.ca, { rsaBits: 2048 })
     const other = await begin({
-      GATEWAY_TLS_CERT: ground.write('rsa.pem', rsa.certPem),
-      GATEWAY_TLS_KEY: ground.write('rsa-key.pem', rsa.keyPem),
+      GATEWAY_TLS_CERT: tls.write('rsa.pem', rsa.certPem),
+      GATEWAY_TLS_KEY: tls.write('rsa-key.pem', rsa.keyPem),
     })
     for (const suite of ['ECDHE-RSA-AES128-GCM-SHA256', 'ECDHE-RSA-AES256-GCM-SHA384']) {
       const args = ['s_client', '-connect', `127.0.0.1:${other.tlsPort}`, '-tls1_2', '-cipher', suite]
@@ -161,7 +161,7 @@ describe('the HTTPS listener', () => {
       runTool('curl', [
         '-s',
         '--cacert',
-        `${ground.dir}/ca.pem`,
+        `${tls.dir}/ca.pem`,
         '-w',
         '%{http_code}',
         '-o',
@@ -175,7 +175,7 @@ describe('the HTTPS listener', () => {
     assert.equal((await curl('--tlsv1.0', '--tls-max', '1.1', '--ciphers', 'ALL:@SECLEVEL=0')).status, 35)
   })
 
-  it('answers no renegotiation, and lives', async () => {
+  it('refuses a renegotiation, and lives', async () => {
     const { output } = await sClient(['-tls1_2', '-quiet'], 'R\n')
     assert.doesNotMatch(output, /HTTP\/1\.1 2/)
     await isWell()
@@ -205,8 +205,8 @@ describe('the HTTPS listener', () => {
     it(`closes the connection of one that sends ${what}, and records nothing`, async () => {
       const records = gateway.audit().length
       const before = openFiles()
-      const answer = await send()
-      if (typeof answer === 'string') assert.doesNotMatch(answer, /HTTP\/1\.1/)
+      const response = await send()
+      if (typeof response === 'string') assert.doesNotMatch(response, /HTTP\/1\.1/)
       await until(() => (openFiles() <= before ? true : undefined))
       assert.equal(gateway.audit().length, records)
       await isWell()
@@ -219,17 +219,17 @@ describe('the HTTPS listener', () => {
     assert.equal(gateway.audit().length, records)
   })
 
-  it('answers 408, with its pair, to one whose head does not come', async () => {
-    const answer = await sendSecureBytes(gateway.tlsPort, options(), 'GET /open/x HTTP/1.1\r\nHost: gate')
-    assert.equal(statusOf(answer), 408)
-    const id = /x-request-id: (.+)\r\n/i.exec(answer)?.[1] as string
+  it('responds 408, with its pair, to one whose head does not come', async () => {
+    const response = await sendSecureBytes(gateway.tlsPort, options(), 'GET /open/x HTTP/1.1\r\nHost: gate')
+    assert.equal(statusOf(response), 408)
+    const id = /x-request-id: (.+)\r\n/i.exec(response)?.[1] as string
     assert.equal((await gateway.pair(id))[1].statusCode, 408)
   })
 
-  it('answers 400, with its pair, to garbage inside of TLS', async () => {
-    const answer = await sendSecureBytes(gateway.tlsPort, options(), '\x16\x03\x01\x02garbage\r\n\r\n')
-    assert.equal(statusOf(answer), 400)
-    await gateway.pair(/x-request-id: (.+)\r\n/i.exec(answer)?.[1] as string)
+  it('responds 400, with its pair, to garbage inside of TLS', async () => {
+    const response = await sendSecureBytes(gateway.tlsPort, options(), '\x16\x03\x01\x02garbage\r\n\r\n')
+    assert.equal(statusOf(response), 400)
+    await gateway.pair(/x-request-id: (.+)\r\n/i.exec(response)?.[1] as string)
   })
 
   const endings: readonly [string, (raw: ReturnType<typeof connectPlainly>) => void][] = [
@@ -255,8 +255,8 @@ describe('the HTTPS listener', () => {
     })
   }
 
-  it('breaks an answer off in its middle, so that nobody takes it for whole, and lives', async () => {
-    // HTTP/1.0: nothing but the end of the connection tells that the answer is whole.
+  it('breaks a response off in its middle, so that nobody takes it for whole, and lives', async () => {
+    // HTTP/1.0: nothing but the end of the connection tells that the response is whole.
     const head = 'GET /open/truncated HTTP/1.0\r\nHost: gateway\r\nX-Request-ID: cut-short\r\n\r\n'
     const { status, output } = await sClient(['-quiet', '-verify_quiet'], head)
     assert.match(output, /\r\n\r\nbegun/)
@@ -266,48 +266,48 @@ describe('the HTTPS listener', () => {
     await isWell()
   })
 
-  it('answers one that has closed its half when it had asked', async () => {
+  it('responds to a client that has closed its half after its request', async () => {
     // Node's types do not know the option here.
     const halfOpen = { ...options(), allowHalfOpen: true }
     const socket = await secureSocket(gateway.tlsPort, halfOpen)
-    let answer = ''
+    let response = ''
     socket.setEncoding('latin1').on('data', (text: string) => {
-      answer += text
+      response += text
     })
     socket.end('GET /open/slow HTTP/1.1\r\nHost: gateway\r\nX-Request-ID: half-closed\r\n\r\n')
     await once(socket, 'end')
-    assert.match(answer, /begun[\s\S]*whole/)
+    assert.match(response, /begun[\s\S]*whole/)
     assert.equal((await gateway.pair('half-closed'))[1].statusCode, 200)
   })
 
   it('carries much, in both directions, byte for byte', async () => {
     const body = Buffer.alloc(900_000, 'much ')
-    const answer = await secureCall({
+    const response = await secureCall({
       port: gateway.tlsPort,
       path: '/open/x',
-      ca: ground.ca,
+      ca: tls.ca,
       method: 'PUT',
       body,
     })
-    assert.equal(answer.json()['content-length'], '900000')
+    assert.equal(response.json()['content-length'], '900000')
     const download = await get('/open/large')
     assert.equal(download.body, 'large '.repeat(1_000_000))
   })
 
   it('tunnels a WebSocket, both ways, until it is closed', async () => {
     const socket = await secureSocket(gateway.tlsPort, options())
-    let answer = ''
+    let response = ''
     socket.setEncoding('latin1').on('data', (text: string) => {
-      answer += text
+      response += text
     })
     socket.write(UPGRADE)
-    await until(() => (answer.includes('\r\n\r\n') ? true : undefined))
-    assert.equal(statusOf(answer), 101)
-    assert.match(answer, new RegExp(`sec-websocket-accept: ${ACCEPT.replaceAll('+', '\\+')}`, 'i'))
-    assert.match(answer, /strict-transport-security/i)
+    await until(() => (response.includes('\r\n\r\n') ? true : undefined))
+    assert.equal(statusOf(response), 101)
+    assert.match(response, new RegExp(`sec-websocket-accept: ${ACCEPT.replaceAll('+', '\\+')}`, 'i'))
+    assert.match(response, /strict-transport-security/i)
     const large = 'frame '.repeat(50_000)
     socket.write(large)
-    await until(() => (answer.endsWith(large) ? true : undefined))
+    await until(() => (response.endsWith(large) ? true : undefined))
     socket.end()
     await once(socket, 'close')
     await isWell()

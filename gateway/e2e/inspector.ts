@@ -1,14 +1,14 @@
 import { once } from 'node:events'
 import { type TestGateway, until } from './running-gateway.ts'
 
-/** What a gateway must be started with so that its threads can be reached from outside. */
+/** Environment of a gateway whose threads can be reached from outside. */
 export const INSPECTABLE = { NODE_OPTIONS: '--inspect=127.0.0.1:0' }
 
-/** The threads of a gateway, through the inspector of Node: the gateway itself has no way in. */
+/** The threads of a gateway, through Node's inspector, because the gateway itself gives no access to them. */
 export interface Threads {
-  /** Names of those that were seen, in the order in which they came; a name comes again when it was replaced. */
+  /** Names of the threads in the order of their start; the name of a replaced one occurs again. */
   readonly seen: readonly string[]
-  /** Makes the latest thread of that name do something. */
+  /** Runs code in the latest thread of that name. */
   evaluate(name: string, expression: string): void
   close(): void
 }
@@ -18,7 +18,7 @@ interface Message {
   readonly params?: { readonly sessionId: string; readonly workerInfo: { readonly title: string } }
 }
 
-/** Sees every worker thread of a gateway that was started `INSPECTABLE`. */
+/** Follows the worker threads of a gateway that was started `INSPECTABLE`. */
 export async function inspectThreads(gateway: TestGateway): Promise<Threads> {
   const url = await until(() => /ws:\/\/\S+/.exec(gateway.process.plain())?.[0])
   const socket = new WebSocket(url)

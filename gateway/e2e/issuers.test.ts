@@ -6,7 +6,7 @@ import { after, before, describe, it } from 'node:test'
 import { decodeJwt, decodeProtectedHeader, exportJWK, generateKeyPair, type JWK } from 'jose'
 import Provider from 'oidc-provider'
 import * as client from 'openid-client'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { AUDIENCE } from './test-tokens.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -118,7 +118,7 @@ describe('an issuer that is trusted by configuration only', () => {
     return { config, token: tokens.access_token, handle }
   }
 
-  const ask = (token: string): Promise<Answer> =>
+  const ask = (token: string): Promise<ReceivedResponse> =>
     call(`${gateway.url}/api/balance`, { headers: { authorization: `Bearer ${token}` } })
 
   for (const [resource, alg, kid] of [
@@ -129,13 +129,13 @@ describe('an issuer that is trusted by configuration only', () => {
       const { token } = await tokenOf(partner.issuer, resource)
       const header = decodeProtectedHeader(token)
       assert.deepEqual([header.alg, header.kid], [alg, kid])
-      const answer = await ask(token)
-      assert.equal(answer.status, 200, answer.body)
-      const { headers } = answer.json<{ headers: Record<string, string> }>()
+      const response = await ask(token)
+      assert.equal(response.status, 200, response.body)
+      const { headers } = response.json<{ headers: Record<string, string> }>()
       assert.equal(headers['x-auth-client'], `${partner.issuer}#partner-bank`)
       assert.equal(headers['x-auth-subject'], undefined, 'a machine is no user')
       assert.equal(headers['x-auth-scope'], 'accounts:read')
-      const [request] = await gateway.pair(String(answer.headers['x-request-id']))
+      const [request] = await gateway.pair(String(response.headers['x-request-id']))
       assert.equal(request.clientId, `${partner.issuer}#partner-bank`)
     })
   }
@@ -144,8 +144,8 @@ describe('an issuer that is trusted by configuration only', () => {
     const { token } = await tokenOf(partner.issuer, 'urn:api:ps256')
     assert.equal(decodeJwt(token).scope, 'accounts:read users:admin')
     const before = upstream.seen.length
-    const answer = await call(`${gateway.url}/admin`, { headers: { authorization: `Bearer ${token}` } })
-    assert.deepEqual([answer.status, answer.json().code], [403, 'insufficient_scope'])
+    const response = await call(`${gateway.url}/admin`, { headers: { authorization: `Bearer ${token}` } })
+    assert.deepEqual([response.status, response.json().code], [403, 'insufficient_scope'])
     assert.equal(upstream.seen.length, before)
   })
 
@@ -158,7 +158,7 @@ describe('an issuer that is trusted by configuration only', () => {
     const known = new URL('http://localhost:8080/api/balance')
     const through: client.CustomFetch = (_url, options) => fetch(target, options as RequestInit)
     config[client.customFetch] = through
-    const answer = await client.fetchProtectedResource(
+    const response = await client.fetchProtectedResource(
       config,
       token,
       known,
@@ -167,7 +167,7 @@ describe('an issuer that is trusted by configuration only', () => {
       undefined,
       handle,
     )
-    assert.equal(answer.status, 200)
+    assert.equal(response.status, 200)
   })
 
   const refused: { readonly title: string; readonly make: () => Promise<{ readonly token: string }> }[] = [
@@ -185,9 +185,9 @@ describe('an issuer that is trusted by configuration only', () => {
     it(`has no token accepted ${title}`, async () => {
       const { token } = await make()
       const before = upstream.seen.length
-      const answer = await ask(token)
-      assert.equal(answer.status, 401)
-      assert.match(String(answer.headers['www-authenticate']), /Bearer realm="api", error="invalid_token"/)
+      const response = await ask(token)
+      assert.equal(response.status, 401)
+      assert.match(String(response.headers['www-authenticate']), /Bearer realm="api", error="invalid_token"/)
       assert.equal(upstream.seen.length, before)
     })
   }

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import { run } from './child-process.ts'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { until } from './running-gateway.ts'
 import { startService, type TestService } from './running-service.ts'
 import { lapsed } from './time-lapse.ts'
@@ -12,8 +13,10 @@ import { lapsed } from './time-lapse.ts'
 const FACTOR = 180
 const FROM_MS = Date.now()
 const CLIENTS = 4
-/** A token is used until so long before it expires: the two thirds of a second that an answer may take here. */
+/** A token is used until so long before it expires: the two thirds of a second that a response may take here. */
 const MARGIN_SECONDS = 120
+/** Between the calls of an app: some two seconds of the schedule. */
+const PAUSE_MS = 10
 /** An app that asks for a new token in good time. */
 const REFRESH_SECONDS = 480
 
@@ -53,15 +56,15 @@ describe('a rotation of the signing keys under load', () => {
   let oldAfterNew = 0
   let over = false
 
-  function note(answer: Answer, token: string): void {
+  function note(response: ReceivedResponse, token: string): void {
     const kid = kidOf(token)
-    if (answer.status !== 200)
-      others.push(`${answer.status} with ${usableSeconds(token)} s to go, ${answer.body}`)
+    if (response.status !== 200)
+      others.push(`${response.status} with ${usableSeconds(token)} s to go, ${response.body}`)
     accepted.set(kid, (accepted.get(kid) ?? 0) + 1)
     if (kid !== newestKid) oldAfterNew++
   }
 
-  /** One app: it calls without a pause, refreshes in time, and goes on using each token while it lives. */
+  /** One app: it calls again and again, refreshes in time, and goes on using each token while it lives. */
   async function callOn(email: string): Promise<void> {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     let session = (await post('/api/login', { email, password: 'demo-password' })).json<Session>()
@@ -79,6 +82,7 @@ describe('a rotation of the signing keys under load', () => {
         if (usableSeconds(token) <= MARGIN_SECONDS) continue
         const headers = { authorization: `Bearer ${token}` }
         note(await call(`${service.url}/api/data`, { agent, headers }), token)
+        await pause(PAUSE_MS)
       }
     }
     agent.destroy()

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { run } from './child-process.ts'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -23,7 +23,11 @@ const ROWS = [
 ]
 
 /** Calls the gateway as somebody behind the trusted proxy that this test is. */
-type Ask = (path: string, from: string, more?: { method?: string; token?: string }) => Promise<Answer>
+type Ask = (
+  path: string,
+  from: string,
+  more?: { method?: string; token?: string },
+) => Promise<ReceivedResponse>
 
 function asker(gateway: () => TestGateway): Ask {
   return (path, from, { method = 'GET', token } = {}) =>
@@ -33,7 +37,7 @@ function asker(gateway: () => TestGateway): Ask {
     })
 }
 
-async function statuses(count: number, ask: () => Promise<Answer>): Promise<number[]> {
+async function statuses(count: number, ask: () => Promise<ReceivedResponse>): Promise<number[]> {
   const seen: number[] = []
   for (let i = 0; i < count; i++) seen.push((await ask()).status)
   return seen
@@ -65,7 +69,7 @@ describe('a limit', () => {
     upstream.close()
   })
 
-  it('answers the sixth login in a minute with 429, when to come back, and why', async () => {
+  it('responds to the sixth login in a minute with 429, when to come back, and why', async () => {
     const first = await ask('/api/login', '198.51.100.1', { method: 'POST' })
     assert.equal(first.status, 200)
     assert.equal(first.headers['ratelimit-policy'], '"login";q=5;w=60')
@@ -90,10 +94,10 @@ describe('a limit', () => {
   })
 
   it('lets exactly its number of 50 simultaneous requests through', async () => {
-    const answers = await Promise.all(Array.from({ length: 50 }, () => ask('/burst', '198.51.100.3')))
-    const passed = answers.filter(({ status }) => status === 200)
+    const responses = await Promise.all(Array.from({ length: 50 }, () => ask('/burst', '198.51.100.3')))
+    const passed = responses.filter(({ status }) => status === 200)
     assert.equal(passed.length, 7)
-    assert.equal(answers.filter(({ status }) => status === 429).length, 43)
+    assert.equal(responses.filter(({ status }) => status === 429).length, 43)
     const left = passed.map(({ headers }) => /r=(\d+)/.exec(String(headers.ratelimit))?.[1])
     assert.deepEqual(left.sort(), ['0', '1', '2', '3', '4', '5', '6'])
     assert.equal(upstream.seen.filter(({ url }) => url === '/burst').length, 7)
@@ -102,10 +106,10 @@ describe('a limit', () => {
   it('is not consumed by the requests it refuses, nor by those refused before it', async () => {
     const [alice, stranger] = [await token('alice'), await upstream.issuer.token({ scope: 'other' })]
     for (const bad of [undefined, 'x.y.z', stranger]) {
-      const answers = await statuses(4, () =>
+      const responses = await statuses(4, () =>
         ask('/account', '198.51.100.4', bad === undefined ? {} : { token: bad }),
       )
-      assert.deepEqual(answers, Array(4).fill(bad === stranger ? 403 : 401))
+      assert.deepEqual(responses, Array(4).fill(bad === stranger ? 403 : 401))
     }
     const mine = () => ask('/account', '198.51.100.4', { token: alice })
     assert.deepEqual(await statuses(4, mine), [200, 200, 200, 429])
@@ -162,8 +166,9 @@ describe('a limit', () => {
   })
 
   it('in shadow mode counts and measures, and neither refuses nor speaks', async () => {
-    const answers = [await ask('/shadow', '198.51.100.12'), await ask('/shadow', '198.51.100.12')]
-    for (const { status, headers } of answers) assert.deepEqual([status, headers.ratelimit], [200, undefined])
+    const responses = [await ask('/shadow', '198.51.100.12'), await ask('/shadow', '198.51.100.12')]
+    for (const { status, headers } of responses)
+      assert.deepEqual([status, headers.ratelimit], [200, undefined])
     const shadow = 'gateway_rate_limit_decisions_total{limit="shadow",decision="shadow_refused"}'
     assert.equal(await gateway.metric(shadow), 1)
   })

@@ -10,7 +10,7 @@ export interface Loaded {
   readonly builtins: readonly string[]
 }
 
-/** Node's types do not know it. */
+/** Missing in Node's types. */
 const { moduleLoadList: builtins } = process as NodeJS.Process & {
   readonly moduleLoadList: readonly string[]
 }
@@ -24,8 +24,8 @@ registerHooks({
 })
 
 /**
- * Loaded before a program (`--import`), writes what was loaded by the time of its last listener into the file that
- * `LOADED_FILE` names.
+ * Loaded before a program (`--import`), writes what the program had loaded when it last opened a listener into the file
+ * that `LOADED_FILE` names.
  */
 subscribe('tracing:net.server.listen:asyncEnd', () => {
   const loaded: Loaded = { files, builtins }

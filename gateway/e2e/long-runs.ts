@@ -1,2 +1,2 @@
-/** By how much random tests run more often than under `npm test`: `npm run test:long` says so in TEST_LONG. */
+/** How many times more often random tests run under `npm run test:long`, which sets TEST_LONG. */
 export const LONGER = Number(process.env.TEST_LONG ?? '1')

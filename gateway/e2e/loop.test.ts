@@ -26,9 +26,9 @@ test('a gateway whose upstream leads back to it says so at once, instead of goin
     started.push(gateway)
     ports[0] = gateway.port
     for (let i = 0; i < 4; i++) {
-      const answer = await call(`${gateway.url}/a`, { headers: { 'x-request-id': `round-${i}` } })
-      assert.deepEqual([answer.status, answer.json().code], [508, 'loop_detected'])
-      assert.equal(answer.headers['x-frame-options'], 'DENY')
+      const response = await call(`${gateway.url}/a`, { headers: { 'x-request-id': `round-${i}` } })
+      assert.deepEqual([response.status, response.json().code], [508, 'loop_detected'])
+      assert.equal(response.headers['x-frame-options'], 'DENY')
     }
     const rounds = gateway.audit().filter(({ type }) => type === 'API_REQUEST')
     assert.equal(rounds.length, 8, 'each request came here twice')

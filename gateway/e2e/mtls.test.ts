@@ -13,17 +13,17 @@ import {
   SERVER_AUTH,
 } from '../tls/demo/throw-away-ca.ts'
 import { startBeats } from './beats.ts'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import {
-  makeSecureGround,
   makeServerCertificate,
+  makeTlsSetup,
   runTool,
   type SecureCall,
-  type SecureGround,
   secureCall,
   secureOptions,
   secureSocket,
+  type TlsSetup,
 } from './secure.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -44,7 +44,7 @@ function thumbprint({ certificate }: Issued, encoding: 'hex' | 'base64url'): str
 
 describe('mutual TLS', () => {
   let upstream: TestUpstream
-  let ground: SecureGround
+  let tls: TlsSetup
   let gateway: TestGateway
   let pinned: Issued
   let byUri: Issued
@@ -67,8 +67,8 @@ describe('mutual TLS', () => {
 
   before(async () => {
     upstream = await startUpstream()
-    ground = await makeSecureGround()
-    const client = (subject: string, san: SecureSan = []) => ground.client({ subject, san })
+    tls = await makeTlsSetup()
+    const client = (subject: string, san: SecureSan = []) => tls.client({ subject, san })
     pinned = await client('CN=pinned')
     // The more exact name counts: this one could be two clients.
     byUri = await client('CN=by-subject,O=Bank B', [SAN_DNS, SAN_URI])
@@ -89,7 +89,7 @@ describe('mutual TLS', () => {
         ],
       },
       clients: clients(),
-      env: { ...ground.env, GATEWAY_LOG_LEVEL: 'debug' },
+      env: { ...tls.env, GATEWAY_LOG_LEVEL: 'debug' },
     })
   })
   after(async () => {
@@ -101,23 +101,23 @@ describe('mutual TLS', () => {
     upstream.close()
   })
 
-  type SecureSan = NonNullable<Parameters<SecureGround['client']>[0]['san']>
+  type SecureSan = NonNullable<Parameters<TlsSetup['client']>[0]['san']>
   const ask = (path: string, certificate?: Issued, more: Partial<SecureCall> = {}) =>
-    secureCall({ port: gateway.tlsPort, path, ca: ground.ca, certificate, ...more })
+    secureCall({ port: gateway.tlsPort, path, ca: tls.ca, certificate, ...more })
   const bearer = async (claims: object = {}, scheme = 'Bearer') => ({
     authorization: `${scheme} ${await upstream.issuer.token({ ...claims })}`,
   })
 
   /** A refusal as the outside, the trail, the log and the metrics see it. */
   async function refuses(
-    asking: () => Promise<Answer>,
+    asking: () => Promise<ReceivedResponse>,
     expected: {
       readonly status?: number
       readonly code: string
       readonly sample?: string
       readonly challenge?: RegExp
     },
-  ): Promise<Answer> {
+  ): Promise<ReceivedResponse> {
     const { status = 401, code, sample } = expected
     const refusals = `gateway_refusals_total{code="${code}"}`
     const before = [await gateway.metric(refusals), sample && (await gateway.metric(sample))]
@@ -178,11 +178,10 @@ describe('mutual TLS', () => {
   }
 
   it('takes the certificate that curl shows', async () => {
-    const cert = ground.write('pinned.pem', pinned.certPem)
-    const key = ground.write('pinned-key.pem', pinned.keyPem)
+    const cert = tls.write('pinned.pem', pinned.certPem)
+    const key = tls.write('pinned-key.pem', pinned.keyPem)
     const url = `https://localhost:${gateway.tlsPort}/scoped`
-    const curl = (...args: string[]) =>
-      runTool('curl', ['-s', '--cacert', `${ground.dir}/ca.pem`, ...args, url])
+    const curl = (...args: string[]) => runTool('curl', ['-s', '--cacert', `${tls.dir}/ca.pem`, ...args, url])
     const { status, output } = await curl('--cert', cert, '--key', key)
     assert.equal(status, 0)
     assert.equal(JSON.parse(output).headers['x-auth-client'], 'pinned')
@@ -225,7 +224,7 @@ describe('mutual TLS', () => {
     const issue = (wish: object) =>
       makeCertificate({
         subject: 'CN=by-subject,O=Bank B',
-        issuer: ground.ca,
+        issuer: tls.ca,
         san: [SAN_URI, SAN_DNS],
         extendedKeyUsages: [CLIENT_AUTH],
         ...wish,
@@ -307,7 +306,7 @@ describe('mutual TLS', () => {
       assert.equal((await ask('/token', stranger, { headers })).status, 200)
     })
 
-    const elsewhere: readonly [string, (headers: Record<string, string>) => Promise<Answer>][] = [
+    const elsewhere: readonly [string, (headers: Record<string, string>) => Promise<ReceivedResponse>][] = [
       ['over plain HTTP', (headers) => call(`${gateway.url}/token`, { headers })],
       ['without a certificate', (headers) => ask('/token', undefined, { headers })],
       ['with the good certificate of another', (headers) => ask('/token', byUri, { headers })],
@@ -383,7 +382,7 @@ describe('mutual TLS', () => {
     const changes = () => gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE')
 
     async function serverThumbprint(): Promise<string> {
-      const socket = await secureSocket(gateway.tlsPort, secureOptions(ground.ca))
+      const socket = await secureSocket(gateway.tlsPort, secureOptions(tls.ca))
       const { raw } = socket.getPeerCertificate()
       socket.destroy()
       return createHash('sha256').update(raw).digest('hex')
@@ -393,14 +392,14 @@ describe('mutual TLS', () => {
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       await ask('/machine/x', pinned, { agent })
       const expiry = () => gateway.metric('gateway_tls_certificate_expiry_timestamp_seconds')
-      assert.equal(await expiry(), Math.floor(ground.server.certificate.notAfter.getTime() / 1000))
-      const next = await makeServerCertificate(ground.ca, { untilDays: 60 })
+      assert.equal(await expiry(), Math.floor(tls.server.certificate.notAfter.getTime() / 1000))
+      const next = await makeServerCertificate(tls.ca, { untilDays: 60 })
       const count = await gateway.metric(reloads)
       const records = changes().length
       // One after the other, as a tool that renews them does.
-      ground.write('server.pem', next.certPem)
+      tls.write('server.pem', next.certPem)
       const beats = startBeats()
-      ground.write('server-key.pem', next.keyPem)
+      tls.write('server-key.pem', next.keyPem)
       await until(async () => ((await serverThumbprint()) === thumbprint(next, 'hex') ? true : undefined))
       assert.ok(beats.elapsedMs() < 1500)
       assert.equal(await gateway.metric(reloads), count + 1)
@@ -412,7 +411,7 @@ describe('mutual TLS', () => {
       const record = changes().at(-1)
       assert.equal(changes().length, records + 1)
       assert.match(String(record?.file), /server\.pem$/)
-      assert.match(JSON.stringify(record?.before), new RegExp(thumbprint(ground.server, 'hex')))
+      assert.match(JSON.stringify(record?.before), new RegExp(thumbprint(tls.server, 'hex')))
       assert.match(JSON.stringify(record?.after), new RegExp(thumbprint(next, 'hex')))
       assert.doesNotMatch(JSON.stringify(record), /PRIVATE|BEGIN/)
     })
@@ -428,11 +427,11 @@ describe('mutual TLS', () => {
       it(`but not for ${what}: the last good stays, and log and metric tell`, async () => {
         const good = await serverThumbprint()
         const records = changes().length
-        const saved = readFileSync(`${ground.dir}/${name}`, 'utf8')
+        const saved = readFileSync(`${tls.dir}/${name}`, 'utf8')
         const lines = gateway.process.lines.length
         const told = () => gateway.process.lines.slice(lines).find(({ level }) => level === 50)
         try {
-          ground.write(name, text())
+          tls.write(name, text())
           await until(async () => ((await gateway.metric(reloaded)) === 0 ? true : undefined))
           const line = await until(told)
           assert.equal(line.msg, 'the last good certificates stay in force')
@@ -441,7 +440,7 @@ describe('mutual TLS', () => {
           assert.equal(await serverThumbprint(), good)
           assert.equal((await ask('/machine/x', pinned)).status, 200)
         } finally {
-          ground.write(name, saved)
+          tls.write(name, saved)
         }
         await until(async () => ((await gateway.metric(reloaded)) === 1 ? true : undefined))
         assert.equal(changes().length, records)
@@ -449,7 +448,7 @@ describe('mutual TLS', () => {
     }
 
     it('so that a client revoked meanwhile is refused on its standing connection at its next request', async () => {
-      const leaving = await ground.client({ subject: 'CN=by-subject,O=Bank B' })
+      const leaving = await tls.client({ subject: 'CN=by-subject,O=Bank B' })
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const staying = new Agent({ keepAlive: true, maxSockets: 1 })
       assert.equal((await ask('/machine/x', leaving, { agent })).status, 200)
@@ -482,13 +481,13 @@ describe('mutual TLS', () => {
       writeFileSync(gateway.clientsFile, JSON.stringify({ clients: named }))
       await until(() => gateway.process.lines.find(({ msg }) => msg === 'clients in force'))
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-      const [list, nextList] = [await makeRevocationList(ground.ca), await makeRevocationList(nextCa)]
-      ground.write('ca.pem', ground.ca.certPem + nextCa.certPem)
-      ground.write('crl.pem', list + nextList)
+      const [list, nextList] = [await makeRevocationList(tls.ca), await makeRevocationList(nextCa)]
+      tls.write('ca.pem', tls.ca.certPem + nextCa.certPem)
+      tls.write('crl.pem', list + nextList)
       await comesTo(newcomer, 200)
       assert.equal((await ask('/machine/x', pinned, { agent })).status, 200)
-      ground.write('ca.pem', nextCa.certPem)
-      ground.write('crl.pem', nextList)
+      tls.write('ca.pem', nextCa.certPem)
+      tls.write('crl.pem', nextList)
       await comesTo(pinned, 401)
       assert.equal((await ask('/machine/x', newcomer)).status, 200)
       await refuses(() => ask('/machine/x', pinned, { agent }), { code: 'invalid_certificate' })
@@ -504,15 +503,15 @@ describe('mutual TLS', () => {
   /** Puts a list in force that revokes these, and waits until it is. */
   async function revoke(...revoked: Issued[]): Promise<void> {
     const count = gateway.process.lines.length
-    ground.write('crl.pem', await makeRevocationList(ground.ca, { revoked }))
+    tls.write('crl.pem', await makeRevocationList(tls.ca, { revoked }))
     await until(() => gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates in force'))
   }
 })
 
 describe('the check of the configuration', () => {
-  let ground: SecureGround
+  let tls: TlsSetup
   before(async () => {
-    ground = await makeSecureGround()
+    tls = await makeTlsSetup()
   })
 
   const validate = async (env: Readonly<Record<string, string>>) => {
@@ -525,30 +524,30 @@ describe('the check of the configuration', () => {
 
   it('names the certificate and the clients that are good', async () => {
     const clients = JSON.stringify({ clients: [{ id: 'a', mtls: { sanDns: 'a.example' } }] })
-    const GATEWAY_CLIENTS = ground.write('clients.json', clients)
-    const { status, lines } = await validate({ ...ground.env, GATEWAY_CLIENTS })
+    const GATEWAY_CLIENTS = tls.write('clients.json', clients)
+    const { status, lines } = await validate({ ...tls.env, GATEWAY_CLIENTS })
     assert.equal(status, 0, lines.join('\n'))
-    const until = ground.server.certificate.notAfter.toISOString()
-    assert.ok(lines.includes(`${ground.env.GATEWAY_TLS_CERT}: OK, good until ${until}`), lines.join('\n'))
+    const until = tls.server.certificate.notAfter.toISOString()
+    assert.ok(lines.includes(`${tls.env.GATEWAY_TLS_CERT}: OK, good until ${until}`), lines.join('\n'))
     assert.ok(lines.includes(`${GATEWAY_CLIENTS}: OK, clients: 1`))
   })
 
   it('names every fault of TLS files and clients at once', async () => {
-    const other = await makeServerCertificate(ground.ca)
+    const other = await makeServerCertificate(tls.ca)
     const clients = [
       { id: 'a', mtls: { sanDns: 'a.example' } },
       { id: 'a', mtls: { sanDns: 'A.example' } },
       { id: 'c', hmac: { keyId: 'k', secrets: [{ env: 'NOT_SET' }] } },
       { id: 'd' },
     ]
-    const GATEWAY_CLIENTS = ground.write('bad-clients.json', JSON.stringify({ clients }))
-    const GATEWAY_TLS_KEY = ground.write('other-key.pem', other.keyPem)
-    const GATEWAY_TLS_CLIENT_CA = ground.write('no-ca.pem', other.certPem)
-    const env = { ...ground.env, GATEWAY_CLIENTS, GATEWAY_TLS_KEY, GATEWAY_TLS_CLIENT_CA }
+    const GATEWAY_CLIENTS = tls.write('bad-clients.json', JSON.stringify({ clients }))
+    const GATEWAY_TLS_KEY = tls.write('other-key.pem', other.keyPem)
+    const GATEWAY_TLS_CLIENT_CA = tls.write('no-ca.pem', other.certPem)
+    const env = { ...tls.env, GATEWAY_CLIENTS, GATEWAY_TLS_KEY, GATEWAY_TLS_CLIENT_CA }
     const { status, lines } = await validate(env)
     assert.equal(status, 1)
     for (const start of [
-      `${GATEWAY_TLS_KEY}: $: is not the key of the certificate in ${ground.env.GATEWAY_TLS_CERT}`,
+      `${GATEWAY_TLS_KEY}: $: is not the key of the certificate in ${tls.env.GATEWAY_TLS_CERT}`,
       `${GATEWAY_TLS_CLIENT_CA}: certificate 1: is not of a certificate authority`,
       `${GATEWAY_CLIENTS}: $.clients[1].id: is the same id as $.clients[0].id`,
       `${GATEWAY_CLIENTS}: $.clients[1].mtls.sanDns: `,

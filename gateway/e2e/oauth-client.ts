@@ -8,7 +8,7 @@ import type { TestService } from './running-service.ts'
 
 export const ALICE = { email: 'alice@example.com', password: 'demo-password' }
 
-/** Of the two demo clients; nobody listens there. */
+/** Redirect address of the two demo clients; nothing listens there. */
 export const REDIRECTS = {
   'mobile-app': 'http://127.0.0.1:49152/callback',
   'bank-portal': 'https://portal.example.com/callback',
@@ -31,20 +31,20 @@ async function portalKey({ backendDir }: TestService): Promise<client.ClientAuth
 
 interface FlowOptions {
   readonly scope?: string
-  /** For a client that is none of the demo. */
+  /** For a client that is not one of the demo. */
   readonly redirectUri?: string
-  /** Whether the request is pushed (RFC 9126) instead of carried by the browser. */
+  /** The request is pushed (RFC 9126), not carried by the browser. */
   readonly pushed?: boolean
   readonly dpop?: client.DPoPHandle
 }
 
-/** An authorization request up to where the browser comes back to the application. */
+/** An authorization request, up to the return of the browser to the application. */
 interface Authorized {
   readonly back: URL
   readonly checks: client.AuthorizationCodeGrantChecks
 }
 
-/** Asks for access and lets Alice sign in and allow it. */
+/** Requests access; Alice signs in and allows it. */
 export async function authorize(
   config: client.Configuration,
   options: FlowOptions = {},
@@ -68,7 +68,7 @@ export async function authorize(
   return { back, checks: { pkceCodeVerifier, expectedState } }
 }
 
-/** What a person does in the browser; gives where it was sent then. */
+/** The steps of the user in the browser. @returns where the browser was sent */
 export async function signInAndAllow(browser: FormBrowser, start: URL): Promise<URL> {
   const signIn = await browser.open(start)
   const consent = await browser.press(signIn, 'Sign in', ALICE)

@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
 import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { authorize, discover, tokensFor } from './oauth-client.ts'
 import { ath, proof } from './proofs.ts'
 import { startService, type TestService } from './running-service.ts'
@@ -29,7 +29,7 @@ describe('a token bound by DPoP', () => {
   const url = () => `${service.url}/api/balance`
   const good = (claims: object = {}) =>
     proof(keys, { htm: 'GET', htu: url(), ath: ath(token), nonce, ...claims })
-  const ask = (authorization: string, dpopProof?: string, path = '/api/balance'): Promise<Answer> =>
+  const ask = (authorization: string, dpopProof?: string, path = '/api/balance'): Promise<ReceivedResponse> =>
     call(service.url + path, {
       headers: { authorization, ...(dpopProof === undefined ? {} : { dpop: dpopProof }) },
     })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { decodeJwt, decodeProtectedHeader, generateKeyPair } from 'jose'
 import * as client from 'openid-client'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { FormBrowser } from './form-browser.ts'
 import { authorize, discover, REDIRECTS, tokensFor } from './oauth-client.ts'
 import { startService, type TestService } from './running-service.ts'
@@ -19,7 +19,7 @@ describe('OAuth 2.0 through the gateway', () => {
   })
   after(() => service.end())
 
-  const balance = (accessToken: string): Promise<Answer> =>
+  const balance = (accessToken: string): Promise<ReceivedResponse> =>
     call(`${service.url}/api/balance`, { headers: { authorization: `Bearer ${accessToken}` } })
 
   const oauthError = (expected: string) => (fault: unknown) => {

@@ -7,6 +7,7 @@ import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { REFUSALS } from '../refusals.ts'
 import { call } from './client.ts'
+import { LONGER } from './long-runs.ts'
 import { startService, type TestService } from './running-service.ts'
 
 const REDOCLY = fileURLToPath(new URL('../../node_modules/@redocly/cli/bin/cli.js', import.meta.url))
@@ -18,6 +19,11 @@ const NO_SCHEMATHESIS =
 const SCHEMATHESIS_CONFIG = `[checks.positive_data_acceptance]
 expected-statuses = ["2xx", "401", "403", "404", "409", "422", "429", "5xx"]
 `
+/** Under `npm run test:long` every boundary of every parameter as well, most of the CPU, and more random requests. */
+const AMOUNT =
+  LONGER === 1
+    ? ['--phases=examples,fuzzing', '--max-examples=5']
+    : ['--phases=examples,coverage,fuzzing', '--max-examples=10']
 /** These two end the session that the requests are made in, so their turn comes last. */
 const ENDS_SESSION = ['deleteUser', 'logout']
 
@@ -83,8 +89,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
       `${service.url}/openapi.json`,
       '--header',
       `Authorization: Bearer ${await operatorToken()}`,
-      '--phases=examples,coverage,fuzzing',
-      '--max-examples=10',
+      ...AMOUNT,
       '--seed=1',
       '--generation-database=none',
       '--no-color',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import type * as client from 'openid-client'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { ALICE, discover, tokensFor } from './oauth-client.ts'
 import { startService, type TestService } from './running-service.ts'
 
@@ -17,9 +17,9 @@ describe("a user's own record behind the gateway", () => {
   })
   after(() => service.end())
 
-  const login = (password: string): Promise<Answer> =>
+  const login = (password: string): Promise<ReceivedResponse> =>
     call(`${service.url}/api/login`, { method: 'POST', body: { ...ALICE, password } })
-  const ownRecord = (token: string, method: string, body?: object): Promise<Answer> => {
+  const ownRecord = (token: string, method: string, body?: object): Promise<ReceivedResponse> => {
     // Node sends a DELETE's body without its length, unless it is told.
     const framing = body && { 'content-length': String(Buffer.byteLength(JSON.stringify(body))) }
     return call(`${service.url}/api/users/${decodeJwt(token).sub}`, {
@@ -52,7 +52,7 @@ describe("a user's own record behind the gateway", () => {
   it('changes its password by the present one, which ends every other session and grant at once', async () => {
     const app = await tokensFor(mobile)
     const [here, elsewhere] = [await login(ALICE.password), await login(ALICE.password)].map(
-      (answer) => answer.json<{ accessToken: string }>().accessToken,
+      (response) => response.json<{ accessToken: string }>().accessToken,
     ) as [string, string]
     assert.equal((await ownRecord(here, 'PATCH', { password: NEXT })).json().code, 'password_required')
     const wrong = await ownRecord(here, 'PATCH', { password: NEXT, currentPassword: 'wrong' })

@@ -16,9 +16,9 @@ interface Problem {
   readonly requestId: string
 }
 
-function problemOf(answer: string): Problem {
+function problemOf(response: string): Problem {
   return JSON.parse(
-    Buffer.from(answer.slice(answer.indexOf('\r\n\r\n') + 4), 'latin1').toString('utf8'),
+    Buffer.from(response.slice(response.indexOf('\r\n\r\n') + 4), 'latin1').toString('utf8'),
   ) as Problem
 }
 
@@ -100,8 +100,8 @@ describe('a refusal', () => {
   for (const [bytes, status, code, closes] of cases) {
     it(`${status} ${code} of ${JSON.stringify(bytes.slice(0, 90))} is a problem that tells what is public, and ${closes ? 'closes' : 'keeps'} the connection`, async () => {
       // A second request that is whole shows whether the connection is kept.
-      const answer = await sendBytes(gateway.port, `${bytes}GET /last HTTP/1.1\r\n${CLOSE}`)
-      const first = answer.split(/(?<=\})(?=HTTP\/1\.1 )/)[0] as string
+      const response = await sendBytes(gateway.port, `${bytes}GET /last HTTP/1.1\r\n${CLOSE}`)
+      const first = response.split(/(?<=\})(?=HTTP\/1\.1 )/)[0] as string
       assert.equal(statusOf(first), status, first)
       assert.equal(headerOf(first, 'content-type'), 'application/problem+json')
       const problem = problemOf(first)
@@ -114,7 +114,7 @@ describe('a refusal', () => {
       assert.match(problem.detail, /^[A-Z].*[.]?$/)
       assert.equal(problem.requestId, headerOf(first, 'x-request-id'))
       assert.equal(headerOf(first, 'connection'), closes ? 'close' : 'keep-alive')
-      assert.equal(answer.includes('"code":"not_found"', first.length), !closes)
+      assert.equal(response.includes('"code":"not_found"', first.length), !closes)
       assert.ok(!/secret|HPE_|ECONN|node:|Error:/.test(first))
       assert.equal(
         headerOf(first, 'www-authenticate') !== undefined,
@@ -126,10 +126,10 @@ describe('a refusal', () => {
   }
 
   it('to HEAD has the head of its problem and no body', async () => {
-    const answer = await sendBytes(gateway.port, `HEAD /nowhere HTTP/1.1\r\n${CLOSE}`)
-    assert.equal(statusOf(answer), 404)
-    assert.ok(Number(headerOf(answer, 'content-length')) > 100)
-    assert.ok(answer.endsWith('\r\n\r\n'))
+    const response = await sendBytes(gateway.port, `HEAD /nowhere HTTP/1.1\r\n${CLOSE}`)
+    assert.equal(statusOf(response), 404)
+    assert.ok(Number(headerOf(response, 'content-length')) > 100)
+    assert.ok(response.endsWith('\r\n\r\n'))
   })
 
   it('for want of credentials challenges as RFC 6750 says: without an error when there were none', async () => {

@@ -8,11 +8,11 @@ import { connect } from 'node:tls'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose'
 import type { Issued } from '../tls/demo/throw-away-ca.ts'
 import { run } from './child-process.ts'
-import type { Answer } from './client.ts'
+import type { ReceivedResponse } from './client.ts'
 import { freePort } from './free-port.ts'
 import { ath, proof } from './proofs.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
-import { makeSecureGround, type SecureGround, secureCall, secureOptions } from './secure.ts'
+import { makeTlsSetup, secureCall, secureOptions, type TlsSetup } from './secure.ts'
 import { AUDIENCE, ISSUER } from './test-tokens.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -28,7 +28,7 @@ const CONFIG = {
 
 /** FAPI 2.0 Security Profile: the rules for a resource server, each shown by a gateway that is held to the profile. */
 describe('FAPI 2.0 resource server', () => {
-  let ground: SecureGround
+  let tls: TlsSetup
   let upstream: TestUpstream
   let keys: Server
   let gateway: TestGateway
@@ -40,8 +40,8 @@ describe('FAPI 2.0 resource server', () => {
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
 
   before(async () => {
-    ground = await makeSecureGround()
-    certificate = await ground.client({ subject: 'CN=client' })
+    tls = await makeTlsSetup()
+    certificate = await tls.client({ subject: 'CN=client' })
     const { publicKey } = await pair
     const own = { ...(await exportJWK(publicKey)), kid: 'own', alg: 'ES256', use: 'sig' }
     const other = await generateKeyPair('ES256')
@@ -57,7 +57,7 @@ describe('FAPI 2.0 resource server', () => {
       res.end(JSON.stringify({ url: req.url }))
       upstream.seen.push({ method: 'GET', url: req.url ?? '', headers: {}, rawHeaders: [], body: '' })
     })
-    keys = createServer({ cert: ground.server.certPem, key: ground.server.keyPem }, (_req, res) => {
+    keys = createServer({ cert: tls.server.certPem, key: tls.server.keyPem }, (_req, res) => {
       res.setHeader('content-type', 'application/json')
       res.end(JSON.stringify({ keys: published }))
     }).listen(0, '127.0.0.1')
@@ -66,11 +66,11 @@ describe('FAPI 2.0 resource server', () => {
     gateway = await startGateway({
       config: { ...CONFIG, dpop: { publicUrls: [`https://localhost:${port}`] } },
       env: {
-        ...ground.env,
+        ...tls.env,
         GATEWAY_TLS_PORT: String(port),
         GATEWAY_UPSTREAM: upstream.url,
         GATEWAY_JWKS_URI: `https://localhost:${(keys.address() as AddressInfo).port}/jwks.json`,
-        NODE_EXTRA_CA_CERTS: ground.env.GATEWAY_TLS_CLIENT_CA ?? '',
+        NODE_EXTRA_CA_CERTS: tls.env.GATEWAY_TLS_CLIENT_CA ?? '',
       },
     })
   })
@@ -106,20 +106,20 @@ describe('FAPI 2.0 resource server', () => {
     secureCall({
       port,
       path: more.path ?? '/accounts',
-      ca: ground.ca,
+      ca: tls.ca,
       certificate: more.bare === true ? undefined : certificate,
       headers: { authorization, ...(more.dpop === undefined ? {} : { dpop: more.dpop }) },
     })
 
-  function assertRefused(answer: Answer, status: number, error: string): void {
-    assert.equal(answer.status, status, answer.body)
-    assert.match(String(answer.headers['www-authenticate']), new RegExp(`error="${error}"`))
+  function assertRefused(response: ReceivedResponse, status: number, error: string): void {
+    assert.equal(response.status, status, response.body)
+    assert.match(String(response.headers['www-authenticate']), new RegExp(`error="${error}"`))
   }
 
   it('section 5.2.1: speaks TLS 1.2 and newer, and nothing older', async () => {
     const speaks = async (version: 'TLSv1.1' | 'TLSv1.2' | 'TLSv1.3') => {
       const socket = connect({
-        ...secureOptions(ground.ca),
+        ...secureOptions(tls.ca),
         port,
         minVersion: version,
         maxVersion: version,
@@ -140,7 +140,7 @@ describe('FAPI 2.0 resource server', () => {
 
   it('section 5.2.2: speaks in TLS 1.2 only the suites that BCP 195 recommends', async () => {
     const suite = async (ciphers: string) => {
-      const socket = connect({ ...secureOptions(ground.ca), port, maxVersion: 'TLSv1.2', ciphers })
+      const socket = connect({ ...secureOptions(tls.ca), port, maxVersion: 'TLSv1.2', ciphers })
       const spoken = await once(socket, 'secureConnect').then(
         () => socket.getCipher().name,
         () => undefined,
@@ -199,9 +199,9 @@ describe('FAPI 2.0 resource server', () => {
   })
 
   it('section 5.3.4-4: refuses a token that does not suffice', async () => {
-    const answer = await get(`Bearer ${await token({ scope: 'accounts' })}`, { path: '/admin' })
-    assertRefused(answer, 403, 'insufficient_scope')
-    assert.match(String(answer.headers['www-authenticate']), /scope="admin"/)
+    const response = await get(`Bearer ${await token({ scope: 'accounts' })}`, { path: '/admin' })
+    assertRefused(response, 403, 'insufficient_scope')
+    assert.match(String(response.headers['www-authenticate']), /scope="admin"/)
     assert.equal((await get(`Bearer ${await token({ scope: 'admin' })}`, { path: '/admin' })).status, 200)
   })
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
-import { type Answer, call } from './client.ts'
+import { call, type ReceivedResponse } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -43,7 +43,7 @@ describe('routes', () => {
   const ask = (
     line: string,
     options: { headers?: Record<string, string>; body?: string } = {},
-  ): Promise<Answer> => {
+  ): Promise<ReceivedResponse> => {
     const [method = '', path = ''] = line.split(' ')
     return call(gateway.url + path, { method, ...options })
   }
@@ -69,11 +69,11 @@ describe('routes', () => {
     ['GET /slow/', 404],
   ]
   for (const [line, status] of cases) {
-    it(`answer ${line} with ${status}: the most specific row wins, and no row is 404`, async () => {
-      const answer = await ask(line)
-      assert.equal(answer.status, status)
-      if (status === 200 && !line.startsWith('HEAD')) assert.equal(answer.body, line)
-      if (status === 404) assert.equal(answer.json().code, 'not_found')
+    it(`response ${line} with ${status}: the most specific row wins, and no row is 404`, async () => {
+      const response = await ask(line)
+      assert.equal(response.status, status)
+      if (status === 200 && !line.startsWith('HEAD')) assert.equal(response.body, line)
+      if (status === 404) assert.equal(response.json().code, 'not_found')
     })
   }
 
@@ -93,10 +93,10 @@ describe('routes', () => {
     })
     assert.equal((await ask('GET /api/users/7', await withScope('users:admin users:read more'))).status, 200)
     for (const scope of ['users:admin', 'users:read', 'users:adminx users:read']) {
-      const answer = await ask('GET /api/users/7', await withScope(scope))
-      assert.equal(answer.status, 403, scope)
+      const response = await ask('GET /api/users/7', await withScope(scope))
+      assert.equal(response.status, 403, scope)
       assert.match(
-        String(answer.headers['www-authenticate']),
+        String(response.headers['www-authenticate']),
         /error="insufficient_scope".*scope="users:admin users:read"/,
       )
     }
@@ -117,9 +117,9 @@ describe('routes', () => {
   })
 
   it('bound the time, each by its own bound or the common one', async () => {
-    const answer = await ask('GET /quick')
-    assert.equal(answer.status, 504)
-    assert.equal(answer.json().code, 'upstream_timeout')
+    const response = await ask('GET /quick')
+    assert.equal(response.status, 504)
+    assert.equal(response.json().code, 'upstream_timeout')
     assert.equal((await ask('GET /slow')).status, 200)
   })
 

@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { sharedSecret } from '../process/shared-secret.ts'
 import { type RunningProcess, run } from './child-process.ts'
 import { freePort } from './free-port.ts'
@@ -10,15 +11,15 @@ import { startGateway, type TestGateway } from './running-gateway.ts'
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 
 export interface ServiceOptions {
-  /** Keys of gateway.json that take the place of those that are shipped. */
+  /** Replace keys of the shipped gateway.json. */
   readonly config?: object
-  /** `shipped`, or without the rows for log-ins and OAuth, so that tests may sign in as often as they like, or none. */
+  /** The shipped rows: all, all but those for logins and OAuth, or none. */
   readonly limits?: 'shipped' | 'logins-unlimited' | 'unlimited'
   /** Environment of both processes. */
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** The service as `npm start` runs it, with the configuration that is shipped, at an address of its own. */
+/** The service as `npm start` runs it, with the shipped configuration, at an address of its own. */
 export interface TestService {
   readonly backend: RunningProcess
   readonly backendDir: string
@@ -35,6 +36,7 @@ export async function startService(options: ServiceOptions = {}): Promise<TestSe
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const secret = sharedSecret({ GATEWAY_DATA_DIR: dir })
+  await prepareBackendDirectory(backendDir)
   const backend = run('backend/main.ts', {
     ...secret,
     BACKEND_DATA_DIR: backendDir,

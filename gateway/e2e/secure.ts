@@ -15,23 +15,23 @@ import {
   makeRevocationList,
   SERVER_AUTH,
 } from '../tls/demo/throw-away-ca.ts'
-import type { Answer, Call } from './client.ts'
+import type { Call, ReceivedResponse } from './client.ts'
 
-/** What an HTTPS listener and its clients need, in files of a directory of their own. */
-export interface SecureGround {
+/** What an HTTPS listener and its clients need, in files of one directory. */
+export interface TlsSetup {
   readonly dir: string
   readonly ca: Authority
   readonly server: Issued
   /** For startGateway: a free port, and the files. */
   readonly env: Readonly<Record<string, string>>
-  /** A client certificate of the authority, unless it is wished otherwise. */
+  /** Makes a client certificate, by default issued by `ca`. */
   client(wish: Partial<CertificateOptions> & { readonly subject: string }): Promise<Issued>
   /** Writes a file in the directory and gives its path. */
   write(name: string, text: string): string
 }
 
 /** Makes an authority, a server's certificate for localhost and an empty revocation list. */
-export async function makeSecureGround(): Promise<SecureGround> {
+export async function makeTlsSetup(): Promise<TlsSetup> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-tls-'))
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
   const write = (name: string, text: string) => {
@@ -88,12 +88,12 @@ export interface SecureCall extends Omit<Call, 'agent'> {
   readonly path: string
   readonly ca: Authority
   readonly certificate?: Issued | undefined
-  /** To go on with a connection that stands. */
+  /** An open connection to use. */
   readonly agent?: Agent
 }
 
-/** Makes one request over TLS and reads its answer whole. */
-export async function secureCall(options: SecureCall): Promise<Answer> {
+/** Makes one request over TLS and reads the complete response. */
+export async function secureCall(options: SecureCall): Promise<ReceivedResponse> {
   const { port, path, ca, certificate, body } = options
   const isJson = typeof body === 'object' && !Buffer.isBuffer(body)
   const req = request({
@@ -127,23 +127,23 @@ export async function secureSocket(port: number | undefined, options: Connection
   return socket
 }
 
-/** Sends exactly these bytes over TLS and gives back everything that comes until the other side closes. */
+/** Sends exactly these bytes over TLS. @returns everything that comes until the other side closes */
 export async function sendSecureBytes(
   port: number | undefined,
   options: ConnectionOptions,
   bytes: string,
 ): Promise<string> {
   const socket = await secureSocket(port, options)
-  let answer = ''
+  let response = ''
   socket.setEncoding('latin1').on('data', (text: string) => {
-    answer += text
+    response += text
   })
   socket.write(bytes, 'latin1')
   await once(socket, 'close')
-  return answer
+  return response
 }
 
-/** Runs another program to its end, with all that it says. */
+/** Runs another program to its end. @returns its output */
 export async function runTool(
   command: string,
   args: readonly string[],

@@ -73,9 +73,9 @@ describe('a session', () => {
       'x-auth-session': 'other',
     }
     for (const path of ['/mine', '/either']) {
-      const answer = await ask(bearer, forged, path)
-      assert.equal(answer.status, 200)
-      const seen = answer.json()
+      const response = await ask(bearer, forged, path)
+      assert.equal(response.status, 200)
+      const seen = response.json()
       assert.deepEqual(
         Object.fromEntries(Object.entries(seen).filter(([name]) => name.startsWith('x-auth-'))),
         {
@@ -122,16 +122,19 @@ describe('a session', () => {
       const bearer = await make()
       const before = await outcome(expected)
       for (const path of ['/mine', '/either']) {
-        const answer = await ask(bearer, {}, path)
-        assert.equal(answer.status, 401)
-        assert.match(String(answer.headers['www-authenticate']), /^Bearer realm="api", error="invalid_token"/)
-        assert.equal(answer.json().code, 'invalid_token')
+        const response = await ask(bearer, {}, path)
+        assert.equal(response.status, 401)
+        assert.match(
+          String(response.headers['www-authenticate']),
+          /^Bearer realm="api", error="invalid_token"/,
+        )
+        assert.equal(response.json().code, 'invalid_token')
       }
       assert.equal(await outcome(expected), before + 2)
     })
   }
 
-  it('revoked by the answer that ended it is refused from then on, after kill -9 too', async () => {
+  it('revoked by the response that ended it is refused from then on, after kill -9 too', async () => {
     const [mine, sibling] = [await token({ sid: 'sid-9' }), await token({ sid: 'sid-9', sub: 'user-9' })]
     const stranger = await token({ sid: 'sid-10' })
     assert.equal((await ask(sibling)).status, 200)
@@ -140,9 +143,9 @@ describe('a session', () => {
     assert.equal(last.headers['x-revoke-session'], undefined)
     const before = await outcome('revoked')
     for (const bearer of [mine, sibling]) {
-      const answer = await ask(bearer)
-      assert.equal(answer.status, 401)
-      assert.match(String(answer.headers['www-authenticate']), /error="invalid_token".*revoked/)
+      const response = await ask(bearer)
+      assert.equal(response.status, 401)
+      assert.match(String(response.headers['www-authenticate']), /error="invalid_token".*revoked/)
     }
     assert.equal(await outcome('revoked'), before + 2)
     assert.equal((await ask(stranger)).status, 200)
@@ -158,9 +161,9 @@ describe('a session', () => {
     await until(async () => ((await ask(await token())).status === 200 ? true : undefined))
     const before = fetches
     const [rotated, alsoRotated] = [await second.token(), await second.token()]
-    const answers = await Promise.all([ask(rotated), ask(alsoRotated), ask(rotated)])
+    const responses = await Promise.all([ask(rotated), ask(alsoRotated), ask(rotated)])
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [200, 200, 200],
     )
     assert.equal(fetches, before + 1)
@@ -176,9 +179,9 @@ describe('a session', () => {
     await gateway.end('SIGKILL')
     await again()
     const bearer = await token()
-    const answer = await ask(bearer)
-    assert.deepEqual([answer.status, answer.json().code], [503, 'keys_unavailable'])
-    assert.ok(Number(answer.headers['retry-after']) > 0)
+    const response = await ask(bearer)
+    assert.deepEqual([response.status, response.json().code], [503, 'keys_unavailable'])
+    assert.ok(Number(response.headers['retry-after']) > 0)
     assert.ok((await outcome('keys_unavailable')) > 0)
     assert.equal((await ask('a.b.c')).status, 401)
     assert.equal((await ask(undefined, {}, '/either')).status, 200)

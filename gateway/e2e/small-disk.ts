@@ -12,10 +12,10 @@ export interface SmallDisk {
   remove(): void
 }
 
-/** What a test says that is skipped because `mountSmallDisk` gave nothing. */
+/** Why a test is skipped when `mountSmallDisk` returned nothing. */
 export const NO_SMALL_DISK = 'NOT TESTED: a small disk cannot be mounted here, which takes root on Linux'
 
-/** Undefined where it cannot be mounted. */
+/** @returns undefined where it cannot be mounted */
 export function mountSmallDisk(): SmallDisk | undefined {
   const dir = mkdtempSync(join(tmpdir(), 'small-disk-'))
   if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', dir]).status !== 0) {

@@ -72,7 +72,7 @@ describe('npm start', () => {
   const ended = async () => (both === undefined ? undefined : (await once(both, 'close'))[0])
   const status = (path: string) =>
     call(`http://127.0.0.1:${ports.gateway}${path}`).then(
-      (answer) => answer.status,
+      (response) => response.status,
       () => 0,
     )
   const backendUp = () =>
@@ -92,7 +92,7 @@ describe('npm start', () => {
     assert.fail(log)
   }
 
-  it('lets nobody in before the backend answers, so that the first answer is a good one', async () => {
+  it('lets nobody in before the backend responds, so that the first response is a good one', async () => {
     start()
     const seen = new Set<number>()
     await eventually(async () => {
@@ -135,7 +135,7 @@ describe('npm start', () => {
   })
 
   it(
-    'whose terminal is closed before the backend answers starts no gateway and exits with 0',
+    'whose terminal is closed before the backend responds starts no gateway and exits with 0',
     onLinux,
     async () => {
       const started = gatewayPid()

@@ -3,7 +3,7 @@ import { type CryptoKey, exportJWK, generateKeyPair, type JWK, type JWTPayload, 
 export const ISSUER = 'http://localhost:8080'
 export const AUDIENCE = `${ISSUER}/api`
 
-/** An issuer of tokens that the gateway trusts, when its `jwks` is served where the gateway looks for it. */
+/** An issuer that the gateway trusts when its `jwks` is served where the gateway fetches it. */
 export interface TestIssuer {
   readonly jwks: { readonly keys: readonly JWK[] }
   /** A good access token; what is given replaces or adds claims. */

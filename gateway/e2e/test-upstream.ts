@@ -12,7 +12,7 @@ export interface SeenRequest {
   readonly body: string
 }
 
-/** A real HTTP service behind the gateway, which remembers what reached it and publishes its issuer's keys. */
+/** A real HTTP service behind the gateway, which remembers its requests and publishes its issuer's keys. */
 export interface TestUpstream {
   readonly server: Server
   readonly url: string
@@ -21,7 +21,7 @@ export interface TestUpstream {
   close(): void
 }
 
-/** Answers with `listener`, or, without one, with what it saw as JSON. */
+/** Responds by `listener`; without one, with the request as JSON. */
 export async function startUpstream(listener?: RequestListener): Promise<TestUpstream> {
   const issuer = await createIssuer()
   const seen: SeenRequest[] = []

@@ -1,8 +1,7 @@
 /**
- * Loaded before a program (`--import`), lets its time run faster, so that a schedule of minutes passes in seconds as it
- * was written: the date by `TIME_LAPSE`, from the moment in `TIME_LAPSE_FROM` (epoch milliseconds) that all programs of
- * a test share, and repetitions and waits of half a minute and more with it. Shorter waits stay, because they are for
- * the network.
+ * Loaded before a program (`--import`), makes its time run faster, so that a schedule of minutes passes in seconds. The date
+ * runs `TIME_LAPSE` times as fast from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a test share;
+ * intervals and timeouts of half a minute and more are shortened too. Shorter ones stay, because they are for the network.
  */
 const FACTOR = Number(process.env.TIME_LAPSE ?? '1')
 const FROM_MS = Number(process.env.TIME_LAPSE_FROM ?? '0')
@@ -10,7 +9,7 @@ const LONG_MS = 30_000
 
 if (FACTOR !== 1) speedUp()
 
-/** What a program under `environment` takes for the time when it is really `realMs`. */
+/** The time that a program under `environment` sees when it is really `realMs`. */
 export function lapsed(
   realMs: number,
   environment: { readonly factor: number; readonly fromMs: number },

@@ -58,9 +58,9 @@ describe('a webhook to the service as it is shipped', () => {
       accessToken: string
     }>()
     for (const headers of [{}, { authorization: `Bearer ${accessToken}` }]) {
-      const answer = await call(url, { method: 'POST', headers, body: BODY })
-      assert.equal(answer.status, 401)
-      assert.equal(answer.json().code, 'missing_credentials')
+      const response = await call(url, { method: 'POST', headers, body: BODY })
+      assert.equal(response.status, 401)
+      assert.equal(response.json().code, 'missing_credentials')
     }
   })
 })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { startBeats } from './beats.ts'
-import { type Answer, call, statusOf } from './client.ts'
+import { call, type ReceivedResponse, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerOf, openWire, statuses, type Wire } from './wire.ts'
@@ -136,34 +136,34 @@ describe('a signed webhook', () => {
       body: delivery.body ?? PAYLOAD,
     })
   /** Accepted, with these bytes and no others. */
-  async function passes(answer: Answer, body: string | Buffer = PAYLOAD): Promise<Got> {
-    assert.equal(answer.status, 200, answer.body)
-    const got = answer.json() as unknown as Got
+  async function passes(response: ReceivedResponse, body: string | Buffer = PAYLOAD): Promise<Got> {
+    assert.equal(response.status, 200, response.body)
+    const got = response.json() as unknown as Got
     assert.equal(got.bytes, Buffer.byteLength(body))
     assert.equal(got.sha256, sha256(body))
     return got
   }
   const decisions = (outcome: string) => `gateway_auth_decisions_total{method="hmac",outcome="${outcome}"}`
   async function refuses(
-    answering: () => Promise<Answer>,
+    answering: () => Promise<ReceivedResponse>,
     {
       status = 401,
       code = 'invalid_signature',
       outcome,
     }: { status?: number; code?: string; outcome: string },
-  ): Promise<Answer> {
+  ): Promise<ReceivedResponse> {
     const samples = [`gateway_refusals_total{code="${code}"}`, decisions(outcome)]
     const before = await Promise.all(samples.map((sample) => gateway.metric(sample)))
     const reachedBefore = reached
-    const answer = await answering()
-    assert.equal(answer.status, status, answer.body)
-    assert.equal(answer.json().code, code)
+    const response = await answering()
+    assert.equal(response.status, status, response.body)
+    assert.equal(response.json().code, code)
     for (const name of MANDATORY) {
-      const names = answer.rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === name)
+      const names = response.rawHeaders.filter((text, i) => i % 2 === 0 && text.toLowerCase() === name)
       assert.equal(names.length, 1, name)
     }
-    if (status === 401) assert.equal(answer.headers['www-authenticate'], 'Webhook realm="api"')
-    const pair = await gateway.pair(answer.headers['x-request-id'] as string)
+    if (status === 401) assert.equal(response.headers['www-authenticate'], 'Webhook realm="api"')
+    const pair = await gateway.pair(response.headers['x-request-id'] as string)
     assert.equal(pair[1].statusCode, status)
     // Whoever is refused before it is proved is nobody; a replay is somebody's.
     assert.equal(pair[0].clientId, status === 409 ? 'acme' : undefined)
@@ -171,20 +171,20 @@ describe('a signed webhook', () => {
       assert.equal(await gateway.metric(sample), (before[i] as number) + 1, sample)
     }
     assert.equal(reached, reachedBefore)
-    return answer
+    return response
   }
 
   describe('is accepted', () => {
     it('as the standard library signs it, and is its client in the trail and upstream', async () => {
       const before = await gateway.metric(decisions('accepted'))
-      const answer = await deliver({ id: 'msg_first', headers: { 'x-auth-client': 'globex' } })
-      const { headers } = await passes(answer)
+      const response = await deliver({ id: 'msg_first', headers: { 'x-auth-client': 'globex' } })
+      const { headers } = await passes(response)
       assert.equal(headers['x-auth-client'], 'acme')
       assert.equal(headers['x-auth-method'], 'hmac')
       assert.equal(headers['x-auth-subject'], undefined)
       assert.equal(headers['webhook-id'], 'msg_first')
       assert.equal(headers['content-type'], 'application/json')
-      for (const record of await gateway.pair(answer.headers['x-request-id'] as string)) {
+      for (const record of await gateway.pair(response.headers['x-request-id'] as string)) {
         assert.equal(record.clientId, 'acme')
         assert.equal(record.userId, undefined)
       }
@@ -205,9 +205,9 @@ describe('a signed webhook', () => {
 
     it('in chunks, also when they are many and small', async () => {
       const body = randomBytes(3000)
-      const answer = await chunked(body, 7, headersOf({ body }))
-      assert.equal(statusOf(answer), 200, answer)
-      assert.match(answer, new RegExp(sha256(body)))
+      const response = await chunked(body, 7, headersOf({ body }))
+      assert.equal(statusOf(response), 200, response)
+      assert.match(response, new RegExp(sha256(body)))
     })
 
     it('with any secret of its key, so that one can take the place of another', async () => {
@@ -254,10 +254,10 @@ describe('a signed webhook', () => {
       wire.send(head({ ...headersOf({ body }), expect: '100-continue', 'content-length': '5000' }))
       await wire.has('HTTP/1.1 100 Continue\r\n\r\n')
       wire.send(body)
-      const answer = await wire.ended()
-      assert.deepEqual(statuses(answer), [100, 200])
-      assert.match(answer, new RegExp(sha256(body)))
-      assert.doesNotMatch(answer, /"expect"/)
+      const response = await wire.ended()
+      assert.deepEqual(statuses(response), [100, 200])
+      assert.match(response, new RegExp(sha256(body)))
+      assert.doesNotMatch(response, /"expect"/)
     })
 
     it('over a connection that stands, one after the other', async () => {
@@ -321,9 +321,9 @@ describe('a signed webhook', () => {
     }
     for (const [what, outcome, delivery] of cases) {
       it(`${what} (${outcome}), with one sentence whatever it was`, async () => {
-        const answer = await refuses(() => deliver(delivery()), { outcome })
-        assert.equal(answer.json().detail, 'The webhook is not signed as it must be.')
-        assert.equal(answer.headers['retry-after'], undefined)
+        const response = await refuses(() => deliver(delivery()), { outcome })
+        assert.equal(response.json().detail, 'The signature of the webhook is missing or not valid.')
+        assert.equal(response.headers['retry-after'], undefined)
       })
     }
 
@@ -370,9 +370,9 @@ describe('a signed webhook', () => {
         const wire = await openWire(gateway.port)
         const fields = { expect: '100-continue', 'content-length': String(MIB + 1) }
         wire.send(head({ ...headersOf({}), ...fields }, path))
-        const answer = await wire.ended()
-        assert.deepEqual(statuses(answer), [413])
-        assert.match(answer, /"code":"body_too_large"/)
+        const response = await wire.ended()
+        assert.deepEqual(statuses(response), [413])
+        assert.match(response, /"code":"body_too_large"/)
         const large = await deliver({ body: randomBytes(MIB + 1) }, path)
         assert.equal(large.status, 413)
         assert.equal((await gateway.pair(large.headers['x-request-id'] as string))[1].statusCode, 413)
@@ -398,7 +398,7 @@ describe('a signed webhook', () => {
       const wire = await openWire(gateway.port)
       wire.send(`${head({ ...fields, 'x-request-id': 'too-slow', 'content-length': '20' })}{"test"`)
       await wire.has(/^HTTP\/1\.1 408 /)
-      // What comes after the answer is thrown away: its sender was told that the delivery has failed.
+      // What comes after the response is thrown away: its sender was told that the delivery has failed.
       wire.send(PAYLOAD.slice(7))
       assert.deepEqual(statuses(await wire.ended()), [408])
       assert.equal((await gateway.pair('too-slow'))[1].statusCode, 408)
@@ -462,8 +462,8 @@ describe('a signed webhook', () => {
       const waiting = await beginMany(Array(8).fill('127.0.0.2'), Buffer.alloc(MIB - 1))
       const id = 'msg_later'
       const refused = await until(async () => {
-        const answer = await deliverFrom('127.0.0.2', `${id}_${randomUUID()}`)
-        return statusOf(answer) === 503 ? answer : undefined
+        const response = await deliverFrom('127.0.0.2', `${id}_${randomUUID()}`)
+        return statusOf(response) === 503 ? response : undefined
       })
       assert.match(refused, /"code":"overloaded"/)
       assert.equal(headerOf(refused, 'retry-after'), '1')
@@ -490,12 +490,12 @@ describe('a signed webhook', () => {
     it('of fifty copies at the same moment exactly one', async () => {
       const fields = headersOf({ id: 'msg_fifty' })
       const reachedBefore = reached
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         Array.from({ length: 50 }, () =>
           call(`${gateway.url}/hooks/x`, { method: 'POST', headers: fields, body: PAYLOAD }),
         ),
       )
-      const count = (status: number) => answers.filter((answer) => answer.status === status).length
+      const count = (status: number) => responses.filter((response) => response.status === status).length
       assert.deepEqual([count(200), count(409)], [1, 49])
       assert.equal(reached, reachedBefore + 1)
     })
@@ -617,8 +617,8 @@ describe('a signed webhook', () => {
       })
     }
     const throttled = { status: 429, code: 'too_many_failures', outcome: 'throttled' }
-    const answer = await refuses(() => deliver({}), throttled)
-    assert.ok(Number(answer.headers['retry-after']) > 0)
+    const response = await refuses(() => deliver({}), throttled)
+    assert.ok(Number(response.headers['retry-after']) > 0)
     await refuses(() => deliver({ key: 'key_nobody' }), throttled)
   })
 

@@ -2,23 +2,23 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { until } from './running-gateway.ts'
 
-/** A client that says byte for byte what a test wants, when it wants it. */
+/** A client that sends exactly the bytes that a test gives it. */
 export interface Wire {
   readonly socket: Socket
-  /** Everything that has come. */
+  /** Everything received. */
   readonly received: string
-  /** How the connection ended: undefined while it stands, `end` after a proper close, else the error's code. */
+  /** How the connection ended: undefined while it is open, `end` after a proper close, else the error's code. */
   readonly over: string | undefined
   send(bytes: string | Buffer): void
-  /** Begins to read, where it was opened paused. */
+  /** Begins to read, when it was opened paused. */
   read(): void
-  /** Waits until what has come satisfies `text`. */
+  /** Waits until the received text has `text`. */
   has(text: string | RegExp): Promise<string>
-  /** Waits for the end of the connection, and gives everything that came. */
+  /** Waits for the end of the connection. @returns everything received */
   ended(): Promise<string>
 }
 
-/** Connects; what comes is read at once unless `paused`. The client's half stays open until the test closes it. */
+/** Connects, and reads at once unless `paused`. The client's half stays open until the test closes it. */
 export async function openWire(
   port: number,
   options: { readonly paused?: boolean; readonly localAddress?: string } = {},
@@ -68,14 +68,14 @@ export async function openWire(
   }
 }
 
-/** The status of every answer in what came, in order, interim ones included. */
-export function statuses(answers: string): number[] {
-  return [...answers.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
+/** The status of every received response in order, interim ones included. */
+export function statuses(responses: string): number[] {
+  return [...responses.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map((match) => Number(match[1]))
 }
 
-/** The lines of the first head in what came, in lower-case names, in order. */
-export function headerLines(answer: string): readonly [string, string][] {
-  const [head = ''] = answer.split('\r\n\r\n')
+/** The header lines of the first received head in order, names in lower case. */
+export function headerLines(response: string): readonly [string, string][] {
+  const [head = ''] = response.split('\r\n\r\n')
   return head
     .split('\r\n')
     .slice(1)
@@ -85,9 +85,9 @@ export function headerLines(answer: string): readonly [string, string][] {
     })
 }
 
-/** The value of the header; undefined unless it stands exactly once, or each time with a challenge of another scheme. */
-export function headerOf(answer: string, name: string): string | undefined {
-  const values = headerLines(answer)
+/** The value of a header that occurs exactly once, or once per challenge scheme; else undefined. */
+export function headerOf(response: string, name: string): string | undefined {
+  const values = headerLines(response)
     .filter(([given]) => given === name)
     .map(([, value]) => value)
   if (name === 'www-authenticate') return values.length === 0 ? undefined : values.join(' | ')

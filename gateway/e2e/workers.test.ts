@@ -9,7 +9,7 @@ import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { randomDPoPKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
 import { run } from './child-process.ts'
-import { type Answer, type Call, call } from './client.ts'
+import { type Call, call, type ReceivedResponse } from './client.ts'
 import { INSPECTABLE, inspectThreads } from './inspector.ts'
 import { ath, proof } from './proofs.ts'
 import {
@@ -20,7 +20,7 @@ import {
   type TestGateway,
   until,
 } from './running-gateway.ts'
-import { makeSecureGround, makeServerCertificate, secureOptions } from './secure.ts'
+import { makeServerCertificate, makeTlsSetup, secureOptions } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** Threads leave no source maps beside their coverage, and without these it would be added to the wrong lines. */
@@ -47,16 +47,21 @@ function connections(count = CONNECTIONS): Agent[] {
   return Array.from({ length: count }, () => new Agent({ keepAlive: true, maxSockets: 1 }))
 }
 
-function tally(answers: readonly Answer[]): Record<number, number> {
+function tally(responses: readonly ReceivedResponse[]): Record<number, number> {
   const counts: Record<number, number> = {}
-  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1
+  for (const { status } of responses) counts[status] = (counts[status] ?? 0) + 1
   return counts
 }
 
+/** How many exchanges have not exactly one response for each request. */
 function unpaired(records: readonly AuditRecord[]): number {
-  let open = 0
-  for (const { type } of records) open += type === 'API_REQUEST' ? 1 : type === 'API_RESPONSE' ? -1 : 0
-  return open
+  const open = new Map<unknown, number>()
+  for (const { type, requestId, gatewayId } of records) {
+    const id = gatewayId ?? requestId
+    const change = type === 'API_REQUEST' ? 1 : type === 'API_RESPONSE' ? -1 : 0
+    open.set(id, (open.get(id) ?? 0) + change)
+  }
+  return [...open.values()].filter((count) => count !== 0).length
 }
 
 describe('a gateway with two workers', () => {
@@ -129,7 +134,7 @@ describe('a gateway with two workers', () => {
     assert.equal(page.match(/^process_resident_memory_bytes /gm)?.length, 1)
   })
 
-  it('refuses a session on every connection as soon as one has had the answer to its logout', async () => {
+  it('refuses a session on every connection as soon as one has had the response to its logout', async () => {
     for (let round = 0; round < 5; round++) {
       const token = await upstream.issuer.token({ sid: `session-${round}` })
       const headers = { authorization: `Bearer ${token}` }
@@ -173,7 +178,7 @@ describe('a gateway with two workers', () => {
       assert.equal(headers['ratelimit-policy'], '"open";q=2000;w=3600')
     }
     const taken = 4 * CONNECTIONS
-    const [{ headers }] = (await onAll('/api/open')) as [Answer]
+    const [{ headers }] = (await onAll('/api/open')) as [ReceivedResponse]
     const left = Number(/r=(\d+)/.exec(String(headers.ratelimit))?.[1])
     assert.ok(left < 2000 - taken, `${left} left, although ${taken} were counted before the edit`)
     assert.equal(gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE').length, 1)
@@ -185,7 +190,7 @@ describe('a gateway with two workers', () => {
     writeFileSync(gateway.clientsFile, JSON.stringify({ clients: rows }))
     await new Promise((resolve) => setTimeout(resolve, 1000))
     const at = new Date()
-    const answers = agents.map((agent, index) =>
+    const responses = agents.map((agent, index) =>
       call(`${gateway.url}/api/hooks`, {
         method: 'POST',
         agent,
@@ -198,7 +203,7 @@ describe('a gateway with two workers', () => {
         body: '{}',
       }),
     )
-    assert.deepEqual(tally(await Promise.all(answers)), { 200: CONNECTIONS })
+    assert.deepEqual(tally(await Promise.all(responses)), { 200: CONNECTIONS })
   })
 
   it('goes on in a new audit file everywhere after a rotation', async () => {
@@ -236,9 +241,9 @@ describe('a gateway with two workers', () => {
     await gateway.process.line(({ msg, worker }) => msg === 'draining' && worker === 'worker-2')
     assert.equal((await call(`${gateway.adminUrl}/readyz`)).body, 'draining\n')
     for (const res of held.splice(0)) res.end('done')
-    const answers = await Promise.all(slow)
-    assert.deepEqual(tally(answers), { 200: CONNECTIONS })
-    assert.ok(answers.every(({ body, headers }) => body === 'done' && headers.connection === 'close'))
+    const responses = await Promise.all(slow)
+    assert.deepEqual(tally(responses), { 200: CONNECTIONS })
+    assert.ok(responses.every(({ body, headers }) => body === 'done' && headers.connection === 'close'))
     assert.equal(await ended, 0)
     const records = gateway.audit()
     assert.equal(unpaired(records), 0)
@@ -297,8 +302,8 @@ describe('counts of a gateway with two workers', () => {
     const agents = connections(24)
     const load = agents.map(async (agent) => {
       while (!over) {
-        const answer = await call(`${gateway.url}/durable`, { agent }).catch(() => undefined)
-        const status = (answer?.status ?? 'broken') as keyof typeof counts
+        const response = await call(`${gateway.url}/durable`, { agent }).catch(() => undefined)
+        const status = (response?.status ?? 'broken') as keyof typeof counts
         counts[status]++
         // One after another, so that few are under way when a worker dies.
         if (status === 429) return
@@ -359,25 +364,25 @@ it('a gateway with workers lets in as many requests at once as one without, and 
   }
   const gateway = await startGateway({ config })
   const refused: number[] = []
-  const answers: Promise<Answer>[] = []
+  const responses: Promise<ReceivedResponse>[] = []
   const ask = () => {
     const asked = call(gateway.url, { agent: new Agent() })
-    answers.push(asked)
+    responses.push(asked)
     void asked.then(({ status }) => status === 503 && refused.push(status))
   }
-  const settled = () => until(() => (held.length + refused.length === answers.length ? true : undefined))
+  const settled = () => until(() => (held.length + refused.length === responses.length ? true : undefined))
   for (let i = 0; i < CONNECTIONS; i++) ask()
   await settled()
   assert.ok(held.length <= 5, `${held.length} are open`)
   // Those that raced for the last places may have refused one another; one by one they are all given.
-  while (answers.length < 2 * CONNECTIONS) {
+  while (responses.length < 2 * CONNECTIONS) {
     ask()
     await settled()
     assert.ok(held.length <= 5, `${held.length} are open`)
   }
   assert.equal(held.length, 5)
   for (const res of held) res.end()
-  assert.deepEqual(tally(await Promise.all(answers)), { 200: 5, 503: 2 * CONNECTIONS - 5 })
+  assert.deepEqual(tally(await Promise.all(responses)), { 200: 5, 503: 2 * CONNECTIONS - 5 })
   await gateway.end('SIGKILL')
   upstream.close()
 })
@@ -403,13 +408,13 @@ it('a gateway with workers does not begin on a port that is in use, also by anot
 })
 
 it('another certificate is in force on every worker within two seconds, and told of once', async () => {
-  const ground = await makeSecureGround()
+  const tls = await makeTlsSetup()
   const upstream = await startUpstream()
   const config = { upstream: upstream.url, workers: 2, routes: [{ path: '/*', auth: ['none'] }] }
-  const gateway = await startGateway({ config, env: ground.env })
+  const gateway = await startGateway({ config, env: tls.env })
   const thumbprints = async () => {
     const shown = Array.from({ length: CONNECTIONS }, async () => {
-      const socket = connect({ ...secureOptions(ground.ca), port: gateway.tlsPort as number })
+      const socket = connect({ ...secureOptions(tls.ca), port: gateway.tlsPort as number })
       await once(socket, 'secureConnect')
       const { fingerprint256 } = socket.getPeerCertificate()
       socket.destroy()
@@ -419,9 +424,9 @@ it('another certificate is in force on every worker within two seconds, and told
   }
   const before = await thumbprints()
   assert.equal(before.size, 1)
-  const next = await makeServerCertificate(ground.ca)
-  ground.write('server.pem', next.certPem)
-  ground.write('server-key.pem', next.keyPem)
+  const next = await makeServerCertificate(tls.ca)
+  tls.write('server.pem', next.certPem)
+  tls.write('server-key.pem', next.keyPem)
   await until(() => gateway.audit().find(({ type }) => type === 'CONFIG_CHANGE'))
   const after = await until(async () => {
     const shown = await thumbprints()

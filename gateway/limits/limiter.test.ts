@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import fc from 'fast-check'
+import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from './journal/limit-journal.ts'
 import { Limiter } from './limiter.ts'
 import type { LimitRow } from './table/limit-row.ts'
@@ -239,7 +240,7 @@ describe('the limiter, over any schedule of takes, pauses, edits, restarts and c
       fc.property(anyTable, fc.array(anyStep, { maxLength: 60, size: 'max' }), (table, steps) => {
         run(table, steps)
       }),
-      { numRuns: 250 },
+      { numRuns: 60 * LONGER },
     )
   })
 
@@ -250,7 +251,7 @@ describe('the limiter, over any schedule of takes, pauses, edits, restarts and c
         const refused = new Set(outcomes.flatMap((allowed, i) => (allowed ? [] : [i])))
         assert.deepEqual(run(table, steps, refused), outcomes)
       }),
-      { numRuns: 100 },
+      { numRuns: 30 * LONGER },
     )
   })
 
@@ -287,7 +288,7 @@ describe('the limiter, over any schedule of takes, pauses, edits, restarts and c
           }
         },
       ),
-      { numRuns: 100 },
+      { numRuns: 30 * LONGER },
     )
   })
 })

@@ -53,14 +53,17 @@ export class Limiter {
     this.#counters = rows.map((row) => {
       const old = matched.get(row)
       const counters = old === undefined ? undefined : olds.get(old)
-      const current = counters === undefined ? this.#begin(row) : this.#edit(counters, row, nowMs)
+      const current =
+        counters === undefined
+          ? new Counters(recordOf(row, this.#newId()), this.#budget)
+          : this.#edit(counters, row, nowMs)
       this.#countersOf.set(row, current)
       return current
     })
     this.#table = table
     this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
     this.#budget.divide(this.#counters.map((counters) => counters.size))
-    this.#journal?.declare(
+    this.#journal?.putTable(
       this.#counters.map((counters) => counters.record),
       nowMs,
     )
@@ -124,10 +127,10 @@ export class Limiter {
   }
 
   /** Maintains the journal's files; to be called once a second. */
-  tend(): void {
+  maintain(): void {
     const durable = () => this.#counters.filter((counters) => isDurable(counters.record))
     const nowMs = this.#clock()
-    this.#journal?.tend(nowMs, () => hitsOf(durable(), nowMs))
+    this.#journal?.maintain(nowMs, () => hitsOf(durable(), nowMs))
   }
 
   /** Whether all hits that must be written to the journal can be. */
@@ -153,10 +156,6 @@ export class Limiter {
       hit: ({ id, atMs, key, count }) => byId.get(id)?.restore(key, [atMs, count], nowMs),
     })
     this.#counters = [...byId.values()]
-  }
-
-  #begin(row: LimitRow): Counters {
-    return new Counters(recordOf(row, this.#newId()), this.#budget)
   }
 
   /**

@@ -1,85 +1,70 @@
-import { createHmac, randomBytes } from 'node:crypto'
-import { join } from 'node:path'
+import { randomBytes } from 'node:crypto'
 import { createMetrics, type Metrics } from '../admin/metrics.ts'
 import { openTrail } from '../audit/open-trail.ts'
 import type { Trail } from '../audit/trail.ts'
 import type { KeySet } from '../auth/keys/jwks.ts'
 import { ProofVerifier } from '../auth/possession/dpop.ts'
 import { Nonces } from '../auth/possession/nonces.ts'
-import type { ReplayMemory } from '../auth/replay.ts'
 import { keysOf, trustedIssuers } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
-import type { ClientTable } from '../config/client-table.ts'
-import type { Settings } from '../config/settings.ts'
+import { NO_CLIENTS } from '../config/clients-file.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
+import { loopMark } from '../http/rules/loop-mark.ts'
 import { PathTable } from '../http/rules/path-table.ts'
-import { readTarget } from '../http/rules/request-target.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
-import type { JournalFlags } from '../limits/journal/journal-options.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
+import { countersOutsideTable } from '../limits/windows/counters.ts'
 import { createUpstreams } from '../upstream/create-upstreams.ts'
-import { UpstreamPlaces } from '../upstream/upstream-places.ts'
+import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { type Watching, watchFiles } from './config-reloads.ts'
-import { countersOf, makeSharedState, type SharedState, tendState } from './shared-state.ts'
+import { journalOptions, trailOptions } from './data-files.ts'
+import { gatewayIdOf, maintainState, makeSharedState, type SharedState } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 
-/** The same fault of the audit trail is logged again after this time. */
-const FAULT_EVERY_MS = 1000
-const NO_CLIENTS: ClientTable = {
-  rows: [],
-  byKeyId: new Map(),
-  byThumbprint: new Map(),
-  bySanDns: new Map(),
-  bySanUri: new Map(),
-  bySubject: new Map(),
-  issuers: new Map(),
-}
-
-/** What runs in the background until the gateway stops. */
-export interface Background {
-  readonly keys: Pick<KeySet, 'start' | 'stop'>
-  readonly watching: readonly Watching[]
-}
-
-/** The parts of a gateway that its threads share. */
-export interface Common {
+/** The parts that the gateway of a thread is built on; with workers, most of them are shared. */
+interface Foundation {
   readonly state: SharedState
   readonly limiter: Gateway['limiter']
   readonly trail: Trail
   readonly metrics: Metrics
-  /** Secret for DPoP nonces; the process id in CDN-Loop is derived from it too. */
-  readonly nonceSecret: Uint8Array
-  /** Set when there are other workers. */
-  readonly load?: Pick<Load, 'tunnels' | 'places'>
+  /** At least 32 random bytes, the same in all threads. */
+  readonly secret: Uint8Array
+  readonly load: Pick<Load, 'tunnels' | 'permits'>
 }
 
 /** A gateway in one thread. */
 interface Assembled {
   readonly gateway: Gateway
-  readonly background: Background
+  readonly keys: Pick<KeySet, 'start' | 'stop'>
+  readonly watching: readonly Watching[]
   readonly state: SharedState
   /** Watches the files of the shared state. */
   readonly watch: StoreWatch
 }
 
 /**
- * Makes the parts of a gateway, and recovers the state of an earlier run: open audit pairs, counts, revocations.
+ * Makes a gateway that runs in one thread, and recovers the state of an earlier run: open audit pairs, counts, revocations.
  *
  * @throws when a required file or directory cannot be opened; the message names it.
  */
 export function assemble(startup: StartupConfiguration): Assembled {
-  const { version, limits } = startup
+  const { settings, log, version } = startup
   const metrics = createMetrics({ version })
   const trail = openTrail(trailOptions(startup, metrics))
-  const watch = new StoreWatch({ log: startup.log, metrics, trail })
-  const state = makeSharedState(startup, { journal: makeJournal(startup, watch), watch })
+  const watch = new StoreWatch({ log, metrics, trail })
+  const journal = new Journal(journalOptions(startup, watch))
+  const secret = randomBytes(32)
+  const state = makeSharedState(startup, { journal, watch, gatewayId: gatewayIdOf(secret), threadId: 0 })
   const { limiter } = state
-  const common = { state, limiter, trail, metrics, nonceSecret: randomBytes(32) }
-  const { gateway, keys } = makeGateway(startup, common)
+  const load = {
+    tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels: settings.maxTunnels }),
+    permits: new UpstreamPermits({ max: settings.maxInFlight, threads: 1 }),
+  }
+  const { gateway, keys } = makeGateway(startup, { state, limiter, trail, metrics, secret, load })
   const watching = watchFiles({
     ...gateway,
     startup,
@@ -90,129 +75,80 @@ export function assemble(startup: StartupConfiguration): Assembled {
       },
     },
   })
-  // Last: with the first table the snapshot of the last run has done its duty and is removed.
-  limiter.replace(limits.value)
-  tendState(state, watch)
-  return { gateway, background: { keys, watching }, state, watch }
+  // Last, because with the first table the snapshot of the last run is removed.
+  limiter.replace(startup.limits.value)
+  maintainState(state, watch)
+  return { gateway, keys, watching, state, watch }
 }
 
-/** Makes the parts that each thread has for itself, around the shared ones. */
+/** Makes the parts that each thread has for itself. */
 export function makeGateway(
   startup: StartupConfiguration,
-  { state, limiter, trail, metrics, nonceSecret, load }: Common,
-): { readonly gateway: Gateway; readonly keys: Background['keys'] } {
+  { state, limiter, trail, metrics, secret, load }: Foundation,
+): Pick<Assembled, 'gateway' | 'keys'> {
   const { settings, log } = startup
-  const { revocations, deliveries, proofs, throttle } = state
-  const { addressRate } = settings
-  const { upstreamSecret: secret } = settings
-  const upstreamSecret = secret === undefined ? undefined : checkedField('X-Gateway-Secret', secret)
+  const { addressRate, dpop } = settings
+  const { revocations, guards, throttle, member } = state
+  const clock = Date.now
+  const upstreamSecret =
+    settings.upstreamSecret === undefined
+      ? undefined
+      : checkedField('X-Gateway-Secret', settings.upstreamSecret)
   const issuers = trustedIssuers(settings, {
     upstreamSecret,
-    clock: Date.now,
+    clock,
     onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
   })
   const gateway: Gateway = {
     settings,
-    clock: Date.now,
+    clock,
     steadyClock: () => performance.now(),
     log,
     metrics,
     trail,
-    addressRate: addressRate && countersOf(addressRate.requests, addressRate.windowMs),
+    addressRate: addressRate && countersOutsideTable(addressRate.requests, addressRate.windowMs),
     routes: new PathTable(settings.routes),
-    verifier: new TokenVerifier({ issuers, revocations, clock: Date.now }),
-    proofs: makeProofs(settings, proofs, nonceSecret),
+    verifier: new TokenVerifier({ issuers, revocations, clock }),
+    proofs: new ProofVerifier({
+      clock,
+      replays: guards.proofs,
+      nonces:
+        dpop.nonce === 'required'
+          ? new Nonces({ secret: () => member?.nonceSecret() ?? secret, clock })
+          : undefined,
+      publicUrls: dpop.publicUrls,
+    }),
     throttle,
     revocations,
     clients: { table: startup.clients?.value ?? NO_CLIENTS },
-    deliveries,
+    acceptedWebhooks: guards.webhooks,
     tls: { trust: startup.tls?.material.trust },
-    limiter,
+    limiter: member?.limits(limiter) ?? limiter,
     upstream: makeUpstream(startup, metrics),
     upstreamSecret,
     load: {
+      ...load,
       inFlight: new Slots(),
-      ...(load ?? loadAlone(settings)),
       bodyRoom: new BodyRoom(),
       phase: 'serving',
       refusalLog: new Map(),
     },
-    loopMark: loopMark(nonceSecret),
+    loopMark: loopMark(secret),
   }
-  return { gateway, keys: keysOf(issuers) }
-}
-
-function loadAlone({ maxInFlight, maxTunnels }: Settings): Pick<Load, 'tunnels' | 'places'> {
-  return {
-    tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels }),
-    places: new UpstreamPlaces({ max: maxInFlight, threads: 1 }),
-  }
-}
-
-/** The same in all threads of the process, new at each start, and not guessable. */
-function loopMark(secret: Uint8Array): string {
-  return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
-}
-
-function makeProofs({ dpop }: Settings, replays: ReplayMemory, secret: Uint8Array): ProofVerifier {
-  const clock = Date.now
-  return new ProofVerifier({
-    clock,
-    replays,
-    nonces: dpop.nonce === 'required' ? new Nonces({ secret, clock }) : undefined,
-    publicUrls: dpop.publicUrls,
-    readTarget,
-  })
-}
-
-/** Options of the audit trail; its faults and records go to the log and metrics of this thread. */
-export function trailOptions({ settings, log, version }: StartupConfiguration, metrics: Metrics) {
-  const file = settings.auditFile
-  let told = { cause: '', atMs: 0 }
-  return {
-    file,
-    durability: settings.auditDurability,
-    version,
-    onFault: ({ message: cause }: Error) => {
-      metrics.auditWriteError()
-      const atMs = performance.now()
-      // A full disk fails every request, and the log may be on the same disk.
-      if (cause === told.cause && atMs - told.atMs < FAULT_EVERY_MS) return
-      told = { cause, atMs }
-      log.error({ file, cause }, 'the audit trail cannot be written')
-    },
-    onRecord: (type: string) => metrics.auditRecord(type),
-  }
-}
-
-/** @param flags when other threads write to the journal too */
-export function makeJournal(
-  { settings, log }: StartupConfiguration,
-  watch: StoreWatch,
-  flags?: JournalFlags,
-): Journal {
-  return new Journal({
-    directory: join(settings.dataDir, 'limits'),
-    onFailure: settings.onJournalFailure,
-    reports: {
-      ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
-      failed: ({ message }) => watch.fault('limits', message),
-      removed: (directory) =>
-        watch.removed('limits', `${directory}: removed under the gateway, and begun anew`),
-    },
-    flags,
-  })
+  // Without bearer tokens no keys are needed, and there may be no server for them.
+  const acceptsTokens = settings.routes.some(({ auth }) => auth.has('bearer'))
+  return { gateway, keys: keysOf(acceptsTokens ? issuers : []) }
 }
 
 function makeUpstream({ settings, log }: StartupConfiguration, metrics: Metrics) {
-  const { connectMs, headersMs } = settings.timeouts
-  for (const upstream of settings.upstreams) metrics.upstreamHealth(upstream, true)
+  const { upstreams: urls, timeouts, maxInFlight } = settings
+  for (const upstream of urls) metrics.upstreamHealth(upstream, true)
   return createUpstreams({
-    urls: settings.upstreams,
-    connectMs,
-    headersMs,
-    // A connection can be still in release when its exchange has ended.
-    maxConnections: settings.maxInFlight * 2,
+    urls,
+    connectMs: timeouts.connectMs,
+    headersMs: timeouts.headersMs,
+    // A connection may still be closing when its exchange has ended.
+    maxConnections: maxInFlight * 2,
     clock: () => performance.now(),
     onHealth: (upstream, healthy) => {
       metrics.upstreamHealth(upstream, healthy)

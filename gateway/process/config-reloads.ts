@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import { configChangeRecord } from '../audit/audit-records.ts'
-import type { ClientTable } from '../config/client-table.ts'
+import type { ClientTable } from '../config/clients-file.ts'
 import { parseClients } from '../config/clients-file.ts'
 import { describeFault, type Fault } from '../config/faults.ts'
 import type { LoadedFile } from '../config/load-file.ts'
@@ -23,9 +23,9 @@ export interface Watching {
 }
 
 /** Where the result of an edit is reported. */
-type Telling = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
+type Reports = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
 
-interface WatchedFiles extends Telling {
+interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
   /** What client certificates are verified against now. */
   readonly tls: Gateway['tls']
@@ -48,7 +48,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
 
 function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow[]>): Watching {
   const file = watched.startup.settings.limitsFile
-  const tell = teller(watched, { file, label: basename(file), what: 'limits' })
+  const report = reporter(watched, { file, label: basename(file), what: 'limits' })
   const warn = (rows: readonly LimitRow[]) => {
     for (const warning of limitWarnings(watched.startup.settings.routes, rows)) {
       watched.log.warn({ file, warning }, 'configuration')
@@ -62,17 +62,17 @@ function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow
     swap: watched.enforce.limits,
     onReload: (reload) => {
       if (reload.result === 'failure') {
-        tell.failure(reload.faults)
+        report.failure(reload.faults)
         return
       }
-      tell.success(reload.changed, reload.before.map(writtenRow), reload.after.map(writtenRow))
+      report.success(reload.changed, reload.before.map(writtenRow), reload.after.map(writtenRow))
       if (reload.changed) warn(reload.after)
     },
   })
 }
 
 function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<ClientTable>): Watching {
-  const tell = teller(watched, { file, label: basename(file), what: 'clients' })
+  const report = reporter(watched, { file, label: basename(file), what: 'clients' })
   const parse = parseApart('clients', parseClients)
   return new Reloader({
     file,
@@ -85,12 +85,12 @@ function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<Cl
     swap: watched.enforce.clients,
     onReload: (reload) =>
       reload.result === 'failure'
-        ? tell.failure(reload.faults)
-        : tell.success(reload.changed, reload.before.rows, reload.after.rows),
+        ? report.failure(reload.faults)
+        : report.success(reload.changed, reload.before.rows, reload.after.rows),
   })
 }
 
-interface Secured {
+interface WatchedTls {
   readonly settings: TlsSettings
   readonly loaded: LoadedTls
   /** Puts it in force for new connections; open ones stay as they are. */
@@ -99,31 +99,31 @@ interface Secured {
   readonly clients: () => ClientTable | undefined
 }
 
-const NOBODY: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map() }
+const NONE: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map() }
 
 /** Certificate, key, client authorities and revocation lists, up to four files, are reloaded together. */
-export function watchTls(telling: Telling, { settings, loaded, enforce, clients }: Secured): Watching {
-  const { log, metrics } = telling
-  const tell = teller(telling, { file: settings.certFile, label: 'tls', what: 'certificates' })
+export function watchTls(reports: Reports, { settings, loaded, enforce, clients }: WatchedTls): Watching {
+  const { log, metrics } = reports
+  const report = reporter(reports, { file: settings.certFile, label: 'tls', what: 'certificates' })
   metrics.certificateExpiry(loaded.material.summary.certificate.notAfterSeconds)
   return new TlsReloader({
     files: settings,
     loaded,
-    clock: telling.clock,
+    clock: reports.clock,
     swap: (material, texts) => {
-      const [fault] = clientIssuerFaults('clients', clients() ?? NOBODY, material.trust)
+      const [fault] = clientIssuerFaults('clients', clients() ?? NONE, material.trust)
       if (fault !== undefined) throw new Error(`${fault.path} of the clients in force ${fault.reason}`)
       enforce(material, texts)
       metrics.certificateExpiry(material.summary.certificate.notAfterSeconds)
     },
     onReload: (reload) => {
       if (reload.result === 'failure') {
-        tell.failure(reload.faults)
+        report.failure(reload.faults)
         return
       }
       const { changed, before, after } = reload
       for (const warning of after.warnings) log.warn({ warning }, 'tls')
-      tell.success(changed, [before.summary], [after.summary])
+      report.success(changed, [before.summary], [after.summary])
     },
   })
 }
@@ -136,8 +136,8 @@ interface Edited {
 }
 
 /** Reports the result of an edit to metrics, log and audit trail. */
-function teller(telling: Telling, { file, label, what }: Edited) {
-  const { log, metrics, trail, clock } = telling
+function reporter(reports: Reports, { file, label, what }: Edited) {
+  const { log, metrics, trail, clock } = reports
   metrics.configReload(label, 'success')
   return {
     failure: (faults: readonly Fault[]) => {

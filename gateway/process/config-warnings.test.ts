@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../config/gateway-file.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
-import { fileWarnings, limitWarnings, warningsOf } from './config-warnings.ts'
+import { fileWarnings, idleRowWarnings, limitWarnings } from './config-warnings.ts'
 
 function warnings(routes: object[], limits: object[]): readonly string[] {
   const gateway = parseGatewayFile(
@@ -11,7 +11,7 @@ function warnings(routes: object[], limits: object[]): readonly string[] {
     JSON.stringify({ routes: routes.map((row) => ({ auth: ['none'], ...row })) }),
   )
   const rows = limits.map((row) => ({ limit: 1, window: '1s', purpose: 'x', ...row }))
-  return warningsOf(gateway.value!.routes, parseLimits('l', JSON.stringify({ limits: rows })).value!)
+  return idleRowWarnings(gateway.value!.routes, parseLimits('l', JSON.stringify({ limits: rows })).value!)
 }
 
 test('a limit that no route can reach is warned of, by path or by method', () => {
@@ -69,7 +69,7 @@ test('limits that the environment does not name, beside routes that it does, are
   assert.equal(found.length, 1)
   assert.match(
     found[0] ?? '',
-    /^GATEWAY_CONFIG names config\/examples\/any-service\.json, .* of config\/limits\.json/,
+    /^GATEWAY_CONFIG is config\/examples\/any-service\.json and .* of config\/limits\.json/,
   )
   for (const env of [
     {},
@@ -84,5 +84,5 @@ test('limits that the environment does not name, beside routes that it does, are
 test('every limit that comes with the gateway has a route', () => {
   const text = (name: string) => readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8')
   const routes = parseGatewayFile('g', text('gateway.json')).value!.routes
-  assert.deepEqual(warningsOf(routes, parseLimits('l', text('limits.json')).value!), [])
+  assert.deepEqual(idleRowWarnings(routes, parseLimits('l', text('limits.json')).value!), [])
 })

@@ -5,17 +5,17 @@ import { foldPath } from '../config/rules/path-rules.ts'
 import type { Route } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
-/** A table for another service can have thousands of rows. */
+/** More are only counted: a table can have thousands of rows. */
 const MAX_WARNINGS = 20
 export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
 
-/** What is allowed in a limit table but can hardly be meant, in one sentence each. */
+/** One sentence for each row of a limit table that is valid but probably a mistake. */
 export function limitWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
-  return rows.length === 0 ? [NOTHING_LIMITED] : warningsOf(routes, rows)
+  return rows.length === 0 ? [NOTHING_LIMITED] : idleRowWarnings(routes, rows)
 }
 
-/** Of the rows that no route reaches. */
-export function warningsOf(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
+/** One sentence for each row that no route reaches. */
+export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
   const reach = new Reach(routes)
   const idle = rows.filter((row) => !reach.reaches(row))
   const warnings = idle
@@ -25,21 +25,21 @@ export function warningsOf(routes: readonly Route[], rows: readonly LimitRow[]):
   return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
 }
 
-/** Of the files that the environment names: rows for one service hardly fit another. */
+/** Warns when the configuration file is the operator's and the limit table the shipped one: it hardly fits another service. */
 export function fileWarnings(env: Environment): readonly string[] {
   const { configFile, limitsFile } = configFiles(env)
   const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))
   if (env.GATEWAY_LIMITS !== undefined || ownFolder) return []
   return [
-    `GATEWAY_CONFIG names ${configFile}, and GATEWAY_LIMITS nothing: the limits of ${limitsFile} are in force, which are those of the demonstration unless you have written others`,
+    `GATEWAY_CONFIG is ${configFile} and GATEWAY_LIMITS is not set: the limits of ${limitsFile} are in force, those of the demonstration unless you changed them`,
   ]
 }
 
-/** Which paths routes let through, looked up by every prefix: tables may have thousands of rows, and so may routes. */
+/** The paths that routes let through. Looked up by prefix, because there may be thousands of rows and of routes. */
 class Reach {
   readonly #exact = new Map<string, Route[]>()
   readonly #prefixes = new Map<string, Route[]>()
-  /** Routes that stand below a prefix. */
+  /** Routes below a prefix. */
   readonly #below = new Map<string, Route[]>()
 
   constructor(routes: readonly Route[]) {
@@ -64,7 +64,7 @@ function isPrefix(path: string): boolean {
   return path.endsWith('/*')
 }
 
-/** The fixed part with a closing slash: letter case and a closing slash make no difference to limits. */
+/** The fixed part in lower case, with a closing slash: limits ignore both differences. */
 function baseOf(path: string): string {
   const folded = foldPath(isPrefix(path) ? path.slice(0, -1) : path)
   return folded.endsWith('/') ? folded : `${folded}/`

@@ -19,7 +19,7 @@ export interface Stop {
   readonly hurry: Promise<void>
 }
 
-/** What drain closes, and whom it calls. */
+/** What drain closes and calls. */
 interface Draining {
   readonly listeners: readonly HttpServer[]
   /** Called when the grace ends: from now on no connection is accepted. */
@@ -62,8 +62,8 @@ export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
 
 /** Closes all parts of the gateway, in an order that loses nothing. */
 export async function closeParts(gateway: Gateway, reason: string): Promise<void> {
-  gateway.revocations.tend()
-  gateway.deliveries.tend()
+  gateway.revocations.maintain()
+  gateway.acceptedWebhooks.maintain()
   if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
   gateway.limiter.close()
   await gateway.upstream.close()

@@ -1,17 +1,20 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { isTrusted } from '../http/rules/client-address.ts'
-import type { ClientTimeouts, Handler } from '../http/server/handler.ts'
+import type { ClientTimeouts } from '../http/server/connection-deadline.ts'
+import type { Handler } from '../http/server/handler.ts'
 import { Connections } from '../http/server/http-server.ts'
 import type { RequestFault } from '../http/server/request-fault.ts'
 import { handle, handleUnreadable, interrupt } from '../pipeline.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import { Abandonments } from './abandonments.ts'
 import { connectionRoom } from './open-files.ts'
 
+/** At most one log line about abandoned requests in this time. */
+const LOG_ABANDONED_EVERY_MS = 1000
+
 /**
- * What comes by the public listeners of a thread: every way in which a request comes, or fails to, ends in the pipeline,
- * so that every answer has its headers, its audit pair and its metric.
+ * The client connections of a thread. Every request ends in the pipeline, also one that is malformed or incomplete, so that
+ * every response has its headers, its audit pair and its metric.
  */
 export function connectionsOf(gateway: Gateway): Connections<Exchange> {
   const { clock, steadyClock, settings } = gateway
@@ -28,12 +31,26 @@ export function connectionsOf(gateway: Gateway): Connections<Exchange> {
 }
 
 function handlerOf(gateway: Gateway): Handler<Exchange> {
-  const abandonments = new Abandonments(gateway)
   return {
     begin: (arrival, fault) => handle(gateway, arrival, fault && refusalOf(fault)),
     unreadable: (arrival, fault) => handleUnreadable(gateway, arrival, refusalOf(fault)),
     interrupt: (exchange, fault) => interrupt(gateway, exchange, refusalOf(fault)),
-    abandoned: (peer, requests) => abandonments.note(peer, requests),
+    abandoned: abandonedReporter(gateway),
+  }
+}
+
+/**
+ * Reports pipelined requests whose client disconnected before the gateway began them. They have no audit records: the metric
+ * counts all of them, the log names some of the clients.
+ */
+function abandonedReporter({ log, metrics, steadyClock }: Gateway): (ip: string, requests: number) => void {
+  let loggedSteadyMs = Number.NEGATIVE_INFINITY
+  return (ip, requests) => {
+    metrics.abandoned(requests)
+    const nowMs = steadyClock()
+    if (nowMs - loggedSteadyMs < LOG_ABANDONED_EVERY_MS) return
+    loggedSteadyMs = nowMs
+    log.info({ ip, requests }, 'a client went away before its requests could be begun')
   }
 }
 

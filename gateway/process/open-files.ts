@@ -23,7 +23,7 @@ export function connectionRoom(
   return Math.floor(Math.max(left, files / 4, LEAST_CONNECTIONS) / workers)
 }
 
-/** The soft limit, which Node has raised as far as it may. */
+/** The soft limit of the process. Node raises it to the hard limit at start. */
 function openFiles(): number {
   try {
     const soft = /^Max open files +(\d+|unlimited)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]

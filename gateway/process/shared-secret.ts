@@ -8,20 +8,20 @@ const NAME = 'upstream-secret'
 const BYTES = 32
 
 /**
- * For `npm start`: the two variables by which gateway and backend find the secret between them. The one that the
- * operator set counts for both; when none is set, a secret is made once in the data directory.
+ * For `npm start`: the variables that name the file of the secret which gateway and backend share. A variable that the
+ * operator set counts for both. If neither is set, a secret is created in the data directory at the first start.
  */
 export function sharedSecret(env: Environment): {
   readonly GATEWAY_UPSTREAM_SECRET_FILE: string
   readonly BACKEND_GATEWAY_SECRET_FILE: string
 } {
   const { GATEWAY_UPSTREAM_SECRET_FILE: gateway, BACKEND_GATEWAY_SECRET_FILE: backend } = env
-  const file = gateway || backend || madeOnce(join(env.GATEWAY_DATA_DIR || 'data', NAME))
+  const file = gateway || backend || existingOrNew(join(env.GATEWAY_DATA_DIR || 'data', NAME))
   return { GATEWAY_UPSTREAM_SECRET_FILE: gateway || file, BACKEND_GATEWAY_SECRET_FILE: backend || file }
 }
 
-/** The file is there whole or not at all, and of two that make it at the same time the first one counts. */
-function madeOnce(file: string): string {
+/** Creates the file at once with its content. If two processes do so at the same time, the first one's file stays. */
+function existingOrNew(file: string): string {
   if (existsSync(file)) return file
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const draft = `${file}.${process.pid}`

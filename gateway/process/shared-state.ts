@@ -1,14 +1,16 @@
+import { createHmac } from 'node:crypto'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
-import { ReplayMemory } from '../auth/replay.ts'
+import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
 import { Revocations } from '../auth/revocations.ts'
-import { AuthThrottle, type ThrottleSharing } from '../auth/throttle.ts'
-import { WEBHOOK_TOLERANCE_SECONDS } from '../auth/webhook-signature.ts'
+import { AuthThrottle, type ThrottleReplication } from '../auth/throttle.ts'
+import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
 import type { HitStore } from '../limits/journal/hit-store.ts'
 import { steadyClock } from '../limits/limit-clock.ts'
 import { Limiter } from '../limits/limiter.ts'
-import { Counters, KeyBudget } from '../limits/windows/counters.ts'
-import type { KeySharing } from '../storage/expiring-keys.ts'
+import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
+import type { KeyReplication } from '../storage/expiring-keys.ts'
+import type { StoreMember } from '../store/store-member.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
@@ -17,21 +19,25 @@ export interface SharedState {
   readonly limiter: Limiter
   readonly revocations: Revocations
   /** Accepted webhooks. */
-  readonly deliveries: ReplayMemory
+  readonly acceptedWebhooks: ReplayMemory
   /** Accepted DPoP proofs. */
   readonly proofs: ReplayMemory
   /** Undefined: failed credentials are not throttled. */
   readonly throttle: AuthThrottle | undefined
   /** The counters of the throttle. */
   readonly failures: Counters
+  /** What other gateways share with this one; undefined: it is the only one. */
+  readonly member: StoreMember | undefined
+  /** Who decides whether a message was accepted before: the memories above, or the shared store with them. */
+  readonly guards: { readonly webhooks: ReplayGuard; readonly proofs: ReplayGuard }
 }
 
 /** Keeps the copy of one thread equal to those of the others. */
-export interface StateSharing {
-  readonly revocations: KeySharing
-  readonly deliveries: KeySharing
-  readonly proofs: KeySharing
-  readonly throttle: ThrottleSharing
+export interface StateReplication {
+  readonly revocations: KeyReplication
+  readonly acceptedWebhooks: KeyReplication
+  readonly proofs: KeyReplication
+  readonly throttle: ThrottleReplication
   /** Epoch milliseconds of the current step, or now. */
   readonly clock: () => number
 }
@@ -40,87 +46,135 @@ export interface SharedStateParts {
   readonly journal: HitStore
   /** Receives faults of the files. */
   readonly watch: StoreWatch
-  readonly sharing?: StateSharing
+  readonly replication?: StateReplication
+  /** The same in all threads of the gateway, and in no other gateway. */
+  readonly gatewayId: string
+  readonly threadId: number
+}
+
+/** Names this gateway among those that share a store: the same in all threads that have the secret. */
+export function gatewayIdOf(secret: Uint8Array): string {
+  return createHmac('sha256', secret).update('store member').digest('hex').slice(0, 16)
 }
 
 /** @throws when a file cannot be read, since starting without it would forget its content */
-export function makeSharedState(
-  { settings }: StartupConfiguration,
-  { journal, watch, sharing }: SharedStateParts,
-): SharedState {
+export function makeSharedState(startup: StartupConfiguration, parts: SharedStateParts): SharedState {
+  const { journal, watch, replication } = parts
+  const { settings } = startup
   const { dataDir } = settings
-  const clock = sharing?.clock ?? steadyClock()
+  const clock = replication?.clock ?? steadyClock()
   const { authThrottle } = settings
-  const failures = countersOf(Math.max(1, authThrottle.failures), authThrottle.windowMs)
-  return {
+  const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)
+  const member = joinStore(startup, { ...parts, clock, state: () => state })
+  const acceptedWebhooks = new ReplayMemory({
+    lifetimeMs: WEBHOOK_LIFETIME_MS,
+    clock,
+    store: {
+      dataDir,
+      name: 'webhooks',
+      onFault: (cause) => watch.fault('webhooks', cause),
+      onRemoved: (cause) => watch.removed('webhooks', cause),
+    },
+    replication: replication?.acceptedWebhooks,
+  })
+  const proofs = new ReplayMemory({ lifetimeMs: PROOF_LIFETIME_MS, clock, replication: replication?.proofs })
+  const state: SharedState = {
     limiter: new Limiter({ clock, journal }),
     revocations: new Revocations({
       dataDir,
       clock,
       onFault: (cause) => watch.fault('revocations', cause),
       onRemoved: (cause) => watch.removed('revocations', cause),
-      sharing: sharing?.revocations,
+      replication: replication?.revocations,
+      group: member?.sessions,
     }),
-    deliveries: new ReplayMemory({
-      // A timestamp is accepted from one tolerance before the gateway's time to one after. One second more, because
-      // timestamps have no fractions.
-      lifetimeMs: (2 * WEBHOOK_TOLERANCE_SECONDS + 1) * 1000,
-      clock,
-      store: {
-        dataDir,
-        name: 'webhooks',
-        onFault: (cause) => watch.fault('webhooks', cause),
-        onRemoved: (cause) => watch.removed('webhooks', cause),
-      },
-      sharing: sharing?.deliveries,
-    }),
-    proofs: new ReplayMemory({
-      lifetimeMs: PROOF_LIFETIME_MS,
-      clock,
-      sharing: sharing?.proofs,
-    }),
+    acceptedWebhooks,
+    proofs,
     throttle:
       authThrottle.failures === 0
         ? undefined
-        : new AuthThrottle({ counter: failures, clock, sharing: sharing?.throttle }),
+        : new AuthThrottle({
+            counter: failures,
+            clock,
+            replication: replication?.throttle,
+            group: member?.failures,
+          }),
     failures,
+    member,
+    guards: {
+      webhooks: member?.replays('webhook', acceptedWebhooks, WEBHOOK_LIFETIME_MS) ?? acceptedWebhooks,
+      proofs: member?.replays('proof', proofs, PROOF_LIFETIME_MS) ?? proofs,
+    },
   }
+  return state
+}
+
+interface Joining extends SharedStateParts {
+  readonly clock: () => number
+  /** Asked only when the store has something to tell. */
+  readonly state: () => SharedState
+}
+
+/** @returns undefined when no store is configured */
+function joinStore(
+  { settings: { store, onStoreFailure }, storeModule }: StartupConfiguration,
+  { watch, clock, state, gatewayId, threadId }: Joining,
+): StoreMember | undefined {
+  if (store === undefined || storeModule === undefined) return undefined
+  const member = new storeModule.StoreMember({
+    settings: store,
+    onStoreFailure,
+    gatewayId,
+    threadId,
+    clock,
+    ownSessions: () => state().revocations.entries(),
+    onFailure: (caller) => state().throttle?.apply(caller, clock()),
+    onAway: (cause) => watch.away(cause),
+    onBack: () => watch.observe('shared', true),
+    onFault: (cause) => watch.fault('shared', cause),
+  })
+  watch.expose(member)
+  return member
 }
 
 /**
  * Retries what could not be written, and reports whether the files are writable. Called once a second and at the end, by the
  * thread that owns the files; with workers, within a step.
  */
-export function tendState({ limiter, revocations, deliveries }: SharedState, watch: StoreWatch): void {
-  limiter.tend()
+export function maintainState(
+  { limiter, revocations, acceptedWebhooks, member }: SharedState,
+  watch: StoreWatch,
+): void {
+  member?.maintain()
+  limiter.maintain()
   watch.observe('limits', limiter.isWritable)
-  revocations.tend()
-  deliveries.tend()
+  revocations.maintain()
+  acceptedWebhooks.maintain()
   watch.observe('revocations', revocations.isWritable && revocations.isSafe)
-  watch.observe('webhooks', deliveries.isWritable)
+  watch.observe('webhooks', acceptedWebhooks.isWritable)
 }
 
 /** Why the gateway is not ready, for the probe; undefined when it is ready. */
 export function whyUnready(
-  { limiter, revocations }: SharedState,
+  { limiter, revocations, member }: SharedState,
   { onJournalFailure }: Settings,
 ): string | undefined {
+  if (member?.isComplete === false) return 'the shared store has not been reached'
   if (!revocations.isSafe) return 'the end of a session cannot be written'
   return limiter.isWritable || onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
 }
 
 /** What is degraded, for the probe; undefined when nothing is. */
-export function whyDegraded({ limiter, revocations, deliveries }: SharedState): string | undefined {
+export function whyDegraded({
+  limiter,
+  revocations,
+  acceptedWebhooks,
+  member,
+}: SharedState): string | undefined {
   const lacking: string[] = []
   if (!limiter.isWritable) lacking.push('limits are counted in memory only')
   if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')
-  if (!deliveries.isWritable) lacking.push('webhooks are refused')
+  if (!acceptedWebhooks.isWritable) lacking.push('webhooks are refused')
+  if (member?.isAway === true) lacking.push('the shared store is away')
   return lacking.length === 0 ? undefined : lacking.join(', ')
-}
-
-/** Sliding windows outside the limit table. They are not kept on disk. */
-export function countersOf(limit: number, windowMs: number): Counters {
-  const room = new KeyBudget()
-  room.divide([0])
-  return new Counters({ id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }, room)
 }

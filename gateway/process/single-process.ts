@@ -3,18 +3,18 @@ import { type Watching, watchTls } from './config-reloads.ts'
 import { closeParts, drain } from './drain.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import type { ServingMode } from './serving-mode.ts'
-import { tendState, whyDegraded, whyUnready } from './shared-state.ts'
+import { maintainState, whyDegraded, whyUnready } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
 /** How often the files of the shared state are checked. */
-const TEND_MS = 1000
+const MAINTAIN_MS = 1000
 
 /** A gateway in this one thread. @throws what `assemble` throws */
 export function serveAlone(startup: StartupConfiguration): ServingMode {
-  const { gateway, background, state, watch } = assemble(startup)
+  const { gateway, keys, watching: watchedFiles, state, watch } = assemble(startup)
   const { settings, trail, metrics, load } = gateway
-  const tending = setInterval(() => tendState(state, watch), TEND_MS).unref()
-  const watching: Watching[] = [...background.watching, { stop: () => clearInterval(tending) }]
+  const maintaining = setInterval(() => maintainState(state, watch), MAINTAIN_MS).unref()
+  const watching: Watching[] = [...watchedFiles, { stop: () => clearInterval(maintaining) }]
   let open: PublicListeners | undefined
   return {
     trail,
@@ -29,8 +29,7 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
           watchTls(gateway, { settings: settings.tls, loaded: tls, enforce: open.enforce, clients }),
         )
       }
-      // Without bearer tokens no keys are needed, and there may be no server for them.
-      if (settings.routes.some((route) => route.auth.has('bearer'))) background.keys.start()
+      keys.start()
       return open
     },
     notReady: () => {
@@ -39,14 +38,19 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
       return trail.recheck() ? whyUnready(state, settings) : 'the audit trail cannot be written'
     },
     degraded: () => whyDegraded(state),
-    drain: (stop) =>
-      drain(gateway, stop, {
+    drain: async (stop) => {
+      await drain(gateway, stop, {
         listeners: open?.listeners ?? [],
         graceOver: () => {
           for (const each of watching) each.stop()
-          background.keys.stop()
+          keys.stop()
         },
-      }),
-    abandon: (reason) => closeParts(gateway, reason),
+      })
+      state.member?.close()
+    },
+    abandon: async (reason) => {
+      await closeParts(gateway, reason)
+      state.member?.close()
+    },
   }
 }

@@ -1,40 +1,55 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
+import type { SharedStoreState } from '../admin/store-metrics.ts'
 import { storeRecord } from '../audit/audit-records.ts'
 import type { Trail } from '../audit/trail.ts'
+import { RepeatedFault } from './repeated-fault.ts'
 
-/** The stores in the data directory. */
-export type StoreName = 'limits' | 'revocations' | 'webhooks'
+/** The stores in the data directory, and the one that gateways share. */
+export type StoreName = 'limits' | 'revocations' | 'webhooks' | 'shared'
 
-export interface StoreWatchOptions {
+/** Connections are tried again each second, for as long as the store is away. */
+const SHARED_REPEAT_MS = 60_000
+
+interface StoreWatchOptions {
   readonly log: Logger
-  readonly metrics: Pick<Metrics, 'storeWritable' | 'storeWriteError'>
+  readonly metrics: Pick<Metrics, 'storeWritable' | 'storeWriteError' | 'sharedStore'>
   readonly trail: Pick<Trail, 'settle'>
 }
-
-/** The same fault of a store is logged again after this time. */
-const FAULT_EVERY_MS = 1000
 
 /** Reports in log, metrics and audit trail when a store becomes unwritable, and when it can be written again. */
 export class StoreWatch {
   readonly #options: StoreWatchOptions
-  readonly #told = new Map<StoreName, { readonly cause: string; readonly atMs: number }>()
+  readonly #faults: Readonly<Record<StoreName, RepeatedFault>> = {
+    limits: new RepeatedFault(),
+    revocations: new RepeatedFault(),
+    webhooks: new RepeatedFault(),
+    shared: new RepeatedFault(SHARED_REPEAT_MS),
+  }
   readonly #degraded = new Set<StoreName>()
 
   constructor(options: StoreWatchOptions) {
     this.#options = options
   }
 
-  /** Reports a fault of a store's files. */
+  /** Reports a fault of a store's files, or of the connection to the shared store. */
   fault(store: StoreName, cause: string): void {
     const { log, metrics } = this.#options
     metrics.storeWriteError(store)
-    const told = this.#told.get(store)
-    const atMs = performance.now()
-    // A full disk fails every request, and the log may be on the same disk.
-    if (told?.cause === cause && atMs - told.atMs < FAULT_EVERY_MS) return
-    this.#told.set(store, { cause, atMs })
-    log.error({ store, cause }, 'the data directory')
+    if (this.#faults[store].isDue(cause))
+      log.error({ store, cause }, store === 'shared' ? 'the shared store' : 'the data directory')
+  }
+
+  /** Exposes the shared store in the metrics. */
+  expose(shared: SharedStoreState): void {
+    this.#options.metrics.sharedStore(shared)
+  }
+
+  /** Reports that the shared store no longer responds, once until it is observed to be writable. */
+  away(cause: string): void {
+    this.#options.metrics.storeWriteError('shared')
+    this.#faults.shared.isDue(cause)
+    this.observe('shared', false)
   }
 
   /** Reports that the files of a store were removed while the gateway ran, and were created again. */
@@ -52,12 +67,18 @@ export class StoreWatch {
     if (writable) {
       this.#degraded.delete(store)
       trail.settle(storeRecord({ type: 'STORE_RESTORED', timestamp, store }))
-      log.info({ store }, 'the store can be written again')
+      log.info(
+        { store },
+        store === 'shared' ? 'the shared store responds again' : 'the store can be written again',
+      )
       return
     }
     this.#degraded.add(store)
-    const cause = this.#told.get(store)?.cause
+    const cause = this.#faults[store].cause
     trail.settle(storeRecord({ type: 'STORE_DEGRADED', timestamp, store, cause }))
-    log.error({ store, cause }, 'the store cannot be written')
+    log.error(
+      { store, cause },
+      store === 'shared' ? 'the shared store is away' : 'the store cannot be written',
+    )
   }
 }

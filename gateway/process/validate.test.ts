@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('validate.ts', import.meta.url))
@@ -107,4 +108,23 @@ test('a limit that no route can reach is a warning, not a fault', (t) => {
   assert.deepEqual(errors, [
     'warning: the limit "login" (/login) has no effect: no route lets such a request through',
   ])
+})
+
+test('with --store it connects, says what is there, and fails when the store cannot be used', async (t) => {
+  assert.match(validate(['--store']).errors.join(), /GATEWAY_STORE: is memory, so there is no store to reach/)
+  const away = validate(['--store'], { GATEWAY_STORE: 'redis://127.0.0.1:1' })
+  assert.equal(away.status, 1)
+  assert.match(away.errors.join(), /^environment: GATEWAY_STORE: cannot be reached: .*ECONNREFUSED/)
+  if (NO_REDIS !== false) return t.skip(NO_REDIS)
+  const redis = await startRedis()
+  try {
+    const { status, out, errors } = validate(['--store'], {
+      GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
+    })
+    assert.equal(status, 0)
+    assert.match(out.at(-1) ?? '', /^GATEWAY_STORE: 127\.0\.0\.1:\d+: reached, (Redis|Valkey) \d/)
+    assert.match(errors.join(), /^warning: GATEWAY_STORE: .*appendonly is off/)
+  } finally {
+    await redis.stop()
+  }
 })

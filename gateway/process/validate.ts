@@ -1,22 +1,23 @@
 import { parseClients } from '../config/clients-file.ts'
-import { configFiles } from '../config/environment.ts'
+import { configFiles, ENVIRONMENT } from '../config/environment.ts'
 import { describeFault, type Fault, type Parsed } from '../config/faults.ts'
-import { parseGatewayFile } from '../config/gateway-file.ts'
+import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { issuerWarnings } from '../config/rules/issuer-rules.ts'
-import type { FurtherIssuer, Route, TlsSettings } from '../config/settings.ts'
+import { parseStoreSettings } from '../config/rules/store-address.ts'
+import type { Route, TlsSettings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
 import { type LoadedTls, loadTls } from '../tls/listener/tls-reload.ts'
-import { fileWarnings, NOTHING_LIMITED, warningsOf } from './config-warnings.ts'
+import { fileWarnings, idleRowWarnings, NOTHING_LIMITED } from './config-warnings.ts'
 
 /*
- * `npm run validate`: what the gateway would say of its configuration at start, with the same parsers. Without
- * arguments, the environment and the two files that it names; with arguments, those files and nothing else.
- * Exit status 0 and a line per good file, or 1 and a line per fault, all at once.
+ * `npm run validate`: checks the configuration with the parsers that the gateway uses at start. Without arguments it checks
+ * the environment and the files that it names; with arguments, only those files. Exit status 0 and one line for each valid
+ * file, or 1 and one line for each fault. With `--store` it also connects to the shared store and tries what a gateway needs.
  */
 
 interface Findings {
@@ -28,65 +29,75 @@ interface Findings {
 }
 
 const findings: Findings = { good: [], faults: [], routes: [], rows: [], warnings: [] }
-const files = process.argv.slice(2)
+const files = process.argv.slice(2).filter((argument) => argument !== '--store')
 if (files.length === 0) checkEnvironment(findings)
 for (const file of files) checkFile(findings, file)
+if (process.argv.includes('--store')) await reachStore(findings)
 report(findings)
+
+/** The store that the environment names. Its faults are among those of the environment already. */
+async function reachStore({ good, warnings, faults }: Findings): Promise<void> {
+  const { value: settings, faults: unusable } = parseStoreSettings(process.env)
+  const fault = (reason: string): Fault => ({ file: ENVIRONMENT, path: 'GATEWAY_STORE', reason })
+  if (unusable !== undefined) {
+    if (files.length > 0) faults.push(...unusable)
+    return
+  }
+  if (settings === undefined) {
+    faults.push(fault('is memory, so there is no store to reach'))
+    return
+  }
+  const { checkStore } = await import('../store/store-check.ts')
+  const found = await checkStore(settings)
+  good.push(...found.good.map((line) => `GATEWAY_STORE: ${line}`))
+  warnings.push(...found.warnings.map((line) => `GATEWAY_STORE: ${line}`))
+  faults.push(...found.faults.map(fault))
+}
 
 function checkEnvironment(found: Findings): void {
   const { configFile, limitsFile, clientsFile } = configFiles(process.env)
   const settings = loadSettings(process.env)
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
-  else keepRoutes(found, configFile, settings.value)
-  keepRows(found, limitsFile, loadFile(limitsFile, parseLimits))
+  else checkRoutes(found, configFile, settings.value)
+  checkRows(found, limitsFile, loadFile(limitsFile, parseLimits))
   found.warnings.push(...fileWarnings(process.env))
-  const tls = settings.value?.tls === undefined ? undefined : keepTls(found, settings.value.tls)
-  if (settings.value?.clientsFile !== undefined) keepClients(found, clientsFile, tls?.material.trust)
+  const tls = settings.value?.tls === undefined ? undefined : checkTls(found, settings.value.tls)
+  if (settings.value?.clientsFile !== undefined) checkClients(found, clientsFile, tls?.material.trust)
 }
 
 function checkFile(found: Findings, file: string): void {
   const text = loadFile(file, (_, content) => ({ value: content }))
   if (text.faults !== undefined) found.faults.push(...text.faults)
-  else if (isClientTable(text.value.text)) keepClients(found, file)
-  else if (isLimitTable(text.value.text)) keepRows(found, file, loadFile(file, parseLimits))
+  else if (isTable('clients', text.value.text)) checkClients(found, file)
+  else if (isTable('limits', text.value.text)) checkRows(found, file, loadFile(file, parseLimits))
   else {
     const gateway = loadFile(file, parseGatewayFile)
     if (gateway.faults !== undefined) found.faults.push(...gateway.faults)
-    else keepRoutes(found, file, gateway.value.value)
+    else checkRoutes(found, file, gateway.value.value)
   }
 }
 
-function isClientTable(text: string): boolean {
+/** Judged by content, not by name. For a file that is not JSON all parsers report the same fault. */
+function isTable(kind: 'clients' | 'limits', text: string): boolean {
   try {
-    const { $schema, clients, routes } = JSON.parse(text)
-    return routes === undefined && (clients !== undefined || String($schema).endsWith('clients.schema.json'))
+    const { $schema, routes, [kind]: rows } = JSON.parse(text)
+    return routes === undefined && (rows !== undefined || String($schema).endsWith(`${kind}.schema.json`))
   } catch {
     return false
   }
 }
 
-/** By what is in the file, not by its name; a file that is not JSON gets the same fault from either parser. */
-function isLimitTable(text: string): boolean {
-  try {
-    const { $schema, limits, routes } = JSON.parse(text)
-    return routes === undefined && (limits !== undefined || String($schema).endsWith('limits.schema.json'))
-  } catch {
-    return false
-  }
-}
-
-interface RoutesAndIssuers {
-  readonly routes: readonly Route[]
-  readonly issuers: readonly FurtherIssuer[]
-}
-
-function keepRoutes(found: Findings, file: string, { routes, issuers }: RoutesAndIssuers): void {
+function checkRoutes(
+  found: Findings,
+  file: string,
+  { routes, issuers }: Pick<GatewayFile, 'routes' | 'issuers'>,
+): void {
   found.warnings.push(...issuerWarnings(issuers, routes))
   found.routes.push(...routes)
   found.good.push(`${file}: OK, routes: ${routes.length}`)
 }
 
-function keepRows(found: Findings, file: string, table: Parsed<LoadedFile<readonly LimitRow[]>>): void {
+function checkRows(found: Findings, file: string, table: Parsed<LoadedFile<readonly LimitRow[]>>): void {
   if (table.faults !== undefined) {
     found.faults.push(...table.faults)
     return
@@ -96,14 +107,14 @@ function keepRows(found: Findings, file: string, table: Parsed<LoadedFile<readon
   found.good.push(`${file}: OK, limits: ${table.value.value.length}`)
 }
 
-function keepClients(found: Findings, file: string, trust?: ClientTrust): void {
+function checkClients(found: Findings, file: string, trust?: ClientTrust): void {
   const clients = loadFile(file, parseClients)
   const faults = clients.faults ?? clientIssuerFaults(file, clients.value.value, trust)
   found.faults.push(...faults)
   if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
 }
 
-function keepTls(found: Findings, settings: TlsSettings): LoadedTls | undefined {
+function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined {
   const { value, faults } = loadTls(settings, Date.now())
   if (faults !== undefined) {
     found.faults.push(...faults)
@@ -118,8 +129,8 @@ function keepTls(found: Findings, settings: TlsSettings): LoadedTls | undefined 
 
 function report({ good, faults, routes, rows, warnings }: Findings): void {
   for (const line of good) console.log(line)
-  // Without routes nothing is known of what reaches a limit.
-  const idle = routes.length === 0 ? [] : warningsOf(routes, rows)
+  // Without routes it is not known which limits are reached.
+  const idle = routes.length === 0 ? [] : idleRowWarnings(routes, rows)
   for (const warning of [...warnings, ...idle]) console.error(`warning: ${warning}`)
   for (const fault of faults) console.error(describeFault(fault))
   if (faults.length > 0) process.exitCode = 1

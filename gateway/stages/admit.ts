@@ -3,7 +3,7 @@ import type { Gateway } from '../gateway.ts'
 import { isValidHost } from '../http/rules/request-headers.ts'
 import { readTarget, type Target } from '../http/rules/request-target.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import { NO_TUNNEL_FREE } from './tunnel.ts'
+import { NO_TUNNEL_FREE } from './forwarding/tunnel.ts'
 
 const MAX_TARGET_LENGTH = 8192
 /** The target `*` of OPTIONS (RFC 9110 section 9.3.7). No route has this path, so it is not forwarded. */
@@ -33,14 +33,16 @@ const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
 export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return (
     readTargetAndHost(gateway, exchange) ??
-    checkLoop(gateway, exchange) ??
     checkLoad(gateway, exchange) ??
-    checkMethod(exchange) ??
-    checkExpectation(exchange)
+    checkMethodAndExpectation(exchange)
   )
 }
 
-/** Writes `path` and `query`, also for the audit records of a refusal. @returns as `readTarget`; undefined when the target is too long. */
+/**
+ * Writes `path` and `query`, also for the audit records of a refusal.
+ *
+ * @returns what `readTarget` returns; undefined when the target is too long
+ */
 export function readPath(exchange: Exchange): Target | string | undefined {
   const raw = exchange.req.target
   const isWholeServer = raw === '*' && exchange.method === 'OPTIONS'
@@ -57,7 +59,7 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   const target = readPath(exchange)
   const { fault, oddNames } = exchange.headers
   if (fault !== undefined) return refusal(fault.code, { detail: fault.detail })
-  if (oddNames !== undefined && !areAllowed(gateway, oddNames)) return ODD_NAME
+  if (oddNames?.every((name) => gateway.settings.allowedFieldNames.has(name)) === false) return ODD_NAME
   if (target === undefined) return TARGET_TOO_LONG
   if (typeof target === 'string') return refusal('invalid_target', { detail: target })
   const host = exchange.headers.host
@@ -67,30 +69,19 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   return undefined
 }
 
-function areAllowed({ settings }: Gateway, oddNames: readonly string[]): boolean {
-  return oddNames.every((name) => settings.allowedFieldNames.has(name))
-}
-
-/** A loop would go on until every place is taken. */
-function checkLoop({ loopMark }: Gateway, { headers: { loop } }: Exchange): Refusal | undefined {
-  return loop?.includes(loopMark) === true ? LOOP_DETECTED : undefined
-}
-
-function checkLoad(gateway: Gateway, { upgrade }: Exchange): Refusal | undefined {
-  const { load, trail } = gateway
+function checkLoad(gateway: Gateway, { upgrade, headers }: Exchange): Refusal | undefined {
+  const { load, trail, loopMark } = gateway
+  // A loop would go on until every permit is taken.
+  if (headers.loop?.includes(loopMark) === true) return LOOP_DETECTED
   if (load.phase === 'over') return DRAINING
-  if (load.places.areFull) return OVERLOADED
+  if (load.permits.areExhausted) return OVERLOADED
   if (upgrade !== undefined && load.tunnels.isFull) return NO_TUNNEL_FREE
   if (!trail.recheck()) return AUDIT_UNAVAILABLE
   return undefined
 }
 
-function checkMethod(exchange: Exchange): Refusal | undefined {
-  return exchange.method === 'TRACE' ? METHOD_NOT_ALLOWED : undefined
-}
-
-/** RFC 9110 section 10.1.1. 100 (Continue) itself is sent by forward, after all stages. */
-function checkExpectation(exchange: Exchange): Refusal | undefined {
-  const expect = exchange.headers.expect
+function checkMethodAndExpectation({ method, headers: { expect } }: Exchange): Refusal | undefined {
+  if (method === 'TRACE') return METHOD_NOT_ALLOWED
+  // RFC 9110 section 10.1.1. 100 (Continue) itself is sent by forward, after all stages.
   return expect === undefined || expect.toLowerCase() === '100-continue' ? undefined : EXPECTATION_FAILED
 }

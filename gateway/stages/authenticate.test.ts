@@ -91,12 +91,14 @@ describe('authenticate', () => {
     assert.equal(outcome.code, 'token_in_query')
   })
 
-  it('looks at no token while the end of a session cannot be written', () => {
-    const { gateway } = makeGateway({ revocations: { isSafe: false } as object as Gateway['revocations'] })
-    const { exchange } = makeExchange({ headers: { Authorization: 'Bearer a.b.c' } })
-    exchange.route = makeRoute({ auth: new Set(['bearer']) })
-    const outcome = authenticate(gateway, exchange)
-    assert.ok(outcome !== undefined && 'code' in outcome)
-    assert.equal(outcome.code, 'sessions_unavailable')
+  it('looks at no token while the end of a session cannot be written, or ends elsewhere are not known', () => {
+    for (const revocations of [{ isSafe: false }, { isSafe: true, isKnown: false }]) {
+      const { gateway } = makeGateway({ revocations: revocations as object as Gateway['revocations'] })
+      const { exchange } = makeExchange({ headers: { Authorization: 'Bearer a.b.c' } })
+      exchange.route = makeRoute({ auth: new Set(['bearer']) })
+      const outcome = authenticate(gateway, exchange)
+      assert.ok(outcome !== undefined && 'code' in outcome)
+      assert.equal(outcome.code, 'sessions_unavailable')
+    }
   })
 })

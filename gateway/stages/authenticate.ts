@@ -22,14 +22,14 @@ const MISSING_TOKEN = refusal('missing_token', {
   cause: 'no bearer or DPoP token in Authorization',
 })
 const MISSING_SIGNATURE = refusal('missing_credentials', {
-  detail: 'This needs a signed webhook.',
+  detail: 'A signed webhook is needed.',
   headers: ['WWW-Authenticate', 'Webhook realm="api"'],
   cause: 'no X-API-Key',
 })
 const MISSING_CERTIFICATE = refusal('missing_credentials', {
-  detail: 'This needs a client certificate.',
+  detail: 'A client certificate is needed.',
   headers: ['WWW-Authenticate', 'Certificate realm="api"'],
-  cause: 'the connection has shown no client certificate',
+  cause: 'the connection has no client certificate',
 })
 
 /**

@@ -1,3 +1,4 @@
+import { missingScope } from '../auth/held-scopes.ts'
 import { challenges, schemeOf } from '../auth/tokens/authorization.ts'
 import { quote } from '../auth/tokens/quote.ts'
 import type { Exchange } from '../exchange.ts'
@@ -7,16 +8,14 @@ import { type Refusal, refusal } from '../refusals.ts'
 /** Checks that the caller holds every scope of the route (RFC 6750 section 3.1). */
 export function authorize(_gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const needed = exchange.route?.scopes ?? []
-  for (const scope of needed) {
-    if (exchange.principal?.scopes.has(scope) === true) continue
-    return refusal('insufficient_scope', {
-      cause: `no scope ${scope} among ${quote(exchange.principal?.scope)}`,
-      headers: challenges({
-        error: 'insufficient_scope',
-        scope: needed.join(' '),
-        scheme: schemeOf(exchange.headers.authorization),
-      }),
-    })
-  }
-  return undefined
+  const missing = missingScope(exchange.principal, needed)
+  if (missing === undefined) return undefined
+  return refusal('insufficient_scope', {
+    cause: `no scope ${missing} among ${quote(exchange.principal?.scope)}`,
+    headers: challenges({
+      error: 'insufficient_scope',
+      scope: needed.join(' '),
+      scheme: schemeOf(exchange.headers.authorization),
+    }),
+  })
 }

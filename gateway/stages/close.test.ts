@@ -24,7 +24,7 @@ describe('close', () => {
     const [, { type, statusCode, duration } = {}] = trail.records
     assert.deepEqual([type, statusCode, duration], ['API_RESPONSE', 201, 12.5])
     assert.deepEqual(measured, ['closed 201 0.0125'])
-    assert.deepEqual([gateway.load.places.taken, gateway.load.inFlight.size], [0, 0])
+    assert.deepEqual([gateway.load.permits.taken, gateway.load.inFlight.size], [0, 0])
     assert.deepEqual(res.calls, [])
   })
 
@@ -33,7 +33,7 @@ describe('close', () => {
     close(gateway, exchange, 200)
     close(gateway, exchange, 499)
     assert.deepEqual([trail.lines.length, measured], [2, ['closed 200 0']])
-    assert.equal(gateway.load.places.taken, 0)
+    assert.equal(gateway.load.permits.taken, 0)
   })
 
   it('records a request as well that was not recorded before', () => {

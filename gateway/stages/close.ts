@@ -15,9 +15,9 @@ import { recordAtEnd } from './record.ts'
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
   exchange.closed = true
-  const { inFlight, places } = gateway.load
+  const { inFlight, permits } = gateway.load
   inFlight.remove(exchange)
-  if (exchange.share !== undefined) places.release(exchange.share)
+  if (exchange.share !== undefined) permits.release(exchange.share)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // API_RESPONSE without API_REQUEST would look like a damaged trail.
@@ -29,8 +29,8 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
 }
 
 /**
- * Without a commit, and of one that fails, the record is owed to the trail, and a crash would lose it: the response waits
- * until it is written, and is broken off when that takes too long.
+ * The record is not committed yet, or could not be written, so a crash would lose it. The response waits until it is written,
+ * and is broken off when that takes too long.
  */
 function holdBack({ trail }: Gateway, { req, res }: Exchange, commit: Commit | undefined): void {
   if (!req.socket.writable) return

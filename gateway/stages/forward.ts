@@ -4,8 +4,8 @@ import type { Gateway } from '../gateway.ts'
 import { boundedBody } from '../http/bodies/bounded-body.ts'
 import { bodyOf } from '../http/bodies/buffered-body.ts'
 import { refusal } from '../refusals.ts'
-import { Forwarding } from './forwarding.ts'
-import { upstreamFields } from './upstream-fields.ts'
+import { Forwarding } from './forwarding/forwarding.ts'
+import { upstreamFields } from './forwarding/upstream-fields.ts'
 
 /** Sends an admitted request upstream and passes the response back, streamed both ways. */
 export function forward(gateway: Gateway, exchange: Exchange): void {

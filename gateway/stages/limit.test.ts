@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import type { Take } from '../limits/limiter.ts'
+import { PendingTake } from '../limits/pending-take.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { limit } from './limit.ts'
@@ -41,7 +43,9 @@ function limited({ row, take = { allowed: true }, method = 'POST', path = '/api/
   const { exchange } = makeExchange({ method })
   exchange.path = path
   exchange.principal = makePrincipal({ key: 'user-1' })
-  return { refused: limit(made.gateway, exchange), exchange, keys, measured: made.measured }
+  const refused = limit(made.gateway, exchange)
+  assert.ok(refused === undefined || 'code' in refused)
+  return { refused, exchange, keys, measured: made.measured }
 }
 
 describe('limit', () => {
@@ -88,5 +92,68 @@ describe('limit', () => {
     assert.equal(limited({ take }).refused?.code, 'limits_unavailable')
     const shadow = limited({ take, row: { mode: 'shadow' } })
     assert.deepEqual([shadow.refused, shadow.measured], [undefined, ['limitDecision orders unavailable']])
+  })
+})
+
+/** With a shared store that has not decided yet. */
+function asking(row: Partial<LimitRow> = {}) {
+  const table = new LimitTable([{ ...ROW, ...row }])
+  const asked: PendingTake[] = []
+  const made = makeGateway({
+    limiter: {
+      find: table.find.bind(table),
+      take: () => assert.fail('the store decides'),
+      close: () => {},
+      ask: (policy) => {
+        const pending = new PendingTake(policy)
+        asked.push(pending)
+        return pending
+      },
+    },
+  })
+  const { exchange } = makeExchange({ method: 'POST' })
+  exchange.path = '/api/x'
+  const outcome = limit(made.gateway, exchange)
+  assert.ok(outcome !== undefined && 'whenKnown' in outcome)
+  const known: unknown[] = []
+  outcome.whenKnown((refused) => known.push(refused instanceof Error ? refused.message : refused?.code))
+  return { exchange, known, settle: (take: Take) => asked[0]?.settle(take), measured: made.measured }
+}
+
+describe('limit with a shared store', () => {
+  it('waits for the decision', () => {
+    const allowed = asking()
+    assert.deepEqual(allowed.known, [])
+    allowed.settle({ allowed: true, remaining: 2, resetSeconds: 9 })
+    assert.deepEqual([allowed.known, allowed.measured], [[undefined], ['limitDecision orders allowed']])
+    assert.match(allowed.exchange.limitHeaders[3] ?? '', /r=2/)
+    const refused = asking()
+    refused.settle({ allowed: false, remaining: 0, resetSeconds: 9 })
+    assert.deepEqual(refused.known, ['limit_exceeded'])
+  })
+
+  it('does not ask again for a request that askStore has asked for', () => {
+    const table = new LimitTable([ROW])
+    const { gateway } = makeGateway({
+      limiter: {
+        find: () => assert.fail('was found before'),
+        take: () => assert.fail('the store decides'),
+        close: () => {},
+        ask: () => assert.fail('was asked before'),
+      },
+    })
+    const { exchange } = makeExchange({ method: 'POST' })
+    const pending = new PendingTake(table.find('/api/x', 'POST') ?? assert.fail())
+    exchange.pendingTake = pending
+    pending.settle({ allowed: true, remaining: 2, resetSeconds: 9 })
+    assert.equal(limit(gateway, exchange), undefined)
+    assert.match(exchange.limitHeaders[3] ?? '', /r=2/)
+  })
+
+  it('shows no figures for a request that nothing has counted', () => {
+    const { settle, known, exchange, measured } = asking()
+    settle({ allowed: true, remaining: 0, resetSeconds: 1, uncounted: true })
+    assert.deepEqual([known, exchange.limitHeaders], [[undefined], []])
+    assert.deepEqual(measured, ['limitDecision orders uncounted'])
   })
 })

@@ -1,27 +1,68 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
+import type { Take } from '../limits/limiter.ts'
+import type { PendingTake } from '../limits/pending-take.ts'
+import type { LimitPolicy } from '../limits/table/limit-table.ts'
 import { rateLimit } from '../limits/table/rate-limit-fields.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import type { PendingRefusal } from './pending-refusal.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
 
-/** Counts the request against the matching row of the limit table. Writes `limitHeaders`. */
-export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  const policy = gateway.limiter.find(exchange.path, exchange.method)
+/**
+ * Counts the request against the matching row of the limit table. Waits only for the shared store, if there is one. Writes
+ * `limitHeaders`.
+ */
+export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRefusal {
+  const { limiter } = gateway
+  const pending = exchange.pendingTake
+  if (pending !== undefined) return whenTaken(gateway, exchange, pending)
+  const policy = limiter.find(exchange.path, exchange.method)
   if (policy === undefined) return undefined
-  const { row } = policy
-  const take = gateway.limiter.take(row, limitKey(row.per, exchange.principal, exchange.address))
+  const key = limitKey(policy.row.per, exchange.principal, exchange.address)
+  if (limiter.ask !== undefined) return whenTaken(gateway, exchange, limiter.ask(policy, key))
+  return decide(gateway, exchange, { policy, take: limiter.take(policy.row, key) })
+}
+
+function whenTaken(
+  gateway: Gateway,
+  exchange: Exchange,
+  pending: PendingTake,
+): Refusal | undefined | PendingRefusal {
+  const { policy, take } = pending
+  if (take !== undefined) return decide(gateway, exchange, { policy, take })
+  return { whenKnown: (run) => pending.whenKnown(() => run(decideLate(gateway, exchange, pending))) }
+}
+
+/** Returns what `decide` throws: other requests wait for the same reply of the store. */
+function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake): Refusal | Error | undefined {
+  try {
+    return decide(gateway, exchange, { policy: pending.policy, take: pending.take as Take })
+  } catch (fault) {
+    return fault instanceof Error ? fault : new Error(String(fault))
+  }
+}
+
+interface Decision {
+  readonly policy: LimitPolicy
+  readonly take: Take
+}
+
+function decide(gateway: Gateway, exchange: Exchange, { policy, take }: Decision): Refusal | undefined {
+  const { row, policyField } = policy
+  const isShadow = row.mode === 'shadow'
   if (take.unrecorded) {
     gateway.metrics.limitDecision(row.name, 'unavailable')
-    return row.mode === 'shadow' ? undefined : LIMITS_UNAVAILABLE
+    return isShadow ? undefined : LIMITS_UNAVAILABLE
   }
-  if (row.mode === 'shadow') {
-    gateway.metrics.limitDecision(row.name, take.allowed ? 'allowed' : 'shadow_refused')
+  if (take.uncounted) {
+    gateway.metrics.limitDecision(row.name, 'uncounted')
     return undefined
   }
-  gateway.metrics.limitDecision(row.name, take.allowed ? 'allowed' : 'refused')
-  exchange.limitHeaders = ['RateLimit-Policy', policy.policyField, 'RateLimit', rateLimit(row, take)]
+  gateway.metrics.limitDecision(row.name, take.allowed ? 'allowed' : isShadow ? 'shadow_refused' : 'refused')
+  if (isShadow) return undefined
+  exchange.limitHeaders = ['RateLimit-Policy', policyField, 'RateLimit', rateLimit(row, take)]
   if (take.allowed) return undefined
   return refusal('limit_exceeded', {
     detail: `At most ${row.limit} requests in ${row.window}: ${row.purpose}`,

@@ -6,21 +6,21 @@ import { occupy } from './occupy.ts'
 import { makeExchange, makeGateway, PEER } from './stage.test-support.ts'
 
 describe('occupy', () => {
-  it('takes a place for the connection, which holds it', () => {
+  it('takes a permit, which counts for the connection', () => {
     const { gateway } = makeGateway()
     const { exchange } = makeExchange()
     assert.equal(occupy(gateway, exchange), undefined)
-    assert.equal(exchange.share, exchange.req.holder)
-    assert.equal(gateway.load.places.taken, 1)
+    assert.equal(exchange.share, exchange.req.network)
+    assert.equal(gateway.load.permits.taken, 1)
   })
 
-  it('refuses when the last place is gone, and takes none', () => {
+  it('refuses when the last permit is gone, and takes none', () => {
     const { gateway } = makeGateway({ maxInFlight: 1 })
     assert.equal(occupy(gateway, makeExchange().exchange), undefined)
     const { exchange } = makeExchange()
     assert.equal(occupy(gateway, exchange)?.code, 'overloaded')
     assert.equal(exchange.share, undefined)
-    assert.equal(gateway.load.places.taken, 1)
+    assert.equal(gateway.load.permits.taken, 1)
   })
 
   it('counts a client behind a trusted proxy by the address that the proxy names', () => {
@@ -36,8 +36,8 @@ describe('occupy', () => {
     const [first, again, other] = ['198.51.100.1', '198.51.100.1', '198.51.100.2'].map(behind)
     assert.equal(first?.share, again?.share)
     assert.notEqual(first?.share, other?.share)
-    assert.notEqual(first?.share, first?.req.holder)
+    assert.notEqual(first?.share, first?.req.network)
     const itself = behind(PEER)
-    assert.equal(itself.share, itself.req.holder)
+    assert.equal(itself.share, itself.req.network)
   })
 })

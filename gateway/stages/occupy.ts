@@ -3,15 +3,15 @@ import type { Gateway } from '../gateway.ts'
 import { isTrusted } from '../http/rules/client-address.ts'
 import { networkOf } from '../http/rules/network.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import type { Share } from '../upstream/upstream-places.ts'
+import type { Share } from '../upstream/upstream-permits.ts'
 
-/** The last place is taken, or the caller has its fair share already. */
+/** The last permit is taken, or the caller has its fair share already. */
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
 
-/** Takes an upstream place until the exchange is closed. Writes `share`. */
+/** Takes an upstream permit until the exchange is closed. Writes `share`. */
 export function occupy(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const share = shareOf(gateway, exchange)
-  if (!gateway.load.places.take(share)) return OVERLOADED
+  if (!gateway.load.permits.take(share)) return OVERLOADED
   exchange.share = share
   return undefined
 }
@@ -22,5 +22,5 @@ function shareOf({ settings, load }: Gateway, exchange: Exchange): Share {
   const { trustedProxies } = settings
   const isNamed =
     viaTrustedProxy && address !== peer && trustedProxies !== undefined && !isTrusted(address, trustedProxies)
-  return isNamed ? load.places.shareOf(networkOf(address)) : req.holder
+  return isNamed ? load.permits.shareOf(networkOf(address)) : req.network
 }

@@ -3,13 +3,14 @@ import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import type { PendingRefusal } from './pending-refusal.ts'
 
 /** Requests without a route are recorded in few bytes: no limit applies to them. */
 const UNROUTED_PATH_CHARS = 256
 const UNROUTED_USER_AGENT_CHARS = 128
 
 /** A record whose commit is still pending. */
-export class PendingRecord {
+export class PendingRecord implements PendingRefusal {
   readonly #commit: Commit
   readonly #exchange: Exchange
 

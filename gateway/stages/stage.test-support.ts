@@ -9,7 +9,7 @@ import type { ReceivedRequest } from '../http/server/handler.ts'
 import { Field } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import type { Principal } from '../principal.ts'
-import { UpstreamPlaces } from '../upstream/upstream-places.ts'
+import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 
 /** On both clocks of a hand-made gateway, until a test moves it. */
 export const NOW_MS = Date.UTC(2030, 0, 1)
@@ -111,7 +111,7 @@ export function makeArrival(request: HandMadeRequest = {}) {
     headers: readRequestHeaders(fields, version),
     body: null,
     complete,
-    holder: { places: 0, isProxy: false },
+    network: { permits: 0, isProxy: false },
     whenComplete: () => completed.promise,
   }
   const res = new RecordedResponse()
@@ -233,12 +233,12 @@ export function makeGateway({
     routes: new PathTable(routes),
     limiter: { find: () => undefined, take: noTake, close: () => {} },
     tls: { trust: undefined },
-    revocations: { isSafe: true, isRevoked: () => false, revoke: () => true },
+    revocations: { isSafe: true, isKnown: true, isRevoked: () => false, revoke: () => true },
     loopMark: 'countersign; id=here',
     load: {
       inFlight: new Slots(),
       tunnels: { isFull: false },
-      places: new UpstreamPlaces({ max: maxInFlight, threads: 1 }),
+      permits: new UpstreamPermits({ max: maxInFlight, threads: 1 }),
       phase: 'serving',
       refusalLog: new Map(),
       ...load,

@@ -1,5 +1,6 @@
-import { closeSync, constants, fstatSync, fsyncSync, openSync, type Stats } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs'
 import { dirname } from 'node:path'
+import { syncDirectory as syncDirectoryOf } from './line-file.ts'
 import { makeDirectory as makeDirectoryOf } from './make-directory.ts'
 
 /** Makes the directory of the audit file, if missing, for its owner only. @throws Error that names the file. */
@@ -34,13 +35,10 @@ export function openToAppend(file: string): number {
 
 /** Syncs the directory, so that a new file's name survives a power failure. @throws Error that names the file. */
 export function syncDirectory(file: string): void {
-  const fd = openSync(dirname(file), constants.O_RDONLY)
   try {
-    fsyncSync(fd)
+    syncDirectoryOf(dirname(file))
   } catch (error) {
     throw unusable(file, error)
-  } finally {
-    closeSync(fd)
   }
 }
 

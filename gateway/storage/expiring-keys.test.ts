@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
-import { type KeySharing, RememberedKeys } from './expiring-keys.ts'
-import { ownFlags } from './key-log.ts'
+import { type KeyReplication, RememberedKeys } from './expiring-keys.ts'
+import { ownFlags } from './key-files.ts'
 
 const LIFETIME_MS = 60_000
 const FORM = {
@@ -36,7 +36,7 @@ describe('keys that several threads remember', () => {
     reserve: true,
     onFault: (cause: string) => faults.push(cause),
   })
-  const sharing = (options: Partial<KeySharing>): KeySharing => ({
+  const replication = (options: Partial<KeyReplication>): KeyReplication => ({
     copy: undefined,
     enter: () => {},
     leave: () => {},
@@ -47,19 +47,25 @@ describe('keys that several threads remember', () => {
   })
   function threads(workersDir = dir) {
     const base = { lifetimeMs: LIFETIME_MS, clock: () => nowMs }
-    const lead = new RememberedKeys({ ...base, store: storeIn(dir), sharing: sharing({}) })
+    const lead = new RememberedKeys({ ...base, store: storeIn(dir), replication: replication({}) })
     const worker = new RememberedKeys({
       ...base,
       store: storeIn(workersDir),
-      sharing: sharing({
+      replication: replication({
         copy: lead.entries(),
         publish: (key, atMs, written) => lead.apply(key, atMs, written),
       }),
     })
     return { lead, worker }
   }
+  const HEADER = '{"format":"keys","version":1}\n'
+  const textOf = (name: string) => {
+    const text = readFileSync(join(dir, name), 'utf8')
+    assert.ok(text.startsWith(HEADER))
+    return text.slice(HEADER.length)
+  }
   const keysIn = (name: string) =>
-    readFileSync(join(dir, name), 'utf8')
+    textOf(name)
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line).key)
@@ -81,7 +87,7 @@ describe('keys that several threads remember', () => {
     worker.add('a')
     assert.deepEqual(keysIn('keys.ndjson'), ['a'])
     assert.equal(torn.raised, false)
-    assert.match(readFileSync(join(dir, 'keys.ndjson'), 'utf8'), /^\n/)
+    assert.match(textOf('keys.ndjson'), /^\n/)
     assert.deepEqual(faults, [])
     lead.apply('b', nowMs, true)
     assert.deepEqual(keysIn('keys.ndjson'), ['a'])
@@ -91,7 +97,7 @@ describe('keys that several threads remember', () => {
     const { worker } = threads()
     torn.raised = true
     worker.add('a')
-    assert.equal(readFileSync(join(dir, 'keys.ndjson'), 'utf8').indexOf('\n{"key":"a"'), 0)
+    assert.equal(textOf('keys.ndjson').indexOf('\n{"key":"a"'), 0)
     assert.equal(torn.raised, false)
   })
 
@@ -113,7 +119,7 @@ describe('keys that several threads remember', () => {
       lifetimeMs: LIFETIME_MS,
       clock: () => nowMs,
       store: undefined,
-      sharing: sharing({ copy: [['a', nowMs - 1]], publish: (...key) => told.push(key) }),
+      replication: replication({ copy: [['a', nowMs - 1]], publish: (...key) => told.push(key) }),
     })
     worker.add('b')
     assert.deepEqual(

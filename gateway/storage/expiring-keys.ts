@@ -1,15 +1,7 @@
-import {
-  JoinedKeyLog,
-  KeyLog,
-  type KeyStore,
-  oldest,
-  ownFlags,
-  type StoreFlags,
-  setNewest,
-} from './key-log.ts'
+import { KeyFiles, type KeyStore, ownFlags, type StoreFlags } from './key-files.ts'
 
 /** For threads that remember the same keys, each in its own copy. */
-export interface KeySharing {
+export interface KeyReplication {
   /** The keys to start with; undefined in the thread that reads and maintains the files. */
   readonly copy: Iterable<readonly [key: string, atMs: number]> | undefined
   enter(): void
@@ -28,11 +20,12 @@ export interface RememberedKeysOptions {
   /** Undefined: memory only. */
   readonly store: KeyStore | undefined
   /** Undefined: this thread is the only one. */
-  readonly sharing?: KeySharing | undefined
+  readonly replication?: KeyReplication | undefined
 }
 
 // More than one call adds, so that expired keys go faster than new ones come.
 const SWEPT_AT_ONCE = 8
+const IN_MEMORY = { written: true, safe: true }
 
 /**
  * Keys that are remembered for a fixed time: in memory and, with a store, in a file, so that neither a restart nor `kill -9`
@@ -44,33 +37,32 @@ const SWEPT_AT_ONCE = 8
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
-  readonly #disk: KeyLog | JoinedKeyLog | undefined
+  readonly #files: KeyFiles | undefined
   readonly #flags: StoreFlags
   /** Key to the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
 
-  /** @throws Error when a file cannot be read: going on would forget its keys. */
+  /** @throws Error when a file cannot be read, or a newer gateway wrote it: going on would forget its keys. */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
-    const { store, sharing } = options
-    this.#flags = sharing?.flags ?? ownFlags()
-    if (sharing?.copy !== undefined) {
-      for (const [key, atMs] of sharing.copy) this.#keys.set(key, atMs)
-      this.#disk = store && new JoinedKeyLog(store, this.#flags)
-    } else if (store !== undefined) this.#disk = this.#load(store)
+    const { store, replication, lifetimeMs, clock } = options
+    const copy = replication?.copy
+    this.#flags = replication?.flags ?? ownFlags()
+    const nowMs = clock()
+    const maintains = copy === undefined
+    this.#files = store && new KeyFiles(store, { flags: this.#flags, maintains, lifetimeMs, nowMs })
+    if (!maintains) for (const [key, atMs] of copy) this.#keys.set(key, atMs)
+    else if (this.#files !== undefined) this.#load(this.#files, nowMs)
   }
 
-  #load(store: KeyStore): KeyLog {
-    const { clock, lifetimeMs } = this.#options
-    const nowMs = clock()
-    const disk = new KeyLog(store, { lifetimeMs, nowMs, flags: this.#flags })
-    const loaded = [...disk.load()].sort((a, b) => a.atMs - b.atMs)
+  #load(files: KeyFiles, nowMs: number): void {
+    const { lifetimeMs } = this.#options
+    const loaded = [...files.load()].sort((a, b) => a.atMs - b.atMs)
     const newestMs = loaded.at(-1)?.atMs ?? nowMs
     for (const { key, atMs } of loaded) {
-      if (atMs > newestMs - lifetimeMs) setNewest(this.#keys, key, nowMs - (newestMs - atMs))
+      if (atMs > newestMs - lifetimeMs) this.#set(key, nowMs - (newestMs - atMs))
     }
-    disk.compact(this.#keys)
-    return disk
+    files.compact(this.#keys)
   }
 
   /** Number of keys in memory, including expired ones that have not been swept yet. */
@@ -95,43 +87,35 @@ export class RememberedKeys {
 
   /**
    * Remembers a key from now on: in memory, and in the file or its reserve if the disk takes it. With several threads it must
-   * be called within a step. Never throws.
+   * be called under their shared lock. Never throws.
    *
-   * @returns false when a crash would lose the key; it is then written as soon as possible (`tend`).
+   * @returns false when a crash would lose the key; it is then written as soon as possible (`maintain`).
    */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
-    setNewest(this.#keys, key, nowMs)
-    this.sweep()
-    const written = this.#disk?.append(key, nowMs) !== false
-    const safe = written || this.#disk?.putAside(key, nowMs) === true
-    this.#options.sharing?.publish(key, nowMs, written)
+    const { written, safe } = this.#files?.put(key, nowMs) ?? IN_MEMORY
+    this.#remember(key, nowMs, written)
     return safe
   }
 
   /** As `add`, but only if the key is written to the file. @returns whether it was. */
   addIfWritten(key: string): boolean {
     const nowMs = this.#options.clock()
-    if (this.#disk?.append(key, nowMs) === false) {
-      this.#disk.drop(key)
-      return false
-    }
-    setNewest(this.#keys, key, nowMs)
-    this.sweep()
-    this.#options.sharing?.publish(key, nowMs, true)
+    if (this.#files?.append(key, nowMs) === false) return false
+    this.#remember(key, nowMs, true)
     return true
   }
 
-  /** Call once a second and at the end: writes what could not be written. With several threads, within a step. */
-  tend(): void {
-    this.#disk?.tend(this.#keys)
+  /** Call once a second and at the end: writes what could not be written. With several threads, under their shared lock. */
+  maintain(): void {
+    this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
   /** Another thread has remembered a key; `written`: its line is in the file. */
   apply(key: string, atMs: number, written: boolean): void {
-    setNewest(this.#keys, key, atMs)
+    this.#set(key, atMs)
     this.sweep()
-    this.#disk?.apply(key, atMs, written)
+    this.#files?.apply(key, atMs, written)
   }
 
   /** Every key with its time, oldest first. */
@@ -142,10 +126,22 @@ export class RememberedKeys {
   /** Removes the oldest few expired keys: at least one, if there is one. */
   sweep(): void {
     const untilMs = this.#options.clock() - this.#options.lifetimeMs
-    for (const [key, atMs] of oldest(this.#keys, SWEPT_AT_ONCE)) {
-      if (atMs > untilMs) return
+    let left = SWEPT_AT_ONCE
+    for (const [key, atMs] of this.#keys) {
+      if (atMs > untilMs || left-- === 0) return
       this.#keys.delete(key)
-      this.#disk?.drop(key)
     }
+  }
+
+  #remember(key: string, nowMs: number, written: boolean): void {
+    this.#set(key, nowMs)
+    this.sweep()
+    this.#options.replication?.publish(key, nowMs, written)
+  }
+
+  /** The newest key is the last. */
+  #set(key: string, atMs: number): void {
+    this.#keys.delete(key)
+    this.#keys.set(key, atMs)
   }
 }

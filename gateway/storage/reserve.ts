@@ -1,19 +1,22 @@
 import { closeSync, openSync, readFileSync, readSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { OWNER_ONLY } from './line-file.ts'
 
 /** Room for some 200 lines. */
 const RESERVE_BYTES = 16 * 1024
-const BLANKS = '\n'.repeat(RESERVE_BYTES)
-const OWNER_ONLY = 0o600
 
 /**
  * Disk space reserved for lines that come when the disk is full: a file of blank lines, which are overwritten in place. With
- * several threads `put` and `clear` must be called within a step.
+ * several threads `put` and `clear` must be called under their shared lock.
  */
 export class Reserve {
   readonly file: string
+  /** The content of an unused reserve. */
+  readonly #blank: string
 
-  constructor(file: string) {
+  /** @param header first line of the file */
+  constructor(file: string, header: string) {
     this.file = file
+    this.#blank = header.padEnd(RESERVE_BYTES, '\n')
   }
 
   /** @returns whether the line is in the reserve; false when there is no room or no reserve. */
@@ -31,7 +34,7 @@ export class Reserve {
   }
 
   /**
-   * Makes the file, or makes it blank again. Call it when its lines are elsewhere on the disk.
+   * Makes the file, or makes it blank again. Call it when its lines are in another file.
    *
    * @throws Error when there is no room for it.
    */
@@ -39,7 +42,7 @@ export class Reserve {
     if (this.#isBlank()) return
     try {
       // In place: a new file would need the space a second time.
-      writeFileSync(this.file, BLANKS, { flag: 'r+' })
+      writeFileSync(this.file, this.#blank, { flag: 'r+' })
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
       this.#make()
@@ -48,7 +51,7 @@ export class Reserve {
 
   #make(): void {
     try {
-      writeFileSync(this.file, BLANKS, { mode: OWNER_ONLY, flag: 'wx', flush: true })
+      writeFileSync(this.file, this.#blank, { mode: OWNER_ONLY, flag: 'wx', flush: true })
     } catch (error) {
       rmSync(this.file, { force: true })
       throw error
@@ -57,7 +60,7 @@ export class Reserve {
 
   #isBlank(): boolean {
     try {
-      return readFileSync(this.file, 'latin1') === BLANKS
+      return readFileSync(this.file, 'latin1') === this.#blank
     } catch {
       return false
     }

@@ -1,6 +1,6 @@
 import type { UpstreamFault } from './upstream-client.ts'
 
-/** Who has to act next: the upstream, the receiver of its response, or the sender of the request body. */
+/** Who must act next: the upstream, the receiver of its response, or the sender of the request body. */
 export type WaitedFor = 'upstream' | 'receiver' | 'sender'
 
 const KINDS = { upstream: 'timeout', receiver: 'unread', sender: 'unsent' } as const

@@ -6,11 +6,11 @@ import { errors } from './library.ts'
 
 export interface ArtifactStoreOptions {
   readonly database: Database
-  /** Told of the grant that was revoked because a code or token of it came twice at the same moment. */
+  /** Called with a grant that was revoked because its code or token was used twice at the same time. */
   readonly onReuse: (grantId: string) => void
 }
 
-/** Kinds that hold what a client, or anybody in its name, makes up: `state`, `nonce` and other parameters. */
+/** Kinds with text of a client, or of anybody in its name: `state`, `nonce` and other parameters. */
 const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
   'PushedAuthorizationRequest',
   'Interaction',
@@ -24,10 +24,10 @@ interface ArtifactRow extends Row {
 }
 
 /**
- * Where oidc-provider keeps one kind of what it makes (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
- * ids are secrets (a code, a token, a cookie), so only their SHA-256 is stored. Expired rows are still given, because
- * the provider looks at the time itself; the housekeeping deletes them. Each method is one statement, so two
- * requests, on any instance, see it done or not done.
+ * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
+ * ids are secrets (a code, a token, a cookie), so only their SHA-256 is stored. Expired rows are still returned, because
+ * the provider checks the time itself; the housekeeping deletes them. Each method is one statement, so requests on any
+ * instance see it done or not done.
  */
 export class ArtifactStore implements Adapter {
   readonly #model: string
@@ -40,14 +40,14 @@ export class ArtifactStore implements Adapter {
     this.#onReuse = onReuse
   }
 
-  /** A jti of `ReplayDetection` that is there already is refused: looking first and storing then would let two pass. */
+  /** Refuses a known jti of `ReplayDetection`, in one statement: a check before storing would let two pass. */
   async upsert(id: string, payload: AdapterPayload, expiresInSeconds: number): Promise<void> {
     const { jti: _secret, ...rest } = payload
     const text = JSON.stringify(rest)
     if (HOLDS_PARAMETERS.has(this.#model) && text.length > MAX_STORED_CHARACTERS) {
       throw new errors.InvalidRequest('the parameters of the request are too long')
     }
-    // The provider reads the system clock too: another clock here would part their ideas of what has expired.
+    // The provider reads the system clock too; with another clock here they could disagree on what has expired.
     const now = Date.now()
     const stored = await this.#database.query(
       `INSERT INTO oauth_artifacts AS artifacts
@@ -72,7 +72,7 @@ export class ArtifactStore implements Adapter {
   }
 
   async find(id: string): Promise<AdapterPayload | undefined> {
-    // Clients come from the configuration only, and who asks for another may ask for any text.
+    // Clients come from the configuration only, and a request may name any text.
     if (this.#model === 'Client') return undefined
     const [row] = await this.#database.query<ArtifactRow>(
       'SELECT payload, consumed_at FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
@@ -81,7 +81,7 @@ export class ArtifactStore implements Adapter {
     return row && { ...toPayload(row), jti: id }
   }
 
-  /** Without the id, which nobody who knows only the uid may learn. */
+  /** Without the id, which must stay secret from those who know only the uid. */
   async findByUid(uid: string): Promise<AdapterPayload | undefined> {
     const [row] = await this.#database.query<ArtifactRow>(
       'SELECT payload, consumed_at FROM oauth_artifacts WHERE model = $1 AND uid = $2',
@@ -96,8 +96,7 @@ export class ArtifactStore implements Adapter {
   }
 
   /**
-   * Marks it as used. Of several at the same moment one succeeds; for the others the whole grant is revoked, as for a
-   * use that comes later (RFC 9700 section 4.14.2), and `invalid_grant` is thrown.
+   * Marks it as used. Of simultaneous uses one succeeds; the others revoke the whole grant, as a later use does (RFC 9700 section 4.14.2), and `invalid_grant` is thrown.
    */
   async consume(id: string): Promise<void> {
     const consumed = await this.#database.query(
@@ -125,13 +124,13 @@ export class ArtifactStore implements Adapter {
     ])
   }
 
-  /** Of every kind at once, and the grant itself, so that what is stored for it a moment later is worth nothing. */
+  /** Deletes all kinds at once and the grant itself, so that what is stored for it a moment later is invalid. */
   async revokeByGrantId(grantId: string): Promise<void> {
     await this.#database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
   }
 }
 
-/** A sign-in under way belongs to a user as soon as the password was right: it must end with what that user ends. */
+/** A sign-in under way belongs to a user once the password was right, and must end with the sessions of that user. */
 function accountOf({ accountId, result, session }: AdapterPayload): string | undefined {
   return accountId ?? result?.login?.accountId ?? session?.accountId
 }
@@ -161,8 +160,8 @@ export async function revokeGrant(
 }
 
 /**
- * Notes that an access token of the grant is about to be issued. Throws `invalid_grant` when the grant has ended
- * meanwhile: whoever ended it knew nothing of this token and could not revoke it.
+ * Records that an access token of the grant is about to be issued. Throws `invalid_grant` when the grant has ended
+ * meanwhile, because this token would not be revoked with it.
  */
 export async function noteAccessToken(
   database: Queryable,
@@ -177,8 +176,8 @@ export async function noteAccessToken(
 }
 
 /**
- * Ends everything the authorization server keeps for a user, signed-in browsers too, but the grant `exceptId`. Gives
- * the ids of the grants that ended and have access tokens in force, which the gateway has to be told.
+ * Ends everything the authorization server keeps for a user, signed-in browsers too, but the grant `exceptId`.
+ * @returns the ids of the ended grants with access tokens that are still valid, for the gateway
  */
 export async function revokeGrantsOf(
   transaction: Queryable,

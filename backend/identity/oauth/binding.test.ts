@@ -6,7 +6,7 @@ import { SubjectAlternativeNameExtension, X509CertificateGenerator } from '@pecu
 import { calculateJwkThumbprint, decodeJwt, exportJWK } from 'jose'
 import * as client from 'openid-client'
 import { migrate } from '../../database/migrations.ts'
-import { openPglite } from '../../database/pglite.ts'
+import { openTestPglite } from '../../testing/databases.ts'
 import {
   allow,
   type OAuthService,
@@ -51,7 +51,7 @@ describe('OAuth tokens bound to a key or certificate', () => {
   let oauth: OAuthService
   let mobile: client.Configuration
   before(async () => {
-    const database = await openPglite()
+    const database = await openTestPglite()
     await migrate(database)
     oauth = await startOAuthService(database, [TLS_CLIENT])
     mobile = await oauth.discover('mobile-app')
@@ -65,9 +65,9 @@ describe('OAuth tokens bound to a key or certificate', () => {
     const keys = await client.randomDPoPKeyPair('ES256')
     const asked: number[] = []
     mobile[client.customFetch] = async (url, options) => {
-      const answer = await fetch(url, options as RequestInit)
-      if (String(url).endsWith('/token')) asked.push(answer.status)
-      return answer
+      const response = await fetch(url, options as RequestInit)
+      if (String(url).endsWith('/token')) asked.push(response.status)
+      return response
     }
     const tokens = await tokensFor(oauth, mobile, { dpop: client.getDPoPHandle(mobile, keys) })
     assert.deepEqual(asked, [400, 200], 'the first proof had no nonce')
@@ -95,9 +95,9 @@ describe('OAuth tokens bound to a key or certificate', () => {
     let statuses: number[] = []
     mobile[client.customFetch] = async (url, options) => {
       sent = options as RequestInit
-      const answers = await Promise.all([1, 2, 3].map(() => fetch(url, sent)))
-      statuses = answers.map(({ status }) => status)
-      return answers.find(({ status }) => status === 200) ?? (answers[0] as Response)
+      const responses = await Promise.all([1, 2, 3].map(() => fetch(url, sent)))
+      statuses = responses.map(({ status }) => status)
+      return responses.find(({ status }) => status === 200) ?? (responses[0] as Response)
     }
     const own = client.getDPoPHandle(mobile, keys)
     await client.refreshTokenGrant(mobile, refresh_token ?? '', undefined, { DPoP: own }).catch(() => {})

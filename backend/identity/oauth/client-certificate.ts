@@ -2,8 +2,8 @@ import { X509Certificate } from 'node:crypto'
 
 /**
  * The client certificate in a `Client-Cert` header (RFC 9440 section 2.1: a byte sequence, `:base64:`). Only the gateway
- * sets it, after it has verified the chain, so that it is there is proof enough. `undefined` without one, and for
- * anything that is none.
+ * sets it, after it has verified the chain, so it can be trusted. `undefined` without one, and for a
+ * malformed one.
  */
 export function clientCertificate(header: string | string[] | undefined): X509Certificate | undefined {
   const encoded = typeof header === 'string' ? /^:([A-Za-z0-9+/]+={0,2}):$/.exec(header)?.[1] : undefined
@@ -21,7 +21,7 @@ export function clientCertificate(header: string | string[] | undefined): X509Ce
  */
 export function certificateNames(certificate: X509Certificate, property: string, expected: string): boolean {
   const kind = { tls_client_auth_san_dns: 'DNS', tls_client_auth_san_uri: 'URI' }[property]
-  // Node puts a name that could be misread into quotes; those are nobody's.
+  // Node quotes a name that could be misread; such a name matches no client.
   const names = certificate.subjectAltName?.split(', ') ?? []
   return kind !== undefined && names.includes(`${kind}:${expected}`)
 }

@@ -5,17 +5,23 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { Database } from '../../database/database.ts'
 import { migrate } from '../../database/migrations.ts'
-import { openPglite } from '../../database/pglite.ts'
+import { openTestPglite } from '../../testing/databases.ts'
 import { startTestService } from '../../testing/service.ts'
 import { loadServerSecrets } from '../secrets.ts'
 import { loadClients } from './clients.ts'
 
 describe('loadClients', () => {
   let dataDirectory: string
-  before(() => {
+  let database: Database
+  before(async () => {
+    database = await openTestPglite()
+    await migrate(database)
     dataDirectory = mkdtempSync(join(tmpdir(), 'clients-'))
   })
-  after(() => rmSync(dataDirectory, { recursive: true }))
+  after(async () => {
+    await database.close()
+    rmSync(dataDirectory, { recursive: true })
+  })
 
   function file(content: string): string {
     const path = join(dataDirectory, 'clients.json')
@@ -24,8 +30,8 @@ describe('loadClients', () => {
   }
 
   it('has two clients for the demo, and none without', async () => {
-    assert.deepEqual(await loadClients({ file: undefined, demo: false, dataDirectory }), [])
-    const clients = await loadClients({ file: undefined, demo: true, dataDirectory })
+    assert.deepEqual(await loadClients({ file: undefined, demo: false, dataDirectory, database }), [])
+    const clients = await loadClients({ file: undefined, demo: true, dataDirectory, database })
     assert.deepEqual(
       clients.map(({ client_id }) => client_id),
       ['mobile-app', 'bank-portal'],
@@ -34,8 +40,8 @@ describe('loadClients', () => {
   })
 
   it('makes the key of bank-portal once, readable for its owner only, and registers its public half', async () => {
-    const [, portal] = await loadClients({ file: undefined, demo: true, dataDirectory })
-    const [, again] = await loadClients({ file: undefined, demo: true, dataDirectory })
+    const [, portal] = await loadClients({ file: undefined, demo: true, dataDirectory, database })
+    const [, again] = await loadClients({ file: undefined, demo: true, dataDirectory, database })
     assert.deepEqual(again, portal)
     const path = join(dataDirectory, 'bank-portal.private.jwk.json')
     assert.equal(statSync(path).mode & 0o777, 0o600)
@@ -43,20 +49,35 @@ describe('loadClients', () => {
     assert.ok(d)
     assert.ok(!JSON.stringify(portal).includes(d))
     writeFileSync(path, '{')
-    const broken = loadClients({ file: undefined, demo: true, dataDirectory })
+    const broken = loadClients({ file: undefined, demo: true, dataDirectory, database })
     await assert.rejects(broken, /bank-portal\.private\.jwk\.json is no key/)
     rmSync(path)
   })
 
+  it('gives all backends on one database the same key of bank-portal, each in its own directory', async () => {
+    const other = mkdtempSync(join(tmpdir(), 'clients-'))
+    const [, portal] = await loadClients({ file: undefined, demo: true, dataDirectory, database })
+    const [, there] = await loadClients({ file: undefined, demo: true, dataDirectory: other, database })
+    assert.deepEqual(there, portal)
+    const keyIn = (directory: string) => readFileSync(join(directory, 'bank-portal.private.jwk.json'), 'utf8')
+    assert.equal(keyIn(other), keyIn(dataDirectory))
+    rmSync(other, { recursive: true })
+  })
+
   it('refuses a client with the name by which the gateway knows sessions', async () => {
     const clients = JSON.stringify([{ client_id: 'session' }])
-    const loading = loadClients({ file: file(clients), demo: false, dataDirectory })
+    const loading = loadClients({ file: file(clients), demo: false, dataDirectory, database })
     await assert.rejects(loading, /no client may be called "session"/)
   })
 
   it('takes clients from a file, which may replace those of the demo', async () => {
     const own = [{ client_id: 'mobile-app', client_name: 'Ours' }, { client_id: 'another' }]
-    const clients = await loadClients({ file: file(JSON.stringify(own)), demo: true, dataDirectory })
+    const clients = await loadClients({
+      file: file(JSON.stringify(own)),
+      demo: true,
+      dataDirectory,
+      database,
+    })
     assert.deepEqual(
       clients.map(({ client_id }) => client_id),
       ['mobile-app', 'another', 'bank-portal'],
@@ -71,9 +92,12 @@ describe('loadClients', () => {
       ['[{}]', /each with a client_id/],
       ['[null]', /each with a client_id/],
     ] as const) {
-      await assert.rejects(loadClients({ file: file(content), demo: false, dataDirectory }), message)
+      await assert.rejects(
+        loadClients({ file: file(content), demo: false, dataDirectory, database }),
+        message,
+      )
     }
-    const missing = loadClients({ file: '/nowhere.json', demo: false, dataDirectory })
+    const missing = loadClients({ file: '/nowhere.json', demo: false, dataDirectory, database })
     await assert.rejects(missing, /BACKEND_OAUTH_CLIENTS: \/nowhere\.json cannot be read/)
   })
 })
@@ -81,7 +105,7 @@ describe('loadClients', () => {
 describe('the authorization server', () => {
   let database: Database
   before(async () => {
-    database = await openPglite()
+    database = await openTestPglite()
     await migrate(database)
   })
   after(() => database.close())

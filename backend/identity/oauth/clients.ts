@@ -3,6 +3,8 @@ import { dirname, join } from 'node:path'
 import { exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { ClientMetadata } from 'oidc-provider'
 import { PROFILE_WRITE, USERS_ADMIN } from '../../caller.ts'
+import type { Queryable } from '../../database/database.ts'
+import { sharedSecret } from '../secrets.ts'
 import { SESSION_CLIENT } from '../session-tokens.ts'
 import { DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
@@ -11,22 +13,25 @@ const PORTAL_KEY_FILE = 'bank-portal.private.jwk.json'
 export interface ClientSources {
   /** JSON: a list of client metadata (RFC 7591 section 2). */
   readonly file: string | undefined
-  /** Whether the two demo clients are there too. */
+  /** Adds the two demo clients. */
   readonly demo: boolean
-  /** Where the key of the demo client `bank-portal` is kept. */
+  /** Where the key of the demo client `bank-portal` is kept for whoever tries it. */
   readonly dataDirectory: string
+  /** Gives all backends on it the same key of `bank-portal`. */
+  readonly database: Queryable
 }
 
 /**
- * The OAuth clients. Throws an error that names the file when it cannot be read or is no list; what is in the metadata
- * is judged by the authorization server (oauth/server.ts).
+ * The OAuth clients. Throws an error that names the file when it cannot be read or is not a list; the authorization
+ * server checks the metadata (oauth/server.ts).
  */
-export async function loadClients({ file, demo, dataDirectory }: ClientSources): Promise<ClientMetadata[]> {
+export async function loadClients(sources: ClientSources): Promise<ClientMetadata[]> {
+  const { file, demo, dataDirectory, database } = sources
   const registered = file === undefined ? [] : await readClients(file)
   if (!demo) return registered
   const taken = new Set(registered.map((client) => client.client_id))
-  const portalKey = await demoKey(join(dataDirectory, PORTAL_KEY_FILE))
-  // A client of the same name in the file takes the place of ours.
+  const portalKey = await demoKey(database, join(dataDirectory, PORTAL_KEY_FILE))
+  // A client of the same name in the file replaces ours.
   return [...registered, ...demoClients(portalKey).filter((client) => !taken.has(client.client_id))]
 }
 
@@ -41,7 +46,7 @@ async function readClients(file: string): Promise<ClientMetadata[]> {
   if (!isList)
     throw new Error(`BACKEND_OAUTH_CLIENTS: ${file} must be a list of clients, each with a client_id`)
   const registered = clients as ClientMetadata[]
-  // The gateway takes tokens of this client for those of a session, and sessions may do more.
+  // The gateway would take tokens of this client for those of a session, which may do more.
   if (registered.some(({ client_id }) => client_id === SESSION_CLIENT))
     throw new Error(`BACKEND_OAUTH_CLIENTS: ${file}: no client may be called "${SESSION_CLIENT}"`)
   return registered
@@ -73,26 +78,35 @@ function demoClients(portalKey: JWK): ClientMetadata[] {
   ]
 }
 
-/** The public half of the key in the file, which is made when it is missing: whoever tries the client reads it there. */
-async function demoKey(file: string): Promise<JWK> {
-  const key = (await readKey(file)) ?? (await makeKey(file))
-  const { kty, crv, x, y } = key
+/**
+ * The public half of the demo key. The first backend leaves its own in the database; each has it in a file, where whoever
+ * tries the client reads it.
+ */
+async function demoKey(database: Queryable, file: string): Promise<JWK> {
+  const own = await readKey(file)
+  const candidate = Buffer.from(own ?? (await makeKey()))
+  const key = String(await sharedSecret(database, 'portal_key', candidate))
+  if (own !== key) await writeKey(file, key)
+  const { kty, crv, x, y } = JSON.parse(key) as JWK
   return { kty: kty ?? 'EC', crv: crv ?? '', x: x ?? '', y: y ?? '', use: 'sig', alg: 'ES256' }
 }
 
-async function readKey(file: string): Promise<JWK | undefined> {
+/** @returns JSON; undefined without the file */
+async function readKey(file: string): Promise<string | undefined> {
   try {
-    return JSON.parse(await readFile(file, 'utf8')) as JWK
+    return JSON.stringify(JSON.parse(await readFile(file, 'utf8')))
   } catch (fault) {
     if ((fault as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw new Error(`${file} is no key: ${(fault as Error).message}`, { cause: fault })
   }
 }
 
-async function makeKey(file: string): Promise<JWK> {
+async function makeKey(): Promise<string> {
   const { privateKey } = await generateKeyPair('ES256', { extractable: true })
-  const jwk = await exportJWK(privateKey)
+  return JSON.stringify(await exportJWK(privateKey))
+}
+
+async function writeKey(file: string, key: string): Promise<void> {
   await mkdir(dirname(file), { recursive: true })
-  await writeFile(file, `${JSON.stringify(jwk)}\n`, { mode: 0o600 })
-  return jwk
+  await writeFile(file, `${key}\n`, { mode: 0o600 })
 }

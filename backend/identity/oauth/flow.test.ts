@@ -112,8 +112,8 @@ onEachDatabase('OAuth', (database) => {
     const { page } = await new FormBrowser(oauth.url).open(url)
     assert.match(page, /This did not work/)
     const body = new URLSearchParams({ client_id: 'bank-portal', ...parameters })
-    const answer = await fetch(`${oauth.url}/oauth/par`, { method: 'POST', body })
-    assert.equal(answer.status, 401)
+    const response = await fetch(`${oauth.url}/oauth/par`, { method: 'POST', body })
+    assert.equal(response.status, 401)
     const { parameters: own } = await pkce({ response_type: 'code', client_id: 'mobile-app' })
     const pushed = await fetch(`${oauth.url}/oauth/par`, { method: 'POST', body: new URLSearchParams(own) })
     assert.equal(pushed.status, 201)
@@ -174,9 +174,9 @@ onEachDatabase('OAuth', (database) => {
         username: oauth.user.email,
         password: PASSWORD,
       })
-      const answer = await fetch(`${oauth.url}/oauth/token`, { method: 'POST', body })
-      assert.equal(answer.status, 400)
-      assert.equal(((await answer.json()) as { error: string }).error, 'unsupported_grant_type')
+      const response = await fetch(`${oauth.url}/oauth/token`, { method: 'POST', body })
+      assert.equal(response.status, 400)
+      assert.equal(((await response.json()) as { error: string }).error, 'unsupported_grant_type')
     }
   })
 
@@ -208,8 +208,8 @@ onEachDatabase('OAuth', (database) => {
         redirect_uri: NATIVE_REDIRECT,
         ...changes,
       })
-      const answer = await fetch(`${oauth.url}/oauth/token`, { method: 'POST', body })
-      return { status: answer.status, body: (await answer.json()) as { error?: string } }
+      const response = await fetch(`${oauth.url}/oauth/token`, { method: 'POST', body })
+      return { status: response.status, body: (await response.json()) as { error?: string } }
     }
     assert.equal(
       (await exchange({ code_verifier: client.randomPKCECodeVerifier() })).body.error,
@@ -281,15 +281,15 @@ onEachDatabase('OAuth', (database) => {
 
   it('is described by metadata at both well-known places, whatever host it was asked by', async () => {
     for (const name of ['openid-configuration', 'oauth-authorization-server']) {
-      const answer = await fetch(`${oauth.url}/.well-known/${name}`, {
+      const response = await fetch(`${oauth.url}/.well-known/${name}`, {
         headers: {
           'x-forwarded-host': 'attacker.example',
           'x-forwarded-proto': 'https',
           'x-request-id': 'ask-1',
         },
       })
-      assert.equal(answer.headers.get('x-request-id'), 'ask-1')
-      const metadata = (await answer.json()) as Record<string, unknown>
+      assert.equal(response.headers.get('x-request-id'), 'ask-1')
+      const metadata = (await response.json()) as Record<string, unknown>
       assert.equal(metadata.issuer, oauth.url)
       assert.equal(metadata.jwks_uri, `${oauth.url}/.well-known/jwks.json`)
       assert.deepEqual(metadata.response_types_supported, ['code'])

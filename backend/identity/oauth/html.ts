@@ -1,4 +1,4 @@
-/** Markup that is safe to put into a page as it is. */
+/** Markup that is safe in a page without escaping. */
 export class Html {
   readonly text: string
 

@@ -20,7 +20,7 @@ const MAX_PASSWORD_CHARACTERS = 1024
 
 const EXPIRED = 'This sign-in has expired, was finished already, or was begun in another browser or window.'
 
-/** What a request to one of the pages works with. */
+/** The context of a request to one of the pages. */
 interface Turn {
   readonly request: FastifyRequest
   readonly reply: FastifyReply
@@ -33,7 +33,7 @@ interface Turn {
 
 /**
  * The pages on which a person signs in and consents: GET /oauth/interaction shows the one that is due. The form with the
- * password is posted to /api/login (sign-in-form.ts), the others to /consent and /deny below the page. No script, no
+ * password is posted to /api/login (sign-in-form.ts), the others to /consent and /deny below the page. No script, and no
  * state but that of oidc-provider.
  *
  * A form is accepted from our own page only: the id in it must be that in the browser's cookie, which is HttpOnly and
@@ -56,7 +56,7 @@ export async function registerInteraction(
     const schema = { hide: true }
     scope.get(INTERACTION_PATH, { schema }, (request, reply) => inTurn(context, { request, reply }, showDue))
     scope.post(SIGN_IN_FORM_PATH, { schema, constraints: { body: 'form' } }, (request, reply) => {
-      // A form that is not of our page is a client of the API with the wrong media type.
+      // A form from elsewhere is an API request with the wrong media type.
       if (!(request.body instanceof URLSearchParams && request.body.has('id')))
         throw new Problem('unsupported_media_type')
       return inTurn(context, { request, reply }, signInStep)
@@ -70,7 +70,7 @@ export async function registerInteraction(
   })
 }
 
-/** Finds the interaction that the request belongs to and lets `step` answer; without one it answers with a page. */
+/** Finds the interaction that the request belongs to and lets `step` respond; without one it responds with a page. */
 async function inTurn(
   { services, server }: { readonly services: Services; readonly server: AuthorizationServer },
   { request, reply }: Pick<Turn, 'request' | 'reply'>,
@@ -101,7 +101,7 @@ async function inTurn(
   return step({ request, reply, services, provider, details, asked, form })
 }
 
-/** Fetch Metadata and RFC 6454 section 7: browsers say where a form comes from. Other programs say nothing. */
+/** Fetch Metadata and RFC 6454 section 7: browsers name the origin of a form, other programs do not. */
 function isCrossSite({ headers }: FastifyRequest, issuer: string): boolean {
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'same-origin') return true
@@ -113,7 +113,7 @@ async function showDue(turn: Turn): Promise<FastifyReply> {
   if (details.prompt.name === 'login') {
     const hint = details.params.login_hint
     const email = typeof hint === 'string' && hint.length <= MAX_EMAIL_CHARACTERS ? hint : ''
-    // The provider's own cookie of this name is for the path of the page alone.
+    // The provider's own cookie of this name applies only to the path of the page.
     const cookie = { name: INTERACTION_COOKIE, value: details.uid, seconds: INTERACTION_SECONDS }
     reply.header('set-cookie', signInCookie(services.publicUrl, cookie))
     return send(reply, 200, signInPage(asked, { email }))
@@ -126,7 +126,7 @@ function expired({ reply, asked }: Turn): FastifyReply {
   return send(reply, 400, errorPage(asked.issuer, { error: 'interaction_not_found', detail: EXPIRED }))
 }
 
-/** Who is signed in where consent is due; nobody before that. */
+/** The signed-in user when consent is due; undefined before. */
 async function signedIn({ services, details }: Turn): Promise<UserAccount | undefined> {
   const id = details.session?.accountId
   if (details.prompt.name !== 'consent' || id === undefined) return undefined
@@ -151,7 +151,7 @@ async function consentPageFor({ provider, details, asked }: Turn, account: UserA
 interface AskedScopes {
   /** `openid`, `offline_access`. */
   readonly protocol: string[]
-  /** Scopes of the API that the client may have and the user may give. */
+  /** Scopes of the API that the client may have and the user may grant. */
   readonly api: string[]
 }
 
@@ -209,7 +209,7 @@ function waitText(seconds: number): string {
   return `Try again in ${minutes} minutes.`
 }
 
-/** One consent makes one grant: what it allows ends together, and nothing else with it. */
+/** Each consent makes one grant, which ends as a whole and alone. */
 async function consentStep(turn: Turn): Promise<FastifyReply> {
   const { services, provider, details } = turn
   const account = await signedIn(turn)
@@ -221,7 +221,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
   const resource = `${services.publicUrl}/api`
   grant.addOIDCScope([...protocol, ...api].join(' '))
   if (api.length > 0) grant.addResourceScope(resource, api.join(' '))
-  // What the user cannot give is answered too, or it would be asked for again and again.
+  // Also rejects what the user cannot grant, or it would be requested again and again.
   const refused = ALL_SCOPES.filter((scope) => !protocol.includes(scope) && !api.includes(scope)).join(' ')
   grant.rejectOIDCScope(refused)
   grant.rejectResourceScope(resource, refused)

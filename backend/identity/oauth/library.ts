@@ -1,8 +1,8 @@
 import type OidcProvider from 'oidc-provider'
 
 /**
- * oidc-provider, without the warning that it prints on every Node whose release is not marked as long-term support: the
- * one this project pins is tested here, and standard error is for the log.
+ * oidc-provider, without the warning that it prints on every Node that is not a long-term support release: the pinned one
+ * is tested here, and standard error is for the log.
  */
 const print = console.warn
 console.warn = (...parts: unknown[]) => {

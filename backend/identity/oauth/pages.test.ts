@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { after, before, describe, it } from 'node:test'
 import * as client from 'openid-client'
 import { migrate } from '../../database/migrations.ts'
-import { openPglite } from '../../database/pglite.ts'
+import { openTestPglite } from '../../testing/databases.ts'
 import {
   allow,
   FormBrowser,
@@ -58,7 +58,7 @@ describe('the pages of the sign-in', () => {
   let oauth: OAuthService
   let mobile: client.Configuration
   before(async () => {
-    const database = await openPglite()
+    const database = await openTestPglite()
     await migrate(database)
     oauth = await startOAuthService(database)
     mobile = await oauth.discover('mobile-app')
@@ -261,13 +261,13 @@ describe('the pages of the sign-in', () => {
         client_id: 'mobile-app',
         refresh_token: 'x',
       })
-      const answer = await fetch(`${oauth.url}/oauth/token`, {
+      const response = await fetch(`${oauth.url}/oauth/token`, {
         method: 'POST',
         body,
         headers: { 'x-request-id': 'bad-1' },
       })
-      assert.equal(answer.status, 500)
-      assert.doesNotMatch(await answer.text(), /artifacts|relation/)
+      assert.equal(response.status, 500)
+      assert.doesNotMatch(await response.text(), /artifacts|relation/)
       assert.ok(
         oauth.service.log.some(
           (line) => line.requestId === 'bad-1' && /artifacts/.test(JSON.stringify(line)),

@@ -2,7 +2,7 @@ import { Html, html } from './html.ts'
 import { STYLE, STYLE_SOURCE } from './page-style.ts'
 import { SIGN_IN_FORM_PATH } from './sign-in-form.ts'
 
-/** A page and the headers that go with it. */
+/** A page and its headers. */
 export interface Page {
   readonly html: string
   readonly headers: Readonly<Record<string, string>>
@@ -12,11 +12,11 @@ interface PageParts {
   readonly title: string
   readonly issuer: string
   readonly body: Html
-  /** Where, beside here, a form may lead: browsers hold redirects after a form to it too. */
+  /** Where else a form may lead: browsers apply this to redirects after a form too. */
   readonly leadsTo?: string | undefined
 }
 
-/** No script at all, nothing from elsewhere, in nobody's frame. */
+/** No script, nothing from other origins, and no framing. */
 function page({ title, issuer, body, leadsTo }: PageParts): Page {
   const document = html`<!DOCTYPE html>
 <html lang="en">
@@ -42,7 +42,7 @@ ${body}
       'content-security-policy':
         `default-src 'none'; style-src ${STYLE_SOURCE}; form-action 'self'${target}; ` +
         "base-uri 'none'; frame-ancestors 'none'",
-      // "no-referrer" would also take the Origin header from our own forms, which we look at.
+      // "no-referrer" would also remove the Origin header of our own forms, which we check.
       'referrer-policy': 'same-origin',
       'x-frame-options': 'DENY',
       'x-content-type-options': 'nosniff',
@@ -51,14 +51,14 @@ ${body}
   }
 }
 
-/** The source expression of a redirect URI (CSP 3 section 2.3.1): its origin, or a scheme of an app's own. */
+/** The source expression of a redirect URI (CSP 3 section 2.3.1): its origin, or the scheme of an app. */
 function formTarget(uri: string): string {
   const { protocol, host, hostname } = new URL(uri)
   // The grammar has no IPv6 addresses.
   return /^https?:$/.test(protocol) && !hostname.startsWith('[') ? `${protocol}//${host}` : protocol
 }
 
-/** What every page of a sign-in knows. */
+/** The common data of all pages of a sign-in. */
 export interface Asked {
   /** The id of the interaction, which the forms send back. */
   readonly id: string
@@ -67,13 +67,13 @@ export interface Asked {
   readonly redirectUri: string
 }
 
-/** The page that asks who it is. `problem` is told in an alert, before the form. */
+/** The sign-in page. `problem` is shown in an alert before the form. */
 export function signInPage(
   asked: Asked,
   { email = '', problem }: { readonly email?: string; readonly problem?: string | undefined } = {},
 ): Page {
   const invalid = problem === undefined ? undefined : html` aria-invalid="true" aria-describedby="problem"`
-  // The field that is still to be filled in.
+  // The first empty field.
   const [first, second] = email === '' ? [html` autofocus`, undefined] : [undefined, html` autofocus`]
   return page({
     title: problem === undefined ? 'Sign in' : 'Error: sign in',
@@ -96,17 +96,17 @@ does not learn your password.</p>`,
   })
 }
 
-/** What the consent page tells. */
+/** The content of the consent page. */
 export interface ConsentQuestion {
   readonly name: string
   readonly email: string
-  /** What the application asks for, a phrase each that follows on "to". */
+  /** What the application asks for, as phrases that follow "to". */
   readonly meanings: readonly string[]
-  /** Whether anybody can pretend to be this application (RFC 8252 section 8.6). */
+  /** Any program can pretend to be this application (RFC 8252 section 8.6). */
   readonly isPublic: boolean
 }
 
-/** The page that asks what the application may do. */
+/** The consent page. */
 export function consentPage(asked: Asked, question: ConsentQuestion): Page {
   const returnsTo = new URL(asked.redirectUri)
   const target = returnsTo.host === '' ? `the app on this device (${returnsTo.protocol})` : returnsTo.host
@@ -136,7 +136,7 @@ function denyForm(id: string, label: string): Html {
 </form>`
 }
 
-/** The page for what cannot go back to the application, because it is not known where that is. */
+/** The page for a fault that cannot be sent to the application, because its address is not known. */
 export function errorPage(
   issuer: string,
   fault: { readonly error: string; readonly detail?: string | undefined },
@@ -150,7 +150,7 @@ export function errorPage(
   })
 }
 
-/** The page that asks whether to sign out; `form` is the provider's own, with its token against forgery. */
+/** The page that asks whether to sign out; `form` is the provider's, with its anti-forgery token. */
 export function signOutPage(
   issuer: string,
   question: { readonly form: string; readonly leadsTo?: string | undefined },

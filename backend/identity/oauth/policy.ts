@@ -6,26 +6,26 @@ const CODE_SECONDS = 60
 const DAY_SECONDS = 24 * 60 * 60
 /** As long as the sessions of POST /api/login last. */
 const REFRESH_SECONDS = 30 * DAY_SECONDS
-/** How long a browser stays signed in after its last sign-in or consent; its cookie goes when the browser is closed. */
+/** How long a browser stays signed in after its last sign-in or consent; its cookie ends with the browser. */
 const BROWSER_SECONDS = 30 * 60
 /** From the first page to the last. */
 export const INTERACTION_SECONDS = 15 * 60
 
-/** Names the sign-in that is under way in a browser. */
+/** The cookie that names the sign-in under way in a browser. */
 export const INTERACTION_COOKIE = 'oauth_interaction'
 
-/** FAPI 2.0 section 5.3.2.1: clocks of clients may run ahead by this. */
+/** FAPI 2.0 section 5.3.2.1: how far clocks of clients may be ahead. */
 const CLOCK_TOLERANCE_SECONDS = 10
 
 const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 
-/** The rules of the authorization server: what it issues, to whom, for how long. RFC 9700 throughout. */
+/** The rules of the authorization server: what it issues, to whom, for how long; as in RFC 9700. */
 export function policyConfiguration(): Configuration {
   return {
     scopes: [...ALL_SCOPES],
     claims: { openid: ['sub'] },
     responseTypes: ['code'],
-    // RFC 9700 section 2.1.1; that the method is S256 is not up to the configuration.
+    // RFC 9700 section 2.1.1; the library always requires the method S256.
     pkce: { required: () => true },
     clientAuthMethods: ['none', 'private_key_jwt', 'tls_client_auth'],
     clientDefaults: {
@@ -43,7 +43,7 @@ export function policyConfiguration(): Configuration {
     // A redirect URI that is left out cannot be compared.
     allowOmittingSingleRegisteredRedirectUri: false,
     clockTolerance: CLOCK_TOLERANCE_SECONDS,
-    // Clients are programs and servers; no page of another origin has business here.
+    // Clients are programs and servers, not pages of other origins.
     clientBasedCORS: () => false,
     cookies: {
       names: { session: 'oauth_session', interaction: INTERACTION_COOKIE, resume: 'oauth_resume' },
@@ -55,7 +55,7 @@ export function policyConfiguration(): Configuration {
       IdToken: ACCESS_TOKEN_SECONDS,
       AuthorizationCode: CODE_SECONDS,
       RefreshToken: REFRESH_SECONDS,
-      // A grant outlives the last refresh token that it can have.
+      // A grant lives longer than its last possible refresh token.
       Grant: 366 * DAY_SECONDS,
       Session: BROWSER_SECONDS,
       Interaction: INTERACTION_SECONDS,
@@ -65,8 +65,8 @@ export function policyConfiguration(): Configuration {
 }
 
 /**
- * RFC 9700 section 4.14.2: a refresh token of a public client is good once. One that is bound to a key of a confidential
- * client is useless to a thief already, and FAPI 2.0 section 5.3.2.1 advises against rotating it.
+ * RFC 9700 section 4.14.2: a refresh token of a public client can be used once. One bound to the key of a confidential client
+ * is useless to a thief anyway, and FAPI 2.0 section 5.3.2.1 advises against rotating it.
  */
 function mustRotate({ oidc }: KoaContextWithOIDC): boolean {
   return oidc.client?.clientAuthMethod === 'none'

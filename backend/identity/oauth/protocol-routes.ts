@@ -7,7 +7,7 @@ const METADATA_PATHS = ['/.well-known/openid-configuration', '/.well-known/oauth
 const GET_PATHS = [
   ...METADATA_PATHS,
   OAUTH_PATHS.authorization,
-  // Where a sign-in comes back to.
+  // Where a sign-in returns to.
   `${OAUTH_PATHS.authorization}/:id`,
   OAUTH_PATHS.end_session,
   `${OAUTH_PATHS.end_session}/success`,
@@ -28,8 +28,8 @@ const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"
 
 /**
- * The protocol endpoints: requests are handed to oidc-provider as they came in. They pass through fastify, so that
- * they are known routes (405 with Allow), carry the request id, and are waited for when the process stops.
+ * The protocol endpoints: requests go to oidc-provider unchanged. They pass through fastify, so that the routes are
+ * known (405 with Allow), the request id is set, and a stop waits for them.
  */
 export async function registerOAuthProtocol(
   app: App,
@@ -40,7 +40,7 @@ export async function registerOAuthProtocol(
   const hand = (request: FastifyRequest, reply: FastifyReply) => {
     reply.hijack()
     const { raw } = request
-    // The issuer has one name, whatever the caller called it: metadata, redirects and the htu of proofs depend on it.
+    // The issuer has one name, whatever Host the request has: metadata, redirects and the htu of proofs depend on it.
     raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)
     raw.headers['x-forwarded-host'] = host
     raw.headers['x-request-id'] = request.id

@@ -2,17 +2,17 @@ import type { Database } from '../../database/database.ts'
 import { DatabaseUnavailableError } from '../../database/database.ts'
 import { errors, Provider } from './library.ts'
 
-/** Seconds until a client should come again. */
+/** After how many seconds a client should try again. */
 const RETRY_AFTER = '1'
 
 /**
- * The database as oidc-provider should see it: what it does not know it turns into `server_error` with 500, so a database
- * that is away is told to it as `temporarily_unavailable` (RFC 6749 section 4.1.2.1), with 503 and Retry-After.
+ * The database for oidc-provider, which turns unknown errors into `server_error` with 500. So an unavailable database is
+ * reported to it as `temporarily_unavailable` (RFC 6749 section 4.1.2.1), with 503 and Retry-After.
  */
 export function providerDatabase(database: Database): Database {
   return {
     query: (sql, values) => database.query<never>(sql, values).catch(toProviderFault),
-    transaction: (work) => database.transaction(work).catch(toProviderFault),
+    transaction: (work, options) => database.transaction(work, options).catch(toProviderFault),
     close: () => database.close(),
   }
 }

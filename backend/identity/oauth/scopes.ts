@@ -1,10 +1,10 @@
 import { PROFILE_WRITE } from '../../caller.ts'
 import { SCOPES_OF_ROLE } from '../session-tokens.ts'
 
-/** What an application may ask for beside the scopes of the API: OpenID Connect Core sections 3.1.2.1 and 11. */
+/** The scopes besides those of the API: OpenID Connect Core sections 3.1.2.1 and 11. */
 const PROTOCOL_SCOPES = ['openid', 'offline_access'] as const
 
-/** What a client gets that names no scopes. */
+/** The scopes of a client that names none. */
 const USER_SCOPES: readonly string[] = SCOPES_OF_ROLE.user.split(' ')
 
 /** Sessions need no scope for the record of their user, so no role holds `profile:write`; everybody may grant it. */
@@ -12,10 +12,10 @@ const API_SCOPES: readonly string[] = [...SCOPES_OF_ROLE.operator.split(' '), PR
 
 export const ALL_SCOPES: readonly string[] = [...PROTOCOL_SCOPES, ...API_SCOPES]
 
-/** `scope` of a client that asks for what every user holds. Who wants more must say so. */
+/** The default `scope` of a client: what every user holds. */
 export const DEFAULT_CLIENT_SCOPE = [...PROTOCOL_SCOPES, ...USER_SCOPES].join(' ')
 
-/** The scopes of the API among `requested` that somebody of this role may grant. */
+/** The scopes of the API among `requested` that a user of this role may grant. */
 export function grantable(requested: Iterable<string>, role: keyof typeof SCOPES_OF_ROLE): string[] {
   const held = [...SCOPES_OF_ROLE[role].split(' '), PROFILE_WRITE]
   return [...requested].filter((scope) => held.includes(scope))

@@ -13,7 +13,7 @@ import { policyConfiguration } from './policy.ts'
 import { providerDatabase } from './provider-database.ts'
 import { apiScopesOfClient, grantable } from './scopes.ts'
 
-/** Paths of the authorization server; the gateway must let them through. Metadata (RFC 8414) names them to clients. */
+/** Paths of the authorization server, which the gateway must route. Metadata (RFC 8414) names them to clients. */
 export const OAUTH_PATHS = {
   authorization: '/oauth/authorize',
   pushed_authorization_request: '/oauth/par',
@@ -23,12 +23,12 @@ export const OAUTH_PATHS = {
   jwks: '/.well-known/jwks.json',
 } as const
 
-/** Where people sign in and consent; the forms are posted to paths below it. */
+/** Where users sign in and consent; the forms are posted to paths below it. */
 export const INTERACTION_PATH = '/oauth/interaction'
 
 /** The authorization server, whose instance changes with the signing keys. */
 export interface AuthorizationServer {
-  /** The instance to use for one request; another one after the keys have changed. */
+  /** The instance for one request; a new one after the keys have changed. */
   instance(): Provider
 }
 
@@ -37,7 +37,7 @@ export interface AuthorizationServer {
  * client.
  *
  * oidc-provider takes its keys when it is made and has no other state of its own, so a new instance is made when the
- * keys change; requests under way finish with the one they began with.
+ * keys change; requests under way finish with the old one.
  */
 export async function createAuthorizationServer(
   services: Services,
@@ -95,7 +95,7 @@ function configuration(services: Services): Configuration {
   }
 }
 
-/** The gateway revokes by `sid`. Here the session is the grant: what one consent of a user brought about. */
+/** The gateway revokes by `sid`. Here the session is the grant, the result of one consent. */
 async function sessionClaim({ database }: Services, { grantId }: AccessToken): Promise<{ sid: string }> {
   if (grantId === undefined) throw new errors.InvalidGrant('a token without a grant')
   // The provider reads the system clock too.
@@ -107,7 +107,7 @@ function features({ publicUrl, secrets }: Services): NonNullable<Configuration['
   const api = `${publicUrl}/api`
   return {
     devInteractions: { enabled: false },
-    // An access token is for the API. What the ID token says of the user is all there is.
+    // Access tokens are for the API only; clients learn about the user from the ID token.
     userinfo: { enabled: false },
     revocation: {
       enabled: true,
@@ -152,7 +152,7 @@ function resourceServer(
   { api, clientScope }: { readonly api: string; readonly clientScope: string | undefined },
 ): ResourceServer {
   const scopes = apiScopesOfClient(clientScope)
-  // Known wherever tokens are issued, so a role that was taken away counts at the next refresh.
+  // Checked whenever tokens are issued, so a removed role takes effect at the next refresh.
   const account = oidc.account as UserAccount | undefined
   return {
     audience: api,

@@ -4,14 +4,14 @@ export const FORM = 'application/x-www-form-urlencoded'
 
 /**
  * Where the sign-in page posts the password: to the path of POST /api/login, as a form instead of JSON, so that one row
- * of the gateway's limit table counts the guesses at both doors together.
+ * of the gateway's limit table counts the guesses at both together.
  */
 export const SIGN_IN_FORM_PATH = '/api/login'
 
 type ConstraintStrategy = Parameters<App['addConstraintStrategy']>[0]
 type Handler = ReturnType<ReturnType<ConstraintStrategy['storage']>['get']>
 
-/** Lets a route ask for `{ body: 'form' }`: a route of the same path without it gets everything else. */
+/** Lets a route have `{ body: 'form' }`; a route of the same path without it gets everything else. */
 export const byBody: ConstraintStrategy = {
   name: 'body',
   storage: () => {
@@ -25,7 +25,7 @@ export const byBody: ConstraintStrategy = {
     headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() === FORM ? 'form' : undefined,
 }
 
-/** A cookie for the posting of that form and nothing else; a `Set-Cookie` value (RFC 6265 section 4.1). */
+/** A cookie that is sent only with that form; a `Set-Cookie` value (RFC 6265 section 4.1). */
 export function signInCookie(
   publicUrl: string,
   cookie: { readonly name: string; readonly value: string; readonly seconds: number },

@@ -49,12 +49,14 @@ onEachDatabase('OAuth tokens', (database) => {
 
   it('do not survive being used several times at the same moment', async () => {
     const { refresh_token, access_token } = await tokensFor(oauth, mobile)
-    const answers = await Promise.all(Array.from({ length: 6 }, () => refresh(refresh_token)))
-    const won = answers.filter((answer) => answer.status === 200)
+    const responses = await Promise.all(Array.from({ length: 6 }, () => refresh(refresh_token)))
+    const won = responses.filter((response) => response.status === 200)
     assert.ok(won.length <= 1, `${won.length} won`)
-    assert.ok(answers.some((answer) => answer.headers.get('x-revoke-session') === sessionOf(access_token)))
-    for (const answer of won) {
-      const { refresh_token: next } = (await answer.json()) as { refresh_token: string }
+    assert.ok(
+      responses.some((response) => response.headers.get('x-revoke-session') === sessionOf(access_token)),
+    )
+    for (const response of won) {
+      const { refresh_token: next } = (await response.json()) as { refresh_token: string }
       assert.ok(await isDead(next), 'what the winner got is revoked too')
     }
   })
@@ -70,9 +72,9 @@ onEachDatabase('OAuth tokens', (database) => {
   it('end with their revocation (RFC 7009), and the gateway is told', async () => {
     const tokens = await tokensFor(oauth, mobile)
     const body = new URLSearchParams({ client_id: 'mobile-app', token: tokens.refresh_token ?? '' })
-    const answer = await fetch(`${oauth.url}/oauth/revoke`, { method: 'POST', body })
-    assert.equal(answer.status, 200)
-    assert.equal(answer.headers.get('x-revoke-session'), sessionOf(tokens.access_token))
+    const response = await fetch(`${oauth.url}/oauth/revoke`, { method: 'POST', body })
+    assert.equal(response.status, 200)
+    assert.equal(response.headers.get('x-revoke-session'), sessionOf(tokens.access_token))
     assert.ok(await isDead(tokens.refresh_token))
   })
 
@@ -83,15 +85,15 @@ onEachDatabase('OAuth tokens', (database) => {
       oauth.service.send({ method: 'POST', url: '/api/logout', as, session })
     const mallory = await oauth.service.addUser()
     assert.equal((await logout(mallory)).status, 403)
-    const answer = await logout(oauth.user)
-    assert.equal(answer.status, 204)
-    assert.equal(answer.headers['x-revoke-session'], session)
+    const response = await logout(oauth.user)
+    assert.equal(response.status, 204)
+    assert.equal(response.headers['x-revoke-session'], session)
     assert.ok(await isDead(tokens.refresh_token))
   })
 
   it('end with a new password, but for the session that set it', async () => {
     const [ended, kept] = [await tokensFor(oauth, mobile), await tokensFor(oauth, mobile)]
-    const answer = await oauth.service.send({
+    const response = await oauth.service.send({
       method: 'PATCH',
       url: `/api/users/${oauth.user.id}`,
       as: oauth.user,
@@ -100,8 +102,8 @@ onEachDatabase('OAuth tokens', (database) => {
       session: sessionOf(kept.access_token),
       payload: { password: 'correct horse', currentPassword: 'correct horse' },
     })
-    assert.equal(answer.status, 200)
-    const revoked = String(answer.headers['x-revoke-session']).split(', ')
+    assert.equal(response.status, 200)
+    const revoked = String(response.headers['x-revoke-session']).split(', ')
     assert.ok(revoked.includes(sessionOf(ended.access_token)))
     assert.ok(!revoked.includes(sessionOf(kept.access_token)))
     assert.ok(await isDead(ended.refresh_token))
@@ -111,13 +113,13 @@ onEachDatabase('OAuth tokens', (database) => {
   it('end with their user', async () => {
     const user = await oauth.service.addUser({ passwordHash: await hashPassword('correct horse') })
     const tokens = await tokensFor({ ...oauth, user }, mobile)
-    const answer = await oauth.service.send({
+    const response = await oauth.service.send({
       method: 'DELETE',
       url: `/api/users/${user.id}`,
       as: user,
       payload: { currentPassword: 'correct horse' },
     })
-    assert.equal(answer.headers['x-revoke-session'], sessionOf(tokens.access_token))
+    assert.equal(response.headers['x-revoke-session'], sessionOf(tokens.access_token))
     assert.ok(await isDead(tokens.refresh_token))
     const [left] = await database().query('SELECT 1 AS one FROM oauth_artifacts WHERE account_id = $1', [
       user.id,
@@ -151,9 +153,9 @@ onEachDatabase('OAuth tokens', (database) => {
     })
     assert.equal(gone.status, 204)
     assert.equal((await service.send({ url: '/healthz' })).headers['x-revoke-session'], undefined)
-    const answers = [gone]
-    for (let n = 0; n < 3; n++) answers.push(await service.send({ url: '/api/data', as: user, headers }))
-    const named = answers.map((answer) => answer.headers['x-revoke-session'])
+    const responses = [gone]
+    for (let n = 0; n < 3; n++) responses.push(await service.send({ url: '/api/data', as: user, headers }))
+    const named = responses.map((response) => response.headers['x-revoke-session'])
     for (const field of named.slice(0, 3)) assert.ok(String(field).length < 10_000)
     const revoked = named.flatMap((field) => String(field ?? '').split(', ')).filter(Boolean)
     assert.deepEqual(revoked.sort(), [...ids.slice(0, 450), sessionOf(token)].sort())

@@ -1,30 +1,24 @@
-import type { TrailFile } from '../file/trail-file.ts'
-import type { TrailReports } from '../trail-reports.ts'
 import { Commit, type CommitPolicy, type Group } from './commit.ts'
-import type { Outage } from './outage.ts'
+import type { GroupCommitOptions } from './group-commit.ts'
+
+type Parts = Pick<GroupCommitOptions, 'trailFile' | 'outage' | 'reports'>
 
 /** Lines are written after this time, or when there are this many characters. */
 const BUFFER_MS = 5
 const BUFFER_CHARS = 64 * 1024
 
-export interface BufferedCommitOptions {
-  readonly trailFile: TrailFile
-  readonly outage: Outage
-  readonly reports: TrailReports
-}
-
 /**
- * Durability `buffered`: lines wait in memory and are written together. No request waits for them, so all of them tell of
- * what has happened: what cannot be written stays pending, and a crash loses what is in memory.
+ * Durability `buffered`: lines wait in memory and are written together. No request waits for them, so none can be refused
+ * any more: lines that cannot be written stay pending. A crash loses what is in memory.
  */
 export class BufferedCommit implements CommitPolicy {
-  readonly #options: BufferedCommitOptions
+  readonly #parts: Parts
   #lines: string[] = []
   #chars = 0
   #timer: NodeJS.Timeout | undefined = undefined
 
-  constructor(options: BufferedCommitOptions) {
-    this.#options = options
+  constructor(parts: Parts) {
+    this.#parts = parts
   }
 
   add(line: string): undefined {
@@ -50,7 +44,7 @@ export class BufferedCommit implements CommitPolicy {
   }
 
   #write(lines: readonly string[]): void {
-    const { trailFile, outage, reports } = this.#options
+    const { trailFile, outage, reports } = this.#parts
     if (!outage.writable) {
       outage.addPending(lines)
       return

@@ -24,13 +24,13 @@ export interface Group {
 export interface CommitPolicy {
   /** @returns what the request must wait for; `undefined`: nothing. */
   add(line: string): Commit | undefined
-  /** Writes what has gathered, now. With `synced` it stays for the next commit. */
+  /** Writes the waiting lines now. With `synced` they stay for the next commit. */
   flush(): void
   /** Ends the policy. @returns what the caller has to write and finish. */
   close(): Group
 }
 
-/** The error when another thread has held the lock for too long: it may be dead. */
+/** The thread that holds the lock may be dead. */
 export function heldTooLong(): Error {
   return new Error('another thread has held the audit file for too long')
 }

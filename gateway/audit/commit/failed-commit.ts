@@ -1,6 +1,6 @@
 import { openChangeOf, pairKeyOf } from '../audit-records.ts'
 
-/** What becomes of the lines of a commit that failed. */
+/** The lines of a commit that failed, by what must be done with them. */
 export interface SortedLines {
   /** API_REQUEST lines whose requests are refused. */
   readonly refused: readonly string[]
@@ -22,17 +22,17 @@ export function sortFailed(lines: readonly string[], inFile: readonly string[]):
     if (openChangeOf(line) === -1) responses.set(pairKeyOf(line), (responses.get(pairKeyOf(line)) ?? 0) + 1)
   }
   const sorted = { refused: [] as string[], stranded: [] as string[], pending: [] as string[] }
-  const there = [...inFile]
+  const remaining = [...inFile]
   for (const line of lines) {
     const count = responses.get(pairKeyOf(line)) ?? 0
-    const isThere = takeFrom(there, line)
+    const isInFile = takeFrom(remaining, line)
     if (openChangeOf(line) === 1 && count === 0) {
       sorted.refused.push(line)
-      if (isThere) sorted.stranded.push(line)
+      if (isInFile) sorted.stranded.push(line)
       continue
     }
     if (openChangeOf(line) === 1) responses.set(pairKeyOf(line), count - 1)
-    if (!isThere) sorted.pending.push(line)
+    if (!isInFile) sorted.pending.push(line)
   }
   return sorted
 }

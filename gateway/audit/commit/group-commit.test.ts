@@ -18,7 +18,7 @@ import { Commit } from './commit.ts'
 const responseLine = (request: string) => responseTo(request, 200, 1)
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 
-const NEVER = 'nobody has heard of it'
+const NEVER = 'not called yet'
 
 /** What has become of a line so far. */
 function fateOf(outcome: unknown): { value: Error | undefined | typeof NEVER } {
@@ -30,7 +30,7 @@ function fateOf(outcome: unknown): { value: Error | undefined | typeof NEVER } {
   return fate
 }
 
-test('the lines of a turn are one commit and one write at its end, and all callers are called in that turn', async (t) => {
+test('the lines of one turn of the event loop are one write at its end, and all callers are called in that turn', async (t) => {
   const { file, trail, records } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const [a, b] = [requestLine('a'), requestLine('b')]
@@ -39,7 +39,7 @@ test('the lines of a turn are one commit and one write at its end, and all calle
   assert.equal(trail.settle(responseLine(a)), commit)
   const fate = fateOf(commit)
   assert.deepEqual([fs.readFileSync(file, 'utf8'), fate.value, records], ['', NEVER, []])
-  // Made after the first line, so it comes after the write, in the same turn.
+  // Queued after the first line, so it runs after the write, in the same turn.
   const seen = await new Promise((resolve) => setImmediate(() => resolve([fate.value, disk.writes])))
   assert.deepEqual(seen, [undefined, 1])
   assert.equal(fs.readFileSync(file, 'utf8'), a + b + responseLine(a))
@@ -66,7 +66,7 @@ test("records that are made in a commit's callback belong to the next commit", a
   assert.deepEqual(typesOf(linesOf(file)), ['API_REQUEST', 'API_RESPONSE'])
 })
 
-test('lines that are longer than the buffer together are written whole', async (t) => {
+test('lines that together exceed the buffer are written whole', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const ids = Array.from({ length: 2000 }, (_, i) => `ü-${i}`)
@@ -80,7 +80,7 @@ test('lines that are longer than the buffer together are written whole', async (
   assert.equal(disk.writes, 1)
 })
 
-test('of lines that do not all fit none is left: requests are refused, responses stay pending, a pair keeps both', async (t) => {
+test('when not all lines fit, none stays in the file: requests are refused, responses stay pending, a pair keeps both', async (t) => {
   const { file, trail, faults, records } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const [known, gone, refused] = [requestLine('known'), requestLine('gone'), requestLine('refused')]
@@ -108,7 +108,7 @@ test('of lines that do not all fit none is left: requests are refused, responses
   assert.deepEqual(lines.map(({ open }) => open).slice(-2), [0, 0])
 })
 
-test('lines that are in an append-only file in part are completed, and their refused requests get a response', async (t) => {
+test('lines that are partly in an append-only file are completed, and their refused requests get a response', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const known = requestLine('known')
@@ -145,7 +145,7 @@ test('lines that are in an append-only file in part are completed, and their ref
   assert.deepEqual([lines[6]?.open, lines[7]?.open, lines[7]?.refused], [0, 0, 2])
 })
 
-test('lines that have gathered at a rotation are in the old file, before its AUDIT_STOP', async (t) => {
+test('lines that wait at a rotation go to the old file, before its AUDIT_STOP', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
   const fate = fateOf(trail.append(requestLine('a')))
   fs.renameSync(file, `${file}.1`)
@@ -157,7 +157,7 @@ test('lines that have gathered at a rotation are in the old file, before its AUD
   assert.deepEqual([typesOf(linesOf(file)), linesOf(file)[0]?.open], [['AUDIT_START'], 1])
 })
 
-test('between a rotation and an AUDIT_START that has no room responses stay pending and requests are refused', async (t) => {
+test('after a rotation without room for AUDIT_START, responses stay pending and requests are refused', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const a = requestLine('a')
@@ -166,7 +166,7 @@ test('between a rotation and an AUDIT_START that has no room responses stay pend
   const fates: ReturnType<typeof fateOf>[] = []
   first.whenDone(() => {
     fates.push(fateOf(trail.append(requestLine('b'))), fateOf(trail.settle(responseLine(a))))
-    // For AUDIT_STOP, and a part of AUDIT_START; the lines that have gathered would go in.
+    // Room for AUDIT_STOP and a part of AUDIT_START; the waiting lines would fit.
     disk.roomBytes = 120
     disk.canCut = false
   })
@@ -186,7 +186,7 @@ test('between a rotation and an AUDIT_START that has no room responses stay pend
   )
 })
 
-test('lines that have gathered at the close are written before AUDIT_STOP, and their callers are called', async (t) => {
+test('lines that wait at the close are written before AUDIT_STOP, and their callers are called', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const a = requestLine('a')
   await endOf(trail.append(a))
@@ -200,7 +200,7 @@ test('lines that have gathered at the close are written before AUDIT_STOP, and t
   assert.deepEqual([linesOf(file).length, faults], [4, []])
 })
 
-test('a caller who learns at the close that a line could not be written finds the trail closed', async (t) => {
+test('a caller that is told at the close of an unwritten line finds the trail closed', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const disk = smallDisk(t)
   const commit = trail.append(requestLine('a'))

@@ -1,5 +1,5 @@
 import { fdatasync } from 'node:fs'
-import type { SharedTrail, TurnStart } from '../file/shared-trail.ts'
+import type { CommitStart, SharedTrail } from '../file/shared-trail.ts'
 import type { TrailFile } from '../file/trail-file.ts'
 import type { TrailReports } from '../trail-reports.ts'
 import { Commit, type CommitPolicy, type Group, heldTooLong } from './commit.ts'
@@ -78,17 +78,17 @@ export class GroupCommit implements CommitPolicy {
 
   #beginSync(): void {
     const { trailFile, shared, outage } = this.#options
-    if (!shared.takeTurn()) {
+    if (!shared.takeCommitLock()) {
       this.#scheduled = true
-      void shared.turnFreed().then(this.#onTurnEnd)
+      void shared.commitLockFreed().then(this.#onTurnEnd)
       return
     }
     const unwritable = outage.resume()
-    const start = unwritable === undefined ? trailFile.startTurn() : undefined
+    const start = unwritable === undefined ? trailFile.startCommit() : undefined
     const group = this.#take()
     const error = start === undefined ? (unwritable ?? heldTooLong()) : trailFile.put(group.lines)
     if (error !== undefined || start === undefined) {
-      shared.passTurn()
+      shared.releaseCommitLock()
       this.#fail(error as Error, group, unwritable === undefined)
       return
     }
@@ -96,16 +96,15 @@ export class GroupCommit implements CommitPolicy {
     fdatasync(trailFile.sink.fd, (failed) => this.#endSync(failed, group, start))
   }
 
-  #endSync(error: Error | null, group: Group, start: TurnStart): void {
+  #endSync(error: Error | null, group: Group, start: CommitStart): void {
     const { trailFile, shared } = this.#options
     this.#syncing = false
-    if (error !== null) trailFile.rollBackTo(start, group.lines)
-    shared.passTurn()
+    if (error !== null) trailFile.rollBackTo(start)
+    shared.releaseCommitLock()
     if (error !== null) {
       this.#fail(error, group, true)
       return
     }
-    trailFile.committed(group.lines)
     this.#succeed(group)
     this.#schedule()
   }

@@ -17,7 +17,7 @@ export interface OutageOptions {
   /** Milliseconds since the epoch. */
   readonly now: () => number
   /** How long responses wait for pending records, milliseconds. */
-  readonly patienceMs: number
+  readonly timeoutMs: number
 }
 
 /** A group of lines that could not be committed. */
@@ -30,8 +30,8 @@ export interface CommitFault {
 }
 
 /**
- * Whether a trail can be written, and what happens while it cannot: records that tell of what has happened stay pending,
- * and are written, in order, before anything else. An AUDIT_STOP and an AUDIT_START then enclose the outage.
+ * Whether a trail can be written, and what happens while it cannot: records of what has already happened stay pending and
+ * are written, in order, before anything else. An AUDIT_STOP and an AUDIT_START then enclose the outage.
  */
 export class Outage {
   readonly #options: OutageOptions
@@ -62,7 +62,7 @@ export class Outage {
   }
 
   get fault(): Error {
-    return this.#fault ?? new Error('the audit trail is being mended')
+    return this.#fault ?? new Error('the audit trail cannot be written yet')
   }
 
   /** Writes the first lines of a trail: the responses that recovery found missing, then AUDIT_START. */
@@ -132,7 +132,7 @@ export class Outage {
 
   /**
    * Calls back when everything that is pending has been written; with an error when it will not be, or not within
-   * `patienceMs`. What a client has seen must not be missing from the trail after a crash.
+   * `timeoutMs`. What a client has seen must not be missing from the trail after a crash.
    */
   whenPendingWritten(run: OnCommitted): void {
     if (this.#writable) run(undefined)
@@ -141,7 +141,7 @@ export class Outage {
   }
 
   #isTooLong(): boolean {
-    return performance.now() - this.#sinceMs >= this.#options.patienceMs
+    return performance.now() - this.#sinceMs >= this.#options.timeoutMs
   }
 
   #finishWaiting(error: Error | undefined): void {
@@ -154,14 +154,14 @@ export class Outage {
   recheck(): boolean {
     if (this.#writable || this.#ended) return this.#writable
     const { syncs, shared } = this.#options
-    if (syncs && !shared.takeTurn()) return false
+    if (syncs && !shared.takeCommitLock()) return false
     this.resume()
-    shared.passTurn()
+    shared.releaseCommitLock()
     if (!this.#writable && this.#isTooLong()) this.#finishWaiting(this.fault)
     return this.#writable
   }
 
-  /** As `recheck`, for a caller that has the turn if it `syncs`. @returns why the trail still cannot be written. */
+  /** As `recheck`, for a caller that has the commit lock if it `syncs`. @returns why the trail still cannot be written. */
   resume(): Error | undefined {
     if (this.#writable) return undefined
     if (!this.#ended) this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
@@ -172,12 +172,22 @@ export class Outage {
 
   /** Writes what is pending for the last time. @returns how many records were not written, and why. */
   end(): { readonly left: number; readonly error: Error | undefined } {
-    const error = this.#pending.flush() ?? this.#sync()
+    const error = this.#writeLast()
     this.#ended = true
     this.#writable = false
     this.#fault = new Error('the audit trail is closed')
     this.#finishWaiting(error)
     return { left: this.#pending.count, error }
+  }
+
+  /** With `synced` only under the commit lock: otherwise a failed commit of another thread would cut the lines off. */
+  #writeLast(): Error | undefined {
+    const { shared, syncs, timeoutMs } = this.#options
+    const needsLock = syncs && this.#pending.count > 0 && !shared.hasCommitLock
+    if (needsLock && !shared.awaitCommitLock(timeoutMs)) return heldTooLong()
+    const error = this.#pending.flush() ?? this.#sync()
+    if (needsLock) shared.releaseCommitLock()
+    return error
   }
 
   #putStart(): Error | undefined {
@@ -198,7 +208,7 @@ export class Outage {
   #allOrNothing(write: () => Error | undefined): Error | undefined {
     const { trailFile, syncs } = this.#options
     if (!syncs) return write()
-    const start = trailFile.startTurn()
+    const start = trailFile.startCommit()
     if (start === undefined) return heldTooLong()
     const before = {
       pending: this.#pending.copy(),
@@ -207,10 +217,8 @@ export class Outage {
       removed: this.#removed,
     }
     const error = write() ?? this.#sync()
-    const lines = before.pending.filter((record) => typeof record === 'string')
-    if (error === undefined) trailFile.committed(lines)
     if (error === undefined || trailFile.torn) return error
-    trailFile.rollBackTo(start, lines)
+    trailFile.rollBackTo(start)
     this.#pending.restore(before.pending)
     this.#refused = before.refused
     this.#continues = before.continues

@@ -7,7 +7,7 @@ export interface RotateOptions {
   readonly file: string
   readonly trailFile: TrailFile
   readonly outage: Outage
-  /** `synced`: the caller has the turn, and the old file is synced. */
+  /** `synced`: the caller has the commit lock, and the old file is synced. */
   readonly syncs: boolean
 }
 
@@ -21,10 +21,10 @@ export interface RotateOptions {
  */
 export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boolean {
   const next = TrailSink.open(file)
-  const here = trailFile.sink.identity()
-  const there = next.identity()
+  const current = trailFile.sink.identity()
+  const opened = next.identity()
   const isRemoved = trailFile.sink.isRemoved
-  if (there.device === here.device && there.inode === here.inode) {
+  if (opened.device === current.device && opened.inode === current.inode) {
     next.close()
     return true
   }
@@ -35,7 +35,7 @@ export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boole
       outage.flush()
     }
     old = trailFile.moveTo(next)
-    outage.moved({ continues: here.inode, removed: isRemoved })
+    outage.moved({ continues: current.inode, removed: isRemoved })
     return undefined
   })
   if (old === undefined) {

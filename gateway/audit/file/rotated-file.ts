@@ -3,20 +3,18 @@ import { basename, dirname, join } from 'node:path'
 
 const NOT_A_TRAIL = /\.(?:lock|gz|bz2|xz|zst)$/
 
-/** A search for the file before `file` in a rotated trail. */
-interface RotatedSearch {
-  readonly file: string
-  /** Inode of the file before, from the AUDIT_START of `file`. */
-  readonly continues: string | undefined
-  /** Files that have been read already. */
-  readonly visited: ReadonlySet<string>
-}
-
 /**
  * The file before `file` in the same directory: the one with the inode `continues`. Without an inode the process was killed
  * during a rotation: then the newest file with the same name and a suffix (`audit.ndjson.1`, `audit.ndjson-20260101`).
+ *
+ * @param continues from the AUDIT_START of `file`.
+ * @param visited files that have been read already.
  */
-export function rotatedFile({ file, continues, visited }: RotatedSearch): string | undefined {
+export function rotatedFile(
+  file: string,
+  continues: string | undefined,
+  visited: ReadonlySet<string>,
+): string | undefined {
   const directory = dirname(file)
   let newest: { path: string; mtimeNs: bigint } | undefined
   for (const name of readdirSync(directory)) {

@@ -9,16 +9,16 @@ import { TrailSink } from './trail-sink.ts'
 
 /** Places of the words that a dead thread leaves behind. */
 const LOCK = 0
-const TURN = 2
+const COMMIT_LOCK = 1
 const DEAD = 77
 
 /** A file with one request, and a thread that died while it was writing another. */
 function afterDeath(t: TestContext, bytes: (line: string) => string) {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
-  const shared = SharedTrail.create({ seats: 0, seatBytes: 8 })
+  const shared = SharedTrail.create()
   const sink = TrailSink.open(file)
   shared.setFile(sink.fd, 0)
-  const trailFile = new TrailFile({ shared, sink })
+  const trailFile = new TrailFile(shared, sink)
   assert.equal(trailFile.put([requestLine('a')]), undefined)
   const words = new Int32Array(shared.buffer)
   const line = requestLine('ö')
@@ -30,10 +30,10 @@ function afterDeath(t: TestContext, bytes: (line: string) => string) {
   return { file, trailFile, shared }
 }
 
-test('while another holds the lock the first line is refused after 250 ms, later ones at once', (t) => {
+test('while another thread holds the lock, the first line is refused after 250 ms and later ones at once', (t) => {
   const { trailFile } = afterDeath(t, () => '')
   assert.match(String(trailFile.put([requestLine('b')])), /thread 77 has held the audit file for too long/)
-  // The shortest of some: a machine under load takes its time by itself.
+  // The shortest of five, because a busy machine delays some.
   const waits = Array.from({ length: 5 }, () => {
     const start = performance.now()
     assert.ok(trailFile.put([requestLine('b')]))
@@ -42,33 +42,37 @@ test('while another holds the lock the first line is refused after 250 ms, later
   assert.ok(Math.min(...waits) < 100)
 })
 
-test('lines that a dead thread had not committed are cut off, and the next thread gets the turn', (t) => {
+test('uncommitted lines of a dead thread are cut off, and the next thread gets the commit lock', (t) => {
   const { file, trailFile, shared } = afterDeath(t, () => '')
   trailFile.release(DEAD)
-  assert.ok(shared.takeTurn())
-  trailFile.startTurn()
+  assert.ok(shared.takeCommitLock())
+  trailFile.startCommit()
   assert.equal(trailFile.put([requestLine('b'), requestLine('c')]), undefined)
   assert.deepEqual([shared.open, linesOf(file).length], [3, 3])
-  new Int32Array(shared.buffer)[TURN] = DEAD + 1
-  assert.equal(shared.takeTurn(), false)
+  new Int32Array(shared.buffer)[COMMIT_LOCK] = DEAD + 1
+  assert.equal(shared.takeCommitLock(), false)
   trailFile.release(DEAD)
-  assert.deepEqual([shared.open, linesOf(file).length, shared.takeTurn()], [1, 1, true])
+  assert.deepEqual([shared.open, linesOf(file).length, shared.takeCommitLock()], [1, 1, true])
 })
 
-test('a thread that died with the turn before it noted its start loses no line', (t) => {
+test('a thread that died with the commit lock before it stored its start loses no line', (t) => {
   const { file, trailFile, shared } = afterDeath(t, () => '')
   trailFile.release(DEAD)
   const words = new Int32Array(shared.buffer)
-  words[TURN] = DEAD + 1
+  words[COMMIT_LOCK] = DEAD + 1
   trailFile.release(DEAD)
-  assert.deepEqual([shared.open, linesOf(file).length], [1, 1], 'the first turn of all')
-  assert.ok(shared.takeTurn())
-  trailFile.startTurn()
+  assert.deepEqual([shared.open, linesOf(file).length], [1, 1], 'the first commit')
+  assert.ok(shared.takeCommitLock())
+  trailFile.startCommit()
   assert.equal(trailFile.put([requestLine('b')]), undefined)
-  shared.passTurn()
-  words[TURN] = DEAD + 1
+  shared.releaseCommitLock()
+  words[COMMIT_LOCK] = DEAD + 1
   trailFile.release(DEAD)
-  assert.deepEqual([shared.open, linesOf(file).length, shared.takeTurn()], [2, 2, true], 'a later one')
+  assert.deepEqual(
+    [shared.open, linesOf(file).length, shared.takeCommitLock()],
+    [2, 2, true],
+    'a later commit',
+  )
 })
 
 const DEATHS = [
@@ -84,6 +88,6 @@ for (const { moment, bytes, open, lines } of DEATHS) {
     assert.equal(linesOf(file).length, lines)
     assert.equal(trailFile.put([requestLine('b')]), undefined)
     assert.deepEqual([shared.open, linesOf(file).length], [open + 1, lines + 1])
-    assert.equal(shared.here().end, fs.statSync(file).size)
+    assert.equal(shared.fileEnd().end, fs.statSync(file).size)
   })
 }

@@ -1,4 +1,5 @@
 import { threadId } from 'node:worker_threads'
+import { SharedLock } from '../../storage/shared-lock.ts'
 
 /** What another thread needs to write the same trail; can be posted to it. */
 export interface TrailHandle {
@@ -8,27 +9,23 @@ export interface TrailHandle {
 
 /** Indices of the 32-bit words. */
 const LOCK = 0
-const WAITERS = 1
-const TURN = 2
-const FD = 3
-const GENERATION = 4
-const OPEN = 5
-const INTENDED_OPEN = 6
-const INTENDED_BYTES = 7
-const TORN_BY = 8
-const DISTRUSTED = 9
-const SEATS = 10
-const SEAT_BYTES = 11
+const COMMIT_LOCK = 1
+const FD = 2
+const GENERATION = 3
+const OPEN = 4
+const INTENDED_OPEN = 5
+const INTENDED_BYTES = 6
+const TORN_BY = 7
+const DISTRUSTED = 8
 /** Indices of the 64-bit floats after them. */
-const END = 8
-const TURN_END = 9
-const TURN_OPEN = 10
-const HEAD_BYTES = 128
-/** In place of TURN_END: the thread with the turn has written nothing yet. */
+const END = 5
+const COMMIT_START_END = 6
+const COMMIT_START_OPEN = 7
+const BYTES = 64
+/** In place of COMMIT_START_END: the thread with the commit lock has written nothing yet. */
 const UNMARKED = -1
 
-/** Attempts to take the lock before the thread sleeps: a write takes about 3 µs. */
-const SPINS = 200
+/** Sleeping threads check the commit lock this often. */
 const SLEEP_MS = 2
 
 /** The end of the file in bytes, and the number of requests open there. */
@@ -37,8 +34,8 @@ export interface FileEnd {
   readonly open: number
 }
 
-/** Where a turn began: a failed commit rolls back to it. */
-export interface TurnStart extends FileEnd {
+/** Where a commit began: if it fails, it is rolled back to here. */
+export interface CommitStart extends FileEnd {
   /** Bytes of a partial line of this thread, before the end. */
   readonly tornBytes: number
 }
@@ -55,92 +52,84 @@ export interface FailedWrite {
 
 /**
  * What all threads of a trail share in memory: the lock held around each write and its repair, the file, the number of
- * open requests, and, for `synced`, which thread has the turn to commit.
+ * open requests, and, for `synced`, a second lock, the commit lock, from a write to the end of its `fdatasync`.
  *
- * A thread can be terminated between any two steps. So the intended change is stored before each write, and the lock names
- * its holder: whoever takes the lock over can tell by the size of the file whether the write was done.
+ * A thread can be terminated between any two steps. So the intended change is stored before each write, and the locks name
+ * their holders: the thread that takes a lock over can tell by the size of the file whether the write was done.
  */
 export class SharedTrail {
   readonly buffer: SharedArrayBuffer
   readonly #words: Int32Array
   readonly #floats: Float64Array
-  /** This thread's number in the words; 0 is no thread. */
+  readonly #lock: SharedLock
+  /** This thread as the holder of a lock; 0 is no thread. */
   readonly #me = threadId + 1
   #depth = 0
 
   constructor(buffer: SharedArrayBuffer) {
     this.buffer = buffer
-    this.#words = new Int32Array(buffer, 0, HEAD_BYTES / 4)
-    this.#floats = new Float64Array(buffer, 0, HEAD_BYTES / 8)
+    this.#words = new Int32Array(buffer)
+    this.#floats = new Float64Array(buffer)
+    this.#lock = new SharedLock(this.#words, LOCK, threadId)
   }
 
-  /** @param seats how many threads can join. @param seatBytes memory of each, which is read when the thread has died. */
-  static create({ seats, seatBytes }: { readonly seats: number; readonly seatBytes: number }): SharedTrail {
-    const state = new SharedTrail(new SharedArrayBuffer(HEAD_BYTES + seats * seatBytes))
-    state.#words[SEATS] = seats
-    state.#floats[TURN_END] = UNMARKED
-    state.#words[SEAT_BYTES] = seatBytes
+  static create(): SharedTrail {
+    const state = new SharedTrail(new SharedArrayBuffer(BYTES))
+    state.#floats[COMMIT_START_END] = UNMARKED
     return state
   }
 
-  /** Takes the lock; may be nested. @returns false when another thread held it for all of `patienceMs`. */
-  enter(patienceMs: number): boolean {
-    if (this.#depth === 0 && !this.#take(patienceMs)) return false
+  /** Takes the lock; may be nested. @returns false when another thread held it for all of `timeoutMs`. */
+  enter(timeoutMs: number): boolean {
+    if (this.#depth === 0 && !this.#lock.acquire(timeoutMs)) return false
     this.#depth++
     return true
   }
 
   leave(): void {
-    if (--this.#depth > 0) return
-    Atomics.store(this.#words, LOCK, 0)
-    if (Atomics.load(this.#words, WAITERS) > 0) Atomics.notify(this.#words, LOCK, 1)
-  }
-
-  #take(patienceMs: number): boolean {
-    const words = this.#words
-    for (let i = 0; i < SPINS; i++) {
-      if (Atomics.compareExchange(words, LOCK, 0, this.#me) === 0) return true
-    }
-    const deadline = performance.now() + patienceMs
-    Atomics.add(words, WAITERS, 1)
-    try {
-      for (;;) {
-        const holder = Atomics.compareExchange(words, LOCK, 0, this.#me)
-        if (holder === 0) return true
-        if (performance.now() >= deadline) return false
-        Atomics.wait(words, LOCK, holder, SLEEP_MS)
-      }
-    } finally {
-      Atomics.sub(words, WAITERS, 1)
-    }
+    if (--this.#depth === 0) this.#lock.release()
   }
 
   /** The `threadId` of the lock's holder, for messages. */
   get holder(): number {
-    return Atomics.load(this.#words, LOCK) - 1
+    return this.#lock.holder
   }
 
-  /** Takes the turn to write and commit, if it is free. It may be kept across turns of the event loop. */
-  takeTurn(): boolean {
-    return Atomics.compareExchange(this.#words, TURN, 0, this.#me) === 0
+  /** Takes the commit lock, if it is free. It may be kept across turns of the event loop. */
+  takeCommitLock(): boolean {
+    return Atomics.compareExchange(this.#words, COMMIT_LOCK, 0, this.#me) === 0
   }
 
-  passTurn(): void {
-    this.#passTurn(this.#me)
+  get hasCommitLock(): boolean {
+    return Atomics.load(this.#words, COMMIT_LOCK) === this.#me
   }
 
-  /** TURN_END is cleared first: a thread that dies before it sets its own has nothing to roll back. */
-  #passTurn(owner: number): void {
-    if (Atomics.load(this.#words, TURN) !== owner) return
-    this.#floats[TURN_END] = UNMARKED
-    Atomics.store(this.#words, TURN, 0)
-    Atomics.notify(this.#words, TURN)
+  /** Blocks the thread until it has the commit lock. @returns false when another held it for all of `timeoutMs`. */
+  awaitCommitLock(timeoutMs: number): boolean {
+    const deadline = performance.now() + timeoutMs
+    while (!this.takeCommitLock()) {
+      if (performance.now() >= deadline) return false
+      Atomics.wait(this.#words, COMMIT_LOCK, Atomics.load(this.#words, COMMIT_LOCK), SLEEP_MS)
+    }
+    return true
   }
 
-  /** Resolves when the turn may be free; another thread may still take it first. */
-  async turnFreed(): Promise<void> {
-    const holder = Atomics.load(this.#words, TURN)
-    const waiting = Atomics.waitAsync(this.#words, TURN, holder === 0 ? -1 : holder, 20)
+  releaseCommitLock(): void {
+    this.#releaseCommitLock(this.#me)
+  }
+
+  /** COMMIT_START_END is cleared first: a thread that dies before it sets its own has nothing to roll back. */
+  #releaseCommitLock(owner: number): void {
+    if (Atomics.load(this.#words, COMMIT_LOCK) !== owner) return
+    this.#floats[COMMIT_START_END] = UNMARKED
+    Atomics.store(this.#words, COMMIT_LOCK, 0)
+    Atomics.notify(this.#words, COMMIT_LOCK)
+  }
+
+  /** Resolves when the commit lock may be free; another thread may still take it first. */
+  async commitLockFreed(): Promise<void> {
+    const holder = Atomics.load(this.#words, COMMIT_LOCK)
+    const waiting = Atomics.waitAsync(this.#words, COMMIT_LOCK, holder === 0 ? -1 : holder, 20)
     if (!waiting.async) return
     // `waitAsync` alone does not keep the process alive.
     const alive = setTimeout(() => {}, 1000)
@@ -175,7 +164,7 @@ export class SharedTrail {
     this.#words[OPEN] = count
   }
 
-  /** Another thread has left a partial line and must finish it first. */
+  /** Another thread has left a partial line, which only that thread can complete. */
   get tornByAnother(): boolean {
     const torn = this.#words[TORN_BY]
     return torn !== 0 && torn !== this.#me
@@ -213,35 +202,35 @@ export class SharedTrail {
     this.#words[TORN_BY] = tornBytes > 0 ? this.#me : 0
   }
 
-  /** Under the lock: the end of the file. */
-  here(): FileEnd {
+  /** Under the lock. */
+  fileEnd(): FileEnd {
     return { end: this.#floats[END] as number, open: this.open }
   }
 
   /** Under the lock, after what was written since then has been cut off. */
-  rollBackTo({ end, open, tornBytes }: TurnStart): void {
+  rollBackTo({ end, open, tornBytes }: CommitStart): void {
     this.#floats[END] = end
     this.#words[OPEN] = open
     this.#words[TORN_BY] = tornBytes > 0 ? this.#me : 0
   }
 
-  /** Under the lock, with the turn: what the file is rolled back to if this thread dies before it commits. */
-  startTurn(): FileEnd {
-    const here = this.here()
-    this.#floats[TURN_OPEN] = here.open
-    this.#floats[TURN_END] = here.end
+  /** Under both locks: what the file is rolled back to if this thread dies before it commits. */
+  startCommit(): FileEnd {
+    const here = this.fileEnd()
+    this.#floats[COMMIT_START_OPEN] = here.open
+    this.#floats[COMMIT_START_END] = here.end
     return here
   }
 
-  /** Where the turn of a dead thread began, if it had the turn and had begun to write. */
-  turnOf(thread: number): FileEnd | undefined {
-    const end = this.#floats[TURN_END] as number
-    if (Atomics.load(this.#words, TURN) !== thread + 1 || end === UNMARKED) return undefined
-    return { end, open: this.#floats[TURN_OPEN] as number }
+  /** Where the commit of a dead thread began, if it had the commit lock and had begun to write. */
+  commitStartOf(thread: number): FileEnd | undefined {
+    const end = this.#floats[COMMIT_START_END] as number
+    if (Atomics.load(this.#words, COMMIT_LOCK) !== thread + 1 || end === UNMARKED) return undefined
+    return { end, open: this.#floats[COMMIT_START_OPEN] as number }
   }
 
-  passTurnOf(thread: number): void {
-    this.#passTurn(thread + 1)
+  releaseCommitLockOf(thread: number): void {
+    this.#releaseCommitLock(thread + 1)
   }
 
   /**
@@ -253,7 +242,7 @@ export class SharedTrail {
   takeOver(thread: number, sizeBytes: () => number): { readonly tornBytes: number } | undefined {
     const words = this.#words
     const dead = thread + 1
-    const held = Atomics.compareExchange(words, LOCK, dead, this.#me) === dead
+    const held = this.#lock.takeFrom(thread)
     if (held) this.#depth = 1
     else if (words[TORN_BY] !== dead || !this.enter(SLEEP_MS)) return undefined
     words[TORN_BY] = 0
@@ -266,26 +255,5 @@ export class SharedTrail {
     }
     words[INTENDED_BYTES] = 0
     return { tornBytes: Math.max(0, added) }
-  }
-
-  /** Claims a free seat; undefined when all are taken. */
-  claimSeat(): DataView<SharedArrayBuffer> | undefined {
-    for (const seat of this.#seats()) {
-      const owner = new Int32Array(this.buffer, seat.byteOffset, 1)
-      if (Atomics.compareExchange(owner, 0, 0, this.#me) === 0) return seat
-    }
-    return undefined
-  }
-
-  seatOf(thread: number): DataView<SharedArrayBuffer> | undefined {
-    for (const seat of this.#seats()) if (seat.getInt32(0, true) === thread + 1) return seat
-    return undefined
-  }
-
-  *#seats(): Generator<DataView<SharedArrayBuffer>> {
-    const bytes = this.#words[SEAT_BYTES] as number
-    for (let i = 0; i < (this.#words[SEATS] as number); i++) {
-      yield new DataView(this.buffer, HEAD_BYTES + i * bytes, bytes)
-    }
   }
 }

@@ -1,20 +1,9 @@
 import { openChangeOf } from '../audit-records.ts'
-import type { OpenRequestNotes } from '../recovery/open-request-notes.ts'
-import type { FileEnd, SharedTrail, TurnStart } from './shared-trail.ts'
+import type { CommitStart, FileEnd, SharedTrail } from './shared-trail.ts'
 import { TrailSink } from './trail-sink.ts'
 
 /** How long to wait for the lock before a write fails. */
-const PATIENCE_MS = 250
-
-export interface TrailFileOptions {
-  readonly shared: SharedTrail
-  /** Of the thread that opened the file; others use the descriptor in shared memory. */
-  readonly sink?: TrailSink
-  /** Of a joined thread, which can die without the process. */
-  readonly notes?: OpenRequestNotes | undefined
-  /** `synced`: a request counts as open until `committed` is called with its response. */
-  readonly syncs?: boolean
-}
+const LOCK_TIMEOUT_MS = 250
 
 /**
  * Writes whole lines to the file that all threads share, under their lock, and counts the open requests. What a failed
@@ -22,17 +11,14 @@ export interface TrailFileOptions {
  */
 export class TrailFile {
   readonly #shared: SharedTrail
-  readonly #notes: OpenRequestNotes | undefined
-  readonly #syncs: boolean
   #sink: TrailSink
   #generation: number
   #failing = false
   #wholeLines = 0
 
-  constructor({ shared, sink = new TrailSink(shared.fd), notes, syncs = false }: TrailFileOptions) {
-    this.#syncs = syncs
+  /** @param sink the file of `shared`. */
+  constructor(shared: SharedTrail, sink: TrailSink) {
     this.#shared = shared
-    this.#notes = notes
     this.#sink = sink
     this.#generation = shared.generation
   }
@@ -71,59 +57,57 @@ export class TrailFile {
     return { line, error }
   }
 
-  /** Runs `work` while no other thread can write. @returns its error, or that the lock was not had. */
+  /** Runs `work` while no other thread can write. @returns its error, or one that says who held the lock. */
   underLock(work: () => Error | undefined): Error | undefined {
     this.#wholeLines = 0
-    if (!this.#enter()) return this.#lockedOut()
+    if (!this.#shared.enter(this.#failing ? 0 : LOCK_TIMEOUT_MS)) {
+      this.#failing = true
+      return new Error(`thread ${this.#shared.holder} has held the audit file for too long`)
+    }
     try {
-      return this.#noteOutcome(work())
+      const error = work()
+      this.#failing = error !== undefined
+      return error
     } finally {
       this.#shared.leave()
     }
   }
 
-  /** With the turn: notes the end of the file, which a failed commit rolls back to. */
-  startTurn(): TurnStart | undefined {
-    let start: TurnStart | undefined
+  /** With the commit lock: stores the end of the file, to which a failed commit is rolled back. */
+  startCommit(): CommitStart | undefined {
+    let start: CommitStart | undefined
     this.underLock(() => {
-      start = { ...this.#shared.startTurn(), tornBytes: this.#sink.tornBytes }
+      start = { ...this.#shared.startCommit(), tornBytes: this.#sink.tornBytes }
       return undefined
     })
     return start
   }
 
   /**
-   * With the turn: cuts off what was written since `start`. If that fails no thread writes to this file any more: the disk
-   * may have dropped some of it and would not report that again.
+   * With the commit lock: cuts off what was written since `start`. If that fails no thread writes to this file any more: the
+   * disk may have dropped some of it and would not report that again.
    */
-  rollBackTo(start: TurnStart, lines: readonly string[]): void {
+  rollBackTo(start: CommitStart): void {
     this.underLock(() => {
-      const bytes = this.#shared.here().end - start.end
+      const bytes = this.#shared.fileEnd().end - start.end
       if (this.#sink.cutOff(bytes)) this.#shared.rollBackTo(start)
       else this.#shared.distrust()
       return undefined
     })
-    if (this.#shared.distrusted) return
-    this.#sink.tornBytes = start.tornBytes
-    this.#unnote(lines, 1)
-  }
-
-  /** The disk has these lines. */
-  committed(lines: readonly string[]): void {
-    this.#unnote(lines, -1)
+    if (!this.#shared.distrusted) this.#sink.tornBytes = start.tornBytes
   }
 
   /** The end of the last whole line. */
-  here(): FileEnd {
-    let end = this.#shared.here()
+  fileEnd(): FileEnd {
+    let end = this.#shared.fileEnd()
     this.underLock(() => {
-      end = this.#shared.here()
+      end = this.#shared.fileEnd()
       return undefined
     })
     return end
   }
 
-  /** Gives up the lock and the turn of a dead thread; cuts off the line it was writing and what it had not committed. */
+  /** Releases the locks of a dead thread; cuts off the line it was writing and what it had not committed. */
   release(thread: number): void {
     const shared = this.#shared
     const left = shared.takeOver(thread, () => this.#sink.sizeBytes)
@@ -132,9 +116,9 @@ export class TrailFile {
       if (left.tornBytes > 0 && !this.#sink.cutOff(left.tornBytes)) this.#sink.endLine()
       shared.leave()
     }
-    const turn = shared.turnOf(thread)
-    if (turn !== undefined) this.rollBackTo({ ...turn, tornBytes: 0 }, [])
-    shared.passTurnOf(thread)
+    const start = shared.commitStartOf(thread)
+    if (start !== undefined) this.rollBackTo({ ...start, tornBytes: 0 })
+    shared.releaseCommitLockOf(thread)
   }
 
   /** Under the lock: all threads use this file from now on. @returns the one before, to be closed. */
@@ -146,20 +130,6 @@ export class TrailFile {
     return old
   }
 
-  #enter(): boolean {
-    return this.#shared.enter(this.#failing ? 0 : PATIENCE_MS)
-  }
-
-  #lockedOut(): Error {
-    this.#failing = true
-    return new Error(`thread ${this.#shared.holder} has held the audit file for too long`)
-  }
-
-  #noteOutcome(error: Error | undefined): Error | undefined {
-    this.#failing = error !== undefined
-    return error
-  }
-
   #put(lines: readonly string[]): Error | undefined {
     const shared = this.#shared
     this.#follow()
@@ -167,19 +137,14 @@ export class TrailFile {
     if (shared.distrusted) return new Error('the disk has refused to commit this file: rotate it')
     const sink = this.#sink
     const tornBefore = sink.tornBytes
-    this.#note(lines)
     shared.beforeWrite(sink.load(lines.join('')), openChangeIn(lines))
     const error = sink.write()
-    if (error === undefined) {
-      shared.afterWrite()
-      if (!this.#syncs) this.#unnote(lines, -1)
-    } else {
+    if (error === undefined) shared.afterWrite()
+    else {
       const addedBytes = sink.tornBytes - tornBefore
       this.#wholeLines = sink.leaveWhole(lines)
-      const [whole, rest] = [lines.slice(0, this.#wholeLines), lines.slice(this.#wholeLines)]
-      shared.afterFailedWrite({ addedBytes, tornBytes: sink.tornBytes, openChange: openChangeIn(whole) })
-      this.#unnote(whole, -1)
-      this.#unnote(rest, 1)
+      const openChange = openChangeIn(lines.slice(0, this.#wholeLines))
+      shared.afterFailedWrite({ addedBytes, tornBytes: sink.tornBytes, openChange })
     }
     return error
   }
@@ -188,16 +153,6 @@ export class TrailFile {
     if (this.#generation === this.#shared.generation) return
     this.#generation = this.#shared.generation
     this.#sink = new TrailSink(this.#shared.fd)
-  }
-
-  #note(lines: readonly string[]): void {
-    if (this.#notes === undefined) return
-    for (const line of lines) if (openChangeOf(line) === 1) this.#notes.add(line)
-  }
-
-  #unnote(lines: readonly string[], openChange: number): void {
-    if (this.#notes === undefined) return
-    for (const line of lines) if (openChangeOf(line) === openChange) this.#notes.remove(line)
   }
 }
 

@@ -9,7 +9,7 @@ const STANDARD_OUTPUT_FD = 1
 const SCRATCH_BYTES = 256 * 1024
 const UTF8_MAX_BYTES_PER_UNIT = 3
 /** How long a full non-blocking pipe (EAGAIN) may hold the event loop before the write fails. */
-const PIPE_PATIENCE_MS = 50
+const PIPE_TIMEOUT_MS = 50
 
 /** Never written: waiting on it is the only way to sleep without returning to the event loop. */
 const SLEEP = new Int32Array(new SharedArrayBuffer(4))
@@ -142,7 +142,7 @@ export class TrailSink {
         return writeSync(this.fd, bytes, start, end - start)
       } catch (error) {
         const isFull = (error as NodeJS.ErrnoException).code === 'EAGAIN'
-        if (!isFull || this.#failing || waitedMs >= PIPE_PATIENCE_MS) throw error
+        if (!isFull || this.#failing || waitedMs >= PIPE_TIMEOUT_MS) throw error
         Atomics.wait(SLEEP, 0, 0, 1)
       }
     }

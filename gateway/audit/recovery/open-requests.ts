@@ -1,5 +1,5 @@
 import { detached, utf8 } from '../../storage/lines-backward.ts'
-import { pairKeyOf } from '../audit-records.ts'
+import { pairKeyOf, TRAIL_FORMAT } from '../audit-records.ts'
 
 /** Line heads as `audit-records.ts` writes them. */
 const RECORD_HEAD = '{"type":"'
@@ -12,6 +12,7 @@ const STOP_HEAD = '{"type":"AUDIT_STOP",'
 interface CountLine {
   readonly open?: unknown
   readonly continues?: unknown
+  readonly format?: unknown
 }
 
 /**
@@ -47,7 +48,7 @@ export class OpenRequests {
     this.continues = undefined
   }
 
-  /** @param line a latin1 slice without its `\n`. */
+  /** @param line a latin1 slice without its `\n`. @throws Error when a newer version of the gateway wrote it. */
   read(line: string): void {
     // Quotes inside values are escaped, so a second head means that two lines ran together.
     if (line.includes(RECORD_HEAD, 1)) this.damagedLines++
@@ -104,6 +105,11 @@ export class OpenRequests {
     if (counted === undefined || !Number.isSafeInteger(counted.open)) {
       this.damagedLines++
       return
+    }
+    if (Number(counted.format) > TRAIL_FORMAT) {
+      throw new Error(
+        `it was written by a newer version of the gateway: its format is ${counted.format}, and this version reads up to ${TRAIL_FORMAT}`,
+      )
     }
     if (typeof counted.continues === 'string') this.continues = counted.continues
     const open = Number(counted.open)

@@ -21,7 +21,7 @@ const start = (open = 0, continues?: string) => startRecord({ timestamp: '', pid
 const stop = (open: number) => stopRecord({ timestamp: '', pid: 1, open, reason: 'test' })
 const [a, b, c] = [requestLine('a'), requestLine('b'), requestLine('c')]
 
-/** A trail with this text, and what recovery says of it. */
+/** A trail with this text, and its recovery. */
 function recovered(directory: string, ...text: (string | Buffer)[]) {
   const file = join(directory, 'audit.ndjson')
   fs.writeFileSync(file, Buffer.concat(text.map((part) => Buffer.from(part))))
@@ -87,7 +87,7 @@ test('a torn last line is cut, and nothing else', (t) => {
   }
 })
 
-test('a file that is one torn line becomes empty', (t) => {
+test('a file of one torn line becomes empty', (t) => {
   const { recovery, text } = recovered(temporaryDirectory(t), a.slice(0, 50))
   assert.equal(recovery.cutBytes, 50)
   assert.equal(text.length, 0)
@@ -107,6 +107,22 @@ test('a torn line in a file that cannot be cut is ended and counted as damaged',
   const { recovery, text } = recovered(temporaryDirectory(t), start(), a, b.slice(0, 40))
   assert.equal(text.toString(), `${start()}${a}${b.slice(0, 40)}\n`)
   assert.deepEqual(recovery, { records: [recoveredRecord(a)], cutBytes: 0, damagedLines: 1, unresolved: 0 })
+})
+
+test('a trail of a newer version is refused by name and stays as it is, whether it was stopped or not', (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  for (const line of [
+    '{"type":"AUDIT_START","open":0,"format":2}\n',
+    '{"type":"AUDIT_STOP","open":0,"format":2}\n',
+  ]) {
+    const text = `${start()}${a}${line}`
+    fs.writeFileSync(file, text)
+    assert.throws(() => recover(file), {
+      message: `audit file ${file} cannot be used: it was written by a newer version of the gateway: its format is 2, and this version reads up to 1`,
+    })
+    assert.equal(fs.readFileSync(file, 'utf8'), text)
+  }
 })
 
 test('damage in the middle is counted, left as it is, and hides no open request', (t) => {
@@ -132,8 +148,8 @@ test('damage in the middle is counted, left as it is, and hides no open request'
     assert.equal(recovered(directory, start(), line).recovery.damagedLines, 1, String(line))
 })
 
-test('damage after a line that counts open requests keeps the search going to the start of the run', (t) => {
-  // The damage hides the answer of c, so the answers that are left seem to be all.
+test('damage after a line with a count makes recovery read to the start of the run', (t) => {
+  // The damage hides the response to c, so the remaining responses seem complete.
   const { recovery } = recovered(
     temporaryDirectory(t),
     start(),
@@ -147,12 +163,12 @@ test('damage after a line that counts open requests keeps the search going to th
   assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(b)])
 })
 
-test('damage before a line that counts open requests does not let a request that only seems open end the search', (t) => {
+test('damage before a line with a count does not end the search too early', (t) => {
   const { recovery } = recovered(temporaryDirectory(t), start(), a, b, 'garbage\n', stop(1), start(1))
   assert.deepEqual(recovery.records, [recoveredRecord(a), recoveredRecord(b)])
 })
 
-test('damage in the last run does not lead the search into the run before it', (t) => {
+test('damage in the last run does not make recovery read the run before it', (t) => {
   const { recovery } = recovered(temporaryDirectory(t), start(), a, start(), b, 'garbage\n')
   assert.deepEqual(recovery.records, [recoveredRecord(b)])
 })
@@ -172,9 +188,9 @@ test('recovery reads past an outage as long as a request from before it may be o
   const pause = stop(2) + start(2)
   const open = recovered(directory, start(), 'garbage\n', a, b, pause, c, responseLine(b), responseLine(c))
   assert.deepEqual(open.recovery.records, [recoveredRecord(a)])
-  // Once the count is reached nothing more is read.
+  // Reading stops when the count is reached.
   assert.equal(open.recovery.damagedLines, 0)
-  const answered = recovered(
+  const completed = recovered(
     directory,
     start(),
     'garbage\n',
@@ -185,7 +201,7 @@ test('recovery reads past an outage as long as a request from before it may be o
     responseLine(a),
     c,
   )
-  assert.deepEqual(answered.recovery, {
+  assert.deepEqual(completed.recovery, {
     records: [recoveredRecord(c)],
     cutBytes: 0,
     damagedLines: 0,
@@ -193,7 +209,7 @@ test('recovery reads past an outage as long as a request from before it may be o
   })
 })
 
-test('lines longer than what is read at once are read whole', (t) => {
+test('lines longer than one read are read whole', (t) => {
   const long = requestLine('x'.repeat(700_000))
   const longer = requestLine('y'.repeat(300_000))
   const { recovery } = recovered(
@@ -208,14 +224,14 @@ test('lines longer than what is read at once are read whole', (t) => {
   assert.deepEqual(recovery.records, [recoveredRecord(long), recoveredRecord(a)])
 })
 
-test('a torn last line longer than what is read at once is cut', (t) => {
+test('a torn last line longer than one read is cut', (t) => {
   const torn = requestLine('x'.repeat(600_000)).slice(0, -1)
   const { recovery, text } = recovered(temporaryDirectory(t), start(), a, torn)
   assert.equal(recovery.cutBytes, Buffer.byteLength(torn))
   assert.equal(text.toString(), start() + a)
 })
 
-test('a NUL tail longer than what is read at once is cut, and one with a byte in it is not', (t) => {
+test('a tail of NUL bytes longer than one read is cut, but not one with another byte in it', (t) => {
   const directory = temporaryDirectory(t)
   const zeros = Buffer.alloc(600_000)
   assert.equal(recovered(directory, a, zeros).recovery.cutBytes, 600_000)
@@ -223,7 +239,7 @@ test('a NUL tail longer than what is read at once is cut, and one with a byte in
   assert.equal(recovered(directory, a, zeros).recovery.cutBytes, 0)
 })
 
-test('characters beyond ASCII come back as they were', (t) => {
+test('characters beyond ASCII are recovered unchanged', (t) => {
   const request = requestLine('日本 é 😀')
   const { recovery } = recovered(temporaryDirectory(t), start(), request)
   assert.deepEqual(recovery.records, [recoveredRecord(request)])
@@ -234,7 +250,7 @@ test('a file that cannot be read is an error that names it', (t) => {
   assert.throws(() => recover(directory), /audit file .* cannot be used: EISDIR/)
 })
 
-test('a request of a rotated file is found by the inode that the new file names', (t) => {
+test('an open request in a rotated file is found by the inode that the new file names', (t) => {
   const directory = temporaryDirectory(t)
   const rotated = join(directory, 'named-by-the-operator')
   fs.writeFileSync(rotated, `garbage\n${start()}${a}${b}${stop(2)}`)
@@ -248,7 +264,7 @@ test('a request of a rotated file is found by the inode that the new file names'
   })
 })
 
-test('a rotated file is not read when every request that was open in it has been answered', (t) => {
+test('a rotated file is not read when every request that was open in it has its response', (t) => {
   const directory = temporaryDirectory(t)
   const rotated = join(directory, 'audit.ndjson.1')
   fs.writeFileSync(rotated, `${start()}garbage\n${b}`)
@@ -276,7 +292,7 @@ test('lines before the first AUDIT_START of a new file do not hide the file befo
   assert.deepEqual(recovery.records, [recoveredRecord(a)])
 })
 
-test('files without an AUDIT_START are passed on the way back, each once', (t) => {
+test('files without an AUDIT_START are read on the way back, each once', (t) => {
   const directory = temporaryDirectory(t)
   const write = (name: string, text: string, second: number) => {
     fs.writeFileSync(join(directory, name), text)
@@ -296,7 +312,7 @@ test('open requests of a rotated file that is gone are counted', (t) => {
   assert.deepEqual(recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 2 })
 })
 
-test('a kill between the rename and the new file loses nothing: the newest file with a suffix is read', (t) => {
+test('after a kill between the rename and the new file, the newest file with a suffix is read', (t) => {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   const write = (name: string, text: string, second: number) => {
@@ -311,7 +327,7 @@ test('a kill between the rename and the new file loses nothing: the newest file 
   write('other.ndjson', start() + c, 3000)
   fs.mkdirSync(join(directory, 'audit.ndjson.d'))
   assert.deepEqual(recover(file).records, [recoveredRecord(a)])
-  // The same when the new file was made and not begun.
+  // The same when the new file exists but is empty.
   assert.deepEqual(recovered(directory).recovery.records, [recoveredRecord(a)])
 })
 
@@ -325,7 +341,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ what: fc.constant('crash' as const), cutBytes: fc.nat(900) }) },
 )
 
-test('cut at any byte, any interleaving is whole again after recovery: one response for each request, nothing else lost', async (t) => {
+test('any interleaving, cut at any byte, has one response for each request after recovery, and nothing else is lost', async (t) => {
   const root = temporaryDirectory(t)
   let run = 0
   const law = fc.asyncProperty(fc.array(step, { maxLength: 40 }), fc.nat(), async (steps, lastCut) => {
@@ -335,7 +351,7 @@ test('cut at any byte, any interleaving is whole again after recovery: one respo
     let trail = open()
     trail.begin(recover(file))
     const rotated: string[] = []
-    let unanswered: string[] = []
+    let pending: string[] = []
     const crash = (cutBytes: number) => {
       trail.close('a crash writes no such line: it is cut again')
       const text = fs.readFileSync(file)
@@ -345,7 +361,7 @@ test('cut at any byte, any interleaving is whole again after recovery: one respo
       const recovery = recover(file)
       trail = open()
       trail.begin(recovery)
-      unanswered = []
+      pending = []
       const wholeLines = left.subarray(0, left.lastIndexOf('\n') + 1)
       assert.equal(recovery.cutBytes, left.length - wholeLines.length)
       assert.deepEqual(fs.readFileSync(file).subarray(0, wholeLines.length), wholeLines)
@@ -354,9 +370,9 @@ test('cut at any byte, any interleaving is whole again after recovery: one respo
       if (it.what === 'request') {
         const line = requestLine(`id-${it.id}`, `2026-01-02T03:04:05.00${it.at}Z`)
         assert.equal(await endOf(trail.append(line)), undefined)
-        unanswered.push(line)
+        pending.push(line)
       } else if (it.what === 'response') {
-        const [line] = unanswered.splice(it.which % Math.max(1, unanswered.length), 1)
+        const [line] = pending.splice(it.which % Math.max(1, pending.length), 1)
         if (line !== undefined) await endOf(trail.settle(responseLine(line)))
       } else if (it.what === 'rotate') {
         const name = `${file}.${rotated.length}`

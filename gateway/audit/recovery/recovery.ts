@@ -5,6 +5,7 @@ import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
 import { recoveredRecord } from '../audit-records.ts'
 import { rotatedFile } from '../file/rotated-file.ts'
+import type { TrailFile } from '../file/trail-file.ts'
 import { OpenRequests } from './open-requests.ts'
 
 /** What a start found in the trail of the last run. */
@@ -44,28 +45,21 @@ export function recover(file: string): Recovery {
   }
 }
 
-/** The state of a trail in use at one moment. */
-export interface LiveTrail {
-  readonly file: string
-  /** Of the file in use, which may have been renamed already. */
-  readonly inode: string
-  readonly sizeBytes: number
-  readonly open: number
-}
-
 /**
- * The API_REQUEST lines of a trail in use that had no API_RESPONSE at that moment, in order. Reads back no further than the
- * first of them.
+ * The API_REQUEST lines of a trail in use that have no API_RESPONSE, in order. Reads back no further than the first of them.
  *
+ * @param file its name; the file in use may have been renamed already.
  * @throws Error that names the file, when it cannot be read.
  */
-export function openLines({ file, inode, sizeBytes, open }: LiveTrail): string[] {
+export function openLines(file: string, trailFile: TrailFile): string[] {
+  const { end, open } = trailFile.fileEnd()
   const requests = new OpenRequests(open)
   try {
+    const { inode } = trailFile.sink.identity()
     const present = statSync(file, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
-    const path = present ? file : rotatedFile({ file, continues: inode, visited: new Set() })
+    const path = present ? file : rotatedFile(file, inode, new Set())
     if (path === undefined) return []
-    readTrail(path, requests, sizeBytes)
+    readTrail(path, requests, end)
     readRotated(resolve(path), requests)
     return requests.lines()
   } catch (error) {
@@ -77,7 +71,7 @@ export function openLines({ file, inode, sizeBytes, open }: LiveTrail): string[]
 function readRotated(file: string, requests: OpenRequests): void {
   const visited = new Set([file])
   while (!requests.found) {
-    const before = rotatedFile({ file, continues: requests.continues, visited })
+    const before = rotatedFile(file, requests.continues, visited)
     if (before === undefined) return
     visited.add(before)
     requests.beginFile()

@@ -12,7 +12,7 @@ test('a document that is served with status 200 is given back parsed', async (t)
   assert.deepEqual(await fetchJwks(uri, never), document)
 })
 
-test('the media type of the answer does not matter', async (t) => {
+test('the media type of the response does not matter', async (t) => {
   const { uri } = await serve(t, (_request, response) => {
     response.setHeader('content-type', 'text/plain').end('{"keys":[]}')
   })

@@ -27,7 +27,7 @@ export async function fetchJwks(uri: string, signal: AbortSignal, proof?: Field)
       },
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     })
-    if (statusCode !== 200) throw new Error(`the answer has status ${statusCode}, not 200`)
+    if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
     return parseJson(await readBounded(body))
   } finally {
     await agent.destroy()
@@ -39,17 +39,17 @@ async function readBounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
   let bytes = 0
   for await (const piece of body) {
     bytes += piece.length
-    if (bytes > MAX_DOCUMENT_BYTES) throw new Error(`the answer is longer than ${MAX_DOCUMENT_BYTES} bytes`)
+    if (bytes > MAX_DOCUMENT_BYTES) throw new Error(`the response is longer than ${MAX_DOCUMENT_BYTES} bytes`)
     pieces.push(piece)
   }
   return Buffer.concat(pieces)
 }
 
 function parseJson(bytes: Buffer): unknown {
-  if (!isUtf8(bytes)) throw new Error('the answer is not UTF-8')
+  if (!isUtf8(bytes)) throw new Error('the response is not UTF-8')
   try {
     return JSON.parse(bytes.toString('utf8'))
   } catch {
-    throw new Error('the answer is not JSON')
+    throw new Error('the response is not JSON')
   }
 }

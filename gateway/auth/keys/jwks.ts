@@ -5,7 +5,7 @@ import { isSameKey, readKey, type VerificationKey } from './verification-key.ts'
 export interface KeySetOptions {
   /** Where the issuer publishes its JWK Set. */
   readonly uri: string
-  /** Fetches the parsed document. Throws when that fails or the signal aborts. */
+  /** Fetches and parses the document. Throws when that fails or the signal aborts. */
   readonly fetch?: (uri: string, signal: AbortSignal) => Promise<unknown>
   /** Epoch milliseconds. */
   readonly clock: () => number

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { calculateJwkThumbprint, type JWK } from 'jose'
 import { signingKey } from '../tokens/issuer.test-support.ts'
-import { certificateThumbprint, isThumbprint, jwkThumbprint, sha256 } from './thumbprint.ts'
+import { isThumbprint, jwkThumbprint, sha256 } from './thumbprint.ts'
 
 test('the thumbprint of RFC 7638 section 3.1 comes out, whatever other members the key has', () => {
   const jwk = {
@@ -52,8 +52,8 @@ test('a key of another kind, or without a member of its kind, has none', () => {
   }
 })
 
-test('a certificate is known by the hash of its DER', () => {
-  assert.equal(certificateThumbprint(Buffer.from('abc')), 'ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0')
+test('a hash is SHA-256 in base64url, as cnf names a certificate by its DER', () => {
+  assert.equal(sha256(Buffer.from('abc')), 'ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0')
 })
 
 test('every hash is a thumbprint, and no other spelling of it is', () => {

@@ -28,11 +28,6 @@ export function jwkThumbprint(jwk: JsonObject): string | undefined {
   return sha256(JSON.stringify(jwk, names as string[]))
 }
 
-/** The SHA-256 thumbprint of a certificate's DER (RFC 8705 section 3.1) in base64url: what `cnf["x5t#S256"]` names. */
-export function certificateThumbprint(der: Uint8Array): string {
-  return sha256(der)
-}
-
 /** SHA-256 in base64url. */
 export function sha256(data: string | Uint8Array): string {
   return hash('sha256', data, 'base64url')

@@ -15,7 +15,7 @@ export interface VerificationKey {
   readonly key: KeyObject
 }
 
-/** A key, or a sentence that says why it cannot be used. */
+/** A key, or why it cannot be used. */
 export type KeyReading =
   | { readonly key: VerificationKey; readonly fault?: never }
   | { readonly fault: string; readonly key?: never }
@@ -47,8 +47,7 @@ export function readKey(jwk: unknown): KeyReading {
 }
 
 /**
- * The algorithms that a JWK may verify, judged by its members without importing it; or a sentence that says why there
- * are none.
+ * The algorithms that a JWK may verify, by its members, without importing it; or why there are none.
  */
 export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
   const secret = PRIVATE_MEMBERS.find((name) => Object.hasOwn(jwk, name))

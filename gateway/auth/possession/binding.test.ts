@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { sha256 } from '../keys/thumbprint.ts'
-import { readBinding } from './binding.ts'
-import { isBoundToCertificate } from './certificate-binding.ts'
+import { isBoundToCertificate, readBinding } from './binding.ts'
 
 const [ONE, OTHER] = [sha256('one'), sha256('other')]
 

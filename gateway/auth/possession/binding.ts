@@ -1,3 +1,4 @@
+import { timingSafeEqual } from 'node:crypto'
 import { isThumbprint } from '../keys/thumbprint.ts'
 import { quote } from '../tokens/quote.ts'
 
@@ -15,7 +16,7 @@ const MEMBERS: ReadonlySet<string> = new Set(['jkt', 'x5t#S256'])
  * Parses the claim `cnf` (RFC 7800). An unknown confirmation method cannot be checked, so a token with one is refused, and
  * so is an empty `cnf`.
  *
- * @returns undefined without the claim; a sentence when it is faulty
+ * @returns undefined without the claim; why it is refused
  */
 export function readBinding(cnf: unknown): Binding | string | undefined {
   if (cnf === undefined) return undefined
@@ -28,4 +29,14 @@ export function readBinding(cnf: unknown): Binding | string | undefined {
   }
   const { jkt, 'x5t#S256': thumbprint } = cnf as { jkt?: string; 'x5t#S256'?: string }
   return Object.freeze({ jkt, thumbprint })
+}
+
+/**
+ * Whether a token that names `claim` (`cnf["x5t#S256"]`) was presented over the connection of its certificate
+ * (RFC 8705 section 3). Both are SHA-256 thumbprints in base64url, compared in constant time. `presented` must come from
+ * this TLS connection, never from a header; undefined (no certificate) does not match.
+ */
+export function isBoundToCertificate(claim: string, presented: string | undefined): boolean {
+  if (!isThumbprint(claim) || !isThumbprint(presented)) return false
+  return timingSafeEqual(Buffer.from(claim), Buffer.from(presented))
 }

@@ -3,8 +3,8 @@ import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { PROOF_ALGORITHMS, type ProofAlgorithm } from './proof-signature.ts'
 
-/** The members of a proof, each with the right type. */
-export interface ProofWords {
+/** The content of a proof, each member with the right type. */
+export interface ParsedProof {
   readonly algorithm: ProofAlgorithm
   readonly jwk: JsonObject
   readonly claims: ProofClaims
@@ -28,9 +28,9 @@ const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
  * Parses a DPoP proof (RFC 9449 section 4.2) from the header field, with every check that does not need the request. Never
  * throws.
  *
- * @returns the proof, or a sentence that says why it is none
+ * @returns the proof, or why it is not one
  */
-export function readProof(proof: string | undefined): ProofWords | string {
+export function readProof(proof: string | undefined): ParsedProof | string {
   if (proof === undefined) return 'there is no DPoP header'
   if (proof.includes(',')) return 'there is more than one DPoP header'
   if (proof.length > MAX_PROOF_CHARS) return `longer than ${MAX_PROOF_CHARS} characters`

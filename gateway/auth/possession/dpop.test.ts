@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { readTarget } from '../../http/rules/request-target.ts'
 import { sha256 } from '../keys/thumbprint.ts'
 import {
   encode,
@@ -12,20 +11,28 @@ import {
   signingKey,
   signText,
 } from '../tokens/issuer.test-support.ts'
-import type { ProofVerifierOptions, ProvenRequest } from './dpop.ts'
+import type { ProofFault, ProofVerifierOptions, ProvenRequest } from './dpop.ts'
 import { NONCE_STEP_MS, Nonces } from './nonces.ts'
-import type { ProofFault } from './proof-fault.ts'
-import { CLIENT, jktOf, PUBLIC_URL, proofOf, proofVerifierOf, REQUEST, TOKEN } from './proofs.test-support.ts'
+import {
+  CLIENT,
+  jktOf,
+  judge,
+  PUBLIC_URL,
+  proofOf,
+  proofVerifierOf,
+  REQUEST,
+  TOKEN,
+} from './proofs.test-support.ts'
 
 const STEP = 'RFC 9449 section 4.3 step'
 
 function verifierOf(changes: Partial<ProofVerifierOptions> = {}) {
-  return proofVerifierOf({ readTarget, ...changes })
+  return proofVerifierOf(changes)
 }
 
 /** What a verifier without memory of anything says of the proof. */
 function verdictOf(proof: string | undefined, changes: Partial<ProvenRequest> = {}): ProofFault | undefined {
-  return verifierOf().verifier.verify(proof, { ...REQUEST, ...changes })
+  return judge(verifierOf().verifier, proof, { ...REQUEST, ...changes })
 }
 
 function assertInvalid(fault: ProofFault | undefined, cause: RegExp): void {
@@ -51,8 +58,8 @@ test('the proof of RFC 9449 section 7.1 is good for its token, key, method and U
   assert.equal(sha256(request.token), 'fUHyO2r2Z3DZ53EsNrWBb0xWXoaNy59IiKCAqksmQEo')
   const { verifier, time } = verifierOf({ publicUrls: ['https://resource.example.org'] })
   time.nowMs = 1_562_262_618_000
-  assert.equal(verifier.verify(proof, request), undefined)
-  assertInvalid(verifier.verify(proof, request), /replayed/)
+  assert.equal(judge(verifier, proof, request), undefined)
+  assertInvalid(judge(verifier, proof, request), /replayed/)
 })
 
 test('the proof of RFC 9449 section 4.1, made for a token endpoint, has no ath and is no good here', () => {
@@ -66,7 +73,7 @@ for (const alg of ['ES256', 'PS256', 'EdDSA'] as const) {
     const key = signingKey(alg).privateKey
     const { verifier } = verifierOf()
     for (let use = 0; use < 2; use++) {
-      assert.equal(verifier.verify(await proofOf({ key, alg }), { ...REQUEST, jkt: jktOf(key) }), undefined)
+      assert.equal(judge(verifier, await proofOf({ key, alg }), { ...REQUEST, jkt: jktOf(key) }), undefined)
     }
   })
 }
@@ -231,9 +238,9 @@ test(`${STEP} 6: header extensions that change what is signed are refused`, asyn
 
 test(`${STEP} 7: a jwk with a private member is refused, also when the public key of it is remembered`, async () => {
   const { verifier } = verifierOf()
-  assert.equal(verifier.verify(await proofOf(), REQUEST), undefined)
+  assert.equal(judge(verifier, await proofOf(), REQUEST), undefined)
   const jwk = CLIENT.export({ format: 'jwk' })
-  assertInvalid(verifier.verify(await proofOf({ header: { jwk } }), REQUEST), /private member "d"/)
+  assertInvalid(judge(verifier, await proofOf({ header: { jwk } }), REQUEST), /private member "d"/)
 })
 
 test(`${STEP} 8: a proof for another method is refused, and methods are told apart by case`, async () => {
@@ -284,10 +291,10 @@ test(`${STEP} 9: each public URL is accepted, with the path that a proxy takes o
     publicUrls: ['https://API.example:443/', 'http://127.0.0.1:8080/bank/'],
   })
   for (const htu of ['https://api.example/api/transfer', 'http://127.0.0.1:8080/bank/api/transfer']) {
-    assert.equal(verifier.verify(await proofOf({ claims: { htu } }), REQUEST), undefined, htu)
+    assert.equal(judge(verifier, await proofOf({ claims: { htu } }), REQUEST), undefined, htu)
   }
   const htu = 'http://127.0.0.1:8080/api/transfer'
-  assertInvalid(verifier.verify(await proofOf({ claims: { htu } }), REQUEST), /^htu/)
+  assertInvalid(judge(verifier, await proofOf({ claims: { htu } }), REQUEST), /^htu/)
 })
 
 test('a public URL that no request could have is a fault at the start', () => {
@@ -298,26 +305,27 @@ test('a public URL that no request could have is a fault at the start', () => {
 
 test(`${STEP} 10: where a nonce is required only one in force will do, and the next round has it`, async () => {
   const time = { nowMs: NOW_SECONDS * 1000 }
-  const nonces = new Nonces({ secret: randomBytes(32), clock: () => time.nowMs })
+  const secret = randomBytes(32)
+  const nonces = new Nonces({ secret: () => secret, clock: () => time.nowMs })
   const { verifier } = verifierOf({ nonces, clock: () => time.nowMs })
   for (const nonce of [undefined, '', 'made up', 5]) {
-    const fault = verifier.verify(await proofOf({ claims: { nonce } }), REQUEST)
+    const fault = judge(verifier, await proofOf({ claims: { nonce } }), REQUEST)
     assert.equal(fault?.error, 'use_dpop_nonce')
     assert.equal(fault.description, 'Resource server requires nonce in DPoP proof')
   }
   const nonce = verifier.nonce()
-  assert.equal(verifier.verify(await proofOf({ claims: { nonce } }), REQUEST), undefined)
+  assert.equal(judge(verifier, await proofOf({ claims: { nonce } }), REQUEST), undefined)
   time.nowMs += 2 * NONCE_STEP_MS
   const late = await proofOf({ claims: { nonce, iat: time.nowMs / 1000 } })
-  assert.equal(verifier.verify(late, REQUEST)?.error, 'use_dpop_nonce')
+  assert.equal(judge(verifier, late, REQUEST)?.error, 'use_dpop_nonce')
   const renewed = await proofOf({ claims: { nonce: verifier.nonce(), iat: time.nowMs / 1000 } })
-  assert.equal(verifier.verify(renewed, REQUEST), undefined)
+  assert.equal(judge(verifier, renewed, REQUEST), undefined)
 })
 
 test(`${STEP} 10: where none was given out, none is asked for and one is not looked at`, async () => {
   const { verifier } = verifierOf()
   assert.equal(verifier.nonce(), undefined)
-  assert.equal(verifier.verify(await proofOf({ claims: { nonce: 'of another server' } }), REQUEST), undefined)
+  assert.equal(judge(verifier, await proofOf({ claims: { nonce: 'of another server' } }), REQUEST), undefined)
 })
 
 test(`${STEP} 11: a proof made 60 s ago to 10 s ahead is good, older and later ones are refused (FAPI 2.0 section 5.3.2.1)`, async () => {
@@ -345,37 +353,37 @@ test(`${STEP} 12: a stolen token with a proof by the thief's own key is told of 
 test('RFC 9449 section 11.1: a proof is good once, for as long as it could be good at all', async () => {
   const { verifier, time } = verifierOf()
   const early = await proofOf({ claims: { iat: NOW_SECONDS + 10 } })
-  assert.equal(verifier.verify(early, REQUEST), undefined)
+  assert.equal(judge(verifier, early, REQUEST), undefined)
   for (const laterMs of [0, 1, 60_000, 69_999, 70_000]) {
     time.nowMs = NOW_SECONDS * 1000 + laterMs
-    assertInvalid(verifier.verify(early, REQUEST), /replayed/)
+    assertInvalid(judge(verifier, early, REQUEST), /replayed/)
   }
   time.nowMs++
-  assertInvalid(verifier.verify(early, REQUEST), /^iat/)
+  assertInvalid(judge(verifier, early, REQUEST), /^iat/)
 })
 
 test('a jti is used up by its key, whatever it is used for again; another key may have the same', async () => {
   const { verifier } = verifierOf()
   const claims = { jti: 'one' }
-  assert.equal(verifier.verify(await proofOf({ claims }), REQUEST), undefined)
+  assert.equal(judge(verifier, await proofOf({ claims }), REQUEST), undefined)
   const elsewhere = await proofOf({ claims: { ...claims, htm: 'GET', htu: `${PUBLIC_URL}/api/balance` } })
-  assertInvalid(verifier.verify(elsewhere, { ...REQUEST, method: 'GET', path: '/api/balance' }), /replayed/)
+  assertInvalid(judge(verifier, elsewhere, { ...REQUEST, method: 'GET', path: '/api/balance' }), /replayed/)
   const key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
-  assert.equal(verifier.verify(await proofOf({ claims, key }), { ...REQUEST, jkt: jktOf(key) }), undefined)
+  assert.equal(judge(verifier, await proofOf({ claims, key }), { ...REQUEST, jkt: jktOf(key) }), undefined)
 })
 
 test('a proof that is refused uses up no jti: nobody can spend that of another', async () => {
   const { verifier } = verifierOf()
   const good = await proofOf({ claims: { jti: 'one' } })
   const [header, payload] = good.split('.')
-  assertInvalid(verifier.verify(`${header}.${payload}.AAAA`, REQUEST), /^the signature/)
-  assertInvalid(verifier.verify(good, { ...REQUEST, method: 'GET' }), /^htm/)
-  assert.equal(verifier.verify(good, REQUEST), undefined)
+  assertInvalid(judge(verifier, `${header}.${payload}.AAAA`, REQUEST), /^the signature/)
+  assertInvalid(judge(verifier, good, { ...REQUEST, method: 'GET' }), /^htm/)
+  assert.equal(judge(verifier, good, REQUEST), undefined)
 })
 
 test('a proof that cannot be remembered is refused', async () => {
   const { verifier } = verifierOf({ replays: { take: () => 'full' } })
-  assertInvalid(verifier.verify(await proofOf(), REQUEST), /full$/)
+  assertInvalid(judge(verifier, await proofOf(), REQUEST), /full$/)
 })
 
 test('nothing that a client may send makes checking throw or passes', async () => {
@@ -392,8 +400,31 @@ test('nothing that a client may send makes checking throw or passes', async () =
         JSON.stringify({ ...JSON.parse(String(header)), ...headerChanges }),
         JSON.stringify({ ...JSON.parse(String(payload)), ath: 'x', ...claimChanges }),
       )
-      assert.ok(verifier.verify(mangled, REQUEST)?.error)
+      assert.ok(judge(verifier, mangled, REQUEST)?.error)
     }),
     { numRuns: 500 },
   )
+})
+
+test('a proof that only the shared store can vouch for waits for it, and is neither good nor bad while that is away', async () => {
+  for (const [seen, error] of [
+    [undefined, undefined],
+    ['replayed', 'invalid_dpop_proof'],
+    ['away', 'proofs_unavailable'],
+  ] as const) {
+    const { verifier } = verifierOf({ replays: { take: () => Promise.resolve(seen) } })
+    const fault = verifier.verify(await proofOf(), REQUEST)
+    assert.ok(fault instanceof Promise)
+    assert.equal((await fault)?.error, error)
+  }
+})
+
+test('a nonce of a secret that is in force no more is asked for again', async () => {
+  const secrets = [randomBytes(32), randomBytes(32)] as const
+  let secret: Uint8Array = secrets[0]
+  const { verifier } = verifierOf({ nonces: new Nonces({ secret: () => secret, clock: Date.now }) })
+  const nonce = verifier.nonce()
+  secret = secrets[1]
+  assert.notEqual(verifier.nonce(), nonce)
+  assert.equal(judge(verifier, await proofOf({ claims: { nonce } }), REQUEST)?.error, 'use_dpop_nonce')
 })

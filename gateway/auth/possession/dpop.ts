@@ -2,26 +2,37 @@ import type { KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { jwkThumbprint, sha256 } from '../keys/thumbprint.ts'
 import { importKey } from '../keys/verification-key.ts'
-import type { ReplayMemory } from '../replay.ts'
+import type { ReplayFault, ReplayGuard } from '../replay.ts'
 import type { JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { type ProofClaims, readProof } from './dpop-proof.ts'
-import { type Htu, type ReadTarget, readHtu } from './htu.ts'
+import { type Htu, readHtu } from './htu.ts'
 import type { Nonces } from './nonces.ts'
-import type { ProofFault } from './proof-fault.ts'
 import { isProofSignedBy, type ProofAlgorithm } from './proof-signature.ts'
+
+/**
+ * Why a good token is refused from this caller, with 401 (RFC 9449 section 7.1, RFC 8705 section 3).
+ * `invalid_dpop_proof`: the proof is bad; `use_dpop_nonce`: it has no nonce of ours or an expired one; `invalid_token`:
+ * the token is bound to something else. Immutable.
+ */
+export interface ProofFault {
+  /** A refusal code. `proofs_unavailable`: the proof may be good. */
+  readonly error: 'invalid_dpop_proof' | 'use_dpop_nonce' | 'invalid_token' | 'proofs_unavailable'
+  /** Public sentence for `error_description`; only characters that RFC 6750 section 3 allows there. */
+  readonly description: string
+  /** Private, for the log. Text from the proof is shortened and quoted. */
+  readonly cause: string
+}
 
 export interface ProofVerifierOptions {
   /** Epoch milliseconds. */
   readonly clock: () => number
   /** For proofs alone, with a lifetime of `PROOF_LIFETIME_MS` and the same clock. */
-  readonly replays: Pick<ReplayMemory, 'take'>
+  readonly replays: Pick<ReplayGuard, 'take'>
   /** Undefined: proofs need no nonce, and a nonce in one is ignored. */
   readonly nonces: Nonces | undefined
-  /** Our URLs as clients know them, perhaps with a path prefix; never taken from a request. */
+  /** Our URLs as clients know them, perhaps with a path prefix; from the configuration, never from a request. */
   readonly publicUrls: readonly string[]
-  /** Parses a request target; `htu` is parsed by it too. */
-  readonly readTarget: ReadTarget
   /** How many imported keys are cached. */
   readonly cacheSize?: number
 }
@@ -59,7 +70,7 @@ export class ProofVerifier {
   /** @throws TypeError for an invalid public URL */
   constructor(options: ProofVerifierOptions) {
     this.#options = options
-    this.#bases = options.publicUrls.map((url) => baseOf(url, options.readTarget))
+    this.#bases = options.publicUrls.map(baseOf)
     this.#keys = new LRUCache({ max: options.cacheSize ?? CACHE_SIZE })
   }
 
@@ -73,10 +84,13 @@ export class ProofVerifier {
    * used. Never throws.
    *
    * @param proof the value of the `DPoP` header field; several of them joined by a comma
-   * @returns undefined when the proof is good
+   * @returns undefined when the proof is good; a promise, which never rejects, when the shared store is asked
    */
-  verify(proof: string | undefined, request: ProvenRequest): ProofFault | undefined {
-    const checked = this.#checkWords(proof, request)
+  verify(
+    proof: string | undefined,
+    request: ProvenRequest,
+  ): ProofFault | undefined | Promise<ProofFault | undefined> {
+    const checked = this.#checkContent(proof, request)
     if ('error' in checked) return checked
     const key = this.#keyOf(checked)
     if (typeof key === 'string') return invalid(`the jwk ${key}`)
@@ -84,13 +98,15 @@ export class ProofVerifier {
       return invalid('the signature does not fit')
     const { jkt, jti } = checked
     const replay = this.#options.replays.take(`${jkt} ${jti}`)
-    return replay === undefined ? undefined : invalid(`jti ${quote(jti)}: ${replay}`)
+    return replay instanceof Promise
+      ? replay.then((known) => replayFault(jti, known))
+      : replayFault(jti, replay)
   }
 
-  #checkWords(proof: string | undefined, request: ProvenRequest): CheckedProof | ProofFault {
-    const words = readProof(proof)
-    if (typeof words === 'string') return invalid(words)
-    const { algorithm, jwk, claims } = words
+  #checkContent(proof: string | undefined, request: ProvenRequest): CheckedProof | ProofFault {
+    const parsed = readProof(proof)
+    if (typeof parsed === 'string') return invalid(parsed)
+    const { algorithm, jwk, claims } = parsed
     const jkt = jwkThumbprint(jwk)
     if (jkt === undefined) return invalid('the jwk lacks a member of its kind')
     const cause = this.#faultOfRequest(claims, request) ?? this.#faultOfTime(claims.iat)
@@ -117,8 +133,7 @@ export class ProofVerifier {
   }
 
   #isOurs(htu: string, path: string): boolean {
-    const { readTarget } = this.#options
-    const read = readHtu(htu, readTarget)
+    const read = readHtu(htu)
     return (
       read !== undefined &&
       this.#bases.some((base) => read.origin === base.origin && read.path === base.path + path)
@@ -140,8 +155,13 @@ export class ProofVerifier {
   }
 }
 
-function baseOf(url: string, readTarget: ReadTarget): Htu {
-  const base = readHtu(url, readTarget)
+function replayFault(jti: string, replay: ReplayFault | undefined): ProofFault | undefined {
+  if (replay === undefined) return undefined
+  return replay === 'away' ? STORE_AWAY : invalid(`jti ${quote(jti)}: ${replay}`)
+}
+
+function baseOf(url: string): Htu {
+  const base = readHtu(url)
   if (base === undefined) throw new TypeError(`${url} is no http or https URL that a request can have`)
   return { origin: base.origin, path: base.path.endsWith('/') ? base.path.slice(0, -1) : base.path }
 }
@@ -150,6 +170,12 @@ const WRONG_KEY: ProofFault = {
   error: 'invalid_token',
   description: 'Invalid DPoP key binding',
   cause: 'the jwk of the proof is not the key that the token is bound to',
+}
+
+const STORE_AWAY: ProofFault = {
+  error: 'proofs_unavailable',
+  description: 'DPoP proofs cannot be verified at the moment',
+  cause: 'the shared store is away',
 }
 
 const NONCE_NEEDED: Omit<ProofFault, 'cause'> = {

@@ -1,3 +1,5 @@
+import { readTarget } from '../../http/rules/request-target.ts'
+
 /** An absolute URL without query and fragment, normalised: two that are equal name the same resource. */
 export interface Htu {
   /** Scheme and authority in lower case, without the scheme's default port. */
@@ -5,11 +7,6 @@ export interface Htu {
   /** In the form of a normalised request target. */
   readonly path: string
 }
-
-/** Reads a target in absolute form, or gives a sentence that says what is wrong with it. */
-export type ReadTarget = (
-  raw: string,
-) => { readonly path: string; readonly authority: string | undefined } | string
 
 const ORIGIN = /^(https?):\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?(?:[/?#]|$)/i
 const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
@@ -24,7 +21,7 @@ const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
  *
  * @returns undefined unless it is an http or https URL without a user, with a path that a request may have
  */
-export function readHtu(htu: string, readTarget: ReadTarget): Htu | undefined {
+export function readHtu(htu: string): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
   if (scheme === '') return undefined
   const end = htu.search(/[?#]/)

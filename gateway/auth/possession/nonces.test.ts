@@ -7,7 +7,7 @@ const START_MS = 1_800_000_000_000
 const SECRET = randomBytes(32)
 
 function noncesAt(time: { nowMs: number }, secret: Uint8Array = SECRET): Nonces {
-  return new Nonces({ secret, clock: () => time.nowMs })
+  return new Nonces({ secret: () => secret, clock: () => time.nowMs })
 }
 
 test('a nonce is the same for a minute and good for one to two, wherever in its minute it was given out', () => {

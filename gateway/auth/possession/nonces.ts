@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto'
 
 export interface NonceOptions {
-  /** At least 32 random bytes; processes that serve the same address must share them. */
-  readonly secret: Uint8Array
+  /** At least 32 bytes that nobody can guess; processes that serve the same address must share them. They may change. */
+  readonly secret: () => Uint8Array
   /** Epoch milliseconds. */
   readonly clock: () => number
 }
@@ -17,12 +17,14 @@ export const NONCE_STEP_MS = 60_000
 export class Nonces {
   readonly #options: NonceOptions
   #step = Number.NaN
+  #secret: Uint8Array
   /** The nonces of the previous, this and the next period: another process's clock may be slightly ahead. */
   #accepted: readonly string[] = []
 
   constructor(options: NonceOptions) {
-    if (options.secret.length < 32) throw new TypeError('a secret of nonces must have at least 32 bytes')
     this.#options = options
+    this.#secret = options.secret()
+    if (this.#secret.length < 32) throw new TypeError('a secret of nonces must have at least 32 bytes')
   }
 
   /** The current value of `DPoP-Nonce`. */
@@ -37,14 +39,14 @@ export class Nonces {
 
   #around(): readonly string[] {
     const step = Math.floor(this.#options.clock() / NONCE_STEP_MS)
-    if (step !== this.#step) {
+    const secret = this.#options.secret()
+    if (step !== this.#step || secret !== this.#secret) {
       this.#step = step
-      this.#accepted = [step - 1, step, step + 1].map((at) => this.#nonceOf(at))
+      this.#secret = secret
+      this.#accepted = [step - 1, step, step + 1].map((at) =>
+        createHmac('sha256', secret).update(`DPoP-Nonce ${at}`).digest('base64url'),
+      )
     }
     return this.#accepted
-  }
-
-  #nonceOf(step: number): string {
-    return createHmac('sha256', this.#options.secret).update(`DPoP-Nonce ${step}`).digest('base64url')
   }
 }

@@ -1,8 +1,6 @@
 import type { Scheme } from '../tokens/authorization.ts'
-import type { Binding } from './binding.ts'
-import { isBoundToCertificate } from './certificate-binding.ts'
-import type { ProofVerifier } from './dpop.ts'
-import type { ProofFault } from './proof-fault.ts'
+import { type Binding, isBoundToCertificate } from './binding.ts'
+import type { ProofFault, ProofVerifier } from './dpop.ts'
 
 /** A token as one request presents it. */
 export interface Presentation {
@@ -22,13 +20,13 @@ export interface Presentation {
  * token bound to a key requires the scheme `DPoP`, and that scheme requires such a token (RFC 9449 sections 7.1 and 7.2).
  * A token bound to a certificate requires that certificate's connection (RFC 8705 section 3). Never throws.
  *
- * @returns undefined when all is proved
+ * @returns undefined when all is proved; a promise, which never rejects, when the shared store is asked
  */
 export function provePossession(
   proofs: ProofVerifier,
   binding: Binding | undefined,
   presentation: Presentation,
-): ProofFault | undefined {
+): ProofFault | undefined | Promise<ProofFault | undefined> {
   const { scheme, token, proof, certificate, method, path } = presentation
   const thumbprint = binding?.thumbprint
   if (thumbprint !== undefined && !isBoundToCertificate(thumbprint, certificate)) {

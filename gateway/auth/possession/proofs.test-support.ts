@@ -1,9 +1,16 @@
+import assert from 'node:assert/strict'
 import { type KeyObject, randomUUID } from 'node:crypto'
 import { CompactSign, type JWK } from 'jose'
 import { jwkThumbprint, sha256 } from '../keys/thumbprint.ts'
 import { ReplayMemory } from '../replay.ts'
 import { type Members, NOW_MS, NOW_SECONDS, publicJwk, signingKey } from '../tokens/issuer.test-support.ts'
-import { PROOF_LIFETIME_MS, ProofVerifier, type ProofVerifierOptions, type ProvenRequest } from './dpop.ts'
+import {
+  PROOF_LIFETIME_MS,
+  type ProofFault,
+  ProofVerifier,
+  type ProofVerifierOptions,
+  type ProvenRequest,
+} from './dpop.ts'
 
 export const PUBLIC_URL = 'https://api.example'
 export const TOKEN = 'access.token.of-the-client'
@@ -46,9 +53,7 @@ export function proofOf({ header, claims, key = CLIENT, alg = 'ES256' }: ProofPa
 }
 
 /** With a clock that stands still until it is set, and a memory of its own. */
-export function proofVerifierOf(
-  given: Pick<ProofVerifierOptions, 'readTarget'> & Partial<ProofVerifierOptions>,
-) {
+export function proofVerifierOf(given: Partial<ProofVerifierOptions> = {}) {
   const time = { nowMs: NOW_MS }
   const clock = () => time.nowMs
   const verifier = new ProofVerifier({
@@ -59,4 +64,14 @@ export function proofVerifierOf(
     ...given,
   })
   return { verifier, time, clock }
+}
+
+/** What a verifier says whose memory is not shared, so that it need not wait. */
+export function judge(
+  verifier: ProofVerifier,
+  ...[proof, request]: Parameters<ProofVerifier['verify']>
+): ProofFault | undefined {
+  const fault = verifier.verify(proof, request)
+  assert.ok(!(fault instanceof Promise))
+  return fault
 }

@@ -13,7 +13,7 @@ export type AccessTokenReading =
 
 // RFC 9110 section 11.4: a scheme is a token, alone or followed by spaces.
 const SCHEME = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +|$)/
-// RFC 6750 section 2.1, and token68 of RFC 9449 section 7.1, which is the same.
+// RFC 6750 section 2.1; the same as token68 of RFC 9449 section 7.1.
 const B64TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 
 /**

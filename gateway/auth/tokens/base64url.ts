@@ -4,6 +4,6 @@
  */
 export function decodeBase64url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')
-  // Node's decoder forgives all of the above; only the canonical spelling survives the way back.
+  // Node's decoder accepts all of these; only the canonical spelling is encoded to the same text again.
   return bytes.length > 0 && bytes.toString('base64url') === text ? bytes : undefined
 }

@@ -7,13 +7,13 @@ import { type TokenFault, tokenFault } from './token-fault.ts'
 
 /** What is required of an issuer's tokens. */
 export interface ClaimRules {
-  /** `iss`, compared character by character. */
+  /** Must equal `iss`. */
   readonly issuer: string
   /** Our audience: must be in `aud`. */
   readonly audience: string
   /**
    * True when the issuer's ids are our own ids of users, clients and sessions. The ids of any other issuer become
-   * `<issuer>#<id>`, so that no issuer can name another's users.
+   * `<issuer>#<id>`, so that no issuer can name the users of another.
    */
   readonly own: boolean
   /** Only tokens that are bound to a key or certificate are accepted (FAPI 2.0 section 5.3.4). */

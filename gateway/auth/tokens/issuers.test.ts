@@ -107,3 +107,25 @@ test('the secret between gateway and upstream goes along only where an upstream 
   for (const { keys } of trusted) assert.equal(await keys.refresh(), 'refreshed')
   assert.deepEqual(seen, ['the secret', 'undefined'])
 })
+
+test('our own keys come from another upstream while the first is down, with the same proof', async (t) => {
+  const down = await serve(t, (_request, response) => response.writeHead(503).end())
+  const asked: (string | undefined)[] = []
+  const up = await serve(t, (request, response) => {
+    asked.push(`${request.url} ${request.headers['x-proof']}`)
+    answerJson({ keys: [freshKey('own').jwk] })(request, response)
+  })
+  const trusted = trustedIssuers(
+    {
+      ...OWN,
+      upstreams: [new URL(down.uri).origin, new URL(up.uri).origin],
+      jwksUri: down.uri,
+      issuers: [],
+    },
+    { clock: () => NOW_MS, onFault: assert.fail, upstreamSecret: checkedField('x-proof', 'secret') },
+  )
+  t.after(() => keysOf(trusted).stop())
+  assert.equal(await trusted[0]?.keys.refresh(), 'refreshed')
+  assert.ok(trusted[0]?.keys.find('own'))
+  assert.deepEqual(asked, [`${new URL(down.uri).pathname} secret`])
+})

@@ -30,7 +30,9 @@ export function trustedIssuers(
     ...options,
     scopes,
     maxStaleMs: settings.jwksMaxStaleMs,
-    upstreamSecret: upstreams.has(originOf(issuer.jwksUri)) ? upstreamSecret : undefined,
+    ...(upstreams.has(originOf(issuer.jwksUri))
+      ? { upstreamSecret, otherUris: urisAtOthers(issuer.jwksUri, upstreams) }
+      : {}),
   })
   const own = trust(settings, terms(settings, undefined))
   return [own, ...settings.issuers.map((other) => trust(other, terms(other, new Set(other.scopes))))]
@@ -41,7 +43,17 @@ function originOf(url: string): string | undefined {
   return url.startsWith('unix:') ? undefined : new URL(url).origin
 }
 
+/** The same document at the other upstreams, which are the same service: one of them may be down. */
+function urisAtOthers(uri: string, upstreams: ReadonlySet<string | undefined>): string[] {
+  const { origin, pathname, search } = new URL(uri)
+  return [...upstreams].flatMap((other) =>
+    other === undefined || other === origin ? [] : [other + pathname + search],
+  )
+}
+
 interface IssuerTerms extends TrustOptions {
+  /** The same keys at the other upstreams. */
+  readonly otherUris?: readonly string[]
   /** Undefined: it is our own. */
   readonly scopes: ReadonlySet<string> | undefined
   readonly maxStaleMs: number
@@ -49,7 +61,7 @@ interface IssuerTerms extends TrustOptions {
 
 function trust(
   { issuer, audience, jwksUri: uri, algorithms, profile }: IssuerSettings,
-  { clock, onFault, upstreamSecret, scopes, maxStaleMs }: IssuerTerms,
+  { clock, onFault, upstreamSecret, otherUris = [], scopes, maxStaleMs }: IssuerTerms,
 ): TrustedIssuer {
   return {
     issuer,
@@ -60,12 +72,25 @@ function trust(
     algorithms: new Set(algorithms),
     keys: new KeySet({
       uri,
-      fetch: (from, signal) => fetchJwks(from, signal, upstreamSecret),
+      fetch: (from, signal) => fetchFirst([from, ...otherUris], signal, upstreamSecret),
       clock,
       maxStaleMs,
       onFault: (cause) => onFault(uri, cause),
     }),
   }
+}
+
+/** From the first URI that has it. @throws the fault of the first URI when none has it */
+async function fetchFirst(uris: readonly string[], signal: AbortSignal, proof?: Field): Promise<unknown> {
+  let first: unknown
+  for (const uri of uris) {
+    try {
+      return await fetchJwks(uri, signal, proof)
+    } catch (fault) {
+      first ??= fault
+    }
+  }
+  throw first
 }
 
 /** Starts and stops the loading of all their keys. */

@@ -14,7 +14,7 @@ export interface Jws {
  * base64url, UTF-8, and no member named twice at any depth (RFC 8725 section 2.4). The caller bounds its length.
  * Never throws.
  *
- * @returns the JWS, or a sentence that says why the text is none
+ * @returns the JWS, or why the text is not one
  */
 export function parseJws(text: string): Jws | string {
   const [header, payload, signature, ...more] = text.split('.', 4)
@@ -29,7 +29,7 @@ export function parseJws(text: string): Jws | string {
   return { header: members, payload: claims }
 }
 
-/** The JSON object, or a sentence that says why it is none. */
+/** The JSON object, or why the text is not one. */
 function decodeObject(part: string): JsonObject | string {
   const bytes = decodeBase64url(part)
   if (bytes === undefined) return 'is not base64url'

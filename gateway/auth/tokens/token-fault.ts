@@ -6,11 +6,11 @@ export interface TokenFault {
   readonly reason: TokenFaultReason
   /** Public sentence for `error_description`; only characters that RFC 6750 section 3 allows there. */
   readonly description: string
-  /** Private, for the log. Text out of the token is cut short and quoted; the token itself is never in it. */
+  /** Private, for the log. Text from the token is shortened and quoted; never the token itself. */
   readonly cause: string
 }
 
-// One sentence per reason: which check failed would help whoever forges tokens.
+// One sentence per reason: the failed check would help a forger.
 const descriptions: Readonly<Record<TokenFaultReason, string>> = {
   malformed: 'The access token is malformed',
   expired: 'The access token expired',

@@ -2,8 +2,8 @@ const PLAIN = /[?&;]access_token(?:[=&;]|$)/i
 const PARAMETER_NAMES = /[?&;]([^=&;]*)/g
 
 /**
- * Whether a query has an access token among its parameters (RFC 6750 section 2.3), however the name is encoded. A value that
- * holds such a text, a link for instance, is none.
+ * Whether a query has an access token among its parameters (RFC 6750 section 2.3), however the name is encoded. The
+ * same text within a value, such as a link, does not count.
  *
  * @param query with its question mark
  */
@@ -16,7 +16,7 @@ export function hasTokenParameter(query: string): boolean {
   return false
 }
 
-/** Octets that are no character of the name stay as they are: it is none then. */
+/** Decodes the octets of ASCII characters; the name has no others. */
 function withoutOctets(name: string): string {
   return name
     .replace(/%([0-7][0-9a-f])/gi, (_octet, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))

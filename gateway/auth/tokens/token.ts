@@ -3,21 +3,21 @@ import { type JsonObject, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
 
-/** What a token says of itself; nothing of it is proved yet. */
+/** The parts of a token that are read before it is verified. */
 export interface ParsedToken {
   readonly algorithm: Algorithm
   readonly kid: string
   readonly claims: JsonObject
 }
 
-/** Longer is no token; also the bound of what `Authorization` may carry. */
+/** The longest accepted token. */
 export const MAX_TOKEN_CHARS = 8 * 1024
 
 const MAX_KID_CHARS = 256
 const ALGORITHMS: ReadonlySet<unknown> = new Set<Algorithm>(['ES256', 'PS256', 'RS256', 'EdDSA'])
-// RFC 9068 section 4: nothing but an access token, so that no ID token or logout token passes for one.
+// RFC 9068 section 4: only access tokens, so that no ID token or logout token is taken for one.
 const TYPES: ReadonlySet<string> = new Set(['at+jwt', 'application/at+jwt'])
-// Keys out of the token itself (RFC 8725 section 3.10), extensions we do not have (RFC 7515 section 4.1.11, RFC 7797),
+// Keys in the token itself (RFC 8725 section 3.10), unsupported extensions (RFC 7515 section 4.1.11, RFC 7797),
 // compression (RFC 8725 section 3.6).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
@@ -26,9 +26,9 @@ export type TokenParsing =
   | { readonly fault: TokenFault; readonly token?: never }
 
 /**
- * Reads a JWT access token: a JWS of at most 8 KiB with the header of RFC 9068 section 2.1, an algorithm on the list
- * and a key named by `kid`. Its claims and signature are not checked here. Faults are `malformed` (no such JWS) or
- * `invalid` (one that is never accepted). Never throws.
+ * Reads a JWT access token: a JWS of at most 8 KiB with the header of RFC 9068 section 2.1, an accepted
+ * algorithm and a `kid`. Does not check claims and signature. Faults are `malformed` (not such a JWS) or `invalid` (never
+ * accepted). Never throws.
  */
 export function parseToken(text: string): TokenParsing {
   if (text.length > MAX_TOKEN_CHARS) return malformed(`longer than ${MAX_TOKEN_CHARS} characters`)

@@ -14,25 +14,24 @@ import { type TokenFault, tokenFault } from './token-fault.ts'
 export type { TokenFault } from './token-fault.ts'
 
 /**
- * Who the token proves, or why it proves nobody. Where there is a binding the token by itself proves nobody either:
- * whoever presents it must hold what it is bound to, at every use (`provePossession`). Shared by every use of the
- * token; immutable.
+ * The principal of a token, or why it is refused. With a `binding`, the caller must also prove possession at every use
+ * (`provePossession`). Shared by all uses of the token; immutable.
  */
 export type Verification =
   | { readonly principal: Principal; readonly binding: Binding | undefined; readonly fault?: never }
   | { readonly fault: TokenFault; readonly principal?: never; readonly binding?: never }
 
 export interface TokenVerifierOptions {
-  /** Whose tokens are accepted; no two of one name. */
+  /** The accepted issuers; their names differ. */
   readonly issuers: readonly TrustedIssuer[]
   readonly revocations: Revocations
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** Verified tokens remembered; together they hold at most 16 Mi characters. */
+  /** How many verified tokens are cached; together at most 16 Mi characters. */
   readonly cacheSize?: number
 }
 
-/** A token whose signature and claims were found good. What can change since is checked at each use. */
+/** A token with a valid signature and valid claims. What can change later is checked at each use. */
 interface Verified {
   readonly verification: Verification & { readonly principal: Principal }
   readonly issuer: TrustedIssuer
@@ -46,7 +45,7 @@ const EXPIRED: Verification = { fault: tokenFault('expired', 'expired since it w
 const REVOKED: Verification = { fault: tokenFault('revoked', 'its session was revoked') }
 const BAD_SIGNATURE: Verification = { fault: tokenFault('invalid', 'the signature does not fit') }
 
-/** Tells who a bearer token proves. Remembers good tokens until they expire, never bad ones. */
+/** Verifies access tokens. Caches good tokens until they expire, never bad ones. */
 export class TokenVerifier {
   readonly #options: TokenVerifierOptions
   readonly #issuers: ReadonlyMap<unknown, TrustedIssuer>
@@ -64,15 +63,15 @@ export class TokenVerifier {
   }
 
   /**
-   * A promise only where something has to be waited for: the issuer's keys, because the token names one not yet known,
-   * or an EdDSA signature. A token seen before costs one look-up, and its expiry, its key and its session's revocation
-   * are checked again. Neither throws nor rejects.
+   * A promise only when it must wait: for the issuer's keys, when the token names an unknown one, or for an EdDSA
+   * signature. A cached token costs one look-up; its expiry, its key and the revocation of its session are checked
+   * again. Neither throws nor rejects.
    */
   verify(token: string): Verification | Promise<Verification> {
     const known = this.#verified.get(token)
     if (known !== undefined) {
-      if (known.issuer.keys.find(known.key.kid) === known.key) return this.#standing(token, known)
-      // The issuer dropped the key, or gave its name to another.
+      if (known.issuer.keys.find(known.key.kid) === known.key) return this.#currentVerification(token, known)
+      // The issuer has removed the key, or given its `kid` to another.
       this.#verified.delete(token)
     }
     return this.#pending.get(token) ?? this.#verifyNew(token)
@@ -85,14 +84,14 @@ export class TokenVerifier {
     const issuer = this.#issuers.get(claims.iss)
     if (issuer === undefined) return invalid(`iss ${quote(claims.iss)} is not trusted`)
     if (!issuer.algorithms.has(algorithm)) return invalid(`alg ${algorithm} is not accepted of this issuer`)
-    // Claims before keys: only a token that could be good at all may send us to the issuer.
+    // Claims first: only a token that could be valid may make us fetch keys.
     const reading = readClaims(claims, issuer, this.#options.clock())
     if (reading.principal === undefined) return { fault: reading.fault }
     const { principal, binding, expiresAtMs } = reading
     const check = (key: VerificationKey) =>
       this.#checkSignature(text, token, { verification: { principal, binding }, issuer, key, expiresAtMs })
     const key = issuer.keys.find(kid)
-    return key === undefined ? this.#once(text, findAnew(issuer.keys, kid, check)) : check(key)
+    return key === undefined ? this.#once(text, findAfterRefresh(issuer.keys, kid, check)) : check(key)
   }
 
   #checkSignature(text: string, token: ParsedToken, found: Verified): Verification | Promise<Verification> {
@@ -113,11 +112,11 @@ export class TokenVerifier {
   #settle(signed: boolean, text: string, found: Verified): Verification {
     if (!signed) return BAD_SIGNATURE
     this.#verified.set(text, found)
-    // Time may have passed, a session may have ended while the keys were fetched.
-    return this.#standing(text, found)
+    // The token may have expired, or its session ended, while keys were fetched.
+    return this.#currentVerification(text, found)
   }
 
-  #standing(text: string, { verification, expiresAtMs }: Verified): Verification {
+  #currentVerification(text: string, { verification, expiresAtMs }: Verified): Verification {
     if (this.#options.clock() >= expiresAtMs) {
       this.#verified.delete(text)
       return EXPIRED
@@ -125,7 +124,7 @@ export class TokenVerifier {
     return this.#options.revocations.isRevoked(verification.principal.session) ? REVOKED : verification
   }
 
-  /** Requests that bring the same new token at the same time share one verification. */
+  /** Simultaneous requests with the same new token share one verification. */
   #once(text: string, verification: Promise<Verification>): Promise<Verification> {
     const shared = verification.finally(() => this.#pending.delete(text))
     this.#pending.set(text, shared)
@@ -133,7 +132,7 @@ export class TokenVerifier {
   }
 }
 
-async function findAnew(
+async function findAfterRefresh(
   keys: KeySet,
   kid: string,
   check: (key: VerificationKey) => Verification | Promise<Verification>,

@@ -4,7 +4,7 @@ import type { Contender } from '../contender.ts'
 
 const PROGRAM = fileURLToPath(new URL('../pump-bytes.ts', import.meta.url))
 
-/** What Node asks for carrying bytes at all. */
+/** What it costs Node to copy bytes at all. */
 export const bytePump: Contender = {
   name: 'byte pump',
   work: 'nothing: two sockets piped into each other',

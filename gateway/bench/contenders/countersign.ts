@@ -1,22 +1,28 @@
-import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { type Child, startChild } from '../child.ts'
-import type { Contender, Ground, RunningContender } from '../contender.ts'
+import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
+/** Of a limit so low that the time of each hit is kept. */
+export const PAYMENTS_PATH = '/api/payments'
 const MANY = 1_000_000_000
 
-/** As the demonstration's table, with limits that are never reached: every request is counted, none is refused. */
+/** Like the demo's table, but no limit is ever reached: every request is counted, none is refused. */
 const LIMITS = {
   limits: [
     { path: '/api/balance', limit: MANY, window: '1m', purpose: 'Counted for the benchmark' },
+    { path: PAYMENTS_PATH, limit: 1000, window: '1m', purpose: 'Counted hit by hit for the benchmark' },
     { path: '/api/transfer', limit: MANY, window: '1h', purpose: 'Counted and journalled for the benchmark' },
   ],
 }
+/** A busy machine would let it decide by itself now and then, and the store would not be measured. */
+const ALWAYS_STORE = { onStoreFailure: { deadlineMs: 1000 } }
 const ROUTES = [
   { path: '/api/balance', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
+  { path: PAYMENTS_PATH, methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
   { path: '/api/accounts', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
   { path: '/api/data', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
   { path: '/api/transfer', methods: ['POST'], auth: ['bearer'], scopes: ['t:w'] },
@@ -33,36 +39,44 @@ export function gateway(options: {
     name,
     work: 'token verified (cache), scope, exact limit, two audit records, metrics, six headers, id, trace',
     authenticates: true,
-    version: () => JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version,
-    start: (ground) => start({ root, execArgv }, ground),
+    version: () => JSON.parse(readFileSync(manifestOf(root), 'utf8')).version,
+    start: (setup) => start({ root, execArgv }, setup),
   }
+}
+
+/** A tree from before the two packages has one manifest, at its root. */
+function manifestOf(root: string): string {
+  const own = join(root, 'gateway/package.json')
+  return existsSync(own) ? own : join(root, 'package.json')
 }
 
 async function start(
   program: { readonly root: string; readonly execArgv: readonly string[] },
-  ground: Ground,
+  setup: ContenderSetup,
 ): Promise<RunningContender> {
-  const { dir, upstreamPort } = ground
+  const { dir, upstreamPort } = setup
   const auditFile = join(dir, 'audit.ndjson')
   const write = (name: string, value: object) => {
     const file = join(dir, name)
     writeFileSync(file, JSON.stringify(value))
     return file
   }
+  const onStore = setup.gatewayEnv.GATEWAY_STORE === undefined ? {} : ALWAYS_STORE
+  const base = { issuer: ISSUER, audience: AUDIENCE, routes: ROUTES, ...onStore }
   const upstream = `http://127.0.0.1:${upstreamPort}`
   const child = startChild({
     // As `npm run gateway` does.
     command: [process.execPath, ...program.execArgv, ...YOUNG, join(program.root, 'gateway/main.ts')],
-    cpus: ground.cpus,
+    cpus: setup.cpus,
     env: {
       NODE_ENV: 'production',
-      GATEWAY_CONFIG: write('gateway.json', { upstream, issuer: ISSUER, audience: AUDIENCE, routes: ROUTES }),
+      GATEWAY_CONFIG: write('gateway.json', { ...base, upstream }),
       GATEWAY_LIMITS: write('limits.json', LIMITS),
       GATEWAY_AUDIT_FILE: auditFile,
       GATEWAY_DATA_DIR: join(dir, 'data'),
       GATEWAY_PORT: '0',
       GATEWAY_ADMIN_PORT: '0',
-      ...ground.gatewayEnv,
+      ...setup.gatewayEnv,
     },
   })
   return {
@@ -73,7 +87,7 @@ async function start(
   }
 }
 
-/** The gateway says where it listens; rejects with its own words when it does not get so far. */
+/** The port that the gateway logs. Rejects with its own message when it does not start. */
 function portOf(child: Child): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = ''
@@ -86,7 +100,7 @@ function portOf(child: Child): Promise<number> {
   })
 }
 
-/** SIGHUP makes the gateway open its trail anew. What it still writes to the old file goes with it. */
+/** Deletes the trail, and has the gateway open a new one (SIGHUP). */
 function rotate(child: Child, auditFile: string): void {
   if (statSync(auditFile).size === 0) return
   renameSync(auditFile, `${auditFile}.old`)

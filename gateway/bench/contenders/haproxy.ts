@@ -2,7 +2,7 @@ import { openSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { listening, startChild, versionOf } from '../child.ts'
-import type { Contender, Ground, RunningContender } from '../contender.ts'
+import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { freePort } from '../unused-port.ts'
 
 /** HAProxy with the same policy, its log written to a file as the gateway's audit trail is. */
@@ -12,18 +12,18 @@ export function haproxy(threads: number): Contender {
     work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six headers, id',
     authenticates: true,
     version: () => versionOf(['haproxy', '-v'], /version (\S+)/),
-    start: (ground) => start(threads, ground),
+    start: (setup) => start(threads, setup),
   }
 }
 
-async function start(threads: number, ground: Ground): Promise<RunningContender> {
+async function start(threads: number, setup: ContenderSetup): Promise<RunningContender> {
   const port = await freePort()
-  const configFile = join(ground.dir, 'haproxy.cfg')
-  const logFile = join(ground.dir, 'haproxy.log')
-  writeFileSync(configFile, haproxyConfig(ground, { port, threads }))
+  const configFile = join(setup.dir, 'haproxy.cfg')
+  const logFile = join(setup.dir, 'haproxy.log')
+  writeFileSync(configFile, haproxyConfig(setup, { port, threads }))
   const child = startChild({
     command: ['haproxy', '-db', '-f', configFile],
-    cpus: ground.cpus,
+    cpus: setup.cpus,
     stdout: openSync(logFile, 'a'),
   })
   await listening(child, port)
@@ -53,10 +53,10 @@ const RESPONSE_HEADERS = [
 
 /** HAProxy verifies a signature only; that the token is current, and meant for us, are rules of their own. */
 function haproxyConfig(
-  ground: Pick<Ground, 'upstreamPort' | 'tokens'>,
+  setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens'>,
   { port, threads }: { readonly port: number; readonly threads: number },
 ): string {
-  const { publicKeyFiles } = ground.tokens
+  const { publicKeyFiles } = setup.tokens
   const refusedUnless = (algorithm: 'RS256' | 'ES256') =>
     `    http-request deny deny_status 401 if { var(txn.alg) -m str ${algorithm} } !{ var(txn.bearer),jwt_verify("${algorithm}","${publicKeyFiles[algorithm]}") -m int 1 }`
   return `${[
@@ -101,6 +101,6 @@ function haproxyConfig(
     '    default_backend service',
     'backend service',
     '    http-reuse always',
-    `    server one 127.0.0.1:${ground.upstreamPort}`,
+    `    server one 127.0.0.1:${setup.upstreamPort}`,
   ].join('\n')}\n`
 }

@@ -1,10 +1,10 @@
 import { truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { listening, startChild, versionOf } from '../child.ts'
-import type { Contender, Ground, RunningContender } from '../contender.ts'
+import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { freePort } from '../unused-port.ts'
 
-/** nginx with what its free edition can do: it forwards any token unread. */
+/** nginx with what its free edition can do: it forwards tokens without checking them. */
 export const nginx: Contender = {
   name: 'nginx',
   work: 'no token check; limit_req by Authorization, JSON access log, six headers, id',
@@ -13,21 +13,21 @@ export const nginx: Contender = {
   start,
 }
 
-async function start(ground: Ground): Promise<RunningContender> {
+async function start(setup: ContenderSetup): Promise<RunningContender> {
   const port = await freePort()
-  const configFile = join(ground.dir, 'nginx.conf')
-  const logFile = join(ground.dir, 'nginx.log')
-  writeFileSync(configFile, nginxConfig(ground, { port, logFile }))
+  const configFile = join(setup.dir, 'nginx.conf')
+  const logFile = join(setup.dir, 'nginx.log')
+  writeFileSync(configFile, nginxConfig(setup, { port, logFile }))
   const child = startChild({
-    command: ['nginx', '-p', ground.dir, '-e', join(ground.dir, 'nginx-error.log'), '-c', configFile],
-    cpus: ground.cpus,
+    command: ['nginx', '-p', setup.dir, '-e', join(setup.dir, 'nginx-error.log'), '-c', configFile],
+    cpus: setup.cpus,
   })
   await listening(child, port)
   return { ports: [port], pids: [child.pid], tidy: () => truncateSync(logFile), end: child.end }
 }
 
 export function nginxConfig(
-  ground: Pick<Ground, 'upstreamPort' | 'dir'>,
+  setup: Pick<ContenderSetup, 'upstreamPort' | 'dir'>,
   own: { readonly port: number; readonly logFile: string },
 ): string {
   const proxy = [
@@ -40,11 +40,11 @@ export function nginxConfig(
     'proxy_set_header X-Forwarded-Proto $scheme;',
   ].join('\n    ')
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-    .map((kind) => `  ${kind}_temp_path ${ground.dir}/${kind};`)
+    .map((kind) => `  ${kind}_temp_path ${setup.dir}/${kind};`)
     .join('\n')
   return `daemon off;
 worker_processes 1;
-pid ${ground.dir}/nginx.pid;
+pid ${setup.dir}/nginx.pid;
 events { worker_connections 8192; }
 http {
 ${temporary}
@@ -60,7 +60,7 @@ ${temporary}
   add_header Cache-Control no-store always;
   add_header X-Request-ID $request_id always;
   upstream service {
-    server 127.0.0.1:${ground.upstreamPort};
+    server 127.0.0.1:${setup.upstreamPort};
     keepalive 256;
     keepalive_requests 1000000000;
   }

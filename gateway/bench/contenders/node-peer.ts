@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { firstMessage, startChild } from '../child.ts'
-import type { Contender, Ground, RunningContender } from '../contender.ts'
+import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
 import { installPeers } from '../peers/install.ts'
 import type { PeerSettings } from '../peers/peer-policy.ts'
 
 const PEERS = fileURLToPath(new URL('../peers', import.meta.url))
 
-/** A proxy package of Node's, with the same features added by hand in `program`. */
+/** A proxy package for Node, with the same features added by hand in `program`. */
 export function nodePeer(name: string, program: URL): Contender {
   return {
     name,
@@ -17,7 +17,7 @@ export function nodePeer(name: string, program: URL): Contender {
     authenticates: true,
     install: installPeers,
     version: () => versionOf(name),
-    start: (ground) => start({ name, program }, ground),
+    start: (setup) => start({ name, program }, setup),
   }
 }
 
@@ -31,14 +31,14 @@ function versionOf(name: string): string | undefined {
 
 async function start(
   peer: { readonly name: string; readonly program: URL },
-  ground: Ground,
+  setup: ContenderSetup,
 ): Promise<RunningContender> {
-  const logFile = join(ground.dir, 'peer.log')
+  const logFile = join(setup.dir, 'peer.log')
   writeFileSync(logFile, '')
   const settings: PeerSettings = {
     peer: peer.name,
-    upstreamPort: ground.upstreamPort,
-    publicKeyFiles: ground.tokens.publicKeyFiles,
+    upstreamPort: setup.upstreamPort,
+    publicKeyFiles: setup.tokens.publicKeyFiles,
     issuer: ISSUER,
     audience: AUDIENCE,
     logFile,
@@ -46,7 +46,7 @@ async function start(
   const child = startChild({
     command: [process.execPath, fileURLToPath(peer.program), JSON.stringify(settings)],
     env: { NODE_ENV: 'production' },
-    cpus: ground.cpus,
+    cpus: setup.cpus,
     ipc: true,
   })
   const { port } = await firstMessage<{ port: number }>(child)

@@ -103,7 +103,7 @@ export class Policy {
     return { requestId, subject: sub, method, path, startedMs: performance.now() }
   }
 
-  /** Called when the answer has been sent. */
+  /** Called when the response has been sent. */
   close(admission: Admission, status: number): void {
     const { requestId, method, path, startedMs } = admission
     const ms = performance.now() - startedMs

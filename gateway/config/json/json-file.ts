@@ -5,7 +5,7 @@ import type { Problem, SchemaCheck } from './schema-check.ts'
 
 /** Characters; room for the longest lists that the schemas allow, with rows of some 400. */
 const MAX_LENGTH = 4 * 1024 * 1024
-/** Of a fault: a key may be as long as the file. */
+/** Longer paths are cut in faults: a key may be as long as the file. */
 const MAX_PATH_LENGTH = 200
 /** One mistake in a generated file can be in each of thousands of rows. */
 const MAX_FAULTS = 100
@@ -20,7 +20,7 @@ export class JsonFile<T> {
   readonly #file: string
   readonly #lines: ReadonlyMap<string, number>
   readonly #unsound: ReadonlySet<string>
-  /** What has something unsound in it. */
+  /** Paths that contain an unsound one. */
   readonly #spoilt: ReadonlySet<string>
   /** Faults that were only counted. */
   #uncollected = 0
@@ -65,9 +65,30 @@ export class JsonFile<T> {
     return true
   }
 
-  /** Whether the operator wrote it: otherwise it is a default. */
+  /** Whether the file has it; otherwise it is a default. */
   wrote(path: string): boolean {
     return this.#lines.has(path)
+  }
+
+  /** Refuses the value at the path when the schema allows it but the rule does not. @returns whether both allow it */
+  check<V>(path: string, value: V | undefined, faultOf: (value: V) => string | undefined): boolean {
+    if (!this.sound(path)) return false
+    const reason = value === undefined ? undefined : faultOf(value)
+    if (reason !== undefined) this.refuse({ path, reason })
+    return reason === undefined
+  }
+
+  /** The same for each entry of a list. */
+  checkEach<V>(
+    path: string,
+    list: readonly V[] | undefined,
+    faultOf: (entry: V, index: number) => string | undefined,
+  ): boolean {
+    if (!this.sound(path)) return false
+    const checked = list?.map((entry, index) =>
+      this.check(`${path}[${index}]`, entry, (it) => faultOf(it, index)),
+    )
+    return checked?.includes(false) !== true
   }
 
   refuse({ path, reason }: Problem): void {
@@ -88,7 +109,7 @@ export class JsonFile<T> {
     ]
   }
 
-  /** Of what is not in the file, the line of what it is missing from. */
+  /** The line of a path; for a missing key, that of the object which lacks it. */
   #lineOf(path: string): number {
     for (const at of [path, ...ancestors(path)]) {
       const line = this.#lines.get(at)
@@ -98,7 +119,7 @@ export class JsonFile<T> {
   }
 }
 
-/** What the path stands in, from the inside out. */
+/** The paths that contain this one, innermost first. */
 function* ancestors(path: string): Iterable<string> {
   for (let at = parentPath(path); at !== undefined; at = parentPath(at)) yield at
 }

@@ -1,12 +1,12 @@
 const PLAIN_KEY = /^[A-Za-z_$][A-Za-z0-9_$-]*$/
 const LAST_STEP = /(?:\.[^.[\]]+|\[[^[\]]*\])$/
 
-/** The path of what stands in `parent` under a key or an index: `$.limits`, `$.limits[2]`, `$["odd key"]`. */
+/** The path of a key or an index in `parent`: `$.limits`, `$.limits[2]`, `$["odd key"]`. */
 export function childPath(parent: string, step: string | number): string {
   return PLAIN_KEY.test(String(step)) ? `${parent}.${step}` : `${parent}[${JSON.stringify(step)}]`
 }
 
-/** The path of what `path` stands in; undefined for the root. */
+/** The path that contains this one; undefined for the root. */
 export function parentPath(path: string): string | undefined {
   const parent = path.replace(LAST_STEP, '')
   return parent === path ? undefined : parent

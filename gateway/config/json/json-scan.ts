@@ -1,3 +1,4 @@
+import { type ParseErrorCode, printParseErrorCode, visit } from 'jsonc-parser'
 import { childPath } from './json-path.ts'
 
 /** What parsing loses: the line of each value, and repeated keys. */
@@ -14,20 +15,37 @@ export interface JsonScan {
 export interface JsonSyntaxFault {
   /** From 1. */
   readonly line: number
-  /** From 1, in UTF-16 code units. */
+  /** From 1, in UTF-16 code units; of a fault within a text, where the text begins. */
   readonly column: number
   readonly reason: string
 }
 
 /** Deeper than any configuration; shallower than the stack. */
 const MAX_DEPTH = 64
-const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
-const WORD = /[A-Za-z]+/y
-const SPACE = /[ \t\r\n]*/y
-const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y
-
 /** More than the longest lists that the schemas allow, with every key in every row. */
 const MAX_VALUES = 250_000
+/** Characters of what stands at a fault. What is longer is not shown: it may be a secret, or as long as the file. */
+const MAX_SHOWN = 7
+
+/** By the parser's names of faults: what the grammar wants. What stands there instead is told too. */
+const EXPECTATIONS: Readonly<Record<string, string>> = {
+  PropertyNameExpected: 'expected a key between double quotes',
+  ValueExpected: 'expected a value',
+  ColonExpected: 'expected ":" after the key',
+  CommaExpected: 'expected ","',
+  CloseBraceExpected: 'expected "}"',
+  CloseBracketExpected: 'expected "]"',
+  EndOfFileExpected: 'nothing more may follow here',
+}
+/** By the parser's names of faults, where what stands there says nothing. */
+const REASONS: Readonly<Record<string, string>> = {
+  InvalidCommentToken: 'comments are not allowed in JSON',
+  UnexpectedEndOfString: 'the closing quote of a text is missing in its line',
+  UnexpectedEndOfNumber: 'the digits of a number are missing',
+  InvalidUnicode: '"\\u" comes without four hexadecimal digits in a text',
+  InvalidEscapeCharacter: '"\\" begins no known escape in a text; a backslash itself is written "\\\\"',
+  InvalidCharacter: 'a control character stands in a text',
+}
 
 class Unexpected extends Error {}
 
@@ -36,162 +54,110 @@ class Unexpected extends Error {}
  * repeated keys, of which `JSON.parse` uses only the last.
  */
 export function scanJson(text: string): JsonScan | JsonSyntaxFault {
-  const scanner = new JsonScanner(text)
+  const notes = new Notes()
+  let place = { line: 1, column: 1 }
+  // An exception is what ends the parser's visit.
+  const at = (line: number, character: number): number => {
+    place = { line: line + 1, column: character + 1 }
+    return place.line
+  }
   try {
-    scanner.document()
-    return scanner
+    visit(
+      text,
+      {
+        onObjectBegin: (_offset, _length, line, character) => notes.begin(at(line, character), new Map()),
+        onObjectProperty: (key, _offset, _length, line, character) => notes.key(at(line, character), key),
+        onObjectEnd: () => notes.end(),
+        onArrayBegin: (_offset, _length, line, character) => notes.begin(at(line, character), undefined),
+        onArrayEnd: () => notes.end(),
+        onLiteralValue: (_value, _offset, _length, line, character) => notes.value(at(line, character)),
+        onError: (code, offset, length, line, character) => {
+          at(line, character)
+          throw new Unexpected(reasonOf(code, { text, offset, length }))
+        },
+      },
+      { disallowComments: true },
+    )
+    return notes
   } catch (error) {
     if (!(error instanceof Unexpected)) throw error
-    return { ...scanner.position(), reason: error.message }
+    return { ...place, reason: error.message }
   }
 }
 
-class JsonScanner implements JsonScan {
+/** An object or array that has begun and not ended. */
+interface Open {
+  readonly path: string
+  /** Of an object: path of each key so far → its line. */
+  readonly keys: Map<string, number> | undefined
+  /** Of an object: path of the last key. */
+  child: string
+  /** Of an array: how many values have begun. */
+  count: number
+}
+
+class Notes implements JsonScan {
   readonly lines = new Map<string, number>()
   readonly repeated: { path: string; lines: [number, number] }[] = []
-  readonly #text: string
-  #at = 0
+  readonly #open: Open[] = []
   #values = 0
-  #line = 1
-  #lineStart = 0
-  /** Looked up once a line: a long file may have only one. */
-  #lineEnd: number
 
-  constructor(text: string) {
-    this.#text = text
-    this.#lineEnd = lineEnd(text, 0)
+  begin(line: number, keys: Open['keys']): void {
+    this.#open.push({ path: this.value(line), keys, child: '', count: 0 })
   }
 
-  position(): { line: number; column: number } {
-    this.#countLines()
-    return { line: this.#line, column: this.#at - this.#lineStart + 1 }
+  end(): void {
+    this.#open.pop()
   }
 
-  document(): void {
-    this.#space()
-    this.#value('$', 0)
-    this.#space()
-    if (this.#at < this.#text.length) this.#expected('nothing more may follow here')
+  key(line: number, key: string): void {
+    const inside = this.#open.at(-1)
+    if (inside?.keys === undefined) return
+    inside.child = childPath(inside.path, key)
+    const first = inside.keys.get(inside.child)
+    if (first === undefined) inside.keys.set(inside.child, line)
+    else this.repeated.push({ path: inside.child, lines: [first, line] })
+    this.lines.set(inside.child, line)
   }
 
-  #value(path: string, depth: number): void {
+  /** Notes that a value begins; returns its path. */
+  value(line: number): string {
     this.#values += 1
-    if (this.#values > MAX_VALUES) this.#fail(`there must not be more than ${MAX_VALUES} values in a file`)
-    if (depth >= MAX_DEPTH) this.#fail(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
-    if (!this.lines.has(path)) this.lines.set(path, this.position().line)
-    const first = this.#text[this.#at]
-    if (first === '{') this.#object(path, depth)
-    else if (first === '[') this.#array(path, depth)
-    else if (first === '"') this.#string()
-    else if (!this.#literal() && !this.#match(NUMBER)) this.#expected('expected a value')
+    if (this.#values > MAX_VALUES)
+      throw new Unexpected(`there must not be more than ${MAX_VALUES} values in a file`)
+    if (this.#open.length >= MAX_DEPTH)
+      throw new Unexpected(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
+    const path = this.#nextPath()
+    if (!this.lines.has(path)) this.lines.set(path, line)
+    return path
   }
 
-  #object(path: string, depth: number): void {
-    const keys = new Map<string, number>()
-    this.#list('}', () => {
-      if (this.#text[this.#at] !== '"') this.#expected('expected a key between double quotes')
-      const { line } = this.position()
-      const child = childPath(path, this.#string())
-      const first = keys.get(child)
-      if (first === undefined) keys.set(child, line)
-      else this.repeated.push({ path: child, lines: [first, line] })
-      this.lines.set(child, line)
-      this.#space()
-      if (this.#text[this.#at] !== ':') this.#expected('expected ":" after the key')
-      this.#at += 1
-      this.#space()
-      this.#value(child, depth + 1)
-    })
-  }
-
-  #array(path: string, depth: number): void {
-    let index = 0
-    this.#list(']', () => {
-      this.#value(childPath(path, index), depth + 1)
-      index += 1
-    })
-  }
-
-  #list(close: string, item: () => void): void {
-    this.#at += 1
-    this.#space()
-    if (this.#text[this.#at] === close) {
-      this.#at += 1
-      return
-    }
-    for (;;) {
-      item()
-      this.#space()
-      const next = this.#text[this.#at]
-      if (next !== ',' && next !== close) this.#expected(`expected "," or "${close}"`)
-      this.#at += 1
-      if (next === close) return
-      this.#space()
-      if (this.#text[this.#at] === close) this.#fail(`a comma must not stand before "${close}"`)
-    }
-  }
-
-  /** The string's value; the caller has seen its opening quote. */
-  #string(): string {
-    const start = this.#at
-    this.#at += 1
-    for (let next = this.#text[this.#at]; next !== '"'; next = this.#text[this.#at]) {
-      if (next === undefined) this.#fail('the closing quote of a text is missing')
-      if (next < ' ')
-        this.#fail('a line break or control character stands in a text: is its closing quote missing?')
-      if (next === '\\') {
-        if (!this.#match(ESCAPE))
-          this.#fail('"\\" begins no known escape here; a backslash itself is written "\\\\"')
-      } else this.#at += 1
-    }
-    this.#at += 1
-    return JSON.parse(this.#text.slice(start, this.#at))
-  }
-
-  #literal(): boolean {
-    WORD.lastIndex = this.#at
-    const word = WORD.exec(this.#text)?.[0]
-    if (word !== 'true' && word !== 'false' && word !== 'null') return false
-    this.#at += word.length
-    return true
-  }
-
-  #match(form: RegExp): boolean {
-    form.lastIndex = this.#at
-    if (!form.test(this.#text)) return false
-    this.#at = form.lastIndex
-    return true
-  }
-
-  #space(): void {
-    this.#match(SPACE)
-  }
-
-  #countLines(): void {
-    while (this.#lineEnd < this.#at) {
-      this.#line += 1
-      this.#lineStart = this.#lineEnd + 1
-      this.#lineEnd = lineEnd(this.#text, this.#lineStart)
-    }
-  }
-
-  #expected(expectation: string): never {
-    const next = this.#text[this.#at]
-    if (next === undefined) this.#fail(`${expectation}, but the file ends here`)
-    if (next === '/') this.#fail(`${expectation}; comments are not allowed in JSON`)
-    if (next === "'") this.#fail(`${expectation}; text stands between double quotes in JSON`)
-    WORD.lastIndex = this.#at
-    const seen = WORD.exec(this.#text)?.[0] ?? String.fromCodePoint(this.#text.codePointAt(this.#at) ?? 0)
-    this.#fail(`${expectation}, but found ${JSON.stringify(seen)}`)
-  }
-
-  #fail(reason: string): never {
-    throw new Unexpected(reason)
+  #nextPath(): string {
+    const inside = this.#open.at(-1)
+    if (inside === undefined) return '$'
+    return inside.keys === undefined ? childPath(inside.path, inside.count++) : inside.child
   }
 }
 
-/** Where the line that begins there ends. */
-function lineEnd(text: string, from: number): number {
-  const end = text.indexOf('\n', from)
-  return end < 0 ? text.length : end
+interface Token {
+  readonly text: string
+  readonly offset: number
+  readonly length: number
+}
+
+function reasonOf(code: ParseErrorCode, { text, offset, length }: Token): string {
+  const name = printParseErrorCode(code)
+  const reason = REASONS[name]
+  if (reason !== undefined) return reason
+  const found = text.slice(offset, offset + length)
+  const shown = length > MAX_SHOWN ? undefined : JSON.stringify(found)
+  const expectation = EXPECTATIONS[name]
+  if (expectation === undefined) {
+    return `unexpected ${shown ?? 'word'}; keys and texts stand between double quotes in JSON`
+  }
+  if (found === '') return `${expectation}, but the file ends here`
+  const closes = found === '}' || found === ']'
+  if (closes && text.slice(0, offset).trimEnd().endsWith(','))
+    return `a comma must not stand before "${found}"`
+  return shown === undefined ? expectation : `${expectation}, but found ${shown}`
 }

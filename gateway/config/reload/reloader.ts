@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../faults.ts'
 import { type ParseFile, unreadable } from '../load-file.ts'
-import { type Watch, watchFile } from './watch.ts'
+import { FileWatch } from './watch.ts'
 
 /** Parses a text asynchronously. Never rejects. */
 export type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T>>
@@ -13,7 +13,7 @@ export type Reload<T> =
       readonly result: 'success'
       /** In force until now. */
       readonly before: T
-      /** In force from now on; equal to `before` when nothing but its spelling changed, or a fault was undone. */
+      /** In force from now on. Equal to `before` when only the spelling changed, or an invalid edit was undone. */
       readonly after: T
       readonly changed: boolean
     }
@@ -27,9 +27,9 @@ export interface ReloadOptions<T> {
   /** The value parsed from it. */
   readonly value: T
   readonly parse: ParseFile<T> | ParseApart<T>
-  /** Puts another value in force. When it throws, the one before is still taken to be in force. */
+  /** Puts another value in force. When it throws, the previous value stays in force. */
   readonly swap: (value: T) => void
-  /** Told of every edit once: for the metrics, the log and the audit trail. After `swap`. */
+  /** Called once for each edit, after `swap`. */
   readonly onReload: (reload: Reload<T>) => void
   readonly intervalMs?: number
 }
@@ -40,9 +40,9 @@ export interface ReloadOptions<T> {
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>
-  readonly #watch: Watch
+  readonly #watch: FileWatch
   #value: T
-  /** A text that did not parse, until the next look. */
+  /** A text that did not parse, until it is read again. */
   #doubtful: string | undefined
   #stopped = false
 
@@ -50,7 +50,7 @@ export class Reloader<T> {
     const { file, text, value, intervalMs } = options
     this.#options = options
     this.#value = value
-    this.#watch = watchFile(file, {
+    this.#watch = new FileWatch(file, {
       intervalMs,
       known: text,
       onChange: (changed) => this.#changed(changed),
@@ -58,7 +58,7 @@ export class Reloader<T> {
     })
   }
 
-  /** Looks at the file now, without waiting for the next time; resolves when what came of it has been told. */
+  /** Checks the file now; resolves after `onReload`. */
   check(): Promise<void> {
     return this.#watch.check()
   }

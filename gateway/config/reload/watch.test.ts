@@ -17,14 +17,14 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { type Watch, type WatchOptions, watchFile } from './watch.ts'
+import { FileWatch, type WatchOptions } from './watch.ts'
 
 const BY_HAND_MS = 3_600_000
 
 interface Seen {
   readonly texts: string[]
   readonly errors: string[]
-  readonly watch: Watch
+  readonly watch: FileWatch
 }
 
 function directory(t: TestContext): string {
@@ -37,7 +37,7 @@ function directory(t: TestContext): string {
 function watched(t: TestContext, file: string, options: Partial<WatchOptions> = {}): Seen {
   const texts: string[] = []
   const errors: string[] = []
-  const watch = watchFile(file, {
+  const watch = new FileWatch(file, {
     intervalMs: BY_HAND_MS,
     onChange: (text) => texts.push(text),
     onGone: (error) => errors.push(error.message),
@@ -236,7 +236,7 @@ test('the file is looked at four times a second until the watch is stopped', asy
     throw new Error('away')
   }
   const ignore = () => {}
-  const watch = watchFile('x', { disk: { stat, read: async () => '' }, onChange: ignore, onGone: ignore })
+  const watch = new FileWatch('x', { disk: { stat, read: async () => '' }, onChange: ignore, onGone: ignore })
   t.mock.timers.tick(249)
   await setImmediate()
   assert.equal(looks, 0)
@@ -262,7 +262,7 @@ test('a stopped watch has no look before it', async (t) => {
     looks += 1
     throw new Error('away')
   }
-  const watch = watchFile('x', { disk: { stat, read: async () => '' }, onChange: ignore, onGone: ignore })
+  const watch = new FileWatch('x', { disk: { stat, read: async () => '' }, onChange: ignore, onGone: ignore })
   watch.stop()
   t.mock.timers.tick(1000)
   await setImmediate()
@@ -319,9 +319,9 @@ test('a watch does not keep its process alive', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   const script = `
-    import { watchFile } from ${JSON.stringify(new URL('watch.ts', import.meta.url).href)}
+    import { FileWatch } from ${JSON.stringify(new URL('watch.ts', import.meta.url).href)}
     const stay = () => {}
-    const watch = watchFile(${JSON.stringify(file)}, { intervalMs: 10, onChange: stay, onGone: stay })
+    const watch = new FileWatch(${JSON.stringify(file)}, { intervalMs: 10, onChange: stay, onGone: stay })
     await watch.check()
     console.log('done')`
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script], {

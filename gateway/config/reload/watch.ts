@@ -2,68 +2,56 @@ import type { BigIntStats } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { checkSize, utf8Text } from '../file-text.ts'
 
-/** The two questions a watch asks of the file system. */
+/** The file system, as a watch needs it. */
 export interface Disk {
-  /** Of what a symlink leads to. */
+  /** Follows symlinks. */
   stat(file: string): Promise<BigIntStats>
   read(file: string): Promise<string>
 }
 
 export interface WatchOptions {
-  /** Time between two looks at the file, in milliseconds. */
+  /** Time between two checks of the file. */
   readonly intervalMs?: number | undefined
-  /** The content the caller has already: it is not told again. Undefined: the first look tells it. */
+  /** The content that the caller has; only other content is reported. Undefined: the first content is reported. */
   readonly known?: string
-  /** The content is another. It may be half written: see `Watch.again`. No look begins before what it returns is done. */
+  /** The content has changed; it may be half written, see `FileWatch.again`. The next check waits for what it returns. */
   readonly onChange: (text: string) => unknown
-  /** The file could not be read twice in a row. Told once; when it can be read again, `onChange` tells its content. */
+  /** The file could not be read twice in a row. Called once; when it can be read again, `onChange` is called. */
   readonly onGone: (error: Error) => void
   readonly disk?: Disk
 }
 
-export interface Watch {
-  /** Looks now; resolves when the look is over and its callback has returned. Never rejects by the file's fault. */
-  check(): Promise<void>
-  /** Has the content told once more at the next look, even when it is the same. */
-  again(): void
-  stop(): void
-}
-
 /**
- * After the file's identity has changed, looks that read it whatever its identity: a clock of file times may be as
- * coarse as two seconds, so a second write of the same length can be invisible.
+ * Number of checks that read the file after its identity changed. File times may have a resolution of two seconds, so a second
+ * write of the same length could go unnoticed.
  */
-const SUSPICIOUS_LOOKS = 8
+const SUSPICIOUS_CHECKS = 8
 
 const DISK: Disk = {
   stat: (file) => stat(file, { bigint: true }),
   read: async (file) => utf8Text(await readFile(file)),
 }
 
-/** Where bytes that are no UTF-8 do not matter: PEM may stand among comments in any encoding. */
+/** For PEM files, which may have comments in any encoding. */
 export const LENIENT_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'utf8') }
 
 /**
- * Watches one file by looking at it, not by `fs.watch`, which goes blind when a file is replaced by rename, when a
- * symlink on the way to it is swapped (the `..data` of a Kubernetes ConfigMap), when a symlink's target is edited in
- * another directory, and on network file systems. A look is one `stat`, and a read only when its answer has changed.
- * What counts is the content: a touched file has not changed. Does not keep the process alive.
+ * Watches one file by polling. `fs.watch` misses changes when a file is replaced by rename, when a symlink in its path is
+ * swapped (`..data` of a Kubernetes ConfigMap), when a symlink's target in another directory is edited, and on network file
+ * systems. A check is one `stat`, and a read only when its result differs. Only changed content counts, not a changed time.
+ * Does not keep the process alive.
  */
-export function watchFile(file: string, options: WatchOptions): Watch {
-  return new PolledFile(file, options)
-}
-
-class PolledFile implements Watch {
+export class FileWatch {
   readonly #file: string
   readonly #options: WatchOptions
   readonly #intervalMs: number
   readonly #disk: Disk
-  /** Undefined: whatever is read next is told. */
+  /** Undefined: the content that is read next is reported. */
   #known: string | undefined
   #identity: string | undefined
-  #suspiciousLooks = 0
+  #suspiciousChecks = 0
   #failures = 0
-  #look: Promise<void> = Promise.resolve()
+  #check: Promise<void> = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
   #stopped = false
 
@@ -76,12 +64,14 @@ class PolledFile implements Watch {
     this.#schedule()
   }
 
+  /** Checks the file now; resolves after the callback. Does not reject when the file cannot be read. */
   check(): Promise<void> {
-    // One after another: two looks at once could tell an older content after a newer one.
-    this.#look = this.#look.then(() => this.#lookOnce())
-    return this.#look
+    // One after another: two checks at once could report older content after newer.
+    this.#check = this.#check.then(() => this.#checkOnce())
+    return this.#check
   }
 
+  /** Has the content reported again at the next check, even when it is the same. */
   again(): void {
     this.#known = undefined
     this.#identity = undefined
@@ -98,7 +88,7 @@ class PolledFile implements Watch {
     this.#timer.unref()
   }
 
-  async #lookOnce(): Promise<void> {
+  async #checkOnce(): Promise<void> {
     let text: string | undefined
     try {
       text = await this.#readIfSuspicious()
@@ -117,15 +107,15 @@ class PolledFile implements Watch {
     if (!at.isFile()) throw new Error(`${this.#file} is not a regular file`)
     checkSize(at.size)
     const identity = `${at.dev}:${at.ino}:${at.size}:${at.mtimeNs}:${at.ctimeNs}`
-    if (identity !== this.#identity) this.#suspiciousLooks = SUSPICIOUS_LOOKS
-    else if (this.#suspiciousLooks === 0) return undefined
-    else this.#suspiciousLooks -= 1
-    // Taken before the read: a write in between makes the next look see another identity.
+    if (identity !== this.#identity) this.#suspiciousChecks = SUSPICIOUS_CHECKS
+    else if (this.#suspiciousChecks === 0) return undefined
+    else this.#suspiciousChecks -= 1
+    // Set before the read: after a write in between, the next check sees another identity.
     this.#identity = identity
     return this.#disk.read(this.#file)
   }
 
-  /** Editors that remove a file before they write it anew leave a moment without one. */
+  /** One failure is ignored: some editors remove a file before they write it again. */
   #failed(error: Error): void {
     this.#failures += 1
     this.#identity = undefined

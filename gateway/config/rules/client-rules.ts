@@ -22,26 +22,24 @@ const SENTENCES: readonly (readonly [path: RegExp, sentence: string])[] = [
 const IN_HMAC = /^\$\.clients\[\d+\]\.hmac\b/
 const FOUND = /, but is .*$/su
 const SECRET = /whsec_[^"\s]+/giu
-/** A text without its quotation marks, as the syntax check shows it. */
-const BARE_TEXT = /, but found "[A-Za-z]{8,}"/u
 
 const checkSchema = schemaCheck(validateClients, schema)
 
 /**
- * Compares config/clients.json with its schema. Somebody may have put a secret where its place should be named, so no
- * value of `hmac` is repeated in a fault.
+ * Compares config/clients.json with its schema. A secret may have been written where its place should be named, so faults do
+ * not repeat values of `hmac`.
  */
 export function checkClientsSchema(value: unknown): SchemaReport {
   const report = checkSchema(value)
   return { ...report, problems: report.problems.map(inOurWords) }
 }
 
-/** The same faults, with every secret that they may repeat cut out. */
+/** The same faults without the secrets that they may repeat. */
 export function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   return faults.map(({ file, path, reason }) => ({
     file,
     path: path.replace(SECRET, 'whsec_…'),
-    reason: reason.replace(SECRET, 'whsec_…').replace(BARE_TEXT, ''),
+    reason: reason.replace(SECRET, 'whsec_…'),
   }))
 }
 
@@ -51,7 +49,7 @@ function inOurWords({ path, reason }: Problem): Problem {
   return IN_HMAC.test(path) ? { path, reason: reason.replace(FOUND, '') } : { path, reason }
 }
 
-/** `mtls` that is no object at all has the schema's own sentence. */
+/** When `mtls` is not an object, the schema's own sentence is better. */
 function isOfType(path: string, reason: string): boolean {
   return path.endsWith('.mtls') && reason.startsWith('must be an object')
 }

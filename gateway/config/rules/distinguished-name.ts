@@ -7,9 +7,9 @@ const ESCAPE = /(?:\\[0-9A-Fa-f]{2})+|\\./gu
  * One spelling for all of a distinguished name (RFC 4514), such as `CN=bank-b,O=Bank B,C=DE`: the letter case of types,
  * spaces around separators, the way of escaping and the order within a multi-valued part make no difference. Values
  * are compared character by character, which is stricter than RFC 4518: certificates of one CA are written one way.
- * Both the name that an operator wrote and that of a certificate are to pass through here before they are compared.
+ * Apply it to the operator's name and to that of the certificate before comparing them.
  *
- * @returns undefined when it is none, or empty
+ * @returns undefined when it is empty or not a distinguished name
  */
 export function canonicalName(text: string): string | undefined {
   const parts: string[][] = [[]]

@@ -10,7 +10,7 @@ export interface WrittenIssuer extends WrittenProfile {
   readonly scopes: readonly string[]
 }
 
-interface WrittenProfile {
+export interface WrittenProfile {
   readonly algorithms?: readonly TokenAlgorithm[]
   readonly profile?: 'fapi'
 }
@@ -26,7 +26,7 @@ export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   return { issuer, jwksUri, audience, scopes, ...algorithmsAndProfile(written) }
 }
 
-/** Of issuers whose tokens cannot permit what routes ask for, in one sentence each. */
+/** One sentence for each issuer without scopes, when routes ask for scopes. */
 export function issuerWarnings(
   issuers: readonly FurtherIssuer[],
   routes: readonly Route[],
@@ -41,7 +41,7 @@ export function issuerWarnings(
     )
 }
 
-/** What its profile leaves of the algorithms when none are named. */
+/** The algorithms, or the default ones of the profile. */
 export function algorithmsAndProfile({
   algorithms,
   profile,
@@ -49,18 +49,13 @@ export function algorithmsAndProfile({
   return { algorithms: algorithms ?? (profile === 'fapi' ? FAPI_ALGORITHMS : ALGORITHMS), profile }
 }
 
-/** Names every fault in what the file says of our own issuer beyond its addresses. */
-export function checkOwnIssuer<T>(json: JsonFile<T>, written: WrittenProfile): void {
-  checkAlgorithms(json, '$', written)
-}
-
-/** Names every fault in the issuers beside our own one, each by itself and with one another. */
-export function checkIssuers<T>(json: JsonFile<T>, issuers: readonly WrittenIssuer[]): void {
+/** Reports every fault of the further issuers, and their conflicts with one another. */
+export function checkIssuers(json: JsonFile<unknown>, issuers: readonly WrittenIssuer[]): void {
   if (!json.sound('$.issuers') && !Array.isArray(issuers)) return
   for (const [index, written] of issuers.entries()) {
     const at = `$.issuers[${index}]`
-    refuse(json, `${at}.issuer`, () => issuerFault(written.issuer) ?? nameFault(written.issuer))
-    refuse(json, `${at}.jwksUri`, () => jwksUriFault(written))
+    json.check(`${at}.issuer`, written?.issuer, (issuer) => issuerFault(issuer) ?? nameFault(issuer))
+    json.check(`${at}.jwksUri`, written, jwksUriFault)
     checkAlgorithms(json, at, written)
     if (!json.sound(at)) continue
     for (const [before, other] of issuers.slice(0, index).entries()) {
@@ -85,7 +80,7 @@ export function sameIssuerFault(
 /** What is wrong with where a FAPI issuer's keys come from, or undefined (FAPI 2.0 section 5.4.2). */
 export function fapiUriFault(uri: string): string | undefined {
   const { protocol, hostname } = new URL(uri)
-  // What never leaves the machine cannot be changed on the way.
+  // On the same machine nobody can change the keys on their way.
   if (protocol === 'https:' || LOOPBACK.has(hostname)) return undefined
   return `must be https under the profile "fapi", or on this machine, but is "${uri}"`
 }
@@ -94,7 +89,7 @@ function jwksUriFault({ jwksUri, profile }: WrittenIssuer): string | undefined {
   return urlFault(jwksUri) ?? (profile === 'fapi' ? fapiUriFault(jwksUri) : undefined)
 }
 
-/** It goes upstream in a header, before the names that it gives, and comes back in a list of sessions. */
+/** The name is part of ids in headers, and of the comma-separated list of sessions to revoke. */
 function nameFault(issuer: string): string | undefined {
   if (issuer.includes(',')) return 'must not hold ",": sessions named behind it could not be revoked'
   return /^[\x21-\x7e]*$/.test(issuer)
@@ -102,15 +97,11 @@ function nameFault(issuer: string): string | undefined {
     : 'must be ASCII: other characters are written percent-encoded'
 }
 
-function checkAlgorithms<T>(json: JsonFile<T>, at: string, { algorithms, profile }: WrittenProfile): void {
-  const weak = profile === 'fapi' ? (algorithms?.indexOf('RS256') ?? -1) : -1
-  refuse(json, `${at}.algorithms`, () =>
-    weak === -1 ? undefined : 'must not hold "RS256" under the profile "fapi"',
+/** RS256 is not allowed under the profile FAPI. */
+export function checkAlgorithms(json: JsonFile<unknown>, at: string, written: WrittenProfile): void {
+  json.check(`${at}.algorithms`, written, ({ algorithms, profile }) =>
+    profile === 'fapi' && algorithms?.includes('RS256')
+      ? 'must not hold "RS256" under the profile "fapi"'
+      : undefined,
   )
-}
-
-function refuse<T>(json: JsonFile<T>, path: string, fault: () => string | undefined): void {
-  if (!json.sound(path)) return
-  const reason = fault()
-  if (reason !== undefined) json.refuse({ path, reason })
 }

@@ -1,9 +1,9 @@
 import { canonicalPath, standsForItself } from '../../http/rules/canonical-path.ts'
 
-/** What RFC 3986 lets stand in a path (`pchar` and `/`) but for `;` and `*`, and octets that need their escape. */
+/** What RFC 3986 allows in a path (`pchar` and `/`), except `;` and `*`. */
 const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
 const FIRST_FORBIDDEN = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()+,=:@/-]/
-/** As routers of services write it. Nobody calls a path so; `/v1/accounts:close` is another matter. */
+/** A parameter as routers write it, such as `/:id`. A colon inside a segment, as in `/v1/accounts:close`, is allowed. */
 const PARAMETER = /\/(:[A-Za-z_][A-Za-z0-9_]*\??)(?=\/|$)/
 const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
 
@@ -49,7 +49,7 @@ function needlessEscape(path: string): string | undefined {
   return undefined
 }
 
-/** The same for paths that many upstreams take for one: letter case and a closing slash make no difference. */
+/** Equal for paths that many upstreams treat as the same: those that differ in letter case or a closing slash. */
 export function foldPath(path: string): string {
   const lower = path.toLowerCase()
   return lower.length > 1 && lower.endsWith('/') ? lower.slice(0, -1) : lower

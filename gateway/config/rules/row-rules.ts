@@ -2,19 +2,19 @@ import type { JsonFile } from '../json/json-file.ts'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
 import { foldPath, pathFault } from './path-rules.ts'
 
-/** What routes and limits have in common, as the operator wrote it. */
+/** The keys that routes and limits have in common. */
 interface WrittenRow {
   readonly path: string
   readonly methods?: readonly string[]
 }
 
 /**
- * Names every fault in the paths and methods of a list of rows, each by itself and with one another.
+ * Reports every fault in the paths and methods of a list of rows, and every conflict between two rows.
  *
  * @returns the indexes of the rows without such a fault
  */
-export function checkRows<T>(
-  file: JsonFile<T>,
+export function checkRows(
+  file: JsonFile<unknown>,
   list: string,
   rows: readonly WrittenRow[],
 ): ReadonlySet<number> {
@@ -22,7 +22,8 @@ export function checkRows<T>(
   const seen = new Map<string, Seen[]>()
   for (const [index, row] of rows.entries()) {
     const at = `${list}[${index}]`
-    if (!checkPath(file, at, row) || !checkMethods(file, at, row)) continue
+    if (!file.check(`${at}.path`, row?.path, pathFault)) continue
+    if (!file.checkEach(`${at}.methods`, row?.methods, methodFault)) continue
     const others = seen.get(foldPath(row.path)) ?? []
     const reason = firstConflict(row, others)
     if (reason !== undefined) {
@@ -30,30 +31,9 @@ export function checkRows<T>(
       continue
     }
     good.add(index)
-    // Only rows that go together: no more than there are methods.
+    // Rows without a conflict differ in their methods, so there are only a few.
     others.push({ row, at })
     seen.set(foldPath(row.path), others)
-  }
-  return good
-}
-
-function checkPath<T>(file: JsonFile<T>, at: string, row: WrittenRow): boolean {
-  const path = `${at}.path`
-  if (!file.sound(path)) return false
-  const reason = pathFault(row.path)
-  if (reason !== undefined) file.refuse({ path, reason })
-  return reason === undefined
-}
-
-function checkMethods<T>(file: JsonFile<T>, at: string, row: WrittenRow): boolean {
-  const path = `${at}.methods`
-  if (!file.sound(path)) return false
-  let good = true
-  for (const [index, method] of (row.methods ?? []).entries()) {
-    const reason = methodFault(method)
-    if (reason === undefined) continue
-    file.refuse({ path: `${path}[${index}]`, reason })
-    good = false
   }
   return good
 }

@@ -49,7 +49,7 @@ test('port, certificate and key come together: what is missing is named where th
 })
 
 test('a revocation list without a client CA is a fault where it is named', () => {
-  const reason = 'has no effect without a client CA: name it, or leave the list away'
+  const reason = 'has no effect without a client CA: set one, or remove the list'
   assert.deepEqual(faults({}, { ...TLS_ENV, GATEWAY_TLS_CLIENT_CRL: 'x' }), [
     `environment: GATEWAY_TLS_CLIENT_CRL: ${reason}`,
   ])

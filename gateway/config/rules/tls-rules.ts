@@ -1,7 +1,7 @@
 import type { Fault, Parsed } from '../faults.ts'
 import type { TlsSettings } from '../settings.ts'
 
-/** The keys of the HTTPS listener that one place names: the file, or the environment. */
+/** The keys of the HTTPS listener that either the file or the environment sets. */
 export type TlsKeys = { readonly [Key in keyof TlsSettings]?: Exclude<TlsSettings[Key], undefined> }
 
 const VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
@@ -12,26 +12,26 @@ const VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
   clientCrlFile: 'GATEWAY_TLS_CLIENT_CRL',
 }
 
-/** What file and environment say, and the name of each as faults give it. */
+/** The keys from the file and from the environment. */
 export interface TlsSources {
   readonly configFile: string
   readonly written: TlsKeys | undefined
   readonly environment: TlsKeys | undefined
 }
 
-/** The HTTPS listener of both places together, the environment first; undefined when neither names any of its keys. */
+/** Merges both; the environment overrides the file. Undefined when neither sets any key. */
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
-  const told: TlsKeys = { ...sources.written, ...sources.environment }
-  if (Object.keys(told).length === 0) return { value: undefined }
-  const { port, certFile, keyFile, clientCaFile, clientCrlFile } = told
+  const merged: TlsKeys = { ...sources.written, ...sources.environment }
+  if (Object.keys(merged).length === 0) return { value: undefined }
+  const { port, certFile, keyFile, clientCaFile, clientCrlFile } = merged
   const faults: Fault[] = []
   for (const key of ['port', 'certFile', 'keyFile'] as const) {
-    if (told[key] !== undefined) continue
+    if (merged[key] !== undefined) continue
     const reason = 'is missing: an HTTPS listener needs a port, a certificate and a key'
     faults.push({ ...tlsPlace(sources, key), reason })
   }
   if (clientCrlFile !== undefined && clientCaFile === undefined) {
-    const reason = 'has no effect without a client CA: name it, or leave the list away'
+    const reason = 'has no effect without a client CA: set one, or remove the list'
     faults.push({ ...tlsPlace(sources, 'clientCrlFile'), reason })
   }
   if (faults.length > 0 || port === undefined || certFile === undefined || keyFile === undefined) {
@@ -40,7 +40,7 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
   return { value: { port, certFile, keyFile, clientCaFile, clientCrlFile } }
 }
 
-/** Where a key is set, or where the operator would look for it: in the environment when that names any of them. */
+/** Where a key is set. For a missing key: the environment if it sets any of them, else the file. */
 export function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
   const { configFile, written, environment } = sources
   const inFile = environment === undefined || (written?.[key] !== undefined && environment[key] === undefined)

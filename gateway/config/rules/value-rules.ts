@@ -34,10 +34,10 @@ export function tidyUpstream(upstream: string): string {
   return upstream.startsWith('unix:') || !upstream.endsWith('/') ? upstream : upstream.slice(0, -1)
 }
 
-/** What is wrong with the address of something on the web, or undefined. */
+/** What is wrong with an http or https URL, or undefined. */
 export function urlFault(url: string): string | undefined {
   const found = `but is ${describeValue(url)}`
-  // Tokens are compared with it letter by letter, so nothing is forgiven that URL parsers forgive.
+  // Stricter than URL parsers, because it is compared with tokens character by character.
   if (!/^https?:\/\/[^\s\\]+$/.test(url) || !URL.canParse(url))
     return `must be an http or https URL, ${found}`
   const { username, password } = new URL(url)
@@ -66,7 +66,7 @@ export function addNetwork(list: BlockList, network: string): string | undefined
 
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/** What is wrong with a field name that is to pass although services may fold it, or undefined. */
+/** What is wrong with a name in `allowedFieldNames`, or undefined. */
 export function fieldNameFault(name: string): string | undefined {
   if (!FIELD_NAME.test(name)) return `must be the name of a header, but is ${describeValue(name)}`
   const lower = name.toLowerCase()

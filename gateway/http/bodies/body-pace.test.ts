@@ -23,7 +23,7 @@ it('what was sent fast is worth no more than the grace later', () => {
   assert.equal(pace.extend(pace.begin(0), 1024 * 1024 * 1024, 5000), 25_000)
 })
 
-it('without a minimum rate each byte begins the grace anew', () => {
+it('without a minimum rate each byte restarts the grace', () => {
   const pace = new BodyPace({ graceMs: 20_000, minBytesPerSecond: 0 })
   assert.equal(pace.extend(pace.begin(0), 1, 19_999), 39_999)
 })

@@ -15,7 +15,7 @@ export interface WaitingBody {
 }
 
 /**
- * Shared memory for bodies whose signature can be checked only when they are complete. Key ids are not secret, so anyone
+ * Room in memory for bodies whose signature can be checked only when they are complete. Key ids are not secret, so anyone
  * can send such a body: only received bytes count, not announced ones, and nobody gets more than a fair share.
  */
 export class BodyRoom {

@@ -83,11 +83,11 @@ describe('buffering a body', () => {
     assert.equal(body.readableLength, 8)
   })
 
-  it('sets a body going that was held back', async () => {
+  it('resumes a body that was held back', async () => {
     assert.equal(String(await bufferBody(ended('held').pause(), MAX)), 'held')
   })
 
-  it('leaves no listener behind, whatever comes of it', async () => {
+  it('leaves no listener behind, whatever the result', async () => {
     const outcomes: [Readable, string | BufferFault][] = [
       [ended('whole'), 'whole'],
       [source('far too large'), 'too_large'],

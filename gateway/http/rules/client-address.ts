@@ -1,6 +1,6 @@
 import { type BlockList, isIP } from 'node:net'
 
-/** Where a request comes from, as far as it can be trusted. */
+/** Where a request comes from. */
 export interface Downstream {
   /** Textual IP address. */
   readonly address: string
@@ -24,15 +24,15 @@ export function downstreamOf(
   if (trustedProxies === undefined || !isTrusted(peer, trustedProxies)) {
     return { address: peer, peer, viaTrustedProxy: false }
   }
-  let believed = peer
+  let address = peer
   const entries = forwardedFor?.split(',') ?? []
   for (let i = entries.length - 1; i >= 0; i--) {
     const entry = withoutPort((entries[i] as string).trim())
     if (isIP(entry) === 0) break
-    believed = withoutMapping(entry)
-    if (!isTrusted(believed, trustedProxies)) break
+    address = withoutMapping(entry)
+    if (!isTrusted(address, trustedProxies)) break
   }
-  return { address: believed, peer, viaTrustedProxy: true }
+  return { address: address, peer, viaTrustedProxy: true }
 }
 
 /** Whether an address is on a list of the operator's; false for anything but an IP address. */

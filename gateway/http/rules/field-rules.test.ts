@@ -25,7 +25,7 @@ describe('the rule of a field', () => {
     assert.ok(names.every((name) => ruleOf(name).once > 0))
   })
 
-  it('holds every name that means something here for protected, also folded', () => {
+  it('takes every name that means something here as protected, also folded', () => {
     for (const name of [
       'transfer_encoding',
       'x.auth.subject',

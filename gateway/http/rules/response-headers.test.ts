@@ -4,7 +4,7 @@ import { fieldsOf } from '../syntax/field.ts'
 import { filterResponseHead, revokedSessions } from './response-headers.ts'
 
 describe('filterResponseHead', () => {
-  it('drops what the gateway sets itself, what is about one connection, and what gives the make away', () => {
+  it('drops fields that the gateway sets itself, that belong to one connection, or that name the software', () => {
     const head = filterResponseHead(
       fieldsOf(
         [
@@ -26,7 +26,7 @@ describe('filterResponseHead', () => {
     assert.deepEqual(head, { lines: 'X-Kept: yes\r\n', contentLength: undefined, dated: false })
   })
 
-  it('drops what another says of limits, where one of ours is told', () => {
+  it('drops the RateLimit fields of the upstream where the gateway sets its own', () => {
     const fields = fieldsOf(['RateLimit', '"x";r=9;t=1', 'RateLimit-Policy', '"x";q=9;w=1', 'X-Kept', 'yes'])
     assert.equal(filterResponseHead(fields, 200, true).lines, 'X-Kept: yes\r\n')
     assert.match(filterResponseHead(fields, 200).lines, /^RateLimit: "x";r=9;t=1\r\nRateLimit-Policy: /)

@@ -93,7 +93,7 @@ describe('requests on one connection', () => {
     assert.equal(seen.length, 103)
   })
 
-  it('are not begun when their client has gone: what is left is told as one number', async (t) => {
+  it('are not begun when their client has gone: only their number is reported', async (t) => {
     const { seen, left, connect } = await serving(t, noResponse)
     const client = await connect()
     client.send(GET.repeat(3000))
@@ -268,7 +268,7 @@ describe('when idle connections are closed,', () => {
     })
   }
 
-  it('one is left alone that still has to send the end of a short response', async () => {
+  it('one that still has to send the end of a short response is left alone', async () => {
     const handler = scribe()
     const http = serverOf(handler)
     const wire = wireTo(http)
@@ -283,7 +283,7 @@ describe('when idle connections are closed,', () => {
     assert.equal(wire.destroyed, true)
   })
 
-  it('one is left alone on which a long response is not taken yet', async (t) => {
+  it('one whose client has not taken a long response yet is left alone', async (t) => {
     const { http, connect } = await serving(t, {
       begun: ({ res }) => respond(res, { body: 'x'.repeat(16 * MIB) }),
     })

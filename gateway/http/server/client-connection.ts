@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../syntax/deadlines.ts'
+import type { ClientNetwork } from './client-networks.ts'
 import { ClientResponse, type ResponseConnection, type ResponseTerms } from './client-response.ts'
 import type { DeadlineTerms } from './connection-deadline.ts'
-import type { Holder } from './connection-holders.ts'
 import type { ConnectionPhase } from './connection-phase.ts'
 import { awaitHalfClosed } from './half-closed.ts'
 import type { Handler } from './handler.ts'
@@ -10,8 +10,7 @@ import type { IncomingRequest, Origin } from './incoming-request.ts'
 import { Lingering } from './lingering.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
 import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './request-fault.ts'
-import { skipEmptyLines } from './request-parser.ts'
-import { RequestReader } from './request-reader.ts'
+import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { isWebSocketUpgrade } from './tunnels/websocket.ts'
 import { WriteWatch } from './write-watch.ts'
 
@@ -33,7 +32,7 @@ export class Connection<E> implements Timed, ResponseConnection {
   readonly socket: Socket
   /** The client's address. */
   readonly peer: string
-  readonly holder: Holder
+  readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E>
   readonly #reader: RequestReader
   readonly #pipelined: PipelinedBytes
@@ -47,10 +46,10 @@ export class Connection<E> implements Timed, ResponseConnection {
   #exchange: E | undefined = undefined
 
   /** @param origin read at accept: a closed socket no longer knows it. */
-  constructor(socket: Socket, origin: Pick<Origin, 'peer' | 'holder'>, terms: ConnectionTerms<E>) {
+  constructor(socket: Socket, origin: Pick<Origin, 'peer' | 'network'>, terms: ConnectionTerms<E>) {
     this.socket = socket
     this.peer = origin.peer
-    this.holder = origin.holder
+    this.network = origin.network
     this.terms = terms
     this.#reader = new RequestReader(this, terms)
     this.#pipelined = new PipelinedBytes(socket)

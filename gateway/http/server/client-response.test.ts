@@ -145,7 +145,7 @@ describe('a response that is held', () => {
 })
 
 describe('the switch to another protocol', () => {
-  it('hands the socket on with what came early, and the connection is nobody’s any more', async (t) => {
+  it('hands over the socket with the bytes that came early, and the connection is detached', async (t) => {
     const { client, first, serving } = await asking(t, `${UPGRADE}early\r\n\r\n`)
     assert.equal(first.upgrade, 'websocket')
     const socket = first.res.switch(SWITCHING)
@@ -195,7 +195,7 @@ describe('the switch to another protocol', () => {
     assert.equal(client.text(), '')
   })
 
-  it('is no more to be broken off when it has been released', async (t) => {
+  it('cannot be broken off once it has been released', async (t) => {
     const { client, first } = await asking(t, UPGRADE)
     const release = first.res.hold()
     const socket = first.res.switch(SWITCHING)
@@ -217,7 +217,7 @@ describe('the switch to another protocol', () => {
   })
 })
 
-it('a head of which nothing has gone gives way to another, with another frame', async (t) => {
+it('a head that has not been sent can be replaced by another, with another framing', async (t) => {
   const { client, first } = await asking(t, GET)
   first.res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
   assert.equal(first.res.headersSent, false)

@@ -217,7 +217,7 @@ describe('a request body', () => {
     assert.equal(seen[0]?.fault, 'request_timeout')
   })
 
-  it('that we hold back is not too slow, and has its time anew when it is taken again', async (t) => {
+  it('that we hold back is not too slow, and has its full time again when we read on', async (t) => {
     const { seen, time, connect, swept } = await serving(t, { begun: () => {} }, pace)
     const client = await connect()
     client.send(LONG)
@@ -367,7 +367,7 @@ describe('a response in the middle of its request', () => {
 })
 
 describe('a client that has closed its half', () => {
-  it('gets the responses to all that it has asked', async (t) => {
+  it('gets the responses to all its requests', async (t) => {
     const { connect } = await serving(t)
     const client = await connect()
     client.send(`${GET}${POST}0123456789${GET}`)
@@ -457,7 +457,7 @@ describe('a client that has closed its half', () => {
     assert.deepEqual([one.text, one.whole, one.closes, one.body?.destroyed], ['012', false, 1, true])
   })
 
-  it('without having asked for anything is let go', async (t) => {
+  it('without a request is closed', async (t) => {
     const { seen, connect } = await serving(t)
     const client = await connect()
     client.socket.end()

@@ -1,9 +1,21 @@
-import type { BodyPace } from '../bodies/body-pace.ts'
-import type { ClientTimeouts } from './handler.ts'
+import type { BodyPace, BodyPaceRule } from '../bodies/body-pace.ts'
 
 /** A client that relies on the announced time must not meet the connection's end in the middle of a request. */
 const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
+
+/** How long clients may take, milliseconds. */
+export interface ClientTimeouts {
+  /** From the first byte of a request, or from accept, to the end of its head. */
+  readonly headersMs: number
+  /** From the first byte of a request to its last; infinite: only `bodyPace` counts. */
+  readonly requestMs: number
+  readonly bodyPace: BodyPaceRule
+  /** Between a response and the next request. */
+  readonly keepAliveMs: number
+  /** How long a client may take nothing of its response, unless the response says otherwise. */
+  readonly idleMs: number
+}
 
 export interface DeadlineTerms {
   readonly timeouts: ClientTimeouts

@@ -1,20 +1,6 @@
-import type { BodyPaceRule } from '../bodies/body-pace.ts'
 import type { ClientResponse } from './client-response.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
-
-/** How long clients may take, milliseconds. */
-export interface ClientTimeouts {
-  /** From the first byte of a request, or from accept, to the end of its head. */
-  readonly headersMs: number
-  /** From the first byte of a request to its last; infinite: only `bodyPace` counts. */
-  readonly requestMs: number
-  readonly bodyPace: BodyPaceRule
-  /** Between a response and the next request. */
-  readonly keepAliveMs: number
-  /** How long a client may take nothing of its response, unless the response says otherwise. */
-  readonly idleMs: number
-}
 
 /** A request as the handler gets it. */
 export interface ReceivedRequest {

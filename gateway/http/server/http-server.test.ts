@@ -79,14 +79,14 @@ async function isServedSecurely(ground: Ground, address: string): Promise<boolea
 }
 
 describe('one address that opens connections without end', () => {
-  it('keeps nobody else out with handshakes that it never makes', async (t) => {
+  it('keeps nobody else out with handshakes that it never completes', async (t) => {
     const ground = await listening(t, true)
     const silent = await openMany(ground, 3 * ROOM)
     for (let i = 1; i <= 5; i++) assert.equal(await isServedSecurely(ground, `127.0.0.${10 + i}`), true)
     await until(() => ground.standing(silent) <= (ROOM * 3) / 4)
   })
 
-  it('keeps nobody else out with requests that it never ends', async (t) => {
+  it('keeps nobody else out with requests that it never completes', async (t) => {
     const ground = await listening(t, false)
     const silent = await openMany(ground, 3 * ROOM)
     for (const socket of silent) socket.write(HALF)
@@ -95,7 +95,7 @@ describe('one address that opens connections without end', () => {
     await until(() => ground.standing(silent) <= (ROOM * 3) / 4)
   })
 
-  it('loses its own when it came before others, also such on which something is asked', async (t) => {
+  it('loses connections to others that come later, even some with an open request', async (t) => {
     const ground = await listening(t, false, true)
     const greedy = await openMany(ground, ROOM / 2)
     for (const socket of greedy) socket.write(GET)

@@ -7,7 +7,12 @@ import { networkOf } from '../rules/network.ts'
 import { Deadlines } from '../syntax/deadlines.ts'
 import { acceptQueued } from './accept-queue.ts'
 import { Connection, type ConnectionTerms } from './client-connection.ts'
-import { type Holder, Holders, type Occupant, type Place } from './connection-holders.ts'
+import {
+  type AcceptedConnection,
+  type Activity,
+  type ClientNetwork,
+  ClientNetworks,
+} from './client-networks.ts'
 
 /** Beyond this part of all connections, an address may lose busy ones too. */
 const EXCESS = 1 / 8
@@ -26,18 +31,18 @@ export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'bodyP
 }
 
 /** An accepted TCP connection, with or without TLS. */
-class Accepted implements Place {
+class Accepted implements AcceptedConnection {
   slot = -1
   readonly peer: string
-  readonly holder: Holder
-  occupant: Occupant
+  readonly network: ClientNetwork
+  activity: Activity
   readonly #socket: Socket
 
-  constructor(socket: Socket, { peer, holder, occupant }: Pick<Accepted, 'peer' | 'holder' | 'occupant'>) {
+  constructor(socket: Socket, { peer, network, activity }: Pick<Accepted, 'peer' | 'network' | 'activity'>) {
     this.#socket = socket
     this.peer = peer
-    this.holder = holder
-    this.occupant = occupant
+    this.network = network
+    this.activity = activity
   }
 
   close(): void {
@@ -48,12 +53,6 @@ class Accepted implements Place {
   reset(): void {
     this.#socket.resetAndDestroy()
   }
-}
-
-/** A connection in its TLS handshake. */
-interface Handshake {
-  readonly accepted: Accepted
-  readonly sinceMs: number
 }
 
 /** An HTTP/1.1 listener and all connections that it has accepted. */
@@ -84,7 +83,8 @@ export function createSecureHttpServer<E>(
   connections: Connections<E>,
   options: TlsOptions,
 ): SecureHttpServer {
-  const handshakes = new Map<string, Handshake>()
+  /** Connections in their TLS handshake. */
+  const handshakes = new Map<string, { readonly accepted: Accepted; readonly sinceMs: number }>()
   const tls = createSecureServer(options, (socket) => {
     const name = nameOf(socket)
     const accepted = handshakes.get(name)?.accepted
@@ -146,7 +146,7 @@ export class Connections<E> {
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
   readonly #open: Deadlines<Connection<E>>
-  readonly #holders = new Holders()
+  readonly #networks = new ClientNetworks()
 
   constructor({ maxConnections, handshakeMs, isProxy, ...terms }: ServerTerms<E>) {
     this.#max = maxConnections
@@ -170,23 +170,23 @@ export class Connections<E> {
   take(socket: Socket): Accepted | undefined {
     const { remoteAddress } = socket
     const peer = remoteAddress === undefined ? undefined : withoutMapping(remoteAddress)
-    const holder = peer === undefined ? undefined : this.#holderOf(peer)
+    const network = peer === undefined ? undefined : this.#networkOf(peer)
     // A client that has already reset has no address any more. What it sent must not be carried out: nobody waits for it.
-    if (peer === undefined || holder === undefined || !this.#makeRoom(holder)) {
+    if (peer === undefined || network === undefined || !this.#makeRoom(network)) {
       socket.destroy()
       return undefined
     }
     const deadlineMs = this.#terms.steadyClock() + this.#handshakeMs
-    const accepted = new Accepted(socket, { peer, holder, occupant: { isIdle: true, deadlineMs } })
-    this.#holders.add(accepted)
-    socket.once('close', () => this.#holders.remove(accepted))
+    const accepted = new Accepted(socket, { peer, network, activity: { isIdle: true, deadlineMs } })
+    this.#networks.add(accepted)
+    socket.once('close', () => this.#networks.remove(accepted))
     return accepted
   }
 
   /** @param socket the accepted one, or the TLS socket over it */
   serve(accepted: Accepted, socket: Socket): void {
     const connection = new Connection(socket, accepted, this.#terms)
-    accepted.occupant = connection
+    accepted.activity = connection
     this.#open.add(connection)
   }
 
@@ -203,29 +203,29 @@ export class Connections<E> {
     })
   }
 
-  #holderOf(peer: string): Holder {
+  #networkOf(peer: string): ClientNetwork {
     const isProxy = this.#isProxy(peer)
-    return this.#holders.holderOf(isProxy ? peer : networkOf(peer), isProxy)
+    return this.#networks.networkNamed(isProxy ? peer : networkOf(peer), isProxy)
   }
 
   /** @returns false when the new connection must be closed itself. */
-  #makeRoom(holder: Holder): boolean {
-    const holders = this.#holders
-    const free = this.#max - holders.size
-    const own = holder.isProxy ? 0 : holder.connections.size
+  #makeRoom(network: ClientNetwork): boolean {
+    const networks = this.#networks
+    const free = this.#max - networks.size
+    const own = network.isProxy ? 0 : network.connections.size
     if (free > 0 && !isOverShare({ own, free, max: this.#max })) return true
-    const leaving = free > 0 || own >= holders.largest ? holders.idleOf(holder) : this.#leaving(own)
+    const leaving = free > 0 || own >= networks.largest ? networks.idleOf(network) : this.#leaving(own)
     if (leaving === undefined) return false
-    holders.remove(leaving)
+    networks.remove(leaving)
     leaving.close()
     return true
   }
 
   /** Which connection is closed for a new one of an address that has `own` already. */
-  #leaving(own: number): Place | undefined {
-    const holders = this.#holders
-    const idle = holders.idleOfLargest()
-    const isExcess = holders.largest > own + 1 && holders.largest > this.#max * EXCESS
-    return idle ?? (isExcess ? holders.anyOfLargest() : undefined)
+  #leaving(own: number): AcceptedConnection | undefined {
+    const networks = this.#networks
+    const idle = networks.idleOfLargest()
+    const isExcess = networks.largest > own + 1 && networks.largest > this.#max * EXCESS
+    return idle ?? (isExcess ? networks.anyOfLargest() : undefined)
   }
 }

@@ -1,17 +1,16 @@
 import type { Socket } from 'node:net'
 import { type RequestHeaders, readRequestHeaders } from '../rules/request-headers.ts'
 import type { Field } from '../syntax/field.ts'
-import type { Holder } from './connection-holders.ts'
+import type { ClientNetwork } from './client-networks.ts'
 import type { RequestBody } from './incoming-body.ts'
-import type { RequestParser } from './request-parser.ts'
+import type { RequestLines } from './request-lines.ts'
 
 /** Where a request came from. */
 export interface Origin {
   readonly socket: Socket
   /** The client's address. */
   readonly peer: string
-  /** Whose connection it is. */
-  readonly holder: Holder
+  readonly network: ClientNetwork
 }
 
 /** One request as received, made when its head is complete. */
@@ -31,14 +30,13 @@ export class IncomingRequest {
   body: RequestBody | null = null
   /** Every byte has come. */
   complete = false
-  /** The load of its client's address. Written by the handler. */
-  readonly holder: Holder
+  readonly network: ClientNetwork
   #whenComplete: (() => void) | undefined = undefined
 
-  constructor({ socket, peer, holder }: Origin, { lines, fields }: Pick<RequestParser, 'lines' | 'fields'>) {
+  constructor({ socket, peer, network }: Origin, lines: RequestLines, fields: readonly Field[]) {
     this.socket = socket
     this.peer = peer
-    this.holder = holder
+    this.network = network
     this.method = lines.method
     this.target = lines.target
     this.version = lines.version
@@ -46,7 +44,7 @@ export class IncomingRequest {
     this.headers = readRequestHeaders(fields, lines.version)
   }
 
-  /** True when nobody can say where its body ends, or what follows is not HTTP: the connection closes after it. */
+  /** The end of its body is uncertain, or what follows is not HTTP: the connection closes after it. */
   get isOpaque(): boolean {
     return this.headers.fault !== undefined || this.method === 'CONNECT'
   }

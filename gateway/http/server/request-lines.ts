@@ -42,7 +42,7 @@ export class RequestLines implements HeadReader {
     return this.#takeMethod(text.slice(0, space))
   }
 
-  /** Also for a line that is refused for what follows: the response to any HEAD has no body. */
+  /** Also of a line that is refused for what follows, because the response to any HEAD has no body. */
   #takeMethod(method: string): boolean {
     if (!KNOWN_METHODS.has(method)) return false
     this.method = method

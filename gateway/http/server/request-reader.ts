@@ -1,14 +1,34 @@
+import type { RefusalCode } from '../../refusals.ts'
+import { BodyFrames } from '../syntax/body-frames.ts'
+import { HeadParser } from '../syntax/head-parser.ts'
 import { ConnectionDeadline, type DeadlineTerms } from './connection-deadline.ts'
 import { RequestBody } from './incoming-body.ts'
 import { IncomingRequest, type Origin } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
-import { RequestParser } from './request-parser.ts'
+import { RequestLines } from './request-lines.ts'
 
-/** Reads the requests of one connection, one after the other, and keeps the client's deadline meanwhile. */
+/** More than `admit` accepts, so that `admit` refuses with everything the head says. */
+const MAX_HEAD_BYTES = 16 * 1024
+const MAX_FIELDS = 4096
+const CR = 0x0d
+const LF = 0x0a
+
+/** `framing`: the head is complete, and `expectBody` is next. */
+type Phase = 'head' | 'framing' | 'body' | 'trailers' | 'whole' | 'faulty'
+
+/**
+ * Reads the requests of one connection, one after the other, in pieces of any size (RFC 9112), and keeps the client's
+ * deadline meanwhile.
+ */
 export class RequestReader {
   readonly deadline: ConnectionDeadline
+  /** Why the current request will never be complete. */
+  fault: RequestFault | undefined = undefined
   readonly #origin: Origin
-  readonly #parser = new RequestParser()
+  readonly #lines = new RequestLines()
+  readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_HEAD_BYTES, maxFields: MAX_FIELDS })
+  readonly #frames = new BodyFrames()
+  #phase: Phase = 'whole'
   #body: RequestBody | null = null
 
   constructor(origin: Origin, terms: DeadlineTerms) {
@@ -18,57 +38,57 @@ export class RequestReader {
 
   /** The first byte of a request has come. */
   begin(): void {
-    this.#parser.begin()
+    this.#lines.begin()
+    this.#head.begin()
+    this.fault = undefined
+    this.#phase = 'head'
     this.deadline.beginRequest()
   }
 
   /** The next request is awaited. */
   idle(): void {
     this.#body = null
-    this.#parser.rest()
+    this.#head.rest()
     this.deadline.idle()
   }
 
-  /** Why the current request will never be complete. */
-  get fault(): RequestFault | undefined {
-    return this.#parser.fault
-  }
-
   get isHeadComplete(): boolean {
-    return this.#parser.headWhole
+    return this.#phase === 'framing'
   }
 
   /** Of a request whose head is complete. */
   get isComplete(): boolean {
-    return this.#parser.whole
+    return this.#phase === 'whole'
   }
 
   get asksForUpgrade(): boolean {
-    return this.#parser.lines.upgrades
+    return this.#lines.upgrades
   }
 
   /** The client lets the connection be used again (RFC 9112 section 9.3). */
   get allowsReuse(): boolean {
-    const { version, keeps, closes, upgrades } = this.#parser.lines
+    const { version, keeps, closes, upgrades } = this.#lines
     return (version === '1.1' || keeps) && !closes && !upgrades
   }
 
   /** @returns where it stopped: behind the head when that is complete, else at the end or at a fault. */
   readHead(bytes: Buffer, from: number): number {
-    const at = this.#parser.readHead(bytes, from)
-    if (!this.#parser.headWhole && this.#parser.fault === undefined) this.deadline.awaitHead()
+    let at = from
+    while (at < bytes.length && this.#phase === 'head') at += this.#readFields(bytes, at)
+    if (this.#phase === 'head') this.deadline.awaitHead()
     return at
   }
 
   /** The request as far as its head has been read. */
   request(): IncomingRequest {
-    return new IncomingRequest(this.#origin, this.#parser)
+    return new IncomingRequest(this.#origin, this.#lines, this.#head.fields)
   }
 
   /** Prepares for the body that a complete head announces. */
   expectBody(req: IncomingRequest): void {
     const { contentLength, hasBody } = req.headers
-    this.#parser.frame(contentLength ?? (hasBody ? 'chunks' : 0))
+    this.#frames.begin(contentLength ?? (hasBody ? 'chunks' : 0))
+    this.#phase = hasBody ? 'body' : 'whole'
     if (!hasBody) return
     this.deadline.beginBody()
     this.#body = new RequestBody(req.socket, this.deadline)
@@ -77,8 +97,51 @@ export class RequestReader {
 
   /** @returns where it stopped: behind the request when that is complete, else at the end or at a fault. */
   readBody(bytes: Buffer, from: number): number {
-    return this.#parser.readBody(bytes, from, this.#takePiece)
+    let at = from
+    while (at < bytes.length) {
+      if (this.#phase === 'body') at = this.#readFrames(bytes, at)
+      else if (this.#phase === 'trailers') at += this.#readFields(bytes, at)
+      else return at
+    }
+    return at
   }
 
-  readonly #takePiece = (piece: Buffer): void => this.#body?.receive(piece)
+  #readFields(bytes: Buffer, from: number): number {
+    const head = this.#head
+    const consumed = head.readBytes(bytes, from, bytes.length)
+    if (head.fault !== undefined)
+      this.#refuse(head.tooLarge ? 'headers_too_large' : 'malformed_request', head.fault)
+    else if (head.whole) this.#phase = this.#phase === 'trailers' ? 'whole' : 'framing'
+    return consumed
+  }
+
+  #readFrames(bytes: Buffer, from: number): number {
+    const frames = this.#frames
+    if (frames.hasData) {
+      const to = frames.takeData(from, bytes.length)
+      if (frames.whole) this.#phase = 'whole'
+      this.#body?.receive(bytes.subarray(from, to))
+      return to
+    }
+    const at = frames.read(bytes, from, bytes.length)
+    if (frames.fault !== undefined)
+      this.#refuse(frames.tooLarge ? 'body_too_large' : 'malformed_request', frames.fault)
+    else if (frames.last) {
+      this.#head.beginTrailers()
+      this.#phase = 'trailers'
+    }
+    return at
+  }
+
+  #refuse(code: RefusalCode, cause: string): void {
+    this.fault = { code, cause }
+    this.#phase = 'faulty'
+  }
+}
+
+/** Skips empty lines before a request (RFC 9112 section 2.2). @returns the position of the first other byte. */
+export function skipEmptyLines(bytes: Buffer): number {
+  let at = 0
+  while (bytes[at] === CR || bytes[at] === LF) at++
+  return at
 }

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 
-const LOOK_MS = 1000
+const CHECK_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
 /** Watches whether a client takes what is written for it, from when its socket accepts no more until all is taken. */
@@ -13,7 +13,7 @@ export class WriteWatch {
   #takenBytes = 0
   #sinceMs = 0
   /** Infinite while nothing is watched. */
-  #nextLookMs = NEVER
+  #nextCheckMs = NEVER
 
   constructor(socket: Socket, steadyClock: () => number) {
     this.#socket = socket
@@ -22,19 +22,19 @@ export class WriteWatch {
 
   /** Goes on with the first `idleMs` when it already watches. */
   begin(idleMs: number): void {
-    if (this.#nextLookMs !== NEVER) return
+    if (this.#nextCheckMs !== NEVER) return
     const nowMs = this.#steadyClock()
     this.#idleMs = idleMs
     this.#takenBytes = takenBytes(this.#socket)
     this.#sinceMs = nowMs
-    this.#nextLookMs = nowMs + Math.min(LOOK_MS, idleMs)
+    this.#nextCheckMs = nowMs + Math.min(CHECK_MS, idleMs)
   }
 
   /** True once when the client has taken nothing for too long: never early, and at most one second late. */
   isStalled(nowMs: number): boolean {
-    if (nowMs < this.#nextLookMs) return false
+    if (nowMs < this.#nextCheckMs) return false
     if (this.#socket.writableLength === 0) {
-      this.#nextLookMs = NEVER
+      this.#nextCheckMs = NEVER
       return false
     }
     const taken = takenBytes(this.#socket)
@@ -44,7 +44,7 @@ export class WriteWatch {
     }
     const endMs = this.#sinceMs + this.#idleMs
     const isStalled = nowMs >= endMs
-    this.#nextLookMs = isStalled ? NEVER : Math.min(nowMs + LOOK_MS, endMs)
+    this.#nextCheckMs = isStalled ? NEVER : Math.min(nowMs + CHECK_MS, endMs)
     return isStalled
   }
 }

@@ -8,7 +8,7 @@ describe('a field', () => {
     assert.deepEqual([name, lower, value, line], ['X-Name', 'x-name', 'a, b', 'X-Name: a, b\r\n'])
   })
 
-  it('cannot be made of what would be something else on the wire', () => {
+  it('cannot be made of text that would become something else on the wire', () => {
     for (const value of ['b\r\nc: d', 'b\nc', 'b\r', 'b\0', '\x7f', 'b\u010a']) {
       assert.throws(() => checkedField('x-a', value), { name: 'TypeError', message: /x-a/ })
     }

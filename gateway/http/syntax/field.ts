@@ -32,7 +32,7 @@ function lowerOf(name: string): string {
 
 /** @throws TypeError when the name is not a token or the value not text: a line feed would inject a field. */
 export function checkedField(name: string, value: string): Field {
-  if (!isToken(name)) throw new TypeError('a field name that is no token')
+  if (!isToken(name)) throw new TypeError('a field name that is not a token')
   if (!isText(value)) throw new TypeError(`a control character in ${name}`)
   return new Field(name, value)
 }

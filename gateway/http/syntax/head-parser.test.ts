@@ -52,7 +52,7 @@ describe('the heads of one connection', () => {
     assert.equal(second.filter((field, n) => field === first[n]).length, 32)
   })
 
-  it('are read alike however they are cut', () => {
+  it('are read the same however they are split', () => {
     const text = head(['a', 'b'])
     for (let cut = 1; cut < text.length; cut++) {
       const parser = parserOf()

@@ -42,7 +42,7 @@ describe('slots', () => {
     assert.deepEqual([slots.size, found], [1, [other]])
   })
 
-  it('can be emptied while they are gone through', () => {
+  it('can be emptied while they are visited', () => {
     const slots = new Slots<Slotted>()
     const all = Array.from({ length: 5 }, () => ({ slot: -1 }))
     for (const one of all) slots.add(one)

@@ -14,15 +14,15 @@ export interface HitStore {
   /** A new id for a row's counters. */
   newId(): number
   /** Records the table in force from now on. */
-  declare(rows: readonly RowRecord[], nowMs: number): void
+  putTable(rows: readonly RowRecord[], nowMs: number): void
   /** Stores one hit of a durable row, allowed now. @returns false when that failed and the hit must not count */
   append(hit: Hit): boolean
   /** Receives one hit of any other row; undefined when such hits are not stored one by one. */
   readonly brief?: ((hit: Hit) => void) | undefined
-  /** Stores the hits of a row that got a new id; called before `declare` with that id. */
+  /** Stores the hits of a row that got a new id; called before `putTable` with that id. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void
-  /** Maintains the files, once a second. @param durable every current hit of durable rows */
-  tend(nowMs: number, durable: () => Iterable<Hit>): void
+  /** Retries failed writes and begins new files, once a second. @param durable every current hit of durable rows */
+  maintain(nowMs: number, durable: () => Iterable<Hit>): void
   /** Whether hits can be stored now. */
   readonly isWritable: boolean
   /** Stores the rest and closes. @param hits those of rows that are not durable */

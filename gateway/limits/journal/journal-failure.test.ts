@@ -3,10 +3,10 @@ import { mkdtempSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { Write } from '../../storage/append-log.ts'
 import { Limiter } from '../limiter.ts'
 import type { LimitRow } from '../table/limit-row.ts'
 import type { OnJournalFailure } from './journal-options.ts'
-import type { Write } from './journal-tail.ts'
 import { Journal } from './limit-journal.ts'
 import { SharedJournal } from './shared-journal.ts'
 
@@ -101,7 +101,7 @@ describe('a journal that cannot be written', () => {
     second.stop()
     roomBytes = Number.POSITIVE_INFINITY
     const third = start()
-    third.limiter.tend()
+    third.limiter.maintain()
     assert.equal(third.limiter.isWritable, true)
     assert.equal(admit(third.limiter, 100), 40 - meanwhile)
   })
@@ -114,7 +114,7 @@ describe('a journal that cannot be written', () => {
     roomBytes = Number.POSITIVE_INFINITY
     assert.equal(limiter.isWritable, false)
     nowMs += 1000
-    limiter.tend()
+    limiter.maintain()
     assert.equal(limiter.isWritable, true)
     assert.equal(admit(limiter, 200), 99)
     assert.equal(limiter.take(SLICED, 'p:alice').remaining, 1_998)
@@ -142,7 +142,7 @@ describe('a journal that cannot be written', () => {
     assert.equal(limiter.isWritable, false)
     roomBytes = Number.POSITIVE_INFINITY
     nowMs += 1000
-    limiter.tend()
+    limiter.maintain()
     assert.equal(limiter.isWritable, true)
   })
 
@@ -159,7 +159,7 @@ describe('a journal that cannot be written', () => {
       flags,
       write,
       onHit: (hit, written) => {
-        if (lead.count(hit)) journal.adopt(hit, written)
+        if (lead.count(hit)) journal.appendFromOther(hit, written)
       },
     })
     const worker = new Limiter({ clock: () => nowMs, journal: joined })
@@ -170,7 +170,7 @@ describe('a journal that cannot be written', () => {
     assert.equal(lead.isWritable, false)
     roomBytes = Number.POSITIVE_INFINITY
     nowMs += 1000
-    lead.tend()
+    lead.maintain()
     assert.equal(lead.isWritable, true)
     assert.equal(admit(worker, 60), 40)
     lead.close()
@@ -179,18 +179,18 @@ describe('a journal that cannot be written', () => {
   it('is begun anew with every count when its files are removed under it', () => {
     const { limiter, kill } = start()
     assert.equal(admit(limiter, 60), 60)
-    limiter.tend()
+    limiter.maintain()
     assert.deepEqual(removed, [])
     rmSync(join(dir, 'limits'), { recursive: true })
-    limiter.tend()
+    limiter.maintain()
     assert.deepEqual(removed, [join(dir, 'limits')])
     assert.equal(limiter.isWritable, true)
-    limiter.tend()
+    limiter.maintain()
     assert.equal(removed.length, 1)
     assert.equal(admit(limiter, 20), 20)
     const [segment] = readdirSync(join(dir, 'limits')).filter((name) => name.startsWith('hits-'))
     rmSync(join(dir, 'limits', String(segment)))
-    limiter.tend()
+    limiter.maintain()
     assert.equal(removed.length, 2)
     kill()
     assert.equal(admit(start().limiter, 100), 20)
@@ -218,7 +218,7 @@ describe('a journal that cannot be written', () => {
     const segments = () => readdirSync(join(dir, 'limits')).filter((name) => name.startsWith('hits-')).length
     assert.equal(segments(), 2)
     nowMs += 2 * HOUR_MS
-    second.limiter.tend()
+    second.limiter.maintain()
     assert.equal(segments(), 1)
   })
 })

@@ -1,5 +1,5 @@
+import type { LogFlags, Write } from '../../storage/append-log.ts'
 import type { Ignored } from './journal-records.ts'
-import type { Write } from './journal-tail.ts'
 
 /**
  * What to do with a hit of a durable row that cannot be written. `unready`: do not count it, refuse the request.
@@ -7,13 +7,8 @@ import type { Write } from './journal-tail.ts'
  */
 export type OnJournalFailure = 'unready' | 'degraded'
 
-/** The journal's state, shared by all threads. Read and set only inside a turn. */
-export interface JournalFlags {
-  /** The segment ends in the middle of a line. */
-  readonly torn: { raised: boolean }
-  /** The last hit that was to be written could not be. */
-  readonly failing: { raised: boolean }
-}
+/** After a failed write the next attempt waits this long: one attempt can cost milliseconds on a full disk. */
+export const RETRY_MS = 250
 
 export interface JournalOptions {
   readonly directory: string
@@ -22,8 +17,8 @@ export interface JournalOptions {
   readonly onFailure?: OnJournalFailure
   /** In place of fs.writeSync. */
   readonly write?: Write
-  /** When other threads write to its segments as well. */
-  readonly flags?: JournalFlags | undefined
+  /** When other threads write to its files as well. */
+  readonly flags?: LogFlags | undefined
 }
 
 /** Reports of the journal. None of them stops the gateway. */
@@ -32,6 +27,6 @@ export interface JournalReports {
   ignored(what: Ignored): void
   /** Something could not be written or removed. Hits wait in memory and are tried again with the next one. */
   failed(error: Error): void
-  /** Files were removed under the gateway; they are begun anew with everything that counts. */
+  /** Files were removed under the gateway; they are made again with every current count. */
   removed?(directory: string): void
 }

@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs'
+import { type FileFormat, NewerFormatError, readLines } from '../../storage/line-file.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 
+export const FORMAT: FileFormat = { name: 'limits', version: 1 }
+
 const BATCH_CHARACTERS = 64 * 1024
-/** Parsed at once, which takes half the time of one by one. */
+/** Parsed together, which takes half the time. */
 const BATCH_LINES = 1_000
 
 /** One line of the journal: hits of one key at one time, under the row whose record has that id. */
@@ -13,10 +16,10 @@ export interface Hit {
   readonly count: number
 }
 
-/** What of a file was not used. Neither is ever a reason not to start. */
+/** The part of a file that was not used. It does not stop the start. */
 export interface Ignored {
   readonly file: string
-  /** Lines that are not what this journal writes: torn by a crash, or changed by others. */
+  /** Lines that the journal did not write like that: torn by a crash, or edited. */
   readonly damagedLines: number
   /** Counted from 1; 0 when none is damaged, or when the file as a whole cannot be read. */
   readonly firstDamagedLine: number
@@ -44,7 +47,7 @@ export function* batches(hits: Iterable<Hit>): Iterable<string> {
   if (lines !== '') yield lines
 }
 
-/** The whole table, `{"rows":[…]}`: the last one says whom the hits belong to. */
+/** The whole table, `{"rows":[…]}`. The last one in the files says which row has which id. */
 export function tableLine(rows: readonly RowRecord[]): string {
   return `${JSON.stringify({ rows })}\n`
 }
@@ -53,7 +56,7 @@ export function tableLine(rows: readonly RowRecord[]): string {
 export function lastTable(file: string): readonly RowRecord[] | undefined {
   try {
     const text = readFileSync(file, 'utf8')
-    // Found from the end, without cutting a million lines of hits out of the text.
+    // Searched from the end: splitting a million lines would take long.
     for (let end = text.length; end > 0; ) {
       const start = text.lastIndexOf('\n{', end - 1) + 1
       const rows = text.startsWith('{', start)
@@ -63,37 +66,41 @@ export function lastTable(file: string): readonly RowRecord[] | undefined {
       end = start - 1
     }
   } catch {
-    // Reading the hits of the same file meets the same error, and reports it.
+    // `readHits` of the same file reports it.
   }
   return undefined
 }
 
 /**
- * Gives every hit of the file to `visit`, which says whether it has a use for it, and returns what was not used;
- * undefined when all was. Never throws.
+ * Reads every hit of a file. A file that cannot be read is not a reason to throw: it is returned as ignored.
+ *
+ * @param visit returns whether the hit belongs to a row of the table
+ * @returns what was not used; undefined when everything was
+ * @throws NewerFormatError
  */
 export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | undefined {
   let damagedLines = 0
   let firstDamagedLine = 0
   let strayLines = 0
   try {
-    const lines = linesOf(file)
+    const { lines, firstLine } = readLines(file, FORMAT)
     for (let from = 0; from < lines.length; from += BATCH_LINES) {
       const batch = lines.slice(from, from + BATCH_LINES)
       const values = valuesOf(batch)
       for (let i = 0; i < batch.length; i++) {
-        // What was tried on a disk that had been full.
+        // Written to try whether the disk takes anything.
         if (batch[i] === '') continue
         const hit = hitFrom(values[i])
         if (hit !== undefined) {
           if (!visit(hit)) strayLines++
         } else if (tableFrom(values[i]) === undefined) {
           damagedLines++
-          if (firstDamagedLine === 0) firstDamagedLine = from + i + 1
+          if (firstDamagedLine === 0) firstDamagedLine = firstLine + from + i
         }
       }
     }
   } catch (error) {
+    if (error instanceof NewerFormatError) throw error
     const reason = error instanceof Error ? error.message : String(error)
     return { file, damagedLines, firstDamagedLine, strayLines, reason }
   }
@@ -101,22 +108,16 @@ export function readHits(file: string, visit: (hit: Hit) => boolean): Ignored | 
   return { file, damagedLines, firstDamagedLine, strayLines, reason: undefined }
 }
 
-function linesOf(file: string): string[] {
-  const lines = readFileSync(file, 'utf8').split('\n')
-  if (lines.at(-1) === '') lines.pop()
-  return lines
-}
-
 function lineEnd(text: string, start: number): number {
   const newline = text.indexOf('\n', start)
   return newline === -1 ? text.length : newline
 }
 
-/** The values of the lines; undefined for a line that is no JSON. */
+/** The values of the lines; undefined for a line that is not JSON. */
 function valuesOf(lines: readonly string[]): unknown[] {
   if (lines.every((line) => line.startsWith('[') && line.endsWith(']'))) {
     const values = parseJson(`[${lines.join()}]`)
-    // Lines that are damaged in a way that makes fewer or more values are parsed one by one.
+    // Damaged lines can make more or fewer values; then each is parsed alone.
     if (Array.isArray(values) && values.length === lines.length) return values
   }
   return lines.map(parseJson)

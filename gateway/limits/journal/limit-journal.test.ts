@@ -19,9 +19,9 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import type { Write } from '../../storage/append-log.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 import type { Hit, Ignored } from './journal-records.ts'
-import type { Write } from './journal-tail.ts'
 import { Journal } from './limit-journal.ts'
 
 const START = 1_763_692_800_000
@@ -84,7 +84,7 @@ describe('the journal', () => {
     const first = open(at, START)
     assert.deepEqual([first.rows, first.hits], [[], []])
     const id = first.journal.newId()
-    first.journal.declare([{ ...transfer, id }], START)
+    first.journal.putTable([{ ...transfer, id }], START)
     first.journal.append(hit(START + 0.25, 'a:"\n', id))
     first.journal.append(hit(START + 1, 'b', id))
     first.journal.close([], START + 2)
@@ -100,7 +100,7 @@ describe('the journal', () => {
     const at = directory()
     const { journal } = open(at, START)
     const daily = { ...transfer, id: 2, name: 'verify', path: '/v', windowMs: 24 * HOUR }
-    journal.declare([transfer, daily], START)
+    journal.putTable([transfer, daily], START)
     journal.append(hit(START))
     journal.append(hit(START + HOUR - 1, 'b', 2))
     assert.equal(segments(at).length, 1)
@@ -117,12 +117,12 @@ describe('the journal', () => {
   test('keeps a segment until its newest hit has left the window, to the millisecond', () => {
     const at = directory()
     const { journal } = open(at, START)
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     for (const ms of [5, 10, 7]) journal.append(hit(START + ms))
     journal.append(hit(START + HOUR))
-    journal.declare([transfer], START + HOUR + 9.75)
+    journal.putTable([transfer], START + HOUR + 9.75)
     assert.equal(segments(at).length, 2)
-    journal.declare([transfer], START + HOUR + 10)
+    journal.putTable([transfer], START + HOUR + 10)
     assert.equal(segments(at).length, 1)
     journal.close([], START + HOUR + 10)
   })
@@ -130,7 +130,7 @@ describe('the journal', () => {
   test('begins a segment after 16 MiB', () => {
     const at = directory()
     const { journal } = open(at, START)
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     const key = 'k'.repeat(1024 * 1024)
     for (let i = 0; i < 20; i++) journal.append(hit(START, key))
     assert.equal(segments(at).length, 2)
@@ -141,13 +141,14 @@ describe('the journal', () => {
   test('begins every segment with the table, so that it is read without the others', () => {
     const at = directory()
     const { journal } = open(at, START)
-    journal.declare([transfer], START)
-    journal.declare([{ ...transfer, name: 'renamed' }], START + 1)
+    journal.putTable([transfer], START)
+    journal.putTable([{ ...transfer, name: 'renamed' }], START + 1)
     journal.append(hit(START + HOUR))
     journal.close([], START + HOUR)
     const [first] = segments(at)
-    const [table, ...hits] = readFileSync(join(at, first ?? ''), 'utf8').split('\n')
+    const [header, table, ...hits] = readFileSync(join(at, first ?? ''), 'utf8').split('\n')
     assert.equal(segments(at).length, 1)
+    assert.equal(header, '{"format":"limits","version":1}')
     assert.deepEqual(JSON.parse(table ?? ''), { rows: [{ ...transfer, name: 'renamed' }] })
     assert.deepEqual(hits, [`[1,${START + HOUR},"p:alice"]`, ''])
   })
@@ -155,19 +156,19 @@ describe('the journal', () => {
   test('takes a hit of the future, from before the clock was set back, as of now', () => {
     const at = directory()
     const before = open(at, START + HOUR)
-    before.journal.declare([transfer], START + HOUR)
+    before.journal.putTable([transfer], START + HOUR)
     before.journal.append(hit(START + HOUR))
     before.journal.close([], START + HOUR)
     const later = open(at, START)
     assert.deepEqual(later.hits, [hit(START)])
-    later.journal.declare([{ ...transfer, name: 'after' }], START)
+    later.journal.putTable([{ ...transfer, name: 'after' }], START)
     later.journal.append(hit(START + 1))
     later.journal.close([], START + 1)
     const last = open(at, START + 2)
     // The table of the run that came last counts, though its clock was behind.
     assert.deepEqual(last.rows, [{ ...transfer, name: 'after' }])
     assert.deepEqual(last.hits, [hit(START + 2), hit(START + 1)])
-    last.journal.declare([transfer], START + 2 + HOUR)
+    last.journal.putTable([transfer], START + 2 + HOUR)
     assert.equal(segments(at).length, 1)
     last.journal.close([], START + 2 + HOUR)
   })
@@ -175,7 +176,7 @@ describe('the journal', () => {
   test('reports damage with file and line, starts anyway, and gives everything else', () => {
     const at = directory()
     const first = open(at, START)
-    first.journal.declare([transfer], START)
+    first.journal.putTable([transfer], START)
     first.journal.append(hit(START))
     first.journal.close([{ ...hit(START, 's'), count: 3 }], START)
     const file = join(at, segments(at)[0]!)
@@ -200,14 +201,14 @@ describe('the journal', () => {
         strayLines,
       ]),
       [
-        [`hits-${START}.ndjson`, 2, 3, 1],
+        [`hits-${START}.ndjson`, 2, 4, 1],
         [`hits-${START + 5}.ndjson`, 0, 0, 0],
-        ['snapshot.ndjson', 1, 2, 0],
+        ['snapshot.ndjson', 1, 3, 0],
       ],
     )
     assert.match(second.ignored[1]?.reason ?? '', /EISDIR/)
     assert.ok(second.journal.newId() > 9)
-    second.journal.declare([], START + 2 * HOUR)
+    second.journal.putTable([], START + 2 * HOUR)
     // What could not be read, or is not ours, stays.
     assert.deepEqual(
       segments(at),
@@ -220,7 +221,7 @@ describe('the journal', () => {
   test('keeps what it writes from other users', () => {
     const at = directory()
     const { journal } = open(at, START)
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     journal.append(hit(START))
     journal.close([hit(START)], START)
     assert.equal(statSync(at).mode & 0o777, 0o700)
@@ -236,7 +237,7 @@ describe('the journal', () => {
     const { journal, failed } = open(at, START, (fd, bytes) =>
       writeSync(failing ? full : fd, bytes as string),
     )
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     journal.append(hit(START))
     failing = true
     for (let i = 1; i <= 5; i++) journal.append(hit(START + i * 100))
@@ -260,7 +261,7 @@ describe('the journal', () => {
 
   test('lets eight mebibytes wait, and counts the hits beyond as lost', () => {
     const { journal } = open(directory(), START, () => assert.fail('full'))
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     const key = 'k'.repeat(1024 * 1024)
     for (let i = 0; i < 10; i++) journal.append(hit(START, key))
     assert.equal(journal.lostHits, 2)
@@ -270,6 +271,29 @@ describe('the journal', () => {
     journal.close([], START)
   })
 
+  test('writes every count anew when too many were waiting, once the disk takes them', () => {
+    const at = directory()
+    let isFull = false
+    const { journal } = open(at, START, (fd, bytes) =>
+      isFull ? assert.fail('full') : writeSync(fd, bytes as string),
+    )
+    journal.putTable([transfer], START)
+    isFull = true
+    const hits = Array.from({ length: 10 }, (_, i) => hit(START + i, `${i}`.repeat(1024 * 1024)))
+    for (const each of hits) journal.append(each)
+    assert.ok(journal.lostHits > 0)
+    isFull = false
+    for (const atMs of [START + 1000, START + 2000]) journal.maintain(atMs, () => hits)
+    assert.deepEqual([journal.lostHits, journal.isWritable], [0, true])
+    journal.close([], START + 2000)
+    const next = open(at, START + 2000)
+    assert.deepEqual(
+      next.hits.map(({ atMs }) => atMs),
+      hits.map(({ atMs }) => atMs),
+    )
+    next.journal.close([], START + 2000)
+  })
+
   test('keeps a segment that takes over hits which could not be written before it was begun', () => {
     const at = directory()
     let failing = false
@@ -277,7 +301,7 @@ describe('the journal', () => {
       failing ? assert.fail('full') : writeSync(fd, bytes as string),
     )
     const daily = { ...transfer, windowMs: 24 * HOUR }
-    journal.declare([daily], START)
+    journal.putTable([daily], START)
     failing = true
     journal.append(hit(START + 1))
     failing = false
@@ -293,7 +317,7 @@ describe('the journal', () => {
   test('goes on in the old segment when no new one can be opened, and tries again later', () => {
     const at = directory()
     const { journal, failed } = open(at, START)
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     const obstacle = join(at, `hits-${START + HOUR}.ndjson`)
     writeFileSync(obstacle, 'of another')
     journal.append(hit(START + HOUR))
@@ -312,7 +336,7 @@ describe('the journal', () => {
   test('makes its directory again when somebody removed it', () => {
     const at = directory()
     const { journal } = open(at, START)
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     rmSync(at, { recursive: true })
     journal.append(hit(START + HOUR))
     assert.equal(segments(at).length, 1)
@@ -322,7 +346,7 @@ describe('the journal', () => {
   test('gives no id twice, also to a row that nothing was counted for', () => {
     const at = directory()
     const first = open(at, START)
-    first.journal.declare([{ ...transfer, id: 5 }], START)
+    first.journal.putTable([{ ...transfer, id: 5 }], START)
     first.journal.close([], START)
     const second = open(at, START)
     assert.equal(second.journal.newId(), 6)
@@ -332,11 +356,11 @@ describe('the journal', () => {
   test('appends the hits that a row brings along in segments of 16 MiB, and keeps all of them', () => {
     const at = directory()
     const { journal } = open(at, START)
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     const key = 'k'.repeat(1024 * 1024)
     journal.appendAll(2, new Array(20).fill(hit(START, key, 2)), START)
     assert.equal(segments(at).length, 2)
-    journal.declare([{ ...transfer, id: 2 }], START)
+    journal.putTable([{ ...transfer, id: 2 }], START)
     assert.equal(segments(at).length, 2)
     journal.close([], START)
     const next = open(at, START)
@@ -350,7 +374,7 @@ describe('the journal', () => {
     const { journal } = open(at, START, (fd, bytes) =>
       failing ? assert.fail('full') : writeSync(fd, bytes as string),
     )
-    journal.declare([transfer], START)
+    journal.putTable([transfer], START)
     failing = true
     journal.append(hit(START + 1))
     failing = false
@@ -364,8 +388,8 @@ describe('the journal', () => {
   test('takes the place of a snapshot that was never finished', () => {
     const at = directory()
     const { journal, failed } = open(at, START)
-    journal.declare([transfer], START)
-    writeFileSync(join(at, 'snapshot.tmp'), 'half a sna')
+    journal.putTable([transfer], START)
+    writeFileSync(join(at, 'snapshot.ndjson.tmp'), 'half a sna')
     journal.close([hit(START)], START)
     const next = open(at, START)
     assert.deepEqual([next.hits, failed], [[hit(START)], []])
@@ -375,8 +399,8 @@ describe('the journal', () => {
   test('leaves the snapshot of before when a new one cannot be written, and says so', () => {
     const at = directory()
     const { journal, failed } = open(at, START)
-    journal.declare([transfer], START)
-    mkdirSync(join(at, 'snapshot.tmp'))
+    journal.putTable([transfer], START)
+    mkdirSync(join(at, 'snapshot.ndjson.tmp'))
     journal.close([hit(START)], START)
     assert.equal(failed.length, 1)
     assert.equal(existsSync(join(at, 'snapshot.ndjson')), false)

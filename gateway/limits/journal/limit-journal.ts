@@ -1,25 +1,28 @@
-import { fstatSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
+import { existsSync, fstatSync, openSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { AppendLog } from '../../storage/append-log.ts'
+import { headerLine, OWNER_ONLY, replaceFile } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
-import type { ProcessLock } from '../../storage/process-lock.ts'
+import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 import { ConservativeClock } from './conservative-clock.ts'
 import type { HitStore, RestoreTarget } from './hit-store.ts'
-import { lockJournal, relockJournal } from './journal-lock.ts'
-import type { JournalOptions, JournalReports, OnJournalFailure } from './journal-options.ts'
-import { batches, type Hit, hitLine, lastTable, readHits, tableLine } from './journal-records.ts'
-import { Tail, type Write } from './journal-tail.ts'
+import {
+  type JournalOptions,
+  type JournalReports,
+  type OnJournalFailure,
+  RETRY_MS,
+} from './journal-options.ts'
+import { batches, FORMAT, type Hit, hitLine, lastTable, readHits, tableLine } from './journal-records.ts'
 import { Segment, segmentsIn } from './segments.ts'
-import { readSnapshot, removeSnapshot, writeSnapshot } from './snapshot.ts'
 
 /** Rows with windows from here on are journalled hit by hit. */
 const DURABLE_WINDOW_MS = 3_600_000
 /** A segment is closed after an hour, or when it is this large. */
 const SEGMENT_MS = 3_600_000
 const SEGMENT_BYTES = 16 * 1024 * 1024
-/** When a new segment cannot be opened, the old one is written on and the next attempt waits this long. */
+/** When a new segment cannot be opened, the old one is used on and the next attempt waits this long. */
 const REOPEN_MS = 10_000
-/** Hits that may wait in memory while the disk takes nothing: some 100,000. */
-const MAX_WAITING_BYTES = 8 * 1024 * 1024
 
 /** Whether the hits of a row are journalled one by one: windows of an hour and more. */
 export function isDurable(record: RowRecord): boolean {
@@ -28,18 +31,18 @@ export function isDurable(record: RowRecord): boolean {
 
 /**
  * Counts on disk, in a directory of its own. Hits under windows of an hour and more are appended before the take that
- * counted them returns, to segments that are never rewritten: a segment is removed when no window needs a hit of it.
- * Hits under shorter windows are in one snapshot, written by `close`.
+ * counted them returns, to files called segments: `hits-<start>.ndjson`. A segment is never rewritten, and is removed when no
+ * window needs a hit of it. Hits under shorter windows are in one `snapshot.ndjson`, written by `close`.
  *
- * What no window needs any more is removed late: a clock that was wrong for one start erases nothing, because time also has
- * to have passed since the newest hit that an earlier run has left, while a gateway ran.
+ * A wall clock that was wrong for one start erases nothing: a segment is removed only when a window has also passed since the
+ * newest hit of earlier runs, while a gateway ran.
  */
 export class Journal implements HitStore {
   readonly #directory: string
+  readonly #snapshot: string
   readonly #reports: JournalReports
-  readonly #tail: Tail
+  readonly #log: AppendLog
   readonly #onFailure: OnJournalFailure
-  readonly #failing: { raised: boolean }
   #lock: ProcessLock
   /** Oldest first; the last one is being written. */
   readonly #segments: Segment[] = []
@@ -48,30 +51,27 @@ export class Journal implements HitStore {
   #rotateAtMs = Number.NEGATIVE_INFINITY
   #reopenAtMs = Number.NEGATIVE_INFINITY
   #failures = 0
-  #lostHits = 0
   #conservativeClock = new ConservativeClock(0)
-  /** Hits of the snapshot that count no more by the clock of this run, but do by the times in the snapshot. */
+  /** Hits of the snapshot that have expired by the clock of this run, but not by the times in the snapshot. */
   #doubted: Hit[] = []
-  /** Files were removed, and everything that counts has to be written again. */
-  #incomplete = false
+  /** Files were removed, so that all counts have to be written again. */
+  #isIncomplete = false
 
-  /** Makes the directory when it is not there. Throws when it cannot be made, or when another gateway holds it. */
+  /** Makes the directory if missing. @throws Error when it cannot be made or locked, or another gateway has locked it */
   constructor({ directory, reports, onFailure = 'degraded', write, flags }: JournalOptions) {
     this.#directory = directory
+    this.#snapshot = join(directory, 'snapshot.ndjson')
     this.#reports = reports
     this.#onFailure = onFailure
-    this.#failing = flags?.failing ?? { raised: false }
     makeDirectory(directory)
-    this.#lock = lockJournal(directory)
-    // A hit that does not count must leave no half of its line behind.
-    const torn = flags?.torn ?? (onFailure === 'unready' ? { raised: false } : undefined)
-    this.#tail = new Tail(write ?? (writeSync as Write), (error) => this.#fail(error), torn)
+    const whenTaken = `${directory} is in use by another gateway`
+    this.#lock = held(directory, takeProcessLock({ path: join(directory, 'lock'), whenTaken }))
+    this.#log = new AppendLog({ flags, write, retryMs: RETRY_MS, onFault: (error) => this.#fail(error) })
   }
 
-  /** Whether every hit that counts is with the operating system, and the next one can be as well. */
+  /** Whether every hit is written, and the next one can be. */
   get isWritable(): boolean {
-    const { descriptor, waitingBytes } = this.#tail
-    return descriptor !== undefined && waitingBytes === 0 && !this.#failing.raised && !this.#incomplete
+    return this.#log.isWritable && !this.#isIncomplete
   }
 
   /** Writes and removals that failed in this run. */
@@ -81,12 +81,12 @@ export class Journal implements HitStore {
 
   /** Bytes that a crash would lose now, because they could not be written yet. */
   get waitingBytes(): number {
-    return this.#tail.waitingBytes
+    return this.#log.waitingBytes
   }
 
-  /** Hits that count in memory only, because too many others were waiting. */
+  /** Hits that are in memory only, because too many others were waiting. */
   get lostHits(): number {
-    return this.#lostHits
+    return this.#log.lostLines
   }
 
   /** What `newId` gives next. */
@@ -94,14 +94,16 @@ export class Journal implements HitStore {
     return this.#nextId
   }
 
-  /** An id that stands nowhere in the journal. */
+  /** An id that occurs nowhere in the journal. */
   newId(): number {
     return this.#nextId++
   }
 
   /**
-   * Reads what earlier runs left; to be called once, before anything is written. A hit that claims to be of the future
-   * (the clock was set back while nobody counted) is taken as of `nowMs`: the latest that it can have been.
+   * Reads the counts of earlier runs; to be called once, before anything is written. A hit with a future time (the clock was
+   * set back meanwhile) is taken as of `nowMs`, the latest that it can have been.
+   *
+   * @throws NewerFormatError
    */
   load(nowMs: number, target: RestoreTarget): void {
     const segments = segmentsIn(this.#directory)
@@ -122,11 +124,12 @@ export class Journal implements HitStore {
         return restore(hit)
       })
       if (ignored !== undefined) this.#reports.ignored(ignored)
-      // What cannot be read today may be readable tomorrow: it is not removed either.
+      // An unreadable file may be readable at the next start, so it is not removed either.
       if (ignored?.reason === undefined) this.#segments.push(segment)
     }
+    if (!existsSync(this.#snapshot)) return
     const kept: Hit[] = []
-    const ignored = readSnapshot(this.#directory, (hit) => {
+    const ignored = readHits(this.#snapshot, (hit) => {
       kept.push(hit)
       this.#conservativeClock.found(hit.atMs)
       return restore(hit)
@@ -135,58 +138,55 @@ export class Journal implements HitStore {
     this.#doubted = this.#conservativeClock.doubted(kept, rows, nowMs)
   }
 
-  /** The table in force from now on. What it has no more use for on disk is removed. */
-  declare(rows: readonly RowRecord[], nowMs: number): void {
+  /** Records the table in force from now on, and removes files that it no longer needs. */
+  putTable(rows: readonly RowRecord[], nowMs: number): void {
     this.#rows = rows
-    if (!this.#rotateWhenDue(nowMs)) this.#tail.put(tableLine(rows), nowMs)
-    this.#attempt(() => removeSnapshot(this.#directory))
+    if (!this.#rotateWhenDue(nowMs)) this.#log.put(tableLine(rows), nowMs)
+    this.#attempt(() => rmSync(this.#snapshot, { force: true }))
     this.#discard(nowMs)
   }
 
-  /**
-   * One hit under a durable row, let through now: with the operating system when this returns, unless it failed.
-   *
-   * @returns false when it must not count
-   */
+  /** Stores one hit of a durable row, allowed now. @returns false when it could not be written and must not count */
   append(hit: Hit): boolean {
     if (this.#rotateWhenDue(hit.atMs)) this.#discard(hit.atMs)
-    if (this.#onFailure === 'degraded') this.#put(hitLine(hit), hit.atMs)
-    else if (!this.#putNow(hitLine(hit), hit.atMs)) return false
+    if (this.#onFailure === 'degraded') this.#log.put(hitLine(hit), hit.atMs)
+    else if (!this.#log.append(hitLine(hit), hit.atMs)) return false
     this.#segments.at(-1)?.note(hit.id, hit.atMs)
     return true
   }
 
   /**
-   * One hit under a durable row that another thread let through: appended unless that thread has done so. Never begins a
-   * new segment: the others may be writing to this one.
+   * Takes over one hit of a durable row that another thread allowed. Never begins a new segment, because the others write to
+   * this one.
+   *
+   * @param written whether the other thread has written it
    */
-  adopt(hit: Hit, written: boolean): void {
+  appendFromOther(hit: Hit, written: boolean): void {
     const line = hitLine(hit)
-    if (written) this.#tail.grew(Buffer.byteLength(line))
-    else this.#put(line, hit.atMs)
+    if (written) this.#log.grew(Buffer.byteLength(line))
+    else this.#log.put(line, hit.atMs)
     this.#segments.at(-1)?.note(hit.id, hit.atMs)
   }
 
   /**
-   * Once a second: begins a new segment if it is time, tries to write what is waiting, and begins anew when files are gone.
+   * Once a second: begins a new segment when it is due, retries failed writes, and makes removed files again.
    *
-   * @param durable every hit that counts under a durable row
+   * @param durable every current hit of durable rows
    */
-  tend(nowMs: number, durable: () => Iterable<Hit>): void {
+  maintain(nowMs: number, durable: () => Iterable<Hit>): void {
     if (this.#areFilesGone()) {
       this.#reports.removed?.(this.#directory)
-      this.#incomplete = true
+      this.#isIncomplete = true
     }
-    if (this.#incomplete) this.#attempt(() => this.#beginAnew(nowMs, durable()))
+    if (this.#log.lostLines > 0 && this.#log.waitingBytes === 0) this.#isIncomplete = true
+    if (this.#isIncomplete) this.#attempt(() => this.#writeAnew(nowMs, durable()))
     if (this.#rotateWhenDue(nowMs)) this.#discard(nowMs)
-    this.#tail.flush(nowMs)
-    // A line is tried that says nothing, so that an end of the trouble is noticed without traffic.
-    if (this.#failing.raised) this.#putNow('\n', nowMs)
+    this.#log.maintain(nowMs)
   }
 
   #areFilesGone(): boolean {
-    const { descriptor } = this.#tail
-    if (this.#incomplete || descriptor === undefined) return false
+    const { descriptor } = this.#log
+    if (this.#isIncomplete || descriptor === undefined) return false
     const current = this.#segments.at(-1)
     return (
       this.#lock.isRemoved ||
@@ -195,10 +195,11 @@ export class Journal implements HitStore {
     )
   }
 
-  #beginAnew(nowMs: number, durable: Iterable<Hit>): void {
-    this.#tail.abandon()
+  #writeAnew(nowMs: number, durable: Iterable<Hit>): void {
+    this.#log.close()
+    this.#log.forget()
     makeDirectory(this.#directory)
-    this.#lock = relockJournal(this.#directory, this.#lock)
+    this.#lock = held(this.#directory, this.#lock.renewed())
     const before = this.#segments.splice(0)
     this.#rotateAtMs = Number.NEGATIVE_INFINITY
     this.#reopenAtMs = Number.NEGATIVE_INFINITY
@@ -207,59 +208,49 @@ export class Journal implements HitStore {
       return
     }
     for (const hit of durable) {
-      this.#tail.put(hitLine(hit), nowMs)
+      this.#log.put(hitLine(hit), nowMs)
       this.#segments.at(-1)?.note(hit.id, hit.atMs)
     }
-    this.#incomplete = false
-    // What is left of the others would count a second time.
+    this.#isIncomplete = false
+    // Their hits would count twice.
     for (const { file } of before) rmSync(file, { force: true })
   }
 
-  /** Of the segment being written; undefined when none could be opened. Good until `tend` or `declare`. */
+  /** Of the segment being written; undefined when none could be opened. Valid until `maintain` or `putTable`. */
   get descriptor(): number | undefined {
-    return this.#tail.descriptor
+    return this.#log.descriptor
   }
 
-  /** The hits that a row brings with it under a new id; to be called before that id is declared. */
+  /** Stores the hits of a row that got a new id; to be called before that id is declared. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void {
     for (const lines of batches(hits)) {
       this.#rotateWhenDue(nowMs)
-      this.#put(lines, nowMs)
+      this.#log.put(lines, nowMs)
       this.#segments.at(-1)?.note(id, nowMs)
     }
   }
 
-  /** Writes the snapshot of `hits` and gives up the directory. Nothing may be appended afterwards. */
+  /** Writes the snapshot of `hits` and releases the directory. Nothing may be appended afterwards. */
   close(hits: Iterable<Hit>, nowMs: number): void {
     const doubted = this.#conservativeClock.doubted(this.#doubted, this.#rows, nowMs)
-    this.#attempt(() => writeSnapshot(this.#directory, [...doubted, ...hits]))
-    this.#tail.flush(nowMs)
-    this.#tail.close()
+    this.#attempt(() => replaceFile(this.#snapshot, snapshotOf([...doubted, ...hits])))
+    this.#log.flush(nowMs)
+    this.#log.close()
     this.#reopenAtMs = Number.POSITIVE_INFINITY
     this.#lock.release()
   }
 
-  #putNow(lines: string, nowMs: number): boolean {
-    const written = this.#tail.putNow(lines, nowMs)
-    if (this.#failing.raised === written) this.#failing.raised = !written
-    return written
-  }
-
-  #put(lines: string, nowMs: number): void {
-    if (this.#tail.waitingBytes > MAX_WAITING_BYTES) this.#lostHits += lines.split('\n').length - 1
-    else this.#tail.put(lines, nowMs)
-  }
-
-  /** Begins a new segment if it is time; returns whether it did. */
+  /** @returns whether a new segment was due and could be opened */
   #rotateWhenDue(nowMs: number): boolean {
-    const due = nowMs >= this.#rotateAtMs || this.#tail.sizeBytes >= SEGMENT_BYTES
+    const due = nowMs >= this.#rotateAtMs || this.#log.sizeBytes >= SEGMENT_BYTES
     if (!due || nowMs < this.#reopenAtMs) return false
     const previous = this.#segments.at(-1)
     const startMs = Math.max(Math.floor(nowMs), (previous?.startMs ?? 0) + 1)
-    const segment = new Segment(this.#directory, startMs, this.#tail.waitingBytes > 0 ? previous : undefined)
+    const segment = new Segment(this.#directory, startMs, this.#log.waitingBytes > 0 ? previous : undefined)
     try {
       makeDirectory(this.#directory)
-      this.#tail.swap(openSync(segment.file, 'ax', 0o600), tableLine(this.#rows), nowMs)
+      const descriptor = openSync(segment.file, 'ax', OWNER_ONLY)
+      this.#log.moveTo(descriptor, headerLine(FORMAT) + tableLine(this.#rows), nowMs)
     } catch (error) {
       this.#reopenAtMs = nowMs + REOPEN_MS
       this.#fail(error)
@@ -274,9 +265,9 @@ export class Journal implements HitStore {
   #discard(nowMs: number): void {
     const windows = new Map(this.#rows.map((row) => [row.id, row.windowMs]))
     const current = this.#segments.at(-1)
-    for (const segment of this.#segments.filter(
-      (each) => each !== current && !each.isNeeded(windows, this.#conservativeClock.at(nowMs)),
-    )) {
+    const nowAtMost = this.#conservativeClock.at(nowMs)
+    const old = this.#segments.filter((each) => each !== current && !each.isNeeded(windows, nowAtMost))
+    for (const segment of old) {
       this.#attempt(() => {
         rmSync(segment.file, { force: true })
         this.#segments.splice(this.#segments.indexOf(segment), 1)
@@ -296,6 +287,17 @@ export class Journal implements HitStore {
     this.#failures++
     this.#reports.failed(error instanceof Error ? error : new Error(String(error)))
   }
+}
+
+/** Without a lock two gateways would remove each other's hits. @throws Error when it is not held */
+function held(directory: string, lock: ProcessLock): ProcessLock {
+  if (lock.held) return lock
+  throw new Error(`${directory} cannot be locked: ${lock.fault?.message}`, { cause: lock.fault })
+}
+
+function* snapshotOf(hits: Iterable<Hit>): Iterable<string> {
+  yield headerLine(FORMAT)
+  yield* batches(hits)
 }
 
 function inodeOf(file: string): number | undefined {

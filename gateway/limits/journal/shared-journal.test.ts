@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
+import type { Write } from '../../storage/append-log.ts'
 import { Limiter } from '../limiter.ts'
-import { SharedLimiter } from '../shared-limiter.ts'
+import { LockedLimiter } from '../locked-limiter.ts'
 import type { LimitRow } from '../table/limit-row.ts'
 import type { Hit } from './journal-records.ts'
-import type { Write } from './journal-tail.ts'
 import { Journal } from './limit-journal.ts'
 import { SharedJournal } from './shared-journal.ts'
 
@@ -73,7 +73,7 @@ describe('a journal that another thread has joined', () => {
       write,
       onHit: (hit, written) => {
         told.push([hit, written])
-        if (lead.count(hit)) journal.adopt(hit, written)
+        if (lead.count(hit)) journal.appendFromOther(hit, written)
       },
     })
     const worker = new Limiter({ clock, journal: joined })
@@ -146,25 +146,36 @@ describe('a journal that another thread has joined', () => {
     )
     nowMs += 250
     made.worker.take(DURABLE, 'carol')
-    made.journal.tend(nowMs, () => [])
+    made.journal.maintain(nowMs, () => [])
     assert.equal(made.journal.waitingBytes, 0)
     unlock(made)
     assert.deepEqual(recovered().toSorted(), ['alice', 'bob', 'carol'])
   })
 
-  // Both end the torn line, so that a blank one may follow it, which is no damage.
-  it('ends the line that one thread has torn before another goes on', () => {
+  it('cuts off the part of a line that the disk took of a worker', () => {
     const made = threads()
     disk = 'torn'
     made.worker.take(DURABLE, 'alice')
-    assert.equal(made.torn.raised, true)
+    assert.equal(made.torn.raised, false)
+    assert.doesNotMatch(lines(), /alice/)
     disk = 'good'
     nowMs += 250
     made.worker.take(DURABLE, 'bob')
-    assert.equal(made.torn.raised, false)
-    made.journal.tend(nowMs, () => [])
+    made.journal.maintain(nowMs, () => [])
     unlock(made)
-    assert.deepEqual(recovered().toSorted(), ['alice', 'and 1 damaged', 'bob'])
+    assert.deepEqual(recovered().toSorted(), ['alice', 'bob'])
+  })
+
+  it('ends the line that a thread has torn before another goes on', () => {
+    const made = threads()
+    made.torn.raised = true
+    const [segment] = readdirSync(dir).filter((name) => name.startsWith('hits-'))
+    appendFileSync(join(dir, String(segment)), '[1,1763692800000,"al')
+    made.worker.take(DURABLE, 'bob')
+    assert.equal(made.torn.raised, false)
+    made.worker.take(DURABLE, 'carol')
+    unlock(made)
+    assert.deepEqual(recovered(), ['bob', 'carol', 'and 1 damaged'])
   })
 
   it('writes a line anew that the main thread could write a part of only, for others have written since', () => {
@@ -173,11 +184,11 @@ describe('a journal that another thread has joined', () => {
     made.worker.take(DURABLE, 'alice')
     disk = 'torn'
     nowMs += 250
-    made.journal.tend(nowMs, () => [])
+    made.journal.maintain(nowMs, () => [])
     disk = 'good'
     nowMs += 250
     made.worker.take(DURABLE, 'bob')
-    made.journal.tend(nowMs, () => [])
+    made.journal.maintain(nowMs, () => [])
     unlock(made)
     const keys = recovered()
     assert.deepEqual(keys.filter((key) => !key.startsWith('and ')).toSorted(), ['alice', 'bob'])
@@ -189,17 +200,17 @@ describe('a journal that another thread has joined', () => {
     nowMs += HOUR_MS - 1
     worker.take(DURABLE, 'bob')
     const before = journal.descriptor
-    journal.tend(nowMs, () => [])
+    journal.maintain(nowMs, () => [])
     assert.equal(journal.descriptor, before)
     nowMs += 1
-    journal.tend(nowMs, () => [])
+    journal.maintain(nowMs, () => [])
     assert.equal(readdirSync(dir).filter((name) => name.startsWith('hits-')).length, 2)
     joined.moveTo(journal.descriptor)
     worker.take(DURABLE, 'carol')
     assert.match(lines(1), /"carol"/)
     assert.doesNotMatch(lines(1), /"bob"/)
     nowMs += HOUR_MS
-    journal.tend(nowMs, () => [])
+    journal.maintain(nowMs, () => [])
     joined.moveTo(journal.descriptor)
     assert.doesNotMatch(lines(), /"bob"/)
   })
@@ -212,7 +223,7 @@ describe('a journal that another thread has joined', () => {
     worker.take(DURABLE, `${key}y`)
     nowMs += 5000
     for (let i = 0; i < 9; i++) worker.take(DURABLE, `${key}y`)
-    journal.tend(nowMs, () => [])
+    journal.maintain(nowMs, () => [])
     assert.notEqual(readdirSync(dir).filter((name) => name.startsWith('hits-')).length, 1)
     assert.ok(before !== undefined)
   })
@@ -226,7 +237,7 @@ describe('a journal that another thread has joined', () => {
       [false],
     )
     // Nothing else is its business.
-    joined.declare()
+    joined.putTable()
     joined.appendAll()
     joined.close()
   })
@@ -234,7 +245,7 @@ describe('a journal that another thread has joined', () => {
   it('is entered and left by each take, also by one that throws', () => {
     const { worker } = threads()
     let depth = 0
-    const shared = new SharedLimiter(worker, { enter: () => depth++, leave: () => depth-- })
+    const shared = new LockedLimiter(worker, { enter: () => depth++, leave: () => depth-- })
     assert.equal(shared.take(BRIEF, 'alice').remaining, 9)
     assert.throws(() => shared.take(row('stranger', 1000), 'alice'), /was never in the table/)
     shared.close()

@@ -203,3 +203,10 @@ function windowRuleOf(record: RowRecord): WindowRule {
   const { limit, windowMs, horizonMs } = record
   return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY }
 }
+
+/** Counters of one sliding window outside the limit table. They are not kept on disk. */
+export function countersOutsideTable(limit: number, windowMs: number): Counters {
+  const budget = new KeyBudget()
+  budget.divide([0])
+  return new Counters({ id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }, budget)
+}

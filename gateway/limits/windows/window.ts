@@ -10,6 +10,8 @@ export interface Take {
   readonly resetSeconds: number
   /** The hit could not be written to the journal: it was not counted, and its request must be refused. */
   readonly unrecorded?: true
+  /** The shared store is away and the row allows every request meanwhile: nothing was counted. */
+  readonly uncounted?: true
 }
 
 /** The limit that all windows of a row share. Immutable; an edit of the row makes a new one. */

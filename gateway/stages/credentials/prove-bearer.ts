@@ -1,10 +1,11 @@
+import type { ProofFault } from '../../auth/possession/dpop.ts'
 import { provePossession } from '../../auth/possession/possession.ts'
-import type { ProofFault } from '../../auth/possession/proof-fault.ts'
 import { mayBeGuess } from '../../auth/throttle.ts'
 import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
 import type { TokenFault, Verification } from '../../auth/tokens/verifier.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import type { Principal } from '../../principal.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { peerOf } from '../../tls/clients/peer.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
@@ -14,12 +15,17 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
   cause: 'ended sessions cannot be written',
 })
 
+const SESSIONS_UNKNOWN = refusal('sessions_unavailable', {
+  headers: ['Retry-After', '5'],
+  cause: 'the shared store is away, and with it the sessions that ended elsewhere',
+})
+
 type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'>
 type Credential = Exclude<Presented, string>
 
 /**
- * Proves an access token (RFC 6750, RFC 9449), and that the caller holds what it is bound to. Waits only for keys that
- * are not known yet or a token that was not seen before. Writes `principal`.
+ * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds the key or certificate that it is bound to. Waits
+ * only for unknown keys or a token not seen before. Writes `principal`.
  */
 export function proveBearer(
   gateway: Gateway,
@@ -27,8 +33,9 @@ export function proveBearer(
   credential: Presented,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   if (credential === 'malformed') return decided(gateway, 'malformed', refuseMalformed(exchange))
-  // Until it is on the disk that a session has ended, a crash would give it back: nobody is let in on one meanwhile.
+  // A crash would restore a session whose end is not on the disk yet, so no token is accepted meanwhile.
   if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
+  if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const verification = gateway.verifier.verify(credential.token)
@@ -53,7 +60,11 @@ interface Verified {
   readonly verification: Verification
 }
 
-function accept(gateway: Gateway, exchange: Exchange, { credential, verification }: Verified) {
+function accept(
+  gateway: Gateway,
+  exchange: Exchange,
+  { credential, verification }: Verified,
+): Refusal | undefined | Promise<Refusal | undefined> {
   const { scheme, token } = credential
   if (verification.fault !== undefined) {
     const { reason } = verification.fault
@@ -68,21 +79,42 @@ function accept(gateway: Gateway, exchange: Exchange, { credential, verification
     method: exchange.method,
     path: exchange.path,
   })
+  const { principal } = verification
+  return fault instanceof Promise
+    ? fault.then((known) => settle(gateway, exchange, { fault: known, principal, scheme }))
+    : settle(gateway, exchange, { fault, principal, scheme })
+}
+
+interface Proved {
+  readonly fault: ProofFault | undefined
+  readonly principal: Principal
+  readonly scheme: Scheme
+}
+
+function settle(
+  gateway: Gateway,
+  exchange: Exchange,
+  { fault, principal, scheme }: Proved,
+): Refusal | undefined {
   if (fault !== undefined) {
-    if (fault.error !== 'use_dpop_nonce') countGuess(gateway, exchange)
+    if (GUESSES.has(fault.error)) countGuess(gateway, exchange)
     return decided(gateway, fault.error, refusePossession(gateway, fault, scheme))
   }
-  exchange.principal = verification.principal
+  exchange.principal = principal
   return decided(gateway, 'accepted', undefined)
 }
 
-/** Of the connection's client certificate; one that is expired, revoked or of nobody's making binds nothing. */
+/** Proof faults that may come of guessing. */
+const GUESSES: ReadonlySet<ProofFault['error']> = new Set(['invalid_dpop_proof', 'invalid_token'])
+
+/** SHA-256 of the connection's client certificate; undefined when it is expired, revoked or not from a trusted authority. */
 function thumbprintOf(gateway: Gateway, { secure }: Exchange): string | undefined {
   const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
   return peer?.authorized === true ? peer.thumbprintBase64url : undefined
 }
 
 function refusePossession(gateway: Gateway, { error, description, cause }: ProofFault, scheme: Scheme) {
+  if (error === 'proofs_unavailable') return refusal(error, { headers: ['Retry-After', '5'], cause })
   const nonce = gateway.proofs.nonce()
   const headers = [...challenges({ error, description, scheme })]
   if (nonce !== undefined) headers.push('DPoP-Nonce', nonce)

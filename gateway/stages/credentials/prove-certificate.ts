@@ -15,8 +15,8 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
 }
 
 /**
- * Takes the caller for the client whose certificate its connection has proved. Which of the checks has failed stays
- * inside: to know it would help whoever has made the certificate. Writes `principal`.
+ * Finds the client of the connection's certificate. The response does not tell which check failed, because that would help
+ * an attacker. Writes `principal`.
  */
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const peer = exchange.secure && peerOf(exchange.secure, gateway.tls.trust, gateway.clock())
@@ -24,12 +24,12 @@ export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal 
     return refused(
       gateway,
       'untrusted',
-      peer === undefined ? 'there is none' : `${peer.reason}: ${shown(peer)}`,
+      peer === undefined ? 'no certificate' : `${peer.reason}: ${namesOf(peer)}`,
     )
   }
   exchange.principal = clientOf(gateway, peer)
   if (exchange.principal === undefined) {
-    return refused(gateway, 'unknown_client', `no client has ${shown(peer)}`)
+    return refused(gateway, 'unknown_client', `no client has ${namesOf(peer)}`)
   }
   gateway.metrics.authDecision('mtls', 'accepted')
   return undefined
@@ -40,42 +40,43 @@ function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
   return refusal('invalid_certificate', { headers: CHALLENGE, cause })
 }
 
-/** What clients.json could know it by. */
-function shown({ subject, thumbprintHex, authorities }: PeerCertificate): string {
+/** The names that clients.json could give. */
+function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): string {
   const issuers = authorities.map((authority) => `, issuer ${quote(subjectOf(authority))}`).join('')
   return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`
 }
 
-/** By the most exact name first. */
+/** The most exact name counts first: thumbprint, then URI, DNS name and subject. */
 function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
   const { table } = gateway.clients
   const isAlone = gateway.tls.trust?.independent !== true
   const pinned = table.byThumbprint.get(peer.thumbprintHex)
-  if (pinned !== undefined && isOfItsIssuer(gateway, peer, { principal: pinned, alone: true })) return pinned
+  if (pinned !== undefined && isFromItsIssuer(gateway, peer, { principal: pinned, alone: true }))
+    return pinned
   for (const [names, known] of [
     [peer.sanUri, table.bySanUri],
     [peer.sanDns, table.bySanDns],
   ] as const) {
     for (const name of names) {
       const principal = known.get(name)
-      if (principal !== undefined && isOfItsIssuer(gateway, peer, { principal, alone: isAlone }))
+      if (principal !== undefined && isFromItsIssuer(gateway, peer, { principal, alone: isAlone }))
         return principal
     }
   }
   if (table.bySubject.size === 0) return undefined
   const subject = canonicalName(peer.subject)
   const named = subject === undefined ? undefined : table.bySubject.get(subject)
-  return named !== undefined && isOfItsIssuer(gateway, peer, { principal: named, alone: isAlone })
+  return named !== undefined && isFromItsIssuer(gateway, peer, { principal: named, alone: isAlone })
     ? named
     : undefined
 }
 
 /**
- * Whether the authority that the client's entry names has issued the certificate.
+ * Whether one of the authorities that the client's entry names has issued the certificate.
  *
- * @param alone no other authority could have issued what the client is known by, so that none needs to be named
+ * @param alone no other authority can issue such a certificate, so the entry need not name one
  */
-function isOfItsIssuer(
+function isFromItsIssuer(
   { clients }: Gateway,
   { authorities }: PeerCertificate,
   { principal, alone }: { readonly principal: Principal; readonly alone: boolean },

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import type { ReplayFault } from '../../auth/replay.ts'
 import { quote } from '../../auth/tokens/quote.ts'
 import {
   readWebhookHeaders,
@@ -7,7 +8,7 @@ import {
   WEBHOOK_REFUSED,
   type WebhookMessage,
 } from '../../auth/webhook-signature.ts'
-import type { WebhookKey } from '../../config/client-table.ts'
+import type { WebhookKey } from '../../config/clients-file.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { bufferBody } from '../../http/bodies/buffered-body.ts'
@@ -15,7 +16,7 @@ import { networkOf } from '../../http/rules/network.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
 
-/** Of one body: all of it is in memory before its signature can be looked at. */
+/** The whole body must be in memory before its signature can be verified. */
 const MAX_BODY_BYTES = 1024 * 1024
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
@@ -25,14 +26,18 @@ const MEMORY_FULL = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '60'],
   cause: 'no more accepted webhooks can be remembered',
 })
+const STORE_AWAY = refusal('webhooks_unavailable', {
+  headers: ['Retry-After', '5'],
+  cause: 'the shared store is away',
+})
 const UNWRITABLE = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '5'],
   cause: 'accepted webhooks cannot be written',
 })
 
 /**
- * Proves a signed webhook (Standard Webhooks 1.0): what its head says first, then its body, then that it was not
- * accepted before. Which check has failed stays inside. Writes `principal` and `bufferedBody`.
+ * Verifies a signed webhook (Standard Webhooks 1.0): first its headers, then its body, then that it was not accepted before.
+ * The response does not tell which check failed. Writes `principal` and `bufferedBody`.
  */
 export function proveWebhook(
   gateway: Gateway,
@@ -42,7 +47,7 @@ export function proveWebhook(
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const key = gateway.clients.table.byKeyId.get(keyId)
-  // What stands there goes into no log: elsewhere a key of that name is the secret itself.
+  // The value is not logged: other APIs use X-API-Key for the secret itself.
   if (key === undefined) {
     countGuess(gateway, exchange)
     return decided(gateway, 'unknown_key', refuseUnproved('X-API-Key names no key of clients.json'))
@@ -52,7 +57,7 @@ export function proveWebhook(
   if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause))
   const source = exchange.req.body
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
-  const body = gather(gateway, exchange, { keyId: key.keyId, source })
+  const body = readBody(gateway, exchange, { keyId: key.keyId, source })
   if (!(body instanceof Promise)) return decided(gateway, body.code, body)
   return body.then((buffered) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
@@ -61,8 +66,8 @@ export function proveWebhook(
   })
 }
 
-/** Waits for the whole body, as long as there is room; what is too long is refused before any of it is read. */
-function gather(
+/** Reads the whole body into memory, as long as there is room. A body announced as too long is refused unread. */
+function readBody(
   { load: { bodyRoom } }: Gateway,
   exchange: Exchange,
   { keyId, source }: { readonly keyId: string; readonly source: Readable },
@@ -73,7 +78,7 @@ function gather(
   if (contentLength !== undefined && contentLength > maxBytes) return refusal('body_too_large')
   const waiting = { keyId, network: networkOf(exchange.address), bytes: 0 }
   res.onClose(() => bodyRoom.release(waiting))
-  // Its sender waits with the body that has to be seen before anything can be said about it.
+  // The sender waits for 100 (Continue), and the signature cannot be verified without the body.
   if (headers.expect !== undefined && req.version === '1.1') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
   return bufferBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
@@ -83,27 +88,45 @@ function gather(
   })
 }
 
-interface Delivery {
+interface SignedWebhook {
   readonly key: WebhookKey
   readonly message: WebhookMessage
   readonly body: Buffer
 }
 
-function accept(gateway: Gateway, exchange: Exchange, { key, message, body }: Delivery): Refusal | undefined {
-  // Its client has gone: taken now, the delivery could not be tried again.
+function accept(
+  gateway: Gateway,
+  exchange: Exchange,
+  { key, message, body }: SignedWebhook,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  // The client has disconnected. Accepted now, its next attempt would be refused as a replay.
   if (exchange.closed) return undefined
   const fault = verifyWebhook(message, { body, secrets: key.secrets })
   if (fault !== undefined) {
     countGuess(gateway, exchange)
     return decided(gateway, fault.reason, refuseUnproved(fault.cause))
   }
-  // Before it is known to be new: of whom a replay is, is proved.
+  // A replay is signed too, so its sender is known.
   exchange.principal = key.principal
-  const seen = gateway.deliveries.take(replayKey(key.keyId, message))
+  const seen = gateway.acceptedWebhooks.take(replayKey(key.keyId, message))
+  const accepted: Accepted = { keyId: key.keyId, id: message.id }
+  return seen instanceof Promise
+    ? seen.then((known) => settle(gateway, known, accepted))
+    : settle(gateway, seen, accepted)
+}
+
+type Accepted = { readonly keyId: string; readonly id: string }
+
+function settle(
+  gateway: Gateway,
+  seen: ReplayFault | undefined,
+  { keyId, id }: Accepted,
+): Refusal | undefined {
   if (seen === 'replayed') {
-    const cause = `webhook-id ${quote(message.id)} of key ${quote(key.keyId)} was accepted before`
+    const cause = `webhook-id ${quote(id)} of key ${quote(keyId)} was accepted before`
     return decided(gateway, 'replayed', refusal('webhook_replayed', { cause }))
   }
+  if (seen === 'away') return decided(gateway, 'unavailable', STORE_AWAY)
   if (seen === 'full') return decided(gateway, 'full', MEMORY_FULL)
   if (seen === 'unwritable') return decided(gateway, 'unwritable', UNWRITABLE)
   return decided(gateway, 'accepted', undefined)

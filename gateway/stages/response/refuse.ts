@@ -11,18 +11,18 @@ import { linesOf, writeHead } from './write-response.ts'
 /** Ends an exchange with a response of the gateway itself. If it cannot be recorded, the response is 503. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
-  const answer = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
-  exchange.refusalCode = answer.code
+  const final = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
+  exchange.refusalCode = final.code
   const isPage = prefersHtml(exchange.req.fields)
-  const body = isPage ? pageOf(exchange, answer) : problemOf(exchange, answer)
+  const body = isPage ? pageOf(exchange, final) : problemOf(exchange, final)
   const contentLength = body.length
-  const lines = `${isPage ? PAGE_LINES : PROBLEM_LINES}Content-Length: ${contentLength}\r\n${linesOf(answer.headers)}`
+  const lines = `${isPage ? PAGE_LINES : PROBLEM_LINES}Content-Length: ${contentLength}\r\n${linesOf(final.headers)}`
   // The rest of an unread body would be parsed as the next request.
-  if (answer.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
+  if (final.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
     exchange.res.keepAlive = false
-  logRefusal(gateway, exchange, answer)
-  close(gateway, exchange, answer.status)
-  writeHead(exchange, answer.status, { lines, contentLength, dated: false })
+  logRefusal(gateway, exchange, final)
+  close(gateway, exchange, final.status)
+  writeHead(exchange, final.status, { lines, contentLength, dated: false })
   exchange.res.write(body)
   exchange.res.end()
 }

@@ -3,7 +3,7 @@ import type { Findings } from '../listener/findings.ts'
 import { readPem } from '../listener/pem.ts'
 import { readCertificates, warnOfTime } from '../listener/server-certificate.ts'
 import { subjectOf } from './certificate-names.ts'
-import { type RevocationList, readRevocationList } from './revocation-list.ts'
+import { type RevocationList, readRevocationList, UnusableList } from './revocation-list.ts'
 import { isIssuer } from './trust.ts'
 
 /** The file that is checked, and where to report to. */
@@ -46,8 +46,8 @@ export function readRevocationLists(
     const path = `block ${index + 1}`
     if (label === 'X509 CRL') {
       const list = readList(der)
-      if (list !== undefined) lists.push(list)
-      else findings.fault({ file, path, reason: 'is not a certificate revocation list' })
+      if (typeof list === 'string') findings.fault({ file, path, reason: list })
+      else lists.push(list)
     } else findings.fault({ file, path, reason: `must be an X509 CRL, but is a ${label}` })
   }
   if (lists.length < blocks.length) return undefined
@@ -56,11 +56,12 @@ export function readRevocationLists(
   return lists
 }
 
-function readList(der: Buffer): RevocationList | undefined {
+/** The list, or what is wrong with it. */
+function readList(der: Buffer): RevocationList | string {
   try {
     return readRevocationList(der)
-  } catch {
-    return undefined
+  } catch (error) {
+    return error instanceof UnusableList ? error.message : 'is not a certificate revocation list'
   }
 }
 

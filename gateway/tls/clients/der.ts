@@ -1,74 +1,83 @@
-/** One value of DER: tag, length, content (X.690 section 8.1). */
-export interface DerValue {
+/** Where one value of DER stands in its bytes (X.690 section 8.1). Makes no copy: a list may have 100,000 entries. */
+export interface DerSpan {
   /** The identifier byte, such as 0x30 for a SEQUENCE. */
   readonly tag: number
-  readonly content: Buffer
-  /** The content with its tag and length. */
-  readonly whole: Buffer
+  readonly at: number
+  readonly contentAt: number
+  /** Exclusive. */
+  readonly end: number
 }
 
 export const SEQUENCE = 0x30
+export const BOOLEAN = 0x01
 export const INTEGER = 0x02
 export const BIT_STRING = 0x03
 export const OBJECT_IDENTIFIER = 0x06
 export const UTC_TIME = 0x17
 export const GENERALIZED_TIME = 0x18
+export const EXPLICIT_0 = 0xa0
 
 /**
- * Splits `bytes` into its consecutive values.
+ * The value that begins at `at`, inside of what ends at `limit`.
  *
- * @throws when they are not DER
+ * @throws when it is not DER, or cut off
  */
-export function readDer(bytes: Buffer): DerValue[] {
-  const values: DerValue[] = []
-  for (let at = 0; at < bytes.length; ) {
-    const { contentAt, end } = extentOf(bytes, at)
-    values.push({
-      tag: bytes.readUInt8(at),
-      content: bytes.subarray(contentAt, end),
-      whole: bytes.subarray(at, end),
-    })
-    at = end
-  }
-  return values
-}
-
-function extentOf(bytes: Buffer, at: number): { readonly contentAt: number; readonly end: number } {
-  const first = at + 1 < bytes.length ? bytes.readUInt8(at + 1) : Number.NaN
-  // Tags of more than one byte and lengths beyond 4 GiB do not occur in what is read here.
+export function derAt(bytes: Buffer, at: number, limit: number): DerSpan {
+  if (at + 2 > limit) throw new Error('not DER: cut off')
+  const tag = bytes.readUInt8(at)
+  const first = bytes.readUInt8(at + 1)
   const lengthBytes = first < 0x80 ? 0 : first - 0x80
   const contentAt = at + 2 + lengthBytes
-  const readable = (bytes.readUInt8(at) & 0x1f) !== 0x1f && first !== 0x80 && lengthBytes <= 4
-  if (!readable || contentAt > bytes.length) throw new Error('not DER')
-  const length = lengthBytes === 0 ? first : bytes.readUIntBE(at + 2, lengthBytes)
-  const end = contentAt + length
-  if (end > bytes.length) throw new Error('not DER: cut off')
-  return { contentAt, end }
+  // Tags of more than one byte and lengths beyond 4 GiB do not occur in what is read here.
+  if ((tag & 0x1f) === 0x1f || first === 0x80 || lengthBytes > 4 || contentAt > limit)
+    throw new Error('not DER')
+  const end = contentAt + (lengthBytes === 0 ? first : bytes.readUIntBE(at + 2, lengthBytes))
+  if (end > limit) throw new Error('not DER: cut off')
+  return { tag, at, contentAt, end }
 }
 
 /**
- * The single value in `bytes`.
+ * The values in a SEQUENCE.
  *
- * @throws when it has another tag, or more follows
+ * @throws when it is none, or what it holds is not DER
  */
-export function readDerOf(tag: number, bytes: Buffer): DerValue {
-  const [value, ...rest] = readDer(bytes)
-  if (value === undefined || value.tag !== tag || rest.length > 0)
-    throw new Error('not the DER that was expected')
-  return value
+export function* derIn(bytes: Buffer, { tag, contentAt, end }: DerSpan): Iterable<DerSpan> {
+  if (tag !== SEQUENCE) throw new Error('not a SEQUENCE')
+  for (let at = contentAt; at < end; ) {
+    const value = derAt(bytes, at, end)
+    yield value
+    at = value.end
+  }
 }
 
-/** Milliseconds since the epoch of a UTCTime or GeneralizedTime as certificates write them (RFC 5280 section 4.1.2.5). */
-export function readTime({ tag, content }: DerValue): number {
-  const text = content.toString('latin1')
-  const [, year = '', ...parts] =
-    (tag === UTC_TIME
-      ? /^(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/
-      : /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/
-    ).exec(text) ?? []
-  const [month = 0, day = 0, hour = 0, minute = 0, second = 0] = parts.map(Number)
-  const century = tag === UTC_TIME ? (Number(year) < 50 ? 2000 : 1900) : 0
-  const timeMs = Date.UTC(century + Number(year), month - 1, day, hour, minute, second)
-  if (year === '' || Number.isNaN(timeMs)) throw new Error('not a time')
-  return timeMs
+/**
+ * Milliseconds since the epoch of a UTCTime or GeneralizedTime as certificates write them (RFC 5280 section 4.1.2.5).
+ *
+ * @throws when it is another value, or there is no such day or time of day
+ */
+export function timeOf(bytes: Buffer, { tag, contentAt, end }: DerSpan): number {
+  const yearDigits = tag === UTC_TIME ? 2 : 4
+  if (tag !== UTC_TIME && tag !== GENERALIZED_TIME) throw new Error('not a time')
+  if (end - contentAt !== yearDigits + 11 || bytes[end - 1] !== 0x5a) throw new Error('not a time')
+  const at = contentAt + yearDigits
+  const inCentury = pairAt(bytes, at - 2)
+  const century = tag === GENERALIZED_TIME ? pairAt(bytes, contentAt) : inCentury < 50 ? 20 : 19
+  const month = pairAt(bytes, at)
+  const day = pairAt(bytes, at + 2)
+  const hour = pairAt(bytes, at + 4)
+  const minute = pairAt(bytes, at + 6)
+  const second = pairAt(bytes, at + 8)
+  // `Date` carries what is too much over to the next month, day or minute, and takes the years 0 to 99 for others.
+  if (hour > 23 || minute > 59 || second > 59 || century < 1) throw new Error('no such time')
+  const date = new Date(Date.UTC(century * 100 + inCentury, month - 1, day, hour, minute, second))
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) throw new Error('no such day')
+  return date.getTime()
+}
+
+/** Two digits. */
+function pairAt(bytes: Buffer, at: number): number {
+  const tens = bytes.readUInt8(at) - 0x30
+  const ones = bytes.readUInt8(at + 1) - 0x30
+  if (tens < 0 || tens > 9 || ones < 0 || ones > 9) throw new Error('not a time')
+  return tens * 10 + ones
 }

@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createPublicKey, X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
+import { connect, createServer, type TLSSocket } from 'node:tls'
 import fc from 'fast-check'
 import { type Authority, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import { readPem } from '../listener/pem.ts'
-import { readRevocationList } from './revocation-list.ts'
+import { readRevocationList, UnusableList } from './revocation-list.ts'
 
 function derOf(pem: string): Buffer {
   const blocks = readPem(pem)
@@ -104,5 +107,195 @@ describe('a revocation list', () => {
     // The OID of ecdsa-with-SHA256, once inside and once outside of what is signed: now ecdsa-with-SHA1.
     const hex = der.toString('hex').replaceAll('2a8648ce3d040302', '2a8648ce3d040301')
     assert.equal(readRevocationList(Buffer.from(hex, 'hex')).isSignedBy(keyOf(ca)), undefined)
+  })
+})
+
+/** DER of less than 128 bytes: a value of this tag around hex or other values. */
+function der(tag: number, ...content: readonly (string | Buffer)[]): Buffer {
+  const bytes = Buffer.concat(
+    content.map((part) => (typeof part === 'string' ? Buffer.from(part, 'hex') : part)),
+  )
+  assert.ok(bytes.length < 128)
+  return Buffer.concat([Buffer.from([tag, bytes.length]), bytes])
+}
+
+function utcTime(text: string): Buffer {
+  return der(0x17, Buffer.from(text, 'latin1'))
+}
+
+function extension(oid: string, critical: boolean): Buffer {
+  return der(0x30, der(0x06, oid), ...(critical ? [der(0x01, 'ff')] : []), der(0x04, '0500'))
+}
+
+interface Wish {
+  readonly times?: readonly Buffer[]
+  readonly entries?: readonly Buffer[]
+  readonly extensions?: readonly Buffer[]
+}
+
+/** A list whose issuer and signature are empty. */
+function unsignedList({ times = [utcTime('260101000000Z')], entries = [], extensions = [] }: Wish): Buffer {
+  const fields = [der(0x02, '01'), der(0x30), der(0x30), ...times]
+  if (entries.length > 0) fields.push(der(0x30, ...entries))
+  if (extensions.length > 0) fields.push(der(0xa0, der(0x30, ...extensions)))
+  return der(0x30, der(0x30, ...fields), der(0x30), der(0x03, '00'))
+}
+
+function entry(...extensions: readonly Buffer[]): Buffer {
+  const more = extensions.length > 0 ? [der(0x30, ...extensions)] : []
+  return der(0x30, der(0x02, '00ff'), utcTime('260101000000Z'), ...more)
+}
+
+const OIDS = {
+  deltaIndicator: '551d1b',
+  issuingDistributionPoint: '551d1c',
+  crlNumber: '551d14',
+  keyIdentifier: '551d23',
+}
+
+describe('a revocation list with extensions', () => {
+  const reading = (wish: Wish) => () => readRevocationList(unsignedList(wish))
+
+  it('is read when they only tell more about it or its entries', () => {
+    const list = readRevocationList(
+      unsignedList({
+        entries: [entry(extension('551d15', false))],
+        extensions: [
+          extension(OIDS.crlNumber, false),
+          extension('2a0304', false),
+          extension(OIDS.keyIdentifier, true),
+        ],
+      }),
+    )
+    assert.deepEqual([...list.serials], ['FF'])
+    assert.equal(list.thisUpdateMs, Date.UTC(2026, 0, 1))
+  })
+
+  it('is refused when it covers less than all certificates of its authority, critical or not', () => {
+    for (const critical of [true, false]) {
+      assert.throws(
+        reading({ extensions: [extension(OIDS.deltaIndicator, critical)] }),
+        new UnusableList('is a delta list: complete lists are needed'),
+      )
+      assert.throws(
+        reading({ extensions: [extension(OIDS.issuingDistributionPoint, critical)] }),
+        UnusableList,
+      )
+    }
+  })
+
+  it('is refused with the name of a critical extension that nobody knows', () => {
+    assert.throws(
+      reading({ extensions: [extension(OIDS.crlNumber, false), extension('2a864886f70d01097f', true)] }),
+      new UnusableList('has a critical extension that is not known: 1.2.840.113549.1.9.127'),
+    )
+    assert.throws(reading({ extensions: [extension(OIDS.crlNumber, true)] }), UnusableList)
+    // Certificate issuer, as in an indirect list.
+    assert.throws(
+      reading({ entries: [entry(), entry(extension('551d1d', true))] }),
+      new UnusableList('has an entry with a critical extension that is not known: 2.5.29.29'),
+    )
+  })
+})
+
+/** Extensions of a list, in the words of openssl.cnf(5); a list is signed with those of one section. */
+const SECTIONS = `
+[plain]
+1.2.3.4=ASN1:NULL
+[delta]
+2.5.29.27=critical,ASN1:INTEGER:1
+[partition]
+issuingDistributionPoint=critical,@one
+[one]
+fullname=URI:http://crl.example/1.crl
+[users]
+issuingDistributionPoint=critical,@only
+[only]
+onlyuser=TRUE
+[unknown]
+1.2.3.4=critical,ASN1:NULL
+`
+
+it('a list is refused exactly when OpenSSL would refuse every client in its handshake', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'crl-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  const ca = await makeAuthority({ subject: 'CN=Root' })
+  const client = await makeCertificate({ subject: 'CN=client', issuer: ca })
+  writeFileSync(join(folder, 'ca.pem'), ca.certPem)
+  writeFileSync(join(folder, 'key.pem'), ca.keyPem)
+  writeFileSync(join(folder, 'index'), '')
+  writeFileSync(join(folder, 'number'), '01\n')
+  const config = `[ca]\ndefault_ca=d\n[d]\ndatabase=index\ndefault_md=sha256\ncrlnumber=number\n${SECTIONS}`
+  writeFileSync(join(folder, 'ca.cnf'), config)
+  for (const [section, good] of Object.entries({
+    plain: true,
+    delta: false,
+    partition: false,
+    users: false,
+    unknown: false,
+  })) {
+    const args = `ca -config ca.cnf -gencrl -keyfile key.pem -cert ca.pem -crldays 3 -out crl.pem -crlexts ${section}`
+    execFileSync('openssl', args.split(' '), { cwd: folder, stdio: 'pipe' })
+    const crl = readFileSync(join(folder, 'crl.pem'), 'utf8')
+    if (good) readRevocationList(derOf(crl))
+    else assert.throws(() => readRevocationList(derOf(crl)), UnusableList, section)
+    const identity = { cert: client.certPem, key: client.keyPem }
+    const server = createServer({
+      ...identity,
+      ca: ca.certPem,
+      crl,
+      requestCert: true,
+      rejectUnauthorized: false,
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const caller = connect({ ...identity, port, host: '127.0.0.1', rejectUnauthorized: false })
+    const [socket] = (await once(server, 'secureConnection')) as [TLSSocket]
+    assert.equal(socket.authorized, good, section)
+    caller.destroy()
+    socket.destroy()
+    server.close()
+  }
+})
+
+describe('the times of a revocation list', () => {
+  const thisUpdate = (time: Buffer) => readRevocationList(unsignedList({ times: [time] })).thisUpdateMs
+  const generalizedTime = (text: string) => der(0x18, Buffer.from(text, 'latin1'))
+
+  it('are those of its DER', () => {
+    for (const [time, expected] of [
+      [utcTime('491231235959Z'), '2049-12-31T23:59:59.000Z'],
+      [utcTime('500101000000Z'), '1950-01-01T00:00:00.000Z'],
+      [utcTime('240229120000Z'), '2024-02-29T12:00:00.000Z'],
+      [generalizedTime('20500101000000Z'), '2050-01-01T00:00:00.000Z'],
+    ] as const)
+      assert.equal(new Date(thisUpdate(time)).toISOString(), expected)
+  })
+
+  it('are refused when there is no such day or time of day, in an entry too', () => {
+    const impossible = [
+      '261301000000Z',
+      '260001000000Z',
+      '260100000000Z',
+      '260132000000Z',
+      '260229000000Z',
+      '260101240000Z',
+      '260101006000Z',
+      '260101000060Z',
+      '2601010000Z',
+      '260101000000+',
+      '26010100000aZ',
+    ]
+    for (const text of impossible) {
+      assert.throws(() => thisUpdate(utcTime(text)), text)
+      assert.throws(
+        () => readRevocationList(unsignedList({ times: [utcTime('260101000000Z'), utcTime(text)] })),
+        text,
+      )
+      const dated = der(0x30, der(0x02, '01'), utcTime(text))
+      assert.throws(() => readRevocationList(unsignedList({ entries: [dated] })), text)
+    }
+    assert.throws(() => thisUpdate(generalizedTime('00260101000000Z')))
+    assert.throws(() => thisUpdate(generalizedTime('20260101000000.5Z')))
   })
 })

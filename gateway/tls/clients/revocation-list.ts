@@ -1,14 +1,16 @@
 import { type KeyObject, verify } from 'node:crypto'
 import {
   BIT_STRING,
-  type DerValue,
+  BOOLEAN,
+  type DerSpan,
+  derAt,
+  derIn,
+  EXPLICIT_0,
   GENERALIZED_TIME,
   INTEGER,
   OBJECT_IDENTIFIER,
-  readDer,
-  readDerOf,
-  readTime,
   SEQUENCE,
+  timeOf,
   UTC_TIME,
 } from './der.ts'
 
@@ -34,56 +36,134 @@ const HASHES: ReadonlyMap<string, string | undefined> = new Map([
   ['2b6570', undefined],
 ])
 
+/** By the OID of an extension (DER, in hex): why a list with it must not be used (RFC 5280 section 5.2). */
+const UNUSABLE: ReadonlyMap<string, string> = new Map([
+  ['551d1b', 'is a delta list: complete lists are needed'],
+  [
+    '551d1c',
+    'has an issuing distribution point: lists that cover all certificates of their authority are needed',
+  ],
+])
+/** May be critical: OpenSSL knows it. */
+const AUTHORITY_KEY_IDENTIFIER = '551d23'
+
+/** A list that must not be used; its message is the rest of a sentence about the list. */
+export class UnusableList extends Error {}
+
 /**
- * Parses one list. OpenSSL uses the lists in handshakes; the gateway needs them to check the files at load, and to find
- * certificates revoked after the handshake of an open connection.
+ * Parses one complete list. OpenSSL uses the lists in handshakes; the gateway needs them to check the files at load, and
+ * to find certificates revoked after the handshake of an open connection. What is refused here, OpenSSL ignores or
+ * refuses too, but only in the handshake of each client.
  *
+ * @throws UnusableList when it covers not all certificates of its authority, or has a critical extension that nobody knows
  * @throws when it is not a list
  */
 export function readRevocationList(der: Buffer): RevocationList {
-  const [signed, algorithm, signature, ...rest] = readDer(readDerOf(SEQUENCE, der).content)
+  const whole = derAt(der, 0, der.length)
+  const [signed, algorithm, signature, ...rest] = derIn(der, whole)
   if (signature?.tag !== BIT_STRING || signed === undefined || algorithm === undefined || rest.length > 0) {
     throw new Error('not a revocation list')
   }
-  const fields = readDer(signed.content)
+  const fields = [...derIn(der, signed)]
   if (fields[0]?.tag === INTEGER) fields.shift()
   // Before thisUpdate: signature algorithm and issuer.
   const [, , thisUpdate, ...more] = fields
-  if (thisUpdate === undefined) throw new Error('not a revocation list')
   const nextUpdate = isTime(more[0]) ? more.shift() : undefined
-  const revoked = more[0]?.tag === SEQUENCE ? more[0] : undefined
+  const revoked = more[0]?.tag === SEQUENCE ? more.shift() : undefined
+  const extensions = more[0]?.tag === EXPLICIT_0 ? more.shift() : undefined
+  if (whole.end !== der.length || thisUpdate === undefined || more.length > 0)
+    throw new Error('not a revocation list')
+  if (extensions !== undefined) checkExtensions(der, extensions)
   return {
-    thisUpdateMs: readTime(thisUpdate),
-    nextUpdateMs: nextUpdate === undefined ? undefined : readTime(nextUpdate),
-    serials: new Set(revoked === undefined ? [] : readDer(revoked.content).map(serialOf)),
-    isSignedBy: signatureCheck({ signed, algorithm, signature }),
+    thisUpdateMs: timeOf(der, thisUpdate),
+    nextUpdateMs: nextUpdate === undefined ? undefined : timeOf(der, nextUpdate),
+    serials: revoked === undefined ? new Set() : serialsOf(der, revoked),
+    isSignedBy: signatureCheck(der, { signed, algorithm, signature }),
   }
 }
 
-function isTime(value: DerValue | undefined): boolean {
+function isTime(value: DerSpan | undefined): boolean {
   return value?.tag === UTC_TIME || value?.tag === GENERALIZED_TIME
 }
 
-function serialOf(entry: DerValue): string {
-  const [serial] = readDer(entry.content)
-  if (serial?.tag !== INTEGER) throw new Error('not a revocation list')
-  const hex = serial.content.toString('hex').toUpperCase()
-  // DER adds a zero byte when the first bit is set; OpenSSL prints the number without it.
-  return hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex
+function checkExtensions(der: Buffer, { contentAt, end }: DerSpan): void {
+  for (const extension of derIn(der, derAt(der, contentAt, end))) {
+    const oid = oidOf(der, extension)
+    const name = der.toString('hex', oid.contentAt, oid.end)
+    const reason = UNUSABLE.get(name)
+    if (reason !== undefined) throw new UnusableList(reason)
+    if (isCritical(der, extension) && name !== AUTHORITY_KEY_IDENTIFIER)
+      throw new UnusableList(
+        `has a critical extension that is not known: ${dotted(der.subarray(oid.contentAt, oid.end))}`,
+      )
+  }
 }
 
-function signatureCheck(parts: {
-  readonly signed: DerValue
-  readonly algorithm: DerValue
-  readonly signature: DerValue
-}): RevocationList['isSignedBy'] {
-  const [oid] = readDer(parts.algorithm.content)
-  const name = oid?.tag === OBJECT_IDENTIFIER ? oid.content.toString('hex') : ''
+function serialsOf(der: Buffer, revoked: DerSpan): Set<string> {
+  const serials = new Set<string>()
+  for (const entry of derIn(der, revoked)) {
+    const serial = derAt(der, entry.contentAt, entry.end)
+    const date = derAt(der, serial.end, entry.end)
+    if (entry.tag !== SEQUENCE || serial.tag !== INTEGER) throw new Error('not a revocation list')
+    timeOf(der, date)
+    if (date.end < entry.end) checkEntryExtensions(der, derAt(der, date.end, entry.end))
+    const hex = der.toString('hex', serial.contentAt, serial.end).toUpperCase()
+    // DER adds a zero byte when the first bit is set; OpenSSL prints the number without it.
+    serials.add(hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex)
+  }
+  return serials
+}
+
+/** Critical ones say that an entry means something else: a certificate of another issuer, or what nobody knows. */
+function checkEntryExtensions(der: Buffer, extensions: DerSpan): void {
+  for (const extension of derIn(der, extensions)) {
+    if (!isCritical(der, extension)) continue
+    const { contentAt, end } = oidOf(der, extension)
+    throw new UnusableList(
+      `has an entry with a critical extension that is not known: ${dotted(der.subarray(contentAt, end))}`,
+    )
+  }
+}
+
+function oidOf(der: Buffer, { contentAt, end }: DerSpan): DerSpan {
+  const oid = derAt(der, contentAt, end)
+  if (oid.tag !== OBJECT_IDENTIFIER) throw new Error('not an extension')
+  return oid
+}
+
+function isCritical(der: Buffer, extension: DerSpan): boolean {
+  const { tag, contentAt } = derAt(der, oidOf(der, extension).end, extension.end)
+  return tag === BOOLEAN && der[contentAt] !== 0
+}
+
+/** An OID as people write it (X.690 section 8.19). */
+function dotted(oid: Buffer): string {
+  const arcs: number[] = []
+  let arc = 0
+  for (const byte of oid) {
+    arc = arc * 128 + (byte & 0x7f)
+    if (byte < 0x80) {
+      // The first two share a number.
+      if (arcs.length === 0)
+        arcs.push(Math.min(Math.floor(arc / 40), 2), arc - 40 * Math.min(Math.floor(arc / 40), 2))
+      else arcs.push(arc)
+      arc = 0
+    }
+  }
+  return arcs.join('.')
+}
+
+function signatureCheck(
+  der: Buffer,
+  parts: { readonly signed: DerSpan; readonly algorithm: DerSpan; readonly signature: DerSpan },
+): RevocationList['isSignedBy'] {
+  const [oid] = derIn(der, parts.algorithm)
+  const name = oid?.tag === OBJECT_IDENTIFIER ? der.toString('hex', oid.contentAt, oid.end) : ''
   if (!HASHES.has(name)) return () => undefined
   const hash = HASHES.get(name)
-  const data = Buffer.from(parts.signed.whole)
+  const data = Buffer.from(der.subarray(parts.signed.at, parts.signed.end))
   // The first byte of a BIT STRING is the number of unused bits: 0.
-  const signature = Buffer.from(parts.signature.content.subarray(1))
+  const signature = Buffer.from(der.subarray(parts.signature.contentAt + 1, parts.signature.end))
   return (key) => {
     try {
       return verify(hash, data, key, signature)

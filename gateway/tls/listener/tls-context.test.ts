@@ -161,6 +161,11 @@ describe('the files of the HTTPS listener', () => {
       faultsOf({ clientCa, clientCrl: garbage })[0] ?? '',
       /block 1: is not a certificate revocation list/,
     )
+    const delta =
+      '-----BEGIN X509 CRL-----\nMDAwKQIBATAAMAAXDTI2MDEwMTAwMDAwMFqgETAPMA0GA1UdGwEB/wQDAgEBMAAD\nAQA=\n-----END X509 CRL-----\n'
+    assert.deepEqual(faultsOf({ clientCa, clientCrl: delta }), [
+      'crl.pem: block 1: is a delta list: complete lists are needed',
+    ])
   })
 
   it('that only OpenSSL refuses are a fault, not a crash', async () => {

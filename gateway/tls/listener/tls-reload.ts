@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../../config/faults.ts'
 import { loadFile, type ReadFile, readLenient, unreadable } from '../../config/load-file.ts'
-import { LENIENT_DISK, type Watch, watchFile } from '../../config/reload/watch.ts'
+import { FileWatch, LENIENT_DISK } from '../../config/reload/watch.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
 
 /** The texts of the files, and the material made from them. */
@@ -52,12 +52,7 @@ const DOUBTFUL_LOOKS = 3
 
 /** Reads the files synchronously, for the start. Reports all faults together. */
 export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = readLenient): Parsed<LoadedTls> {
-  const texts: Record<Part, string | undefined> = {
-    cert: undefined,
-    key: undefined,
-    clientCa: undefined,
-    clientCrl: undefined,
-  }
+  const texts: { [Key in Part]?: string | undefined } = {}
   const faults: Fault[] = []
   for (const part of PARTS) {
     const file = files[FILE_OF[part]]
@@ -80,7 +75,7 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
  */
 export class TlsReloader {
   readonly #options: TlsReloadOptions
-  readonly #watches = new Map<Part, Watch>()
+  readonly #watches = new Map<Part, FileWatch>()
   readonly #gone = new Set<Part>()
   #texts: TlsTexts
   #inForce: LoadedTls
@@ -101,7 +96,10 @@ export class TlsReloader {
       if (file === undefined || known === undefined) continue
       const onChange = (text: string) => this.#changed(part, text)
       const onGone = (error: Error) => this.#lost(part, unreadable(file, error))
-      this.#watches.set(part, watchFile(file, { intervalMs, known, onChange, onGone, disk: LENIENT_DISK }))
+      this.#watches.set(
+        part,
+        new FileWatch(file, { intervalMs, known, onChange, onGone, disk: LENIENT_DISK }),
+      )
     }
   }
 

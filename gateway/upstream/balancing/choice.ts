@@ -2,12 +2,17 @@ import type { Origin } from './origin.ts'
 
 /** Chooses the upstream for each attempt. */
 export class Choice<Kind extends Origin> {
-  readonly #origins: readonly Kind[]
+  readonly origins: readonly Kind[]
+  /** The upstream that a call names before it has a connection. */
+  readonly first: Kind
   #turn = 0
 
-  /** @param origins at least one. */
+  /** @throws TypeError when there is no upstream. */
   constructor(origins: readonly Kind[]) {
-    this.#origins = origins
+    const [first] = origins
+    if (first === undefined) throw new TypeError('upstreams: at least one is needed')
+    this.origins = origins
+    this.first = first
   }
 
   /**
@@ -17,7 +22,7 @@ export class Choice<Kind extends Origin> {
    * @returns undefined when all are in `tried`.
    */
   next(tried: readonly Kind[]): Kind | undefined {
-    const origins = this.#origins
+    const { origins } = this
     this.#turn = (this.#turn + 1) % origins.length
     let best: Kind | undefined
     let avoided: Kind | undefined

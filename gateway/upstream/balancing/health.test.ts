@@ -73,7 +73,7 @@ describe('the health of an upstream', () => {
     assert.equal(health.avoided(), false)
   })
 
-  it('tells changes only, and begins again with the shortest back-off once it was alive', () => {
+  it('reports changes only, and begins with the shortest back-off again after a success', () => {
     const changes: boolean[] = []
     const health = new Health(
       () => 0,

@@ -3,17 +3,22 @@ import type { UpstreamsOptions } from '../upstream-options.ts'
 import { Health } from './health.ts'
 
 /** One upstream and its state. */
-export interface Origin {
+export interface Origin<Pool = unknown> {
   /** As configured. */
   readonly url: string
   readonly health: Health
+  /** Its connections. */
+  readonly pool: Pool
   /** Exchanges in flight. Written by the exchanges. */
   inFlight: number
 }
 
-export function createOrigin(
-  { url }: Address,
-  { clock, onHealth }: Pick<UpstreamsOptions, 'clock' | 'onHealth'>,
-): Origin {
-  return { url, health: new Health(clock, (healthy) => onHealth(url, healthy)), inFlight: 0 }
+export function createOrigin<Pool>(
+  address: Address,
+  { clock, onHealth }: UpstreamsOptions,
+  createPool: (health: Health) => Pool,
+): Origin<Pool> {
+  const { url } = address
+  const health = new Health(clock, (healthy) => onHealth(url, healthy))
+  return { url, health, pool: createPool(health), inFlight: 0 }
 }

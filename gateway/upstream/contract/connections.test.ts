@@ -63,7 +63,7 @@ describe('a connection', () => {
     assert.equal(scripted.connections, 3)
   })
 
-  it('is closed from our side before an upstream that announces its patience loses it', async (t) => {
+  it('is closed by us before the end of the time that the upstream announces', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onRequest: ({ socket, head }) =>
         socket.write(ok('x', `Keep-Alive: timeout=${/ \/(\d)/.exec(head)?.[1]}\r\n`)),
@@ -98,7 +98,7 @@ describe('a connection', () => {
     assert.equal(scripted.connections, 2)
   })
 
-  it('too many is a fault reported after send, and the others go on', async (t) => {
+  it('beyond the maximum is a fault reported after send, and the others go on', async (t) => {
     const { scripted, upstream } = await pair(t, {}, { maxConnections: 2 })
     const two = [send(upstream), send(upstream)]
     const third = send(upstream)

@@ -262,7 +262,7 @@ describe('a thousand exchanges at once', () => {
 })
 
 describe('a request sent from a callback of another', () => {
-  it('is user out, whatever its connection holds', async (t) => {
+  it('is carried out, whatever its connection holds', async (t) => {
     const { upstream } = await pair(t, {
       onRequest: ({ socket, head }) =>
         socket.write(ok('x') + (head.includes('/surplus') ? ok('surplus') : '')),

@@ -257,7 +257,7 @@ describe('an upgrade', () => {
     }
   })
 
-  it('is safe from what becomes of the next call on its pooled', async () => {
+  it('is not touched by what happens to the next call in its place of the pool', async () => {
     const scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.write(SWITCH) })
     const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
     const { socket } = await send(upstream, { upgrade: 'websocket' }).over
@@ -280,7 +280,7 @@ describe('an upgrade', () => {
     await scripted.close()
   })
 
-  it('leaves the pooled free for the next call on a new connection', async () => {
+  it('leaves its place in the pool to the next call, on a new connection', async () => {
     const scripted = await scriptedUpstream({
       onRequest: ({ socket, head }) =>
         socket.write(head.includes('upgrade: websocket') ? SWITCH : ok('plain')),

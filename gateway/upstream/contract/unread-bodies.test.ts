@@ -95,7 +95,7 @@ describe('a body that the service leaves unread', () => {
   }
 
   for (const status of ['302 Found', '401 Unauthorized', '404 Not Found', '413 Too Large', '501 No']) {
-    it(`with POST, because it is answered ${status}, never brings its response to another caller`, async (t) => {
+    it(`with POST and a response of ${status} never brings its response to another caller`, async (t) => {
       const { upstream } = await careless(t, { status })
       for (let i = 0; i < 5; i++) {
         const headers = LENGTH

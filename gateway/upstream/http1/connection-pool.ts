@@ -1,21 +1,12 @@
 import type { Deadlines } from '../../http/syntax/deadlines.ts'
 import type { Health } from '../balancing/health.ts'
-import type { Origin } from '../balancing/origin.ts'
-import type { ClientState } from '../client-state.ts'
+import type { ClientState, Pool } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
-import type { ConnectionOwner } from './connection-owner.ts'
-import { PlainConnection } from './plain-connection.ts'
+import { type ConnectionOwner, PlainConnection } from './plain-connection.ts'
 import type { WaitingLine } from './waiting-line.ts'
 
-/** An upstream without TLS. */
-export interface PlainOrigin extends Origin {
-  readonly pool: ConnectionPool
-}
-
-export interface PlainClientState extends ClientState<PlainOrigin> {
+export interface PlainClientState extends ClientState<ConnectionPool> {
   readonly waitingLine: WaitingLine
-  /** For making a connection, and for waiting until one is free, milliseconds. */
-  readonly connectMs: number
 }
 
 interface Options {
@@ -29,7 +20,7 @@ interface Options {
 }
 
 /** The connections to one upstream. */
-export class ConnectionPool implements ConnectionOwner<PlainConnection> {
+export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
   readonly address: Address
   readonly connectMs: number
   readonly clock: () => number
@@ -49,11 +40,6 @@ export class ConnectionPool implements ConnectionOwner<PlainConnection> {
     this.#options = options
   }
 
-  /**
-   * @param fresh prefer a new connection to an idle one.
-   * @param nowMs the clock.
-   * @returns undefined when all connections are in use.
-   */
   lease(fresh: boolean, nowMs: number): PlainConnection | undefined {
     while (!fresh) {
       const connection = this.#idle.at(-1)
@@ -64,7 +50,6 @@ export class ConnectionPool implements ConnectionOwner<PlainConnection> {
     return this.#open < this.#options.maxConnections ? this.#connect() : this.#idle.pop()
   }
 
-  /** Closes idle connections at once and the others when they are free; resolves when all are closed. */
   close(): Promise<void> {
     return new Promise((resolve) => {
       this.#closing = resolve

@@ -15,7 +15,7 @@ export interface BodySender {
 
 /**
  * Streams a downstream body to an upstream, as fast as that takes it. The source is never destroyed here, only paused:
- * its connection still has a response to carry. A body that breaks off, or does not have the length it announced, is
+ * its connection is still needed for the response. A body that breaks off, or does not have the length it announced, is
  * never sent as complete (RFC 9112 section 8).
  */
 export class RequestBody {

@@ -1,5 +1,5 @@
 import { isText, isToken } from '../../http/syntax/characters.ts'
-import { mayLeaveBody } from '../unread-body.ts'
+import { METHODS_WITH_BODY, mayLeaveBody } from '../request-body.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
 /** Fields that belong to the connection: only this file writes them. */
@@ -11,7 +11,6 @@ const REFUSED: ReadonlySet<string> = new Set([
   'transfer-encoding',
   'upgrade',
 ])
-const EXPECTS_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
  * Start line and fields of a request, with the empty line after them, to be written as latin1: the fields of the
@@ -21,8 +20,8 @@ const EXPECTS_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
  */
 export function requestHead(request: UpstreamRequest): string {
   const { method, target, fields } = request
-  if (!isToken(method)) throw new TypeError('a method that is no token')
-  if (!isTarget(target)) throw new TypeError('a target that is no path')
+  if (!isToken(method)) throw new TypeError('a method that is not a token')
+  if (!isTarget(target)) throw new TypeError('a target that is not a path')
   let host: string | undefined
   let lines = ''
   let framing = ''
@@ -53,7 +52,7 @@ function isTarget(target: string): boolean {
 
 function lengthField({ body }: UpstreamRequest, value: string): string {
   const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
-  if (!Number.isSafeInteger(bytes)) throw new TypeError('a Content-Length that is no number of bytes')
+  if (!Number.isSafeInteger(bytes)) throw new TypeError('a Content-Length that is not a number of bytes')
   if (bytes > 0 && body === null) throw new TypeError('a Content-Length without a body')
   // Written as a number: some recipients take leading zeros for octal.
   return `content-length: ${bytes}\r\n`
@@ -62,12 +61,12 @@ function lengthField({ body }: UpstreamRequest, value: string): string {
 function framingWithoutLength({ method, body }: UpstreamRequest): string {
   if (body !== null) return 'transfer-encoding: chunked\r\n'
   // RFC 9110 section 8.6: a method that usually has a body announces an empty one.
-  return EXPECTS_BODY.has(method) ? 'content-length: 0\r\n' : ''
+  return METHODS_WITH_BODY.has(method) ? 'content-length: 0\r\n' : ''
 }
 
 function upgradeFields(upgrade: string): string {
   const [protocol = '', version] = upgrade.split('/', 2)
   if (!isToken(protocol) || (version !== undefined && !isToken(version)))
-    throw new TypeError('an upgrade to what is no protocol')
+    throw new TypeError('an upgrade to a malformed protocol name')
   return `connection: upgrade\r\nupgrade: ${upgrade}\r\n`
 }

@@ -2,13 +2,11 @@ import type { Socket } from 'node:net'
 import type { Timed } from '../../http/syntax/deadlines.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { type ConnectError, openConnection } from '../open-connection.ts'
-import { hasReadBody } from '../unread-body.ts'
+import { hasReadBody } from '../request-body.ts'
+import type { Address } from '../upstream-address.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
-import type { ConnectionOwner } from './connection-owner.ts'
-import type { ConnectionUser } from './connection-user.ts'
-import { copyOf } from './copy-of.ts'
-import { ResponseParser, type ResponseReader } from './response-parser.ts'
-import { UpgradedStream } from './upgraded-stream.ts'
+import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
+import { copyOf, UpgradedStream } from './upgraded-stream.ts'
 
 /** Less than the 5 s after which a Node server closes an idle connection. */
 const KEEP_ALIVE_MS = 4000
@@ -22,12 +20,46 @@ const KEEP_ALIVE_MAX_MS = 60_000
  */
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024)
 
+/** What a connection tells its owner, which is the pool. */
+export interface ConnectionOwner {
+  readonly address: Address
+  readonly connectMs: number
+  readonly clock: () => number
+  connected(): void
+  /** The connection could not be made. Not called when we aborted the attempt. */
+  connectFailed(): void
+  /** The connection can take another exchange. */
+  free(connection: PlainConnection): void
+  /** The connection takes no further exchange. */
+  retired(connection: PlainConnection): void
+  /** A socket was closed. */
+  closed(): void
+}
+
+/** The exchange that uses a connection. `nowMs`: the connection's clock, read once for each piece received. */
+export interface ConnectionUser extends PendingRequest {
+  readonly hasBody: boolean
+  /** The request may be written. */
+  connected(): void
+  /** The connection could not be made; nothing was sent. */
+  connectFailed(error: ConnectError): void
+  interim(status: number, fields: readonly Field[]): void
+  head(status: number, fields: readonly Field[], nowMs: number): void
+  /** @returns `false` to pause. */
+  data(piece: Buffer, nowMs: number): boolean
+  /** The response is complete, and the connection no longer belongs to this exchange. */
+  ended(): void
+  switched(fields: readonly Field[], socket: UpgradedStream): void
+  /** The connection is lost. */
+  failed(kind: UpstreamFaultKind, cause: string): void
+}
+
 /** One connection to an upstream, used by one exchange at a time (RFC 9112 section 9). */
 export class PlainConnection implements Timed, ResponseReader {
   slot = -1
   /** When the idle connection is closed, on the clock. */
   idleUntilMs = Number.POSITIVE_INFINITY
-  readonly #owner: ConnectionOwner<PlainConnection>
+  readonly #owner: ConnectionOwner
   readonly #parser = new ResponseParser(this)
   readonly #socket: Socket
   #user: ConnectionUser | undefined = undefined
@@ -46,7 +78,7 @@ export class PlainConnection implements Timed, ResponseReader {
   #error: NodeJS.ErrnoException | undefined = undefined
 
   /** Begins to connect. */
-  constructor(owner: ConnectionOwner<PlainConnection>) {
+  constructor(owner: ConnectionOwner) {
     this.#owner = owner
     this.#socket = openConnection(owner.address, owner.connectMs, {
       onread: { buffer: readBuffer, callback: (bytes) => this.#received(bytes) },

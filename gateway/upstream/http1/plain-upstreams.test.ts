@@ -235,7 +235,7 @@ describe('a body that is there already', () => {
 })
 
 describe('a call with characters that are more than a byte', () => {
-  it('cannot be sent: they would be others on the wire, a line feed perhaps', async (t) => {
+  it('cannot be sent: they would become other characters on the wire, perhaps a line feed', async (t) => {
     const { scripted, upstream } = await pair(t, RESPONSE)
     for (const call of [
       { target: '/\u010d\u010a' },
@@ -325,7 +325,7 @@ describe('a paused connection', () => {
     assert.equal(scripted.connections, 1)
   })
 
-  it('tells of the end without waiting for a receiver that has it all', async (t) => {
+  it('reports the end at once to a receiver that has all of it', async (t) => {
     const { scripted, upstream } = await pair(t, RESPONSE)
     for (let i = 0; i < 3; i++) assert.ok((await send(upstream, {}, () => false).over).ended)
     assert.equal(scripted.connections, 1)
@@ -353,7 +353,7 @@ describe('an upgraded connection', () => {
     return { socket: socket!, far: scripted.requests[0]!.socket }
   }
 
-  it('brings over what was sent before either side ended', async (t) => {
+  it('passes on what was sent before either side ended', async (t) => {
     const far = 'f'.repeat(500_000)
     const { socket, far: upstreamSocket } = await upgraded(t)
     upstreamSocket.end(far)
@@ -387,7 +387,7 @@ describe('an upgraded connection', () => {
     await until(() => far.destroyed)
   })
 
-  it('is not had before the request was whole', async (t) => {
+  it('is refused before the request was sent completely', async (t) => {
     const { scripted, upstream } = await pair(t, {
       onConnection: (socket) => socket.once('data', () => socket.write(SWITCH)),
     })
@@ -398,7 +398,7 @@ describe('an upgraded connection', () => {
     await until(() => scripted.open.size === 0)
   })
 
-  it('tells of a reset as an error, once', async (t) => {
+  it('reports a reset as an error, once', async (t) => {
     const { socket, far } = await upgraded(t)
     socket.resume()
     far.resetAndDestroy()

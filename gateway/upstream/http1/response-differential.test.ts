@@ -114,7 +114,7 @@ describe('our own client and undici, given the same responses of an unpredictabl
     else assert.match(`${own.fault?.kind} ${other.fault?.kind}`, /^(broken|malformed) (broken|malformed)$/)
   }
 
-  it('tell the same of what both take, and ours takes nothing that undici refuses', async () => {
+  it('read the same from what both accept, and ours accepts nothing that undici refuses', async () => {
     const { DIFFERENTIAL_RUNS } = process.env
     // The same responses each time, since what is new may be a fault of undici: to look for more, ask for a number of runs.
     const runs =

@@ -67,7 +67,7 @@ export class ResponseLines implements HeadReader {
   /** RFC 9112 section 6.3: exactly one number, below 2^53. */
   #noteLength(value: string): string | undefined {
     const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
-    if (!Number.isSafeInteger(bytes)) return 'a Content-Length that is no number of bytes'
+    if (!Number.isSafeInteger(bytes)) return 'a Content-Length that is not a number of bytes'
     if (this.contentLength !== NO_LENGTH) return 'more than one Content-Length'
     if (this.chunked) return 'both Content-Length and Transfer-Encoding'
     this.contentLength = bytes

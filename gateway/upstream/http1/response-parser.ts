@@ -1,4 +1,4 @@
-import { ChunkFrames } from '../../http/syntax/chunk-frames.ts'
+import { BodyFrames } from '../../http/syntax/body-frames.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { HeadParser } from '../../http/syntax/head-parser.ts'
 import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
@@ -28,16 +28,7 @@ export interface PendingRequest {
  * State of the parser. `whole`: the response is complete; nothing beyond it was read. `switched`: 101 to a request for an
  * upgrade; what follows is not HTTP. `stopped`: no byte is expected or wanted.
  */
-export type Phase =
-  | 'head'
-  | 'length'
-  | 'chunks'
-  | 'trailers'
-  | 'until close'
-  | 'whole'
-  | 'switched'
-  | 'faulty'
-  | 'stopped'
+export type Phase = 'head' | 'body' | 'trailers' | 'until close' | 'whole' | 'switched' | 'faulty' | 'stopped'
 
 /** Parses the responses of one connection, one after the other, in pieces of any size (RFC 9112). */
 export class ResponseParser {
@@ -51,9 +42,8 @@ export class ResponseParser {
   readonly #reader: ResponseReader
   readonly #lines = new ResponseLines()
   readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_RESPONSE_HEAD_BYTES, maxFields: MAX_FIELDS })
-  readonly #chunks = new ChunkFrames()
+  readonly #frames = new BodyFrames()
   #request: PendingRequest = { method: '', upgrade: undefined }
-  #left = 0
   #interim = 0
 
   constructor(reader: ResponseReader) {
@@ -109,14 +99,10 @@ export class ResponseParser {
         case 'trailers':
           at += this.#readFields(bytes, at, to)
           break
-        case 'length':
+        case 'body':
         case 'until close':
-          if (this.held) return at
-          at = this.#readPlain(bytes, at, to)
-          break
-        case 'chunks':
-          if (this.held && this.#chunks.hasData) return at
-          at = this.#readChunks(bytes, at, to)
+          if (this.held && this.#frames.hasData) return at
+          at = this.#readFrames(bytes, at, to)
           break
         default:
           return at
@@ -159,13 +145,11 @@ export class ResponseParser {
     const isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304
     // First, because the reader may call `stop`.
     if (isBodiless || contentLength === 0) this.phase = 'whole'
-    else if (chunked) {
-      this.#chunks.begin()
-      this.phase = 'chunks'
-    } else if (contentLength > 0) {
-      this.#left = contentLength
-      this.phase = 'length'
-    } else this.phase = 'until close'
+    else {
+      const isUntilClose = !chunked && contentLength < 0
+      this.#frames.begin(chunked ? 'chunks' : isUntilClose ? Number.POSITIVE_INFINITY : contentLength)
+      this.phase = isUntilClose ? 'until close' : 'body'
+    }
     this.#reader.head(status, this.#head.fields)
   }
 
@@ -173,36 +157,21 @@ export class ResponseParser {
     return this.#lines.chunked || this.#lines.contentLength > 0
   }
 
-  #readPlain(bytes: Buffer, from: number, to: number): number {
-    let end = to
-    if (this.phase === 'length') {
-      end = Math.min(to, from + this.#left)
-      this.#left -= end - from
-      if (this.#left === 0) this.phase = 'whole'
-    }
-    this.#passData(bytes, from, end)
-    return end
-  }
-
-  #readChunks(bytes: Buffer, from: number, to: number): number {
-    const chunks = this.#chunks
-    if (chunks.hasData) {
-      const end = Math.min(to, from + chunks.left)
-      chunks.take(end - from)
-      this.#passData(bytes, from, end)
+  #readFrames(bytes: Buffer, from: number, to: number): number {
+    const frames = this.#frames
+    if (frames.hasData) {
+      const end = frames.takeData(from, to)
+      if (frames.whole) this.phase = 'whole'
+      if (!this.#reader.data(bytes, from, end)) this.held = true
       return end
     }
-    const at = chunks.read(bytes, from, to)
-    if (chunks.fault !== undefined) this.#refuse(chunks.fault)
-    else if (chunks.last) {
+    const at = frames.read(bytes, from, to)
+    if (frames.fault !== undefined) this.#refuse(frames.fault)
+    else if (frames.last) {
       this.#head.beginTrailers()
       this.phase = 'trailers'
     }
     return at
-  }
-
-  #passData(bytes: Buffer, from: number, to: number): void {
-    if (!this.#reader.data(bytes, from, to)) this.held = true
   }
 
   #refuse(fault: string): void {

@@ -2,19 +2,14 @@ import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import type { Client } from 'undici'
 import type { Health } from '../balancing/health.ts'
-import type { Origin } from '../balancing/origin.ts'
 import { type ConnectError, openConnection } from '../open-connection.ts'
+import type { Pool } from '../pooled-upstreams.ts'
 import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import type { Address } from '../upstream-address.ts'
 import { correctHeads } from './head-corrections.ts'
 
 const KEEP_ALIVE_MS = 4000
 const require = createRequire(import.meta.url)
-
-/** An upstream reached through undici. */
-export interface UndiciOrigin extends Origin {
-  readonly pool: UndiciPool
-}
 
 /** An undici client for one exchange at a time. It connects when it is used, and again after its connection has ended. */
 export interface PooledClient {
@@ -28,7 +23,7 @@ export interface PooledClient {
  * The connections to one upstream, each an undici client of its own. undici's Pool is not used: a request that it finds
  * invalid blocks the client that got it for ever.
  */
-export class UndiciPool {
+export class UndiciPool implements Pool<PooledClient> {
   readonly #Client: typeof Client
   readonly #address: Address
   readonly #connectMs: number
@@ -51,12 +46,11 @@ export class UndiciPool {
     this.#health = options.health
   }
 
-  /** @param fresh prefer a new connection to an idle one. @returns undefined when all connections are in use. */
   lease(fresh: boolean): PooledClient | undefined {
     while (!fresh) {
       const pooled = this.#warm.pop()
       if (pooled === undefined) break
-      if (isAlive(pooled)) return pooled
+      if (pooled.socket?.destroyed === false) return pooled
       this.#cold.push(pooled)
     }
     return this.#cold.pop() ?? (this.#all.size < this.#maxConnections ? this.#add() : this.#warm.pop())
@@ -80,7 +74,6 @@ export class UndiciPool {
     })
   }
 
-  /** Closes free connections at once and the others when they are given back; resolves when all are closed. */
   close(): Promise<void> {
     return new Promise((resolve) => {
       this.#closed = resolve
@@ -141,8 +134,4 @@ export class UndiciPool {
   #settleClose(): void {
     if (this.#all.size === 0 && this.#closingClients === 0) this.#closed?.()
   }
-}
-
-function isAlive(pooled: PooledClient): boolean {
-  return pooled.socket !== undefined && !pooled.socket.destroyed
 }

@@ -5,8 +5,8 @@ type Listener = (...args: any[]) => void
 
 /**
  * The downstream body for undici: all that it uses of a stream, except that it cannot destroy the source. undici destroys
- * every body in the end, but the client's connection still has a response to carry. Here `destroy` only pauses the
- * source, and its owner decides what happens to the rest.
+ * every body in the end, but the client's connection is still needed for the response. Here `destroy` only pauses the
+ * source, and its owner decides about the rest.
  */
 export class Upload {
   readonly #source: Readable

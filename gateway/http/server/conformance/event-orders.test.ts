@@ -193,7 +193,7 @@ function mayClose(plan: Plan): boolean {
 }
 
 describe('a connection, whatever happens on it in whatever order,', () => {
-  it('closes every request once, responds in order, and counts every byte to the request that it is of', async () => {
+  it('closes every request once, responds in order, and counts every byte for the request it belongs to', async () => {
     const property = fc.asyncProperty(
       fc.array(plan, { minLength: 1, maxLength: 6 }),
       fc.array(event, { maxLength: 40 }),

@@ -29,7 +29,7 @@ describe('a tunnel', () => {
     mock.timers.reset()
   })
 
-  it('brings over what a side had sent before it closed', async () => {
+  it('passes on what a side had sent before it closed', async () => {
     server.write('last ')
     server.end('words')
     let heard = ''

@@ -103,7 +103,7 @@ describe('a tunnel', () => {
     assert.equal(await over(), 'session_revoked')
   })
 
-  it('is not kept by what a client sends that nobody takes', async (t) => {
+  it('is not kept open by bytes that nobody takes', async (t) => {
     const { time, client, service, swept, over } = await tunnelled(t)
     service.far.pause()
     const pour = () => {
@@ -123,21 +123,21 @@ describe('a tunnel', () => {
   })
 })
 
-describe('places for tunnels', () => {
+describe('permits for tunnels', () => {
   it('are those of all threads together, and come back with the end of each', () => {
-    let elsewhere = 1
+    let onOtherThreads = 1
     const published: number[] = []
     const tunnels = new Tunnels({
       steadyClock: () => 0,
       maxTunnels: 2,
       publish: (count) => published.push(count),
-      elsewhere: () => elsewhere,
+      onOtherThreads: () => onOtherThreads,
     })
     assert.ok(tunnels.reserve())
     assert.equal(tunnels.isFull, true)
     assert.equal(tunnels.reserve(), undefined)
     assert.deepEqual(published, [1, 2, 1])
-    elsewhere = 0
+    onOtherThreads = 0
     assert.equal(tunnels.isFull, false)
   })
 })

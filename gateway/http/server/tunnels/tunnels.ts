@@ -4,7 +4,7 @@ import { Deadlines, type Timed } from '../../syntax/deadlines.ts'
 import { tunnel } from './tunnel.ts'
 
 /** How often each tunnel is checked. */
-const LOOK_MS = 1000
+const CHECK_MS = 1000
 
 /** Why the caller may no longer use its tunnel. */
 export type Lapse = 'session_revoked' | 'token_expired' | 'certificate_refused'
@@ -30,14 +30,14 @@ export interface TunnelsOptions {
   /** Called with the number of tunnels of this thread, whenever it changes. */
   readonly publish?: (count: number) => void
   /** The number of tunnels in other threads. */
-  readonly elsewhere?: () => number
+  readonly onOtherThreads?: () => number
 }
 
 /** The tunnels of one thread. Their number is bounded over all threads; each ends when its caller may no longer use it. */
 export class Tunnels {
   readonly #options: TunnelsOptions
   readonly #open: Deadlines<Tunnel>
-  #places = 0
+  #count = 0
 
   constructor(options: TunnelsOptions) {
     this.#options = options
@@ -45,19 +45,19 @@ export class Tunnels {
   }
 
   get size(): number {
-    return this.#places
+    return this.#count
   }
 
   get isFull(): boolean {
-    return this.#places + this.#elsewhere() >= this.#options.maxTunnels
+    return this.#count + this.#onOtherThreads() >= this.#options.maxTunnels
   }
 
-  /** Reserves a place; `open` must follow in the same turn. @returns undefined when all are taken. */
-  reserve(): TunnelPlace | undefined {
-    this.#count(1)
-    // Ours is counted already: two threads that race for the last place may both be refused, but never both succeed.
-    if (this.#places + this.#elsewhere() > this.#options.maxTunnels) {
-      this.#count(-1)
+  /** Reserves a tunnel; `open` must follow in the same turn. @returns undefined when there are too many. */
+  reserve(): TunnelReservation | undefined {
+    this.#change(1)
+    // Ours is counted already: two threads that race for the last tunnel may both be refused, but never both succeed.
+    if (this.#count + this.#onOtherThreads() > this.#options.maxTunnels) {
+      this.#change(-1)
       return undefined
     }
     return { open: (downstream, upstream, terms) => this.#begin(downstream, upstream, terms) }
@@ -72,22 +72,22 @@ export class Tunnels {
     this.#open.add(one)
     tunnel(downstream, upstream, () => {
       this.#open.remove(one)
-      this.#count(-1)
+      this.#change(-1)
       terms.ended(one.why)
     })
   }
 
-  #elsewhere(): number {
-    return this.#options.elsewhere?.() ?? 0
+  #onOtherThreads(): number {
+    return this.#options.onOtherThreads?.() ?? 0
   }
 
-  #count(change: number): void {
-    this.#places += change
-    this.#options.publish?.(this.#places)
+  #change(change: number): void {
+    this.#count += change
+    this.#options.publish?.(this.#count)
   }
 }
 
-export interface TunnelPlace {
+export interface TunnelReservation {
   open(downstream: Socket, upstream: Duplex, terms: TunnelTerms): void
 }
 
@@ -102,7 +102,7 @@ class Tunnel implements Timed {
   /** Bytes from and to the client when that number last changed, and when it did. */
   #movedBytes: number
   #movedMs: number
-  #lookMs: number
+  #nextCheckMs: number
 
   constructor(
     downstream: Socket,
@@ -115,17 +115,17 @@ class Tunnel implements Timed {
     this.#endMs = nowMs + (terms.totalMs ?? Number.POSITIVE_INFINITY)
     this.#movedBytes = bytesOf(downstream)
     this.#movedMs = nowMs
-    this.#lookMs = this.#nextLook(nowMs)
+    this.#nextCheckMs = this.#nextCheck(nowMs)
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs < this.#lookMs || this.#downstream.destroyed) return
+    if (nowMs < this.#nextCheckMs || this.#downstream.destroyed) return
     const moved = bytesOf(this.#downstream)
     if (moved !== this.#movedBytes) {
       this.#movedBytes = moved
       this.#movedMs = nowMs
     }
-    this.#lookMs = this.#nextLook(nowMs)
+    this.#nextCheckMs = this.#nextCheck(nowMs)
     const why = this.#overAt(nowMs)
     if (why !== undefined) this.end(why)
   }
@@ -142,8 +142,8 @@ class Tunnel implements Timed {
     return this.#terms.lapsed()
   }
 
-  #nextLook(nowMs: number): number {
-    return Math.min(nowMs + LOOK_MS, this.#endMs, this.#movedMs + this.#terms.idleMs)
+  #nextCheck(nowMs: number): number {
+    return Math.min(nowMs + CHECK_MS, this.#endMs, this.#movedMs + this.#terms.idleMs)
   }
 }
 

@@ -1,19 +1,18 @@
 import type { Field } from '../../syntax/field.ts'
-
-/** A request whose Connection field names Upgrade. */
-interface UpgradeRequest {
-  readonly method: string
-  readonly version: string
-  readonly fields: readonly Field[]
-  /** Null when there is none. */
-  readonly body: unknown
-}
+import type { IncomingRequest } from '../incoming-request.ts'
 
 /**
  * RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13, and for nothing else. HTTP/1.0 cannot
  * ask for another protocol (RFC 9110 section 7.8).
+ *
+ * @param request whose Connection field names Upgrade
  */
-export function isWebSocketUpgrade({ method, version, fields, body }: UpgradeRequest): boolean {
+export function isWebSocketUpgrade({
+  method,
+  version,
+  fields,
+  body,
+}: Pick<IncomingRequest, 'method' | 'version' | 'fields' | 'body'>): boolean {
   if (method !== 'GET' || version !== '1.1' || body !== null) return false
   return (
     joined(fields, 'upgrade')?.toLowerCase() === 'websocket' &&

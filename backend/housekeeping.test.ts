@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import { it } from 'node:test'
+import type { Database } from './database/database.ts'
+import { sweep } from './housekeeping.ts'
+import { KEPT_MS } from './money/idempotency.ts'
+import { onEachDatabase, onPostgres } from './testing/databases.ts'
+
+const NOW = new Date('2026-03-01T12:00:00Z')
+
+async function keep(database: Database, key: string, createdAt: Date): Promise<void> {
+  await database.query(
+    `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
+     VALUES ('caller', '/path', $1, '', 201, '', $2)`,
+    [key, createdAt],
+  )
+}
+
+async function keptKeys(database: Database): Promise<string[]> {
+  const rows = await database.query<{ key: string }>('SELECT key FROM idempotency_keys ORDER BY key')
+  return rows.map(({ key }) => key)
+}
+
+/** How many wait for a row of this schema. */
+async function waitingSweeps(database: Database): Promise<number> {
+  const rows = await database.query(
+    `SELECT 1 AS one FROM pg_locks JOIN pg_stat_activity USING (pid)
+      WHERE locktype = 'relation' AND relation = 'idempotency_keys'::regclass AND wait_event_type = 'Lock'`,
+  )
+  return rows.length
+}
+
+const expired = new Date(NOW.getTime() - KEPT_MS)
+
+onEachDatabase('housekeeping', (database) => {
+  it('deletes what has expired, and nothing else', async () => {
+    await keep(database(), 'expired', expired)
+    await keep(database(), 'in force', new Date(expired.getTime() + 1))
+    assert.equal(await sweep(database(), NOW), true)
+    assert.deepEqual(await keptKeys(database()), ['in force'])
+    await database().query('DELETE FROM idempotency_keys')
+  })
+})
+
+onPostgres('housekeeping of several backends', (database) => {
+  it('is done by one at a time; the others leave it to that one', async () => {
+    await keep(database(), 'expired', expired)
+    const { promise: held, resolve: release } = Promise.withResolvers<void>()
+    const { promise: holding, resolve: holds } = Promise.withResolvers<void>()
+    const holder = database().transaction(async (transaction) => {
+      await transaction.query("SELECT 1 FROM idempotency_keys WHERE key = 'expired' FOR UPDATE")
+      holds()
+      await held
+    })
+    await holding
+    const first = sweep(database(), NOW)
+    while ((await waitingSweeps(database())) === 0) await new Promise(setImmediate)
+    assert.equal(await sweep(database(), NOW), false)
+    release()
+    await holder
+    assert.equal(await first, true)
+    assert.deepEqual(await keptKeys(database()), [])
+    assert.equal(await sweep(database(), NOW), true, 'the next one may')
+  })
+})

@@ -1,0 +1,48 @@
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { callerOf } from '../caller.ts'
+import { originOf } from '../identity/attempt-origin.ts'
+import { provePassword } from '../identity/sign-in.ts'
+import { Problem } from '../problems.ts'
+import type { Services } from '../services.ts'
+
+/** The field in which users prove again who they are. */
+export const CurrentPassword = Type.String({
+  minLength: 1,
+  maxLength: 1024,
+  description:
+    'The present password, for a change of your own password or e-mail address, or to delete yourself.',
+  examples: ['demo-password'],
+})
+
+/**
+ * For a change of the user `id` for which a stolen token must not suffice. @returns the hash of the present password when the
+ * caller changes itself, so that the change can depend on it; `undefined` when it changes another user. Throws 403
+ * without the password and for a wrong one, 429 after too many of them.
+ */
+export async function requirePresentPassword(
+  { database, clock }: Services,
+  request: FastifyRequest,
+  { id, password }: { readonly id: string; readonly password: string | undefined },
+): Promise<string | undefined> {
+  if (callerOf(request).subject !== id) return undefined
+  // Not 400: whether it is needed depends on the caller, so the request itself is well-formed.
+  if (password === undefined) {
+    const errors = [{ field: 'currentPassword', reason: 'is required for this change' }]
+    throw new Problem('password_required', { errors })
+  }
+  const proof = await provePassword(database, { userId: id, password, origin: originOf(request) }, clock())
+  switch (proof.outcome) {
+    case 'proved':
+      return proof.passwordHash
+    case 'throttled':
+      throw tooManyAttempts(proof.retryAfterSeconds)
+    case 'wrong':
+      throw new Problem('wrong_password')
+  }
+}
+
+/** The 429 after too many wrong passwords. */
+export function tooManyAttempts(retryAfterSeconds: number): Problem {
+  return new Problem('too_many_attempts', { headers: { 'retry-after': String(retryAfterSeconds) } })
+}

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { it } from 'node:test'
+import { countRoundTrip, newStoreCounts } from '../store/store-counts.ts'
+import { countedBy, exposeMerged } from './merged-metrics.ts'
+import { createMetrics } from './metrics.ts'
+
+function withStore({ worker = false, isAway = false, unsentSessions = 0 } = {}) {
+  const metrics = createMetrics({ version: '1.2.3', worker })
+  const state = { counts: newStoreCounts(), isAway, unsentSessions }
+  metrics.sharedStore(state)
+  return { metrics, state }
+}
+
+function storeLines(page: string): string[] {
+  return page.split('\n').filter((line) => line.startsWith('gateway_store_'))
+}
+
+it('a gateway without a shared store has no metric of it', async () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  metrics.storeWritable('limits', true)
+  assert.deepEqual(storeLines(await metrics.expose()), ['gateway_store_writable{store="limits"} 1'])
+})
+
+it('all metrics of a shared store are there from the first moment', async () => {
+  const { metrics } = withStore({ isAway: true })
+  assert.deepEqual(storeLines(await metrics.expose()), [
+    'gateway_store_writable{store="shared"} 0',
+    'gateway_store_round_trips_total 0',
+    ...['0.00025', '0.0005', '0.001', '0.002', '0.005', '0.01', '0.025', '+Inf'].map(
+      (le) => `gateway_store_round_trip_duration_seconds_bucket{le="${le}"} 0`,
+    ),
+    'gateway_store_round_trip_duration_seconds_sum 0',
+    'gateway_store_round_trip_duration_seconds_count 0',
+    'gateway_store_breaker_open 1',
+    'gateway_store_takes_total{outcome="decided"} 0',
+    'gateway_store_takes_total{outcome="undecided"} 0',
+    'gateway_store_script_reloads_total 0',
+    'gateway_store_outages_total 0',
+    'gateway_store_unsent_sessions 0',
+  ])
+})
+
+it('what the threads count is added up, and one that misses the store is enough to say so', async () => {
+  const threads = [
+    withStore(),
+    withStore({ worker: true, unsentSessions: 2 }),
+    withStore({ worker: true, isAway: true, unsentSessions: 1 }),
+  ]
+  for (const { state } of threads) {
+    countRoundTrip(state.counts, 0.3)
+    countRoundTrip(state.counts, 40)
+    state.counts.takes += 2
+    state.counts.undecidedTakes++
+    state.counts.scriptReloads++
+    state.counts.outages++
+  }
+  const snapshots = structuredClone(await Promise.all(threads.map(({ metrics }) => metrics.snapshot())))
+  const page = await exposeMerged(snapshots)
+  const counted = [
+    'gateway_store_round_trips_total 6',
+    'gateway_store_round_trip_duration_seconds_bucket{le="0.00025"} 0',
+    ...['0.0005', '0.001', '0.002', '0.005', '0.01', '0.025'].map(
+      (le) => `gateway_store_round_trip_duration_seconds_bucket{le="${le}"} 3`,
+    ),
+    'gateway_store_round_trip_duration_seconds_bucket{le="+Inf"} 6',
+    'gateway_store_round_trip_duration_seconds_count 6',
+    'gateway_store_takes_total{outcome="decided"} 6',
+    'gateway_store_takes_total{outcome="undecided"} 3',
+    'gateway_store_script_reloads_total 3',
+    'gateway_store_outages_total 3',
+  ]
+  const lines = storeLines(page)
+  const sum = lines.find((line) => line.startsWith('gateway_store_round_trip_duration_seconds_sum '))
+  assert.equal(Number(sum?.split(' ')[1]).toFixed(4), '0.1209')
+  for (const line of counted) assert.ok(lines.includes(line), `${line} is not in\n${lines.join('\n')}`)
+  assert.ok(lines.includes('gateway_store_writable{store="shared"} 0'))
+  assert.ok(lines.includes('gateway_store_breaker_open 1'))
+  assert.ok(lines.includes('gateway_store_unsent_sessions 3'))
+  // Of a thread that has ended only what it counted stays.
+  const [main, ...ended] = snapshots
+  assert.ok(main)
+  const later = storeLines(await exposeMerged([main, countedBy(ended)]))
+  assert.ok(later.includes('gateway_store_round_trips_total 6'))
+  assert.ok(later.includes('gateway_store_breaker_open 0'))
+})

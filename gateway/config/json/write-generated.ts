@@ -1,0 +1,13 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { REFUSALS } from '../../refusals.ts'
+import { validatorsSource } from './schema-compiler.ts'
+
+/* `npm run schemas`, after an edit in config/schemas or refusals.ts. */
+writeFileSync(new URL('./validators.ts', import.meta.url), validatorsSource())
+
+const document = new URL('../../REFUSALS.md', import.meta.url)
+const [text] = readFileSync(document, 'utf8').split('| `')
+const rows = Object.entries(REFUSALS).map(
+  ([code, { status, source, detail }]) => `| \`${code}\` | ${status} | ${source} | ${detail} |\n`,
+)
+writeFileSync(document, `${text}${rows.join('')}`)

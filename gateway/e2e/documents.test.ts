@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { existsSync, globSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+/** Targets of the links in a document that are files of this repository, relative to the document. */
+function linkedFiles(document: string): string[] {
+  const text = readFileSync(join(ROOT, document), 'utf8')
+  return [...text.matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)].map((match) => match[1] as string)
+}
+
+test('every link of a document to a file of this repository leads to one', () => {
+  const documents = globSync('{*.md,config/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  assert.ok(documents.length >= 10, documents.join())
+  const broken = documents.flatMap((document) =>
+    linkedFiles(document)
+      .filter((target) => !existsSync(join(ROOT, dirname(document), target)))
+      .map((target) => `${document}: ${target}`),
+  )
+  assert.deepEqual(broken, [])
+})
+
+test('a decision has at most five lines', () => {
+  const paragraphs = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8').split('\n\n')
+  const decisions = paragraphs.filter((paragraph) => paragraph.startsWith('**'))
+  assert.ok(decisions.length > 80)
+  const long = decisions.filter((decision) => decision.trimEnd().split('\n').length > 5)
+  assert.deepEqual(long, [])
+})
+
+test('every source file that a document names exists', () => {
+  const documents = globSync('{README.md,config/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  const missing = documents.flatMap((document) => {
+    const text = readFileSync(join(ROOT, document), 'utf8')
+    const named = [...text.matchAll(/`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|mjs))`/g)].map(
+      (match) => match[1] as string,
+    )
+    return named
+      .filter((file) =>
+        ['', 'gateway', dirname(document)].every((base) => !existsSync(join(ROOT, base, file))),
+      )
+      .map((file) => `${document}: ${file}`)
+  })
+  assert.deepEqual(missing, [])
+})
+
+test('every production dependency, and every package of the card, has its row in the table of dependencies', () => {
+  const manifests = globSync('{.,gateway,backend}/package.json', { cwd: ROOT })
+  const dependencies = manifests.flatMap((manifest) =>
+    Object.keys(JSON.parse(readFileSync(join(ROOT, manifest), 'utf8')).dependencies ?? {}),
+  )
+  assert.ok(dependencies.length > 10)
+  const text = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8')
+  const rows = text
+    .slice(text.indexOf('## Dependencies'))
+    .split('\n')
+    .filter((line) => line.startsWith('| '))
+  const named = new Set(
+    rows.flatMap((row) => (row.split('|')[1] ?? '').split(',')).map((name) => name.trim()),
+  )
+  const wanted = [...dependencies, 'http-proxy', 'tsx']
+  assert.deepEqual(
+    wanted.filter((name) => !named.has(name)),
+    [],
+  )
+})
+
+/** The last cell of each row of THREATS.md: names of test files without their ending. */
+function testsNamed(): string[] {
+  const rows = readFileSync(join(ROOT, 'gateway/THREATS.md'), 'utf8').split('\n')
+  return rows
+    .filter((row) => row.startsWith('| ') && !row.startsWith('| ---') && !row.endsWith('| test |'))
+    .flatMap((row) => (row.split('|').at(-2) ?? '').split(','))
+    .map((name) => name.trim())
+}
+
+test('every test that THREATS.md names exists', () => {
+  const names = testsNamed()
+  assert.ok(names.length > 40)
+  const missing = names.filter((name) => {
+    const file = name.startsWith('backend/') ? name : `gateway/${name}`
+    return !existsSync(join(ROOT, `${file}.test.ts`))
+  })
+  assert.deepEqual(missing, [])
+})

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { describe, it } from 'node:test'
+import type { Take } from '../limits/windows/window.ts'
+import { storeAt, until } from '../store/redis-server.test-support.ts'
+import { SharedReplays } from '../store/shared-replays.ts'
+import { SharedStore } from '../store/shared-store.ts'
+
+const commandsIn = (data: Buffer) =>
+  data
+    .toString('latin1')
+    .split(/^\*\d+\r$/m)
+    .slice(1)
+const forEach = (reply: string) => (socket: Socket, data: Buffer) => {
+  for (const command of commandsIn(data)) socket.write(/\bSET\b/.test(command) ? '+OK\r\n' : reply)
+}
+
+/** What no Redis responds with: each time the gateway must go on by itself. */
+const NONSENSE: Readonly<Record<string, (socket: Socket, data: Buffer) => void>> = {
+  'text for every command': forEach('+OK\r\n'),
+  'nothing for every command': forEach('$-1\r\n'),
+  'text in a list': forEach('*2\r\n$1\r\nx\r\n$-1\r\n'),
+  'numbers, but too few': forEach('*1\r\n:1\r\n'),
+  'an error for every command': forEach('-OOM command not allowed\r\n'),
+  'the replies of a web server': (socket) => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n'),
+  'lengths below zero': (socket) => socket.write('$-5\r\n*-7\r\n'),
+  'more replies than commands': (socket) => socket.write('+OK\r\n+OK\r\n+OK\r\n+OK\r\n'),
+  'lists in lists': (socket) => socket.write('*1\r\n'.repeat(100_000)),
+  'half a reply': (socket) => socket.end('*2\r\n:1\r\n'),
+}
+
+describe('a store that responds with', () => {
+  for (const [name, respond] of Object.entries(NONSENSE)) {
+    it(`${name} decides nothing, and harms nothing`, async () => {
+      const sockets = new Set<Socket>()
+      const server = createServer((socket) => {
+        sockets.add(socket)
+        socket.on('close', () => sockets.delete(socket))
+        socket.on('error', () => undefined)
+        socket.on('data', (data) => respond(socket, data as Buffer))
+      }).listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      const silent = () => undefined
+      const faults: string[] = []
+      const settings = storeAt('single', [(server.address() as AddressInfo).port])
+      const observer = { onAway: (cause: string) => faults.push(cause), onBack: silent, onFault: silent }
+      const store = new SharedStore(settings, { ...observer, onFault: (cause) => faults.push(cause) }, 10_000)
+      const { breaker, keys, takes } = store
+      const replays = new SharedReplays({
+        memory: { take: () => undefined, maintain: silent },
+        ...{ breaker, keys, space: 'x', lifetimeMs: 1000, onStoreFailure: 'deny', id: 'g' },
+      })
+      try {
+        await until(() => faults.length > 0 || !breaker.isOpen, 'a fault or a connection')
+        for (let i = 0; i < 3; i++) {
+          const take = new Promise<Take | undefined>((resolve) =>
+            takes.take({ identity: 'row', limit: 5, windowMs: 60_000 }, 'caller', resolve),
+          )
+          assert.equal(await take, undefined)
+        }
+        if (name === 'text in a list') assert.equal(await replays.take('message'), 'away')
+      } finally {
+        store.close()
+        server.close()
+        // No connection outlives the store, nor the attempt that it was made in.
+        await until(() => sockets.size === 0, 'the end of every connection').finally(() => {
+          for (const socket of sockets) socket.destroy()
+        })
+      }
+    })
+  }
+})

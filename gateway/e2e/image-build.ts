@@ -1,0 +1,144 @@
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import { basename, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+/** Where the stages of the Dockerfile work. */
+const WORKDIR = '/app'
+const IGNORED = new Set(
+  readFileSync(join(ROOT, '.dockerignore'), 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((pattern) => basename(pattern)),
+)
+
+export interface Stage {
+  /** Stands for /app. */
+  readonly dir: string
+  readonly env: Record<string, string>
+  command: readonly string[]
+  healthCheck: readonly string[]
+}
+
+/**
+ * Follows the Dockerfile without Docker: every stage in a directory of its own below `into`, and in it what the file
+ * copies and runs. Only `npm ci` is not run: what it would install is taken from this repository's node_modules.
+ *
+ * @throws Error for an instruction that it does not know
+ */
+export function buildImages(into: string): Map<string, Stage> {
+  const stages = new Map<string, Stage>()
+  let stage: Stage | undefined
+  const text = readFileSync(join(ROOT, 'Dockerfile'), 'utf8').replaceAll('\\\n', ' ')
+  for (const line of text.split('\n')) {
+    if (line === '' || line.startsWith('#')) continue
+    const [instruction = '', ...words] = line.split(/\s+/)
+    if (instruction === 'FROM') {
+      const [base = '', , name = ''] = words
+      stage = begin(mkdtempSync(join(into, `${name}-`)), stages.get(base))
+      stages.set(name, stage)
+    } else follow(stage as Stage, instruction, words, stages)
+  }
+  return stages
+}
+
+function begin(dir: string, base: Stage | undefined): Stage {
+  if (base !== undefined) link(base.dir, dir)
+  return { dir, env: { ...base?.env }, command: [], healthCheck: [] }
+}
+
+function follow(
+  stage: Stage,
+  instruction: string,
+  words: readonly string[],
+  stages: ReadonlyMap<string, Stage>,
+): void {
+  const text = words.join(' ')
+  switch (instruction) {
+    case 'COPY':
+      copy(stage, words, stages)
+      return
+    case 'RUN':
+      for (const command of text.split(' && ')) runIn(stage.dir, command)
+      return
+    case 'ENV':
+      for (const word of words) stage.env[word.split('=')[0] as string] = word.slice(word.indexOf('=') + 1)
+      return
+    case 'CMD':
+      stage.command = JSON.parse(text)
+      return
+    case 'HEALTHCHECK':
+      stage.healthCheck = JSON.parse(text.slice(text.indexOf('CMD ') + 4))
+      return
+    case 'WORKDIR':
+    case 'USER':
+    case 'VOLUME':
+    case 'EXPOSE':
+      return
+    default:
+      throw new Error(`unknown in the Dockerfile: ${instruction}`)
+  }
+}
+
+function copy({ dir }: Stage, words: readonly string[], stages: ReadonlyMap<string, Stage>): void {
+  const from = words.find((word) => word.startsWith('--from='))?.slice('--from='.length)
+  const paths = words.filter((word) => !word.startsWith('--'))
+  const target = join(dir, paths.pop() as string)
+  const source = from === undefined ? ROOT : (stages.get(from) as Stage).dir
+  for (const path of paths) {
+    const what = join(source, path.replace(WORKDIR, '.'))
+    // The content of a directory goes into the target, a file too.
+    const isDirectory = statSync(what).isDirectory()
+    if (from !== undefined && isDirectory) link(what, target)
+    else
+      cpSync(what, isDirectory ? target : join(target, basename(path)), {
+        recursive: true,
+        filter: isInContext,
+      })
+  }
+}
+
+function isInContext(file: string): boolean {
+  return !relative(ROOT, file)
+    .split('/')
+    .some((part) => IGNORED.has(part))
+}
+
+/** Copies the content of a directory without writing it again. */
+function link(from: string, to: string): void {
+  mkdirSync(to, { recursive: true })
+  runProgram('cp', ['-al', `${from}/.`, to], from)
+}
+
+function runIn(dir: string, command: string): void {
+  const workspace = /^npm ci -w (\w+) --omit=dev$/.exec(command)?.[1]
+  if (workspace !== undefined) copyModules(workspace, dir)
+  else if (command === 'npm ci') symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'))
+  else if (command.startsWith('npm run ')) npm(command.split(' ').slice(1), dir)
+  else if (command.startsWith('mkdir ')) mkdirSync(join(dir, command.slice('mkdir '.length)))
+  else if (!/^(npm cache|chown) /.test(command)) throw new Error(`unknown in the Dockerfile: ${command}`)
+}
+
+/** Copies what `npm ci -w <workspace> --omit=dev` would install. */
+export function copyModules(workspace: string, dir: string): void {
+  const listed = npm(['ls', '-w', workspace, '--omit=dev', '--all', '--parseable'], ROOT).split('\n')
+  const paths = listed
+    .map((path) => relative(ROOT, path))
+    // The workspace itself is a link.
+    .filter((path) => path.startsWith('node_modules/') && !basename(path).startsWith('countersign'))
+  // Links where both are on one file system.
+  const { status } = spawnSync('cp', ['-al', '--parents', ...paths, dir], { cwd: ROOT })
+  if (status !== 0) runProgram('cp', ['-a', '--parents', ...paths, dir], ROOT)
+}
+
+/** Runs npm. @returns its output @throws Error when it fails */
+export function npm(args: readonly string[], cwd: string): string {
+  return runProgram('npm', args, cwd)
+}
+
+function runProgram(program: string, args: readonly string[], cwd: string): string {
+  const { status, stdout, stderr } = spawnSync(program, args, { cwd, encoding: 'utf8' })
+  if (status !== 0) throw new Error(`${program} ${args.join(' ')}: ${stdout}${stderr}`)
+  return stdout
+}

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { freePort } from './free-port.ts'
+import { buildImages, copyModules, npm, type Stage } from './image-build.ts'
+import { until } from './running-gateway.ts'
+
+const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
+/** PGlite's WebAssembly is slow to compile on a busy machine. */
+const READY_MS = 60_000
+
+describe('what the images and the package are made of', () => {
+  const root = mkdtempSync(join(tmpdir(), 'countersign-image-'))
+  const running: ChildProcess[] = []
+  let stages: Map<string, Stage>
+
+  before(() => {
+    stages = buildImages(root)
+  })
+
+  after(async () => {
+    for (const child of running) {
+      child.kill('SIGKILL')
+      if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+    }
+    rmSync(root, { recursive: true, force: true })
+  })
+
+  const modulesOf = (dir: string) => readdirSync(join(dir, 'node_modules'))
+
+  /** Starts the command of an image, and waits until its own health check is content. */
+  async function start(stage: Stage, env: Record<string, string>): Promise<void> {
+    const { dir, command, healthCheck } = stage
+    assert.equal(command[0], 'node')
+    const { PATH } = process.env
+    const options = { cwd: dir, env: { PATH, ...stage.env, ...env } as Record<string, string> }
+    const child = spawn(process.execPath, command.slice(1), {
+      ...options,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    running.push(child)
+    let log = ''
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      log += text
+    })
+    const isHealthy = () => {
+      assert.equal(child.exitCode, null, log)
+      const { status } = spawnSync(process.execPath, healthCheck.slice(1), options)
+      return status === 0 ? true : undefined
+    }
+    await until(isHealthy, READY_MS)
+  }
+
+  it('the image of the gateway runs with the modules of the gateway alone', async () => {
+    const stage = stages.get('gateway') as Stage
+    assert.deepEqual(readdirSync(join(stage.dir, 'dist')).sort(), ['config', 'gateway'])
+    for (const other of ['fastify', '@electric-sql', 'typescript']) {
+      assert.ok(!modulesOf(stage.dir).includes(other), other)
+    }
+    const [port, adminPort] = [await freePort(), await freePort()]
+    await start(stage, { GATEWAY_PORT: String(port), GATEWAY_ADMIN_PORT: String(adminPort) })
+    const { status, headers } = await fetch(`http://127.0.0.1:${port}/nothing`)
+    assert.equal(status, 404)
+    assert.equal(headers.get('x-content-type-options'), 'nosniff')
+  })
+
+  it('the image of the backend runs with the modules of the backend alone', async () => {
+    const stage = stages.get('backend') as Stage
+    assert.deepEqual(readdirSync(join(stage.dir, 'dist')), ['backend'])
+    for (const other of ['undici', 'jsonwebtoken', 'typescript']) {
+      assert.ok(!modulesOf(stage.dir).includes(other), other)
+    }
+    const secret = join(root, 'secret')
+    writeFileSync(secret, SECRET, { mode: 0o600 })
+    const port = await freePort()
+    await start(stage, { BACKEND_PORT: String(port), BACKEND_GATEWAY_SECRET_FILE: secret })
+    const { status } = await fetch(`http://127.0.0.1:${port}/openapi.json`, {
+      headers: { 'X-Gateway-Secret': SECRET },
+    })
+    assert.equal(status, 200)
+  })
+
+  it('the package of the gateway runs in an empty folder, and holds nothing of the backend', async () => {
+    const { dir: checkout } = stages.get('build') as Stage
+    const dir = join(root, 'empty')
+    mkdirSync(join(dir, 'node_modules'), { recursive: true })
+    const [packed] = JSON.parse(npm(['pack', '-w', 'gateway', '--pack-destination', dir, '--json'], checkout))
+    const files: string[] = packed.files.map(({ path }: { path: string }) => path)
+    assert.ok(files.includes('dist/gateway/main.js') && files.includes('LICENSE'), files.join())
+    const unexpected = files.filter(
+      (path) =>
+        !/^(package\.json|LICENSE|dist\/gateway\/.+\.js(on)?|dist\/config\/schemas\/.+\.json)$/.test(path),
+    )
+    assert.deepEqual(unexpected, [])
+    assert.deepEqual(readdirSync(join(checkout, 'gateway')).includes('dist'), false)
+
+    spawnSync('tar', ['-xzf', packed.filename, '-C', 'node_modules'], { cwd: dir })
+    copyModules('gateway', dir)
+    const route = { path: '/*', methods: ['GET'], auth: ['none'] }
+    writeFileSync(
+      join(dir, 'gateway.json'),
+      JSON.stringify({ upstream: 'http://127.0.0.1:9', routes: [route] }),
+    )
+    writeFileSync(join(dir, 'limits.json'), JSON.stringify({ limits: [] }))
+    const [port, adminPort] = [await freePort(), await freePort()]
+    const { healthCheck } = stages.get('gateway') as Stage
+    await start(
+      { dir, env: {}, command: ['node', 'node_modules/package/dist/gateway/main.js'], healthCheck },
+      {
+        GATEWAY_CONFIG: 'gateway.json',
+        GATEWAY_LIMITS: 'limits.json',
+        GATEWAY_PORT: String(port),
+        GATEWAY_ADMIN_PORT: String(adminPort),
+      },
+    )
+    assert.equal((await fetch(`http://127.0.0.1:${port}/`)).status, 502)
+  })
+})

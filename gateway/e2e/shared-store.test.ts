@@ -1,0 +1,205 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent, type RequestListener } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { calculateJwkThumbprint, exportJWK } from 'jose'
+import { randomDPoPKeyPair } from 'openid-client'
+import { Webhook } from 'standardwebhooks'
+import { leastRights } from '../store/least-rights.test-support.ts'
+import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
+import { type Call, call, type ReceivedResponse } from './client.ts'
+import { ath, proof } from './proofs.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
+const ROUTES = [
+  { path: '/api/logout', methods: ['POST'], auth: ['bearer'] },
+  { path: '/api/mine', auth: ['bearer'] },
+  { path: '/api/hooks', methods: ['POST'], auth: ['hmac'] },
+  { path: '/*', auth: ['none'] },
+]
+const LIMITS = [
+  { path: '/five', limit: 5, window: '1m', purpose: 'Any' },
+  { path: '/deny', limit: 5, window: '1m', purpose: 'Any', onStoreFailure: 'deny' },
+  { path: '/allow', limit: 5, window: '1m', purpose: 'Any', onStoreFailure: 'allow' },
+  { path: '/many', limit: 2000, window: '1m', purpose: 'Any' },
+]
+
+function tally(responses: readonly ReceivedResponse[]): Record<number, number> {
+  const counts: Record<number, number> = {}
+  for (const { status } of responses) counts[status] = (counts[status] ?? 0) + 1
+  return counts
+}
+
+/** Each thread reports each of its outages once, and the threads of a gateway together say how many. */
+async function checkReports(gateway: TestGateway): Promise<void> {
+  const { body } = await call(`${gateway.adminUrl}/metrics`)
+  const readingOf = (metric: string) => Number(new RegExp(`^${metric} (.*)$`, 'm').exec(body)?.[1])
+  const reports = gateway.audit().filter(({ store }) => store === 'shared')
+  const outages = readingOf('gateway_store_outages_total')
+  assert.ok(outages > 0)
+  for (const type of ['STORE_DEGRADED', 'STORE_RESTORED'])
+    assert.equal(reports.filter((report) => report.type === type).length, outages, type)
+  assert.equal(readingOf('gateway_store_breaker_open'), 0)
+  assert.equal(readingOf('gateway_store_writable\\{store="shared"\\}'), 1)
+  assert.ok(readingOf('gateway_store_takes_total\\{outcome="decided"\\}') > 100)
+  assert.ok(readingOf('gateway_store_takes_total\\{outcome="undecided"\\}') > 0)
+  assert.ok(readingOf('gateway_store_round_trip_duration_seconds_count') > 0)
+}
+
+describe('three gateways with one store', { skip: NO_REDIS }, () => {
+  let redis: RedisServer
+  let dir: string
+  let upstream: TestUpstream
+  const gateways: TestGateway[] = []
+  const answering: RequestListener = (req, res) => {
+    if (req.url === '/api/logout') res.setHeader('X-Revoke-Session', String(req.headers['x-auth-session']))
+    res.end('{}')
+  }
+  const start = (workers = '1') =>
+    startGateway({
+      config: {
+        upstream: upstream.url,
+        routes: ROUTES,
+        // The machine that runs all tests is busy.
+        onStoreFailure: { deadlineMs: 1000 },
+        authThrottle: { failures: 20, window: '1m' },
+        trustedProxies: ['127.0.0.1'],
+      },
+      limits: LIMITS,
+      clients: [{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'TEST_SECRET' }] } }],
+      env: {
+        TEST_SECRET: SECRET,
+        GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
+        GATEWAY_STORE_USER: 'countersign',
+        GATEWAY_STORE_PASSWORD_FILE: join(dir, 'password'),
+        GATEWAY_WORKERS: workers,
+      },
+    })
+  const ready = ({ adminUrl }: TestGateway) =>
+    until(async () => ((await call(`${adminUrl}/readyz`)).status === 200 ? true : undefined))
+
+  before(async () => {
+    redis = await startRedis()
+    // The rights that config/OPERATIONS.md names are enough for all that follows.
+    await redis.command('ACL', 'SETUSER', ...leastRights('a-password'))
+    dir = mkdtempSync(join(tmpdir(), 'shared-store-'))
+    writeFileSync(join(dir, 'password'), 'a-password\n')
+    upstream = await startUpstream(answering)
+    // One of them with workers.
+    gateways.push(...(await Promise.all([start(), start(), start('2')])))
+    await Promise.all(gateways.map(ready))
+    const headers = { authorization: `Bearer ${await upstream.issuer.token()}` }
+    await onAll('/api/mine', { headers })
+  })
+  after(async () => {
+    await Promise.all(gateways.map((gateway) => gateway.end('SIGKILL')))
+    upstream.close()
+    await redis.stop()
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  const onAll = (path: string, options: Call = {}, each = 1) =>
+    Promise.all(
+      gateways.flatMap(({ url }) =>
+        Array.from({ length: each }, () => call(url + path, { ...options, agent: new Agent() })),
+      ),
+    )
+
+  it('let exactly as many requests through as one would', async () => {
+    assert.deepEqual(tally(await onAll('/five', {}, 10)), { 200: 5, 429: 25 })
+    assert.deepEqual(tally(await onAll('/many', {}, 100)), { 200: 300 })
+    const [{ headers }] = (await onAll('/many')) as [ReceivedResponse]
+    assert.ok(/r=169[789];/.test(String(headers.ratelimit)), String(headers.ratelimit))
+  })
+
+  it('refuse a session that ended at one of them', async () => {
+    const token = await upstream.issuer.token({ sid: 'session-1' })
+    const headers = { authorization: `Bearer ${token}` }
+    assert.deepEqual(tally(await onAll('/api/mine', { headers }, 4)), { 200: 12 })
+    const [first] = gateways as [TestGateway]
+    assert.equal((await call(`${first.url}/api/logout`, { method: 'POST', headers })).status, 200)
+    await until(async () => (tally(await onAll('/api/mine', { headers }, 4))[401] === 12 ? true : undefined))
+    assert.deepEqual(tally(await onAll('/api/mine', { headers }, 4)), { 401: 12 })
+  })
+
+  it('let one of as many copies of a webhook pass', async () => {
+    const at = new Date()
+    const copies = await onAll(
+      '/api/hooks',
+      {
+        method: 'POST',
+        headers: {
+          'x-api-key': 'key_acme',
+          'webhook-id': 'msg_1',
+          'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
+          'webhook-signature': new Webhook(SECRET).sign('msg_1', at, '{}'),
+        },
+        body: '{}',
+      },
+      5,
+    )
+    assert.deepEqual(tally(copies), { 200: 1, 409: 14 })
+  })
+
+  it('let one of as many copies of a proof pass', async () => {
+    const keys = await randomDPoPKeyPair('ES256')
+    const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
+    const token = await upstream.issuer.token({ sid: 'bound', cnf: { jkt } })
+    const dpop = await proof(keys, { htm: 'GET', htu: 'http://localhost:8080/api/mine', ath: ath(token) })
+    const copies = await onAll('/api/mine', { headers: { authorization: `DPoP ${token}`, dpop } }, 5)
+    assert.deepEqual(tally(copies), { 200: 1, 401: 14 })
+  })
+
+  it('keep a caller away who has guessed too often over all of them', async () => {
+    const headers = { authorization: 'Bearer not.a.token', 'x-forwarded-for': '192.0.2.7' }
+    await onAll('/api/mine', { headers }, 7)
+    await until(async () => (tally(await onAll('/api/mine', { headers }, 4))[429] === 12 ? true : undefined))
+  })
+
+  it('go on while the store does not respond, as each row says, and come back', async () => {
+    await onAll('/five')
+    redis.signal('SIGSTOP')
+    try {
+      const startMs = performance.now()
+      // What each counted along is used up.
+      assert.deepEqual(tally(await onAll('/allow', {}, 10)), { 200: 30 })
+      assert.ok(performance.now() - startMs < 5000)
+      assert.deepEqual(tally(await onAll('/deny', {}, 10)), { 503: 30 })
+      assert.deepEqual(tally(await onAll('/many', {}, 10)), { 200: 30 })
+      for (const { adminUrl } of gateways) {
+        await until(async () => {
+          const { status, body } = await call(`${adminUrl}/readyz`)
+          assert.equal(status, 200)
+          return body.includes('the shared store is away') ? true : undefined
+        })
+        const { body } = await call(`${adminUrl}/metrics`)
+        assert.match(body, /^gateway_store_writable\{store="shared"\} 0$/m)
+        assert.match(body, /^gateway_store_breaker_open 1$/m)
+      }
+    } finally {
+      redis.signal('SIGCONT')
+    }
+    await until(async () => {
+      const bodies = await Promise.all(gateways.map(({ adminUrl }) => call(`${adminUrl}/readyz`)))
+      return bodies.every(({ body }) => !body.includes('away')) ? true : undefined
+    })
+    for (const gateway of gateways) await checkReports(gateway)
+  })
+})
+
+describe('a gateway whose store cannot be reached', { skip: NO_REDIS }, () => {
+  it('is not ready, and says why', async () => {
+    const gateway = await startGateway({
+      config: { upstream: 'http://127.0.0.1:9', routes: [{ path: '/*', auth: ['none'] }] },
+      env: { GATEWAY_STORE: 'redis://127.0.0.1:1' },
+    })
+    const { status, body } = await call(`${gateway.adminUrl}/readyz`)
+    assert.equal(status, 503)
+    assert.match(body, /the shared store has not been reached/)
+    assert.equal(await gateway.end('SIGTERM'), 0)
+  })
+})

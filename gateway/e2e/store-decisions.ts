@@ -1,0 +1,120 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import { type RedisServer, until } from '../store/redis-server.test-support.ts'
+import { TAKE_SCRIPT, TAKE_SHA } from '../store/take-script.ts'
+
+/** Every take of one row and caller, as the store itself decided it. */
+export interface KeyDecisions {
+  readonly limit: number
+  readonly windowUs: number
+  /** When the store counted each hit, by its own clock in epoch microseconds, in order. */
+  readonly hitsUs: number[]
+  /** Each refused take: its time, and how many hits had been counted by then. */
+  readonly refused: { readonly atUs: number; readonly hits: number }[]
+}
+
+export interface StoreDecisions {
+  /** What the gateways have asked for since the start or the last `forget`, of each key. */
+  all(): KeyDecisions[]
+  /** Waits until all commands that the store has carried out by now have been read. */
+  settled(): Promise<void>
+  forget(): void
+  close(): void
+}
+
+/** Of `MONITOR`: time, who (`lua`: a script), and the words of the command. */
+const LINE = /^\+(\d+)\.(\d{6}) \[\d+ ([^\]]+)\] (.*)$/
+const WORD = /"((?:[^"\\]|\\.)*)"/g
+/** A tie of the line's clock and that of the script, which are read one after the other. */
+const CLOCK_US = 1000
+
+/**
+ * Reads every take from the server's `MONITOR`: the script appends the time of each hit that it counts, so the times are
+ * those by which it decided.
+ */
+export async function watchDecisions(redis: RedisServer): Promise<StoreDecisions> {
+  // Otherwise the first EVALSHA of each gateway would look like refused takes.
+  await redis.command('SCRIPT', 'LOAD', TAKE_SCRIPT)
+  const keys = new Map<string, KeyDecisions>()
+  let batchAtUs = 0
+  let asked: KeyDecisions | undefined
+  let counted = false
+  let marks = ''
+  const endTake = () => {
+    if (asked !== undefined && !counted) asked.refused.push({ atUs: batchAtUs, hits: asked.hitsUs.length })
+    asked = undefined
+  }
+  const begin = (words: readonly string[]) => {
+    const count = Number(words[2])
+    for (let i = 0; i < count; i++) {
+      const [limit, windowMs] = [Number(words[3 + count + 2 * i]), Number(words[4 + count + 2 * i])]
+      const key = words[3 + i] as string
+      if (!keys.has(key)) keys.set(key, { limit, windowUs: windowMs * 1000, hitsUs: [], refused: [] })
+    }
+  }
+  const inScript = ([name, key = '', where, ...values]: readonly string[]) => {
+    if (name === 'LINDEX' && where === '-1') {
+      endTake()
+      asked = keys.get(key)
+      counted = false
+    } else if (asked !== undefined && (name === 'RPUSH' || name === 'LSET')) {
+      counted = true
+      const [us] = (values.at(-1) ?? where ?? '').split(':')
+      asked.hitsUs.push(Number(us))
+    }
+  }
+  const socket = connect(redis.port, '127.0.0.1')
+  await once(socket, 'connect')
+  let rest = ''
+  socket.on('data', (bytes: Buffer) => {
+    const lines = (rest + bytes.toString('latin1')).split('\r\n')
+    rest = lines.pop() as string
+    for (const line of lines) {
+      const [, seconds, micros, who, command] = LINE.exec(line) ?? []
+      if (command === undefined) continue
+      if (who === 'lua') {
+        inScript(wordsOf(command))
+        continue
+      }
+      endTake()
+      if (command.includes('settled-')) marks = command
+      if (!command.startsWith(`"EVALSHA" "${TAKE_SHA}"`)) continue
+      batchAtUs = Number(seconds) * 1e6 + Number(micros)
+      begin(wordsOf(command))
+    }
+  })
+  socket.on('error', () => undefined)
+  socket.write('MONITOR\r\n')
+  const settled = async () => {
+    const mark = `settled-${crypto.randomUUID()}`
+    await redis.command('ECHO', mark)
+    await until(() => marks.includes(mark), 'the last command')
+  }
+  await settled()
+  return { all: () => [...keys.values()], settled, forget: () => keys.clear(), close: () => socket.destroy() }
+}
+
+function wordsOf(command: string): string[] {
+  return [...command.matchAll(WORD)].map(([, word]) => word as string)
+}
+
+/**
+ * Faults in what the store decided, by its own clock; none when exactly `limit` hits were counted in each window of any
+ * position. Too many: `limit` + 1 hits within a window. Too few: a take that was refused although fewer were counted in the
+ * window before it; with more than 1,000 hits they expire by the slice, a hundredth of the window late at most.
+ */
+export function faultsOf({ limit, windowUs, hitsUs, refused }: KeyDecisions): string[] {
+  const faults: string[] = []
+  for (let i = limit; i < hitsUs.length; i++) {
+    const spanUs = (hitsUs[i] as number) - (hitsUs[i - limit] as number)
+    if (spanUs < windowUs) faults.push(`${limit + 1} hits of ${limit} within ${spanUs} µs of ${windowUs}`)
+  }
+  const lateUs = (limit > 1000 ? windowUs / 100 : 0) + CLOCK_US
+  for (const { atUs, hits } of refused) {
+    const blocking = hitsUs[hits - limit]
+    if (blocking === undefined) faults.push(`refused after ${hits} hits of ${limit}`)
+    else if (atUs - blocking >= windowUs + lateUs)
+      faults.push(`refused ${atUs - blocking} µs after hit ${hits}`)
+  }
+  return faults
+}

@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
+import { LONGER } from './long-runs.ts'
+import { until } from './running-gateway.ts'
+import { faultsOf, type StoreDecisions, watchDecisions } from './store-decisions.ts'
+import { type StoreGroup, startGroup } from './store-group.ts'
+import { mostWithin, type Sent, startLoad } from './store-load.ts'
+
+const SEEDS = LONGER
+const RESTARTS = LONGER === 1 ? 1 : 3
+const CONNECTIONS = 64
+/** So that no take is decided without the store on a busy machine. */
+const CONFIG = { onStoreFailure: { deadlineMs: 10_000 } }
+
+interface Row {
+  readonly path: string
+  readonly limit: number
+  readonly windowSeconds: number
+}
+
+function randomOf(seed: number): () => number {
+  let state = (seed + 1) * 2_654_435_761
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return state / 2 ** 32
+  }
+}
+
+/** A small log, a larger log and slices; no two rows of a test are alike, which tells their keys apart. */
+function rowsOf(seed: number): Row[] {
+  const random = randomOf(seed)
+  const seconds = (least: number) => least + Math.floor(random() * (4 - least))
+  const upTo = (from: number, to: number) => from + Math.floor(random() * (to - from))
+  return [
+    { path: `/${seed}/small`, limit: upTo(2, 60), windowSeconds: seconds(1) },
+    { path: `/${seed}/log`, limit: upTo(200, 400), windowSeconds: seconds(2) },
+    { path: `/${seed}/slices`, limit: upTo(1001, 1100), windowSeconds: 3 },
+  ]
+}
+
+const tableRow = ({ path, limit, windowSeconds }: Row) => ({
+  name: path.slice(1).replace('/', '-'),
+  path,
+  limit,
+  window: `${windowSeconds}s`,
+  purpose: 'tests',
+})
+
+/** What came through: when each request was sent and arrived upstream, by path, and the responses by status. */
+function tally() {
+  const statuses = new Map<string, Map<number, number>>()
+  const arrivals = new Map<string, { sentAtMs: number; arrivedAtMs: number }[]>()
+  return {
+    statuses,
+    arrivals,
+    arrived: (url: string) => {
+      const [path = '', sent = ''] = url.split('?')
+      const list = arrivals.get(path) ?? []
+      arrivals.set(path, list)
+      list.push({ sentAtMs: Number(sent), arrivedAtMs: performance.now() })
+    },
+    onSent: ({ path, status }: Sent) => {
+      const [row = ''] = path.split('?')
+      const counts = statuses.get(row) ?? new Map<number, number>()
+      statuses.set(row, counts)
+      counts.set(status, (counts.get(status) ?? 0) + 1)
+    },
+  }
+}
+
+describe('three gateways with two workers each and one store', { skip: NO_REDIS }, () => {
+  /** Loads the rows of a seed until each was used up in several windows. */
+  async function load(
+    seed: number,
+    group: StoreGroup,
+    { decisions, counts }: { decisions: StoreDecisions; counts: ReturnType<typeof tally> },
+    meanwhile: () => Promise<void>,
+  ): Promise<void> {
+    const rows = rowsOf(seed)
+    const random = randomOf(seed + 1000)
+    const pick = () => rows[random() < 0.6 ? 2 : random() < 0.5 ? 1 : 0] as Row
+    decisions.forget()
+    const running = startLoad({
+      ports: group.ports,
+      connections: CONNECTIONS,
+      path: () => `${pick().path}?${performance.now()}`,
+      pauseMs: () => (random() < 0.02 ? random() * 100 : 0),
+      onSent: counts.onSent,
+    })
+    try {
+      await meanwhile()
+      await until(() => {
+        const all = decisions.all()
+        const enough = all.every(({ limit, hitsUs, refused }) => {
+          const last = refused.at(-1)
+          return last !== undefined && last.hits >= 2 * limit && hitsUs.length > 2 * limit
+        })
+        return all.length === rows.length && enough ? true : undefined
+      }, 60_000)
+    } finally {
+      await running.stop()
+    }
+    await decisions.settled()
+  }
+
+  async function inGroup(
+    seeds: readonly number[],
+    run: (
+      group: StoreGroup,
+      parts: { decisions: StoreDecisions; counts: ReturnType<typeof tally> },
+    ) => Promise<void>,
+  ): Promise<void> {
+    const redis = await startRedis()
+    const cleanups: (() => unknown)[] = [() => redis.stop()]
+    const counts = tally()
+    try {
+      const group = await startGroup({
+        store: `redis://127.0.0.1:${redis.port}`,
+        workers: 2,
+        limits: seeds.flatMap(rowsOf).map(tableRow),
+        config: CONFIG,
+        respond: (req, res) => {
+          counts.arrived(req.url ?? '')
+          res.end('{}')
+        },
+      })
+      cleanups.push(() => group.stop())
+      const decisions = await watchDecisions(redis)
+      cleanups.push(() => decisions.close())
+      await run(group, { decisions, counts })
+    } finally {
+      for (const clean of cleanups.reverse()) await clean()
+    }
+  }
+
+  it('let exactly as many requests through as each row allows, in every window', async (test) => {
+    const seeds = Array.from({ length: SEEDS }, (_, seed) => seed)
+    await inGroup(seeds, async (group, { decisions, counts }) => {
+      for (const seed of seeds) {
+        await load(seed, group, { decisions, counts }, async () => undefined)
+        const told: string[] = []
+        for (const key of decisions.all()) {
+          assert.deepEqual(faultsOf(key), [], `seed ${seed}`)
+          const row = rowsOf(seed).find(({ limit }) => limit === key.limit) as Row
+          // The gateways did what the store decided, no more and no less.
+          const statuses = Object.fromEntries(counts.statuses.get(row.path) ?? [])
+          assert.deepEqual(statuses, { 200: key.hitsUs.length, 429: key.refused.length }, `seed ${seed}`)
+          const arrived = counts.arrivals.get(row.path) ?? []
+          assert.equal(arrived.length, key.hitsUs.length)
+          const most = mostWithin(arrived, row.windowSeconds * 1000)
+          assert.ok(most <= row.limit, `seed ${seed}: ${most} of ${row.limit} seen from outside`)
+          told.push(`${arrived.length} of ${row.limit} in ${row.windowSeconds} s (at most ${most} seen)`)
+        }
+        test.diagnostic(`seed ${seed}: ${told.join(', ')}`)
+      }
+    })
+  })
+
+  it('do so while one gateway after the other is killed and started again', async (test) => {
+    const seeds = Array.from({ length: Math.ceil(SEEDS / 4) }, (_, i) => 100 + i)
+    await inGroup(seeds, async (group, { decisions, counts }) => {
+      for (const seed of seeds) {
+        await load(seed, group, { decisions, counts }, async () => {
+          for (let index = 0; index < RESTARTS; index++) await group.restart(index)
+        })
+        for (const key of decisions.all()) {
+          assert.deepEqual(faultsOf(key), [], `seed ${seed}`)
+          const row = rowsOf(seed).find(({ limit }) => limit === key.limit) as Row
+          const arrived = counts.arrivals.get(row.path) ?? []
+          // What was counted and not yet forwarded ended with its gateway.
+          const lost = key.hitsUs.length - arrived.length
+          test.diagnostic(
+            `seed ${seed}: ${arrived.length} of ${row.limit} in ${row.windowSeconds} s, ${lost} lost`,
+          )
+          assert.ok(lost >= 0 && lost <= group.gateways.length * CONNECTIONS, `${lost} lost`)
+          const most = mostWithin(arrived, row.windowSeconds * 1000)
+          assert.ok(most <= row.limit, `seed ${seed}: ${most} of ${row.limit} seen from outside`)
+        }
+      }
+    })
+  })
+})

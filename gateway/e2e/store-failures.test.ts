@@ -1,0 +1,251 @@
+import assert from 'node:assert/strict'
+import type { AddressInfo } from 'node:net'
+import { createServer, connect as dial } from 'node:net'
+import { afterEach, describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  NO_REDIS,
+  type RedisServer,
+  startRedis,
+  startSentinel,
+  until,
+} from '../store/redis-server.test-support.ts'
+import { call } from './client.ts'
+import { LONGER } from './long-runs.ts'
+import { type GroupOptions, type StoreGroup, startGroup } from './store-group.ts'
+import { type Sent, startLoad } from './store-load.ts'
+
+const IS_LONG = LONGER > 1
+const ROUNDS = IS_LONG ? 5 : 1
+const GATEWAYS = 3
+const CONNECTIONS = 24
+const LIMIT = 200
+/** Longer than a test, so that every hit beyond the limit is one too many. */
+const WINDOW = '10m'
+const NAMES = ['local', 'deny'] as const
+
+describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
+  const cleanups: (() => unknown)[] = []
+  afterEach(async () => {
+    for (const clean of cleanups.splice(0).reverse()) await clean()
+  })
+
+  async function redisServer(options: readonly string[] = []): Promise<RedisServer> {
+    const redis = await startRedis(options)
+    cleanups.push(() => redis.stop())
+    return redis
+  }
+
+  /** The rows of each round: one that goes on by itself, one that refuses. Counts what arrives upstream. */
+  async function group(store: string, more: Partial<GroupOptions> = {}) {
+    const arrived = new Map<string, number>()
+    const rows = Array.from({ length: ROUNDS }, (_, round) =>
+      NAMES.map((onStoreFailure) => ({
+        name: `${onStoreFailure}-${round}`,
+        path: `/${round}/${onStoreFailure}`,
+        limit: LIMIT,
+        window: WINDOW,
+        purpose: 'tests',
+        onStoreFailure,
+      })),
+    )
+    const started = await startGroup({
+      store,
+      gateways: GATEWAYS,
+      limits: rows.flat(),
+      respond: (req, res) => {
+        const url = req.url ?? ''
+        arrived.set(url, (arrived.get(url) ?? 0) + 1)
+        res.end('{}')
+      },
+      ...more,
+    })
+    cleanups.push(() => started.stop())
+    return { group: started, arrived: (path: string) => arrived.get(path) ?? 0 }
+  }
+
+  /** Sends requests for both rows of a round from all connections. */
+  function loadRound(round: number, { ports }: StoreGroup) {
+    const counts = new Map<string, number>()
+    let turn = 0
+    const running = startLoad({
+      ports,
+      connections: CONNECTIONS,
+      path: () => `/${round}/${NAMES[turn++ % 2]}`,
+      pauseMs: () => 5 + Math.random() * 10,
+      onSent: ({ path, status }: Sent) => {
+        const what = `${path} ${status}`
+        counts.set(what, (counts.get(what) ?? 0) + 1)
+      },
+    })
+    cleanups.push(() => running.stop())
+    const count = (name: (typeof NAMES)[number], status: number) =>
+      counts.get(`/${round}/${name} ${status}`) ?? 0
+    /** Waits until each connection has been refused for several turns by the limit of a row. */
+    const usedUp = async (name: (typeof NAMES)[number]) => {
+      const [allowed, refused] = [count(name, 200), count(name, 429)]
+      await until(() => count(name, 429) > refused + 5 * CONNECTIONS, `${name}: the end of the limit`)
+      if (count(name, 200) > allowed) await usedUp(name)
+    }
+    return { count, usedUp, stop: () => running.stop() }
+  }
+
+  it('admit exactly the limit each while it is frozen, and at most once more afterwards', async (test) => {
+    const redis = await redisServer()
+    const { group: gateways, arrived } = await group(`redis://127.0.0.1:${redis.port}`, { workers: 2 })
+    for (let round = 0; round < ROUNDS; round++) {
+      const [local, deny] = [`/${round}/local`, `/${round}/deny`]
+      const { count, usedUp, stop } = loadRound(round, gateways)
+      await until(() => arrived(local) > 30 && arrived(deny) > 30, 'the first hits')
+      redis.signal('SIGSTOP')
+      await usedUp('local')
+      const frozen = { local: arrived(local), deny: arrived(deny) }
+      redis.signal('SIGCONT')
+      await gateways.storeIs('there')
+      await usedUp('local')
+      await usedUp('deny')
+      await stop()
+      test.diagnostic(
+        `frozen: ${JSON.stringify(frozen)}, afterwards: ${arrived(local)} and ${arrived(deny)} of ${LIMIT}`,
+      )
+      assert.equal(frozen.local, GATEWAYS * LIMIT)
+      assert.ok(arrived(local) <= (GATEWAYS + 1) * LIMIT)
+      assert.ok(arrived(deny) <= LIMIT, `${arrived(deny)}`)
+      assert.ok(count('deny', 503) > 0)
+      assert.equal(count('local', 503), 0)
+    }
+  })
+
+  for (const keeps of [true, false])
+    it(`stay within the bound when it is killed and started again ${keeps ? 'with' : 'without'} its data`, async (test) => {
+      const redis = await redisServer(keeps ? ['--appendonly', 'yes', '--appendfsync', 'always'] : [])
+      const { group: gateways, arrived } = await group(`redis://127.0.0.1:${redis.port}`)
+      for (let round = 0; round < ROUNDS; round++) {
+        const [local, deny] = [`/${round}/local`, `/${round}/deny`]
+        const { usedUp, stop } = loadRound(round, gateways)
+        await until(() => arrived(local) > 30 && arrived(deny) > 30, 'the first hits')
+        await redis.kill()
+        await gateways.storeIs('away')
+        await redis.restart()
+        await gateways.storeIs('there')
+        await usedUp('local')
+        await usedUp('deny')
+        await stop()
+        test.diagnostic(`admitted ${arrived(local)} and ${arrived(deny)} of ${LIMIT}`)
+        assert.ok(arrived(local) <= (GATEWAYS + 1) * LIMIT)
+        assert.ok(arrived(deny) <= (keeps ? 1 : 2) * LIMIT, `${arrived(deny)}`)
+      }
+    })
+
+  for (const how of ['killed', 'frozen'])
+    it(`stay within the bound when the master of Sentinel is ${how}`, async (test) => {
+      for (let round = 0; round < ROUNDS; round++) {
+        const { master, replica, sentinel, stop: stopServers } = await startSentinel()
+        cleanups.push(stopServers)
+        const { group: gateways, arrived } = await group(`redis+sentinel://127.0.0.1:${sentinel.port}/bank`)
+        const [local, deny] = ['/0/local', '/0/deny']
+        const { usedUp, stop } = loadRound(0, gateways)
+        await until(() => arrived(local) > 30 && arrived(deny) > 30, 'the first hits')
+        if (how === 'killed') await master.kill()
+        else master.signal('SIGSTOP')
+        await until(async () => ((await replica.command('ROLE')) as string[])[0] === 'master', 'the failover')
+        // For a while it takes itself for the master still.
+        master.signal('SIGCONT')
+        await gateways.storeIs('there')
+        await usedUp('deny')
+        await usedUp('local')
+        await stop()
+        const lost = Math.max(0, arrived(deny) - LIMIT)
+        test.diagnostic(
+          `admitted ${arrived(local)} and ${arrived(deny)} of ${LIMIT}: the failover lost ${lost}`,
+        )
+        // Each connection has one take under way.
+        assert.ok(lost <= CONNECTIONS, `${lost}`)
+        assert.ok(arrived(local) <= (GATEWAYS + 1) * LIMIT + CONNECTIONS, `${arrived(local)}`)
+        for (const clean of cleanups.splice(0).reverse()) await clean()
+      }
+    })
+
+  it('respond as fast while it is frozen, and fail no request', async (test) => {
+    const redis = await redisServer()
+    const limits = [{ path: '/', limit: 1_000_000, window: '1m', purpose: 'tests' }]
+    const { group: gateways } = await group(`redis://127.0.0.1:${redis.port}`, { limits })
+    let sent: Sent[] = []
+    const running = startLoad({
+      ports: gateways.ports,
+      connections: 64,
+      path: () => '/',
+      // Far below what the machine can do, so that queues do not hide the store.
+      pauseMs: () => 100 + Math.random() * 100,
+      onSent: (each) => sent.push(each),
+    })
+    cleanups.push(() => running.stop())
+    /** In turns, so that what else the machine does falls on both alike. */
+    const latencies = { there: [] as number[], frozen: [] as number[] }
+    const measure = async (where: keyof typeof latencies) => {
+      sent = []
+      await sleep(IS_LONG ? 3000 : 1000)
+      assert.ok(sent.length > 50)
+      assert.deepEqual([...new Set(sent.map(({ status }) => status))], [200])
+      latencies[where].push(...sent.map(({ sentAtMs, doneAtMs }) => doneAtMs - sentAtMs))
+    }
+    await measure('there')
+    latencies.there = []
+    for (let round = 0; round < 2 * ROUNDS; round++) {
+      await measure('there')
+      redis.signal('SIGSTOP')
+      await measure('frozen')
+      redis.signal('SIGCONT')
+      await gateways.storeIs('there')
+    }
+    const quantile = (where: keyof typeof latencies, share: number) => {
+      const ms = latencies[where].sort((a, b) => a - b)
+      return ms[Math.floor(ms.length * share)] as number
+    }
+    const said = (['there', 'frozen'] as const).map((where) => {
+      const [p50, p99] = [quantile(where, 0.5), quantile(where, 0.99)]
+      return `${where}: p50 ${p50.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms of ${latencies[where].length}`
+    })
+    test.diagnostic(said.join('; '))
+    // A short run takes place beside other tests.
+    assert.ok(quantile('frozen', 0.99) - quantile('there', 0.99) <= (IS_LONG ? 30 : 500), said.join('; '))
+  })
+})
+
+describe('a gateway with workers', { skip: NO_REDIS }, () => {
+  it('is ready only when each of them has reached the store', async () => {
+    const redis = await startRedis()
+    // The connections of the main thread come through at once, those of the workers later.
+    let connections = 0
+    const proxy = createServer((near) => {
+      const waitMs = connections++ < 2 ? 0 : 500
+      const far = dial(redis.port, '127.0.0.1')
+      near.pause()
+      far.pipe(near)
+      for (const socket of [near, far]) socket.on('error', () => undefined)
+      near.on('close', () => far.destroy())
+      far.on('close', () => near.destroy())
+      setTimeout(() => near.pipe(far), waitMs)
+    })
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+    const options = {
+      gateways: 1,
+      limits: [{ path: '/', limit: 1, window: '10m', purpose: 'tests' }],
+      config: { onStoreFailure: { deadlineMs: 2000 } },
+    }
+    const first = await startGroup({ ...options, store: `redis://127.0.0.1:${redis.port}` })
+    const proxyPort = (proxy.address() as AddressInfo).port
+    const second = await startGroup({ ...options, store: `redis://127.0.0.1:${proxyPort}`, workers: 2 })
+    try {
+      const ask = (port?: number) => call(`http://127.0.0.1:${port}/`)
+      assert.equal((await ask(first.ports()[0])).status, 200)
+      const later = await Promise.all(Array.from({ length: 20 }, () => ask(second.ports()[0])))
+      assert.deepEqual([...new Set(later.map(({ status }) => status))], [429])
+    } finally {
+      await first.stop()
+      await second.stop()
+      proxy.close()
+      await redis.stop()
+    }
+  })
+})

@@ -1,0 +1,84 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { call } from './client.ts'
+import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
+  /** Value of `GATEWAY_STORE`. */
+  readonly store: string
+  readonly gateways?: number
+  readonly workers?: number
+  /** Settings beside upstream and routes. */
+  readonly config?: object
+  /** Responds to each request that a gateway let through; otherwise `{}`. */
+  readonly respond?: (req: IncomingMessage, res: ServerResponse) => void
+}
+
+/** Gateways that share a store, before one upstream. */
+export interface StoreGroup {
+  readonly upstream: TestUpstream
+  readonly gateways: TestGateway[]
+  /** Of the gateways that are ready: like a load balancer, it looks before it sends. */
+  readonly ports: () => readonly number[]
+  /** Kills a gateway and starts it again where it ended; it gets requests when it is ready. */
+  restart(index: number): Promise<void>
+  /** Waits until every gateway says that the store is there, or that it is away. */
+  storeIs(where: 'there' | 'away'): Promise<void>
+  stop(): Promise<void>
+}
+
+export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
+  const { store, workers = 1, config = {}, env = {}, respond, ...rest } = options
+  const upstream = await startUpstream((req, res) => {
+    if (respond !== undefined) respond(req, res)
+    else res.end('{}')
+  })
+  const start = (dir?: string) =>
+    startGateway({
+      ...rest,
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }], ...config },
+      env: { GATEWAY_STORE: store, GATEWAY_WORKERS: `${workers}`, ...env },
+      ...(dir !== undefined && { dir }),
+    })
+  const gateways = await Promise.all(Array.from({ length: options.gateways ?? 3 }, () => start())).catch(
+    (error: unknown) => {
+      upstream.close()
+      throw error
+    },
+  )
+  const ready = new Set<TestGateway>()
+  const whenReady = async (gateway: TestGateway) => {
+    await until(async () => ((await readiness(gateway)).status === 200 ? true : undefined))
+    ready.add(gateway)
+  }
+  await Promise.all(gateways.map(whenReady))
+  return {
+    upstream,
+    gateways,
+    ports: () => gateways.filter((gateway) => ready.has(gateway)).map(({ port }) => port),
+    restart: async (index) => {
+      const old = gateways[index] as TestGateway
+      ready.delete(old)
+      await old.end('SIGKILL')
+      const next = await start(old.dir)
+      gateways[index] = next
+      await whenReady(next)
+    },
+    storeIs: async (where) => {
+      const holds = async (gateway: TestGateway) =>
+        (await readiness(gateway)).body.includes('the shared store is away') === (where === 'away')
+      await until(async () => {
+        const all = await Promise.all(gateways.map(holds))
+        return all.every(Boolean) ? true : undefined
+      })
+    },
+    stop: async () => {
+      await Promise.all(gateways.map((gateway) => gateway.end('SIGKILL')))
+      upstream.close()
+    },
+  }
+}
+
+function readiness({ adminUrl }: TestGateway) {
+  return call(`${adminUrl}/readyz`)
+}

@@ -1,0 +1,115 @@
+import { connect, type Socket } from 'node:net'
+
+/** One request and its response. Times are those of `performance.now()`. */
+export interface Sent {
+  readonly path: string
+  readonly sentAtMs: number
+  readonly doneAtMs: number
+  /** 0: the connection broke before a response came. */
+  readonly status: number
+}
+
+export interface LoadOptions {
+  /** The gateways that are ready now: a connection that breaks goes to another. */
+  readonly ports: () => readonly number[]
+  readonly connections: number
+  /** What each connection asks for next. */
+  readonly path: () => string
+  /** Pause of a connection before its next request, in milliseconds; default none. */
+  readonly pauseMs?: () => number
+  readonly onSent: (sent: Sent) => void
+}
+
+const RECONNECT_MS = 20
+
+/** Connections that each have one request under way, until stopped. A request is never sent twice. */
+export function startLoad(options: LoadOptions): { stop(): Promise<void> } {
+  let stopped = false
+  const all = Array.from({ length: options.connections }, (_, i) => keepAsking(options, i, () => stopped))
+  return {
+    stop: async () => {
+      stopped = true
+      await Promise.all(all)
+    },
+  }
+}
+
+async function keepAsking(options: LoadOptions, index: number, isStopped: () => boolean): Promise<void> {
+  for (let turn = 0; !isStopped(); turn++) {
+    const ports = options.ports()
+    const port = ports[(index + turn) % Math.max(1, ports.length)]
+    if (port !== undefined) await askUntilBroken(options, port, isStopped)
+    if (!isStopped()) await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS))
+  }
+}
+
+function askUntilBroken(options: LoadOptions, port: number, isStopped: () => boolean): Promise<void> {
+  const { path: nextPath, pauseMs, onSent } = options
+  return new Promise((resolve) => {
+    let underWay: { path: string; sentAtMs: number } | undefined
+    let received = ''
+    const socket: Socket = connect({ port, host: '127.0.0.1', noDelay: true })
+    socket.setEncoding('latin1')
+    const send = () => {
+      if (isStopped()) {
+        socket.end()
+        return
+      }
+      underWay = { path: nextPath(), sentAtMs: performance.now() }
+      socket.write(`GET ${underWay.path} HTTP/1.1\r\nHost: localhost\r\n\r\n`)
+    }
+    const done = (status: number) => {
+      if (underWay === undefined) return
+      onSent({ ...underWay, status, doneAtMs: performance.now() })
+      underWay = undefined
+    }
+    socket.on('connect', send)
+    socket.on('data', (text: string) => {
+      received += text
+      if (!isComplete(received)) return
+      const status = Number(received.slice(9, 12))
+      received = ''
+      done(status)
+      const ms = pauseMs?.() ?? 0
+      if (ms > 0) setTimeout(send, ms)
+      else send()
+    })
+    socket.on('error', () => undefined)
+    socket.on('close', () => {
+      done(0)
+      resolve()
+    })
+  })
+}
+
+function isComplete(text: string): boolean {
+  const end = text.indexOf('\r\n\r\n')
+  if (end < 0) return false
+  const length = /\r\ncontent-length: (\d+)\r\n/i.exec(text.slice(0, end + 2))?.[1]
+  if (length === undefined) throw new Error(`a response without a length: ${text.slice(0, 300)}`)
+  return text.length >= end + 4 + Number(length)
+}
+
+/**
+ * The most requests that were surely let through within one window: sent after its begin and arrived upstream before its
+ * end. Those on the way at either end are left out, so that this is never more than the gateways decided.
+ *
+ * @param admitted when each was sent, and when it arrived
+ */
+export function mostWithin(
+  admitted: readonly { readonly sentAtMs: number; readonly arrivedAtMs: number }[],
+  windowMs: number,
+): number {
+  const bySent = [...admitted].sort((a, b) => a.sentAtMs - b.sentAtMs)
+  let most = 0
+  for (const [i, { sentAtMs: fromMs }] of bySent.entries()) {
+    let within = 0
+    for (let j = i; j < bySent.length; j++) {
+      const { sentAtMs, arrivedAtMs } = bySent[j] as (typeof bySent)[number]
+      if (sentAtMs >= fromMs + windowMs) break
+      if (arrivedAtMs < fromMs + windowMs) within++
+    }
+    most = Math.max(most, within)
+  }
+  return most
+}

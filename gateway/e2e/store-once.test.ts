@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict'
+import { Agent } from 'node:http'
+import { after, before, describe, it } from 'node:test'
+import { calculateJwkThumbprint, exportJWK } from 'jose'
+import { randomDPoPKeyPair } from 'openid-client'
+import { Webhook } from 'standardwebhooks'
+import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
+import { type Call, call } from './client.ts'
+import { LONGER } from './long-runs.ts'
+import { ath, proof } from './proofs.ts'
+import { type StoreGroup, startGroup } from './store-group.ts'
+
+const IS_LONG = LONGER > 1
+const LOGOUTS = IS_LONG ? 1000 : 30
+/** Of a logout, until the other gateways refuse the session; a short run takes place beside other tests. */
+const P99_MS = IS_LONG ? 100 : 2000
+/** Each message is sent twice to each of three gateways, so 10,000 tries in a long run. */
+const MESSAGES = IS_LONG ? 1667 : 50
+const COPIES = 2
+const AT_ONCE = 5
+const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
+
+describe('three gateways with two workers each and one store', { skip: NO_REDIS }, () => {
+  let redis: RedisServer
+  let group: StoreGroup
+  const agent = new Agent({ keepAlive: true, maxSockets: 16 })
+
+  before(async () => {
+    redis = await startRedis()
+    group = await startGroup({
+      store: `redis://127.0.0.1:${redis.port}`,
+      workers: 2,
+      config: {
+        routes: [
+          { path: '/api/logout', methods: ['POST'], auth: ['bearer'] },
+          { path: '/api/mine', auth: ['bearer'] },
+          { path: '/api/hooks', methods: ['POST'], auth: ['hmac'] },
+        ],
+        onStoreFailure: { deadlineMs: 10_000 },
+        authThrottle: { failures: 0 },
+      },
+      clients: [{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'TEST_SECRET' }] } }],
+      env: { TEST_SECRET: SECRET },
+      respond: (req, res) => {
+        if (req.url === '/api/logout')
+          res.setHeader('X-Revoke-Session', String(req.headers['x-auth-session']))
+        res.end('{}')
+      },
+    })
+  })
+  after(async () => {
+    agent.destroy()
+    await group.stop()
+    await redis.stop()
+  })
+
+  const ask = (port: number | undefined, path: string, options: Call) =>
+    call(`http://127.0.0.1:${port}${path}`, { agent, ...options })
+
+  it('refuse a session everywhere in under 100 ms after it ended at one of them', async (test) => {
+    const [here, ...others] = group.ports()
+    const tookMs: number[] = []
+    for (let i = 0; i < LOGOUTS; i++) {
+      const headers = { authorization: `Bearer ${await group.upstream.issuer.token({ sid: `ended-${i}` })}` }
+      const states = await Promise.all(others.map((port) => ask(port, '/api/mine', { headers })))
+      assert.deepEqual(
+        states.map(({ status }) => status),
+        [200, 200],
+      )
+      assert.equal((await ask(here, '/api/logout', { method: 'POST', headers })).status, 200)
+      const endedAtMs = performance.now()
+      const refusedAt = async (port: number) => {
+        while ((await ask(port, '/api/mine', { headers })).status !== 401)
+          assert.ok(performance.now() - endedAtMs < 20_000)
+      }
+      // Several connections, so that each worker is asked.
+      await Promise.all(others.flatMap((port) => Array.from({ length: 4 }, () => refusedAt(port))))
+      tookMs.push(performance.now() - endedAtMs)
+    }
+    tookMs.sort((a, b) => a - b)
+    const at = (share: number) => tookMs[Math.ceil(LOGOUTS * share) - 1] as number
+    test.diagnostic(
+      `${LOGOUTS} logouts: p50 ${at(0.5).toFixed(1)} ms, p99 ${at(0.99).toFixed(1)} ms, at most ${at(1).toFixed(1)} ms`,
+    )
+    assert.ok(at(0.99) < P99_MS, `${at(0.99)} ms`)
+  })
+
+  /** Sends every message to all gateways at once and counts how often each was accepted. */
+  async function tries(
+    path: string,
+    messageOf: (i: number) => Promise<Call>,
+  ): Promise<Record<number, number>> {
+    const counts: Record<number, number> = {}
+    const sendOne = async (i: number) => {
+      const message = await messageOf(i)
+      const ports = group.ports().flatMap((port) => Array.from({ length: COPIES }, () => port))
+      const statuses = (await Promise.all(ports.map((port) => ask(port, path, message)))).map(
+        ({ status }) => status,
+      )
+      assert.equal(statuses.filter((status) => status === 200).length, 1, `${path} ${i}: ${statuses}`)
+      for (const status of statuses) counts[status] = (counts[status] ?? 0) + 1
+    }
+    for (let i = 0; i < MESSAGES; i += AT_ONCE)
+      await Promise.all(Array.from({ length: Math.min(AT_ONCE, MESSAGES - i) }, (_, j) => sendOne(i + j)))
+    return counts
+  }
+
+  it('accept each webhook once', async () => {
+    const counts = await tries('/api/hooks', async (i) => {
+      const at = new Date()
+      return {
+        method: 'POST',
+        headers: {
+          'x-api-key': 'key_acme',
+          'webhook-id': `msg_${i}`,
+          'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
+          'webhook-signature': new Webhook(SECRET).sign(`msg_${i}`, at, '{}'),
+        },
+        body: '{}',
+      }
+    })
+    assert.deepEqual(counts, { 200: MESSAGES, 409: (3 * COPIES - 1) * MESSAGES })
+  })
+
+  it('accept each DPoP proof once', async () => {
+    const keys = await randomDPoPKeyPair('ES256')
+    const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
+    const token = await group.upstream.issuer.token({ sid: 'bound', cnf: { jkt } })
+    const counts = await tries('/api/mine', async () => {
+      const dpop = await proof(keys, { htm: 'GET', htu: 'http://localhost:8080/api/mine', ath: ath(token) })
+      return { headers: { authorization: `DPoP ${token}`, dpop } }
+    })
+    assert.deepEqual(counts, { 200: MESSAGES, 401: (3 * COPIES - 1) * MESSAGES })
+  })
+})

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import { type AcceptedConnection, type Activity, ClientNetworks } from './client-networks.ts'
+
+interface TestConnection extends AcceptedConnection {
+  activity: Activity
+}
+
+function connectFrom(
+  networks: ClientNetworks,
+  name: string,
+  activity: Partial<Activity> = {},
+): TestConnection {
+  const network = networks.networkNamed(name, name.startsWith('proxy'))
+  const connection = {
+    slot: -1,
+    network,
+    activity: { isIdle: true, deadlineMs: 0, ...activity },
+    close: () => {},
+  }
+  networks.add(connection)
+  return connection
+}
+
+describe('the networks of clients', () => {
+  it('are known while they have any, and as one for each network', () => {
+    const networks = new ClientNetworks()
+    const first = connectFrom(networks, 'a')
+    const second = connectFrom(networks, 'a')
+    assert.equal(first.network, second.network)
+    assert.deepEqual([networks.size, networks.largest], [2, 2])
+    networks.remove(first)
+    networks.remove(first)
+    assert.deepEqual([networks.size, networks.largest], [1, 1])
+    networks.remove(second)
+    assert.deepEqual([networks.size, networks.largest], [0, 0])
+    assert.notEqual(networks.networkNamed('a', false), first.network)
+  })
+
+  it('give up the connection that has been idle for longest, and none with an open request', () => {
+    const networks = new ClientNetworks()
+    const connections = [5, 3, 4].map((deadlineMs) => connectFrom(networks, 'a', { deadlineMs }))
+    connectFrom(networks, 'a', { isIdle: false, deadlineMs: 1 })
+    const { network } = connections[0] as AcceptedConnection
+    assert.equal(networks.idleOf(network), connections[1])
+    for (const connection of connections) connection.activity = { isIdle: false, deadlineMs: 0 }
+    assert.equal(networks.idleOf(network), undefined)
+    assert.equal(networks.idleOfLargest(), undefined)
+  })
+
+  it('are searched in the order of their number of connections, proxies last', () => {
+    const networks = new ClientNetworks()
+    const ofProxy = Array.from({ length: 9 }, () => connectFrom(networks, 'proxy'))
+    const few = connectFrom(networks, 'few', { deadlineMs: 1 })
+    const many = [3, 2].map((deadlineMs) => connectFrom(networks, 'many', { deadlineMs }))
+    assert.equal(networks.largest, 2)
+    assert.equal(networks.idleOfLargest(), many[1])
+    assert.equal(networks.anyOfLargest()?.network.name, 'many')
+    for (const connection of many) connection.activity = { isIdle: false, deadlineMs: 0 }
+    assert.equal(networks.idleOfLargest(), few)
+    few.activity = { isIdle: false, deadlineMs: 0 }
+    assert.ok(ofProxy.includes(networks.idleOfLargest() as TestConnection))
+  })
+
+  it('find an idle connection soon, even among thousands of busy ones', () => {
+    const networks = new ClientNetworks()
+    for (let i = 0; i < 5000; i++) connectFrom(networks, 'a', { isIdle: false })
+    const idle = connectFrom(networks, 'a')
+    let looks = 0
+    while (networks.idleOf(idle.network) === undefined) looks++
+    assert.ok(looks < 5001 / 16 + 1, `${looks}`)
+  })
+
+  it('are counted right in any order of opening and closing', () => {
+    const names = fc.constantFrom('a', 'b', 'c', 'd', 'proxy')
+    fc.assert(
+      fc.property(fc.array(fc.tuple(names, fc.boolean(), fc.nat(50)), { maxLength: 200 }), (steps) => {
+        const networks = new ClientNetworks()
+        const open: TestConnection[] = []
+        for (const [name, comes, which] of steps) {
+          if (comes || open.length === 0) open.push(connectFrom(networks, name))
+          else networks.remove(open.splice(which % open.length, 1)[0] as AcceptedConnection)
+          const counts = new Map<string, number>()
+          for (const { network } of open) counts.set(network.name, (counts.get(network.name) ?? 0) + 1)
+          for (const { network } of open) assert.equal(network.connections.size, counts.get(network.name))
+          counts.delete('proxy')
+          assert.deepEqual([networks.size, networks.largest], [open.length, Math.max(0, ...counts.values())])
+        }
+      }),
+    )
+  })
+})

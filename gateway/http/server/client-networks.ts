@@ -1,0 +1,165 @@
+import { Slots, type Slotted } from '../syntax/slots.ts'
+
+/** How many connections are searched for an idle one. */
+const MAX_LOOKS = 64
+const LOOKS_PER_NETWORK = 16
+
+/** What an accepted connection is used for: its TLS handshake, then HTTP. */
+export interface Activity {
+  /** No request is open. */
+  readonly isIdle: boolean
+  /** The earlier, the longer idle. */
+  readonly deadlineMs: number
+}
+
+/** One accepted connection, from accept until it is closed. */
+export interface AcceptedConnection extends Slotted {
+  readonly network: ClientNetwork
+  activity: Activity
+  /** Closes the connection at once. */
+  close(): void
+}
+
+/** The address of a client (IPv6: its /64) or of a proxy, with its open connections. */
+export class ClientNetwork implements Slotted {
+  /** Its position among the networks with as many connections. */
+  slot = -1
+  readonly name: string
+  /** It stands for many clients: fair shares do not apply to it. */
+  readonly isProxy: boolean
+  readonly connections = new Slots<AcceptedConnection>()
+  /** How many upstream permits its requests hold. Written by the handler. */
+  permits = 0
+
+  constructor(name: string, isProxy: boolean) {
+    this.name = name
+    this.isProxy = isProxy
+  }
+}
+
+/**
+ * The networks that have connections, in rows by how many they have. Every operation takes constant time, because
+ * the search for an idle connection looks at a bounded number only.
+ */
+export class ClientNetworks {
+  readonly #byName = new Map<string, ClientNetwork>()
+  /** By the number of connections, without proxies. */
+  readonly #rows: Slots<ClientNetwork>[] = []
+  readonly #proxies = new Slots<ClientNetwork>()
+  #largest = 0
+  #size = 0
+  /** Where the next search begins, so that it does not always see the same ones. */
+  #cursor = 0
+
+  /** The number of all connections. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** The most connections that one network has, proxies aside. */
+  get largest(): number {
+    return this.#largest
+  }
+
+  /** Kept only while it has connections: use it at once. */
+  networkNamed(name: string, isProxy: boolean): ClientNetwork {
+    return this.#byName.get(name) ?? new ClientNetwork(name, isProxy)
+  }
+
+  add(connection: AcceptedConnection): void {
+    const { network } = connection
+    if (network.connections.size === 0) this.#byName.set(network.name, network)
+    this.#leaveRow(network)
+    network.connections.add(connection)
+    this.#size++
+    this.#joinRow(network)
+  }
+
+  /** Does nothing when it was removed already. */
+  remove(connection: AcceptedConnection): void {
+    const { network } = connection
+    if (network.connections.at(connection.slot) !== connection) return
+    this.#leaveRow(network)
+    network.connections.remove(connection)
+    this.#size--
+    this.#joinRow(network)
+    if (network.connections.size === 0) this.#byName.delete(network.name)
+  }
+
+  /** The longest idle of the network's connections that are looked at. */
+  idleOf(network: ClientNetwork): AcceptedConnection | undefined {
+    let longest: AcceptedConnection | undefined
+    for (const connection of this.#some(network.connections, LOOKS_PER_NETWORK))
+      longest = longerIdle(longest, connection)
+    return longest
+  }
+
+  /** The same over all networks: those with most connections first, proxies last. */
+  idleOfLargest(): AcceptedConnection | undefined {
+    let looks = MAX_LOOKS
+    for (let size = this.#largest; size > 0 && looks > 0; size--) {
+      const row = this.#rows[size]
+      if (row === undefined || row.size === 0) continue
+      const longest = this.#idleOfRow(row, looks)
+      if (longest !== undefined) return longest
+      looks -= row.size * Math.min(size, LOOKS_PER_NETWORK)
+    }
+    return this.#idleOfRow(this.#proxies, MAX_LOOKS)
+  }
+
+  /** Any connection, idle or not, of the network with most connections, proxies aside. */
+  anyOfLargest(): AcceptedConnection | undefined {
+    const [network] = this.#some(this.#rows[this.#largest] ?? this.#proxies, 1)
+    return network && this.#some(network.connections, 1)[0]
+  }
+
+  #idleOfRow(row: Slots<ClientNetwork>, looks: number): AcceptedConnection | undefined {
+    let longest: AcceptedConnection | undefined
+    for (const network of this.#some(row, looks)) {
+      const idle = this.idleOf(network)
+      if (idle !== undefined) longest = longerIdle(longest, idle)
+    }
+    return longest
+  }
+
+  #some<T extends Slotted>(all: Slots<T>, most: number): T[] {
+    const some: T[] = []
+    const count = Math.min(all.size, most)
+    for (let i = 0; i < count; i++) some.push(all.at((this.#cursor + i) % all.size) as T)
+    this.#cursor += count
+    return some
+  }
+
+  #leaveRow(network: ClientNetwork): void {
+    this.#rowOf(network).remove(network)
+  }
+
+  #joinRow(network: ClientNetwork): void {
+    const { size } = network.connections
+    if (size > 0) this.#rowOf(network).add(network)
+    if (network.isProxy) return
+    if (size > this.#largest) this.#largest = size
+    // The number changes by one at a time.
+    else if (this.#largest > 0 && this.#rows[this.#largest]?.size === 0) this.#largest--
+  }
+
+  #rowOf(network: ClientNetwork): Slots<ClientNetwork> {
+    if (network.isProxy) return this.#proxies
+    const { size } = network.connections
+    let row = this.#rows[size]
+    if (row === undefined) {
+      row = new Slots()
+      this.#rows[size] = row
+    }
+    return row
+  }
+}
+
+function longerIdle(
+  longest: AcceptedConnection | undefined,
+  connection: AcceptedConnection,
+): AcceptedConnection | undefined {
+  const { isIdle, deadlineMs } = connection.activity
+  if (!isIdle) return longest
+  return longest === undefined || deadlineMs < longest.activity.deadlineMs ? connection : longest
+}

@@ -1,0 +1,157 @@
+import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
+
+/** A number of more digits would not be exact. */
+const MAX_SIZE_DIGITS = 12
+const MAX_EXTENSION_BYTES = 4096
+const CR = 0x0d
+const LF = 0x0a
+const SEMICOLON = 0x3b
+const EQUALS = 0x3d
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+const SIZE = 0
+const SIZE_FEED = 1
+const DATA = 2
+const DATA_RETURN = 3
+const DATA_FEED = 4
+const LAST = 5
+const WHOLE = 6
+// Within an extension; higher than all others.
+const NAME_START = 7
+const NAME = 8
+const VALUE_START = 9
+// 10: within a value (VALUE_START + 1).
+const QUOTED = 11
+const ESCAPED = 12
+const UNQUOTED = 13
+
+/**
+ * How a body is framed (RFC 9112 section 6): by a number of bytes (0: no body, infinite: until the connection closes) or
+ * in chunks.
+ */
+export type Framing = number | 'chunks'
+
+/**
+ * Finds the data of a body between its frames. Chunks (RFC 9112 section 7.1) are read byte by byte and strictly: CR LF and
+ * nothing else ends a line, no white space around a size. Extensions are skipped, and bounded over the whole body.
+ */
+export class BodyFrames {
+  /** Why the frames are refused; undefined while they are valid. */
+  fault: string | undefined = undefined
+  /** The fault is one of size. */
+  tooLarge = false
+  /** Bytes of the body or the current chunk that are still to come, once `hasData`. */
+  #left = 0
+  #isChunked = false
+  #state = WHOLE
+  #digits = 0
+  #extensionBytes = 0
+
+  begin(framing: Framing): void {
+    this.fault = undefined
+    this.tooLarge = false
+    this.#isChunked = framing === 'chunks'
+    this.#left = framing === 'chunks' ? 0 : framing
+    this.#state = framing === 'chunks' ? SIZE : framing === 0 ? WHOLE : DATA
+    this.#extensionBytes = 0
+  }
+
+  /** The line of the last chunk has been read: trailers follow. */
+  get last(): boolean {
+    return this.#state === LAST
+  }
+
+  /** The counted bytes have all been taken. */
+  get whole(): boolean {
+    return this.#state === WHOLE
+  }
+
+  /** Data is next. */
+  get hasData(): boolean {
+    return this.#state === DATA
+  }
+
+  /** Takes the data between two positions, as far as it goes. @returns where it ends. */
+  takeData(from: number, to: number): number {
+    const end = Math.min(to, from + this.#left)
+    this.#left -= end - from
+    if (this.#left === 0) this.#state = this.#isChunked ? DATA_RETURN : WHOLE
+    return end
+  }
+
+  /** Reads until data is next, the last chunk's line is over, or a fault. @returns where it stopped. */
+  read(bytes: Uint8Array, from: number, to: number): number {
+    let at = from
+    while (at < to && this.#state !== DATA && this.#state !== LAST && this.fault === undefined)
+      this.#step(bytes[at++] as number)
+    return at
+  }
+
+  #step(byte: number): void {
+    switch (this.#state) {
+      case SIZE:
+        this.#size(byte)
+        return
+      case SIZE_FEED:
+        if (byte !== LF) this.fault = 'a carriage return without its line feed after a chunk size'
+        this.#digits = 0
+        this.#state = this.#left === 0 ? LAST : DATA
+        return
+      case DATA_RETURN:
+        if (byte !== CR) this.fault = 'a chunk longer than its size'
+        this.#state = DATA_FEED
+        return
+      case DATA_FEED:
+        if (byte !== LF) this.fault = 'a carriage return without its line feed after a chunk'
+        this.#state = SIZE
+        return
+      default:
+        this.#extension(byte)
+    }
+  }
+
+  /** `;name`, `;name=value` or `;name="quoted"`, again and again, without white space (RFC 9112 section 7.1.1). */
+  #extension(byte: number): void {
+    const bits = CHARACTERS[byte] as number
+    const state = this.#state
+    this.#extensionBytes += 1
+    if (this.#extensionBytes > MAX_EXTENSION_BYTES) {
+      this.fault = `chunk extensions beyond ${MAX_EXTENSION_BYTES} bytes`
+      this.tooLarge = true
+    } else if (state === QUOTED || state === ESCAPED) {
+      if (!(bits & TEXT)) this.fault = 'a control character in a chunk extension'
+      else if (state === ESCAPED) this.#state = QUOTED
+      else if (byte === QUOTE) this.#state = UNQUOTED
+      else if (byte === BACKSLASH) this.#state = ESCAPED
+    } else if (state === VALUE_START && byte === QUOTE) this.#state = QUOTED
+    else if (state === NAME_START || state === VALUE_START) this.#word(bits, state + 1)
+    else if (byte === CR) this.#state = SIZE_FEED
+    else if (byte === SEMICOLON) this.#state = NAME_START
+    else if (byte === EQUALS && state === NAME) this.#state = VALUE_START
+    else this.#word(bits, state)
+  }
+
+  #word(bits: number, state: number): void {
+    if (!(bits & TOKEN) || state === UNQUOTED) this.fault = 'a malformed chunk extension'
+    this.#state = state
+  }
+
+  #size(byte: number): void {
+    const digit = hexValue(byte)
+    if (digit >= 0) {
+      this.#digits += 1
+      this.#left = this.#left * 16 + digit
+      if (this.#digits > MAX_SIZE_DIGITS) this.fault = 'a chunk size of too many digits'
+    } else if (this.#digits === 0) this.fault = 'a malformed chunk size'
+    else if (byte === CR) this.#state = SIZE_FEED
+    else if (byte === SEMICOLON) this.#state = NAME_START
+    else this.fault = 'a malformed chunk size'
+  }
+}
+
+function hexValue(byte: number): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30
+  const letter = byte | 0x20
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1
+}

@@ -1,0 +1,39 @@
+import { join } from 'node:path'
+import type { Metrics } from '../admin/metrics.ts'
+import type { JournalOptions } from '../limits/journal/journal-options.ts'
+import { RepeatedFault } from './repeated-fault.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
+import type { StoreWatch } from './store-watch.ts'
+
+/** Options of the audit trail. Its faults and records are reported to the log and the metrics of this thread. */
+export function trailOptions({ settings, log, version }: StartupConfiguration, metrics: Metrics) {
+  const { auditFile: file, auditDurability: durability } = settings
+  const repeated = new RepeatedFault()
+  return {
+    file,
+    durability,
+    version,
+    onFault: ({ message: cause }: Error) => {
+      metrics.auditWriteError()
+      if (repeated.isDue(cause)) log.error({ file, cause }, 'the audit trail cannot be written')
+    },
+    onRecord: (type: string) => metrics.auditRecord(type),
+  }
+}
+
+/** Options of the limit journal. Its faults are reported to `watch`. */
+export function journalOptions(
+  { settings, log }: StartupConfiguration,
+  watch: StoreWatch,
+): Omit<JournalOptions, 'flags'> {
+  return {
+    directory: join(settings.dataDir, 'limits'),
+    onFailure: settings.onJournalFailure,
+    reports: {
+      ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
+      failed: ({ message }) => watch.fault('limits', message),
+      removed: (directory) =>
+        watch.removed('limits', `${directory}: removed under the gateway, and begun anew`),
+    },
+  }
+}

@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { PendingTake } from '../limits/pending-take.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import { LimitTable } from '../limits/table/limit-table.ts'
+import { askStore } from './ask-store.ts'
+import { makeExchange, makeGateway, makePrincipal, makeRoute, PEER } from './stage.test-support.ts'
+
+const ROW: LimitRow = {
+  name: 'x',
+  path: '/api/x',
+  methods: undefined,
+  limit: 3,
+  window: '1m',
+  windowMs: 60_000,
+  purpose: 'x',
+  per: 'caller',
+  mode: 'enforce',
+  onStoreFailure: 'local',
+}
+
+interface Case {
+  readonly scopes?: readonly string[]
+  readonly complete?: boolean
+  readonly path?: string
+  readonly alone?: boolean
+}
+
+function asked({ scopes = [], complete = true, path = '/api/x', alone = false }: Case) {
+  const keys: string[] = []
+  const table = new LimitTable([ROW])
+  const limiter = { find: table.find.bind(table), take: () => assert.fail(), close: () => {} }
+  const ask = (policy: ConstructorParameters<typeof PendingTake>[0], key: string) => {
+    keys.push(key)
+    return new PendingTake(policy)
+  }
+  const { gateway } = makeGateway({ limiter: alone ? limiter : { ...limiter, ask } })
+  const { exchange } = makeExchange({ complete })
+  exchange.path = path
+  exchange.route = makeRoute({ scopes })
+  exchange.principal = makePrincipal({ key: 'user-1', scopes: new Set(['read']) })
+  askStore(gateway, exchange)
+  return { keys, pending: exchange.pendingTake }
+}
+
+describe('askStore', () => {
+  it('asks for the caller under the row of the request', () => {
+    const { keys, pending } = asked({ scopes: ['read'] })
+    assert.deepEqual([keys, pending?.policy.row.name], [['p:user-1'], 'x'])
+  })
+
+  it('asks nothing without a shared store, without a row, or while the body is missing', () => {
+    for (const one of [{ alone: true }, { path: '/other' }, { complete: false }]) {
+      assert.deepEqual(asked(one), { keys: [], pending: undefined })
+    }
+  })
+
+  it('asks nothing for a request that will be refused for its scopes', () => {
+    assert.deepEqual(asked({ scopes: ['read', 'write'] }), { keys: [], pending: undefined })
+  })
+
+  it('leaves a caller without credentials to its address', () => {
+    const table = new LimitTable([ROW])
+    const keys: string[] = []
+    const { gateway } = makeGateway({
+      limiter: {
+        find: table.find.bind(table),
+        take: () => assert.fail(),
+        close: () => {},
+        ask: (policy, key) => {
+          keys.push(key)
+          return new PendingTake(policy)
+        },
+      },
+    })
+    const { exchange } = makeExchange()
+    exchange.path = '/api/x'
+    askStore(gateway, exchange)
+    assert.deepEqual(keys, [`a:${PEER}`])
+  })
+})

@@ -1,0 +1,165 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import type { Gateway } from '../../gateway.ts'
+import { Field } from '../../http/syntax/field.ts'
+import type { UpstreamRequest } from '../../upstream/upstream-client.ts'
+import { forward } from '../forward.ts'
+import { occupy } from '../occupy.ts'
+import { record } from '../record.ts'
+import { makeExchange, makeGateway, makePrincipal, makeRoute } from '../stage.test-support.ts'
+import type { Forwarding } from './forwarding.ts'
+
+type Request = Parameters<typeof makeExchange>[0]
+
+/** An exchange that has been sent to an upstream, which the test plays by calling the forwarding. */
+function forwarded(request: Request = {}, revocations: object = {}) {
+  const sent: UpstreamRequest[] = []
+  let aborted = 0
+  const call = { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
+  const made = makeGateway({
+    upstream: {
+      send: (request: UpstreamRequest) => {
+        sent.push(request)
+        return call
+      },
+      close: () => Promise.resolve(),
+    },
+    revocations: {
+      isSafe: true,
+      isRevoked: () => false,
+      revoke: () => true,
+      ...revocations,
+    } as object as Gateway['revocations'],
+  })
+  const { exchange, res } = makeExchange(request)
+  exchange.path = '/api/x'
+  exchange.query = '?a=1'
+  exchange.host = 'api.example'
+  exchange.route = makeRoute()
+  record(made.gateway, exchange)
+  occupy(made.gateway, exchange)
+  forward(made.gateway, exchange)
+  return {
+    ...made,
+    exchange,
+    res,
+    sent,
+    forwarding: exchange.forwarding as Forwarding,
+    aborted: () => aborted,
+  }
+}
+
+const length = (bytes: number) => [new Field('Content-Length', String(bytes))]
+
+describe('forward', () => {
+  it('sends what was admitted, within the times of the route', () => {
+    const { sent, res } = forwarded()
+    assert.equal(sent.length, 1)
+    const [{ method, target, body, idleMs } = {} as UpstreamRequest] = sent
+    assert.deepEqual([method, target, body, idleMs, res.idleMs], ['GET', '/api/x?a=1', null, 1000, 1000])
+    assert.deepEqual(res.calls, [])
+  })
+
+  it('lets the client send the body that it waits to send', () => {
+    const headers = { Expect: '100-continue', 'Content-Length': '5' }
+    assert.deepEqual(forwarded({ method: 'PUT', headers, complete: false }).res.calls, ['interim 100'])
+    assert.deepEqual(forwarded({ method: 'PUT', headers, version: '1.0', complete: false }).res.calls, [])
+  })
+})
+
+describe('a response of the upstream', () => {
+  it('is closed before its last byte is handed on', () => {
+    const { forwarding, exchange, res, trail, time } = forwarded()
+    time.nowMs += 4
+    forwarding.head(200, length(4))
+    assert.equal(exchange.closed, false)
+    forwarding.data(Buffer.from('ab'))
+    assert.equal(exchange.closed, false)
+    forwarding.data(Buffer.from('cd'))
+    assert.equal(exchange.closed, true)
+    forwarding.end()
+    assert.deepEqual([res.status, res.body, res.calls.at(-1)], [200, 'abcd', 'end'])
+    assert.deepEqual([trail.records[1]?.statusCode, trail.records[1]?.duration], [200, 4])
+  })
+
+  it('is closed with its head when it has no body', () => {
+    const { forwarding, exchange, res } = forwarded()
+    forwarding.head(200, length(0))
+    assert.deepEqual([exchange.closed, res.calls], [true, ['head 200']])
+  })
+
+  it('gets its head flushed when its length is not known', async () => {
+    const { forwarding, res } = forwarded()
+    forwarding.head(200, [])
+    await new Promise(setImmediate)
+    assert.deepEqual(res.calls, ['head 200', 'flushHead'])
+  })
+
+  it('passes early hints on when they are well-formed, and never to HTTP/1.0', () => {
+    const hint = [new Field('Link', '</a.css>; rel=preload'), new Field('X-Other', '1')]
+    const { forwarding, res } = forwarded()
+    forwarding.information(103, hint)
+    forwarding.information(103, [new Field('Link', 'a b')])
+    assert.deepEqual(res.calls, ['interim 103 Link: </a.css>; rel=preload'])
+    const old = forwarded({ version: '1.0' })
+    old.forwarding.information(103, hint)
+    assert.deepEqual(old.res.calls, [])
+  })
+
+  it('becomes a refusal when it fails before its head, and is broken off after', () => {
+    const before = forwarded()
+    before.forwarding.fault({ kind: 'timeout', cause: 'silence' })
+    assert.deepEqual([before.res.status, before.exchange.refusalCode], [504, 'upstream_timeout'])
+    const after = forwarded()
+    after.forwarding.head(200, length(4))
+    after.forwarding.data(Buffer.from('ab'))
+    after.forwarding.fault({ kind: 'broken', cause: 'reset' })
+    assert.equal(after.res.calls.at(-1), 'breakOff')
+    assert.equal(after.trail.records[1]?.statusCode, 502)
+  })
+
+  it('ends the sessions that its head names, and is withheld when that cannot be written', () => {
+    const ended: string[] = []
+    const head = [new Field('X-Revoke-Session', 's1, s2'), ...length(0)]
+    const written = forwarded({}, { revoke: (session: string) => ended.push(session) > 0 })
+    written.forwarding.head(200, head)
+    assert.deepEqual([ended, written.res.status], [['s1', 's2'], 200])
+    assert.equal(written.res.lines.includes('Revoke'), false)
+    const unwritten = forwarded({}, { revoke: () => false })
+    unwritten.forwarding.head(200, head)
+    assert.deepEqual([unwritten.res.status, unwritten.exchange.refusalCode], [503, 'sessions_unavailable'])
+  })
+
+  it('is broken off within a second when the session of its caller ends', () => {
+    let revoked = false
+    const { forwarding, exchange, res, time } = forwarded({}, { isRevoked: () => revoked })
+    exchange.principal = makePrincipal({ session: 's1' })
+    forwarding.head(200, [])
+    forwarding.data(Buffer.from('a'))
+    revoked = true
+    assert.equal(forwarding.data(Buffer.from('b')), true)
+    time.nowMs += 1000
+    assert.equal(forwarding.data(Buffer.from('c')), false)
+    assert.deepEqual([res.body, res.calls.at(-1), exchange.refusalCode], ['ab', 'breakOff', 'invalid_token'])
+  })
+})
+
+describe('a client that goes away', () => {
+  it('has its request given up when that changes nothing', () => {
+    const { forwarding, aborted } = forwarded()
+    forwarding.clientGone()
+    assert.equal(aborted(), 1)
+  })
+
+  it('has the head of a response waited for that may end sessions, and its place kept until then', () => {
+    const ended: string[] = []
+    const { forwarding, gateway, aborted } = forwarded(
+      { method: 'POST' },
+      { revoke: (session: string) => ended.push(session) > 0 },
+    )
+    forwarding.clientGone()
+    assert.deepEqual([aborted(), gateway.load.permits.taken], [0, 1])
+    forwarding.head(200, [new Field('X-Revoke-Session', 's1')])
+    assert.deepEqual([ended, aborted(), gateway.load.permits.taken], [['s1'], 1, 0])
+  })
+})

@@ -1,0 +1,223 @@
+import type { Duplex } from 'node:stream'
+import type { Exchange, OngoingForwarding } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { filterResponseHead, revokedSessions } from '../../http/rules/response-headers.ts'
+import type { Field } from '../../http/syntax/field.ts'
+import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
+import type {
+  UpstreamCall,
+  UpstreamFault,
+  UpstreamFaultKind,
+  UpstreamResponse,
+} from '../../upstream/upstream-client.ts'
+import type { Share } from '../../upstream/upstream-permits.ts'
+import { close } from '../close.ts'
+import { giveUp } from '../response/refuse.ts'
+import { writeHead } from '../response/write-response.ts'
+import { openTunnel } from './tunnel.ts'
+
+/** RFC 8288 section 3, as far as an early hint needs it. */
+const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/
+
+/** Safe methods (RFC 9110 section 9.2.1): they change nothing, so they can be cancelled. */
+const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
+/** How long the response head is awaited after the client disconnected: long enough for a password change. */
+const HEAD_AFTER_CLIENT_MS = 5000
+
+/** How often a streaming response checks that the session of its caller is not revoked. */
+const SESSION_CHECK_MS = 1000
+const SESSION_ENDED = refusal('invalid_token', { cause: 'its session was revoked while it was sent' })
+
+const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
+  unreachable: 'upstream_unreachable',
+  timeout: 'upstream_timeout',
+  broken: 'upstream_broken',
+  malformed: 'upstream_malformed',
+  unread: 'response_timeout',
+  unsent: 'request_timeout',
+}
+
+const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
+  headers: ['Retry-After', '5'],
+  cause: 'the end of a session cannot be written',
+})
+
+/** What an exchange keeps after its client has disconnected. */
+interface Orphaned {
+  readonly share: Share
+  readonly timer: NodeJS.Timeout
+}
+
+/** Passes the response of the upstream on to the client. */
+export class Forwarding implements UpstreamResponse, OngoingForwarding {
+  readonly #gateway: Gateway
+  readonly #exchange: Exchange
+  readonly #sentSteadyMs: number
+  call: UpstreamCall | undefined = undefined
+  #status = 0
+  #bodiless = false
+  /** Remaining bytes of the body; undefined when the length is not announced. */
+  #bytesLeft: number | undefined = undefined
+  #isPaused = false
+  #bodyBegan = false
+  /** This response revokes sessions itself, perhaps its caller's; it must still be delivered. */
+  #endsSessions = false
+  #nextSessionCheckMs: number
+  /** Set when the client has disconnected and only the response head is awaited. */
+  #orphaned: Orphaned | undefined = undefined
+
+  constructor(gateway: Gateway, exchange: Exchange) {
+    this.#gateway = gateway
+    this.#exchange = exchange
+    this.#sentSteadyMs = gateway.steadyClock()
+    this.#nextSessionCheckMs = this.#sentSteadyMs + SESSION_CHECK_MS
+  }
+
+  /** Interim responses (RFC 9110 section 15.2) are passed on, except to HTTP/1.0, which has none. */
+  information(_status: number, fields: readonly Field[]): void {
+    const { req, res } = this.#exchange
+    if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
+    let lines = ''
+    for (const { lower, value } of fields) {
+      if (lower !== 'link') continue
+      // A malformed hint is dropped.
+      if (!LINK.test(value)) return
+      lines += `Link: ${value}\r\n`
+    }
+    if (lines !== '') res.writeInterim(103, lines)
+  }
+
+  head(status: number, fields: readonly Field[]): void {
+    const { req, res } = this.#exchange
+    this.#status = status
+    this.#gateway.metrics.upstreamAnswered(
+      this.#upstream(),
+      (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
+    )
+    const safe = this.#revoke(fields)
+    if (this.#orphaned !== undefined) {
+      this.abort()
+      return
+    }
+    if (!safe) {
+      this.give(SESSIONS_UNAVAILABLE)
+      return
+    }
+    const limited = this.#exchange.limitHeaders.length > 0
+    const head = filterResponseHead(fields, status, limited)
+    this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
+    this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
+    // The rest of an unread upload would be parsed as the next request.
+    if (!req.complete || this.#gateway.load.phase !== 'serving') res.keepAlive = false
+    if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
+    writeHead(this.#exchange, status, head)
+    // A stream may send its first byte late. A body that is there already goes out together with the head.
+    if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
+  }
+
+  /** Sends the head, unless it went out with the body. */
+  flush(): void {
+    const { res } = this.#exchange
+    if (!this.#bodyBegan && !this.#exchange.closed) res.flushHead()
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#bodiless) return true
+    if (this.#bodyBegan && this.#isSessionRevoked()) {
+      this.give(SESSION_ENDED)
+      return false
+    }
+    const { res } = this.#exchange
+    this.#bodyBegan = true
+    if (this.#bytesLeft !== undefined) {
+      this.#bytesLeft -= chunk.length
+      // This piece completes the response, so the audit record must be written first.
+      if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
+    }
+    const more = res.write(chunk)
+    if (!more && !this.#isPaused) {
+      this.#isPaused = true
+      res.onDrain(() => {
+        this.#isPaused = false
+        this.call?.resume()
+      })
+    }
+    return more
+  }
+
+  end(): void {
+    close(this.#gateway, this.#exchange, this.#status)
+    this.#exchange.res.end()
+  }
+
+  upgrade(fields: readonly Field[], socket: Duplex): void {
+    const refused = openTunnel(this.#gateway, this.#exchange, { fields, socket })
+    if (refused === undefined) return
+    socket.destroy()
+    this.give(refused)
+  }
+
+  abort(): void {
+    this.call?.abort()
+    this.#endOrphaned()
+  }
+
+  /**
+   * The service may have acted on the request already, and its response head may revoke sessions. So the head is awaited
+   * for a moment: disconnecting early must not keep a session alive. A request that changes nothing is cancelled.
+   */
+  clientGone(): void {
+    const { req, share } = this.#exchange
+    const mayHaveActed = this.call?.sent === true && req.complete && !SAFE.has(req.method)
+    if (!mayHaveActed || this.#status !== 0 || share === undefined) {
+      this.abort()
+      return
+    }
+    this.#exchange.share = undefined
+    this.#orphaned = { share, timer: setTimeout(() => this.abort(), HEAD_AFTER_CLIENT_MS) }
+  }
+
+  fault(fault: UpstreamFault): void {
+    this.give(refusal(REFUSAL_OF_FAULT[fault.kind], { cause: fault.cause }))
+  }
+
+  give(refused: Refusal): void {
+    // A response of announced length is complete with its last byte, whatever the upstream does afterwards.
+    if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
+    else giveUp(this.#gateway, this.#exchange, refused)
+  }
+
+  #endOrphaned(): void {
+    if (this.#orphaned === undefined) return
+    clearTimeout(this.#orphaned.timer)
+    this.#gateway.load.permits.release(this.#orphaned.share)
+    this.#orphaned = undefined
+  }
+
+  #isSessionRevoked(): boolean {
+    const session = this.#exchange.principal?.session
+    if (session === undefined || this.#endsSessions) return false
+    const nowMs = this.#gateway.steadyClock()
+    if (nowMs < this.#nextSessionCheckMs) return false
+    this.#nextSessionCheckMs = nowMs + SESSION_CHECK_MS
+    return this.#gateway.revocations.isRevoked(session)
+  }
+
+  /** @returns false when a crash would restore a session; the client must then not be told that it has ended. */
+  #revoke(fields: readonly Field[]): boolean {
+    let safe = true
+    for (const session of revokedSessions(fields)) {
+      this.#endsSessions = true
+      safe = this.#gateway.revocations.revoke(session) && safe
+    }
+    return safe
+  }
+
+  #upstream(): string {
+    return this.call?.upstream ?? ''
+  }
+}
+
+function flushHead(forwarding: Forwarding): void {
+  forwarding.flush()
+}

@@ -1,0 +1,63 @@
+import type { Duplex } from 'node:stream'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { filterResponseHead } from '../../http/rules/response-headers.ts'
+import type { Lapse } from '../../http/server/tunnels/tunnels.ts'
+import { upgradeHead } from '../../http/server/tunnels/websocket.ts'
+import type { Field } from '../../http/syntax/field.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+import { peerOf } from '../../tls/clients/peer.ts'
+import { close } from '../close.ts'
+import { withMandatory } from '../response/write-response.ts'
+
+/** The maximum number of tunnels is open. */
+export const NO_TUNNEL_FREE = refusal('overloaded', {
+  detail: 'The gateway has too many tunnels open.',
+  headers: ['Retry-After', '1'],
+})
+
+/**
+ * Opens a tunnel after the upstream has accepted the upgrade. It lasts until either side ends it or the caller's credential
+ * is no longer valid. The exchange itself ends with the 101.
+ *
+ * @returns a refusal when too many tunnels are open.
+ */
+export function openTunnel(
+  gateway: Gateway,
+  exchange: Exchange,
+  { fields, socket: upstream }: { readonly fields: readonly Field[]; readonly socket: Duplex },
+): Refusal | undefined {
+  const { route, requestId } = exchange
+  const place = gateway.load.tunnels.reserve()
+  if (place === undefined || route === undefined) return NO_TUNNEL_FREE
+  close(gateway, exchange, 101)
+  const { lines } = filterResponseHead(fields, 101, exchange.limitHeaders.length > 0)
+  const downstream = exchange.res.switch(upgradeHead(withMandatory(exchange, lines)))
+  gateway.metrics.tunnelOpened()
+  const hadCertificate = hasGoodCertificate(gateway, exchange)
+  place.open(downstream, upstream, {
+    idleMs: route.idleTimeoutMs,
+    totalMs: route.timeoutMs,
+    lapsed: () => lapseOf(gateway, exchange, hadCertificate),
+    ended: (why) => {
+      gateway.metrics.tunnelEnded(why)
+      gateway.log.debug({ requestId, route: route.path, why }, 'tunnel ended')
+    },
+  })
+  return undefined
+}
+
+/** Why the caller's credential is no longer valid; undefined while it is. */
+function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
+  const { principal } = exchange
+  if (principal !== undefined) {
+    if (gateway.revocations.isRevoked(principal.session)) return 'session_revoked'
+    if (principal.expiresAtMs !== undefined && gateway.clock() >= principal.expiresAtMs)
+      return 'token_expired'
+  }
+  return hadCertificate && !hasGoodCertificate(gateway, exchange) ? 'certificate_refused' : undefined
+}
+
+function hasGoodCertificate(gateway: Gateway, { secure }: Exchange): boolean {
+  return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock())?.authorized === true
+}

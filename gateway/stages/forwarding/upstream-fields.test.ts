@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { Exchange } from '../../exchange.ts'
+import { Field } from '../../http/syntax/field.ts'
+import { makeExchange, makeGateway, makePrincipal, PEER } from '../stage.test-support.ts'
+import { upstreamFields } from './upstream-fields.ts'
+
+interface Case {
+  readonly headers?: Readonly<Record<string, string>>
+  readonly viaTrustedProxy?: boolean
+  readonly address?: string
+  readonly parts?: Parameters<typeof makeGateway>[0]
+  readonly principal?: Parameters<typeof makePrincipal>[0]
+}
+
+/** By name in lower case; values of one name joined. */
+function sent({ headers = {}, viaTrustedProxy = false, address = PEER, parts = {}, principal }: Case = {}) {
+  const made = makeExchange({ headers })
+  const exchange = new Exchange({ ...made.exchange, viaTrustedProxy, address })
+  exchange.host = 'api.example'
+  if (principal !== undefined) exchange.principal = makePrincipal(principal)
+  const fields = upstreamFields(makeGateway(parts).gateway, exchange)
+  const byName = Map.groupBy(fields, ({ lower }) => lower)
+  return new Map([...byName].map(([name, same]) => [name, same.map(({ value }) => value).join(' | ')]))
+}
+
+describe('upstreamFields', () => {
+  it('says where the request came from', () => {
+    const fields = sent()
+    assert.equal(fields.get('host'), 'api.example')
+    assert.equal(fields.get('x-request-id'), 'request-1')
+    assert.equal(fields.get('x-forwarded-for'), PEER)
+    assert.equal(fields.get('x-forwarded-proto'), 'http')
+    assert.equal(fields.get('x-forwarded-host'), 'api.example')
+    assert.equal(fields.get('cdn-loop'), 'countersign; id=here')
+    assert.equal(fields.has('x-real-ip'), false)
+  })
+
+  it('copies end-to-end fields, and drops those of the connection', () => {
+    const fields = sent({
+      headers: { 'X-Custom': 'a', 'X-Hop': 'b', Connection: 'close, x-hop', TE: 'trailers' },
+    })
+    assert.equal(fields.get('x-custom'), 'a')
+    for (const name of ['x-hop', 'connection', 'te']) assert.equal(fields.has(name), false, name)
+  })
+
+  it('lets no caller say who it is', () => {
+    const forged = {
+      'X-Auth-Subject': 'root',
+      'X-Auth-Scope': 'all',
+      'X-Gateway-Secret': 'x',
+      'X-Real-IP': '::1',
+    }
+    const nobody = sent({ headers: forged })
+    for (const name of Object.keys(forged)) assert.equal(nobody.has(name.toLowerCase()), false, name)
+    const somebody = sent({ headers: forged, principal: { session: 'session-1' } })
+    assert.equal(somebody.get('x-auth-subject'), 'user-1')
+    assert.equal(somebody.get('x-auth-client'), 'app-1')
+    assert.equal(somebody.get('x-auth-session'), 'session-1')
+    assert.equal(somebody.get('x-auth-scope'), 'read')
+    assert.equal(somebody.get('x-auth-method'), 'bearer')
+  })
+
+  it('lets no Connection field take out what the gateway says', () => {
+    const fields = sent({ headers: { Connection: 'x-forwarded-for, x-auth-subject' }, principal: {} })
+    assert.equal(fields.get('x-forwarded-for'), PEER)
+    assert.equal(fields.get('x-auth-subject'), 'user-1')
+  })
+
+  it('continues the chain of a trusted proxy, and of nobody else', () => {
+    const headers = { 'X-Forwarded-For': '198.51.100.1', 'X-Forwarded-Proto': 'https' }
+    const trusted = sent({ headers, viaTrustedProxy: true, address: '198.51.100.1' })
+    assert.equal(trusted.get('x-forwarded-for'), `198.51.100.1, ${PEER}`)
+    assert.equal(trusted.get('x-forwarded-proto'), 'https')
+    assert.equal(trusted.get('x-real-ip'), '198.51.100.1')
+    const direct = sent({ headers })
+    assert.equal(direct.get('x-forwarded-for'), PEER)
+    assert.equal(direct.get('x-forwarded-proto'), 'http')
+  })
+
+  it('keeps a trace that is well-formed, and begins another in place of any other', () => {
+    const good = `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`
+    const kept = sent({ headers: { traceparent: good, tracestate: 'v=1' } })
+    assert.deepEqual([kept.get('traceparent'), kept.get('tracestate')], [good, 'v=1'])
+    for (const bad of [good.replaceAll('a', '0'), `ff${good.slice(2)}`, `${good}-more`, 'x']) {
+      const begun = sent({ headers: { traceparent: bad, tracestate: 'v=1' } })
+      assert.notEqual(begun.get('traceparent'), bad)
+      assert.match(begun.get('traceparent') ?? '', /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/)
+      assert.equal(begun.has('tracestate'), false)
+    }
+  })
+
+  it('adds itself to Via and proves itself where it is configured to', () => {
+    const headers = { Via: '1.1 proxy' }
+    assert.equal(sent({ headers }).get('via'), '1.1 proxy')
+    const upstreamSecret = new Field('X-Gateway-Secret', 'secret')
+    const fields = sent({ headers, parts: { settings: { via: true }, upstreamSecret } })
+    assert.equal(fields.get('via'), '1.1 proxy, 1.1 countersign')
+    assert.equal(fields.get('x-gateway-secret'), 'secret')
+  })
+})

@@ -1,0 +1,202 @@
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { isTrusted } from '../../http/rules/client-address.ts'
+import { ruleOf } from '../../http/rules/field-rules.ts'
+import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
+import { checkedField, Field } from '../../http/syntax/field.ts'
+import { newTraceparent } from '../../http/syntax/traceparent.ts'
+import type { Principal } from '../../principal.ts'
+import { clientCertHeader, isClientCertHeader } from '../../tls/clients/client-cert.ts'
+import { peerOf } from '../../tls/clients/peer.ts'
+
+/** W3C Trace Context: version 00, or a later one, which begins alike and may be longer. An id of zeros is invalid. */
+const TRACEPARENT =
+  /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
+
+/**
+ * The fields that go upstream: the end-to-end fields, then how the request came and who the caller is. The gateway's own
+ * fields are added last, so the client's Connection field cannot remove them.
+ */
+export function upstreamFields(gateway: Gateway, exchange: Exchange): Field[] {
+  const fields = [HOST.of(exchange.host)]
+  const kept = copyEndToEnd(exchange, fields)
+  addForwarded(gateway, exchange, { fields, kept })
+  addTrace(fields, kept)
+  if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
+  if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, { fields, kept })
+  if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
+  return fields
+}
+
+/** Received fields that are not copied: the gateway writes them again. */
+interface SetAside {
+  via: string | undefined
+  traceparent: Field | undefined
+  /** More than one was received. */
+  traceparentRepeated: boolean
+  readonly tracestates: Field[]
+  /** Forwarded fields of a trusted proxy, by name in lower case. */
+  readonly forwarded: Map<string, string>
+  /** Client-Cert, not yet checked for who sent it. */
+  readonly certificates: Field[]
+}
+
+const NOTHING_SET_ASIDE: Readonly<SetAside> = {
+  via: undefined,
+  traceparent: undefined,
+  traceparentRepeated: false,
+  tracestates: [],
+  forwarded: new Map(),
+  certificates: [],
+}
+
+const REWRITTEN_FORWARDED: ReadonlySet<string> = new Set([
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+])
+
+function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
+  const received = exchange.req.fields
+  const nominated = nominatedBy(received)
+  let kept: SetAside | undefined
+  for (const field of received) {
+    const { lower } = field
+    const part = ruleOf(lower).upstream
+    if (part === 'dropped' || (nominated !== undefined && isNominated(lower, nominated))) continue
+    if (part === 'copied') fields.push(field)
+    else if (part === 'length') {
+      if (exchange.headers.hasBody) fields.push(field)
+    } else {
+      kept ??= { ...NOTHING_SET_ASIDE, tracestates: [], forwarded: new Map(), certificates: [] }
+      if (part === 'continued') setAside(kept, field)
+      else if (part === 'certificate') kept.certificates.push(field)
+      else if (exchange.viaTrustedProxy) setAsideForwarded(fields, kept, field)
+    }
+  }
+  return kept ?? NOTHING_SET_ASIDE
+}
+
+function setAside(kept: SetAside, field: Field): void {
+  const { lower, value } = field
+  if (lower === 'via') kept.via = kept.via === undefined ? value : `${kept.via}, ${value}`
+  else if (lower === 'tracestate') kept.tracestates.push(field)
+  else if (lower === 'traceparent') {
+    kept.traceparentRepeated = kept.traceparent !== undefined
+    kept.traceparent ??= field
+  }
+}
+
+function setAsideForwarded(fields: Field[], kept: SetAside, field: Field): void {
+  const { lower, value } = field
+  if (!REWRITTEN_FORWARDED.has(lower)) {
+    fields.push(field)
+    return
+  }
+  const earlier = kept.forwarded.get(lower)
+  kept.forwarded.set(lower, earlier === undefined ? value : `${earlier}, ${value}`)
+}
+
+/** Reuses the field object while its value stays the same. */
+class RepeatedField {
+  readonly #name: string
+  #last: Field
+
+  constructor(name: string) {
+    this.#name = name
+    this.#last = new Field(name, '')
+  }
+
+  /** @param value a valid field value: read from a connection, or checked */
+  of(value: string): Field {
+    if (this.#last.value !== value) this.#last = new Field(this.#name, value)
+    return this.#last
+  }
+}
+
+const HOST = new RepeatedField('host')
+const FORWARDED_FOR = new RepeatedField('X-Forwarded-For')
+const REAL_IP = new RepeatedField('X-Real-IP')
+const FORWARDED_PROTO = new RepeatedField('X-Forwarded-Proto')
+const FORWARDED_HOST = new RepeatedField('X-Forwarded-Host')
+const LOOP = new RepeatedField('CDN-Loop')
+
+interface Addition {
+  readonly fields: Field[]
+  readonly kept: Readonly<SetAside>
+}
+
+function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): void {
+  const { forwarded } = kept
+  const { loop } = exchange.headers
+  const peer = exchange.peer
+  const chain = forwarded.get('x-forwarded-for')
+  fields.push(
+    new Field('X-Request-ID', exchange.requestId),
+    FORWARDED_FOR.of(chain === undefined ? peer : `${chain}, ${peer}`),
+    FORWARDED_PROTO.of(
+      forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https'),
+    ),
+    FORWARDED_HOST.of(forwarded.get('x-forwarded-host') ?? exchange.host),
+    LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
+  )
+  // The client can write the front of X-Forwarded-For; this is the address that the gateway trusts. Without a proxy they agree.
+  if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(exchange.address))
+  if (gateway.settings.via) addVia(exchange, fields, kept.via)
+  else if (kept.via !== undefined) fields.push(new Field('Via', kept.via))
+}
+
+function addVia({ req }: Exchange, fields: Field[], via: string | undefined): void {
+  const hop = req.version === '1.1' ? '1.1 countersign' : '1.0 countersign'
+  fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
+}
+
+/** tracestate goes on only with its traceparent (W3C Trace Context section 3.3). */
+function addTrace(
+  fields: Field[],
+  { traceparent, traceparentRepeated, tracestates }: Readonly<SetAside>,
+): void {
+  if (traceparent === undefined || traceparentRepeated || !TRACEPARENT.test(traceparent.value)) {
+    fields.push(new Field('traceparent', newTraceparent()))
+    return
+  }
+  fields.push(traceparent, ...tracestates)
+}
+
+/** The fields of each principal. */
+const CALLERS = new WeakMap<Principal, readonly Field[]>()
+
+function addCaller(principal: Principal, fields: Field[]): void {
+  let callers = CALLERS.get(principal)
+  if (callers === undefined) {
+    callers = callerFields(principal)
+    CALLERS.set(principal, callers)
+  }
+  for (const field of callers) fields.push(field)
+}
+
+/** Checks the values again, whatever authentication has accepted. @throws TypeError for a value that is not valid in a field */
+function callerFields({ subject, client, session, method, scope }: Principal): Field[] {
+  const fields = [checkedField('X-Auth-Method', method), checkedField('X-Auth-Scope', scope)]
+  if (session !== undefined) fields.unshift(checkedField('X-Auth-Session', session))
+  if (client !== undefined) fields.unshift(checkedField('X-Auth-Client', client))
+  if (subject !== undefined) fields.unshift(checkedField('X-Auth-Subject', subject))
+  return fields
+}
+
+/**
+ * Adds the client's certificate (RFC 9440), so that the service can bind tokens to it, if it is authorized. From a proxy that
+ * passes certificates on, it is the certificate that the proxy names, never the proxy's own.
+ */
+function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): void {
+  const { secure } = exchange
+  const { clientCertProxies } = gateway.settings
+  if (clientCertProxies !== undefined && isTrusted(exchange.peer, clientCertProxies)) {
+    const [passedOn, another] = kept.certificates
+    if (passedOn !== undefined && another === undefined && isClientCertHeader(passedOn.value))
+      fields.push(passedOn)
+    return
+  }
+  const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
+  if (peer?.authorized === true) fields.push(new Field('Client-Cert', clientCertHeader(peer.der)))
+}

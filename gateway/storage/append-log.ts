@@ -1,0 +1,233 @@
+import { closeSync, fstatSync, ftruncateSync, openSync, writeSync } from 'node:fs'
+import { OWNER_ONLY } from './line-file.ts'
+
+/** Appends to a file, as fs.writeSync: returns how many bytes were written, or throws. */
+export type Write = (fd: number, bytes: string | Uint8Array) => number
+
+/** State of a file that several threads append to, one at a time. Read and set under their shared lock. */
+export interface LogFlags {
+  /** The file ends, or may end, in a part of a line. */
+  readonly torn: { raised: boolean }
+  /** The last attempt to write failed. */
+  readonly failing: { raised: boolean }
+}
+
+export interface AppendLogOptions {
+  /** Opened for each append, so that a moved file needs no care. Undefined: `moveTo` or `use` gives an open file. */
+  readonly file?: string
+  /** First lines of a new `file`. */
+  readonly header?: string
+  /** When other threads append as well. */
+  readonly flags?: LogFlags | undefined
+  /** Called for each failed write. */
+  readonly onFault: (error: unknown) => void
+  /** After a failed write the next `append` tries again after this time. */
+  readonly retryMs: number
+  /** In place of fs.writeSync. */
+  readonly write?: Write | undefined
+}
+
+/** Lines that may wait in memory: some 100,000. */
+const MAX_WAITING_BYTES = 8 * 1024 * 1024
+/** A block of a disk, because the last one of the file may have room for a byte when the disk is full. */
+const BLANK_BLOCK = '\n'.repeat(4096)
+/** Waiting lines are written in parts of this size. */
+const PART_CHARACTERS = 64 * 1024
+
+/**
+ * A file of lines that only grows. What `append` or `put` has written is with the operating system when it returns, so that
+ * `kill -9` loses nothing. A write puts whole lines into the file or nothing: what a full disk took of them is cut off
+ * again. Where that fails, as after a crash, the next write ends the torn line first.
+ */
+export class AppendLog {
+  readonly #options: AppendLogOptions
+  readonly #write: Write
+  readonly #flags: LogFlags
+  #fd: number | undefined
+  #sizeBytes = 0
+  #waiting: string[] = []
+  #waitingBytes = 0
+  #lostLines = 0
+  #retryAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(options: AppendLogOptions) {
+    this.#options = options
+    this.#write = options.write ?? (writeSync as Write)
+    this.#flags = options.flags ?? { torn: { raised: false }, failing: { raised: false } }
+  }
+
+  /** Bytes appended since `moveTo`. */
+  get sizeBytes(): number {
+    return this.#sizeBytes
+  }
+
+  /** The open file, if there is one. */
+  get descriptor(): number | undefined {
+    return this.#fd
+  }
+
+  /** Bytes that a crash would lose, because they could not be written yet. */
+  get waitingBytes(): number {
+    return this.#waitingBytes
+  }
+
+  /** Lines that are given up, because too many were waiting. */
+  get lostLines(): number {
+    return this.#lostLines
+  }
+
+  /** There is a file, everything is in it, and the last attempt succeeded. */
+  get isWritable(): boolean {
+    const hasFile = this.#fd !== undefined || this.#options.file !== undefined
+    return hasFile && this.#waitingBytes === 0 && !this.#flags.failing.raised
+  }
+
+  /** Writes whole lines, after those that are waiting. @returns false when nothing of them is in the file */
+  append(lines: string, nowMs: number): boolean {
+    const written = nowMs >= this.#retryAtMs && this.#flushed(nowMs) && this.#attempt(lines, nowMs)
+    this.#note(written)
+    return written
+  }
+
+  /** As `append`, but keeps lines that cannot be written, and writes them with the next. */
+  put(lines: string, nowMs: number): boolean {
+    const written = this.append(lines, nowMs)
+    if (!written) this.#wait(lines)
+    return written
+  }
+
+  /** Tries to write what is waiting. */
+  flush(nowMs: number): void {
+    if (this.#waitingBytes > 0) this.#note(this.#flushed(nowMs))
+  }
+
+  /** Once a second: retries. Tries blank lines if nothing is waiting, to notice without traffic that there is room again. */
+  maintain(nowMs: number): void {
+    if (this.#waitingBytes > 0) this.flush(nowMs)
+    else if (this.#flags.failing.raised) this.append(BLANK_BLOCK, nowMs)
+  }
+
+  /** Continues in another open file, with `header` and then what is waiting; closes the old one. */
+  moveTo(fd: number, header: string, nowMs: number): void {
+    this.close()
+    this.#fd = fd
+    this.#sizeBytes = 0
+    this.#flags.torn.raised = false
+    this.#waiting.unshift(header)
+    this.#waitingBytes += Buffer.byteLength(header)
+    this.flush(nowMs)
+  }
+
+  /** Continues in a file that another thread opened and closes. */
+  use(fd: number | undefined): void {
+    this.#fd = fd
+  }
+
+  /** Another thread has appended so many bytes. */
+  grew(bytes: number): void {
+    this.#sizeBytes += bytes
+  }
+
+  /** Forgets what is waiting or lost: all of it is, or will be, in a new file. */
+  forget(): void {
+    this.#waiting = []
+    this.#waitingBytes = 0
+    this.#lostLines = 0
+    this.#flags.torn.raised = false
+  }
+
+  /** Closes the file; lines put later wait for the next one. */
+  close(): void {
+    const fd = this.#fd
+    this.#fd = undefined
+    try {
+      if (fd !== undefined) closeSync(fd)
+    } catch (error) {
+      this.#options.onFault(error)
+    }
+  }
+
+  #note(written: boolean): void {
+    const { failing } = this.#flags
+    if (failing.raised === written) failing.raised = !written
+  }
+
+  #wait(lines: string): void {
+    if (this.#waitingBytes > MAX_WAITING_BYTES) {
+      this.#lostLines += lines.split('\n').length - 1
+      return
+    }
+    this.#waitingBytes += Buffer.byteLength(lines)
+    const last = this.#waiting.length - 1
+    if (last >= 0 && (this.#waiting[last] as string).length < PART_CHARACTERS) this.#waiting[last] += lines
+    else this.#waiting.push(lines)
+  }
+
+  #flushed(nowMs: number): boolean {
+    while (this.#waiting.length > 0) {
+      const part = this.#waiting[0] as string
+      if (!this.#attempt(part, nowMs)) return false
+      this.#waiting.shift()
+      this.#waitingBytes -= Buffer.byteLength(part)
+    }
+    return true
+  }
+
+  #attempt(lines: string, nowMs: number): boolean {
+    const { file, header = '', retryMs, onFault } = this.#options
+    let fd = this.#fd
+    if (fd === undefined && file === undefined) return false
+    try {
+      if (fd !== undefined) return this.#writeWhole(fd, lines)
+      fd = openSync(file as string, 'a', OWNER_ONLY)
+      try {
+        const isNew = fstatSync(fd).size === 0
+        if (isNew) this.#flags.torn.raised = false
+        return this.#writeWhole(fd, isNew ? header + lines : lines)
+      } finally {
+        closeSync(fd)
+      }
+    } catch (error) {
+      this.#retryAtMs = nowMs + retryMs
+      // The next append opens the path again, and may find another file there, with a torn line.
+      if (file !== undefined) this.#flags.torn.raised = true
+      onFault(error)
+      return false
+    }
+  }
+
+  /** @throws Error when not all was written. */
+  #writeWhole(fd: number, lines: string): true {
+    const { torn } = this.#flags
+    const wasTorn = torn.raised
+    const text = wasTorn ? `\n${lines}` : lines
+    const length = Buffer.byteLength(text)
+    let sent = 0
+    // A thread that dies in between may leave a part.
+    torn.raised = true
+    try {
+      do {
+        const count = this.#write(fd, sent === 0 ? text : Buffer.from(text).subarray(sent))
+        if (count === 0) throw new Error('the disk took no byte')
+        sent += count
+      } while (sent < length)
+    } catch (error) {
+      torn.raised = !cutOff(fd, sent) || wasTorn
+      throw error
+    }
+    torn.raised = false
+    this.#sizeBytes += length
+    return true
+  }
+}
+
+/** @returns whether the last `bytes` are no longer in the file; false where files only grow (`chattr +a`). */
+function cutOff(fd: number, bytes: number): boolean {
+  if (bytes === 0) return true
+  try {
+    ftruncateSync(fd, fstatSync(fd).size - bytes)
+    return true
+  } catch {
+    return false
+  }
+}

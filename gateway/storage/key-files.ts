@@ -1,0 +1,218 @@
+import { renameSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { AppendLog, type LogFlags } from './append-log.ts'
+import { formatKey, type KeyForm, type RememberedKey, readKeys } from './key-lines.ts'
+import { type FileFormat, headerLine, replaceFile } from './line-file.ts'
+import { makeDirectory } from './make-directory.ts'
+import { Reserve } from './reserve.ts'
+
+/** The files in which keys outlive the process. */
+export interface KeyStore {
+  /** Made if missing. */
+  readonly dataDir: string
+  /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
+  readonly name: string
+  readonly form: KeyForm
+  /** Keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
+  readonly reserve: boolean
+  /** Called for anything wrong with the files; the keys stay in memory. */
+  readonly onFault: (cause: string) => void
+  /** Called when the files were removed while in use, and are made again. */
+  readonly onRemoved?: ((cause: string) => void) | undefined
+}
+
+/** State of a store's files that all threads share. */
+export interface StoreFlags extends LogFlags {
+  /** A crash would lose a key. */
+  readonly exposed: { raised: boolean }
+}
+
+/** Flags of a store that only one thread uses. */
+export function ownFlags(): StoreFlags {
+  return { torn: { raised: false }, failing: { raised: false }, exposed: { raised: false } }
+}
+
+interface KeyFilesOptions {
+  readonly flags: StoreFlags
+  /** Only one thread maintains the files. The others append to them, and leave to it what they could not write. */
+  readonly maintains: boolean
+  readonly lifetimeMs: number
+  readonly nowMs: number
+}
+
+const VERSION = 1
+const LINES_AT_ONCE = 1000
+
+/** The files of a store: the current one, the one before it, and a reserve. */
+export class KeyFiles {
+  readonly #store: KeyStore
+  readonly #options: KeyFilesOptions
+  readonly #flags: StoreFlags
+  readonly #format: FileFormat
+  readonly #file: string
+  readonly #oldFile: string
+  readonly #log: AppendLog
+  readonly #reserve: Reserve | undefined
+  /** Inodes of the files when last seen. */
+  readonly #inodes = new Map<string, number>()
+  #fileSinceMs: number
+  /** The file has been written by this run, with every key that was remembered then. */
+  #isComplete = false
+
+  constructor(store: KeyStore, options: KeyFilesOptions) {
+    const { dataDir, name } = store
+    this.#store = store
+    this.#options = options
+    this.#flags = options.flags
+    this.#format = { name, version: VERSION }
+    this.#file = join(dataDir, `${name}.ndjson`)
+    this.#oldFile = join(dataDir, `${name}.old.ndjson`)
+    this.#fileSinceMs = options.nowMs
+    const header = headerLine(this.#format)
+    if (store.reserve) this.#reserve = new Reserve(join(dataDir, `${name}.reserve.ndjson`), header)
+    this.#log = new AppendLog({
+      file: this.#file,
+      header,
+      flags: options.flags,
+      // The thread that maintains the files meets the same error, and reports it.
+      onFault: (error) => options.maintains && this.#fault('append', error),
+      retryMs: 0,
+    })
+  }
+
+  /** Every key of earlier runs, with its time. @throws Error when a file cannot be read, or a newer gateway wrote it. */
+  *load(): Iterable<RememberedKey> {
+    // Until a write has succeeded.
+    this.#flags.failing.raised = true
+    for (const file of [this.#reserve?.file, this.#oldFile, this.#file]) {
+      if (file === undefined) continue
+      const { keys, faults, isTorn } = readKeys(this.#store.form, file, this.#format)
+      yield* keys
+      for (const fault of faults) this.#store.onFault(`${file}: ${fault}`)
+      this.#flags.torn.raised = isTorn
+    }
+  }
+
+  /** Replaces all files by one with exactly these keys. @returns false when that failed; the files are then unchanged. */
+  compact(keys: ReadonlyMap<string, number>): boolean {
+    this.#isComplete = this.#attempt('compact', () => {
+      makeDirectory(this.#store.dataDir)
+      replaceFile(this.#file, this.#contents(keys))
+      this.#log.forget()
+      this.#flags.failing.raised = false
+      this.#flags.exposed.raised = false
+      rmSync(this.#oldFile, { force: true })
+      this.#noteInodes()
+      this.#reserve?.clear()
+    })
+    return this.#isComplete
+  }
+
+  /**
+   * Writes the key to the file, or else to the reserve, and to the file later.
+   *
+   * @returns `written`: it is in the file; `safe`: a crash would not lose it.
+   */
+  put(key: string, atMs: number): { readonly written: boolean; readonly safe: boolean } {
+    const line = this.#line(key, atMs)
+    if (this.#options.maintains) this.#rotateWhenDue(atMs)
+    const written = this.#options.maintains ? this.#log.put(line, atMs) : this.#log.append(line, atMs)
+    const safe = written || this.#reserve?.put(line) === true
+    if (!safe) this.#flags.exposed.raised = true
+    return { written, safe }
+  }
+
+  /** Writes the key to the file, now or never. @returns whether it is there. */
+  append(key: string, atMs: number): boolean {
+    if (this.#options.maintains) this.#rotateWhenDue(atMs)
+    return this.#log.append(this.#line(key, atMs), atMs)
+  }
+
+  /** Another thread has written the key, or failed to. */
+  apply(key: string, atMs: number, written: boolean): void {
+    if (!this.#options.maintains) return
+    if (written) this.#log.flush(atMs)
+    else this.#log.put(this.#line(key, atMs), atMs)
+    this.#rotateWhenDue(atMs)
+  }
+
+  /** Call once a second and at the end: retries what failed, and makes removed files again. @param keys all that are remembered */
+  maintain(keys: ReadonlyMap<string, number>, nowMs: number): void {
+    if (!this.#options.maintains) return
+    if (this.#areFilesGone()) {
+      this.#store.onRemoved?.(`${this.#file}: removed under the gateway, and begun anew`)
+      // The keys are only in memory now.
+      this.#flags.exposed.raised = keys.size > 0
+      this.#flags.failing.raised = true
+      this.#isComplete = false
+    }
+    if (!this.#isComplete && this.compact(keys)) return
+    this.#log.maintain(nowMs)
+    if (this.#log.waitingBytes > 0 || (this.#log.lostLines > 0 && !this.compact(keys))) return
+    // Until the keys of the last run are in the file, the reserve may hold some of them.
+    if (!this.#isComplete) return
+    this.#attempt('keep a reserve', () => this.#reserve?.clear())
+    this.#flags.exposed.raised = false
+    this.#noteInodes()
+  }
+
+  /** After a lifetime all keys of the old file have expired: the current file replaces it. */
+  #rotateWhenDue(nowMs: number): void {
+    if (nowMs - this.#fileSinceMs < this.#options.lifetimeMs) return
+    this.#attempt('start a new file', () => {
+      renameSync(this.#file, this.#oldFile)
+      this.#fileSinceMs = nowMs
+      this.#flags.torn.raised = false
+      this.#inodes.clear()
+    })
+  }
+
+  #line(key: string, atMs: number): string {
+    return formatKey(this.#store.form, { key, atMs })
+  }
+
+  *#contents(keys: ReadonlyMap<string, number>): Iterable<string> {
+    yield headerLine(this.#format)
+    let lines: string[] = []
+    for (const [key, atMs] of keys) {
+      if (lines.push(this.#line(key, atMs)) < LINES_AT_ONCE) continue
+      yield lines.join('')
+      lines = []
+    }
+    yield lines.join('')
+  }
+
+  #areFilesGone(): boolean {
+    for (const [file, inode] of this.#inodes) if (inodeOf(file) !== inode) return true
+    return false
+  }
+
+  #noteInodes(): void {
+    for (const file of [this.#file, this.#oldFile]) {
+      const inode = inodeOf(file)
+      if (inode !== undefined) this.#inodes.set(file, inode)
+    }
+  }
+
+  #attempt(what: string, work: () => void): boolean {
+    try {
+      work()
+      return true
+    } catch (error) {
+      this.#fault(what, error)
+      return false
+    }
+  }
+
+  #fault(what: string, error: unknown): void {
+    this.#store.onFault(`${this.#file}: cannot ${what}: ${String(error)}`)
+  }
+}
+
+function inodeOf(file: string): number | undefined {
+  try {
+    return statSync(file).ino
+  } catch {
+    return undefined
+  }
+}

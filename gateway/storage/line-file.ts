@@ -1,0 +1,86 @@
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+
+/** What the lines of a file mean. Raise the version when a gateway of before could misread them. */
+export interface FileFormat {
+  readonly name: string
+  readonly version: number
+}
+
+/** Files of the data directory are private. */
+export const OWNER_ONLY = 0o600
+
+/** The first line of a file: `{"format":"revocations","version":1}`. Files of older gateways have none, and are version 1. */
+export function headerLine({ name, version }: FileFormat): string {
+  return `${JSON.stringify({ format: name, version })}\n`
+}
+
+/**
+ * Reads a file of lines, without the header. The torn last line that a crash leaves is among them.
+ *
+ * @returns `firstLine`: the number of `lines[0]` in the file.
+ * @throws Error of the system; NewerFormatError.
+ */
+export function readLines(
+  file: string,
+  format: FileFormat,
+): { readonly lines: string[]; readonly firstLine: number; readonly isTorn: boolean } {
+  const lines = readFileSync(file, 'utf8').split('\n')
+  const isTorn = lines.at(-1) !== ''
+  if (!isTorn) lines.pop()
+  const hasHeader = lines[0] !== undefined && isHeader(file, lines[0], format)
+  if (hasHeader) lines.shift()
+  return { lines, firstLine: hasHeader ? 2 : 1, isTorn }
+}
+
+/** A file of the data directory that a newer gateway wrote. To go on without it would forget what it says. */
+export class NewerFormatError extends Error {}
+
+function isHeader(file: string, line: string, format: FileFormat): boolean {
+  if (!line.startsWith('{"format":')) return false
+  let version: unknown
+  try {
+    version = JSON.parse(line).version
+  } catch {
+    return false
+  }
+  if (Number.isSafeInteger(version) && Number(version) <= format.version) return true
+  throw new NewerFormatError(
+    `${file} was written by a newer version of the gateway: its format is ${format.name} ${version}, ` +
+      `and this version reads ${format.name} up to ${format.version}`,
+  )
+}
+
+/**
+ * Replaces the file atomically, also against a power failure.
+ *
+ * @throws Error of the system; the old file is then unchanged.
+ */
+export function replaceFile(file: string, parts: Iterable<string>): void {
+  const draft = `${file}.tmp`
+  const fd = openSync(draft, 'w', OWNER_ONLY)
+  try {
+    try {
+      for (const part of parts) writeFileSync(fd, part)
+      fsyncSync(fd)
+    } finally {
+      closeSync(fd)
+    }
+    renameSync(draft, file)
+  } catch (error) {
+    // It would keep the last room of a full disk.
+    rmSync(draft, { force: true })
+    throw error
+  }
+  syncDirectory(dirname(file))
+}
+
+/** Syncs a directory, so that the names of its files survive a power failure. @throws Error of the system. */
+export function syncDirectory(directory: string): void {
+  const fd = openSync(directory, 'r')
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+}

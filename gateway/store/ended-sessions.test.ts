@@ -1,0 +1,304 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { after, afterEach, before, describe, it } from 'node:test'
+import { EndedSessions } from './ended-sessions.ts'
+import { NO_REDIS, type RedisServer, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import { SharedStore } from './shared-store.ts'
+import { openStoreConnection } from './store-connection.ts'
+import { type EventKind, StoreEvents, streamKey } from './store-events.ts'
+import { StoreKeys } from './store-keys.ts'
+
+interface Member {
+  readonly ended: EndedSessions
+  readonly events: StoreEvents
+  readonly store: SharedStore
+  readonly heard: [EventKind, string][]
+  /** As the gateway does it: in its own file first. */
+  end(sid: string): void
+}
+
+describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
+  let server: RedisServer
+  const members: Member[] = []
+  before(async () => {
+    server = await startRedis(['--appendonly', 'yes'])
+  })
+  after(() => server.stop())
+  afterEach(async () => {
+    for (const { events, store } of members.splice(0)) {
+      events.close()
+      store.close()
+    }
+    await server.command('FLUSHALL')
+  })
+
+  async function restart(): Promise<void> {
+    await server.kill().catch(() => undefined)
+    await server.restart()
+    await until(async () => (await server.command('PING').catch(() => '')) === 'PONG', 'the loaded data')
+  }
+
+  /** @param own sessions in its file */
+  async function join(own: string[] = [], hashKey?: string, clock = Date.now): Promise<Member> {
+    const settings = storeAt('single', [server.port], { hashKey })
+    const store = new SharedStore(settings, {
+      onAway: () => undefined,
+      onBack: () => ended.maintain(),
+      onFault: () => undefined,
+    })
+    const { breaker, keys } = store
+    const id = randomUUID()
+    const ended = new EndedSessions({
+      breaker,
+      keys,
+      id,
+      clock,
+      own: () => own.map((sid) => [sid, clock()] as const),
+    })
+    const heard: [EventKind, string][] = []
+    const connection = openStoreConnection(settings)
+    const events = new StoreEvents({
+      connection,
+      keys,
+      id,
+      beforeFollowing: async () => {
+        await until(() => store.wasReached, 'the key')
+        await ended.readAll(connection)
+      },
+      onEvent: (kind, hash) => {
+        heard.push([kind, hash])
+        if (kind === 'ended') ended.apply(hash)
+      },
+      onFault: () => undefined,
+    })
+    const end = (sid: string) => {
+      own.push(sid)
+      ended.publish(sid)
+    }
+    const member = { ended, events, store, heard, end }
+    members.push(member)
+    await until(() => events.isCurrent, 'the events')
+    return member
+  }
+
+  it('have ended at the others at once, and nothing else has', async () => {
+    const [one, other] = [await join(), await join()]
+    one.end('https://issuer#s-1')
+    await until(() => other.ended.has('https://issuer#s-1'), 'the end of the session')
+    assert.equal(other.ended.has('https://issuer#s-2'), false)
+    assert.deepEqual([one.heard, other.heard.length], [[], 1])
+  })
+
+  it('are known at the others within 100 ms, most times on a busy machine', async () => {
+    const [one, other] = [await join(), await join()]
+    const tookMs: number[] = []
+    for (let i = 0; i < 200; i++) {
+      const startMs = performance.now()
+      one.end(`s-${i}`)
+      await until(() => other.ended.has(`s-${i}`), `the end of s-${i}`)
+      tookMs.push(performance.now() - startMs)
+    }
+    tookMs.sort((a, b) => a - b)
+    assert.ok((tookMs[100] ?? 0) < 100, `median ${tookMs[100]} ms`)
+  })
+
+  it('are complete before a gateway that comes later is, also those of an earlier run', async () => {
+    const one = await join(Array.from({ length: 2500 }, (_, i) => `old-${i}`))
+    await until(() => one.ended.unsent === 0, 'what was sent')
+    const late = await join()
+    for (const i of [0, 999, 1000, 2499]) assert.ok(late.ended.has(`old-${i}`), `old-${i}`)
+  })
+
+  it('are forgotten by all when their tokens have expired, whenever a gateway learnt of them', async () => {
+    const HOUR_MS = 3_600_000
+    const set = `${streamKey(new StoreKeys('test', 'k'))}:ended`
+    await server.command('ZADD', set, `${Date.now() - 23 * HOUR_MS}`, 'hash-of-another')
+    let aheadMs = 0
+    const late = await join([], undefined, () => Date.now() + aheadMs)
+    await server.command('ZREM', set, 'hash-of-another')
+    // Until then a store that lost it gets it again, as old as it is.
+    late.events.restart()
+    await until(async () => (await server.command('ZSCORE', set, 'hash-of-another')) !== null, 'it again')
+    assert.ok(Number(await server.command('ZSCORE', set, 'hash-of-another')) < Date.now() - 22 * HOUR_MS)
+    await server.command('ZREM', set, 'hash-of-another')
+    aheadMs = 2 * HOUR_MS
+    late.events.restart()
+    await until(() => late.events.isCurrent && late.ended.unsent === 0, 'the second reading')
+    assert.equal(await server.command('ZCARD', set), 0)
+  })
+
+  it('are not named in the store', async () => {
+    const one = await join()
+    one.end('https://issuer#alice')
+    await until(() => one.ended.unsent === 0, 'what was sent')
+    for (const key of (await server.command('KEYS', '*')) as string[]) {
+      const value = await server.command('DUMP', key)
+      assert.doesNotMatch(`${key} ${value}`, /alice/)
+    }
+  })
+
+  it('survive a restart of the store, and a store that comes back empty gets them again', async () => {
+    const [one, other] = [await join(), await join()]
+    one.end('before')
+    await until(() => other.ended.has('before'), 'the end of the session')
+    await server.kill()
+    one.end('while away')
+    await restart()
+    await until(() => other.events.isCurrent, 'the second connection')
+    one.ended.maintain()
+    await until(() => {
+      one.ended.maintain()
+      return other.ended.has('while away')
+    }, 'what ended while the store was away')
+    await server.command('FLUSHALL')
+    await restart()
+    await until(async () => {
+      one.ended.maintain()
+      const set = `${streamKey(one.store.keys)}:ended`
+      return Number(await server.command('ZCARD', set)) === 2
+    }, 'both in the store')
+  })
+
+  it('are sent once more by nobody when they are known', async () => {
+    const own = ['s-1', 's-2']
+    const one = await join([...own])
+    await until(() => one.ended.unsent === 0, 'what was sent')
+    await join([...own])
+    const length = await server.command('XLEN', streamKey(one.store.keys))
+    assert.equal(length, 2)
+  })
+
+  it('are hashed with the key that all gateways share', async () => {
+    const one = await join([], 'a'.repeat(40))
+    const stranger = await join([], 'b'.repeat(40))
+    one.end('s-1')
+    await until(() => stranger.heard.length === 1, 'an event')
+    assert.equal(stranger.ended.has('s-1'), false)
+  })
+
+  /** As the gateway does it once a second. */
+  function maintain({ ended, events, store }: Member): void {
+    store.look(() => events.restart())
+    ended.maintain()
+  }
+
+  it('come back into a store that lost its data while all stayed connected', async () => {
+    const key = 'k'.repeat(32)
+    const [one, other] = [await join([], key), await join([], key)]
+    one.end('s-1')
+    await until(() => other.ended.has('s-1'), 'the end of the session')
+    // The gateway at which it ended is gone for good.
+    one.events.close()
+    one.store.close()
+    await server.command('FLUSHALL')
+    const late = await join([], key)
+    await until(() => {
+      maintain(other)
+      return late.ended.has('s-1')
+    }, 'the end of the session')
+  })
+
+  it('stay ended when the store comes back with the key of another gateway', async () => {
+    const [one, other] = [await join(), await join()]
+    one.end('s-1')
+    await until(() => other.ended.has('s-1'), 'the end of the session')
+    await server.command('FLUSHALL')
+    const late = await join()
+    assert.notEqual(late.store.keys.hashKey, other.store.keys.hashKey)
+    maintain(other)
+    await until(() => late.store.keys.hashKey === other.store.keys.hashKey, 'the key')
+    assert.ok(other.ended.has('s-1'), 'known by the key that is gone')
+    await until(() => {
+      maintain(one)
+      return late.ended.has('s-1')
+    }, 'the end of the session, by the new key')
+    one.end('s-2')
+    await until(() => other.ended.has('s-2') && late.ended.has('s-2'), 'the next one')
+  })
+
+  it('go to the store in batches, however many there are', async () => {
+    const own = Array.from({ length: 20_000 }, (_, i) => `s-${i}`)
+    const one = await join(own)
+    await until(() => one.ended.unsent === 0, 'what was sent')
+    assert.equal(await server.command('ZCARD', `${streamKey(one.store.keys)}:ended`), 20_000)
+    assert.ok(one.store.counts.roundTrips < 500, `${one.store.counts.roundTrips} commands`)
+  })
+
+  it('are handed to a new thread with the keys they are hashed by, before it has reached the store', async () => {
+    const [one, other] = [await join(), await join()]
+    one.end('s-1')
+    await until(() => other.ended.has('s-1'), 'the end of the session')
+    const silent = () => undefined
+    const settings = storeAt('single', [1], { hashKey: undefined })
+    const store = new SharedStore(settings, { onAway: silent, onBack: silent, onFault: silent })
+    try {
+      const { breaker, keys } = store
+      const ended = new EndedSessions({ breaker, keys, id: 'x', clock: Date.now, own: () => [] })
+      const copy = structuredClone(other.ended.copy())
+      store.adoptKey(copy.hashKeys[0] as string)
+      ended.restore(copy)
+      assert.deepEqual([ended.has('s-1'), ended.has('s-2')], [true, false])
+    } finally {
+      store.close()
+    }
+  })
+})
+
+describe('events', { skip: NO_REDIS }, () => {
+  it('begin anew when a gateway falls so far behind that the stream lost some', async () => {
+    const server = await startRedis()
+    const connection = openStoreConnection(storeAt('single', [server.port]))
+    let held: PromiseWithResolvers<void> | undefined
+    let begun = 0
+    const faults: string[] = []
+    const keys = new StoreKeys('test', 'k')
+    const events = new StoreEvents({
+      connection: {
+        isCluster: false,
+        get isReady() {
+          return connection.isReady
+        },
+        send: async (args, key) => {
+          if (args[0] === 'XREAD') await held?.promise
+          return connection.send(args, key)
+        },
+        onReady: (listener) => connection.onReady(listener),
+        reset: () => connection.reset(),
+        close: () => connection.close(),
+      },
+      keys,
+      id: 'me',
+      beforeFollowing: async () => void begun++,
+      onEvent: () => undefined,
+      onFault: (cause) => faults.push(cause),
+    })
+    const add = (count: number) =>
+      server.command(
+        'EVAL',
+        `for i = 1, ${count} do redis.call('XADD', KEYS[1], '*', 'kind', 'ended', 'hash', 'h' .. i, 'origin', 'o') end return 1`,
+        '1',
+        streamKey(keys),
+      )
+    try {
+      await until(() => events.isCurrent, 'the events')
+      await add(1)
+      held = Promise.withResolvers()
+      await add(2500)
+      held.resolve()
+      held = undefined
+      await add(1)
+      assert.equal(begun, 1, 'nothing is missing')
+      held = Promise.withResolvers()
+      await add(1)
+      await add(2500)
+      await server.command('XTRIM', streamKey(keys), 'MAXLEN', '1200')
+      held.resolve()
+      held = undefined
+      await until(() => begun === 2 && events.isCurrent, 'the second beginning')
+      assert.match(faults.join(), /so far behind/)
+    } finally {
+      events.close()
+      await server.stop()
+    }
+  })
+})

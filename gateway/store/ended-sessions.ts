@@ -1,0 +1,215 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
+import { REVOCATION_LIFETIME_MS } from '../auth/revocations.ts'
+import { RememberedKeys } from '../storage/expiring-keys.ts'
+import type { StoreBreaker } from './store-breaker.ts'
+import type { StoreConnection } from './store-connection.ts'
+import { MAX_STREAM, streamKey } from './store-events.ts'
+import type { StoreKeys } from './store-keys.ts'
+
+/** About 200 bytes each. */
+const MAX_HASHES = 20_000
+const PAGE = 1000
+/** Sessions in one command: it holds up the store for about 2 ms. */
+const MAX_BATCH = 250
+/** Keys of hashes that were replaced; a session that ended elsewhere may be known by one of them only. */
+const MAX_RETIRED = 3
+
+/**
+ * Adds sessions to the set, by the server's clock, and tells the gateways of those that are new there. KEYS: set, stream.
+ * ARGV: origin; for each session how many milliseconds ago it ended, and its hash. Sessions that outlived their tokens go.
+ */
+const END_SCRIPT = `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i = 2, #ARGV, 2 do
+  local hash = ARGV[i + 1]
+  if redis.call('ZADD', KEYS[1], 'NX', now - ARGV[i], hash) == 1 then
+    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ${MAX_STREAM}, '*', 'kind', 'ended', 'hash', hash, 'origin', ARGV[1])
+  end
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ${REVOCATION_LIFETIME_MS})
+return 1
+`
+
+export interface EndedSessionsOptions {
+  readonly breaker: Pick<StoreBreaker, 'send'>
+  readonly keys: StoreKeys
+  /** See StoreEventsOptions. */
+  readonly id: string
+  /** Epoch milliseconds, monotonic during a run. */
+  readonly clock: () => number
+  /** Every session that ended at this gateway, from its file too. */
+  readonly own: () => Iterable<readonly [sid: string, atMs: number]>
+}
+
+/** What one thread of a gateway knows, for a new one. Plain data. */
+export interface EndedSessionsCopy {
+  readonly sessions: readonly (readonly [hash: string, endedAtMs: number])[]
+  /** Secret. The one in force first. */
+  readonly hashKeys: readonly string[]
+}
+
+/**
+ * The sessions that ended at any gateway of the store. The store has them as keyed hashes, in a set that outlives gateways and
+ * a stream that tells of new ones. A session that cannot be sent now is sent later.
+ */
+export class EndedSessions {
+  readonly #options: EndedSessionsOptions
+  readonly #ended: RememberedKeys
+  /** Session ids of this gateway, and when each ended. */
+  readonly #unsent = new Map<string, number>()
+  /** Ended elsewhere, and not in a store that lost its data. */
+  readonly #unsentHashes = new Set<string>()
+  #isSending = false
+  /** By every key in use. */
+  readonly #hashes = new LRUCache<string, readonly string[]>({ max: MAX_HASHES })
+  #hashKeys: readonly string[]
+
+  constructor(options: EndedSessionsOptions) {
+    this.#options = options
+    this.#ended = new RememberedKeys({
+      lifetimeMs: REVOCATION_LIFETIME_MS,
+      clock: options.clock,
+      store: undefined,
+    })
+    this.#hashKeys = [options.keys.hashKey]
+  }
+
+  /** Sessions that other gateways have still to be told of. */
+  get unsent(): number {
+    return this.#unsent.size + this.#unsentHashes.size
+  }
+
+  /** Whether a session has ended at another gateway, or at this one. */
+  has(sid: string): boolean {
+    if (this.#ended.size === 0) return false
+    for (const hash of this.#hashesOf(sid)) if (this.#ended.since(hash) !== undefined) return true
+    return false
+  }
+
+  /** Another gateway has ended a session. @param endedAtMs default: now */
+  apply(hash: string, endedAtMs: number = this.#options.clock()): void {
+    if (this.#ended.since(hash) === undefined) this.#ended.apply(hash, endedAtMs, true)
+  }
+
+  copy(): EndedSessionsCopy {
+    this.#followKey()
+    return { sessions: [...this.#ended.entries()], hashKeys: this.#hashKeys }
+  }
+
+  /** Takes over what another thread of this gateway knows. To be called before anything else, with its key in force. */
+  restore({ sessions, hashKeys }: EndedSessionsCopy): void {
+    for (const [hash, endedAtMs] of sessions) this.apply(hash, endedAtMs)
+    this.#hashKeys = hashKeys
+    this.#hashes.clear()
+  }
+
+  /** This gateway has ended a session: tells the others, now or as soon as the store can be reached. */
+  publish(sid: string): void {
+    this.#unsent.set(sid, this.#options.clock())
+    this.#send()
+  }
+
+  /** Sends what could not be sent. To be called once a second. */
+  maintain(): void {
+    this.#followKey()
+    this.#send()
+  }
+
+  /**
+   * Reads the whole set, and sends what it lacks: a store that has lost its data gets it back from the gateways. Other work
+   * goes on in between, since there may be hundreds of thousands.
+   *
+   * @throws (rejects) when the store cannot be read
+   */
+  async readAll(connection: StoreConnection): Promise<void> {
+    const present = await this.#readSet(connection)
+    let done = 0
+    for (const [sid, endedAtMs] of this.#options.own()) {
+      if (!present.has(this.#options.keys.hashOf(`session\0${sid}`))) this.#unsent.set(sid, endedAtMs)
+      if (++done % PAGE === 0) await turn()
+    }
+    for (const [hash] of this.#ended.entries()) if (!present.has(hash)) this.#unsentHashes.add(hash)
+    this.#send()
+  }
+
+  /** Takes over the sessions of the store with their age: otherwise none would ever be forgotten by all. */
+  async #readSet(connection: StoreConnection): Promise<ReadonlySet<string>> {
+    const { clock } = this.#options
+    const key = this.#setKey
+    const [seconds, us] = (await connection.send(['TIME'], key)) as readonly [string, string]
+    const aheadMs = Number(seconds) * 1000 + Math.floor(Number(us) / 1000) - clock()
+    const present = new Map<string, number>()
+    let cursor = '0'
+    do {
+      const reply = await connection.send(['ZSCAN', key, cursor, 'COUNT', String(PAGE)], key)
+      const [next, members] = reply as readonly [string, readonly string[]]
+      for (let i = 0; i < members.length; i += 2) present.set(members[i] as string, Number(members[i + 1]))
+      cursor = String(next)
+    } while (cursor !== '0')
+    const oldestFirst = [...present].sort(([, a], [, b]) => a - b)
+    for (const [hash, atMs] of oldestFirst) this.apply(hash, Math.min(atMs - aheadMs, clock()))
+    return new Set(present.keys())
+  }
+
+  get #setKey(): string {
+    return `${streamKey(this.#options.keys)}:ended`
+  }
+
+  /** One batch at a time: all at once would be more than a connection takes, and hold up the store. */
+  #send(): void {
+    if (this.#isSending || this.unsent === 0) return
+    const { breaker, keys, id, clock } = this.#options
+    const sids = firstOf(this.#unsent.keys(), MAX_BATCH)
+    const hashes = firstOf(this.#unsentHashes, MAX_BATCH - sids.length)
+    const nowMs = clock()
+    const aged = (hash: string, endedAtMs = nowMs) => [`${Math.max(0, Math.round(nowMs - endedAtMs))}`, hash]
+    const own = sids.flatMap((sid) => aged(keys.hashOf(`session\0${sid}`), this.#unsent.get(sid)))
+    const others = hashes.flatMap((hash) => aged(hash, this.#ended.since(hash)))
+    const key = this.#setKey
+    const { hashKey } = keys
+    this.#isSending = true
+    breaker.send({
+      args: ['EVAL', END_SCRIPT, '2', key, streamKey(keys), id, ...own, ...others],
+      key,
+      done: (reply) => {
+        this.#isSending = false
+        if (reply === undefined || hashKey !== keys.hashKey) return
+        for (const sid of sids) this.#unsent.delete(sid)
+        for (const hash of hashes) this.#unsentHashes.delete(hash)
+        this.#send()
+      },
+    })
+  }
+
+  /** With another key all own sessions have another hash; those of other gateways stay known by the old one. */
+  #followKey(): void {
+    const { keys, own } = this.#options
+    const { hashKey } = keys
+    if (hashKey === this.#hashKeys[0]) return
+    const isFirst = this.#ended.size === 0
+    this.#hashKeys = isFirst ? [hashKey] : [hashKey, ...this.#hashKeys].slice(0, MAX_RETIRED + 1)
+    this.#hashes.clear()
+    this.#unsentHashes.clear()
+    for (const [sid, endedAtMs] of own()) this.#unsent.set(sid, endedAtMs)
+  }
+
+  #hashesOf(sid: string): readonly string[] {
+    this.#followKey()
+    const known = this.#hashes.get(sid)
+    if (known !== undefined) return known
+    const hashes = this.#hashKeys.map((hashKey) => this.#options.keys.hashOf(`session\0${sid}`, hashKey))
+    this.#hashes.set(sid, hashes)
+    return hashes
+  }
+}
+
+function firstOf(all: Iterable<string>, max: number): string[] {
+  const first: string[] = []
+  for (const each of all) {
+    if (first.length >= max) break
+    first.push(each)
+  }
+  return first
+}

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import { LimitTable } from '../limits/table/limit-table.ts'
+import { SharedLimits } from './shared-limits.ts'
+import type { TakeDone } from './shared-takes.ts'
+
+const ROW: LimitRow = {
+  name: 'x',
+  path: '/api/x',
+  methods: undefined,
+  limit: 3,
+  window: '1m',
+  windowMs: 60_000,
+  purpose: 'x',
+  per: 'caller',
+  mode: 'enforce',
+  onStoreFailure: 'local',
+}
+
+test('a fault of the counts here is thrown to the request alone, not to others that wait for the same reply', () => {
+  const table = new LimitTable([ROW])
+  const dones: TakeDone[] = []
+  const limits = new SharedLimits(
+    { find: table.find.bind(table), take: () => assert.fail('no counters'), close: () => undefined },
+    { take: (_row, _key, done) => void dones.push(done) },
+  )
+  const policy = table.find('/api/x', 'GET') ?? assert.fail()
+  for (const reply of [undefined, { allowed: true, remaining: 1, resetSeconds: 1 }]) {
+    const pending = limits.ask(policy, 'caller')
+    assert.equal(pending.take, undefined)
+    let told = 0
+    pending.whenKnown(() => told++)
+    dones.pop()?.(reply)
+    assert.equal(told, 1)
+    assert.throws(() => pending.take, /no counters/)
+  }
+})
+
+test('a row that is given another name goes on counting in the same place', () => {
+  const identities: string[] = []
+  const limits = new SharedLimits(
+    { find: () => undefined, take: () => assert.fail(), close: () => undefined },
+    { take: ({ identity }) => void identities.push(identity) },
+  )
+  for (const row of [ROW, { ...ROW, name: 'y' }, { ...ROW, methods: new Set(['GET']) }]) {
+    limits.ask(new LimitTable([row]).find('/api/x', 'GET') ?? assert.fail(), 'caller')
+  }
+  const [first, renamed, narrowed] = identities
+  assert.equal(renamed, first)
+  assert.notEqual(narrowed, first)
+})

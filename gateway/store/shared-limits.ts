@@ -1,0 +1,79 @@
+import type { Limiter } from '../limits/limiter.ts'
+import { PendingTake } from '../limits/pending-take.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { LimitPolicy } from '../limits/table/limit-table.ts'
+import type { Take } from '../limits/windows/window.ts'
+import { type SharedRow, sharedRowOf } from './shared-row.ts'
+import type { SharedTakes } from './shared-takes.ts'
+
+/** Nothing was counted, and the request is refused. */
+const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
+/** Nothing was counted, and the request is let through. */
+const ALLOWED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
+
+/**
+ * The limit table in force, counted by the shared store. Rows with `onStoreFailure: local` are counted here along with it, so
+ * that this gateway does not start from zero when it has to go on by itself.
+ */
+export class SharedLimits {
+  readonly #local: Pick<Limiter, 'find' | 'take' | 'close'>
+  readonly #takes: Pick<SharedTakes, 'take'>
+  readonly #rows = new WeakMap<LimitRow, SharedRow>()
+
+  constructor(local: Pick<Limiter, 'find' | 'take' | 'close'>, takes: Pick<SharedTakes, 'take'>) {
+    this.#local = local
+    this.#takes = takes
+  }
+
+  /** See Limiter.find. */
+  find(path: string, method: string): LimitPolicy | undefined {
+    return this.#local.find(path, method)
+  }
+
+  /** Counts one hit of `key` at all gateways together, if the row allows it. Known at once while the store is away. */
+  ask(policy: LimitPolicy, key: string): PendingTake {
+    const { row } = policy
+    const pending = new PendingTake(policy)
+    this.#takes.take(this.#sharedRow(row), key, (take) => {
+      pending.settle(this.#decide(row, key, take))
+    })
+    return pending
+  }
+
+  /** See Limiter.take: this gateway alone. */
+  take(row: LimitRow, key: string): Take {
+    return this.#local.take(row, key)
+  }
+
+  close(): void {
+    this.#local.close()
+  }
+
+  /** Never throws: other requests wait for the same reply of the store. */
+  #decide(row: LimitRow, key: string, take: Take | undefined): Take | Error {
+    try {
+      return take === undefined ? this.#whileAway(row, key) : this.#countAlong(row, key, take)
+    } catch (fault) {
+      return fault instanceof Error ? fault : new Error(String(fault))
+    }
+  }
+
+  #countAlong(row: LimitRow, key: string, take: Take): Take {
+    if (take.allowed && row.onStoreFailure === 'local') this.#local.take(row, key)
+    return take
+  }
+
+  #whileAway(row: LimitRow, key: string): Take {
+    if (row.onStoreFailure === 'local') return this.#local.take(row, key)
+    return row.onStoreFailure === 'deny' ? DENIED : ALLOWED
+  }
+
+  #sharedRow(row: LimitRow): SharedRow {
+    let shared = this.#rows.get(row)
+    if (shared === undefined) {
+      shared = sharedRowOf(row)
+      this.#rows.set(row, shared)
+    }
+    return shared
+  }
+}

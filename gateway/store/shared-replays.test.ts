@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import type { ReplayFault } from '../auth/replay.ts'
+import { NO_REDIS, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import { SharedReplays } from './shared-replays.ts'
+import { SharedStore } from './shared-store.ts'
+import type { StoreCall } from './store-breaker.ts'
+import { StoreKeys } from './store-keys.ts'
+
+function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
+  const sent: StoreCall[] = []
+  const local: { fault: ReplayFault | undefined } = { fault: undefined }
+  const replays = new SharedReplays({
+    memory: { take: () => local.fault, maintain: () => undefined },
+    breaker: { send: (call) => void sent.push(call) },
+    keys: new StoreKeys('test', 'k'),
+    ...{ space: 'x', lifetimeMs: 60_000, onStoreFailure, id: 'g' },
+  })
+  /** Values that the last command takes back. */
+  const values = () => sent.at(-1)?.args.slice(4)
+  return { replays, sent, local, values }
+}
+
+describe('messages that may have been left in the store', () => {
+  it('are taken back by the value of every attempt, before the next one', async () => {
+    const { replays, sent, values } = guarded()
+    const first = replays.take('m')
+    sent[0]?.done(undefined)
+    assert.equal(await first, 'away')
+    const second = replays.take('m')
+    assert.deepEqual(
+      sent.map(({ args: [name] }) => name),
+      ['SET', 'EVAL', 'SET'],
+    )
+    sent[1]?.done(undefined)
+    sent[2]?.done(undefined)
+    assert.equal(await second, 'away')
+    replays.takeBack()
+    assert.deepEqual(values(), ['g.1', 'g.2'])
+  })
+
+  it('are taken back several times, because a lost connection may deliver its command late', async () => {
+    const { replays, sent } = guarded()
+    const taken = replays.take('m')
+    sent[0]?.done(undefined)
+    await taken
+    for (let i = 0; i < 10; i++) {
+      const before = sent.length
+      replays.takeBack()
+      for (const call of sent.slice(before)) call.done(i === 0 ? undefined : 0)
+    }
+    assert.equal(sent.length, 1 + 1 + 3)
+  })
+
+  it('are taken back some at a time, all in turn, and at most 10,000', () => {
+    const { replays, sent } = guarded()
+    for (let i = 0; i < 10_100; i++) {
+      void replays.take(`${i}`)
+      sent[i]?.done(undefined)
+    }
+    const keys = new Set<string>()
+    for (let i = 0; i < 60; i++) {
+      sent.length = 0
+      replays.takeBack()
+      assert.equal(sent.length, 200)
+      for (const { key } of sent) keys.add(key)
+    }
+    assert.equal(keys.size, 10_000)
+  })
+
+  it('are taken back when this gateway cannot remember them either, but not when it accepted them', async () => {
+    for (const [fault, commands] of [
+      [undefined, 0],
+      ['replayed', 0],
+      ['unwritable', 1],
+      ['full', 1],
+    ] as const) {
+      const { replays, sent, local } = guarded('local')
+      local.fault = fault
+      const taken = replays.take('m')
+      sent.shift()?.done(undefined)
+      assert.equal(await taken, fault)
+      replays.takeBack()
+      assert.equal(sent.length, commands, `${fault}`)
+    }
+  })
+})
+
+describe('messages in a real store', { skip: NO_REDIS }, () => {
+  it('pass after a freeze of the store, and are never taken from the gateway that accepted them', async () => {
+    const server = await startRedis()
+    const silent = () => undefined
+    const stores: SharedStore[] = []
+    const open = async (id: string) => {
+      const store = new SharedStore(storeAt('single', [server.port]), {
+        ...{ onAway: silent, onBack: silent, onFault: silent },
+      })
+      stores.push(store)
+      const { breaker, keys } = store
+      await until(() => !breaker.isOpen, 'the store')
+      const memory = { take: silent, maintain: silent }
+      const replays = new SharedReplays({
+        ...{ memory, breaker, keys, space: 'x', lifetimeMs: 60_000, onStoreFailure: 'deny', id },
+      })
+      return { breaker, replays }
+    }
+    try {
+      const [one, other] = [await open('one'), await open('other')]
+      server.signal('SIGSTOP')
+      assert.equal(await one.replays.take('lost'), 'away')
+      assert.equal(await one.replays.take('accepted elsewhere'), 'away')
+      server.signal('SIGCONT')
+      await until(() => !one.breaker.isOpen && !other.breaker.isOpen, 'the store')
+      await until(async () => (await one.replays.take('lost')) === undefined, 'the next attempt')
+      await until(async () => (await other.replays.take('accepted elsewhere')) === undefined, 'the other one')
+      for (let i = 0; i < 5; i++) one.replays.takeBack()
+      assert.equal(await one.replays.take('lost'), 'replayed')
+      assert.equal(await other.replays.take('lost'), 'replayed')
+      assert.equal(await one.replays.take('accepted elsewhere'), 'replayed')
+      assert.equal(await other.replays.take('accepted elsewhere'), 'replayed')
+    } finally {
+      for (const store of stores) store.close()
+      await server.stop()
+    }
+  })
+})

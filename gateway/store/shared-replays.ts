@@ -1,0 +1,126 @@
+import type { ReplayFault, ReplayGuard, ReplayMemory } from '../auth/replay.ts'
+import type { StoreBreaker } from './store-breaker.ts'
+import type { StoreKeys } from './store-keys.ts'
+
+export interface SharedReplaysOptions {
+  /** What this gateway itself has accepted. */
+  readonly memory: Pick<ReplayMemory, 'take' | 'maintain'>
+  readonly breaker: Pick<StoreBreaker, 'send'>
+  readonly keys: StoreKeys
+  /** One for each kind of message. */
+  readonly space: string
+  readonly lifetimeMs: number
+  /** While the store is away: `deny` refuses every message, `local` asks this gateway's memory alone. */
+  readonly onStoreFailure: 'deny' | 'local'
+  /** Unique among gateways and their threads. */
+  readonly id: string
+}
+
+/** Messages whose entry may have to be taken back; beyond them a refused message stays taken until it expires. */
+const MAX_UNSURE = 10_000
+/** Entries taken back at once: more commands than a connection takes would count as a failure of the store. */
+const MAX_BATCH = 200
+/** Apart by a second each. A command of a connection that is gone may still be carried out after those of the next one. */
+const TAKEN_BACK_TIMES = 3
+
+/** Attempts of one message that are remembered. */
+const MAX_ATTEMPTS = 8
+
+/** Takes an entry back, if it is ours. KEYS: entry. ARGV: its possible values. */
+const TAKE_BACK_SCRIPT = `
+local value = redis.call('GET', KEYS[1])
+for _, ours in ipairs(ARGV) do
+  if value == ours then return redis.call('DEL', KEYS[1]) end
+end
+return 0
+`
+
+/** Commands without a reply: the message was refused, so it must not stay taken. */
+interface Unsure {
+  /** One for each attempt; any of them may be in the store. */
+  readonly values: string[]
+  timesLeft: number
+}
+
+/** Remembers accepted messages over all gateways of the store, so that none is accepted twice. */
+export class SharedReplays implements ReplayGuard {
+  readonly #options: SharedReplaysOptions
+  /** By key of the store. */
+  readonly #unsure = new Map<string, Unsure>()
+  #count = 0
+
+  constructor(options: SharedReplaysOptions) {
+    this.#options = options
+  }
+
+  /**
+   * See ReplayMemory.take. `away`: the store is away, and the message is refused.
+   */
+  take(key: string): Promise<ReplayFault | undefined> {
+    const { breaker, keys, space, lifetimeMs, id } = this.#options
+    const storeKey = keys.keyOfOnce(space, key)
+    const value = `${id}.${++this.#count}`
+    const unsure = this.#unsure.get(storeKey)
+    // First, so that the sender's next attempt is not refused for what the last one left.
+    if (unsure !== undefined) this.#takeBack(storeKey, unsure)
+    return new Promise((resolve) => {
+      breaker.send({
+        args: ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)],
+        key: storeKey,
+        fits: (reply) => reply === 'OK' || reply === null,
+        done: (reply) => {
+          if (reply === undefined) resolve(this.#whileAway(key, storeKey, value))
+          else if (reply === null) resolve('replayed')
+          // What memory cannot hold or write is in the store.
+          else resolve(this.#options.memory.take(key) === 'replayed' ? 'replayed' : undefined)
+        },
+      })
+    })
+  }
+
+  /** See ReplayMemory.maintain. */
+  maintain(): void {
+    this.#options.memory.maintain()
+  }
+
+  /** Takes back what refused messages may have left in the store, some at a time. To be called once a second. */
+  takeBack(): void {
+    let left = MAX_BATCH
+    for (const [key, unsure] of [...this.#unsure]) {
+      if (left-- === 0) return
+      // Behind those that wait for their turn.
+      this.#unsure.delete(key)
+      this.#unsure.set(key, unsure)
+      this.#takeBack(key, unsure)
+    }
+  }
+
+  #takeBack(key: string, unsure: Unsure): void {
+    this.#options.breaker.send({
+      args: ['EVAL', TAKE_BACK_SCRIPT, '1', key, ...unsure.values],
+      key,
+      done: (reply) => {
+        if (reply === undefined || --unsure.timesLeft > 0) return
+        if (this.#unsure.get(key) === unsure) this.#unsure.delete(key)
+      },
+    })
+  }
+
+  #whileAway(key: string, storeKey: string, value: string): ReplayFault | undefined {
+    const fault = this.#options.onStoreFailure === 'local' ? this.#options.memory.take(key) : 'away'
+    // The sender may send it again. A replay was taken by another command.
+    if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
+    return fault
+  }
+
+  #remember(storeKey: string, value: string): void {
+    const unsure = this.#unsure.get(storeKey)
+    if (unsure !== undefined) {
+      unsure.values.push(value)
+      if (unsure.values.length > MAX_ATTEMPTS) unsure.values.shift()
+      unsure.timesLeft = TAKEN_BACK_TIMES
+    } else if (this.#unsure.size < MAX_UNSURE) {
+      this.#unsure.set(storeKey, { values: [value], timesLeft: TAKEN_BACK_TIMES })
+    }
+  }
+}

@@ -1,0 +1,137 @@
+import { randomBytes } from 'node:crypto'
+import type { StoreSettings } from '../config/rules/store-address.ts'
+import { SharedTakes } from './shared-takes.ts'
+import { type BreakerObserver, StoreBreaker } from './store-breaker.ts'
+import { openStoreConnection, type StoreConnection } from './store-connection.ts'
+import { newStoreCounts, type StoreCounts } from './store-counts.ts'
+import { StoreKeys } from './store-keys.ts'
+import { REAL_TIMERS } from './store-timers.ts'
+
+export interface SharedStoreObserver extends BreakerObserver {
+  /** Receives each failure to connect, and each loss of a connection. */
+  onFault(cause: string): void
+}
+
+const AGREE_AGAIN_MS = 200
+
+/**
+ * The store that gateways share, as one gateway has it: what else is shared is built on these parts. To be imported by
+ * `import()` when a store is set: the client behind it takes 170 ms and 30 MB to load.
+ */
+export class SharedStore {
+  readonly connection: StoreConnection
+  readonly breaker: StoreBreaker
+  readonly keys: StoreKeys
+  readonly counts: StoreCounts = newStoreCounts()
+  readonly takes: SharedTakes
+  readonly #isKeyGiven: boolean
+  readonly #onFault: (cause: string) => void
+  #hasAgreed: boolean
+  #agreement = 0
+  /** What stands in the store until it loses its data. */
+  #mark: string | undefined
+
+  /** Connects in the background. @param deadlineMs how long a reply is waited for */
+  constructor(settings: StoreSettings, observer: SharedStoreObserver, deadlineMs?: number) {
+    const timers = REAL_TIMERS
+    const { prefix, hashKey } = settings
+    this.#onFault = (cause) => observer.onFault(cause)
+    this.#isKeyGiven = this.#hasAgreed = hashKey !== undefined
+    this.keys = new StoreKeys(prefix, hashKey ?? randomBytes(32).toString('base64url'))
+    this.connection = openStoreConnection(settings, { onFault: this.#onFault })
+    // Before the breaker, so that its probe goes out after the question for the key and is answered after it.
+    this.connection.onReady(() => this.#agree(++this.#agreement))
+    const { connection, counts, keys } = this
+    const probeKey = keys.common('{start}')
+    this.breaker = new StoreBreaker({
+      connection,
+      counts,
+      timers,
+      observer,
+      probeKey,
+      isUsable: () => this.#hasAgreed,
+      ...(deadlineMs !== undefined && { deadlineMs }),
+    })
+    const { isCluster } = connection
+    this.takes = new SharedTakes({ breaker: this.breaker, keys, counts, timers, isCluster })
+  }
+
+  /** Whether the store has responded since the start and the key of hashes is known. */
+  get wasReached(): boolean {
+    return this.breaker.wasReached && this.#hasAgreed
+  }
+
+  /**
+   * Looks whether the store responds and still has its data. To be called once a second, so that both are noticed without a
+   * request too.
+   *
+   * @param onLost called when the data was lost while the connection stayed
+   */
+  look(onLost: () => void): void {
+    const key = this.#markKey
+    this.breaker.send({
+      args: ['GET', key],
+      key,
+      done: (reply) => {
+        if (reply === undefined || reply === this.#mark) return
+        this.#agree(++this.#agreement)
+        onLost()
+      },
+    })
+  }
+
+  /** Uses the key that another thread of this gateway uses. To be called before the connection is ready. */
+  adoptKey(hashKey: string): void {
+    if (!this.#isKeyGiven) this.keys.rekey(hashKey)
+  }
+
+  close(): void {
+    this.#agreement = 0
+    this.breaker.close()
+    this.connection.close()
+  }
+
+  /**
+   * Takes over the key that is in the store, or leaves our own there. At each connection, because a store that lost its data
+   * lost the key too, and the next gateway to start would make another. The mark beside it is a new one after each loss.
+   */
+  #agree(agreement: number): void {
+    const { connection, keys } = this
+    const key = keys.common('hash-key')
+    const put = (name: string, value: string) =>
+      connection.send(['SET', name, value, 'NX'], name).catch(() => undefined)
+    const again = () => agreement === this.#agreement && this.#agree(agreement)
+    put(this.#markKey, `${this.#check}.${randomBytes(16).toString('base64url')}`)
+    if (!this.#isKeyGiven) put(key, keys.hashKey)
+    const got = [this.#markKey, ...(this.#isKeyGiven ? [] : [key])].map((name) =>
+      connection.send(['GET', name], name),
+    )
+    Promise.all(got).then(
+      ([mark, hashKey = keys.hashKey]) => {
+        if (agreement !== this.#agreement) return
+        if (typeof mark === 'string' && typeof hashKey === 'string') this.#takeOver(mark, hashKey)
+        // A server that is full or a replica takes no key.
+        else setTimeout(again, AGREE_AGAIN_MS).unref()
+      },
+      // Such as a server that is still loading its data.
+      () => void setTimeout(again, AGREE_AGAIN_MS).unref(),
+    )
+  }
+
+  #takeOver(mark: string, hashKey: string): void {
+    this.#mark = mark
+    this.keys.rekey(hashKey)
+    this.#hasAgreed = true
+    if (mark.startsWith(`${this.#check}.`)) return
+    this.#onFault('gateways have different GATEWAY_STORE_KEY_FILEs, so they share nothing')
+  }
+
+  get #markKey(): string {
+    return this.keys.common(this.#isKeyGiven ? 'key-mark' : 'mark')
+  }
+
+  /** What tells keys of operators apart. */
+  get #check(): string {
+    return this.#isKeyGiven ? this.keys.hashOf('mark') : ''
+  }
+}

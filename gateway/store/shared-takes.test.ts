@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict'
+import { after, afterEach, before, describe, it } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { LONGER } from '../e2e/long-runs.ts'
+import type { Take } from '../limits/windows/window.ts'
+import { NO_REDIS, type RedisServer, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import type { SharedRow } from './shared-row.ts'
+import { SharedStore } from './shared-store.ts'
+
+const SEEDS = 5 * LONGER
+
+describe('shared takes', { skip: NO_REDIS }, () => {
+  let server: RedisServer
+  const stores: SharedStore[] = []
+  const events: string[] = []
+  before(async () => {
+    server = await startRedis()
+  })
+  after(() => server.stop())
+  afterEach(() => {
+    for (const store of stores.splice(0)) store.close()
+    events.length = 0
+  })
+
+  async function open(hashKey?: string, deadlineMs?: number): Promise<SharedStore> {
+    const observer = {
+      onAway: (cause: string) => events.push(`away: ${cause}`),
+      onBack: () => events.push('back'),
+      onFault: () => undefined,
+    }
+    const store = new SharedStore(storeAt('single', [server.port], { hashKey }), observer, deadlineMs)
+    stores.push(store)
+    await until(() => store.wasReached && !store.breaker.isOpen, 'the store')
+    return store
+  }
+
+  function take(store: SharedStore, row: SharedRow, key: string): Promise<Take | undefined> {
+    return new Promise((resolve) => store.takes.take(row, key, resolve))
+  }
+
+  it('are decided by one store for several gateways', async () => {
+    const [one, other] = [await open(), await open()]
+    const row = { identity: 'two', limit: 3, windowMs: 60_000 }
+    assert.deepEqual(await take(one, row, 'a'), { allowed: true, remaining: 2, resetSeconds: 60 })
+    assert.deepEqual(await take(other, row, 'a'), { allowed: true, remaining: 1, resetSeconds: 60 })
+    assert.equal((await take(one, row, 'a'))?.remaining, 0)
+    const refused = await take(other, row, 'a')
+    assert.deepEqual([refused?.allowed, refused?.remaining], [false, 0])
+    assert.equal((await take(other, row, 'b'))?.allowed, true)
+    assert.equal((await take(other, { ...row, identity: 'else' }, 'a'))?.allowed, true)
+  })
+
+  it('of one turn go out as one command, at most 128 of them', async () => {
+    const store = await open()
+    const row = { identity: 'turn', limit: 100, windowMs: 60_000 }
+    const before = store.counts.roundTrips
+    const takes = await Promise.all(Array.from({ length: 200 }, () => take(store, row, 'a')))
+    assert.equal(store.counts.roundTrips - before, 2)
+    assert.equal(takes.filter((each) => each?.allowed).length, 100)
+    assert.equal(store.counts.takes, 200)
+  })
+
+  it('gather while a command is under way', async () => {
+    const store = await open(undefined, 1000)
+    const row = { identity: 'gather', limit: 100, windowMs: 60_000 }
+    const before = store.counts.roundTrips
+    server.signal('SIGSTOP')
+    const first = take(store, row, 'a')
+    await nextTurn()
+    const later: Promise<Take | undefined>[] = []
+    for (let turn = 0; turn < 5; turn++) {
+      later.push(take(store, row, 'a'))
+      await nextTurn()
+    }
+    assert.equal(store.breaker.pending, 1)
+    server.signal('SIGCONT')
+    assert.deepEqual(
+      (await Promise.all([first, ...later])).map((each) => each?.remaining),
+      [99, 98, 97, 96, 95, 94],
+    )
+    assert.equal(store.counts.roundTrips - before, 2)
+  })
+
+  it('that gathered are not sent once the store is known to be away, and told at the same time', async () => {
+    const store = await open()
+    const row = { identity: 'gathered', limit: 100, windowMs: 60_000 }
+    server.signal('SIGSTOP')
+    const told: number[] = []
+    const note = (id: number) => (each: Take | undefined) => void (each === undefined && told.push(id))
+    store.takes.take(row, 'a', note(1))
+    await nextTurn()
+    store.takes.take(row, 'a', note(2))
+    store.takes.take(row, 'a', note(3))
+    await until(() => told.length > 0, 'the end of the wait')
+    assert.deepEqual(told.toSorted(), [1, 2, 3])
+    server.signal('SIGCONT')
+    await until(() => !store.breaker.isOpen, 'the store')
+    // The first one was sent, the others were not.
+    assert.equal((await take(store, row, 'a'))?.remaining, 98)
+  })
+
+  it('load the script again when the server forgot it, and count nothing twice', async () => {
+    const store = await open()
+    const row = { identity: 'reload', limit: 10, windowMs: 60_000 }
+    await take(store, row, 'a')
+    const before = store.counts.scriptReloads
+    await server.command('SCRIPT', 'FLUSH')
+    assert.equal((await take(store, row, 'a'))?.remaining, 8)
+    assert.equal((await take(store, row, 'a'))?.remaining, 7)
+    assert.equal(store.counts.scriptReloads - before, 1)
+    assert.deepEqual(events, [])
+  })
+
+  it('leave no name in the store', async () => {
+    const store = await open('k'.repeat(32))
+    await take(store, { identity: 'secret-row', limit: 5, windowMs: 60_000 }, 'alice@example.com')
+    const keys = (await server.command('KEYS', '*')) as string[]
+    assert.doesNotMatch(keys.join(), /alice|secret-row/)
+    assert.ok(keys.some((key) => /^test:\{[A-Za-z0-9_-]{22}\}$/.test(key)))
+  })
+
+  it('hash with the key that the first gateway left, and with the one that is there after a loss of data', async () => {
+    const [one, other] = [await open(), await open()]
+    assert.equal(one.keys.hashKey, other.keys.hashKey)
+    await server.kill()
+    await server.restart()
+    await until(() => one.connection.isReady && other.connection.isReady, 'the connections')
+    const late = await open()
+    await until(() => [one, other].every(({ keys }) => keys.hashKey === late.keys.hashKey), 'the same key')
+  })
+
+  for (const limit of [7, 1200]) {
+    it(`admit ${limit} of many clients in a window, and never more in one of any position`, async () => {
+      const clients = await Promise.all([open(), open(), open()])
+      for (let seed = 0; seed < SEEDS; seed++) {
+        const row = { identity: `exact-${limit}`, limit, windowMs: 300 }
+        const key = `caller-${seed}`
+        const allowed: [sentMs: number, doneMs: number][] = []
+        let undecided = 0
+        const endMs = performance.now() + 900
+        const turns = limit > 1000 ? 64 : 4
+        const run = async (store: SharedStore) => {
+          while (performance.now() < endMs) {
+            const sentMs = performance.now()
+            const takes = await Promise.all(Array.from({ length: turns }, () => take(store, row, key)))
+            const doneMs = performance.now()
+            for (const each of takes) {
+              if (each?.allowed) allowed.push([sentMs, doneMs])
+              // Such a take may have been counted; on a busy machine the server can be late.
+              if (each === undefined) undecided++
+            }
+            await nextTurn()
+          }
+        }
+        await Promise.all(clients.map(run))
+        assert.ok(allowed.length + undecided >= 2 * limit, `${allowed.length}`)
+        assertNeverOver(allowed, row)
+      }
+    })
+  }
+
+  it('wait for a server that takes no writes yet, and use its key then', async () => {
+    const refusing = await startRedis(['--min-replicas-to-write', '1'])
+    const silent = () => undefined
+    const settings = storeAt('single', [refusing.port], { hashKey: undefined })
+    const store = new SharedStore(settings, { onAway: silent, onBack: silent, onFault: silent })
+    stores.push(store)
+    try {
+      await until(() => store.connection.isReady, 'a connection')
+      await store.connection.send(['PING'])
+      assert.deepEqual([store.wasReached, store.breaker.isOpen], [false, true])
+      await refusing.command('SET', 'test:hash-key', 'x').catch(silent)
+      await refusing.command('CONFIG', 'SET', 'min-replicas-to-write', '0')
+      await refusing.command('SET', 'test:hash-key', 'another gateway was first')
+      await until(() => store.wasReached && !store.breaker.isOpen, 'the store')
+      assert.equal(store.keys.hashKey, 'another gateway was first')
+    } finally {
+      await refusing.stop()
+    }
+  })
+
+  it('are told apart from those of gateways with another key, and that is reported', async () => {
+    await open('a'.repeat(32))
+    const faults: string[] = []
+    const silent = () => undefined
+    const settings = storeAt('single', [server.port], { hashKey: 'b'.repeat(32) })
+    const observer = { onAway: silent, onBack: silent, onFault: (cause: string) => faults.push(cause) }
+    stores.push(new SharedStore(settings, observer))
+    await until(() => faults.length === 1, 'the fault')
+    assert.match(faults[0] ?? '', /different GATEWAY_STORE_KEY_FILE/)
+  })
+
+  it('learn within 25 ms that the store is frozen, then at once, and go on when it is back', async () => {
+    const store = await open()
+    const row = { identity: 'frozen', limit: 1_000_000, windowMs: 60_000 }
+    await take(store, row, 'a')
+    server.signal('SIGSTOP')
+    const beganMs = performance.now()
+    assert.equal(await take(store, row, 'a'), undefined)
+    const waitedMs = performance.now() - beganMs
+    assert.ok(waitedMs > 20 && waitedMs < 200, `${waitedMs}`)
+    assert.deepEqual(events, ['away: no reply within 25 ms'])
+    let undecided = 0
+    for (let i = 0; i < 10_000; i++)
+      store.takes.take(row, 'a', (each) => (undecided += each === undefined ? 1 : 0))
+    assert.equal(undecided, 10_000, 'without a turn of the event loop')
+    assert.equal(store.breaker.pending, 0)
+    server.signal('SIGCONT')
+    await until(() => !store.breaker.isOpen, 'the store')
+    assert.equal((await take(store, row, 'a'))?.allowed, true)
+    assert.deepEqual(events.at(-1), 'back')
+  })
+
+  it('go on by themselves after the store was killed and started again', async () => {
+    const store = await open()
+    const row = { identity: 'killed', limit: 5, windowMs: 60_000 }
+    await take(store, row, 'a')
+    await server.kill()
+    assert.equal(await take(store, row, 'a'), undefined)
+    await server.restart()
+    await until(() => !store.breaker.isOpen, 'the store')
+    assert.equal((await take(store, row, 'a'))?.remaining, 4, 'without a disk the counts are lost')
+  })
+})
+
+/**
+ * Each hit was counted between the two times that are known of it. Any more than `limit` hits that were certainly counted
+ * within less than a window are one too many.
+ */
+function assertNeverOver(hits: readonly [sentMs: number, doneMs: number][], row: SharedRow): void {
+  const sorted = [...hits].sort(([a], [b]) => a - b)
+  for (const [from] of sorted) {
+    const inside = sorted.filter(([sentMs, doneMs]) => sentMs >= from && doneMs < from + row.windowMs)
+    assert.ok(inside.length <= row.limit, `${inside.length} of ${row.limit}`)
+  }
+}

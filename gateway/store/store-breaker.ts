@@ -1,0 +1,267 @@
+import { ErrorReply } from '@redis/client'
+import type { StoreConnection } from './store-connection.ts'
+import { countRoundTrip, type StoreCounts } from './store-counts.ts'
+import type { StoreReply } from './store-link.ts'
+import type { StoreTimers } from './store-timers.ts'
+
+/** A command for the store, and who waits for its reply. */
+export interface StoreCall {
+  readonly args: readonly string[]
+  /** A key of the command, by which a cluster finds the server. */
+  readonly key: string
+  /** Whether `done` can read the reply; otherwise the store counts as away. Default: every reply. */
+  fits?(reply: StoreReply): boolean
+  /**
+   * Called once. Must not throw.
+   *
+   * @param reply undefined: the store is away; it may have carried the command out all the same
+   */
+  done(reply: StoreReply | undefined): void
+  /** Called instead of `done` when the server does not know the script; without it that is a failure like others. */
+  scriptMissing?(): void
+}
+
+export interface BreakerObserver {
+  /** The store no longer responds. */
+  onAway(cause: string): void
+  /** The store responds again. */
+  onBack(awayMs: number): void
+}
+
+export interface StoreBreakerOptions {
+  readonly connection: Pick<StoreConnection, 'send' | 'reset' | 'onReady'>
+  readonly counts: StoreCounts
+  readonly timers: StoreTimers
+  readonly observer: BreakerObserver
+  /** Key of the first probe; later ones use the key of the command that failed. */
+  readonly probeKey: string
+  /** Whether commands can be sent once the store responds; default: always. */
+  readonly isUsable?: () => boolean
+  /** How long a reply is waited for; default 25. */
+  readonly deadlineMs?: number
+}
+
+interface Pending {
+  readonly call: StoreCall
+  readonly sentAtMs: number
+  /** Our own event loop was late, so it has been given a second deadline. */
+  excused: boolean
+}
+
+/** Used when no other is given. */
+const DEFAULT_DEADLINE_MS = 25
+/** A timer that fires so much later than it should shows that our own event loop was busy. */
+const LATE_MS = 3
+const FIRST_PROBE_MS = 100
+const MAX_PROBE_MS = 1000
+/** Probes stay rare when the store goes away again within this time. */
+const SETTLED_MS = 10_000
+/** A connection that leaves a probe without a reply for this long is dropped. */
+const GIVE_UP_MS = 500
+
+/**
+ * Sends commands, and gives up on the store when one has no reply after 25 ms or fails: then all that wait are told that
+ * it is away, and so are all later ones, at once, until a probe has a reply in time. There is one timer for all commands.
+ * It begins open: the first probe closes it.
+ */
+export class StoreBreaker {
+  readonly #options: StoreBreakerOptions
+  readonly #deadlineMs: number
+  /** In the order in which they were sent. */
+  readonly #pending = new Set<Pending>()
+  #isOpen = true
+  #wasReached = false
+  #changedAtMs: number
+  #probeKey: string
+  #probeEveryMs = FIRST_PROBE_MS
+  #probeInFlight = false
+  #deadlineArmed = false
+  /** Takes back the next step of probing. */
+  #cancelProbe: () => void = () => undefined
+  #cancelDeadline: () => void = () => undefined
+  #isClosed = false
+
+  constructor(options: StoreBreakerOptions) {
+    this.#options = options
+    this.#deadlineMs = options.deadlineMs ?? DEFAULT_DEADLINE_MS
+    this.#changedAtMs = options.timers.nowMs()
+    this.#probeKey = options.probeKey
+    options.connection.onReady(() => {
+      if (this.#isOpen && !this.#probeInFlight) this.#probeAfter(this.#wasReached ? FIRST_PROBE_MS : 0)
+    })
+  }
+
+  /** Whether the store is away. */
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
+
+  /** Whether the store has responded since the start. */
+  get wasReached(): boolean {
+    return this.#wasReached
+  }
+
+  /** Commands without a reply. */
+  get pending(): number {
+    return this.#pending.size
+  }
+
+  /** Sends a command. `call.done` is called before this returns when the store is known to be away. */
+  send(call: StoreCall): void {
+    if (this.#isOpen) {
+      call.done(undefined)
+      return
+    }
+    const { connection, timers } = this.#options
+    const pending: Pending = { call, sentAtMs: timers.nowMs(), excused: false }
+    this.#pending.add(pending)
+    if (!this.#deadlineArmed) this.#armDeadline(this.#deadlineMs)
+    connection.send(call.args, call.key).then(
+      (reply) => this.#replied(pending, reply),
+      (error: unknown) => this.#failed(pending, error),
+    )
+  }
+
+  /** Ends it: whatever waits is told that the store is away. */
+  close(): void {
+    this.#isClosed = true
+    this.#cancelProbe()
+    this.#cancelDeadline()
+    this.#isOpen = true
+    this.#abandon()
+  }
+
+  #replied(pending: Pending, reply: StoreReply): void {
+    // Otherwise it comes too late: the caller has been told that the store is away.
+    if (!this.#pending.has(pending)) return
+    if (pending.call.fits?.(reply) === false) {
+      this.#open(pending.call.key, 'an unexpected reply')
+      return
+    }
+    this.#pending.delete(pending)
+    countRoundTrip(this.#options.counts, this.#options.timers.nowMs() - pending.sentAtMs)
+    pending.call.done(reply)
+  }
+
+  #failed(pending: Pending, error: unknown): void {
+    if (!this.#pending.has(pending)) return
+    const { call } = pending
+    if (call.scriptMissing !== undefined && isScriptMissing(error)) {
+      this.#pending.delete(pending)
+      call.scriptMissing()
+      return
+    }
+    this.#open(call.key, error instanceof Error ? error.message : String(error))
+  }
+
+  #armDeadline(ms: number): void {
+    const { timers } = this.#options
+    const dueMs = timers.nowMs() + ms
+    this.#deadlineArmed = true
+    this.#cancelDeadline = timers.after(ms, () => this.#checkDeadline(dueMs))
+  }
+
+  #checkDeadline(dueMs: number): void {
+    this.#deadlineArmed = false
+    const oldest = this.#oldest()
+    if (oldest === undefined) return
+    const nowMs = this.#options.timers.nowMs()
+    const leftMs = this.#deadlineMs - (nowMs - oldest.sentAtMs)
+    if (leftMs > 0 && !oldest.excused) {
+      this.#armDeadline(leftMs)
+    } else if (nowMs - dueMs > LATE_MS && !oldest.excused) {
+      // Perhaps the command has not even been written.
+      oldest.excused = true
+      this.#armDeadline(this.#deadlineMs)
+    } else {
+      this.#deadlineArmed = true
+      // The reply may have arrived without having been read.
+      this.#options.timers.soon(() => this.#decide(oldest))
+    }
+  }
+
+  #decide(overdue: Pending): void {
+    this.#deadlineArmed = false
+    if (this.#isOpen) return
+    if (this.#pending.has(overdue)) {
+      this.#open(overdue.call.key, `no reply within ${this.#deadlineMs} ms`)
+      return
+    }
+    const oldest = this.#oldest()
+    if (oldest === undefined) return
+    this.#armDeadline(Math.max(1, this.#deadlineMs - (this.#options.timers.nowMs() - oldest.sentAtMs)))
+  }
+
+  #oldest(): Pending | undefined {
+    for (const pending of this.#pending) return pending
+    return undefined
+  }
+
+  #open(key: string, cause: string): void {
+    const nowMs = this.#options.timers.nowMs()
+    if (nowMs - this.#changedAtMs > SETTLED_MS) this.#probeEveryMs = FIRST_PROBE_MS
+    this.#isOpen = true
+    this.#changedAtMs = nowMs
+    this.#probeKey = key
+    this.#options.counts.outages++
+    this.#probeAfter(this.#probeEveryMs)
+    this.#options.observer.onAway(cause)
+    this.#abandon()
+  }
+
+  #abandon(): void {
+    const abandoned = [...this.#pending]
+    this.#pending.clear()
+    for (const { call } of abandoned) call.done(undefined)
+  }
+
+  /** Probes after about `ms`, instead of what was planned. */
+  #probeAfter(ms: number): void {
+    const { timers } = this.#options
+    this.#cancelProbe()
+    if (this.#isClosed) return
+    this.#cancelProbe = timers.after(ms * (0.5 + timers.random() / 2), () => this.#probe())
+  }
+
+  /** A write, because a server that is full or a replica still replies to reads. */
+  #probe(): void {
+    const { connection, timers, isUsable } = this.#options
+    const sentAtMs = timers.nowMs()
+    let given = false
+    this.#probeInFlight = true
+    const over = (inTime: boolean) => {
+      if (given || this.#isClosed) return
+      given = true
+      this.#probeInFlight = false
+      this.#cancelProbe()
+      if (inTime) return this.#back()
+      this.#probeEveryMs = Math.min(MAX_PROBE_MS, this.#probeEveryMs * 2)
+      this.#probeAfter(this.#probeEveryMs)
+    }
+    this.#cancelProbe = timers.after(GIVE_UP_MS, () => {
+      connection.reset()
+      over(false)
+    })
+    // The same hash tag, so that in a cluster the server is the one that failed.
+    const key = `${this.#probeKey}:probe`
+    connection.send(['SET', key, '1', 'PX', '1000'], key).then(
+      (reply) =>
+        over(reply === 'OK' && timers.nowMs() - sentAtMs <= this.#deadlineMs && isUsable?.() !== false),
+      () => over(false),
+    )
+  }
+
+  #back(): void {
+    const nowMs = this.#options.timers.nowMs()
+    const awayMs = nowMs - this.#changedAtMs
+    const isFirst = !this.#wasReached
+    this.#isOpen = false
+    this.#wasReached = true
+    this.#changedAtMs = nowMs
+    if (!isFirst) this.#options.observer.onBack(awayMs)
+  }
+}
+
+function isScriptMissing(error: unknown): boolean {
+  return error instanceof ErrorReply && error.message.startsWith('NOSCRIPT')
+}

@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { freePort } from '../e2e/free-port.ts'
+import { leastRights } from './least-rights.test-support.ts'
+import {
+  NO_REDIS,
+  type RedisServer,
+  startCluster,
+  startRedis,
+  startSentinel,
+  storeAt,
+} from './redis-server.test-support.ts'
+import { checkStore } from './store-check.ts'
+
+const CONFIGURED = ['--appendonly', 'yes', '--maxmemory-policy', 'noeviction']
+const USER = { user: 'countersign', password: 'a-password', prefix: 'countersign' }
+
+describe('the check of a store', { skip: NO_REDIS }, () => {
+  let redis: RedisServer
+  before(async () => {
+    redis = await startRedis(CONFIGURED)
+    await redis.command('ACL', 'SETUSER', ...leastRights('a-password'))
+  })
+  after(() => redis.stop())
+
+  it('names server and version, finds nothing wrong with the user of OPERATIONS.md, and leaves nothing behind', async () => {
+    const { good, warnings, faults } = await checkStore(storeAt('single', [redis.port], USER))
+    assert.match(
+      good.join(),
+      new RegExp(`^127\\.0\\.0\\.1:${redis.port}: reached, (Redis|Valkey) \\d+\\.\\d+\\.\\d+$`),
+    )
+    assert.deepEqual([warnings, faults], [[], []])
+    assert.equal(await redis.command('DBSIZE'), 0)
+  })
+
+  it('names each right that the user lacks', async () => {
+    const rights = leastRights('').filter((word) => word.startsWith('+') && word !== '+info')
+    assert.ok(rights.length > 15)
+    for (const right of rights) {
+      const name = right.slice(1)
+      await redis.command('ACL', 'SETUSER', 'countersign', `-${name}`)
+      const { faults } = await checkStore(storeAt('single', [redis.port], USER))
+      await redis.command('ACL', 'SETUSER', 'countersign', right)
+      assert.ok(
+        faults.some((fault) => fault.startsWith(`the server refuses ${name.toUpperCase()}: NOPERM`)),
+        `${name}: ${faults.join()}`,
+      )
+    }
+  })
+
+  it('says that a user without INFO hides eviction and persistence, and that a prefix is not its own', async () => {
+    await redis.command('ACL', 'SETUSER', 'countersign', '-info')
+    const blind = await checkStore(storeAt('single', [redis.port], USER))
+    await redis.command('ACL', 'SETUSER', 'countersign', '+info')
+    assert.deepEqual(blind.faults, [])
+    assert.match(blind.warnings.join(), /eviction and persistence cannot be checked: NOPERM/)
+    const foreign = await checkStore(storeAt('single', [redis.port], { ...USER, prefix: 'other' }))
+    assert.match(foreign.faults.join(), /the server refuses SET: NOPERM/)
+  })
+
+  it('warns of a server that evicts keys or keeps nothing on the disk', async () => {
+    const careless = await startRedis(['--maxmemory-policy', 'allkeys-lru'])
+    const { warnings, faults } = await checkStore(storeAt('single', [careless.port]))
+    await careless.stop()
+    assert.deepEqual(faults, [])
+    assert.match(warnings.join('\n'), /maxmemory-policy is allkeys-lru.*\n.*appendonly is off/)
+  })
+
+  it('refuses a replica, a wrong password and a port where nobody listens', async () => {
+    const replica = await startRedis(['--replicaof', '127.0.0.1', `${redis.port}`])
+    const { faults } = await checkStore(storeAt('single', [replica.port]))
+    await replica.stop()
+    assert.match(faults.join(), /the server refuses SET: READONLY/)
+    const wrong = await checkStore(storeAt('single', [redis.port], { ...USER, password: 'wrong' }))
+    assert.match(wrong.faults.join(), /^cannot be reached: WRONGPASS/)
+    const nobody = await checkStore(storeAt('single', [await freePort()]))
+    assert.match(nobody.faults.join(), /^cannot be reached: .*ECONNREFUSED/)
+  })
+
+  it('asks the master that the Sentinels name, with one more right', async () => {
+    const { master, sentinel, stop } = await startSentinel()
+    try {
+      await master.command('ACL', 'SETUSER', ...leastRights('a-password'))
+      const settings = storeAt('sentinel', [sentinel.port], USER)
+      assert.match((await checkStore(settings)).faults.join(), /NOPERM.*role/i)
+      await master.command('ACL', 'SETUSER', 'countersign', '+role')
+      const { good, faults } = await checkStore(settings)
+      assert.deepEqual(faults, [])
+      assert.match(good.join(), /^the master: reached, /)
+    } finally {
+      await stop()
+    }
+  })
+
+  it('asks every server of a cluster, with two more rights', async () => {
+    const { servers, ports, stop } = await startCluster()
+    try {
+      for (const server of servers)
+        await server.command('ACL', 'SETUSER', ...leastRights('a-password'), '+cluster|slots', '+asking')
+      const { good, faults } = await checkStore(storeAt('cluster', ports, USER))
+      assert.deepEqual(faults, [])
+      assert.equal(good.length, 3)
+    } finally {
+      await stop()
+    }
+  })
+})

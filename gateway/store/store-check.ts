@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto'
+import { ErrorReply } from '@redis/client'
+import type { StoreSettings } from '../config/rules/store-address.ts'
+import { dialCluster, dialMaster, dialServer, type StoreLink } from './store-link.ts'
+import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
+
+/** What is said of a store before a gateway uses it. */
+interface StoreFindings {
+  /** A line for each server that was asked. */
+  readonly good: readonly string[]
+  readonly warnings: readonly string[]
+  /** Why a gateway could not use the store; empty when it could. */
+  readonly faults: readonly string[]
+}
+
+const KEPT_MS = '60000'
+
+/**
+ * Connects to the store, runs each command that a gateway needs on keys of its own, and looks whether the servers could forget
+ * what they are told. Never rejects.
+ */
+export async function checkStore(settings: StoreSettings): Promise<StoreFindings> {
+  const found = { good: [] as string[], warnings: [] as string[], faults: [] as string[] }
+  try {
+    if (settings.kind === 'sentinel')
+      await withLink(dialMaster(settings), (link) => look(link, 'the master', found))
+    else
+      for (const address of settings.addresses) {
+        const name = `${address.host}:${address.port}`
+        await withLink(dialServer(settings, address), (link) => look(link, name, found))
+      }
+    await withLink(dialStore(settings), (link) => tryCommands(link, settings.prefix, found.faults))
+  } catch (error) {
+    found.faults.push(`cannot be reached: ${textOf(error)}`)
+  }
+  return found
+}
+
+function dialStore(settings: StoreSettings): Promise<StoreLink> {
+  const [first] = settings.addresses
+  if (settings.kind === 'sentinel') return dialMaster(settings)
+  if (settings.kind === 'cluster' || first === undefined) return dialCluster(settings, () => undefined)
+  return dialServer(settings, first)
+}
+
+async function withLink(dialled: Promise<StoreLink>, use: (link: StoreLink) => Promise<void>): Promise<void> {
+  const link = await dialled
+  try {
+    await use(link)
+  } finally {
+    link.destroy(new Error('checked'))
+  }
+}
+
+/** Version, eviction and persistence of one server. */
+async function look(
+  link: StoreLink,
+  name: string,
+  { good, warnings }: { readonly good: string[]; readonly warnings: string[] },
+): Promise<void> {
+  let info: string
+  try {
+    info = String(await link.send(['INFO'], undefined))
+  } catch (error) {
+    if (!(error instanceof ErrorReply)) throw error
+    good.push(`${name}: reached`)
+    warnings.push(`${name}: eviction and persistence cannot be checked: ${textOf(error)}`)
+    return
+  }
+  const field = (key: string) => new RegExp(`^${key}:(.*?)\r?$`, 'm').exec(info)?.[1]
+  const valkey = field('valkey_version')
+  good.push(
+    `${name}: reached, ${valkey === undefined ? `Redis ${field('redis_version')}` : `Valkey ${valkey}`}`,
+  )
+  const policy = field('maxmemory_policy')
+  if (policy !== 'noeviction') {
+    warnings.push(
+      `${name}: maxmemory-policy is ${policy}: a full server may forget counts and ended sessions; set noeviction`,
+    )
+  }
+  if (field('aof_enabled') !== '1') {
+    warnings.push(
+      `${name}: appendonly is off: a restart forgets counts and accepted messages since the last snapshot, or all; set appendonly yes`,
+    )
+  }
+}
+
+/** Each command of a gateway, also those in scripts, since a server checks the rights for them too. */
+async function tryCommands(link: StoreLink, prefix: string, faults: string[]): Promise<void> {
+  const tag = `${prefix}:{check-${randomBytes(6).toString('hex')}}`
+  const [text, list, set, stream] = ['text', 'list', 'set', 'stream'].map((name) => `${tag}:${name}`) as [
+    string,
+    string,
+    string,
+    string,
+  ]
+  const commands: readonly (readonly string[])[] = [
+    ['PING'],
+    ['TIME'],
+    ['SET', text, '1', 'NX', 'PX', KEPT_MS],
+    ['GET', text],
+    ['EVAL', TAKE_SCRIPT, '1', `${tag}:take`, '1', '1000'],
+    ['EVALSHA', TAKE_SHA, '1', `${tag}:take`, '1', '1000'],
+    ['RPUSH', list, '1', '2'],
+    ['PEXPIRE', list, KEPT_MS],
+    ['LINDEX', list, '-1'],
+    ['LRANGE', list, '0', '1'],
+    ['LSET', list, '-1', '3'],
+    ['LPOP', list],
+    ['ZADD', set, 'NX', '1', 'hash'],
+    ['ZSCAN', set, '0', 'COUNT', '1'],
+    ['ZREMRANGEBYSCORE', set, '-inf', '1'],
+    ['XADD', stream, 'MAXLEN', '~', '1', '*', 'kind', 'check'],
+    ['XRANGE', stream, '-', '+', 'COUNT', '1'],
+    ['XREVRANGE', stream, '+', '-', 'COUNT', '1'],
+    ['XREAD', 'COUNT', '1', 'BLOCK', '1', 'STREAMS', stream, '0-0'],
+    ['DEL', text, list, set, stream, `${tag}:take`],
+  ]
+  for (const args of commands) {
+    try {
+      await link.send(args, tag)
+    } catch (error) {
+      if (!(error instanceof ErrorReply)) throw error
+      // Because of a command before, which has been reported.
+      if (/no such key|^NOSCRIPT/.test(error.message)) continue
+      faults.push(`the server refuses ${args[0]}: ${textOf(error)}`)
+    }
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

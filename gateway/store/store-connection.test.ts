@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, describe, it } from 'node:test'
+import type { StoreSettings } from '../config/rules/store-address.ts'
+import { freePort } from '../e2e/free-port.ts'
+import type { Take } from '../limits/windows/window.ts'
+import { makeAuthority, makeCertificate, SERVER_AUTH } from '../tls/demo/throw-away-ca.ts'
+import {
+  NO_REDIS,
+  startCluster,
+  startRedis,
+  startSentinel,
+  storeAt,
+  until,
+} from './redis-server.test-support.ts'
+import { SharedStore } from './shared-store.ts'
+import { openStoreConnection, type StoreConnection } from './store-connection.ts'
+
+describe('a connection to a real store', { skip: NO_REDIS }, () => {
+  const cleanups: (() => void | Promise<void>)[] = []
+  const faults: string[] = []
+  afterEach(async () => {
+    for (const clean of cleanups.splice(0).reverse()) await clean()
+    faults.length = 0
+  })
+
+  function open(settings: StoreSettings): StoreConnection {
+    const connection = openStoreConnection(settings, { onFault: (cause) => faults.push(cause) })
+    cleanups.push(() => connection.close())
+    return connection
+  }
+
+  function openStore(settings: StoreSettings): SharedStore {
+    const silent = () => undefined
+    const store = new SharedStore(settings, { onAway: silent, onBack: silent, onFault: silent })
+    cleanups.push(() => store.close())
+    return store
+  }
+
+  function take(store: SharedStore, limit: number, key: string): Promise<Take | undefined> {
+    const row = { identity: 'row', limit, windowMs: 60_000 }
+    return new Promise((resolve) => store.takes.take(row, key, resolve))
+  }
+
+  it('hides the password in what a server says that repeats it', async () => {
+    const server = createServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.on('data', (data) => {
+        const words = data.toString().split('\r\n')
+        socket.write(`-ERR unknown command, with args beginning with: ${words.join(' ')}\r\n`)
+      })
+    }).listen(0, '127.0.0.1')
+    cleanups.push(() => void server.close())
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    open(storeAt('single', [port], { user: 'gateway', password: 'correct horse' }))
+    await until(() => faults.length > 0, 'a fault')
+    assert.match(faults.join(), /args beginning with: .*AUTH.*\[password\]/)
+    assert.doesNotMatch(faults.join(), /correct|horse/)
+  })
+
+  it('says when it is there, and again after the server was away', async () => {
+    const server = await startRedis()
+    cleanups.push(() => server.stop())
+    const connection = open(storeAt('single', [server.port]))
+    await assert.rejects(connection.send(['PING']), /not connected/)
+    let ready = 0
+    connection.onReady(() => ready++)
+    await until(() => connection.isReady, 'the connection')
+    assert.equal(await connection.send(['PING']), 'PONG')
+    const waiting = connection.send(['BLPOP', 'never', '0'])
+    await Promise.all([assert.rejects(waiting), server.kill()])
+    await server.restart()
+    await until(() => connection.isReady, 'the connection')
+    assert.equal(ready, 2)
+    assert.ok(faults.length >= 1)
+  })
+
+  it('is made anew when asked to', async () => {
+    const server = await startRedis()
+    cleanups.push(() => server.stop())
+    const connection = open(storeAt('single', [server.port]))
+    await until(() => connection.isReady, 'the connection')
+    const id = await connection.send(['CLIENT', 'ID'])
+    connection.reset()
+    await until(() => connection.isReady, 'the connection')
+    assert.notEqual(await connection.send(['CLIENT', 'ID']), id)
+  })
+
+  it('signs in as a user with a password, and never tells it', async () => {
+    const server = await startRedis(['--user', 'gateway', 'on', '>correct-horse', '~test:*', '+@all'])
+    cleanups.push(() => server.stop())
+    const good = open(storeAt('single', [server.port], { user: 'gateway', password: 'correct-horse' }))
+    await until(() => good.isReady, 'the connection')
+    assert.equal(await good.send(['ACL', 'WHOAMI']), 'gateway')
+    open(storeAt('single', [server.port], { user: 'gateway', password: 'battery-staple' }))
+    await until(() => faults.length > 0, 'the fault')
+    assert.match(faults.join(), /WRONGPASS/)
+    assert.doesNotMatch(faults.join(), /horse|staple/)
+  })
+
+  it('speaks TLS with a server whose authority it was given, and with no other', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'store-tls-'))
+    cleanups.push(() => rmSync(dir, { recursive: true }))
+    const authority = await makeAuthority({ subject: 'CN=store' })
+    const server = await makeCertificate({
+      subject: 'CN=127.0.0.1',
+      issuer: authority,
+      san: [{ type: 'ip', value: '127.0.0.1' }],
+      extendedKeyUsages: [SERVER_AUTH],
+    })
+    for (const [name, pem] of Object.entries({
+      cert: server.certPem,
+      key: server.keyPem,
+      ca: authority.certPem,
+    })) {
+      writeFileSync(join(dir, name), pem)
+    }
+    const tlsPort = await freePort()
+    const files = ['--tls-cert-file', join(dir, 'cert'), '--tls-key-file', join(dir, 'key')]
+    const options = [
+      '--tls-port',
+      `${tlsPort}`,
+      ...files,
+      '--tls-ca-cert-file',
+      join(dir, 'ca'),
+      '--tls-auth-clients',
+      'no',
+    ]
+    const redis = await startRedis(options)
+    cleanups.push(() => redis.stop())
+    const good = open(storeAt('single', [tlsPort], { tls: { ca: authority.certPem } }))
+    await until(() => good.isReady, 'the connection')
+    assert.equal(await good.send(['PING']), 'PONG')
+    const stranger = open(storeAt('single', [tlsPort], { tls: { ca: undefined } }))
+    await until(() => faults.length > 0, 'the fault')
+    assert.match(faults.join(), /certificate/)
+    assert.equal(stranger.isReady, false)
+  })
+
+  it('follows the master that Sentinel names', async () => {
+    const { master, replica, sentinel, stop } = await startSentinel()
+    cleanups.push(stop)
+    const store = openStore(storeAt('sentinel', [sentinel.port]))
+    await until(() => store.wasReached, 'the store')
+    assert.equal((await take(store, 5, 'a'))?.remaining, 4)
+    await until(async () => Number(await replica.command('DBSIZE')) > 0, 'the replica')
+    await master.kill()
+    await until(() => store.connection.isReady === false, 'the loss')
+    await until(() => !store.breaker.isOpen && store.connection.isReady, 'the new master')
+    const after = await take(store, 5, 'a')
+    assert.ok(after?.allowed && after.remaining <= 3, 'the replica had the count')
+    assert.equal(((await replica.command('ROLE')) as string[])[0], 'master')
+  })
+
+  it('finds the server of each key in a cluster', async () => {
+    const { ports, servers, stop } = await startCluster()
+    cleanups.push(stop)
+    const store = openStore(storeAt('cluster', ports.slice(0, 1), { hashKey: undefined }))
+    await until(() => store.wasReached && !store.breaker.isOpen, 'the store')
+    const other = openStore(storeAt('cluster', ports.slice(1), { hashKey: undefined }))
+    await until(() => other.wasReached && !other.breaker.isOpen, 'the store')
+    const callers = Array.from({ length: 60 }, (_, i) => `caller-${i}`)
+    const first = await Promise.all(callers.map((caller) => take(store, 2, caller)))
+    const second = await Promise.all(callers.map((caller) => take(other, 2, caller)))
+    assert.deepEqual(new Set(first.map((each) => each?.remaining)), new Set([1]))
+    assert.deepEqual(new Set(second.map((each) => each?.remaining)), new Set([0]))
+    for (const server of servers) assert.ok(Number(await server.command('DBSIZE')) > 5)
+  })
+
+  it('to a cluster comes back when one of its servers was away', async () => {
+    const { ports, servers, stop } = await startCluster()
+    cleanups.push(stop)
+    const store = openStore(storeAt('cluster', ports))
+    await until(() => store.wasReached && !store.breaker.isOpen, 'the store')
+    const [, lost] = servers
+    await lost?.kill()
+    const callers = Array.from({ length: 20 }, (_, i) => `caller-${i}`)
+    await until(
+      async () => (await Promise.all(callers.map((each) => take(store, 9, each)))).includes(undefined),
+      'the loss',
+    )
+    await lost?.restart()
+    await until(async () => {
+      const takes = await Promise.all(callers.map((each) => take(store, 1000, each)))
+      return !takes.includes(undefined)
+    }, 'the cluster')
+  })
+})

@@ -1,0 +1,140 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { StoreSettings } from '../config/rules/store-address.ts'
+import { dialCluster, dialMaster, dialServer, type StoreLink, type StoreReply } from './store-link.ts'
+
+/**
+ * A connection to the shared store that renews itself. Commands go out in order, those of one turn of the event loop in
+ * one write. A blocking command blocks all after it: whoever waits for a stream opens a connection of their own.
+ */
+export interface StoreConnection {
+  /** Whether keys are spread over several servers: then all keys of a command must have the same hash tag. */
+  readonly isCluster: boolean
+  readonly isReady: boolean
+  /**
+   * Sends a command. Nothing is queued while there is no connection.
+   *
+   * @param args the command and its arguments; they must not change afterwards
+   * @param key a key of the command, by which a cluster finds the server; undefined: any server
+   * @throws (rejects) an error of the server or of the connection; the command may have been carried out all the same
+   */
+  send(args: readonly string[], key?: string): Promise<StoreReply>
+  /**
+   * Calls `listener` after each connection, the first one too, now if there is one. Scripts, subscriptions and even data
+   * may be lost by then, because the server may be another one.
+   */
+  onReady(listener: () => void): void
+  /** Drops the connection and makes a new one, for a server that does not respond. */
+  reset(): void
+  /** What is in flight rejects. */
+  close(): void
+}
+
+export interface StoreConnectionOptions {
+  /** Receives each failure to connect, and each loss of a connection. */
+  readonly onFault?: (cause: string) => void
+}
+
+const FIRST_RETRY_MS = 50
+const MAX_RETRY_MS = 1000
+
+/** Connects in the background; `onReady` says when. */
+export function openStoreConnection(
+  settings: StoreSettings,
+  { onFault }: StoreConnectionOptions = {},
+): StoreConnection {
+  const [first] = settings.addresses
+  if (first === undefined) throw new TypeError('a store needs an address')
+  const dial = (onNodeReady: () => void) => {
+    if (settings.kind === 'cluster') return dialCluster(settings, onNodeReady)
+    return settings.kind === 'sentinel' ? dialMaster(settings) : dialServer(settings, first)
+  }
+  return new RenewedConnection(
+    settings.kind === 'cluster',
+    dial,
+    onFault && ((cause) => onFault(withoutPassword(cause, settings))),
+  )
+}
+
+/** Servers that do not know a command repeat it with its arguments. */
+function withoutPassword(cause: string, { password }: StoreSettings): string {
+  return password === undefined ? cause : cause.replaceAll(password, '[password]')
+}
+
+class RenewedConnection implements StoreConnection {
+  readonly isCluster: boolean
+  readonly #dial: (onNodeReady: () => void) => Promise<StoreLink>
+  readonly #onFault: ((cause: string) => void) | undefined
+  readonly #listeners: (() => void)[] = []
+  readonly #closing = new AbortController()
+  #link: StoreLink | undefined
+
+  constructor(
+    isCluster: boolean,
+    dial: (onNodeReady: () => void) => Promise<StoreLink>,
+    onFault: ((cause: string) => void) | undefined,
+  ) {
+    this.isCluster = isCluster
+    this.#dial = dial
+    this.#onFault = onFault
+    void this.#keep()
+  }
+
+  get isReady(): boolean {
+    return this.#link !== undefined
+  }
+
+  send(args: readonly string[], key?: string): Promise<StoreReply> {
+    const link = this.#link
+    return link === undefined ? Promise.reject(new Error('not connected')) : link.send(args, key)
+  }
+
+  onReady(listener: () => void): void {
+    this.#listeners.push(listener)
+    if (this.#link !== undefined) listener()
+  }
+
+  reset(): void {
+    this.#drop('it did not respond')
+  }
+
+  close(): void {
+    this.#closing.abort()
+    this.#drop('closed')
+  }
+
+  #drop(cause: string): void {
+    const link = this.#link
+    this.#link = undefined
+    link?.destroy(new Error(cause))
+  }
+
+  /** Never rejects. */
+  async #keep(): Promise<void> {
+    const { signal } = this.#closing
+    let tries = 0
+    while (!signal.aborted) {
+      try {
+        const link = await this.#dial(() => this.#tellReady())
+        if (signal.aborted) link.destroy(new Error('closed'))
+        this.#link = link
+        tries = 0
+        this.#tellReady()
+        const cause = await link.ended
+        // Replies that make no sense end the link, but not its socket.
+        link.destroy(cause)
+        throw cause
+      } catch (error) {
+        this.#link = undefined
+        if (signal.aborted) return
+        this.#onFault?.(error instanceof Error ? error.message : String(error))
+      }
+      // Jitter, so that many gateways do not come back in the same moment.
+      const waitMs = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** tries++) * (0.5 + Math.random() / 2)
+      await delay(waitMs, undefined, { signal, ref: false }).catch(() => undefined)
+    }
+  }
+
+  #tellReady(): void {
+    if (this.#link !== undefined) for (const listener of this.#listeners) listener()
+  }
+}

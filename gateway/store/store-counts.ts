@@ -1,0 +1,39 @@
+/** Upper bounds of the latency buckets, in milliseconds; one more bucket holds what took longer. */
+export const LATENCY_BOUNDS_MS = [0.25, 0.5, 1, 2, 5, 10, 25] as const
+
+/** What the shared store has been used for since the start: plain numbers that metrics read. */
+export interface StoreCounts {
+  /** Commands with a reply in time. */
+  roundTrips: number
+  roundTripMs: number
+  /** Round trips by latency: not cumulative, one bucket more than `LATENCY_BOUNDS_MS`. */
+  readonly latency: number[]
+  /** Takes that the store decided. */
+  takes: number
+  /** Takes that nobody decided, because the store was away. */
+  undecidedTakes: number
+  /** How often the script had to be sent, because the server did not know it. */
+  scriptReloads: number
+  /** How often the breaker opened. */
+  outages: number
+}
+
+export function newStoreCounts(): StoreCounts {
+  return {
+    roundTrips: 0,
+    roundTripMs: 0,
+    latency: new Array<number>(LATENCY_BOUNDS_MS.length + 1).fill(0),
+    takes: 0,
+    undecidedTakes: 0,
+    scriptReloads: 0,
+    outages: 0,
+  }
+}
+
+export function countRoundTrip(counts: StoreCounts, ms: number): void {
+  let bucket = 0
+  while (bucket < LATENCY_BOUNDS_MS.length && ms > (LATENCY_BOUNDS_MS[bucket] ?? 0)) bucket++
+  counts.latency[bucket] = (counts.latency[bucket] ?? 0) + 1
+  counts.roundTrips++
+  counts.roundTripMs += ms
+}

@@ -1,0 +1,170 @@
+import type { StoreConnection } from './store-connection.ts'
+import type { StoreKeys } from './store-keys.ts'
+import type { StoreReply } from './store-link.ts'
+
+/** What one gateway tells the others. `ended`: a session has ended. `failed`: a bad credential was presented. */
+export type EventKind = 'ended' | 'failed'
+
+export interface StoreEventsOptions {
+  /** A connection of its own: its commands block. */
+  readonly connection: StoreConnection
+  readonly keys: StoreKeys
+  /** Of this gateway, or of its thread: its own events are not passed on. */
+  readonly id: string
+  /** Reads what the stream cannot tell, each time before it is followed. */
+  readonly beforeFollowing: () => Promise<void>
+  /** Another gateway's event. */
+  readonly onEvent: (kind: EventKind, hash: string) => void
+  readonly onFault: (cause: string) => void
+}
+
+/** Longest wait of one read; a server that is silent for `SILENT_MS` is given up. */
+const BLOCK_MS = 1000
+const SILENT_MS = 3000
+const RETRY_MS = 500
+const AT_ONCE = 1000
+/** Entries of the stream: an attack from many addresses must not fill the store. Who falls further behind begins anew. */
+export const MAX_STREAM = 100_000
+
+/** The stream key. The hash tag keeps all that a script of events needs on one server of a cluster. */
+export function streamKey(keys: StoreKeys): string {
+  return keys.common('{events}')
+}
+
+/** Follows the events of the other gateways; each is known within a round trip. Ends with its connection. */
+export class StoreEvents {
+  readonly #options: StoreEventsOptions
+  #isCurrent = false
+  #wasComplete = false
+  #following = false
+  #isClosed = false
+
+  constructor(options: StoreEventsOptions) {
+    this.#options = options
+    options.connection.onReady(() => {
+      if (!this.#following) void this.#keepFollowing()
+    })
+  }
+
+  /** Whether everything that others have told is known, up to the last round trip. */
+  get isCurrent(): boolean {
+    return this.#isCurrent
+  }
+
+  /** Whether that was so once since the start. */
+  get wasComplete(): boolean {
+    return this.#wasComplete
+  }
+
+  /** Begins anew, as after a loss of the connection. */
+  restart(): void {
+    this.#isCurrent = false
+    this.#options.connection.reset()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#options.connection.close()
+  }
+
+  /** Until the connection breaks; the next one begins it again. Never rejects. */
+  async #keepFollowing(): Promise<void> {
+    const { connection, onFault } = this.#options
+    this.#following = true
+    let failures = 0
+    while (!this.#isClosed && connection.isReady) {
+      try {
+        await this.#follow()
+      } catch (error) {
+        this.#isCurrent = false
+        if (this.#isClosed) break
+        // Otherwise once it is the start, or the connection, which reports its loss itself.
+        if (++failures > 1 || error instanceof EventsGone)
+          onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
+      }
+    }
+    this.#isCurrent = false
+    this.#following = false
+  }
+
+  async #follow(): Promise<void> {
+    const key = streamKey(this.#options.keys)
+    // First the position, then what stands there, so that nothing between the two is missed.
+    let last = await this.#lastId(key)
+    await this.#options.beforeFollowing()
+    this.#isCurrent = true
+    this.#wasComplete = true
+    for (;;) {
+      const entries = await this.#read(key, last)
+      if (entries.length === AT_ONCE && isAfter(await this.#firstId(key), last)) {
+        throw new EventsGone('fell so far behind that some events are gone')
+      }
+      for (const { id, fields } of entries) {
+        last = id
+        this.#apply(fields)
+      }
+    }
+  }
+
+  async #lastId(key: string): Promise<string> {
+    const reply = await this.#send(['XREVRANGE', key, '+', '-', 'COUNT', '1'], key)
+    return entriesOf(reply).at(-1)?.id ?? '0-0'
+  }
+
+  async #firstId(key: string): Promise<string> {
+    const reply = await this.#send(['XRANGE', key, '-', '+', 'COUNT', '1'], key)
+    return entriesOf(reply).at(0)?.id ?? '0-0'
+  }
+
+  async #read(key: string, after: string): Promise<readonly StreamEntry[]> {
+    const args = ['XREAD', 'COUNT', String(AT_ONCE), 'BLOCK', String(BLOCK_MS), 'STREAMS', key, after]
+    return entriesOfRead(await this.#send(args, key))
+  }
+
+  /** A server that stays silent would be waited for without end: its connection is dropped. */
+  async #send(args: readonly string[], key: string): Promise<StoreReply> {
+    const { connection } = this.#options
+    const watchdog = setTimeout(() => connection.reset(), SILENT_MS).unref()
+    try {
+      return await connection.send(args, key)
+    } finally {
+      clearTimeout(watchdog)
+    }
+  }
+
+  #apply([kind, hash, origin]: readonly string[]): void {
+    if (origin === this.#options.id || hash === undefined) return
+    if (kind === 'ended' || kind === 'failed') this.#options.onEvent(kind, hash)
+  }
+}
+
+/** Events were trimmed before they were read. */
+class EventsGone extends Error {}
+
+interface StreamEntry {
+  readonly id: string
+  /** The values; their names are not read. */
+  readonly fields: readonly string[]
+}
+
+/** Whether one id of a stream, `<milliseconds>-<number>`, is later than another. */
+function isAfter(id: string, other: string): boolean {
+  const [ms = 0, n = 0] = id.split('-').map(Number)
+  const [otherMs = 0, otherN = 0] = other.split('-').map(Number)
+  return ms === otherMs ? n > otherN : ms > otherMs
+}
+
+/** `[[key, entries]]`; null when nothing came in time. */
+function entriesOfRead(reply: StoreReply): readonly StreamEntry[] {
+  const [stream] = (reply ?? []) as readonly (readonly [string, StoreReply])[]
+  return stream === undefined ? [] : entriesOf(stream[1])
+}
+
+function entriesOf(reply: StoreReply): readonly StreamEntry[] {
+  if (!Array.isArray(reply)) return []
+  return (reply as readonly (readonly [string, readonly string[]])[]).map(([id, pairs]) => ({
+    id,
+    fields: pairs.filter((_, i) => i % 2 === 1),
+  }))
+}

@@ -1,0 +1,65 @@
+import { createHmac } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+
+/** At about 250 bytes each, 5 MB. */
+const MAX_REMEMBERED = 20_000
+/** 132 bits of HMAC-SHA256. */
+const HASH_CHARACTERS = 22
+
+/**
+ * The keys of the shared store. What is counted, sessions and ids stand in the store as keyed hashes only, so that whoever
+ * reads it learns no name and cannot test guesses.
+ */
+export class StoreKeys {
+  readonly #prefix: string
+  readonly #remembered = new LRUCache<string, string>({ max: MAX_REMEMBERED })
+  #hashKey: string
+
+  /** @param hashKey the same at all gateways */
+  constructor(prefix: string, hashKey: string) {
+    this.#prefix = prefix
+    this.#hashKey = hashKey
+  }
+
+  get hashKey(): string {
+    return this.#hashKey
+  }
+
+  /** Uses another key from now on. */
+  rekey(hashKey: string): void {
+    if (hashKey === this.#hashKey) return
+    this.#hashKey = hashKey
+    this.#remembered.clear()
+  }
+
+  /**
+   * The key of `name` within `space`, such as the identity of a limit row: `<prefix>:{<hash>}`. The whole hash is the tag,
+   * so that a cluster spreads keys evenly.
+   *
+   * @param space holds no NUL
+   */
+  keyOf(space: string, name: string): string {
+    const text = `${space}\0${name}`
+    const known = this.#remembered.get(text)
+    if (known !== undefined) return known
+    const key = `${this.#prefix}:{${this.hashOf(text)}}`
+    this.#remembered.set(text, key)
+    return key
+  }
+
+  /** The same for a name that comes once, such as the id of a message: it must not displace those that come again. */
+  keyOfOnce(space: string, name: string): string {
+    return `${this.#prefix}:{${this.hashOf(`${space}\0${name}`)}}`
+  }
+
+  /** A keyed hash, 22 characters of base64url. @param hashKey default: the one in force */
+  hashOf(text: string, hashKey: string = this.#hashKey): string {
+    const digest = createHmac('sha256', hashKey).update(text).digest('base64url')
+    return digest.slice(0, HASH_CHARACTERS)
+  }
+
+  /** A key of the whole group of gateways. */
+  common(name: string): string {
+    return `${this.#prefix}:${name}`
+  }
+}

@@ -1,0 +1,174 @@
+import { createClient, createCluster } from '@redis/client'
+import type { StoreSettings } from '../config/rules/store-address.ts'
+
+/** What a server replies: RESP without errors, which reject. Errors of the server are `ErrorReply` of `@redis/client`. */
+export type StoreReply = string | number | boolean | null | readonly StoreReply[]
+
+/** One connection to a store, or the connections to all servers of a cluster, until it breaks. */
+export interface StoreLink {
+  send(args: readonly string[], key: string | undefined): Promise<StoreReply>
+  /** Resolves with the cause when the link is of no more use. Never rejects. */
+  readonly ended: Promise<Error>
+  destroy(cause: Error): void
+}
+
+type Address = StoreSettings['addresses'][number]
+
+const CONNECT_TIMEOUT_MS = 2000
+/** Commands without a reply; more reject at once. */
+const MAX_COMMANDS = 10_000
+const FIRST_RETRY_MS = 50
+const MAX_RETRY_MS = 1000
+
+/** @throws (rejects) when the server cannot be reached or refuses the user */
+export function dialServer(settings: StoreSettings, address: Address): Promise<StoreLink> {
+  return dial(settings, address, { username: settings.user, password: settings.password })
+}
+
+/**
+ * Asks the Sentinels in turn where the master is and connects to it. There is no subscription to their news: a master
+ * that is replaced drops its clients or does not respond, and either way this is called again.
+ *
+ * @throws (rejects) when no Sentinel names a master that says it is one
+ */
+export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
+  const causes: string[] = []
+  for (const { host, port } of settings.addresses) {
+    try {
+      // Sentinels have users of their own, so the store's is not shown to them.
+      const sentinel = await dial(settings, { host, port }, {})
+      try {
+        return await masterBy(sentinel, settings)
+      } finally {
+        sentinel.destroy(new Error('asked'))
+      }
+    } catch (error) {
+      causes.push(`Sentinel ${host}:${port}: ${error instanceof Error ? error.message : String(error)}`)
+    }
+  }
+  throw new Error(causes.join('; '))
+}
+
+/** Asks twice: a master that took long to respond may have been replaced meanwhile without knowing it. */
+async function masterBy(sentinel: StoreLink, settings: StoreSettings): Promise<StoreLink> {
+  const ask = async () => {
+    const reply = await inTime(
+      sentinel.send(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', settings.service ?? ''], undefined),
+    )
+    if (!Array.isArray(reply)) throw new Error(`knows no service ${settings.service}`)
+    return { host: String(reply[0]), port: Number(reply[1]) }
+  }
+  const address = await ask()
+  const master = await dialServer(settings, address)
+  try {
+    const role = (await inTime(master.send(['ROLE'], undefined))) as readonly StoreReply[]
+    if (role[0] !== 'master') throw new Error(`the master that it names is a ${String(role[0])}`)
+    const now = await ask()
+    if (now.host !== address.host || now.port !== address.port) throw new Error('the master changes')
+    return master
+  } catch (error) {
+    master.destroy(new Error('not the master'))
+    throw error
+  }
+}
+
+async function dial(
+  settings: StoreSettings,
+  { host, port }: Address,
+  credentials: { readonly username?: string | undefined; readonly password?: string | undefined },
+): Promise<StoreLink> {
+  const { promise: ended, resolve } = Promise.withResolvers<Error>()
+  const client = createClient({
+    ...clientOptions(),
+    ...defined(credentials),
+    socket: { host, port, ...socketOptions(settings), reconnectStrategy: false },
+  })
+  client.on('error', resolve)
+  const link: StoreLink = {
+    ended,
+    send: (args) => client.sendCommand(args),
+    destroy: (cause) => {
+      resolve(cause)
+      // Also a client that says that it is not open may have a socket.
+      client.destroy()
+    },
+  }
+  try {
+    await inTime(client.connect())
+  } catch (error) {
+    link.destroy(new Error('not connected'))
+    throw error
+  }
+  return link
+}
+
+/** @throws (rejects) after the time that a connection may take: the kernel accepts connections for a frozen server too */
+async function inTime<T>(reply: Promise<T>): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(new Error('no reply')), CONNECT_TIMEOUT_MS)
+  try {
+    return await Promise.race([reply, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** The client finds the servers of the cluster by any of its addresses, and follows slots that move. */
+export async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
+  const { promise: ended, resolve } = Promise.withResolvers<Error>()
+  const socket = { ...socketOptions(settings), reconnectStrategy: retryAfterMs }
+  const credentials = defined({ username: settings.user, password: settings.password })
+  const cluster = createCluster({
+    rootNodes: settings.addresses.map(({ host, port }) => ({ socket: { host, port } })),
+    defaults: { ...clientOptions(), ...credentials, socket },
+    RESP: 2,
+    commandOptions: { timeout: 0 },
+  })
+  // Failures of single servers: their commands reject, and the client renews their connections itself.
+  cluster.on('error', () => undefined)
+  cluster.on('node-ready', onNodeReady)
+  try {
+    await inTime(cluster.connect())
+  } catch (error) {
+    if (cluster.isOpen) cluster.destroy()
+    throw error
+  }
+  return {
+    ended,
+    send: (args, key) => cluster.sendCommand(key, false, [...args]),
+    destroy: (cause) => {
+      resolve(cause)
+      if (cluster.isOpen) cluster.destroy()
+    },
+  }
+}
+
+function clientOptions() {
+  return {
+    // Replies have the same shape from every server, and through proxies that know no newer protocol.
+    RESP: 2,
+    disableOfflineQueue: true,
+    commandsQueueMaxLength: MAX_COMMANDS,
+    // A timer for each command costs four times the command; the breaker has one for all.
+    commandOptions: { timeout: 0 },
+    disableClientInfo: true,
+    maintNotifications: 'disabled',
+  } as const
+}
+
+function socketOptions({ tls }: StoreSettings) {
+  const connectTimeout = CONNECT_TIMEOUT_MS
+  if (tls === undefined) return { connectTimeout }
+  return { connectTimeout, tls: true as const, ...defined({ ca: tls.ca }) }
+}
+
+function retryAfterMs(retries: number): number {
+  return Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** retries) * (0.5 + Math.random() / 2)
+}
+
+/** The properties that are not undefined, for options in which undefined is no value. */
+function defined<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>
+  }
+}

@@ -1,0 +1,163 @@
+import { createHmac } from 'node:crypto'
+import type { ReplayMemory } from '../auth/replay.ts'
+import type { SessionGroup } from '../auth/revocations.ts'
+import type { FailureGroup } from '../auth/throttle.ts'
+import type { StoreSettings } from '../config/rules/store-address.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Limiter } from '../limits/limiter.ts'
+import { EndedSessions, type EndedSessionsCopy } from './ended-sessions.ts'
+import { SharedFailures } from './shared-failures.ts'
+import { SharedLimits } from './shared-limits.ts'
+import { SharedReplays } from './shared-replays.ts'
+import { SharedStore } from './shared-store.ts'
+import { openStoreConnection } from './store-connection.ts'
+import type { StoreCounts } from './store-counts.ts'
+import { StoreEvents } from './store-events.ts'
+
+export interface StoreMemberOptions {
+  readonly settings: StoreSettings
+  readonly onStoreFailure: Settings['onStoreFailure']
+  /** Of the gateway: the same in all its threads. */
+  readonly gatewayId: string
+  /** Among the threads of the gateway. */
+  readonly threadId: number
+  /** Epoch milliseconds, monotonic during a run. */
+  readonly clock: () => number
+  /** Every session that ended at this gateway. */
+  readonly ownSessions: () => Iterable<readonly [sid: string, atMs: number]>
+  /** Another gateway has seen a bad credential; its caller as `failures.keyOf` gives it. */
+  readonly onFailure: (caller: string) => void
+  readonly onAway: (cause: string) => void
+  readonly onBack: (awayMs: number) => void
+  /** Receives each fault of a connection. */
+  readonly onFault: (cause: string) => void
+}
+
+/** One gateway, or one of its threads, among all that share a store. */
+export class StoreMember {
+  readonly sessions: SessionGroup
+  readonly failures: FailureGroup
+  readonly #options: StoreMemberOptions
+  readonly #store: SharedStore
+  readonly #events: StoreEvents
+  readonly #ended: EndedSessions
+  readonly #guards: SharedReplays[] = []
+  #nonceSecret: Uint8Array | undefined
+  #nonceSecretOf = ''
+
+  /** Connects in the background. */
+  constructor(options: StoreMemberOptions) {
+    const { settings, gatewayId, clock, onAway, onFault } = options
+    this.#options = options
+    this.#store = new SharedStore(
+      settings,
+      { onAway, onBack: (awayMs) => this.#onBack(awayMs), onFault },
+      options.onStoreFailure.deadlineMs,
+    )
+    const { breaker, keys } = this.#store
+    const ended = new EndedSessions({ breaker, keys, id: gatewayId, clock, own: options.ownSessions })
+    const connection = openStoreConnection(settings, { onFault })
+    const events = new StoreEvents({
+      connection,
+      keys,
+      id: gatewayId,
+      beforeFollowing: async () => {
+        // Otherwise sessions would be hashed with a key that is only ours.
+        if (!this.#store.wasReached) throw new Error('the store has not been reached')
+        await ended.readAll(connection)
+      },
+      onEvent: (kind, hash) => (kind === 'ended' ? ended.apply(hash) : options.onFailure(hash)),
+      onFault,
+    })
+    this.#ended = ended
+    this.#events = events
+    this.failures = new SharedFailures({ breaker, keys, id: gatewayId })
+    this.sessions = {
+      has: (sid) => ended.has(sid),
+      publish: (sid) => ended.publish(sid),
+      get isKnown() {
+        return options.onStoreFailure.revocations === 'local' || events.isCurrent
+      },
+    }
+  }
+
+  /** Whether all that the store knows was known here once since the start: only then is the gateway ready. */
+  get isComplete(): boolean {
+    return this.#store.wasReached && this.#events.wasComplete
+  }
+
+  get isAway(): boolean {
+    return this.#store.breaker.isOpen
+  }
+
+  /** The sessions that ended at any gateway, for a new thread of this one. */
+  endedSessions(): EndedSessionsCopy {
+    return this.#ended.copy()
+  }
+
+  /** Takes over what another thread of this gateway knows. To be called at once, before the store can be reached. */
+  restoreEndedSessions(copy: EndedSessionsCopy): void {
+    const [hashKey] = copy.hashKeys
+    // Otherwise what is known by hashes would be worth nothing until the store has been reached.
+    if (hashKey !== undefined) this.#store.adoptKey(hashKey)
+    this.#ended.restore(copy)
+  }
+
+  /** Sessions that other gateways have still to be told of. */
+  get unsentSessions(): number {
+    return this.#ended.unsent
+  }
+
+  get counts(): StoreCounts {
+    return this.#store.counts
+  }
+
+  /** The limit table, counted by the store. */
+  limits(local: Pick<Limiter, 'find' | 'take' | 'close'>): SharedLimits {
+    return new SharedLimits(local, this.#store.takes)
+  }
+
+  /** Accepted messages of one kind. @param space one for each kind */
+  replays(space: string, memory: ReplayMemory, lifetimeMs: number): SharedReplays {
+    const { gatewayId, threadId, onStoreFailure } = this.#options
+    const { breaker, keys } = this.#store
+    const guard = new SharedReplays({
+      memory,
+      breaker,
+      keys,
+      space,
+      lifetimeMs,
+      onStoreFailure: onStoreFailure.replays,
+      id: `${gatewayId}.${threadId}`,
+    })
+    this.#guards.push(guard)
+    return guard
+  }
+
+  /** For nonces that all gateways accept. The same object until the key of the store changes. */
+  nonceSecret(): Uint8Array {
+    const { hashKey } = this.#store.keys
+    if (this.#nonceSecret === undefined || hashKey !== this.#nonceSecretOf) {
+      this.#nonceSecret = createHmac('sha256', hashKey).update('DPoP nonces').digest()
+      this.#nonceSecretOf = hashKey
+    }
+    return this.#nonceSecret
+  }
+
+  /** Sends what could not be sent, and looks whether the store responds. To be called once a second. */
+  maintain(): void {
+    this.#store.look(() => this.#events.restart())
+    this.#ended.maintain()
+    for (const guard of this.#guards) guard.takeBack()
+  }
+
+  close(): void {
+    this.#events.close()
+    this.#store.close()
+  }
+
+  #onBack(awayMs: number): void {
+    this.maintain()
+    this.#options.onBack(awayMs)
+  }
+}

@@ -1,0 +1,161 @@
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { createClient } from '@redis/client'
+import fc from 'fast-check'
+import { LONGER } from '../e2e/long-runs.ts'
+import { Counters, KeyBudget } from '../limits/windows/counters.ts'
+import { NO_REDIS, type RedisServer, startRedis } from './redis-server.test-support.ts'
+import { READ_CLOCK, TAKE_SCRIPT } from './take-script.ts'
+
+/** The same script with the clock of the test. */
+const CLOCKED = TAKE_SCRIPT.replace(READ_CLOCK, 'local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }')
+const RUNS = 150 * LONGER
+
+interface Rule {
+  readonly limit: number
+  readonly windowMs: number
+}
+
+type Step = { readonly stepUs: number; readonly count: number; readonly edit?: Rule | undefined }
+
+describe('the take script', { skip: NO_REDIS }, () => {
+  let server: RedisServer
+  let client: ReturnType<typeof createClient>
+  before(async () => {
+    server = await startRedis()
+    client = createClient({ socket: { host: '127.0.0.1', port: server.port } })
+    await client.connect()
+  })
+  after(async () => {
+    client.destroy()
+    await server.stop()
+  })
+
+  async function takeAt(us: number, key: string, { limit, windowMs }: Rule, count = 1): Promise<number[][]> {
+    const keys = new Array<string>(count).fill(key)
+    const rules = keys.flatMap(() => [`${limit}`, `${windowMs}`])
+    const clock = [`${Math.floor(us / 1e6)}`, `${us % 1e6}`]
+    const flat = (await client.sendCommand([
+      'EVAL',
+      CLOCKED,
+      `${count}`,
+      ...keys,
+      ...rules,
+      ...clock,
+    ])) as unknown as number[]
+    return keys.map((_, i) => flat.slice(2 * i, 2 * i + 2))
+  }
+
+  it('has one line that reads the clock', () => {
+    assert.equal(TAKE_SCRIPT.split(READ_CLOCK).length, 2)
+  })
+
+  const windowMs = fc.constantFrom(1000, 2000, 60_000)
+  // Steps that floating milliseconds hold exactly, so that the model rounds nothing.
+  const stepUs = (max: number) => fc.integer({ min: 0, max }).map((n) => n * 125)
+
+  async function compare(rule: Rule, steps: readonly Step[]): Promise<void> {
+    await client.sendCommand(['FLUSHALL'])
+    const room = new KeyBudget()
+    room.divide([0])
+    const record = { id: 1, name: 'n', path: '/', methods: null, horizonMs: null }
+    const model = new Counters({ ...record, ...rule }, room)
+    let us = 1_000_000_000
+    let now = rule
+    for (const { stepUs, count, edit } of steps) {
+      if (edit !== undefined) {
+        now = edit
+        model.edit({ ...record, ...edit })
+      }
+      us += stepUs
+      const expected = Array.from({ length: count }, () => {
+        const { allowed, remaining, resetSeconds } = model.take('k', us / 1000)
+        return [allowed ? remaining : -1, resetSeconds]
+      })
+      assert.deepEqual(await takeAt(us, 'k', now, count), expected)
+    }
+  }
+
+  it('decides as the log in memory does', async () => {
+    const limits = fc.integer({ min: 1, max: 8 })
+    const rule = fc.record({ limit: limits, windowMs })
+    const steps = fc.array(fc.record({ stepUs: stepUs(6000), count: fc.integer({ min: 1, max: 4 }) }), {
+      maxLength: 40,
+    })
+    await fc.assert(fc.asyncProperty(rule, steps, compare), { numRuns: RUNS })
+  })
+
+  it('decides as the slices in memory do', async () => {
+    const rule = fc.record({ limit: fc.integer({ min: 1001, max: 1400 }), windowMs })
+    const steps = fc.array(fc.record({ stepUs: stepUs(2000), count: fc.constantFrom(1, 3, 200, 400) }), {
+      maxLength: 25,
+    })
+    await fc.assert(fc.asyncProperty(rule, steps, compare), { numRuns: RUNS / 3 })
+  })
+
+  it('forgets no hit when the limit is edited, between log and slices too', async () => {
+    const limit = fc.constantFrom(1, 3, 999, 1000, 1001, 1200)
+    const edit = fc.option(limit, { nil: undefined, freq: 3 })
+    const steps = fc.array(
+      fc.record({ stepUs: stepUs(1500), count: fc.constantFrom(1, 2, 120, 500), limit: edit }),
+      { maxLength: 25 },
+    )
+    await fc.assert(
+      fc.asyncProperty(limit, steps, async (first, edited) => {
+        const at = (limit: number) => ({ limit, windowMs: 1000 })
+        await compare(
+          at(first),
+          edited.map(({ limit, ...step }) => ({
+            ...step,
+            edit: limit === undefined ? undefined : at(limit),
+          })),
+        )
+      }),
+      { numRuns: RUNS },
+    )
+  })
+
+  it('never counts by a clock that went back', async () => {
+    const rule = { limit: 2, windowMs: 1000 }
+    assert.deepEqual(await takeAt(10_000_000, 'back', rule), [[1, 1]])
+    assert.deepEqual(await takeAt(4_000_000, 'back', rule), [[0, 1]])
+    assert.deepEqual(await takeAt(5_000_000, 'back', rule), [[-1, 1]], 'the first two count as of second 10')
+    assert.deepEqual(await takeAt(10_999_999, 'back', rule), [[-1, 1]])
+    assert.deepEqual(await takeAt(11_000_000, 'back', rule), [[1, 1]])
+  })
+
+  it('keeps every microsecond of the times of today', async () => {
+    const us = 1_800_000_000_123_457
+    const wide = { limit: 5000, windowMs: 60_000 }
+    await takeAt(us, 'today', { limit: 5, windowMs: 60_000 })
+    assert.deepEqual(await client.sendCommand(['LRANGE', 'today', '0', '-1']), [`${us}`])
+    await takeAt(us, 'wide', wide)
+    assert.deepEqual(await client.sendCommand(['LRANGE', 'wide', '0', '-1']), ['0:0', `${us}:1`])
+  })
+
+  it('holds at most limit times or a hundred slices of a key, and lets it expire after its window', async () => {
+    const log = { limit: 10, windowMs: 2000 }
+    const slices = { limit: 1_000_000, windowMs: 2000 }
+    for (let i = 0; i < 500; i++) {
+      const us = 50_000_000 + i * 12_345
+      await takeAt(us, 'log', log)
+      await takeAt(us, 'slices', slices, 3)
+      assert.ok(Number(await client.sendCommand(['LLEN', 'log'])) <= 10)
+      assert.ok(Number(await client.sendCommand(['LLEN', 'slices'])) <= 102)
+    }
+    for (const key of ['log', 'slices']) {
+      const ttlMs = Number(await client.sendCommand(['PTTL', key]))
+      assert.ok(ttlMs > 2000 && ttlMs <= 3000, `${ttlMs}`)
+    }
+  })
+
+  it('writes nothing when it refuses', async () => {
+    const rule = { limit: 1, windowMs: 60_000 }
+    await takeAt(1_000_000, 'full', rule)
+    const offset = async () =>
+      /rdb_changes_since_last_save:(\d+)/.exec(String(await client.sendCommand(['INFO', 'persistence'])))?.[1]
+    const before = await offset()
+    await takeAt(2_000_000, 'full', rule, 100)
+    assert.equal(await offset(), before)
+  })
+})

@@ -1,0 +1,178 @@
+import { createHash } from 'node:crypto'
+
+/** The line of the script that reads the server's clock; tests put a clock of their own in its place. */
+export const READ_CLOCK = "local time = redis.call('TIME')"
+
+/**
+ * Decides and counts takes in one step, by the laws of `Window`, on the server's clock in microseconds.
+ *
+ * KEYS: one per take. ARGV: limit and window in milliseconds of each.
+ * Reply: for each take how many hits remain, -1 when it is refused, and the whole seconds of `Take.resetSeconds`.
+ *
+ * A key is a list, oldest first, in one of two forms, which the first take after an edit of the row converts:
+ *  - log, for limits up to 1,000: the time of each hit.
+ *  - slices, for larger ones: `time:number` per slice, the time of its newest hit and the number of hits up to it since
+ *    the key began. What counts is the difference to the first entry, which is the last slice that expired, or `0:0`.
+ *
+ * The time of a key never goes back: it is at least that of its newest hit. A key outlives its newest hit by a second,
+ * because the server expires keys by a clock that is coarser and read earlier than the one of the script.
+ *
+ * Times become text only by `%.0f`: Lua's own conversion keeps 14 digits, and epoch microseconds have 16. Servers
+ * convert integer arguments of `redis.call` without loss.
+ */
+export const TAKE_SCRIPT = `
+local call = redis.call
+${READ_CLOCK}
+local clock = time[1] * 1000000 + time[2]
+local MAX_LOGGED = 1000
+
+local function seconds(us)
+  return math.max(1, math.ceil(us / 1000000))
+end
+
+local function slice_of(entry)
+  local colon = string.find(entry, ':', 1, true)
+  return tonumber(string.sub(entry, 1, colon - 1)), tonumber(string.sub(entry, colon + 1))
+end
+
+local function keep(key, window)
+  call('PEXPIRE', key, window / 1000 + 1000)
+end
+
+local function take_logged(key, newest, limit, window)
+  local now = clock
+  if newest then
+    if newest > now then now = newest end
+    local blocking = newest
+    if limit > 1 then
+      local entry = call('LINDEX', key, -limit)
+      blocking = entry and tonumber(entry)
+    end
+    if blocking and now - blocking < window then return -1, seconds(window - (now - blocking)) end
+    if now - newest >= window then call('DEL', key) end
+  end
+  local count = call('RPUSH', key, now)
+  local oldest = now
+  if count > 1 then
+    oldest = tonumber(call('LINDEX', key, 0))
+    while now - oldest >= window do
+      call('LPOP', key)
+      count = count - 1
+      oldest = tonumber(call('LINDEX', key, 0))
+    end
+  end
+  keep(key, window)
+  return limit - count, seconds(window - (now - oldest))
+end
+
+local function take_sliced(key, tail, limit, window)
+  local now = clock
+  local newest, last = 0, 0
+  if tail then
+    newest, last = slice_of(tail)
+    if newest > now then now = newest end
+    if now - newest >= window then
+      call('DEL', key)
+      tail = false
+    end
+  end
+  if not tail then
+    call('RPUSH', key, '0:0', string.format('%.0f:1', now))
+    keep(key, window)
+    return limit - 1, seconds(window)
+  end
+  local head = call('LRANGE', key, 0, 1)
+  local oldest, upto = slice_of(head[2])
+  while now - oldest >= window do
+    call('LPOP', key)
+    head = call('LRANGE', key, 0, 1)
+    oldest, upto = slice_of(head[2])
+  end
+  local _, before = slice_of(head[1])
+  local total = last - before
+  if total >= limit then
+    local at, i = oldest, 1
+    while last - upto >= limit do
+      i = i + 1
+      at, upto = slice_of(call('LINDEX', key, i))
+    end
+    return -1, seconds(window - (now - at))
+  end
+  local entry = string.format('%.0f:%.0f', now, last + 1)
+  local slice = window / 100
+  if math.floor(newest / slice) == math.floor(now / slice) then
+    call('LSET', key, -1, entry)
+    if oldest == newest then oldest = now end
+  else
+    call('RPUSH', key, entry)
+  end
+  keep(key, window)
+  return limit - total - 1, seconds(window - (now - oldest))
+end
+
+local function into_slices(key, tail, window)
+  local now = math.max(clock, tonumber(tail))
+  local hits = call('LRANGE', key, 0, -1)
+  call('DEL', key)
+  local slice = window / 100
+  local newest, count = nil, 0
+  for _, hit in ipairs(hits) do
+    local at = tonumber(hit)
+    if now - at < window then
+      if newest == nil then
+        call('RPUSH', key, '0:0')
+      elseif math.floor(newest / slice) ~= math.floor(at / slice) then
+        call('RPUSH', key, string.format('%.0f:%.0f', newest, count))
+      end
+      newest, count = at, count + 1
+    end
+  end
+  if newest == nil then return false end
+  tail = string.format('%.0f:%.0f', newest, count)
+  call('RPUSH', key, tail)
+  return tail
+end
+
+-- Slices with as many hits as the limit stay: they refuse everything, and as a log they could take any amount of memory.
+local function into_log(key, limit, window)
+  local slices = call('LRANGE', key, 0, -1)
+  local newest, last = slice_of(slices[#slices])
+  local now = math.max(clock, newest)
+  local hits = {}
+  local _, before = slice_of(slices[1])
+  for i = 2, #slices do
+    local at, upto = slice_of(slices[i])
+    if now - at < window then
+      if #hits == 0 and last - before >= limit then return false end
+      for _ = 1, upto - before do hits[#hits + 1] = at end
+    end
+    before = upto
+  end
+  call('DEL', key)
+  for _, at in ipairs(hits) do call('RPUSH', key, at) end
+  return true, hits[#hits]
+end
+
+local function take(key, limit, window)
+  local tail = call('LINDEX', key, -1)
+  if limit > MAX_LOGGED then
+    if tail and tonumber(tail) then tail = into_slices(key, tail, window) end
+    return take_sliced(key, tail, limit, window)
+  end
+  if not tail then return take_logged(key, nil, limit, window) end
+  local newest = tonumber(tail)
+  if newest then return take_logged(key, newest, limit, window) end
+  local converted, last = into_log(key, limit, window)
+  if converted then return take_logged(key, last, limit, window) end
+  return take_sliced(key, tail, limit, window)
+end
+
+local results = {}
+for i, key in ipairs(KEYS) do
+  results[2 * i - 1], results[2 * i] = take(key, tonumber(ARGV[2 * i - 1]), ARGV[2 * i] * 1000)
+end
+return results
+`
+
+/** What EVALSHA names the script by. */
+export const TAKE_SHA = createHash('sha1').update(TAKE_SCRIPT).digest('hex')

@@ -1,0 +1,253 @@
+import type { Duplex } from 'node:stream'
+import type { Timed } from '../http/syntax/deadlines.ts'
+import type { Field } from '../http/syntax/field.ts'
+import type { Origin } from './balancing/origin.ts'
+import { mayRetry } from './balancing/retry.ts'
+import type { ClientState, Pool } from './pooled-upstreams.ts'
+import { switchesTo } from './response-head.ts'
+import { stepTimeout, totalTimeout } from './timeout-faults.ts'
+import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
+
+export const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
+const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
+export const NEVER = Number.POSITIVE_INFINITY
+const NONE_TRIED: readonly never[] = []
+
+/**
+ * One request and its response, retried on another connection where that is safe. The same object is the call that the
+ * sender holds and what its connection reports to: one allocation for each request.
+ */
+export abstract class PooledExchange<
+  Connection,
+  OwnPool extends Pool<Connection>,
+  State extends ClientState<OwnPool>,
+> implements UpstreamCall, Timed
+{
+  slot = -1
+  sent = false
+  protected readonly state: State
+  protected readonly request: UpstreamRequest
+  protected readonly response: UpstreamResponse
+  /** Of the present attempt, or else of the last one. */
+  protected chosenOrigin: Origin<OwnPool>
+  protected connection: Connection | undefined = undefined
+  /** For the upstream to take the body, send its head or the next piece; NEVER while it is not its turn. */
+  protected idleDeadlineMs = NEVER
+  protected nowMs: number
+  protected headReceived = false
+  /** Complete, failed, upgraded or aborted: the response gets no further calls. */
+  protected over = false
+  readonly #totalDeadlineMs: number
+  /** Upstreams that could not be connected to. */
+  #tried: readonly Origin<OwnPool>[] = NONE_TRIED
+  #retried = false
+  #isPaused = false
+
+  constructor(state: State, request: UpstreamRequest, response: UpstreamResponse) {
+    this.state = state
+    this.request = request
+    this.response = response
+    this.nowMs = state.clock()
+    this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.nowMs + request.totalMs
+    this.chosenOrigin = state.choice.first
+  }
+
+  /** Sends the request on a leased connection. */
+  protected abstract use(connection: Connection): void
+  /** The request body is still being sent. */
+  protected abstract get isSending(): boolean
+  /** The sender of the request body must act next. */
+  protected abstract get awaitsSender(): boolean
+  /** Detaches from the connection and closes it. */
+  protected abstract dropConnection(): void
+
+  get upstream(): string {
+    return this.chosenOrigin.url
+  }
+
+  begin(): void {
+    this.state.deadlines.add(this)
+    if (this.state.closed) this.failLater(CLOSED)
+    else this.attempt(ALL_IN_USE)
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return
+    this.#isPaused = false
+    // The caller may be inside a callback of this or another response.
+    process.nextTick(continueReading, this)
+  }
+
+  /** @returns whether the response may be read on. */
+  continueReading(): boolean {
+    if (this.over || this.#isPaused) return false
+    this.idleDeadlineMs = this.state.clock() + this.request.idleMs
+    return true
+  }
+
+  abort(): void {
+    if (this.over) return
+    this.finish()
+    this.dropConnection()
+  }
+
+  checkTime(nowMs: number): void {
+    if (nowMs >= this.#totalDeadlineMs) {
+      const waitedFor = this.#isPaused ? 'receiver' : this.awaitsSender ? 'sender' : 'upstream'
+      this.abortWith(totalTimeout(this.request.totalMs, waitedFor))
+    } else if (nowMs >= this.idleDeadlineMs) this.abortWith(this.stepFault())
+  }
+
+  protected stepFault(): UpstreamFault {
+    const { headReceived, isSending: sending } = this
+    return stepTimeout({
+      headReceived,
+      sending,
+      headersMs: this.state.headersMs,
+      idleMs: this.request.idleMs,
+    })
+  }
+
+  /** @param fault the fault when no upstream is left. */
+  protected attempt(fault: UpstreamFault): void {
+    this.sent = false
+    this.idleDeadlineMs = NEVER
+    this.connection = this.#lease()
+    if (this.connection !== undefined) this.use(this.connection)
+    else this.noneFree(fault)
+  }
+
+  /** A connection to the next upstream that has one free and has not refused a connection yet. */
+  #lease(): Connection | undefined {
+    const { choice } = this.state
+    let skipped = this.#tried
+    for (let origin = choice.next(skipped); origin !== undefined; origin = choice.next(skipped)) {
+      this.chosenOrigin = origin
+      const connection = origin.pool.lease(this.#retried, this.nowMs)
+      if (connection !== undefined) {
+        origin.inFlight += 1
+        return connection
+      }
+      skipped = [...skipped, origin]
+    }
+    return undefined
+  }
+
+  protected noneFree(fault: UpstreamFault): void {
+    this.failLater(fault)
+  }
+
+  /** The connection could not be made; nothing was sent. Tries another upstream. */
+  protected connectionRefused(fault: UpstreamFault): void {
+    this.#tried = [...this.#tried, this.chosenOrigin]
+    this.detach()
+    this.nowMs = this.state.clock()
+    this.attempt(fault)
+  }
+
+  /** The connection is lost. */
+  protected connectionLost(
+    fault: UpstreamFault,
+    progress: { readonly sent: boolean; readonly responseBegan: boolean },
+  ): void {
+    this.detach()
+    if (mayRetry(fault.kind, this.request, { ...progress, retried: this.#retried })) {
+      this.#retried = true
+      this.nowMs = this.state.clock()
+      this.attempt(fault)
+    } else {
+      if (isOfUpstream(fault)) this.chosenOrigin.health.exchangeFailed()
+      this.reportFault(fault)
+    }
+  }
+
+  /** The upstream must send its head now, unless it has. */
+  protected awaitHead(): void {
+    if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.state.headersMs
+  }
+
+  bodyTaken(): void {
+    if (!this.headReceived) this.idleDeadlineMs = NEVER
+  }
+
+  interim(status: number, fields: readonly Field[]): void {
+    if (status === 103) this.response.information(status, fields)
+  }
+
+  head(status: number, fields: readonly Field[], nowMs: number): void {
+    this.headReceived = true
+    this.idleDeadlineMs = nowMs + this.request.idleMs
+    this.chosenOrigin.health.responded(status)
+    this.response.head(status, fields)
+  }
+
+  /** @returns `false` to pause. */
+  data(piece: Buffer, nowMs: number): boolean {
+    this.idleDeadlineMs = nowMs + this.request.idleMs
+    if (this.response.data(piece)) return true
+    this.#isPaused = true
+    this.idleDeadlineMs = NEVER
+    return false
+  }
+
+  ended(): void {
+    this.finish()
+    this.detach()
+    this.response.end()
+  }
+
+  switched(fields: readonly Field[], socket: Duplex): void {
+    this.finish()
+    this.detach()
+    if (switchesTo(this.request.upgrade ?? '', fields)) this.response.upgrade(fields, socket)
+    else {
+      socket.destroy()
+      this.response.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
+    }
+  }
+
+  /** Ends the exchange by our own decision. */
+  protected abortWith(fault: UpstreamFault): void {
+    if (isOfUpstream(fault) && this.connection !== undefined) this.chosenOrigin.health.exchangeFailed()
+    this.abort()
+    this.response.fault(fault)
+  }
+
+  /** `send` may not have returned yet. */
+  protected failLater(fault: UpstreamFault): void {
+    process.nextTick(reportFault, this, fault)
+  }
+
+  reportFault(fault: UpstreamFault): void {
+    if (this.over) return
+    this.finish()
+    this.response.fault(fault)
+  }
+
+  protected finish(): void {
+    this.over = true
+    this.state.deadlines.remove(this)
+  }
+
+  /** Leaves the connection without closing it. @returns the connection, if there was one. */
+  protected detach(): Connection | undefined {
+    const { connection } = this
+    if (connection === undefined) return undefined
+    this.connection = undefined
+    this.chosenOrigin.inFlight -= 1
+    return connection
+  }
+}
+
+/** Whether the upstream failed after the connection was made. */
+function isOfUpstream({ kind }: UpstreamFault): boolean {
+  return kind === 'timeout' || kind === 'broken' || kind === 'malformed'
+}
+
+function reportFault(exchange: { reportFault(fault: UpstreamFault): void }, fault: UpstreamFault): void {
+  exchange.reportFault(fault)
+}
+
+function continueReading(exchange: { continueReading(): void }): void {
+  exchange.continueReading()
+}

@@ -1,0 +1,68 @@
+import { Deadlines } from '../http/syntax/deadlines.ts'
+import { Choice } from './balancing/choice.ts'
+import type { Origin } from './balancing/origin.ts'
+import type { UpstreamCall, UpstreamClient, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
+import type { UpstreamsOptions } from './upstream-options.ts'
+
+/** The connections to one upstream. */
+export interface Pool<Connection> {
+  /**
+   * @param fresh prefer a new connection to an idle one.
+   * @param nowMs the clock.
+   * @returns undefined when all connections are in use.
+   */
+  lease(fresh: boolean, nowMs: number): Connection | undefined
+  /** Closes idle connections at once and the others when they are free; resolves when all are closed. */
+  close(): Promise<void>
+}
+
+/** What all exchanges of an upstream client share. Times in milliseconds. */
+export interface ClientState<OwnPool> {
+  readonly clock: () => number
+  readonly connectMs: number
+  readonly headersMs: number
+  readonly choice: Choice<Origin<OwnPool>>
+  readonly deadlines: Deadlines
+  /** No exchange starts any more. Written by `close`. */
+  closed: boolean
+}
+
+/** @throws TypeError when there is no upstream. */
+export function createState<OwnPool>(
+  origins: readonly Origin<OwnPool>[],
+  { clock, connectMs, headersMs }: UpstreamsOptions,
+  deadlines = new Deadlines(clock),
+): ClientState<OwnPool> {
+  return { clock, connectMs, headersMs, choice: new Choice(origins), deadlines, closed: false }
+}
+
+type ExchangeClass<State> = new (
+  state: State,
+  request: UpstreamRequest,
+  response: UpstreamResponse,
+) => UpstreamCall & { begin(): void }
+
+/** A client whose exchanges take their connections from the pools of the upstreams. */
+export class PooledUpstreams<State extends ClientState<Pool<unknown>>> implements UpstreamClient {
+  readonly #state: State
+  readonly #Exchange: ExchangeClass<State>
+  #closing: Promise<void> | undefined = undefined
+
+  constructor(state: State, Exchange: ExchangeClass<State>) {
+    this.#state = state
+    this.#Exchange = Exchange
+  }
+
+  send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
+    const exchange = new this.#Exchange(this.#state, request, response)
+    exchange.begin()
+    return exchange
+  }
+
+  close(): Promise<void> {
+    const { choice } = this.#state
+    this.#state.closed = true
+    this.#closing ??= Promise.all(choice.origins.map(({ pool }) => pool.close())).then(() => undefined)
+    return this.#closing
+  }
+}

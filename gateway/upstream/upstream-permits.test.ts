@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { type Share, UpstreamPermits } from './upstream-permits.ts'
+
+const caller = (isProxy = false): Share => ({ permits: 0, isProxy })
+
+function permitsFor(max: number, { threads = 1, takenByOthers = (): number => 0 } = {}) {
+  return new UpstreamPermits({ max, threads, takenByOthers })
+}
+
+/** As many as it can get. */
+function takeAll(permits: UpstreamPermits, share: Share): number {
+  while (permits.take(share));
+  return share.permits
+}
+
+describe('the permits to use the upstream', () => {
+  it('are never all taken by one caller: the next one still gets some', () => {
+    const permits = permitsFor(16)
+    const greedy = caller()
+    assert.equal(takeAll(permits, greedy), 12)
+    assert.equal(permits.take(caller()), true)
+    assert.equal(permits.areExhausted, false)
+    permits.release(greedy)
+    assert.deepEqual([greedy.permits, permits.taken], [11, 12])
+  })
+
+  it('may all be taken by a proxy, which acts for many', () => {
+    const permits = permitsFor(16)
+    assert.equal(takeAll(permits, caller(true)), 16)
+    assert.deepEqual([permits.areExhausted, permits.take(caller())], [true, false])
+  })
+
+  it('are counted for those whom a proxy names, and forgotten when they have none', () => {
+    const permits = permitsFor(16)
+    takeAll(permits, permits.shareOf('a'))
+    assert.equal(permits.shareOf('a').permits, 12)
+    assert.equal(permits.take(permits.shareOf('b')), true)
+    const share = permits.shareOf('a')
+    for (let i = 0; i < 12; i++) permits.release(share)
+    assert.notEqual(permits.shareOf('a'), share)
+    assert.equal(permits.taken, 1)
+  })
+
+  it('are bounded with those of other threads, where a caller is taken to have as many', () => {
+    let takenByOthers = 0
+    const permits = permitsFor(16, { threads: 2, takenByOthers: () => takenByOthers })
+    takenByOthers = 6
+    assert.equal(takeAll(permits, caller()), 6)
+    takenByOthers = 10
+    assert.equal(permits.areExhausted, true)
+    assert.equal(permits.take(caller(true)), false)
+    assert.equal(permits.taken, 6)
+  })
+})
