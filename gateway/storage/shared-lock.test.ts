@@ -36,6 +36,21 @@ test('acquire gives up after its timeout, and calls back before each sleep', () 
   assert.equal(other.acquire(0), true)
 })
 
+test('a thread that rarely gets a processor does not give up a lock that others release in time', (t) => {
+  const { one, other } = locks()
+  let nowMs = 0
+  t.mock.method(performance, 'now', () => {
+    nowMs += 1000
+    return nowMs
+  })
+  one.acquire(0)
+  let sleeps = 0
+  const releaseLater = () => {
+    if (++sleeps === 3) one.release()
+  }
+  assert.equal(other.acquire(250, releaseLater), true)
+})
+
 test('the lock of a dead thread can be taken over, also while others wait, and no other lock', () => {
   const { one, other, third } = locks()
   one.acquire(0)

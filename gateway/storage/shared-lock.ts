@@ -42,10 +42,17 @@ export class SharedLock {
     return false
   }
 
-  /** Calls `beforeSleep` before each sleep. @returns false when others held the lock for all of `timeoutMs` */
+  /**
+   * Calls `beforeSleep` before each sleep.
+   *
+   * @returns false when others held the lock for all of `timeoutMs`. The clock alone does not decide: on a machine without
+   * a processor to spare this thread may get few chances to look, and finds the lock held by one thread after another.
+   */
   acquire(timeoutMs: number, beforeSleep?: () => void): boolean {
     if (this.acquireSoon()) return true
     const deadline = performance.now() + timeoutMs
+    const minChecks = timeoutMs / CHECK_AGAIN_MS / 2
+    let checks = 0
     for (;;) {
       const held = Atomics.load(this.#words, this.#at)
       if (held === FREE) {
@@ -53,10 +60,11 @@ export class SharedLock {
         if (this.#replace(FREE, this.#me | WAITED_FOR)) return true
         continue
       }
-      if (performance.now() >= deadline) return false
+      if (checks >= minChecks && performance.now() >= deadline) return false
       if (!this.#replace(held, held | WAITED_FOR)) continue
       beforeSleep?.()
       Atomics.wait(this.#words, this.#at, held | WAITED_FOR, CHECK_AGAIN_MS)
+      checks++
     }
   }
 
