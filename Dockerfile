@@ -42,7 +42,9 @@ COPY --from=gateway-modules /app ./
 COPY --from=build /app/dist/gateway dist/gateway
 COPY --from=build /app/dist/config dist/config
 COPY config ./config
-ENV GATEWAY_HOST=0.0.0.0 GATEWAY_ADMIN_HOST=0.0.0.0
+# The admin listener stays on the container's loopback, where the health check is. To reach it from outside set
+# GATEWAY_ADMIN_HOST=0.0.0.0 and mount a token, named by GATEWAY_ADMIN_TOKEN_FILE.
+ENV GATEWAY_HOST=0.0.0.0
 EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.GATEWAY_ADMIN_PORT ?? 9090}/healthz`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]

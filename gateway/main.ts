@@ -1,6 +1,10 @@
 import type { Server } from 'node:http'
 import { destination, type Logger, pino } from 'pino'
+import { AdminGuard } from './admin/admin-guard.ts'
+import type { AdminRoute } from './admin/admin-route.ts'
 import { createAdminServer } from './admin/admin-server.ts'
+import { metricsRoute } from './admin/metrics-route.ts'
+import { probeRoutes } from './admin/probes.ts'
 import { Primary } from './cluster/primary.ts'
 import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
@@ -8,9 +12,11 @@ import { describeFault, type Fault } from './config/faults.ts'
 import { loadFile } from './config/load-file.ts'
 import { loadSettings } from './config/load-settings.ts'
 import { issuerWarnings } from './config/rules/issuer-rules.ts'
+import { parseAdminToken } from './config/secret-line.ts'
 import type { Settings } from './config/settings.ts'
 import { parseLimits } from './limits/table/limits-file.ts'
 import packageJson from './package.json' with { type: 'json' }
+import { watchAdminToken } from './process/admin-token.ts'
 import { fileWarnings } from './process/config-warnings.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './process/public-listeners.ts'
 import type { ServingMode } from './process/serving-mode.ts'
@@ -41,11 +47,8 @@ async function main(): Promise<void> {
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
   const serving = orExit(log, () => (withWorkers ? new Primary(startup) : serveAlone(startup)))
   process.on('SIGHUP', () => serving.trail.reopen())
-  const admin = createAdminServer({
-    metrics: serving.metrics,
-    readiness: () => serving.notReady(),
-    degradation: () => serving.degraded(),
-  })
+  const guard = adminGuard(startup, serving)
+  const admin = createAdminServer({ guard, routes: adminRoutes(serving) })
   const { adminPort, port, tlsPort } = await begin(startup, serving, admin)
   // Writes pending records without waiting for a request once the disk has room again.
   setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
@@ -66,6 +69,22 @@ async function main(): Promise<void> {
   process.exit(0)
 }
 
+function adminRoutes(serving: ServingMode): AdminRoute[] {
+  return [
+    ...probeRoutes({ readiness: () => serving.notReady(), degradation: () => serving.degraded() }),
+    metricsRoute(serving.metrics),
+  ]
+}
+
+function adminGuard({ settings, adminToken }: StartupConfiguration, { reports }: ServingMode): AdminGuard {
+  const { adminHost, adminNames, adminTokenFile: file } = settings
+  const guard = new AdminGuard({ names: [adminHost, ...adminNames], token: adminToken?.value })
+  if (file !== undefined && adminToken !== undefined) {
+    watchAdminToken(reports, { file, loaded: adminToken, enforce: (token) => guard.replaceToken(token) })
+  }
+  return guard
+}
+
 /** Listens for probes first, then for requests. */
 async function begin({ settings, log }: StartupConfiguration, serving: ServingMode, admin: Server) {
   try {
@@ -83,11 +102,12 @@ async function begin({ settings, log }: StartupConfiguration, serving: ServingMo
 /** Reads every file before any part is made, and reports all faults at once. */
 async function readStartupConfiguration(): Promise<StartupConfiguration> {
   const settings = loadSettings(process.env)
-  const { clientsFile, tls: tlsSettings } = settings.value ?? {}
+  const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? {}
   const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)
   const clients = clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients)
+  const adminToken = adminTokenFile === undefined ? NOTHING : loadFile(adminTokenFile, parseAdminToken)
   const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
-  const faults = [settings, limits, clients, tls].flatMap((read) => read.faults ?? [])
+  const faults = [settings, limits, clients, adminToken, tls].flatMap((read) => read.faults ?? [])
   if (clientsFile !== undefined && clients.value !== undefined)
     faults.push(...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust))
   if (faults.length > 0 || settings.value === undefined || limits.value === undefined) stopForFaults(faults)
@@ -96,6 +116,7 @@ async function readStartupConfiguration(): Promise<StartupConfiguration> {
     limits: limits.value,
     clients: clients.value,
     tls: tls.value,
+    adminToken: adminToken.value,
     version: packageJson.version,
     log: operationalLog(settings.value),
     storeModule: await loadStoreModule(settings.value),

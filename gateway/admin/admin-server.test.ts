@@ -2,11 +2,26 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, connect } from 'node:net'
 import { it } from 'node:test'
+import { AdminGuard } from './admin-guard.ts'
 import { createAdminServer } from './admin-server.ts'
+import type { Exposition } from './metrics.ts'
 import { createMetrics } from './metrics.ts'
+import { metricsRoute } from './metrics-route.ts'
+import { probeRoutes } from './probes.ts'
 
-async function get(parts: Parameters<typeof createAdminServer>[0], path: string): Promise<Response> {
-  const server = createAdminServer(parts).listen(0, '127.0.0.1')
+interface Parts {
+  readonly metrics: Exposition
+  readonly readiness: () => string | undefined
+  readonly degradation: () => string | undefined
+}
+
+function serverOf(parts: Parts) {
+  const guard = new AdminGuard({ names: [], token: undefined })
+  return createAdminServer({ guard, routes: [...probeRoutes(parts), metricsRoute(parts.metrics)] })
+}
+
+async function get(parts: Parts, path: string): Promise<Response> {
+  const server = serverOf(parts).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const answer = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)
   server.close()
@@ -27,11 +42,7 @@ it('/readyz gives the reason that it is asked for, each time anew', async () => 
 })
 
 it('takes no more connections than it has files set aside for', async () => {
-  const server = createAdminServer({
-    metrics,
-    readiness: () => undefined,
-    degradation: () => undefined,
-  }).listen(0, '127.0.0.1')
+  const server = serverOf(whole).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   const dropped = once(server, 'drop')

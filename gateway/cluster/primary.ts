@@ -4,7 +4,7 @@ import { createMetrics, type Metrics } from '../admin/metrics.ts'
 import { openTrail } from '../audit/open-trail.ts'
 import type { Trail } from '../audit/trail.ts'
 import { createServer } from '../http/syntax/status-codes.ts'
-import { type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
+import { type Reports, type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
 import { trailOptions } from '../process/data-files.ts'
 import { passed, type Stop } from '../process/drain.ts'
 import { listen } from '../process/public-listeners.ts'
@@ -27,6 +27,7 @@ const SCRIPT = new URL(`./worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 export class Primary implements ServingMode {
   readonly trail: Trail
   readonly metrics: Pick<Metrics, 'expose' | 'contentType'>
+  readonly reports: Reports
   readonly #startup: StartupConfiguration
   readonly #own: Metrics
   readonly #state: PrimaryState
@@ -46,6 +47,7 @@ export class Primary implements ServingMode {
     this.#own = createMetrics({ version })
     this.metrics = { contentType: this.#own.contentType, expose: () => this.#expose() }
     this.trail = openTrail(trailOptions(startup, this.#own))
+    this.reports = { log, metrics: this.#own, trail: this.trail, clock: Date.now }
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
     this.#state = new PrimaryState(startup, watch, gatewayIdOf(this.#secret))
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
@@ -113,7 +115,7 @@ export class Primary implements ServingMode {
   #watch(): void {
     const { tls } = this.#startup
     const { settings } = this.#inForce
-    const options = { ...this.#startup, metrics: this.#own, trail: this.trail, clock: Date.now }
+    const options = this.reports
     const enforce = {
       limits: this.#state.replaceTable.bind(this.#state),
       clients: (table: NonNullable<WorkerConfiguration['clients']>) => {

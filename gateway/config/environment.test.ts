@@ -33,6 +33,9 @@ test('every variable arrives at its key', () => {
     GATEWAY_TLS_CLIENT_CRL: 'crl.pem',
     GATEWAY_ADMIN_HOST: '::1',
     GATEWAY_ADMIN_PORT: '65535',
+    GATEWAY_ADMIN_TOKEN_FILE: '/run/secrets/admin',
+    GATEWAY_ADMIN_OPEN: 'false',
+    GATEWAY_ADMIN_NAMES: 'gateway-1, gw.example',
     GATEWAY_UPSTREAM: 'http://a:1/, unix:/run/b.sock',
     GATEWAY_ISSUER: 'https://bank.example',
     GATEWAY_JWKS_URI: 'https://bank.example/keys',
@@ -60,6 +63,9 @@ test('every variable arrives at its key', () => {
       },
       adminHost: '::1',
       adminPort: 65535,
+      adminTokenFile: '/run/secrets/admin',
+      adminOpen: false,
+      adminNames: ['gateway-1', 'gw.example'],
       upstreams: ['http://a:1', 'unix:/run/b.sock'],
       upstreamSecretFile: '/run/secrets/gateway',
       issuer: 'https://bank.example',
@@ -77,6 +83,8 @@ test('every variable arrives at its key', () => {
 
 test('each variable refuses what is not of its kind', () => {
   assert.match(fault('GATEWAY_HOST', 'a:1'), /must be an IP address/)
+  assert.match(fault('GATEWAY_ADMIN_OPEN', 'yes'), /must be one of true, false, but is "yes"/)
+  assert.match(fault('GATEWAY_ADMIN_NAMES', 'a, b:9090'), /a host name, without a port, but is "b:9090"/)
   assert.match(fault('GATEWAY_ADMIN_HOST', '[::1]'), /must be an IP address/)
   for (const port of ['65536', '-1', '80.5', '0x50', ' 80', '1e3', 'http']) {
     assert.match(fault('GATEWAY_PORT', port), /must be a whole number between 0 and 65535, but is "/)

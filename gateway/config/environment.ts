@@ -37,6 +37,9 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_PORT', (text, overrides) => portFault(text) ?? set(overrides, { port: Number(text) })],
   ['GATEWAY_ADMIN_HOST', (text, overrides) => hostFault(text) ?? set(overrides, { adminHost: text })],
   ['GATEWAY_ADMIN_PORT', (text, overrides) => portFault(text) ?? set(overrides, { adminPort: Number(text) })],
+  ['GATEWAY_ADMIN_TOKEN_FILE', (text, overrides) => set(overrides, { adminTokenFile: text })],
+  ['GATEWAY_ADMIN_OPEN', readAdminOpen],
+  ['GATEWAY_ADMIN_NAMES', readAdminNames],
   ['GATEWAY_UPSTREAM', readUpstreams],
   ['GATEWAY_UPSTREAM_SECRET_FILE', (text, overrides) => set(overrides, { upstreamSecretFile: text })],
   ['GATEWAY_ISSUER', (text, overrides) => issuerFault(text) ?? set(overrides, { issuer: text })],
@@ -128,6 +131,16 @@ function portFault(text: string): string | undefined {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
   if (port <= 65535) return undefined
   return `must be a whole number between 0 and 65535, but is ${describeValue(text)}`
+}
+
+function readAdminOpen(text: string, overrides: Overrides): string | undefined {
+  return choiceFault(text, ['true', 'false']) ?? set(overrides, { adminOpen: text === 'true' })
+}
+
+function readAdminNames(text: string, overrides: Overrides): string | undefined {
+  const adminNames = text.split(',').map((name) => name.trim())
+  const fault = adminNames.map(hostFault).find((reason) => reason !== undefined)
+  return fault ?? set(overrides, { adminNames })
 }
 
 function readUpstreams(text: string, overrides: Overrides): string | undefined {

@@ -108,6 +108,7 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
   if (written === undefined) return { faults: json.faults() }
   json.check('$.host', written.host, hostFault)
   json.check('$.adminHost', written.adminHost, hostFault)
+  json.checkEach('$.adminNames', written.adminNames, hostFault)
   json.check('$.issuer', written.issuer, issuerFault)
   json.check('$.jwksUri', written.jwksUri, urlFault)
   checkAlgorithms(json, '$', written)

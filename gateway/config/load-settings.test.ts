@@ -111,6 +111,20 @@ test('the public and the admin listener must not have one address', () => {
   good({ port: 0, adminPort: 0 })
 })
 
+test('an admin listener that others reach has a token, unless the operator says that it is open', () => {
+  const reason = /is reached by others .* GATEWAY_ADMIN_TOKEN_FILE, or set GATEWAY_ADMIN_OPEN=true$/
+  for (const adminHost of ['0.0.0.0', '::', '10.0.0.1', 'gateway-1']) {
+    assert.match(faults({ adminHost }).join(), reason)
+    good({ adminHost, adminTokenFile: 't' })
+    good({ adminHost, adminOpen: true })
+    good({ adminHost }, { GATEWAY_ADMIN_OPEN: 'true' })
+    const [fault = ''] = faults({}, { GATEWAY_ADMIN_HOST: adminHost })
+    assert.match(fault, /^environment: GATEWAY_ADMIN_HOST: /)
+  }
+  assert.match(faults({ adminHost: '::' })[0] ?? '', /^config\/gateway\.json: \$\.adminHost: /)
+  for (const adminHost of ['127.0.0.1', '127.1.2.3', '::1', 'localhost']) good({ adminHost })
+})
+
 test('the gateway must not be its own upstream', () => {
   const own = /the gateway's own listener/
   assert.match(faults({ upstream: 'http://127.0.0.1:8080' })[0] ?? '', own)

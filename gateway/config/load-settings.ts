@@ -8,15 +8,17 @@ import {
 import type { Fault, Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
+import { adminFaults } from './rules/admin-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
+import { parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
-import { parseUpstreamSecret } from './upstream-secret.ts'
 
 /** Where each key that can be in conflict with another is set: in the file, and in the environment. */
 const PLACES = {
   port: ['$.port', 'GATEWAY_PORT'],
+  adminHost: ['$.adminHost', 'GATEWAY_ADMIN_HOST'],
   adminPort: ['$.adminPort', 'GATEWAY_ADMIN_PORT'],
   upstreams: ['$.upstream', 'GATEWAY_UPSTREAM'],
   issuer: ['$.issuer', 'GATEWAY_ISSUER'],
@@ -124,7 +126,7 @@ function conflictsOf(merged: GatewayFile, place: Place): Fault[] {
     const reason = 'must be the name of a file: standard output cannot be synced'
     faults.push({ ...place('auditFile', 'auditDurability'), reason })
   }
-  return [...faults, ...issuerConflicts(merged, place)]
+  return [...faults, ...adminFaults(merged, place('adminHost')), ...issuerConflicts(merged, place)]
 }
 
 /** Conflicts of the HTTPS listener with other listeners and with routes. */

@@ -98,6 +98,12 @@ export interface SettingsAsWritten {
   readonly port: number
   readonly adminHost: string
   readonly adminPort: number
+  /** Its one line is the bearer token of the admin listener. Undefined: whoever reaches that listener may read it. */
+  readonly adminTokenFile?: string
+  /** The admin listener needs no token although it is not on loopback. */
+  readonly adminOpen: boolean
+  /** Names that browsers may know the admin listener by, besides its address and `adminHost`. */
+  readonly adminNames: readonly string[]
   /** How long signing keys stay in force when they cannot be fetched again. */
   readonly jwksMaxStaleMs: number
   readonly dataDir: string

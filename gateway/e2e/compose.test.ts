@@ -226,7 +226,7 @@ describe('the parts of config/compose.yaml as processes', {
   before(async () => {
     postgres = await createTestPostgres()
     mkdirSync(join(dir, 'secrets'))
-    for (const secret of ['gateway', 'store_password', 'store_key'])
+    for (const secret of ['gateway', 'store_password', 'store_key', 'admin_token'])
       writeFileSync(join(dir, 'secrets', secret), `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 })
     const hosts = [
       'load-balancer:8080',

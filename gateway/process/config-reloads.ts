@@ -23,7 +23,7 @@ export interface Watching {
 }
 
 /** Where the result of an edit is reported. */
-type Reports = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
+export type Reports = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
 
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
@@ -136,7 +136,7 @@ interface Edited {
 }
 
 /** Reports the result of an edit to metrics, log and audit trail. */
-function reporter(reports: Reports, { file, label, what }: Edited) {
+export function reporter(reports: Reports, { file, label, what }: Edited) {
   const { log, metrics, trail, clock } = reports
   metrics.configReload(label, 'success')
   return {

@@ -1,11 +1,14 @@
 import type { Exposition } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
+import type { Reports } from './config-reloads.ts'
 import type { Stop } from './drain.ts'
 
 /** A running gateway, with or without workers. */
 export interface ServingMode {
   readonly trail: Trail
   readonly metrics: Exposition
+  /** Where edits of files are reported that the gateway itself does not watch. */
+  readonly reports: Reports
   /** Opens the public listeners; resolves when requests are served. @throws CannotListen */
   begin(): Promise<{ readonly port: number; readonly tlsPort: number | undefined }>
   /** Why the gateway is not ready, for the probe; undefined when it is ready. */

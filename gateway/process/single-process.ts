@@ -19,6 +19,7 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
   return {
     trail,
     metrics,
+    reports: gateway,
     begin: async () => {
       const { tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')

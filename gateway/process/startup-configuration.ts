@@ -11,6 +11,8 @@ export interface StartupConfiguration {
   readonly limits: LoadedFile<readonly LimitRow[]>
   readonly clients: LoadedFile<ClientTable> | undefined
   readonly tls: LoadedTls | undefined
+  /** Undefined: the admin listener asks for none. The main thread alone has it. */
+  readonly adminToken?: LoadedFile<string> | undefined
   readonly version: string
   readonly log: Logger
   /** Set when a shared store is configured: see `loadStoreModule`. */

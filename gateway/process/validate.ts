@@ -6,6 +6,7 @@ import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { issuerWarnings } from '../config/rules/issuer-rules.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
+import { parseAdminToken } from '../config/secret-line.ts'
 import type { Route, TlsSettings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
@@ -62,6 +63,7 @@ function checkEnvironment(found: Findings): void {
   checkRows(found, limitsFile, loadFile(limitsFile, parseLimits))
   found.warnings.push(...fileWarnings(process.env))
   const tls = settings.value?.tls === undefined ? undefined : checkTls(found, settings.value.tls)
+  if (settings.value?.adminTokenFile !== undefined) checkAdminToken(found, settings.value.adminTokenFile)
   if (settings.value?.clientsFile !== undefined) checkClients(found, clientsFile, tls?.material.trust)
 }
 
@@ -112,6 +114,12 @@ function checkClients(found: Findings, file: string, trust?: ClientTrust): void 
   const faults = clients.faults ?? clientIssuerFaults(file, clients.value.value, trust)
   found.faults.push(...faults)
   if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
+}
+
+function checkAdminToken(found: Findings, file: string): void {
+  const { faults } = loadFile(file, parseAdminToken)
+  if (faults === undefined) found.good.push(`${file}: OK`)
+  else found.faults.push(...faults)
 }
 
 function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parseUpstreamSecret } from './upstream-secret.ts'
+import { parseAdminToken, parseUpstreamSecret } from './secret-line.ts'
 
 const SECRET = 'x'.repeat(32)
 
@@ -24,4 +24,9 @@ test('an upstream secret that is short, long or no field value is refused withou
     assert.equal(faults?.length, 1, JSON.stringify(text))
     assert.doesNotMatch(JSON.stringify(faults), /xxx/)
   }
+})
+
+test('the admin token has the same form, and its fault names it', () => {
+  assert.deepEqual(parseAdminToken('t', `${SECRET}\n`), { value: SECRET })
+  assert.match(parseAdminToken('t', 'short').faults?.[0]?.reason ?? '', /the token of the admin listener$/)
 })

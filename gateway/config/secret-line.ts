@@ -1,0 +1,19 @@
+import type { ParseFile } from './load-file.ts'
+
+/** Too long to guess, and valid in a header field. */
+const SECRET = /^[\x21-\x7e]{32,256}$/
+
+/** The secret that the gateway proves itself with to the upstreams. */
+export const parseUpstreamSecret = secretLine('the secret of gateway and service')
+/** The bearer token of the admin listener. */
+export const parseAdminToken = secretLine('the token of the admin listener')
+
+/** Parses the file of a secret: one line, which may end with a line end. The fault does not repeat it. */
+function secretLine(what: string): ParseFile<string> {
+  return (file, text) => {
+    const secret = text.replace(/\r?\n$/, '')
+    if (SECRET.test(secret)) return { value: secret }
+    const reason = `must hold one line of 32 to 256 visible ASCII characters, ${what}`
+    return { faults: [{ file, path: '$', reason }] }
+  }
+}

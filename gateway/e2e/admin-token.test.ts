@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { run } from './child-process.ts'
+import { call } from './client.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+
+const TOKEN = 'the-first-token-of-the-admin-listener'
+const NEXT = 'the-second-token-of-the-admin-listener'
+const OPEN = { upstream: 'http://127.0.0.1:9', routes: [{ path: '/*', auth: ['none'] }] }
+
+describe('the admin listener with a token', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-token-'))
+  const tokenFile = join(dir, 'token')
+  let gateway: TestGateway
+  before(async () => {
+    writeFileSync(tokenFile, `${TOKEN}\n`)
+    gateway = await startGateway({ config: OPEN, env: { GATEWAY_ADMIN_TOKEN_FILE: tokenFile } })
+  })
+  after(async () => {
+    await gateway?.end('SIGKILL')
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  const statusOf = async (path: string, headers: Record<string, string> = {}) =>
+    (await call(gateway.adminUrl + path, { headers })).status
+  const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+  it('probes anyone, and shows metrics only to who has the token', async () => {
+    for (const path of ['/healthz', '/readyz'])
+      assert.equal(await statusOf(path, { host: 'any.example' }), 200)
+    const refused = await call(`${gateway.adminUrl}/metrics`)
+    assert.deepEqual(
+      [refused.status, refused.headers['www-authenticate']],
+      [401, 'Bearer realm="countersign admin"'],
+    )
+    assert.equal(refused.headers['x-content-type-options'], 'nosniff')
+    assert.equal(await statusOf('/metrics', bearer(TOKEN)), 200)
+    assert.equal(await statusOf('/metrics', { ...bearer(TOKEN), origin: 'http://evil.example' }), 403)
+    assert.equal(await statusOf('/metrics', { host: 'evil.example' }), 421)
+  })
+
+  it('takes another token as soon as the file has one, keeps the good one else, and records both edits', async () => {
+    writeFileSync(tokenFile, 'short')
+    await gateway.process.line(({ msg }) => msg === 'the last good admin tokens stay in force')
+    assert.equal(await statusOf('/metrics', bearer(TOKEN)), 200)
+    writeFileSync(tokenFile, NEXT)
+    await until(async () => ((await statusOf('/metrics', bearer(NEXT))) === 200 ? true : undefined))
+    assert.equal(await statusOf('/metrics', bearer(TOKEN)), 401)
+    const change = await until(() => gateway.audit().find(({ type }) => type === 'CONFIG_CHANGE'))
+    assert.doesNotMatch(JSON.stringify(change), /token-of-the-admin/)
+    assert.doesNotMatch(JSON.stringify(gateway.process.lines), /token-of-the-admin/)
+  })
+})
+
+describe('a gateway whose admin listener others could reach', () => {
+  it('does not start without a token, and names both ways out', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'countersign-open-'))
+    writeFileSync(join(dir, 'gateway.json'), JSON.stringify(OPEN))
+    writeFileSync(join(dir, 'limits.json'), '{"limits":[]}')
+    const child = run('gateway/main.ts', {
+      GATEWAY_CONFIG: join(dir, 'gateway.json'),
+      GATEWAY_LIMITS: join(dir, 'limits.json'),
+      GATEWAY_ADMIN_HOST: '0.0.0.0',
+    })
+    assert.equal(await child.ended, 1)
+    assert.match(child.plain(), /GATEWAY_ADMIN_HOST: .*GATEWAY_ADMIN_TOKEN_FILE.*GATEWAY_ADMIN_OPEN=true/)
+    rmSync(dir, { recursive: true, force: true })
+  })
+})
