@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 /** One line of a process's operational log. */
@@ -21,9 +22,14 @@ export interface RunningProcess {
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const running = new Set<ChildProcess>()
-process.on('exit', () => {
+// A test that failed leaves its processes, for which the run of the file would wait for ever. The first is not enough by itself:
+// a file may also end early.
+after(endAll)
+process.on('exit', endAll)
+
+function endAll(): void {
   for (const child of running) child.kill('SIGKILL')
-})
+}
 
 /** Runs a script, named from the root of the repository, with exactly this environment beside PATH. */
 export function run(script: string, env: Readonly<Record<string, string>>): RunningProcess {

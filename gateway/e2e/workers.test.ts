@@ -254,8 +254,13 @@ describe('a gateway with two workers', () => {
 
 describe('counts of a gateway with two workers', () => {
   let upstream: TestUpstream
+  let isHolding = false
+  const held: ServerResponse[] = []
   before(async () => {
-    upstream = await startUpstream((_req, res) => void setTimeout(() => res.end('{}'), 15))
+    upstream = await startUpstream((_req, res) => {
+      if (isHolding) held.push(res)
+      else setTimeout(() => res.end('{}'), 15)
+    })
   })
   after(() => upstream.close())
 
@@ -298,7 +303,7 @@ describe('counts of a gateway with two workers', () => {
     await until(() => (threads.seen.length === 2 ? true : undefined))
     const counts = { 200: 0, 429: 0, broken: 0 }
     let over = false
-    // So many that some are under way in a worker whenever it dies.
+    // So many that both workers have some.
     const agents = connections(24)
     const load = agents.map(async (agent) => {
       while (!over) {
@@ -314,8 +319,12 @@ describe('counts of a gateway with two workers', () => {
       [2, 'setTimeout(() => { throw new Error("injected") })'],
     ] as const) {
       await until(() => (counts[200] >= deaths * 60 ? true : undefined))
+      isHolding = true
+      await until(() => (held.length === agents.length ? true : undefined))
       threads.evaluate('worker-1', expression)
       await until(() => (threads.seen.length === 2 + deaths ? true : undefined), 15_000)
+      isHolding = false
+      for (const res of held.splice(0)) res.end('{}')
       assert.equal((await call(`${gateway.adminUrl}/readyz`)).status, 200)
     }
     await Promise.all(load)
