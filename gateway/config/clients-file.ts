@@ -88,7 +88,7 @@ interface Draft {
  * @param file its name, for the faults
  */
 export function parseClients(file: string, text: string, sources = THIS_MACHINE): Parsed<ClientTable> {
-  const json = new JsonFile<Written>(file, text, checkClientsSchema)
+  const json = new JsonFile<Written>(file, text, checkClientsSchema, { secret: true })
   const rows = json.value?.clients
   if (!Array.isArray(rows)) return { faults: withoutSecrets(json.faults()) }
   const draft: Draft = { json, sources, tables: emptyTables(), owners: new Map() }

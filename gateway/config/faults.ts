@@ -2,14 +2,46 @@
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
   readonly file: string
-  /** Where in it: a JSON path such as `$.limits[2].window`, a variable's name, or `line 3 column 7`. */
+  /** Where in it: a JSON path such as `$.limits[2].window`, a variable's name, or `line 3 column 7` of what is no JSON. */
   readonly path: string
   readonly reason: string
+  /** Where in the text, if that is known. */
+  readonly at?: FaultPlace
 }
 
-/** `config/limits.json: $.limits[2].window: must be …`: one line per fault. */
-export function describeFault(fault: Fault): string {
-  return `${fault.file}: ${fault.path}: ${fault.reason}`
+export interface FaultPlace {
+  /** From 1. */
+  readonly line: number
+  /** From 1, in UTF-16 code units. */
+  readonly column: number
+  /** That line, or the part of it around the column; undefined when it might hold a secret. */
+  readonly excerpt?: { readonly text: string /** From 0. */; readonly caret: number }
+}
+
+/** `config/limits.json: $.limits[2].window: must be … (line 17)`: one line per fault, for logs. */
+export function describeFault({ file, path, reason, at }: Fault): string {
+  const line = at === undefined || isPlace(path) ? '' : ` (line ${at.line})`
+  return `${file}: ${path}: ${reason}${line}`
+}
+
+/**
+ * `config/limits.json:17:7: $.limits[2].window: must be …` and below it the line with a caret: for a person, and for editors,
+ * which open the place.
+ */
+export function showFault(fault: Fault): string {
+  const { file, path, reason, at } = fault
+  if (at === undefined) return describeFault(fault)
+  const head = `${file}:${at.line}:${at.column}: ${isPlace(path) ? '' : `${path}: `}${reason}`
+  if (at.excerpt === undefined) return head
+  const { text, caret } = at.excerpt
+  const number = String(at.line)
+  // With tabs as in the line itself, so that the caret stands below its place.
+  const before = text.slice(0, caret).replaceAll(/[^\t]/g, ' ')
+  return `${head}\n  ${number} | ${text}\n  ${' '.repeat(number.length)} | ${before}^`
+}
+
+function isPlace(path: string): boolean {
+  return path.startsWith('line ')
 }
 
 /** The result of parsing: either the value, or all faults. */

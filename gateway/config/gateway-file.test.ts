@@ -17,7 +17,7 @@ function faults(settings: unknown): string[] {
   const parsed = parseGatewayFile('gateway.json', JSON.stringify(settings))
   assert.ok(parsed.faults, 'no fault was found')
   assert.ok(parsed.faults.every(({ file }) => file === 'gateway.json'))
-  return parsed.faults.map(({ path, reason }) => `${path}: ${reason.replace(/ \(line \d+\)$/, '')}`)
+  return parsed.faults.map(({ path, reason }) => `${path}: ${reason}`)
 }
 
 /** Of a file that is good but for these keys. */
@@ -466,7 +466,7 @@ test('all faults come at once, of schema and meaning, one for each cause, in the
   }`
   const parsed = parseGatewayFile('g.json', text)
   assert.deepEqual(
-    parsed.faults?.map(({ path, reason }) => [path, Number(/\(line (\d+)\)$/.exec(reason)?.[1])]),
+    parsed.faults?.map(({ path, at }) => [path, at?.line]),
     [
       ['$.port', 3],
       ['$.port', 3],

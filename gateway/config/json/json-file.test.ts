@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { describeFault, showFault } from '../faults.ts'
 import { JsonFile } from './json-file.ts'
 import { compileSchema } from './schema-compiler.ts'
 
@@ -36,7 +37,12 @@ test('a text that is not JSON has no value and one fault, with line and column',
   assert.equal(file.sound('$.port'), false)
   assert.equal(file.wrote('$.port'), false)
   assert.deepEqual(file.faults(), [
-    { file: 'some.json', path: 'line 3 column 1', reason: 'a comma must not stand before "}"' },
+    {
+      file: 'some.json',
+      path: 'line 3 column 1',
+      reason: 'a comma must not stand before "}"',
+      at: { line: 3, column: 1, excerpt: { text: '}', caret: 0 } },
+    },
   ])
 })
 
@@ -58,7 +64,7 @@ test('a list that is far too long is not looked at row by row', () => {
   assert.equal(file.value, undefined)
   assert.deepEqual(
     file.faults().map(({ path, reason }) => `${path} ${reason}`),
-    ['$.rows must have at most 3 entries, but has 4 (line 1)'],
+    ['$.rows must have at most 3 entries, but has 4'],
   )
 })
 
@@ -93,9 +99,9 @@ test('a text that is JSON but no object has no value', () => {
 })
 
 test('a key that is written twice is a fault beside those of the schema', () => {
-  assert.deepEqual(read('{\n"port": 1,\n"port": "x"}').faults(), [
-    { file: 'some.json', path: '$.port', reason: 'is written twice, on line 2 and again (line 3)' },
-    { file: 'some.json', path: '$.port', reason: 'must be a whole number, but is "x" (line 3)' },
+  assert.deepEqual(read('{\n"port": 1,\n"port": "x"}').faults().map(describeFault), [
+    'some.json: $.port: is written twice, on line 2 and again (line 3)',
+    'some.json: $.port: must be a whole number, but is "x" (line 3)',
   ])
 })
 
@@ -103,15 +109,12 @@ test('faults come in the order of the file, whoever found them', () => {
   const file = read('{\n"rows": [\n{},\n{"path": 1}],\n"port": 1}')
   file.refuse({ path: '$.port', reason: 'is taken' })
   file.refuse({ path: '$.rows', reason: 'are too few' })
-  assert.deepEqual(
-    file.faults().map(({ path, reason }) => `${path} ${reason}`),
-    [
-      '$.rows are too few (line 2)',
-      '$.rows[0].path is missing (line 3)',
-      '$.rows[1].path must be text, but is 1 (line 4)',
-      '$.port is taken (line 5)',
-    ],
-  )
+  assert.deepEqual(file.faults().map(describeFault), [
+    'some.json: $.rows: are too few (line 2)',
+    'some.json: $.rows[0].path: is missing (line 3)',
+    'some.json: $.rows[1].path: must be text, but is 1 (line 4)',
+    'some.json: $.port: is taken (line 5)',
+  ])
 })
 
 test('a part is sound unless a fault is in it, above it or below it', () => {
@@ -128,4 +131,30 @@ test('what the operator wrote is told apart from a default', () => {
   const file = read('{"portal": "x"}')
   assert.equal(file.wrote('$.portal'), true)
   assert.equal(file.wrote('$.port'), false)
+})
+
+test('a fault is shown with its place and the line, a caret below the key', () => {
+  const file = read('{\n\t"rows": [], "port": "x"\n}')
+  assert.equal(
+    file.faults().map(showFault).join(),
+    [
+      'some.json:2:14: $.port: must be a whole number, but is "x"',
+      '  2 | \t"rows": [], "port": "x"',
+      '    | \t            ^',
+    ].join('\n'),
+  )
+  const [fault] = read(`{"rows": [], ${' '.repeat(1000)}"port": "${'x'.repeat(1000)}"}`).faults()
+  const { text, caret } = fault?.at?.excerpt ?? assert.fail()
+  assert.ok(text.length < 150 && text.slice(caret).startsWith('"port"') && /^….*…$/.test(text), text)
+})
+
+test('no line is shown of a file that is no JSON object, or where a secret may stand in it', () => {
+  const excerpt = (text: string, secret = false) =>
+    new JsonFile('some.json', text, check, { secret }).faults()[0]?.at?.excerpt
+  assert.equal(excerpt('-----BEGIN PRIVATE KEY-----'), undefined)
+  assert.equal(excerpt('{"port": "x"}', true), undefined)
+  assert.equal(
+    excerpt('{"port": "whsec_c2VjcmV0", "portal": "http://a:b@host/"}')?.text,
+    '{"port": "whsec_********", "portal": "http://***@host/"}',
+  )
 })

@@ -1,6 +1,7 @@
-import type { Fault } from '../faults.ts'
+import type { Fault, FaultPlace } from '../faults.ts'
 import { parentPath } from './json-path.ts'
 import { scanJson } from './json-scan.ts'
+import { LineIndex } from './line-index.ts'
 import type { Problem, SchemaCheck } from './schema-check.ts'
 
 /** Characters; room for the longest lists that the schemas allow, with rows of some 400. */
@@ -9,6 +10,12 @@ const MAX_LENGTH = 4 * 1024 * 1024
 const MAX_PATH_LENGTH = 200
 /** One mistake in a generated file can be in each of thousands of rows. */
 const MAX_FAULTS = 100
+/** Characters of a line that are shown on each side of a fault. */
+const MAX_AROUND = 60
+/** A secret that begins further from the fault is not recognised; none is so long. */
+const MAX_SECRET = 400
+/** What people write into a file where it does not belong: a secret of webhooks, user and password of an address. */
+const SECRETS = /(?<=whsec_)[^"\s]*|(?<=:\/\/)[^/"\s]*(?=@)/g
 
 /**
  * A JSON file that has been read and compared with its schema: its value with the schema's defaults, and the faults
@@ -18,36 +25,46 @@ export class JsonFile<T> {
   /** Undefined when the text is not a JSON object. A part of it has its type only where `sound` says so. */
   readonly value: T | undefined
   readonly #file: string
-  readonly #lines: ReadonlyMap<string, number>
+  readonly #offsets: ReadonlyMap<string, number>
+  readonly #index: LineIndex
+  /** Whether lines may be shown: not of what may be a file of another kind, or have a secret in it. */
+  readonly #shown: boolean
   readonly #unsound: ReadonlySet<string>
   /** Paths that contain an unsound one. */
   readonly #spoilt: ReadonlySet<string>
   /** Faults that were only counted. */
   #uncollected = 0
-  readonly #faults: { line: number; fault: Fault }[] = []
+  /** The place is undefined where nothing was read. */
+  readonly #faults: { offset: number | undefined; fault: Fault }[] = []
 
-  /** @param file as the operator named it */
-  constructor(file: string, text: string, check: SchemaCheck) {
+  /**
+   * @param file as the operator named it
+   * @param options.secret whether people write secrets into such a file; then no fault shows its line
+   */
+  constructor(file: string, text: string, check: SchemaCheck, options: { readonly secret?: boolean } = {}) {
     this.#file = file
-    this.#lines = new Map()
+    this.#offsets = new Map()
     this.#unsound = new Set(['$'])
     this.#spoilt = new Set()
     // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
+    const json = text.startsWith('\uFEFF') ? text.slice(1) : text
+    this.#shown = options.secret !== true && /^\s*\{/.test(json)
+    this.#index = new LineIndex(text.length > MAX_LENGTH ? '' : json)
     if (text.length > MAX_LENGTH) {
       this.refuse({ path: '$', reason: `must have at most ${MAX_LENGTH} characters, but has ${text.length}` })
       return
     }
-    const json = text.startsWith('\uFEFF') ? text.slice(1) : text
     const scan = scanJson(json)
     if ('reason' in scan) {
-      const { line, column, reason } = scan
-      this.#faults.push({ line, fault: { file, path: `line ${line} column ${column}`, reason } })
+      const { offset, reason } = scan
+      const { line, column } = this.#index.placeOf(offset)
+      this.#faults.push({ offset, fault: { file, path: `line ${line} column ${column}`, reason } })
       return
     }
-    this.#lines = scan.lines
+    this.#offsets = scan.offsets
     const value: unknown = JSON.parse(json)
-    for (const { path, lines } of scan.repeated) {
-      this.refuse({ path, reason: `is written twice, on line ${lines[0]} and again` })
+    for (const { path, first } of scan.repeated) {
+      this.refuse({ path, reason: `is written twice, on line ${this.#index.placeOf(first).line} and again` })
     }
     const { problems, unsound, more } = check(value)
     this.#uncollected = more
@@ -67,7 +84,7 @@ export class JsonFile<T> {
 
   /** Whether the file has it; otherwise it is a default. */
   wrote(path: string): boolean {
-    return this.#lines.has(path)
+    return this.#offsets.has(path)
   }
 
   /** Refuses the value at the path when the schema allows it but the rule does not. @returns whether both allow it */
@@ -92,30 +109,47 @@ export class JsonFile<T> {
   }
 
   refuse({ path, reason }: Problem): void {
-    const line = this.#lineOf(path)
-    const place = line === 0 ? '' : ` (line ${line})`
     const shown = path.length > MAX_PATH_LENGTH ? `${path.slice(0, MAX_PATH_LENGTH)}…` : path
-    this.#faults.push({ line, fault: { file: this.#file, path: shown, reason: reason + place } })
+    this.#faults.push({ offset: this.#offsetOf(path), fault: { file: this.#file, path: shown, reason } })
   }
 
   /** In the order of the file: the first hundred, and how many more there are. */
   faults(): readonly Fault[] {
-    const sorted = this.#faults.toSorted((a, b) => a.line - b.line).map(({ fault }) => fault)
-    const more = sorted.length + this.#uncollected - MAX_FAULTS
+    const lineOf = (offset = 0) => this.#index.placeOf(offset).line
+    const sorted = this.#faults
+      .map((one) => ({ ...one, line: lineOf(one.offset) }))
+      .toSorted((a, b) => a.line - b.line)
+      .slice(0, MAX_FAULTS)
+      .map(({ offset, fault }) => (offset === undefined ? fault : { ...fault, at: this.#placeOf(offset) }))
+    const more = this.#faults.length + this.#uncollected - MAX_FAULTS
     if (more <= 0) return sorted
-    return [
-      ...sorted.slice(0, MAX_FAULTS),
-      { file: this.#file, path: '$', reason: `has ${more} more faults` },
-    ]
+    return [...sorted, { file: this.#file, path: '$', reason: `has ${more} more faults` }]
   }
 
-  /** The line of a path; for a missing key, that of the object which lacks it. */
-  #lineOf(path: string): number {
+  /** Where a path stands; for a missing key, the object which lacks it. */
+  #offsetOf(path: string): number | undefined {
     for (const at of [path, ...ancestors(path)]) {
-      const line = this.#lines.get(at)
-      if (line !== undefined) return line
+      const offset = this.#offsets.get(at)
+      if (offset !== undefined) return offset
     }
-    return 0
+    return undefined
+  }
+
+  #placeOf(offset: number): FaultPlace {
+    const place = this.#index.placeOf(offset)
+    if (!this.#shown) return place
+    const line = this.#index.lineAt(place.line)
+    const column = place.column - 1
+    const start = Math.max(0, column - MAX_SECRET)
+    // Only what is near: a file may be one long line.
+    const near = line
+      .slice(start, column + MAX_SECRET)
+      .replaceAll(SECRETS, (found) => '*'.repeat(found.length))
+    const from = Math.max(0, column - MAX_AROUND)
+    const until = column + MAX_AROUND
+    const before = (from > 0 ? '…' : '') + near.slice(from - start, column - start)
+    const text = before + near.slice(column - start, until - start) + (line.length > until ? '…' : '')
+    return { ...place, excerpt: { text, caret: before.length } }
   }
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { type JsonScan, type JsonSyntaxFault, scanJson } from './json-scan.ts'
+import { LineIndex } from './line-index.ts'
 
 function fault(text: string): JsonSyntaxFault {
   const scan = scanJson(text)
@@ -11,7 +12,7 @@ function fault(text: string): JsonSyntaxFault {
 
 function good(text: string): JsonScan {
   const scan = scanJson(text)
-  assert.ok('lines' in scan, JSON.stringify(scan))
+  assert.ok('offsets' in scan, JSON.stringify(scan))
   return scan
 }
 
@@ -27,7 +28,7 @@ function parses(text: string): boolean {
 test('every value that JSON can hold is accepted, however it is spaced', () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 6 }), fc.constantFrom(0, 2, '\t'), (value, indent) => {
-      assert.ok('lines' in scanJson(JSON.stringify(value, null, indent)))
+      assert.ok('offsets' in scanJson(JSON.stringify(value, null, indent)))
     }),
   )
 })
@@ -41,30 +42,27 @@ test('a text with one letter changed is accepted exactly when JSON.parse accepts
       let text = seed
       for (const { at, remove, letter } of edits)
         text = text.slice(0, at) + (letter ?? '') + text.slice(at + remove)
-      assert.equal('lines' in scanJson(text), parses(text), text)
+      assert.equal('offsets' in scanJson(text), parses(text), text)
     }),
     { numRuns: 3000 },
   )
 })
 
-test('the line of each key and element is kept', () => {
-  const { lines } = good('{\n  "a": [\n    1,\n    {"b": 2}\n  ]\r\n, "c": 3}')
+test('the place of each key and element is kept', () => {
+  const text = '{\n  "a": [\n    1,\n    {"b": 2}\n  ]\r\n, "c": 3}'
+  const index = new LineIndex(text)
   assert.deepEqual(
-    [...lines],
-    [
-      ['$', 1],
-      ['$.a', 2],
-      ['$.a[0]', 3],
-      ['$.a[1]', 4],
-      ['$.a[1].b', 4],
-      ['$.c', 6],
-    ],
+    [...good(text).offsets].map(([path, offset]) => {
+      const { line, column } = index.placeOf(offset)
+      return `${path} ${line}:${column}`
+    }),
+    ['$ 1:1', '$.a 2:3', '$.a[0] 3:5', '$.a[1] 4:5', '$.a[1].b 4:6', '$.c 6:3'],
   )
 })
 
-test('a key that is written twice in one object is named with both its lines, escaped or not', () => {
+test('a key that is written twice in one object is named with the place of the first, escaped or not', () => {
   const { repeated } = good('{\n"a": 1,\n"b": {"a": 2},\n"\\u0061": 3\n}')
-  assert.deepEqual(repeated, [{ path: '$.a', lines: [2, 4] }])
+  assert.deepEqual(repeated, [{ path: '$.a', first: 2 }])
 })
 
 test('the same key in two objects is no repetition', () => {
@@ -96,8 +94,14 @@ test('a syntax fault is named by line and column, from 1, and by what was expect
     ['[xxxxxxxx]', 1, 2, 'unexpected word; keys and texts stand between double quotes in JSON'],
     ['["a" "secret"]', 1, 6, 'expected ","'],
   ]
-  for (const [text, line, column, reason] of cases)
-    assert.deepEqual(fault(text), { line, column, reason }, text)
+  for (const [text, line, column, reason] of cases) {
+    const { offset, reason: found } = fault(text)
+    assert.deepEqual(
+      { ...new LineIndex(text).placeOf(offset), reason: found },
+      { line, column, reason },
+      text,
+    )
+  }
 })
 
 test('a text nested deeper than 64 levels is refused instead of exhausting the stack', () => {
@@ -110,12 +114,11 @@ test('a long file of one line is scanned in time that grows no faster than the f
   const text = `[${'0,'.repeat(200_000)}0]${' '.repeat(2_000_000)}`
   const startMs = performance.now()
   const scan = scanJson(text)
-  assert.ok('lines' in scan && scan.lines.size === 200_002)
+  assert.ok('offsets' in scan && scan.offsets.size === 200_002)
   // When the end of the line was looked for at each value it took more than half a minute.
   assert.ok(performance.now() - startMs < 15_000)
   assert.deepEqual(scanJson(`[${'0,\n'.repeat(300_000)}0]`), {
-    line: 250_000,
-    column: 1,
+    offset: 1 + 3 * 249_999,
     reason: 'there must not be more than 250000 values in a file',
   })
 })

@@ -1,22 +1,18 @@
 import { type ParseErrorCode, printParseErrorCode, visit } from 'jsonc-parser'
 import { childPath } from './json-path.ts'
 
-/** What parsing loses: the line of each value, and repeated keys. */
+/** What parsing loses: the place of each value, and repeated keys. */
 export interface JsonScan {
-  /** JSON path → line, from 1. Of a key that is written twice, the line of the last. */
-  readonly lines: ReadonlyMap<string, number>
-  readonly repeated: readonly {
-    readonly path: string
-    readonly lines: readonly [first: number, again: number]
-  }[]
+  /** JSON path → offset of its key or, in an array, of its value. Of a key that is written twice, that of the last. */
+  readonly offsets: ReadonlyMap<string, number>
+  /** Offset of the first of the keys. */
+  readonly repeated: readonly { readonly path: string; readonly first: number }[]
 }
 
 /** The first place where a text is not JSON. */
 export interface JsonSyntaxFault {
-  /** From 1. */
-  readonly line: number
-  /** From 1, in UTF-16 code units; of a fault within a text, where the text begins. */
-  readonly column: number
+  /** In UTF-16 code units; of a fault within a text, where the text begins. */
+  readonly offset: number
   readonly reason: string
 }
 
@@ -50,29 +46,29 @@ const REASONS: Readonly<Record<string, string>> = {
 class Unexpected extends Error {}
 
 /**
- * Scans a JSON text (RFC 8259) of at most 64 levels. Accepts exactly what `JSON.parse` does, but keeps the lines and the
+ * Scans a JSON text (RFC 8259) of at most 64 levels. Accepts exactly what `JSON.parse` does, but keeps the places and the
  * repeated keys, of which `JSON.parse` uses only the last.
  */
 export function scanJson(text: string): JsonScan | JsonSyntaxFault {
   const notes = new Notes()
-  let place = { line: 1, column: 1 }
+  let last = 0
   // An exception is what ends the parser's visit.
-  const at = (line: number, character: number): number => {
-    place = { line: line + 1, column: character + 1 }
-    return place.line
+  const at = (offset: number): number => {
+    last = offset
+    return offset
   }
   try {
     visit(
       text,
       {
-        onObjectBegin: (_offset, _length, line, character) => notes.begin(at(line, character), new Map()),
-        onObjectProperty: (key, _offset, _length, line, character) => notes.key(at(line, character), key),
+        onObjectBegin: (offset) => notes.begin(at(offset), new Map()),
+        onObjectProperty: (key, offset) => notes.key(at(offset), key),
         onObjectEnd: () => notes.end(),
-        onArrayBegin: (_offset, _length, line, character) => notes.begin(at(line, character), undefined),
+        onArrayBegin: (offset) => notes.begin(at(offset), undefined),
         onArrayEnd: () => notes.end(),
-        onLiteralValue: (_value, _offset, _length, line, character) => notes.value(at(line, character)),
-        onError: (code, offset, length, line, character) => {
-          at(line, character)
+        onLiteralValue: (_value, offset) => notes.value(at(offset)),
+        onError: (code, offset, length) => {
+          at(offset)
           throw new Unexpected(reasonOf(code, { text, offset, length }))
         },
       },
@@ -81,14 +77,14 @@ export function scanJson(text: string): JsonScan | JsonSyntaxFault {
     return notes
   } catch (error) {
     if (!(error instanceof Unexpected)) throw error
-    return { ...place, reason: error.message }
+    return { offset: last, reason: error.message }
   }
 }
 
 /** An object or array that has begun and not ended. */
 interface Open {
   readonly path: string
-  /** Of an object: path of each key so far → its line. */
+  /** Of an object: path of each key so far → its offset. */
   readonly keys: Map<string, number> | undefined
   /** Of an object: path of the last key. */
   child: string
@@ -97,38 +93,38 @@ interface Open {
 }
 
 class Notes implements JsonScan {
-  readonly lines = new Map<string, number>()
-  readonly repeated: { path: string; lines: [number, number] }[] = []
+  readonly offsets = new Map<string, number>()
+  readonly repeated: { path: string; first: number }[] = []
   readonly #open: Open[] = []
   #values = 0
 
-  begin(line: number, keys: Open['keys']): void {
-    this.#open.push({ path: this.value(line), keys, child: '', count: 0 })
+  begin(offset: number, keys: Open['keys']): void {
+    this.#open.push({ path: this.value(offset), keys, child: '', count: 0 })
   }
 
   end(): void {
     this.#open.pop()
   }
 
-  key(line: number, key: string): void {
+  key(offset: number, key: string): void {
     const inside = this.#open.at(-1)
     if (inside?.keys === undefined) return
     inside.child = childPath(inside.path, key)
     const first = inside.keys.get(inside.child)
-    if (first === undefined) inside.keys.set(inside.child, line)
-    else this.repeated.push({ path: inside.child, lines: [first, line] })
-    this.lines.set(inside.child, line)
+    if (first === undefined) inside.keys.set(inside.child, offset)
+    else this.repeated.push({ path: inside.child, first })
+    this.offsets.set(inside.child, offset)
   }
 
   /** Notes that a value begins; returns its path. */
-  value(line: number): string {
+  value(offset: number): string {
     this.#values += 1
     if (this.#values > MAX_VALUES)
       throw new Unexpected(`there must not be more than ${MAX_VALUES} values in a file`)
     if (this.#open.length >= MAX_DEPTH)
       throw new Unexpected(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
     const path = this.#nextPath()
-    if (!this.lines.has(path)) this.lines.set(path, line)
+    if (!this.offsets.has(path)) this.offsets.set(path, offset)
     return path
   }
 

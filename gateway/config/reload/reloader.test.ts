@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import type { LimitRow } from '../../limits/table/limit-row.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
+import { describeFault } from '../faults.ts'
 import { loadFile } from '../load-file.ts'
 import { type Reload, Reloader } from './reloader.ts'
 
@@ -84,8 +85,8 @@ test('a bad file is called bad at the second look, once, and changes nothing', a
   await look(4)
   assert.equal(told.length, 1)
   assert.ok(told[0]?.result === 'failure')
-  assert.deepEqual(told[0].faults, [
-    { file, path: '$.limits[0].limit', reason: 'must be between 1 and 1000000000, but is 0 (line 1)' },
+  assert.deepEqual(told[0].faults.map(describeFault), [
+    `${file}: $.limits[0].limit: must be between 1 and 1000000000, but is 0 (line 1)`,
   ])
   assert.deepEqual(inForce, [])
 })

@@ -16,7 +16,7 @@ function good(...limits: object[]): readonly LimitRow[] {
 function faults(...limits: unknown[]): string[] {
   const parsed = parseLimits('limits.json', JSON.stringify({ limits }))
   assert.ok(parsed.faults, 'no fault was found')
-  return parsed.faults.map(({ path, reason }) => `${path}: ${reason.replace(/ \(line \d+\)$/, '')}`)
+  return parsed.faults.map(({ path, reason }) => `${path}: ${reason}`)
 }
 
 function only(...limits: unknown[]): string {
