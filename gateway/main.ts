@@ -3,6 +3,7 @@ import { destination, type Logger, pino } from 'pino'
 import { AdminGuard } from './admin/admin-guard.ts'
 import type { AdminRoute } from './admin/admin-route.ts'
 import { createAdminServer } from './admin/admin-server.ts'
+import { configRoutes } from './admin/config-routes.ts'
 import { metricsRoute } from './admin/metrics-route.ts'
 import { probeRoutes } from './admin/probes.ts'
 import { Primary } from './cluster/primary.ts'
@@ -73,6 +74,7 @@ function adminRoutes(serving: ServingMode): AdminRoute[] {
   return [
     ...probeRoutes({ readiness: () => serving.notReady(), degradation: () => serving.degraded() }),
     metricsRoute(serving.metrics),
+    ...configRoutes({ config: serving.reports.config, reload: () => serving.reload() }),
   ]
 }
 

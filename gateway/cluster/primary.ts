@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { ConfigInForce } from '../admin/config-in-force.ts'
 import { countedBy, exposeMerged, type MetricsSnapshot } from '../admin/merged-metrics.ts'
 import { createMetrics, type Metrics } from '../admin/metrics.ts'
 import { openTrail } from '../audit/open-trail.ts'
 import type { Trail } from '../audit/trail.ts'
 import { createServer } from '../http/syntax/status-codes.ts'
-import { type Reports, type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
+import { checkNow, type Reports, type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
 import { trailOptions } from '../process/data-files.ts'
 import { passed, type Stop } from '../process/drain.ts'
 import { listen } from '../process/public-listeners.ts'
@@ -47,7 +48,8 @@ export class Primary implements ServingMode {
     this.#own = createMetrics({ version })
     this.metrics = { contentType: this.#own.contentType, expose: () => this.#expose() }
     this.trail = openTrail(trailOptions(startup, this.#own))
-    this.reports = { log, metrics: this.#own, trail: this.trail, clock: Date.now }
+    const config = new ConfigInForce(startup)
+    this.reports = { log, metrics: this.#own, trail: this.trail, clock: Date.now, config }
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
     this.#state = new PrimaryState(startup, watch, gatewayIdOf(this.#secret))
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
@@ -81,6 +83,10 @@ export class Primary implements ServingMode {
 
   degraded(): string | undefined {
     return this.#state.whyDegraded
+  }
+
+  reload(): Promise<void> {
+    return checkNow(this.#watching)
   }
 
   async drain({ reason, graceMs, hurry }: Stop): Promise<void> {

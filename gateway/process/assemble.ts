@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { ConfigInForce } from '../admin/config-in-force.ts'
 import { createMetrics, type Metrics } from '../admin/metrics.ts'
 import { openTrail } from '../audit/open-trail.ts'
 import type { Trail } from '../audit/trail.ts'
@@ -41,6 +42,7 @@ interface Assembled {
   readonly gateway: Gateway
   readonly keys: Pick<KeySet, 'start' | 'stop'>
   readonly watching: readonly Watching[]
+  readonly config: ConfigInForce
   readonly state: SharedState
   /** Watches the files of the shared state. */
   readonly watch: StoreWatch
@@ -65,8 +67,10 @@ export function assemble(startup: StartupConfiguration): Assembled {
     permits: new UpstreamPermits({ max: settings.maxInFlight, threads: 1 }),
   }
   const { gateway, keys } = makeGateway(startup, { state, limiter, trail, metrics, secret, load })
+  const config = new ConfigInForce(startup)
   const watching = watchFiles({
     ...gateway,
+    config,
     startup,
     enforce: {
       limits: (rows) => limiter.replace(rows),
@@ -78,7 +82,7 @@ export function assemble(startup: StartupConfiguration): Assembled {
   // Last, because with the first table the snapshot of the last run is removed.
   limiter.replace(startup.limits.value)
   maintainState(state, watch)
-  return { gateway, keys, watching, state, watch }
+  return { gateway, keys, watching, config, state, watch }
 }
 
 /** Makes the parts that each thread has for itself. */

@@ -1,4 +1,5 @@
 import { basename } from 'node:path'
+import type { ConfigInForce, ConfigPart } from '../admin/config-in-force.ts'
 import { configChangeRecord } from '../audit/audit-records.ts'
 import type { ClientTable } from '../config/clients-file.ts'
 import { parseClients } from '../config/clients-file.ts'
@@ -19,11 +20,23 @@ import type { StartupConfiguration } from './startup-configuration.ts'
 
 /** Watches a configuration file until it is stopped. */
 export interface Watching {
+  /** Reads the file now. A faulty one is called so only after `MOST_LOOKS`. */
+  check(): Promise<void>
   stop(): void
 }
 
+/** How often a file is read before it is called faulty: the certificates. */
+const MOST_LOOKS = 3
+
+/** Reads all files now; resolves when the results have been reported. */
+export async function checkNow(watching: readonly Watching[]): Promise<void> {
+  for (let look = 0; look < MOST_LOOKS; look++) for (const each of watching) await each.check()
+}
+
 /** Where the result of an edit is reported. */
-export type Reports = Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'>
+export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'> {
+  readonly config: ConfigInForce
+}
 
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
@@ -132,20 +145,22 @@ interface Edited {
   readonly file: string
   /** Label of the metrics. */
   readonly label: string
-  readonly what: string
+  readonly what: ConfigPart
 }
 
 /** Reports the result of an edit to metrics, log and audit trail. */
 export function reporter(reports: Reports, { file, label, what }: Edited) {
-  const { log, metrics, trail, clock } = reports
+  const { log, metrics, trail, clock, config } = reports
   metrics.configReload(label, 'success')
   return {
     failure: (faults: readonly Fault[]) => {
       metrics.configReload(label, 'failure')
+      config.failed(what, faults)
       log.error({ file, faults: faults.map(describeFault) }, `the last good ${what} stay in force`)
     },
     success: (changed: boolean, before: readonly object[], after: readonly object[]) => {
       metrics.configReload(label, 'success')
+      config.replaced(what, after, changed)
       const timestamp = new Date(clock()).toISOString()
       if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
       log.info({ file, rows: after.length, changed }, `${what} in force`)

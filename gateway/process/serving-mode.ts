@@ -15,6 +15,8 @@ export interface ServingMode {
   notReady(): string | undefined
   /** What is degraded, for the probe; undefined when nothing is. */
   degraded(): string | undefined
+  /** Reads the configuration files now, in place of at the next look; resolves when the results have been reported. */
+  reload(): Promise<void>
   /** Finishes what was admitted, admits nothing more, and closes everything. */
   drain(stop: Stop): Promise<void>
   /** Closes the parts of a gateway that could not start. */

@@ -1,5 +1,5 @@
 import { assemble } from './assemble.ts'
-import { type Watching, watchTls } from './config-reloads.ts'
+import { checkNow, type Watching, watchTls } from './config-reloads.ts'
 import { closeParts, drain } from './drain.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import type { ServingMode } from './serving-mode.ts'
@@ -11,15 +11,16 @@ const MAINTAIN_MS = 1000
 
 /** A gateway in this one thread. @throws what `assemble` throws */
 export function serveAlone(startup: StartupConfiguration): ServingMode {
-  const { gateway, keys, watching: watchedFiles, state, watch } = assemble(startup)
+  const { gateway, keys, watching: watchedFiles, config, state, watch } = assemble(startup)
   const { settings, trail, metrics, load } = gateway
   const maintaining = setInterval(() => maintainState(state, watch), MAINTAIN_MS).unref()
-  const watching: Watching[] = [...watchedFiles, { stop: () => clearInterval(maintaining) }]
+  const reports = { ...gateway, config }
+  const watching: Watching[] = [...watchedFiles]
   let open: PublicListeners | undefined
   return {
     trail,
     metrics,
-    reports: gateway,
+    reports,
     begin: async () => {
       const { tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
@@ -27,7 +28,7 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
       if (settings.tls !== undefined && tls !== undefined) {
         const clients = () => gateway.clients.table
         watching.push(
-          watchTls(gateway, { settings: settings.tls, loaded: tls, enforce: open.enforce, clients }),
+          watchTls(reports, { settings: settings.tls, loaded: tls, enforce: open.enforce, clients }),
         )
       }
       keys.start()
@@ -39,11 +40,13 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
       return trail.recheck() ? whyUnready(state, settings) : 'the audit trail cannot be written'
     },
     degraded: () => whyDegraded(state),
+    reload: () => checkNow(watching),
     drain: async (stop) => {
       await drain(gateway, stop, {
         listeners: open?.listeners ?? [],
         graceOver: () => {
           for (const each of watching) each.stop()
+          clearInterval(maintaining)
           keys.stop()
         },
       })

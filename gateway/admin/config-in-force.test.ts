@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { it } from 'node:test'
+import { loadSettings } from '../config/load-settings.ts'
+import { parseLimits } from '../limits/table/limits-file.ts'
+import { ConfigInForce } from './config-in-force.ts'
+
+const GATEWAY = {
+  trustedProxies: ['10.0.0.0/8'],
+  routes: [{ path: '/api/*', methods: ['POST', 'PUT'], auth: ['none'] }],
+}
+const SECRETS: Readonly<Record<string, string>> = {
+  '/upstream': 'the-secret-of-the-upstream-32-bytes-long',
+  '/password': 'the-password-of-the-store',
+  '/key': 'the-key-of-the-hashes-in-the-store-32',
+}
+
+function inForce(gateway: object, env: Readonly<Record<string, string>> = {}, clock = () => 5) {
+  const { value: settings, faults } = loadSettings(env, (file) => SECRETS[file] ?? JSON.stringify(gateway))
+  assert.ok(settings, JSON.stringify(faults))
+  const limits = parseLimits(
+    'limits.json',
+    '{"limits":[{"path":"/api/*","limit":5,"window":"1m","purpose":"Test"}]}',
+  )
+  assert.ok(limits.value)
+  const parts = { settings, limits: { value: limits.value }, clients: undefined, tls: undefined }
+  return new ConfigInForce({ version: '1', ...parts }, clock)
+}
+
+it('names every setting, route and limit in force as JSON, and no secret', () => {
+  const env = {
+    GATEWAY_UPSTREAM_SECRET_FILE: '/upstream',
+    GATEWAY_STORE: 'redis://127.0.0.1',
+    GATEWAY_STORE_PASSWORD_FILE: '/password',
+    GATEWAY_STORE_KEY_FILE: '/key',
+  }
+  const { parts } = inForce(GATEWAY, env).report()
+  const text = JSON.stringify(parts)
+  for (const secret of Object.values(SECRETS)) assert.ok(!text.includes(secret), text)
+  assert.match(text, /"hasUpstreamSecret":true/)
+  assert.match(text, /"hasPassword":true/)
+  assert.match(text, /"trustedProxies":\["Subnet: IPv4 10\.0\.0\.0\/8"\]/)
+  assert.match(JSON.stringify(parts.gateway?.rows), /"methods":\["POST","PUT"\],"auth":\["none"\]/)
+  assert.match(JSON.stringify(parts.limits?.rows), /"limit":5,"window":"1m"/)
+})
+
+it('has one hash for one configuration, and another for another', () => {
+  const { hash } = inForce(GATEWAY).report()
+  assert.equal(inForce({ ...GATEWAY }).report().hash, hash)
+  assert.notEqual(inForce({ ...GATEWAY, via: false }).report().hash, hash)
+  assert.notEqual(inForce(GATEWAY, { GATEWAY_PORT: '1' }).report().hash, hash)
+})
+
+it('tells the last edit of each file, and keeps what was in force when one fails', async () => {
+  let nowMs = 1
+  const config = inForce(GATEWAY, {}, () => nowMs)
+  const before = config.report()
+  nowMs = 2
+  const fault = { file: 'limits.json', path: '$', reason: 'is bad' }
+  const failed = await config.reloadedBy(async () => config.failed('limits', [fault]))
+  assert.deepEqual(failed.limits?.result, 'failure')
+  assert.equal(config.report().hash, before.hash)
+  assert.deepEqual(config.report().parts.limits?.lastReload, {
+    atMs: 2,
+    result: 'failure',
+    changed: false,
+    faults: ['limits.json: $: is bad'],
+  })
+  // The fault is still there, though it was reported before.
+  const again = await config.reloadedBy(() => Promise.resolve())
+  assert.deepEqual([again.limits?.result, again.gateway?.result], ['failure', 'unchanged'])
+  nowMs = 3
+  const good = await config.reloadedBy(async () => config.replaced('limits', [{ path: '/x' }], true))
+  assert.equal(good.limits?.result, 'success')
+  const { parts, hash } = config.report()
+  assert.notEqual(hash, before.hash)
+  assert.deepEqual([parts.limits?.rows, parts.limits?.sinceMs], [[{ path: '/x' }], 3])
+})
+
+it('hides the secrets of the settings, and shows all else: the schema and this list name the same', () => {
+  const { properties } = JSON.parse(
+    readFileSync(new URL('../../config/schemas/gateway.schema.json', import.meta.url), 'utf8'),
+  )
+  const shown = Object.keys(inForce(GATEWAY).report().parts.gateway?.settings ?? {})
+  /** Keys of the file that have another form among the settings, or are shown by themselves. */
+  const OTHER = ['$schema', 'upstream', 'upstreamSecretFile', 'audit', 'limits', 'maxBodyBytes', 'routes']
+  const optional = ['tls', 'profile', 'addressRate', 'clientCertProxies']
+  const missing = Object.keys(properties).filter((key) => ![...OTHER, ...optional, ...shown].includes(key))
+  assert.deepEqual(missing, [])
+})

@@ -1,0 +1,138 @@
+import { hash } from 'node:crypto'
+import type { ClientTable } from '../config/clients-file.ts'
+import { describeFault, type Fault } from '../config/faults.ts'
+import type { Settings } from '../config/settings.ts'
+import { plain, shownSettings } from '../config/shown-settings.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import { writtenRow } from '../limits/table/written-row.ts'
+
+/** What is read from files and, but for `gateway`, put in force again when they change. Tokens are never shown. */
+export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'
+
+/** One part of the configuration as it is in force. */
+export interface PartInForce {
+  readonly file: string
+  /** SHA-256 of what follows; the same for two gateways with the same. */
+  readonly hash: string
+  /** Epoch milliseconds. */
+  readonly sinceMs: number
+  /** Of gateway.json, with what the environment overrides. */
+  readonly settings?: object
+  /** Routes, limits, clients, or the certificate. */
+  readonly rows: readonly object[]
+  /** The result of the last edit; undefined: there was none since the start. */
+  readonly lastReload: LastReload | undefined
+}
+
+export interface LastReload {
+  readonly atMs: number
+  readonly result: 'success' | 'failure'
+  /** Whether something else is in force since. */
+  readonly changed: boolean
+  /** Sentences; empty after a success. */
+  readonly faults: readonly string[]
+}
+
+/** `GET /config`. */
+export interface ConfigReport {
+  readonly version: string
+  /** SHA-256 over all parts. */
+  readonly hash: string
+  readonly parts: Readonly<Partial<Record<ConfigPart, PartInForce>>>
+}
+
+/** What `POST /reload` reports of one part. */
+export interface ReloadResult {
+  readonly file: string
+  /** `failure` also when a fault that was reported before is still there. */
+  readonly result: 'success' | 'failure' | 'unchanged'
+  readonly faults: readonly string[]
+}
+
+/** What was read before the start. */
+interface Read {
+  readonly version: string
+  readonly settings: Settings
+  readonly limits: { readonly value: readonly LimitRow[] }
+  readonly clients: { readonly value: ClientTable } | undefined
+  readonly tls: { readonly material: { readonly summary: object } } | undefined
+}
+
+/** The configuration in force and the result of each file's last edit, for the admin listener. Without secrets. */
+export class ConfigInForce {
+  readonly #version: string
+  readonly #clock: () => number
+  readonly #parts: Partial<Record<ConfigPart, PartInForce>> = {}
+
+  constructor({ version, settings, limits, clients, tls }: Read, clock: () => number = Date.now) {
+    this.#version = version
+    this.#clock = clock
+    this.#put('gateway', settings.configFile, {
+      settings: shownSettings(settings),
+      rows: plain(settings.routes),
+    })
+    this.#put('limits', settings.limitsFile, { rows: plain(limits.value.map(writtenRow)) })
+    if (settings.clientsFile !== undefined && clients !== undefined) {
+      this.#put('clients', settings.clientsFile, { rows: clients.value.rows })
+    }
+    if (settings.tls !== undefined && tls !== undefined) {
+      this.#put('certificates', settings.tls.certFile, { rows: [tls.material.summary] })
+    }
+  }
+
+  /** An edit was put in force. @param rows as the audit trail has them */
+  replaced(part: ConfigPart, rows: readonly object[], changed: boolean): void {
+    const before = this.#parts[part]
+    if (before === undefined) return
+    const lastReload: LastReload = { atMs: this.#clock(), result: 'success', changed, faults: [] }
+    if (changed) this.#put(part, before.file, { rows: plain(rows) }, lastReload)
+    else this.#parts[part] = { ...before, lastReload }
+  }
+
+  /** An edit was refused: what was in force stays so. */
+  failed(part: ConfigPart, faults: readonly Fault[]): void {
+    const before = this.#parts[part]
+    if (before === undefined) return
+    const sentences = faults.map(describeFault)
+    const lastReload: LastReload = {
+      atMs: this.#clock(),
+      result: 'failure',
+      changed: false,
+      faults: sentences,
+    }
+    this.#parts[part] = { ...before, lastReload }
+  }
+
+  report(): ConfigReport {
+    const hashes = Object.entries(this.#parts).map(([part, { hash: own }]) => `${part} ${own}`)
+    return { version: this.#version, hash: hash('sha256', hashes.join()), parts: this.#parts }
+  }
+
+  /** Runs `reload` and tells what came of it, part by part. */
+  async reloadedBy(reload: () => Promise<void>): Promise<Partial<Record<ConfigPart, ReloadResult>>> {
+    const before = { ...this.#parts }
+    await reload()
+    const results = Object.entries(this.#parts).map(([name, { file, lastReload }]) => {
+      const isNew = lastReload !== before[name as ConfigPart]?.lastReload
+      const failed = lastReload?.result === 'failure'
+      const result = failed ? 'failure' : isNew && lastReload?.changed ? 'success' : 'unchanged'
+      return [name, { file, result, faults: lastReload?.faults ?? [] }]
+    })
+    return Object.fromEntries(results)
+  }
+
+  #put(
+    part: ConfigPart,
+    file: string,
+    content: Pick<PartInForce, 'settings' | 'rows'>,
+    lastReload?: LastReload,
+  ): void {
+    this.#parts[part] = {
+      file,
+      hash: hash('sha256', JSON.stringify(content)),
+      sinceMs: this.#clock(),
+      ...content,
+      lastReload,
+    }
+  }
+}

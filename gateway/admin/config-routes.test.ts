@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict'
+import { it } from 'node:test'
+import type { Settings } from '../config/settings.ts'
+import { ConfigInForce } from './config-in-force.ts'
+import { configRoutes } from './config-routes.ts'
+
+const SETTINGS = { configFile: 'gateway.json', limitsFile: 'limits.json', routes: [] } as unknown as Settings
+
+it('/reload is for operators, and reads the files once for all who ask at the same time', async () => {
+  const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: [] } }
+  const config = new ConfigInForce({ ...parts, clients: undefined, tls: undefined })
+  let reloads = 0
+  const routes = configRoutes({
+    config,
+    reload: async () => {
+      reloads += 1
+      if (reloads > 1) config.failed('limits', [{ file: 'limits.json', path: '$', reason: 'is bad' }])
+    },
+  })
+  assert.deepEqual(
+    routes.map(({ path, method, access }) => `${method} ${path} ${access}`),
+    ['GET /config operator', 'POST /reload operator'],
+  )
+  const post = () => routes[1]?.respond({} as never)
+  const [one, other] = await Promise.all([post(), post()])
+  assert.equal(reloads, 1)
+  assert.equal(one, other)
+  assert.equal(one?.status, 200)
+  assert.deepEqual(JSON.parse(String(one?.body)), {
+    gateway: { file: 'gateway.json', result: 'unchanged', faults: [] },
+    limits: { file: 'limits.json', result: 'unchanged', faults: [] },
+  })
+  const bad = await post()
+  assert.equal(bad?.status, 422)
+  assert.deepEqual(JSON.parse(String(bad?.body)).limits.faults, ['limits.json: $: is bad'])
+})

@@ -1,0 +1,76 @@
+import { BlockList } from 'node:net'
+import type { Settings } from './settings.ts'
+
+/** Whether others may see a setting: `false` where it is a secret, the name of a file or, with the routes, shown by itself. */
+const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
+  configFile: false,
+  limitsFile: false,
+  clientsFile: false,
+  upstreamSecret: false,
+  store: false,
+  routes: false,
+  host: true,
+  port: true,
+  adminHost: true,
+  adminPort: true,
+  adminNames: true,
+  adminTokenFile: false,
+  adminOpen: true,
+  tls: true,
+  upstreams: true,
+  issuer: true,
+  jwksUri: true,
+  audience: true,
+  algorithms: true,
+  profile: true,
+  issuers: true,
+  jwksMaxStaleMs: true,
+  dpop: true,
+  authThrottle: true,
+  addressRate: true,
+  auditFile: true,
+  auditDurability: true,
+  dataDir: true,
+  logLevel: true,
+  via: true,
+  maxInFlight: true,
+  maxTunnels: true,
+  onStoreFailure: true,
+  onJournalFailure: true,
+  trustedProxies: true,
+  clientCertProxies: true,
+  allowedFieldNames: true,
+  workers: true,
+  drainGraceMs: true,
+  timeouts: true,
+}
+
+/** The settings as JSON, without secrets: of those it says only whether they are set. */
+export function shownSettings(settings: Settings): Record<string, unknown> {
+  const { store, upstreamSecret } = settings
+  const shown = Object.entries(settings).filter(([key]) => SHOWN[key as keyof Settings])
+  return plain({
+    ...Object.fromEntries(shown),
+    hasUpstreamSecret: upstreamSecret !== undefined,
+    store: store && {
+      kind: store.kind,
+      addresses: store.addresses,
+      service: store.service,
+      tls: store.tls !== undefined,
+      user: store.user,
+      prefix: store.prefix,
+      hasPassword: store.password !== undefined,
+      hasKey: store.hashKey !== undefined,
+    },
+  })
+}
+
+/** A value as JSON has it: a set is a sorted list, a list of networks its rules. */
+export function plain<T>(value: T): T {
+  return JSON.parse(
+    JSON.stringify(value, (_key, part: unknown) => {
+      if (part instanceof Set) return [...part].sort()
+      return part instanceof BlockList ? part.rules : part
+    }),
+  )
+}
