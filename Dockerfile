@@ -1,6 +1,7 @@
 # Two images from one file: `docker build --target gateway .` (the default) and `docker build --target backend .`
+# Each holds a list of its modules (SBOM, CycloneDX 1.5) in /app/sbom.cdx.json, runs as the user 1000, and writes to /app/data only.
 
-FROM node:26-slim AS manifests
+FROM node:26.10.0-slim AS manifests
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY gateway/package.json gateway/
@@ -15,11 +16,13 @@ RUN npm run build
 # Each image takes the modules of its own package: neither the tools (development) nor the pinned Node of the root.
 FROM manifests AS backend-modules
 RUN npm ci -w backend --omit=dev && npm cache clean --force
+RUN npm sbom --sbom-format=cyclonedx --package-lock-only -w backend > sbom.cdx.json
 
 FROM manifests AS gateway-modules
 RUN npm ci -w gateway --omit=dev && npm cache clean --force
+RUN npm sbom --sbom-format=cyclonedx --package-lock-only -w gateway > sbom.cdx.json
 
-FROM node:26-slim AS runtime
+FROM node:26.10.0-slim AS runtime
 ENV NODE_ENV=production
 WORKDIR /app
 RUN mkdir data && chown node:node data
@@ -27,6 +30,10 @@ USER node
 VOLUME /app/data
 
 FROM runtime AS backend
+LABEL org.opencontainers.image.title="countersign-backend" \
+  org.opencontainers.image.description="Users, money and identity behind the gateway, to try it with" \
+  org.opencontainers.image.version="0.1.0" \
+  org.opencontainers.image.licenses="MIT"
 COPY --from=backend-modules /app ./
 COPY --from=build /app/dist/backend dist/backend
 # Others reach this address, so it takes requests of the gateway only: mount one secret into both containers, and give the
@@ -38,6 +45,10 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
 CMD ["node", "dist/backend/main.js"]
 
 FROM runtime AS gateway
+LABEL org.opencontainers.image.title="countersign-gateway" \
+  org.opencontainers.image.description="API gateway for financial services" \
+  org.opencontainers.image.version="0.1.0" \
+  org.opencontainers.image.licenses="MIT"
 COPY --from=gateway-modules /app ./
 COPY --from=build /app/dist/gateway dist/gateway
 COPY --from=build /app/dist/config dist/config

@@ -13,7 +13,7 @@ function linkedFiles(document: string): string[] {
 }
 
 test('every link of a document to a file of this repository leads to one', () => {
-  const documents = globSync('{*.md,config/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  const documents = globSync('{*.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
   assert.ok(documents.length >= 10, documents.join())
   const broken = documents.flatMap((document) =>
     linkedFiles(document)
@@ -32,7 +32,7 @@ test('a decision has at most five lines', () => {
 })
 
 test('every source file that a document names exists', () => {
-  const documents = globSync('{README.md,config/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  const documents = globSync('{README.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
   const missing = documents.flatMap((document) => {
     const text = readFileSync(join(ROOT, document), 'utf8')
     const named = [...text.matchAll(/`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|mjs))`/g)].map(

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -17,6 +17,7 @@ export interface Stage {
   /** Stands for /app. */
   readonly dir: string
   readonly env: Record<string, string>
+  readonly labels: Record<string, string>
   command: readonly string[]
   healthCheck: readonly string[]
 }
@@ -45,7 +46,7 @@ export function buildImages(into: string): Map<string, Stage> {
 
 function begin(dir: string, base: Stage | undefined): Stage {
   if (base !== undefined) link(base.dir, dir)
-  return { dir, env: { ...base?.env }, command: [], healthCheck: [] }
+  return { dir, env: { ...base?.env }, labels: { ...base?.labels }, command: [], healthCheck: [] }
 }
 
 function follow(
@@ -70,6 +71,9 @@ function follow(
       return
     case 'HEALTHCHECK':
       stage.healthCheck = JSON.parse(text.slice(text.indexOf('CMD ') + 4))
+      return
+    case 'LABEL':
+      for (const [, name = '', value = ''] of text.matchAll(/(\S+)="([^"]*)"/g)) stage.labels[name] = value
       return
     case 'WORKDIR':
     case 'USER':
@@ -116,7 +120,10 @@ function runIn(dir: string, command: string): void {
   if (workspace !== undefined) copyModules(workspace, dir)
   else if (command === 'npm ci') symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'))
   else if (command.startsWith('npm run ')) npm(command.split(' ').slice(1), dir)
-  else if (command.startsWith('mkdir ')) mkdirSync(join(dir, command.slice('mkdir '.length)))
+  else if (command.startsWith('npm sbom ')) {
+    const [args = '', file = ''] = command.split(' > ')
+    writeFileSync(join(dir, file), npm(args.split(' ').slice(1), dir))
+  } else if (command.startsWith('mkdir ')) mkdirSync(join(dir, command.slice('mkdir '.length)))
   else if (!/^(npm cache|chown) /.test(command)) throw new Error(`unknown in the Dockerfile: ${command}`)
 }
 

@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { freePort } from './free-port.ts'
 import { buildImages, copyModules, npm, type Stage } from './image-build.ts'
 import { until } from './running-gateway.ts'
 
 const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** PGlite's WebAssembly is slow to compile on a busy machine. */
 const READY_MS = 60_000
 
@@ -31,6 +33,23 @@ describe('what the images and the package are made of', () => {
   })
 
   const modulesOf = (dir: string) => readdirSync(join(dir, 'node_modules'))
+
+  /** Its list of modules names those that it has, with their versions, and no other. */
+  function checkSbom({ dir, labels }: Stage, name: string): void {
+    const { components } = JSON.parse(readFileSync(join(dir, 'sbom.cdx.json'), 'utf8'))
+    const listed = components.map(({ purl }: { purl: string }) => decodeURIComponent(purl))
+    const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).packages
+    const installed = globSync('node_modules/{*,@*/*}/package.json', { cwd: dir })
+      .map((file) => JSON.parse(readFileSync(join(dir, file), 'utf8')))
+      .map((module) => `pkg:npm/${module.name}@${module.version}`)
+    assert.ok(installed.length > 20, installed.join())
+    assert.deepEqual(
+      installed.filter((purl) => !listed.includes(purl)),
+      [],
+    )
+    assert.equal(labels['org.opencontainers.image.title'], `countersign-${name}`)
+    assert.equal(labels['org.opencontainers.image.version'], lock[name].version)
+  }
 
   /** Starts the command of an image, and waits until its own health check is content. */
   async function start(stage: Stage, env: Record<string, string>): Promise<void> {
@@ -55,12 +74,22 @@ describe('what the images and the package are made of', () => {
     await until(isHealthy, READY_MS)
   }
 
+  it('the images have the version of Node that the npm scripts run on', () => {
+    const { optionalDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+    const bases = readFileSync(join(ROOT, 'Dockerfile'), 'utf8').matchAll(/^FROM node:(\S+)-slim /gm)
+    assert.deepEqual(
+      new Set([...bases].map(([, version]) => version)),
+      new Set(Object.values(optionalDependencies)),
+    )
+  })
+
   it('the image of the gateway runs with the modules of the gateway alone', async () => {
     const stage = stages.get('gateway') as Stage
     assert.deepEqual(readdirSync(join(stage.dir, 'dist')).sort(), ['config', 'gateway'])
     for (const other of ['fastify', '@electric-sql', 'typescript']) {
       assert.ok(!modulesOf(stage.dir).includes(other), other)
     }
+    checkSbom(stage, 'gateway')
     const [port, adminPort] = [await freePort(), await freePort()]
     await start(stage, { GATEWAY_PORT: String(port), GATEWAY_ADMIN_PORT: String(adminPort) })
     const { status, headers } = await fetch(`http://127.0.0.1:${port}/nothing`)
@@ -74,6 +103,7 @@ describe('what the images and the package are made of', () => {
     for (const other of ['undici', 'jsonwebtoken', 'typescript']) {
       assert.ok(!modulesOf(stage.dir).includes(other), other)
     }
+    checkSbom(stage, 'backend')
     const secret = join(root, 'secret')
     writeFileSync(secret, SECRET, { mode: 0o600 })
     const port = await freePort()

@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import {
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { parseAllDocuments } from 'yaml'
+import { run } from './child-process.ts'
+import { call } from './client.ts'
+import { until } from './running-gateway.ts'
+
+const FOLDER = fileURLToPath(new URL('../../config/kubernetes/', import.meta.url))
+const MOUNTED_SECRETS = '/run/secrets/countersign'
+const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
+/** Grace and `timeouts.drainMs`, both by default. */
+const STOP_SECONDS = 32
+const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0
+const NO_VALIDATOR = has('kubernetes-validate')
+  ? false
+  : 'NOT TESTED: kubernetes-validate (PyPI) is not installed'
+
+interface Container {
+  readonly name: string
+  readonly restartPolicy?: string
+  readonly env: readonly { readonly name: string; readonly value: string }[]
+  readonly volumeMounts: readonly { readonly mountPath: string }[]
+  readonly securityContext: Readonly<Record<string, unknown>>
+  readonly [probe: `${string}Probe`]: { readonly httpGet: { readonly path: string; readonly port: string } }
+}
+
+interface Manifest {
+  readonly kind: string
+  readonly data: Readonly<Record<string, string>>
+  readonly spec: {
+    readonly template: {
+      readonly spec: {
+        readonly terminationGracePeriodSeconds: number
+        readonly initContainers: readonly [Container]
+        readonly containers: readonly [Container]
+      }
+    }
+  }
+}
+
+function manifestsOf(file: string): Map<string, Manifest> {
+  const documents = parseAllDocuments(readFileSync(join(FOLDER, file), 'utf8'), { strict: true })
+  return new Map(documents.map((document) => [document.get('kind') as string, document.toJS() as Manifest]))
+}
+
+function hashOfChart(): string {
+  const hash = createHash('sha256')
+  for (const file of [...globSync('chart/**/*.*', { cwd: FOLDER }).sort(), 'example-values.yaml']) {
+    hash.update(`${file}\n`).update(readFileSync(join(FOLDER, file)))
+  }
+  return hash.digest('hex')
+}
+
+/** A directory as the kubelet mounts a ConfigMap: `..data` is swapped for another when it changes. */
+function mount(dir: string, data: Readonly<Record<string, string>>): void {
+  const version = mkdtempSync(join(dir, '..version-'))
+  for (const [name, text] of Object.entries(data)) writeFileSync(join(version, name), text)
+  symlinkSync(version, join(dir, '..next'))
+  renameSync(join(dir, '..next'), join(dir, '..data'))
+}
+
+for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
+  describe(`config/kubernetes/${file}`, () => {
+    const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+    after(() => rmSync(dir, { recursive: true, force: true }))
+    const manifests = manifestsOf(file)
+    const pod = (manifests.get('StatefulSet') as Manifest).spec.template.spec
+    const [sidecar] = pod.initContainers
+    const { data } = manifests.get('ConfigMap') as Manifest
+
+    it('fits the schemas of the Kubernetes API', { skip: NO_VALIDATOR }, () => {
+      const arguments_ = ['--strict', '-k', '1.33', join(FOLDER, file)]
+      const { status, stdout, stderr } = spawnSync('kubernetes-validate', arguments_, { encoding: 'utf8' })
+      assert.equal(status, 0, stdout + stderr)
+    })
+
+    it('has the gateway as a sidecar that may write to its data only, and time to drain', () => {
+      assert.equal(sidecar.restartPolicy, 'Always')
+      for (const { securityContext } of [sidecar, ...pod.containers]) {
+        assert.equal(securityContext.readOnlyRootFilesystem, true)
+        assert.equal(securityContext.allowPrivilegeEscalation, false)
+      }
+      assert.ok(pod.terminationGracePeriodSeconds > STOP_SECONDS)
+    })
+
+    it('starts a gateway whose probes pass, whose metrics ask for the token, and whose limits change live', async () => {
+      const [config, secrets] = [join(dir, 'config'), join(dir, 'secrets')]
+      mkdirSync(config)
+      mkdirSync(secrets)
+      mount(config, data)
+      for (const name of Object.keys(data)) symlinkSync(join('..data', name), join(config, name))
+      for (const name of ['admin_token', 'upstream_secret']) writeFileSync(join(secrets, name), SECRET)
+      const mounted = sidecar.env.map(({ name, value }) => [name, value.replace(MOUNTED_SECRETS, secrets)])
+      const gateway = run('gateway/main.ts', {
+        ...Object.fromEntries(mounted),
+        GATEWAY_CONFIG: join(config, 'gateway.json'),
+        GATEWAY_LIMITS: join(config, 'limits.json'),
+        GATEWAY_CLIENTS: join(config, 'clients.json'),
+        GATEWAY_DATA_DIR: join(dir, 'data'),
+        GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),
+        GATEWAY_ADMIN_HOST: '127.0.0.1',
+        GATEWAY_PORT: '0',
+        GATEWAY_ADMIN_PORT: '0',
+      })
+      const { port, adminPort } = await gateway.line(({ msg }) => msg === 'listening')
+      const admin = `http://127.0.0.1:${adminPort}`
+      for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe'] as const) {
+        assert.equal((await call(admin + sidecar[probe].httpGet.path)).status, 200, probe)
+      }
+      assert.equal((await call(`http://127.0.0.1:${port}/`)).status, 401)
+      assert.equal((await call(`${admin}/metrics`)).status, 401)
+
+      mount(config, { ...data, 'limits.json': '{"limits":[]}' })
+      const headers = { authorization: `Bearer ${SECRET}` }
+      const reloaded = 'gateway_config_reloads_total{file="limits.json",result="success"} 1'
+      await until(
+        async () => (await call(`${admin}/metrics`, { headers })).body.includes(reloaded) || undefined,
+      )
+      assert.equal(await gateway.end('SIGTERM'), 0)
+    })
+  })
+}
+
+describe('config/kubernetes/example-rendered.yaml', () => {
+  const text = readFileSync(join(FOLDER, 'example-rendered.yaml'), 'utf8')
+
+  it('was made of the chart and the values as they are now', () => {
+    const command = 'helm template accounts chart -f example-values.yaml --kube-version 1.33.0'
+    const header = `# Made by \`${command}\` of files with the SHA-256 ${hashOfChart()}\n`
+    assert.equal(text.slice(0, text.indexOf('\n') + 1), header)
+    if (!has('helm')) return
+    const [program = '', ...rest] = command.split(' ')
+    const { stdout, stderr } = spawnSync(program, rest, { cwd: FOLDER, encoding: 'utf8' })
+    assert.equal(header + stdout, text, stderr)
+  })
+})
