@@ -139,7 +139,13 @@ describe('what the images and the package are made of', () => {
     const [port, adminPort] = [await freePort(), await freePort()]
     const { healthCheck } = stages.get('gateway') as Stage
     await start(
-      { dir, env: {}, command: ['node', 'node_modules/package/dist/gateway/main.js'], healthCheck },
+      {
+        dir,
+        env: {},
+        labels: {},
+        command: ['node', 'node_modules/package/dist/gateway/main.js'],
+        healthCheck,
+      },
       {
         GATEWAY_CONFIG: 'gateway.json',
         GATEWAY_LIMITS: 'limits.json',

@@ -30,13 +30,19 @@ const NO_VALIDATOR = has('kubernetes-validate')
   ? false
   : 'NOT TESTED: kubernetes-validate (PyPI) is not installed'
 
+interface Probe {
+  readonly httpGet: { readonly path: string }
+}
+
 interface Container {
   readonly name: string
   readonly restartPolicy?: string
   readonly env: readonly { readonly name: string; readonly value: string }[]
   readonly volumeMounts: readonly { readonly mountPath: string }[]
   readonly securityContext: Readonly<Record<string, unknown>>
-  readonly [probe: `${string}Probe`]: { readonly httpGet: { readonly path: string; readonly port: string } }
+  readonly startupProbe: Probe
+  readonly readinessProbe: Probe
+  readonly livenessProbe: Probe
 }
 
 interface Manifest {
