@@ -1,0 +1,18 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { referenceText } from './reference.ts'
+
+const written = readFileSync(new URL('../../../config/REFERENCE.md', import.meta.url), 'utf8')
+
+test('config/REFERENCE.md is what the schemas say', () => {
+  assert.ok(written === referenceText(), 'a schema was changed: npm run schemas')
+})
+
+test('config/REFERENCE.md explains every key of every object', () => {
+  for (const heading of ['`routes[]`', '`timeouts`', '`issuers[]`', '`limits[]`', '`clients[].mtls`']) {
+    assert.ok(written.includes(`### ${heading}\n`), heading)
+  }
+  const rows = written.split('\n').filter((line) => line.startsWith('| `'))
+  for (const row of rows) assert.match(row, /^\| `\S+` \| \S.* \|.*\| .*\S.* \|$/, row)
+})
