@@ -55,16 +55,9 @@ export interface Load {
   readonly refusalLog: Map<RefusalCode, RefusalLogBudget>
 }
 
-/** The parts of a running gateway, made once per thread and passed to every stage. */
-export interface Gateway {
+/** The parts that settings decide. An edit of gateway.json replaces all of them together. */
+export interface Configured {
   readonly settings: Settings
-  /** Wall time in epoch milliseconds, for records and tokens. */
-  readonly clock: () => number
-  /** Monotonic milliseconds, for durations. */
-  readonly steadyClock: () => number
-  readonly log: Logger
-  readonly metrics: Metrics
-  readonly trail: Trail
   /** Undefined: no rate limit per address. Each worker counts its own requests. */
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<Route>
@@ -72,6 +65,23 @@ export interface Gateway {
   readonly proofs: ProofVerifier
   /** Undefined: failed credentials are not throttled. */
   readonly throttle: AuthThrottle | undefined
+  readonly upstream: UpstreamClient
+  /** X-Gateway-Secret, which authenticates this gateway to the upstreams; undefined when it is not configured. */
+  readonly upstreamSecret: Field | undefined
+}
+
+/**
+ * The parts of a running gateway as a request sees them, passed to every stage. A request has one `Gateway` from its begin to
+ * its end; an edit of gateway.json makes another for later ones, with the same unconfigured parts.
+ */
+export interface Gateway extends Configured {
+  /** Wall time in epoch milliseconds, for records and tokens. */
+  readonly clock: () => number
+  /** Monotonic milliseconds, for durations. */
+  readonly steadyClock: () => number
+  readonly log: Logger
+  readonly metrics: Metrics
+  readonly trail: Trail
   readonly revocations: Revocations
   /** The machine callers in force: a reload swaps the reference. */
   readonly clients: { table: ClientTable }
@@ -83,10 +93,12 @@ export interface Gateway {
   readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'> & {
     ask?(policy: LimitPolicy, key: string): PendingTake
   }
-  readonly upstream: UpstreamClient
-  /** X-Gateway-Secret, which authenticates this gateway to the upstreams; undefined when it is not configured. */
-  readonly upstreamSecret: Field | undefined
   readonly load: Load
   /** Identifies this process in CDN-Loop (RFC 8586): a request that carries it has looped. */
   readonly loopMark: string
+}
+
+/** The gateway that requests begin with now. */
+export interface InForce {
+  readonly gateway: Gateway
 }

@@ -11,7 +11,7 @@ import { parseClients } from './config/clients-file.ts'
 import { configFiles } from './config/environment.ts'
 import { describeFault, type Fault } from './config/faults.ts'
 import { loadFile } from './config/load-file.ts'
-import { loadSettings } from './config/load-settings.ts'
+import { readSettings } from './config/reload/reread-settings.ts'
 import { issuerWarnings } from './config/rules/issuer-rules.ts'
 import { parseAdminToken } from './config/secret-line.ts'
 import type { Settings } from './config/settings.ts'
@@ -62,7 +62,7 @@ async function main(): Promise<void> {
 
   const reason = await stop.asked
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
-  const graceMs = reason === 'SIGTERM' ? settings.drainGraceMs : 0
+  const graceMs = reason === 'SIGTERM' ? serving.settings.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })
   admin.close()
   admin.closeAllConnections()
@@ -103,7 +103,7 @@ async function begin({ settings, log }: StartupConfiguration, serving: ServingMo
 
 /** Reads every file before any part is made, and reports all faults at once. */
 async function readStartupConfiguration(): Promise<StartupConfiguration> {
-  const settings = loadSettings(process.env)
+  const { parsed: settings, texts } = readSettings(process.env)
   const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? {}
   const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)
   const clients = clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients)
@@ -115,6 +115,7 @@ async function readStartupConfiguration(): Promise<StartupConfiguration> {
   if (faults.length > 0 || settings.value === undefined || limits.value === undefined) stopForFaults(faults)
   return {
     settings: settings.value,
+    texts,
     limits: limits.value,
     clients: clients.value,
     tls: tls.value,

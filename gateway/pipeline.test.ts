@@ -19,7 +19,10 @@ function pipeline(parts: Parts = {}, request: Request = {}) {
     sent.push(target)
     return { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
   }
-  const made = makeGateway({ upstream: { send, close: () => Promise.resolve() }, ...parts })
+  const made = makeGateway({
+    upstream: { send, handOver: () => {}, close: () => Promise.resolve() },
+    ...parts,
+  })
   const { arrival, res, completeBody } = makeArrival(request)
   const types = () =>
     made.trail.records.map(({ type, statusCode }) => [type, statusCode].filter(Boolean).join(' '))

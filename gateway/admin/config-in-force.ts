@@ -6,7 +6,7 @@ import { plain, shownSettings } from '../config/shown-settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { writtenRow } from '../limits/table/written-row.ts'
 
-/** What is read from files and, but for `gateway`, put in force again when they change. Tokens are never shown. */
+/** What is read from files, and put in force again when they change. Tokens are never shown. */
 export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'
 
 /** One part of the configuration as it is in force. */
@@ -67,10 +67,7 @@ export class ConfigInForce {
   constructor({ version, settings, limits, clients, tls }: Read, clock: () => number = Date.now) {
     this.#version = version
     this.#clock = clock
-    this.#put('gateway', settings.configFile, {
-      settings: shownSettings(settings),
-      rows: plain(settings.routes),
-    })
+    this.#putSettings(settings, undefined)
     this.#put('limits', settings.limitsFile, { rows: plain(limits.value.map(writtenRow)) })
     if (settings.clientsFile !== undefined && clients !== undefined) {
       this.#put('clients', settings.clientsFile, { rows: clients.value.rows })
@@ -87,6 +84,19 @@ export class ConfigInForce {
     const lastReload: LastReload = { atMs: this.#clock(), result: 'success', changed, faults: [] }
     if (changed) this.#put(part, before.file, { rows: plain(rows) }, lastReload)
     else this.#parts[part] = { ...before, lastReload }
+  }
+
+  /** An edit of gateway.json was put in force, or changed nothing. */
+  replacedSettings(settings: Settings, changed: boolean): void {
+    const before = this.#parts.gateway
+    const lastReload: LastReload = { atMs: this.#clock(), result: 'success', changed, faults: [] }
+    if (changed || before === undefined) this.#putSettings(settings, lastReload)
+    else this.#parts.gateway = { ...before, lastReload }
+  }
+
+  /** Clients are accepted that were not when the gateway started. */
+  clientsRead(file: string, { rows }: Pick<ClientTable, 'rows'>): void {
+    this.#put('clients', file, { rows })
   }
 
   /** An edit was refused: what was in force stays so. */
@@ -119,6 +129,11 @@ export class ConfigInForce {
       return [name, { file, result, faults: lastReload?.faults ?? [] }]
     })
     return Object.fromEntries(results)
+  }
+
+  #putSettings(settings: Settings, lastReload: LastReload | undefined): void {
+    const content = { settings: shownSettings(settings), rows: plain(settings.routes) }
+    this.#put('gateway', settings.configFile, content, lastReload)
   }
 
   #put(

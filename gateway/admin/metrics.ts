@@ -177,6 +177,7 @@ function httpMetrics(registers: Registry[]) {
     abandoned: (requests: number) => abandoned.inc(requests),
     upstreamAnswered: (upstream: string, durationSeconds: number) =>
       upstreamDurations.observe(durationSeconds, upstream),
+    upstreamRemoved: (upstream: string) => healthy.remove({ upstream }),
     upstreamHealth: (upstream: string, isHealthy: boolean) => healthy.set({ upstream }, isHealthy ? 1 : 0),
   }
 }

@@ -4,6 +4,7 @@ import type { LimitRow } from '../limits/table/limit-row.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { journalOptions } from '../process/data-files.ts'
 import {
+  changeThrottle,
   maintainState,
   makeSharedState,
   type SharedState,
@@ -97,6 +98,11 @@ export class PrimaryState {
       publishTable(this.eventLog, rows, firstId)
       this.#publishSegment()
     })
+  }
+
+  /** The main thread counts failed credentials too, for new workers. */
+  changeThrottle(settings: Settings): void {
+    changeThrottle(this.#state, settings)
   }
 
   /** For a worker that took its seat in this turn of the event loop. */

@@ -4,11 +4,13 @@ import { countedBy, exposeMerged, type MetricsSnapshot } from '../admin/merged-m
 import { createMetrics, type Metrics } from '../admin/metrics.ts'
 import { openTrail } from '../audit/open-trail.ts'
 import type { Trail } from '../audit/trail.ts'
+import type { Settings } from '../config/settings.ts'
 import { createServer } from '../http/syntax/status-codes.ts'
-import { checkNow, type Reports, type Watching, watchFiles, watchTls } from '../process/config-reloads.ts'
+import { watchFiles, watchTls } from '../process/config-reloads.ts'
 import { trailOptions } from '../process/data-files.ts'
 import { passed, type Stop } from '../process/drain.ts'
 import { listen } from '../process/public-listeners.ts'
+import { checkNow, type Reports, type Watching } from '../process/reload/reload-reports.ts'
 import type { ServingMode } from '../process/serving-mode.ts'
 import { gatewayIdOf } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
@@ -63,6 +65,11 @@ export class Primary implements ServingMode {
     for (const warning of tls?.material.warnings ?? []) log.warn({ warning }, 'tls')
   }
 
+  /** With the ports that all workers listen on. */
+  get settings(): Settings {
+    return this.#inForce.settings
+  }
+
   async begin() {
     const { settings } = this.#inForce
     const port = await portOf(settings.host, settings.port)
@@ -90,12 +97,12 @@ export class Primary implements ServingMode {
   }
 
   async drain({ reason, graceMs, hurry }: Stop): Promise<void> {
-    const { log, settings } = this.#startup
+    const { log } = this.#startup
     this.#phase = 'draining'
     log.info({ workers: this.#pool.serving, reason, graceMs }, 'draining')
     void hurry.then(() => this.#post({ type: 'hurry' }))
     const message: WorkerCommand = { type: 'drain', reason, graceMs }
-    const stopped = this.#pool.stop(message, graceMs + settings.timeouts.drainMs + AFTER_DEADLINE_MS)
+    const stopped = this.#pool.stop(message, graceMs + this.settings.timeouts.drainMs + AFTER_DEADLINE_MS)
     // Until the grace ends, edits still take effect.
     await passed(graceMs, hurry)
     this.#unwatch()
@@ -127,6 +134,14 @@ export class Primary implements ServingMode {
       clients: (table: NonNullable<WorkerConfiguration['clients']>) => {
         Object.assign(this.#inForce, { clients: table })
         this.#post({ type: 'clients', table })
+      },
+      settings: (edited: Settings) => {
+        const { port, tls: listener } = this.settings
+        const settings = { ...edited, port, tls: listener }
+        this.#startup.log.level = settings.logLevel
+        this.#state.changeThrottle(settings)
+        Object.assign(this.#inForce, { settings })
+        this.#post({ type: 'settings', settings })
       },
     }
     const trust = { trust: tls?.material.trust }

@@ -115,7 +115,7 @@ export function follow(eventLog: EventLog, state: SharedState, effects: LocalEff
   }
   eventLog.on(TABLE, ({ id, atMs, text }) => effects.table(readRows(text), id, atMs))
   eventLog.on(SEGMENT, ({ id }) => effects.segment(id === -1 ? undefined : id))
-  eventLog.on(FAILURE, ({ atMs, text }) => throttle?.apply(text, atMs))
+  eventLog.on(FAILURE, ({ atMs, text }) => throttle.apply(text, atMs))
   for (const flag of [0, UNWRITTEN]) {
     eventLog.on(REVOKED + flag, ({ atMs, text }) => revocations.apply(text, atMs, flag === 0))
     eventLog.on(DELIVERED + flag, ({ atMs, text }) => acceptedWebhooks.apply(text, atMs, flag === 0))
@@ -133,7 +133,7 @@ export function copyState(state: SharedState, nowMs: number): StateCopy {
     delivered: [...acceptedWebhooks.entries()],
     proved: [...proofs.entries()],
     failures: [...failures.entries(nowMs)],
-    blocked: throttle?.blocked() ?? [],
+    blocked: throttle.blocked(),
     endedSessions: state.member?.endedSessions(),
   }
 }
@@ -173,7 +173,7 @@ export function joinState(
   if (copy.endedSessions !== undefined) member?.restoreEndedSessions(copy.endedSessions)
   limiter.replace(rows)
   for (const [key, entry] of copy.failures) failures.restore(key, entry, eventLog.nowMs)
-  throttle?.block(copy.blocked)
+  throttle.block(copy.blocked)
   follow(eventLog, state, {
     table: (changed, firstId, atMs) => {
       journal.numberFrom(firstId)

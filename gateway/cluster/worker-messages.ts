@@ -22,6 +22,7 @@ export interface WorkerConfiguration extends InitialState {
 
 /** From the main thread to a worker. */
 export type WorkerCommand =
+  | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'clients'; readonly table: ClientTable }
   | { readonly type: 'tls'; readonly texts: TlsTexts }
   | { readonly type: 'drain'; readonly reason: string; readonly graceMs: number }

@@ -5,12 +5,12 @@ import type { MetricsSnapshot } from '../admin/merged-metrics.ts'
 import { createMetrics } from '../admin/metrics.ts'
 import { joinTrail } from '../audit/open-trail.ts'
 import type { Settings } from '../config/settings.ts'
-import type { Gateway, Load } from '../gateway.ts'
+import type { Load } from '../gateway.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { LockedLimiter } from '../limits/locked-limiter.ts'
-import { makeGateway } from '../process/assemble.ts'
 import { trailOptions } from '../process/data-files.ts'
 import { drain } from '../process/drain.ts'
+import { GatewayInForce } from '../process/gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from '../process/public-listeners.ts'
 import { gatewayIdOf } from '../process/shared-state.ts'
 import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
@@ -58,7 +58,7 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
     gatewayId: gatewayIdOf(configuration.secret),
     threadId: configuration.seat,
   })
-  const { gateway, keys } = makeGateway(startup, {
+  const inForce = new GatewayInForce(startup, {
     state,
     limiter: new LockedLimiter(state.limiter, eventLog),
     trail,
@@ -71,11 +71,11 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
     eventLog.heartbeat(trail.writable)
   }, CATCH_UP_MS).unref()
   await reachStore(state.member)
-  const listeners = await openPublicListeners(gateway, { material: startup.tls?.material, shared: true })
+  const listeners = await openPublicListeners(inForce, { material: startup.tls?.material, shared: true })
   setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
   setInterval(() => state.member?.maintain(), STORE_MAINTENANCE_MS).unref()
-  keys.start()
-  followCommands(gateway, listeners, keys)
+  inForce.startKeys()
+  followCommands(inForce, listeners)
   send({ type: 'serving' })
 }
 
@@ -101,6 +101,7 @@ async function startupOf({
   stderr.on('error', () => {})
   return {
     settings,
+    texts: new Map(),
     version,
     log: pino({ level: settings.logLevel, base: { worker: name } }, stderr),
     limits: { text: '', value: rows },
@@ -111,7 +112,7 @@ async function startupOf({
 }
 
 /** The main thread has validated the texts. */
-function materialOf(files: Gateway['settings']['tls'], texts: TlsTexts) {
+function materialOf(files: Settings['tls'], texts: TlsTexts) {
   const parsed = files === undefined ? undefined : parseTls(files, texts, Date.now())
   if (parsed?.value === undefined) throw new Error('the TLS files that the main thread accepted are faulty')
   return parsed.value
@@ -134,18 +135,22 @@ function sharedLoad(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels
   return { tunnels, permits }
 }
 
-function followCommands(gateway: Gateway, listeners: PublicListeners, keys: { stop(): void }): void {
+function followCommands(inForce: GatewayInForce, listeners: PublicListeners): void {
+  const { clients, settings, metrics } = inForce.gateway
   const hurry = Promise.withResolvers<void>()
   parentPort?.on('message', (message: WorkerCommand) => {
-    if (message.type === 'clients') gateway.clients.table = message.table
-    else if (message.type === 'tls') listeners.enforce(materialOf(gateway.settings.tls, message.texts))
+    if (message.type === 'clients') clients.table = message.table
+    else if (message.type === 'settings') {
+      inForce.replace(message.settings)
+      listeners.boundClients()
+    } else if (message.type === 'tls') listeners.enforce(materialOf(settings.tls, message.texts))
     else if (message.type === 'hurry') hurry.resolve()
     else if (message.type === 'report') {
-      void gateway.metrics.snapshot().then((report) => send({ type: 'report', report }))
+      void metrics.snapshot().then((report) => send({ type: 'report', report }))
     } else {
       const { reason, graceMs } = message
       const stop = { reason, graceMs, hurry: hurry.promise }
-      const stopped = drain(gateway, stop, { ...listeners, graceOver: () => keys.stop() })
+      const stopped = drain(inForce, stop, { ...listeners, graceOver: () => inForce.stopKeys() })
       void stopped.then(() => process.exit(0))
     }
   })

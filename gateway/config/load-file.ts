@@ -43,7 +43,8 @@ export function readLenient(file: string): string {
   return readFileSync(file, 'utf8')
 }
 
-function readText(file: string): string {
+/** Reads a file that must be UTF-8. */
+export function readText(file: string): string {
   checkSize(statSync(file).size)
   return utf8Text(readFileSync(file))
 }

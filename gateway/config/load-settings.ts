@@ -27,6 +27,9 @@ const PLACES = {
   auditDurability: ['$.audit.durability', 'GATEWAY_AUDIT_DURABILITY'],
 } as const
 
+/** What the environment has overridden already. */
+type Merged = Omit<GatewayFile, 'tls'>
+
 /** Which of two conflicting keys a fault names: the one set by the environment, else the first. */
 type Place = (
   ...keys: readonly [keyof typeof PLACES, ...(keyof typeof PLACES)[]]
@@ -80,6 +83,19 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   }
 }
 
+/**
+ * Conflicts of settings that are a mixture: of an edited file, and of keys that stay as they are until a restart. Each of
+ * the two may be valid alone.
+ */
+export function conflictsInForce(settings: Settings): Fault[] {
+  const { configFile } = settings
+  return [
+    ...conflictsOf(settings, placeIn(configFile, {})),
+    ...tlsConflicts(settings, { configFile, written: undefined, environment: undefined }),
+    ...certificateConflicts(configFile, settings.routes, settings.tls),
+  ]
+}
+
 function loadUpstreamSecret(
   { upstreamSecretFile: file }: GatewayFile,
   readFile?: ReadFile,
@@ -104,7 +120,7 @@ function placeIn(configFile: string, overrides: Overrides): Place {
 }
 
 /** Faults between settings that are each valid alone. */
-function conflictsOf(merged: GatewayFile, place: Place): Fault[] {
+function conflictsOf(merged: Merged, place: Place): Fault[] {
   const faults: Fault[] = []
   const { host, port, adminHost, adminPort } = merged
   if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
@@ -163,7 +179,7 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
 }
 
 /** Conflicts of our own issuer with other issuers and with its profile. */
-function issuerConflicts(merged: GatewayFile, place: Place): Fault[] {
+function issuerConflicts(merged: Merged, place: Place): Fault[] {
   const { issuer, profile, issuers, jwksUri = defaultJwksUri(merged) } = merged
   const faults: Fault[] = []
   for (const [index, other] of issuers.entries()) {
@@ -176,7 +192,7 @@ function issuerConflicts(merged: GatewayFile, place: Place): Fault[] {
 }
 
 /** At the first upstream that is not a socket. If all are, at the issuer; no route needs it then. */
-function defaultJwksUri({ upstreams, issuer }: GatewayFile): string {
+function defaultJwksUri({ upstreams, issuer }: Merged): string {
   const base = upstreams.find((upstream) => !isSocket(upstream)) ?? withoutClosingSlash(issuer)
   return `${base}/.well-known/jwks.json`
 }

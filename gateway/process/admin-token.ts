@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { LoadedFile } from '../config/load-file.ts'
 import { Reloader } from '../config/reload/reloader.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
-import { type Reports, reporter, type Watching } from './config-reloads.ts'
+import { type Reports, reporter, type Watching } from './reload/reload-reports.ts'
 
 interface WatchedToken {
   readonly file: string
@@ -21,7 +21,11 @@ export function watchAdminToken(reports: Reports, { file, loaded, enforce }: Wat
     onReload: (reload) =>
       reload.result === 'failure'
         ? report.failure(reload.faults)
-        : report.success(reload.changed, [fingerprint(reload.before)], [fingerprint(reload.after)]),
+        : report.success({
+            changed: reload.changed,
+            before: [fingerprint(reload.before)],
+            after: [fingerprint(reload.after)],
+          }),
   })
 }
 

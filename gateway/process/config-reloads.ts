@@ -1,12 +1,9 @@
 import { basename } from 'node:path'
-import type { ConfigInForce, ConfigPart } from '../admin/config-in-force.ts'
-import { configChangeRecord } from '../audit/audit-records.ts'
 import type { ClientTable } from '../config/clients-file.ts'
 import { parseClients } from '../config/clients-file.ts'
-import { describeFault, type Fault } from '../config/faults.ts'
 import type { LoadedFile } from '../config/load-file.ts'
 import { Reloader } from '../config/reload/reloader.ts'
-import type { TlsSettings } from '../config/settings.ts'
+import type { Settings, TlsSettings } from '../config/settings.ts'
 import type { Gateway } from '../gateway.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
@@ -16,27 +13,9 @@ import type { TlsMaterial, TlsTexts } from '../tls/listener/tls-context.ts'
 import { type LoadedTls, TlsReloader } from '../tls/listener/tls-reload.ts'
 import { limitWarnings } from './config-warnings.ts'
 import { parseApart } from './parse-apart.ts'
+import { type Reports, reporter, type Watching } from './reload/reload-reports.ts'
+import { watchSettings } from './reload/watch-settings.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
-
-/** Watches a configuration file until it is stopped. */
-export interface Watching {
-  /** Reads the file now. A faulty one is called so only after `MOST_LOOKS`. */
-  check(): Promise<void>
-  stop(): void
-}
-
-/** How often a file is read before it is called faulty: the certificates. */
-const MOST_LOOKS = 3
-
-/** Reads all files now; resolves when the results have been reported. */
-export async function checkNow(watching: readonly Watching[]): Promise<void> {
-  for (let look = 0; look < MOST_LOOKS; look++) for (const each of watching) await each.check()
-}
-
-/** Where the result of an edit is reported. */
-export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'> {
-  readonly config: ConfigInForce
-}
 
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
@@ -46,45 +25,94 @@ interface WatchedFiles extends Reports {
   readonly enforce: {
     limits(rows: readonly LimitRow[]): void
     clients(table: ClientTable): void
+    settings(settings: Settings): void
   }
 }
 
 /** Puts each valid edit in force, counts it and records it in the audit trail; reports the faults of an invalid one. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
-  const { settings, limits, clients } = watched.startup
-  const watching: Watching[] = [watchLimits(watched, limits)]
-  if (settings.clientsFile !== undefined && clients !== undefined) {
-    watching.push(watchClients(watched, settings.clientsFile, clients))
+  const { enforce, startup, tls } = watched
+  const { clientsFile } = startup.settings
+  /** As read from the files: a port that the system chose is not among them. */
+  let inForce = startup.settings
+  let rows = startup.limits.value
+  const warn = () => warnOfLimits(watched, inForce, rows)
+  const limits = watchLimits(watched, {
+    ...enforce,
+    limits: (edited) => {
+      enforce.limits(edited)
+      rows = edited
+    },
+    warn,
+  })
+  const clients: Reloader<ClientTable>[] = []
+  const begin = (file: string, loaded: LoadedFile<ClientTable>) =>
+    clients.push(watchClients(watched, file, loaded))
+  if (clientsFile !== undefined && startup.clients !== undefined) begin(clientsFile, startup.clients)
+  const settings = watchSettings(watched, {
+    settings: inForce,
+    texts: startup.texts,
+    faultsOf: (file, table) => clientIssuerFaults(file, table, tls.trust),
+    enforce: (edited, loaded) => {
+      // First, so that no request finds a route without its clients.
+      if (loaded !== undefined) enforce.clients(loaded.value)
+      enforce.settings(edited)
+      inForce = edited
+      if (loaded !== undefined && edited.clientsFile !== undefined) {
+        watched.config.clientsRead(edited.clientsFile, loaded.value)
+        begin(edited.clientsFile, loaded)
+      }
+      warn()
+    },
+  })
+  const allClients: Watching = {
+    check: async () => {
+      for (const one of clients) await one.check()
+    },
+    stop: () => clients.forEach((one) => void one.stop()),
   }
-  return watching
+  return [limits, settings, allClients]
 }
 
-function watchLimits(watched: WatchedFiles, loaded: LoadedFile<readonly LimitRow[]>): Watching {
-  const file = watched.startup.settings.limitsFile
-  const report = reporter(watched, { file, label: basename(file), what: 'limits' })
-  const warn = (rows: readonly LimitRow[]) => {
-    for (const warning of limitWarnings(watched.startup.settings.routes, rows)) {
-      watched.log.warn({ file, warning }, 'configuration')
-    }
+function warnOfLimits({ log }: WatchedFiles, settings: Settings, rows: readonly LimitRow[]): void {
+  for (const warning of limitWarnings(settings.routes, rows)) {
+    log.warn({ file: settings.limitsFile, warning }, 'configuration')
   }
-  warn(loaded.value)
+}
+
+interface LimitEdits {
+  limits(rows: readonly LimitRow[]): void
+  /** Of what is probably a mistake in the table in force. */
+  warn(): void
+}
+
+function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits): Watching {
+  const { settings, limits: loaded } = watched.startup
+  const file = settings.limitsFile
+  const report = reporter(watched, { file, label: basename(file), what: 'limits' })
+  warn()
   return new Reloader({
     file,
     ...loaded,
     parse: parseApart('limits', parseLimits),
-    swap: watched.enforce.limits,
+    swap,
     onReload: (reload) => {
       if (reload.result === 'failure') {
         report.failure(reload.faults)
         return
       }
-      report.success(reload.changed, reload.before.map(writtenRow), reload.after.map(writtenRow))
-      if (reload.changed) warn(reload.after)
+      const { changed } = reload
+      report.success({ changed, before: reload.before.map(writtenRow), after: reload.after.map(writtenRow) })
+      if (reload.changed) warn()
     },
   })
 }
 
-function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<ClientTable>): Watching {
+function watchClients(
+  watched: WatchedFiles,
+  file: string,
+  loaded: LoadedFile<ClientTable>,
+): Reloader<ClientTable> {
   const report = reporter(watched, { file, label: basename(file), what: 'clients' })
   const parse = parseApart('clients', parseClients)
   return new Reloader({
@@ -99,7 +127,11 @@ function watchClients(watched: WatchedFiles, file: string, loaded: LoadedFile<Cl
     onReload: (reload) =>
       reload.result === 'failure'
         ? report.failure(reload.faults)
-        : report.success(reload.changed, reload.before.rows, reload.after.rows),
+        : report.success({
+            changed: reload.changed,
+            before: reload.before.rows,
+            after: reload.after.rows,
+          }),
   })
 }
 
@@ -136,34 +168,7 @@ export function watchTls(reports: Reports, { settings, loaded, enforce, clients 
       }
       const { changed, before, after } = reload
       for (const warning of after.warnings) log.warn({ warning }, 'tls')
-      report.success(changed, [before.summary], [after.summary])
+      report.success({ changed, before: [before.summary], after: [after.summary] })
     },
   })
-}
-
-interface Edited {
-  readonly file: string
-  /** Label of the metrics. */
-  readonly label: string
-  readonly what: ConfigPart
-}
-
-/** Reports the result of an edit to metrics, log and audit trail. */
-export function reporter(reports: Reports, { file, label, what }: Edited) {
-  const { log, metrics, trail, clock, config } = reports
-  metrics.configReload(label, 'success')
-  return {
-    failure: (faults: readonly Fault[]) => {
-      metrics.configReload(label, 'failure')
-      config.failed(what, faults)
-      log.error({ file, faults: faults.map(describeFault) }, `the last good ${what} stay in force`)
-    },
-    success: (changed: boolean, before: readonly object[], after: readonly object[]) => {
-      metrics.configReload(label, 'success')
-      config.replaced(what, after, changed)
-      const timestamp = new Date(clock()).toISOString()
-      if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
-      log.info({ file, rows: after.length, changed }, `${what} in force`)
-    },
-  }
 }

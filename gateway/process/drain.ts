@@ -1,4 +1,4 @@
-import type { Gateway } from '../gateway.ts'
+import type { InForce } from '../gateway.ts'
 import type { HttpServer } from '../http/server/http-server.ts'
 import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
@@ -32,23 +32,27 @@ interface Draining {
  * `timeouts.drainMs` after the grace are refused, or broken off if their response has begun.
  */
 export async function drain(
-  gateway: Gateway,
+  inForce: InForce,
   { reason, graceMs, hurry }: Stop,
   { listeners, graceOver }: Draining,
 ): Promise<void> {
-  const { load, log, settings } = gateway
+  const { load, log } = inForce.gateway
   load.phase = 'draining'
   log.info({ inFlight: load.inFlight.size, reason, graceMs }, 'draining')
   await passed(graceMs, hurry)
+  // Edits have taken effect until now.
   graceOver()
   const closed = Promise.all(listeners.map((listener) => listener.close()))
   const sweep = setInterval(() => closeIdle(listeners), SWEEP_MS)
-  const deadline = setTimeout(() => breakOffRest(gateway, listeners), settings.timeouts.drainMs)
-  void hurry.then(() => breakOffRest(gateway, listeners))
+  const deadline = setTimeout(
+    () => breakOffRest(inForce, listeners),
+    inForce.gateway.settings.timeouts.drainMs,
+  )
+  void hurry.then(() => breakOffRest(inForce, listeners))
   await closed
   clearInterval(sweep)
   clearTimeout(deadline)
-  await closeParts(gateway, reason)
+  await closeParts(inForce, reason)
 }
 
 /** Resolves after that time, or earlier when `hurry` resolves. */
@@ -61,7 +65,7 @@ export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
 }
 
 /** Closes all parts of the gateway, in an order that loses nothing. */
-export async function closeParts(gateway: Gateway, reason: string): Promise<void> {
+export async function closeParts({ gateway }: InForce, reason: string): Promise<void> {
   gateway.revocations.maintain()
   gateway.acceptedWebhooks.maintain()
   if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
@@ -77,7 +81,7 @@ function closeIdle(listeners: readonly HttpServer[]): void {
   })
 }
 
-function breakOffRest(gateway: Gateway, listeners: readonly HttpServer[]): void {
+function breakOffRest({ gateway }: InForce, listeners: readonly HttpServer[]): void {
   const { load, log } = gateway
   load.phase = 'over'
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')

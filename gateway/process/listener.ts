@@ -1,5 +1,6 @@
+import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
-import type { Gateway } from '../gateway.ts'
+import type { Gateway, InForce } from '../gateway.ts'
 import { isTrusted } from '../http/rules/client-address.ts'
 import type { ClientTimeouts } from '../http/server/connection-deadline.ts'
 import type { Handler } from '../http/server/handler.ts'
@@ -16,26 +17,34 @@ const LOG_ABANDONED_EVERY_MS = 1000
  * The client connections of a thread. Every request ends in the pipeline, also one that is malformed or incomplete, so that
  * every response has its headers, its audit pair and its metric.
  */
-export function connectionsOf(gateway: Gateway): Connections<Exchange> {
-  const { clock, steadyClock, settings } = gateway
-  const { trustedProxies } = settings
+export function connectionsOf(inForce: InForce): Connections<Exchange> {
+  const { clock, steadyClock, settings } = inForce.gateway
   return new Connections({
-    handler: handlerOf(gateway),
-    timeouts: clientTimeoutsOf(gateway),
+    handler: handlerOf(inForce),
+    timeouts: clientTimeoutsOf(settings),
     clock,
     steadyClock,
     maxConnections: connectionRoom(settings),
     handshakeMs: settings.timeouts.handshakeMs,
-    isProxy: (address) => trustedProxies !== undefined && isTrusted(address, trustedProxies),
+    isProxy: (address) => {
+      const { trustedProxies } = inForce.gateway.settings
+      return trustedProxies !== undefined && isTrusted(address, trustedProxies)
+    },
   })
 }
 
-function handlerOf(gateway: Gateway): Handler<Exchange> {
+/** Puts edited time-outs and bounds of clients in force. */
+export function boundClients(connections: Connections<Exchange>, settings: Settings): void {
+  connections.bound(connectionRoom(settings), clientTimeoutsOf(settings))
+}
+
+/** A request keeps the gateway that is in force when it begins. To break one off, any will do: they share what that needs. */
+function handlerOf(inForce: InForce): Handler<Exchange> {
   return {
-    begin: (arrival, fault) => handle(gateway, arrival, fault && refusalOf(fault)),
-    unreadable: (arrival, fault) => handleUnreadable(gateway, arrival, refusalOf(fault)),
-    interrupt: (exchange, fault) => interrupt(gateway, exchange, refusalOf(fault)),
-    abandoned: abandonedReporter(gateway),
+    begin: (arrival, fault) => handle(inForce.gateway, arrival, fault && refusalOf(fault)),
+    unreadable: (arrival, fault) => handleUnreadable(inForce.gateway, arrival, refusalOf(fault)),
+    interrupt: (exchange, fault) => interrupt(inForce.gateway, exchange, refusalOf(fault)),
+    abandoned: abandonedReporter(inForce.gateway),
   }
 }
 
@@ -58,7 +67,7 @@ function refusalOf({ code, cause }: RequestFault): Refusal {
   return refusal(code, { cause })
 }
 
-function clientTimeoutsOf({ settings: { timeouts } }: Gateway): ClientTimeouts {
+function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {
   const { requestHeadersMs, requestMs = Number.POSITIVE_INFINITY, keepAliveMs, bodyIdleMs } = timeouts
   return {
     headersMs: Math.min(requestHeadersMs, requestMs),

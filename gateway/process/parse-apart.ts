@@ -1,16 +1,16 @@
 import { Worker } from 'node:worker_threads'
-import type { Parsed } from '../config/faults.ts'
+import type { Fault, Parsed } from '../config/faults.ts'
 import type { ParseFile } from '../config/load-file.ts'
 import type { ParseApart } from '../config/reload/reloader.ts'
+import { type Reread, type RereadOptions, rereadSettings } from '../config/reload/reread-settings.ts'
 
 /** The files that can be parsed in a thread. */
 export type Kind = 'limits' | 'clients'
 
-export interface ParseJob {
-  readonly kind: Kind
-  readonly file: string
-  readonly text: string
-}
+/** What the thread is to do. Plain data. */
+export type ParseJob =
+  | { readonly kind: Kind; readonly file: string; readonly text: string }
+  | { readonly kind: 'settings'; readonly options: RereadOptions }
 
 /** Parsing shorter texts takes less than 10 ms; starting a thread takes some 50 ms on another core. */
 const SMALL_LENGTH = 32 * 1024
@@ -21,18 +21,33 @@ const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' 
 /** Parses large texts in a thread of their own, so that requests need not wait. */
 export function parseApart<T>(kind: Kind, parse: ParseFile<T>): ParseApart<T> {
   return async (file, text) =>
-    text.length <= SMALL_LENGTH ? parse(file, text) : inThread<T>({ kind, file, text })
+    text.length <= SMALL_LENGTH
+      ? parse(file, text)
+      : inThread<Parsed<T>>({ kind, file, text }, (why) => ({ faults: [unread(file, why)] }))
 }
 
-function inThread<T>(job: ParseJob): Promise<Parsed<T>> {
-  const { promise, resolve } = Promise.withResolvers<Parsed<T>>()
+/** The same for gateway.json, with the files that it names. */
+export async function rereadApart(options: RereadOptions): Promise<Reread> {
+  const { text, running } = options
+  if (text.length <= SMALL_LENGTH) return rereadSettings(options)
+  return inThread<Reread>({ kind: 'settings', options }, (why) => ({
+    parsed: { faults: [unread(running.configFile, why)] },
+    texts: new Map(),
+  }))
+}
+
+function unread(file: string, why: string): Fault {
+  return { file, path: '$', reason: `cannot be read: ${why}` }
+}
+
+function inThread<T>(job: ParseJob, failure: (why: string) => T): Promise<T> {
+  const { promise, resolve } = Promise.withResolvers<T>()
   const thread = new Worker(SCRIPT, {
     workerData: job,
     name: 'parse',
     resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
   })
-  const failed = (why: string) =>
-    resolve({ faults: [{ file: job.file, path: '$', reason: `cannot be read: ${why}` }] })
+  const failed = (why: string) => resolve(failure(why))
   thread.on('message', resolve)
   thread.on('error', (error: unknown) => failed(error instanceof Error ? error.message : String(error)))
   // Without effect when the result has come already.

@@ -1,9 +1,14 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { parseClients } from '../config/clients-file.ts'
+import { rereadSettings } from '../config/reload/reread-settings.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import type { ParseJob } from './parse-apart.ts'
 
 // The thread that parse-apart.ts starts: parses one text, posts the result, and ends.
 
-const { kind, file, text } = workerData as ParseJob
-parentPort?.postMessage(kind === 'limits' ? parseLimits(file, text) : parseClients(file, text))
+parentPort?.postMessage(parsed(workerData as ParseJob))
+
+function parsed(job: ParseJob): unknown {
+  if (job.kind === 'settings') return rereadSettings(job.options)
+  return job.kind === 'limits' ? parseLimits(job.file, job.text) : parseClients(job.file, job.text)
+}

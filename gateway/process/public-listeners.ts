@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import type { Logger } from 'pino'
-import type { Gateway } from '../gateway.ts'
+import type { InForce } from '../gateway.ts'
 import { createHttpServer, createSecureHttpServer, type HttpServer } from '../http/server/http-server.ts'
 import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
-import { connectionsOf } from './listener.ts'
+import { boundClients, connectionsOf } from './listener.ts'
 
 /** Where to listen. */
 export interface Place {
@@ -32,28 +32,31 @@ export interface PublicListeners {
   readonly tlsPort: number | undefined
   /** Puts a certificate and client trust in force for new connections. */
   enforce(material: TlsMaterial): void
+  /** Puts the time-outs and bounds in force that clients have by the present settings. */
+  boundClients(): void
 }
 
 /** Resolves when all listen. @throws CannotListen */
 export async function openPublicListeners(
-  gateway: Gateway,
+  inForce: InForce,
   options: { readonly material: TlsMaterial | undefined; readonly shared?: boolean },
 ): Promise<PublicListeners> {
-  const { settings } = gateway
+  const { settings, tls } = inForce.gateway
   const { material, shared = false } = options
-  const connections = connectionsOf(gateway)
+  const connections = connectionsOf(inForce)
+  const bound = () => boundClients(connections, inForce.gateway.settings)
   const listener = createHttpServer(connections)
   const port = await listen(listener.server, { host: settings.host, port: settings.port, shared })
   if (settings.tls === undefined || material === undefined) {
-    return { listeners: [listener], port, tlsPort: undefined, enforce: () => {} }
+    return { listeners: [listener], port, tlsPort: undefined, enforce: () => {}, boundClients: bound }
   }
   const secure = createSecureHttpServer(connections, listenerOptions(material, settings.timeouts.handshakeMs))
   const tlsPort = await listen(secure.server, { host: settings.host, port: settings.tls.port, shared })
   const enforce = (changed: TlsMaterial) => {
     secure.setSecureContext(changed.secure)
-    gateway.tls.trust = changed.trust
+    tls.trust = changed.trust
   }
-  return { listeners: [listener, secure], port, tlsPort, enforce }
+  return { listeners: [listener, secure], port, tlsPort, enforce, boundClients: bound }
 }
 
 /** Resolves to the bound port. @throws CannotListen */

@@ -1,7 +1,8 @@
 import type { Exposition } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
-import type { Reports } from './config-reloads.ts'
+import type { Settings } from '../config/settings.ts'
 import type { Stop } from './drain.ts'
+import type { Reports } from './reload/reload-reports.ts'
 
 /** A running gateway, with or without workers. */
 export interface ServingMode {
@@ -9,6 +10,8 @@ export interface ServingMode {
   readonly metrics: Exposition
   /** Where edits of files are reported that the gateway itself does not watch. */
   readonly reports: Reports
+  /** In force now. */
+  readonly settings: Settings
   /** Opens the public listeners; resolves when requests are served. @throws CannotListen */
   begin(): Promise<{ readonly port: number; readonly tlsPort: number | undefined }>
   /** Why the gateway is not ready, for the probe; undefined when it is ready. */

@@ -22,10 +22,12 @@ export interface SharedState {
   readonly acceptedWebhooks: ReplayMemory
   /** Accepted DPoP proofs. */
   readonly proofs: ReplayMemory
-  /** Undefined: failed credentials are not throttled. */
-  readonly throttle: AuthThrottle | undefined
+  /** Used only while failed credentials are throttled. */
+  readonly throttle: AuthThrottle
   /** The counters of the throttle. */
   readonly failures: Counters
+  /** That they count by, epoch milliseconds. */
+  readonly clock: () => number
   /** What other gateways share with this one; undefined: it is the only one. */
   readonly member: StoreMember | undefined
   /** Who decides whether a message was accepted before: the memories above, or the shared store with them. */
@@ -90,16 +92,14 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
     }),
     acceptedWebhooks,
     proofs,
-    throttle:
-      authThrottle.failures === 0
-        ? undefined
-        : new AuthThrottle({
-            counter: failures,
-            clock,
-            replication: replication?.throttle,
-            group: member?.failures,
-          }),
+    throttle: new AuthThrottle({
+      counter: failures,
+      clock,
+      replication: replication?.throttle,
+      group: member?.failures,
+    }),
     failures,
+    clock,
     member,
     guards: {
       webhooks: member?.replays('webhook', acceptedWebhooks, WEBHOOK_LIFETIME_MS) ?? acceptedWebhooks,
@@ -107,6 +107,14 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
     },
   }
   return state
+}
+
+/**
+ * Puts an edited `authThrottle` in force in one thread; failures counted so far stay. Another thread may count a failure by the
+ * old rule for a moment longer.
+ */
+export function changeThrottle({ failures, clock }: SharedState, { authThrottle }: Settings): void {
+  failures.limitTo(Math.max(1, authThrottle.failures), authThrottle.windowMs, clock())
 }
 
 interface Joining extends SharedStateParts {
@@ -128,7 +136,7 @@ function joinStore(
     threadId,
     clock,
     ownSessions: () => state().revocations.entries(),
-    onFailure: (caller) => state().throttle?.apply(caller, clock()),
+    onFailure: (caller) => state().throttle.apply(caller, clock()),
     onAway: (cause) => watch.away(cause),
     onBack: () => watch.observe('shared', true),
     onFault: (cause) => watch.fault('shared', cause),

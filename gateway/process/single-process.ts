@@ -1,7 +1,9 @@
+import { ConfigInForce } from '../admin/config-in-force.ts'
 import { assemble } from './assemble.ts'
-import { checkNow, type Watching, watchTls } from './config-reloads.ts'
+import { watchFiles, watchTls } from './config-reloads.ts'
 import { closeParts, drain } from './drain.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
+import { checkNow, type Watching } from './reload/reload-reports.ts'
 import type { ServingMode } from './serving-mode.ts'
 import { maintainState, whyDegraded, whyUnready } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
@@ -11,49 +13,65 @@ const MAINTAIN_MS = 1000
 
 /** A gateway in this one thread. @throws what `assemble` throws */
 export function serveAlone(startup: StartupConfiguration): ServingMode {
-  const { gateway, keys, watching: watchedFiles, config, state, watch } = assemble(startup)
-  const { settings, trail, metrics, load } = gateway
+  const { inForce, state, watch } = assemble(startup)
+  const { trail, metrics, load, clients, tls: trust } = inForce.gateway
   const maintaining = setInterval(() => maintainState(state, watch), MAINTAIN_MS).unref()
-  const reports = { ...gateway, config }
-  const watching: Watching[] = [...watchedFiles]
   let open: PublicListeners | undefined
+  const enforce = {
+    limits: state.limiter.replace.bind(state.limiter),
+    clients: (table: typeof clients.table) => {
+      clients.table = table
+    },
+    settings: (settings: StartupConfiguration['settings']) => {
+      inForce.replace(settings)
+      open?.boundClients()
+    },
+  }
+  const reports = { ...inForce.gateway, config: new ConfigInForce(startup) }
+  const watching: Watching[] = watchFiles({ ...reports, startup, tls: trust, enforce })
   return {
     trail,
     metrics,
     reports,
+    get settings() {
+      return inForce.gateway.settings
+    },
     begin: async () => {
-      const { tls } = startup
+      const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
-      open = await openPublicListeners(gateway, { material: tls?.material })
+      open = await openPublicListeners(inForce, { material: tls?.material })
       if (settings.tls !== undefined && tls !== undefined) {
-        const clients = () => gateway.clients.table
-        watching.push(
-          watchTls(reports, { settings: settings.tls, loaded: tls, enforce: open.enforce, clients }),
-        )
+        const options = {
+          settings: settings.tls,
+          loaded: tls,
+          enforce: open.enforce,
+          clients: () => clients.table,
+        }
+        watching.push(watchTls(reports, options))
       }
-      keys.start()
+      inForce.startKeys()
       return open
     },
     notReady: () => {
       if (open === undefined) return 'starting'
       if (load.phase !== 'serving') return 'draining'
-      return trail.recheck() ? whyUnready(state, settings) : 'the audit trail cannot be written'
+      return trail.recheck() ? whyUnready(state, startup.settings) : 'the audit trail cannot be written'
     },
     degraded: () => whyDegraded(state),
     reload: () => checkNow(watching),
     drain: async (stop) => {
-      await drain(gateway, stop, {
+      await drain(inForce, stop, {
         listeners: open?.listeners ?? [],
         graceOver: () => {
           for (const each of watching) each.stop()
           clearInterval(maintaining)
-          keys.stop()
+          inForce.stopKeys()
         },
       })
       state.member?.close()
     },
     abandon: async (reason) => {
-      await closeParts(gateway, reason)
+      await closeParts(inForce, reason)
       state.member?.close()
     },
   }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { ClientTable } from '../config/clients-file.ts'
 import type { LoadedFile } from '../config/load-file.ts'
+import type { SettingsTexts } from '../config/reload/reread-settings.ts'
 import type { Settings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { LoadedTls } from '../tls/listener/tls-reload.ts'
@@ -8,6 +9,8 @@ import type { LoadedTls } from '../tls/listener/tls-reload.ts'
 /** Everything that is read before the parts of the gateway are made. */
 export interface StartupConfiguration {
   readonly settings: Settings
+  /** What they were read from. */
+  readonly texts: SettingsTexts
   readonly limits: LoadedFile<readonly LimitRow[]>
   readonly clients: LoadedFile<ClientTable> | undefined
   readonly tls: LoadedTls | undefined

@@ -10,11 +10,13 @@ import type { UpstreamsOptions } from './upstream-options.ts'
  *
  * A request that finds every connection in use and no room to wait fails as `unreachable`.
  *
+ * @param before a client of other options. Upstreams that it has too keep their connections and their health, unless one of
+ * the two needs undici and the other does not. It is not changed until it hands over.
  * @throws TypeError when a URL is not valid, or there is none.
  */
-export function createUpstreams(options: UpstreamsOptions): UpstreamClient {
+export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClient): UpstreamClient {
   const addresses = options.urls.map(parseAddress)
   return addresses.some(({ secure }) => secure)
-    ? createUndiciUpstreams(addresses, options)
-    : createPlainUpstreams(addresses, options)
+    ? createUndiciUpstreams(addresses, options, before)
+    : createPlainUpstreams(addresses, options, before)
 }

@@ -1,8 +1,16 @@
-import { Deadlines } from '../http/syntax/deadlines.ts'
+import type { Deadlines } from '../http/syntax/deadlines.ts'
 import { Choice } from './balancing/choice.ts'
 import type { Origin } from './balancing/origin.ts'
 import type { UpstreamCall, UpstreamClient, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 import type { UpstreamsOptions } from './upstream-options.ts'
+
+/** How a pool makes connections. */
+export interface PoolBounds {
+  /** For making one, milliseconds. */
+  readonly connectMs: number
+  /** Connecting, in use or idle. */
+  readonly maxConnections: number
+}
 
 /** The connections to one upstream. */
 export interface Pool<Connection> {
@@ -12,6 +20,8 @@ export interface Pool<Connection> {
    * @returns undefined when all connections are in use.
    */
   lease(fresh: boolean, nowMs: number): Connection | undefined
+  /** Changes its bounds, for connections that are made from now on. */
+  bound(bounds: PoolBounds): void
   /** Closes idle connections at once and the others when they are free; resolves when all are closed. */
   close(): Promise<void>
 }
@@ -31,7 +41,7 @@ export interface ClientState<OwnPool> {
 export function createState<OwnPool>(
   origins: readonly Origin<OwnPool>[],
   { clock, connectMs, headersMs }: UpstreamsOptions,
-  deadlines = new Deadlines(clock),
+  deadlines: Deadlines,
 ): ClientState<OwnPool> {
   return { clock, connectMs, headersMs, choice: new Choice(origins), deadlines, closed: false }
 }
@@ -53,10 +63,23 @@ export class PooledUpstreams<State extends ClientState<Pool<unknown>>> implement
     this.#Exchange = Exchange
   }
 
+  /** The upstreams that exchanges are sent to. */
+  get state(): State {
+    return this.#state
+  }
+
   send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
     const exchange = new this.#Exchange(this.#state, request, response)
     exchange.begin()
     return exchange
+  }
+
+  handOver(successor: UpstreamClient, bounds: PoolBounds): void {
+    const kept = successor instanceof PooledUpstreams ? successor.state.choice.origins : []
+    for (const origin of this.#state.choice.origins) {
+      if (kept.includes(origin)) origin.pool.bound(bounds)
+      else void origin.pool.close()
+    }
   }
 
   close(): Promise<void> {

@@ -69,6 +69,15 @@ export interface UpstreamCall {
 export interface UpstreamClient {
   /** Never throws. Calls the response only after it has returned. */
   send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall
+  /**
+   * New requests go to the successor, which `createUpstreams` made from this client. Connections to upstreams that it does not
+   * have are closed: idle ones at once, the others when their exchange ends. Requests that began before still go through this
+   * client.
+   */
+  handOver(
+    successor: UpstreamClient,
+    bounds: { readonly connectMs: number; readonly maxConnections: number },
+  ): void
   /** Closes idle connections at once and the others when their exchange ends. */
   close(): Promise<void>
 }

@@ -24,10 +24,17 @@ interface Options {
 export class UpstreamPermits {
   readonly #options: Options
   readonly #named = new Map<string, Share>()
+  #max: number
   #taken = 0
 
   constructor(options: Options) {
     this.#options = options
+    this.#max = options.max
+  }
+
+  /** More may be taken already: they are given back one by one. */
+  bound(max: number): void {
+    this.#max = max
   }
 
   get taken(): number {
@@ -36,7 +43,7 @@ export class UpstreamPermits {
 
   /** Every new caller is refused. */
   get areExhausted(): boolean {
-    return this.#taken + this.#takenByOthers >= this.#options.max
+    return this.#taken + this.#takenByOthers >= this.#max
   }
 
   get #takenByOthers(): number {
@@ -55,7 +62,8 @@ export class UpstreamPermits {
 
   /** @returns false when refused. A worker knows only its own callers, and assumes the same number on each other worker. */
   take(share: Share): boolean {
-    const { max, threads } = this.#options
+    const { threads } = this.#options
+    const max = this.#max
     // Count first: two workers that race for the last permit may both be refused, but never both get it.
     this.#change(share, 1)
     const free = max - (this.#taken - 1 + this.#takenByOthers)

@@ -32,7 +32,7 @@ function keySetOf(document: unknown): Harness {
     fetch,
     clock: () => time.nowMs,
     steadyClock: () => time.steadyMs,
-    maxStaleMs: HOUR_MS,
+    maxStaleMs: () => HOUR_MS,
     onFault: (cause) => faults.push(cause),
   })
   const harness: Harness = { keys, faults, time, document, fetches: 0 }

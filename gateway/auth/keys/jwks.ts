@@ -11,8 +11,8 @@ export interface KeySetOptions {
   readonly clock: () => number
   /** Monotonic milliseconds, so that a change of the wall clock does not expire keys. */
   readonly steadyClock?: () => number
-  /** Keys expire when no fetch has succeeded for this long. */
-  readonly maxStaleMs?: number
+  /** Keys expire when no fetch has succeeded for so many milliseconds. */
+  readonly maxStaleMs?: () => number
   /** Reports a problem with the document or a key in it, once while it lasts. */
   readonly onFault: (cause: string) => void
 }
@@ -43,6 +43,10 @@ export class KeySet {
   #publishedAtMs = 0
   #reported: ReadonlySet<string> = new Set()
   #timer: NodeJS.Timeout | undefined
+  /** Whether it fetches in the background. */
+  #started = false
+  /** Which of the times that it was started; a loop of an earlier one ends. */
+  #round = 0
 
   constructor(options: KeySetOptions) {
     this.#options = options
@@ -73,9 +77,23 @@ export class KeySet {
     return this.#load()
   }
 
-  /** Fetches in the background every 5 minutes; after a failure again in 250 ms, doubling to 10 s. */
+  /** Where the issuer publishes them. */
+  get uri(): string {
+    return this.#options.uri
+  }
+
+  /** Fetches in the background every 5 minutes; after a failure again in 250 ms, doubling to 10 s. May be repeated. */
   start(): void {
-    void this.#keepLoading(FIRST_RETRY_MS)
+    if (this.#started) return
+    this.#started = true
+    void this.#keepLoading(FIRST_RETRY_MS, this.#round)
+  }
+
+  /** No longer fetches in the background. Requests that still verify by these keys can have them fetched. */
+  retire(): void {
+    this.#started = false
+    this.#round += 1
+    clearTimeout(this.#timer)
   }
 
   /** Aborts a running fetch and never fetches again. The keys stay. */
@@ -84,11 +102,14 @@ export class KeySet {
     clearTimeout(this.#timer)
   }
 
-  async #keepLoading(retryMs: number): Promise<void> {
+  async #keepLoading(retryMs: number, round: number): Promise<void> {
     const failed = (await this.#load()) === 'failed'
-    if (this.#stopped.signal.aborted) return
+    if (this.#stopped.signal.aborted || round !== this.#round) return
     const nextRetryMs = failed ? Math.min(retryMs * 2, LAST_RETRY_MS) : FIRST_RETRY_MS
-    this.#timer = setTimeout(() => void this.#keepLoading(nextRetryMs), failed ? retryMs : REFRESH_EVERY_MS)
+    this.#timer = setTimeout(
+      () => void this.#keepLoading(nextRetryMs, round),
+      failed ? retryMs : REFRESH_EVERY_MS,
+    )
     this.#timer.unref()
   }
 
@@ -120,7 +141,7 @@ export class KeySet {
   }
 
   #isStale(): boolean {
-    return this.#steadyClock() - this.#publishedAtMs > (this.#options.maxStaleMs ?? MAX_STALE_MS)
+    return this.#steadyClock() - this.#publishedAtMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)
   }
 
   /** The keys of a fetched document; undefined when it is unusable, and then a fault says why. */

@@ -3,15 +3,11 @@ import { test } from 'node:test'
 import type { IssuerSettings } from '../../config/settings.ts'
 import { checkedField } from '../../http/syntax/field.ts'
 import { answerJson, freshKey, NOW_MS, serve } from './issuer.test-support.ts'
-import { keysOf, trustedIssuers } from './issuers.ts'
+import { type TrustOptions, trustedIssuers } from './issuers.ts'
 
 const OWN: IssuerSettings & {
-  readonly upstreams: readonly string[]
-  readonly jwksMaxStaleMs: number
   readonly scopes: readonly string[]
 } = {
-  upstreams: [],
-  jwksMaxStaleMs: 86_400_000,
   scopes: ['accounts:read'],
   issuer: 'http://localhost:8080',
   jwksUri: 'http://127.0.0.1:9/keys',
@@ -20,9 +16,17 @@ const OWN: IssuerSettings & {
   profile: undefined,
 }
 
+function options(
+  sources: Partial<ReturnType<TrustOptions['sources']>> = {},
+  onFault: TrustOptions['onFault'] = assert.fail,
+): TrustOptions {
+  const all = { upstreams: [], jwksMaxStaleMs: 86_400_000, upstreamSecret: undefined, ...sources }
+  return { clock: () => NOW_MS, onFault, sources: () => all }
+}
+
 test('our own issuer comes first, and only it gives our own names', () => {
   const partner = { ...OWN, issuer: 'https://a.example', audience: 'us', profile: 'fapi' as const }
-  const trusted = trustedIssuers({ ...OWN, issuers: [partner] }, { clock: Date.now, onFault: assert.fail })
+  const trusted = trustedIssuers({ ...OWN, issuers: [partner] }, options())
   assert.deepEqual(
     trusted.map(({ keys, ...rest }) => rest),
     [
@@ -56,11 +60,10 @@ test('the keys of each are loaded from where it publishes them, and faults say w
       jwksUri: ownSource.uri,
       issuers: [{ ...OWN, issuer: 'https://a.example', jwksUri: otherSource.uri }],
     },
-    { clock: () => NOW_MS, onFault: (uri, cause) => told.resolve([uri, cause]) },
+    options({}, (uri, cause) => told.resolve([uri, cause])),
   )
-  const keys = keysOf(trusted)
-  keys.start()
-  t.after(() => keys.stop())
+  for (const { keys } of trusted) keys.start()
+  t.after(() => trusted.forEach(({ keys }) => void keys.stop()))
   const [uri, cause] = await told.promise
   assert.equal(uri, otherSource.uri)
   assert.match(cause, /503/)
@@ -78,10 +81,10 @@ test('once stopped, no issuer is asked again', async (t) => {
   const source = await serve(t, answerJson({ keys: [freshKey('own').jwk] }))
   const [own] = trustedIssuers(
     { ...OWN, jwksUri: source.uri, issuers: [] },
-    { clock: () => NOW_MS, onFault: () => undefined },
+    options({}, () => undefined),
   )
   assert.ok(own)
-  keysOf([own]).stop()
+  own.keys.stop()
   assert.equal(await own.keys.refresh(), 'failed')
   assert.equal(own.keys.loaded, false)
 })
@@ -98,11 +101,13 @@ test('the secret between gateway and upstream goes along only where an upstream 
   const trusted = trustedIssuers(
     {
       ...OWN,
-      upstreams: ['unix:/run/a.sock', new URL(upstream.uri).origin],
       jwksUri: upstream.uri,
       issuers: [{ ...OWN, issuer: 'https://a.example', jwksUri: elsewhere.uri }],
     },
-    { clock: Date.now, onFault: assert.fail, upstreamSecret: checkedField('X-Gateway-Secret', 'the secret') },
+    options({
+      upstreams: ['unix:/run/a.sock', new URL(upstream.uri).origin],
+      upstreamSecret: checkedField('X-Gateway-Secret', 'the secret'),
+    }),
   )
   for (const { keys } of trusted) assert.equal(await keys.refresh(), 'refreshed')
   assert.deepEqual(seen, ['the secret', 'undefined'])
@@ -116,16 +121,29 @@ test('our own keys come from another upstream while the first is down, with the 
     answerJson({ keys: [freshKey('own').jwk] })(request, response)
   })
   const trusted = trustedIssuers(
-    {
-      ...OWN,
+    { ...OWN, jwksUri: down.uri, issuers: [] },
+    options({
       upstreams: [new URL(down.uri).origin, new URL(up.uri).origin],
-      jwksUri: down.uri,
-      issuers: [],
-    },
-    { clock: () => NOW_MS, onFault: assert.fail, upstreamSecret: checkedField('x-proof', 'secret') },
+      upstreamSecret: checkedField('x-proof', 'secret'),
+    }),
   )
-  t.after(() => keysOf(trusted).stop())
+  t.after(() => trusted[0]?.keys.stop())
   assert.equal(await trusted[0]?.keys.refresh(), 'refreshed')
   assert.ok(trusted[0]?.keys.find('own'))
   assert.deepEqual(asked, [`${new URL(down.uri).pathname} secret`])
+})
+
+test('an issuer that has not changed is the same object, and one that has keeps its keys only if they come from where they did', () => {
+  const partner = { ...OWN, issuer: 'https://a.example' }
+  const [own, other] = trustedIssuers({ ...OWN, issuers: [partner] }, options())
+  const before = [own, other].flatMap((one) => (one === undefined ? [] : [one]))
+  const next = (edited: Partial<IssuerSettings>) =>
+    trustedIssuers({ ...OWN, issuers: [{ ...partner, ...edited }] }, options(), before)
+  assert.equal(next({})[0], own)
+  assert.equal(next({})[1], other)
+  const [, narrower] = next({ audience: 'them' })
+  assert.notEqual(narrower, other)
+  assert.equal(narrower?.keys, other?.keys)
+  const [, moved] = next({ jwksUri: 'http://127.0.0.1:9/other' })
+  assert.notEqual(moved?.keys, other?.keys)
 })

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { IssuerSettings, Settings } from '../../config/settings.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { KeySet } from '../keys/jwks.ts'
@@ -16,26 +17,60 @@ export interface TrustOptions {
   readonly clock: () => number
   /** Reports a problem with an issuer's keys, once while it lasts. */
   readonly onFault: (uri: string, cause: string) => void
-  /** Sent when keys are fetched from one of our upstreams, which may require it. */
-  readonly upstreamSecret?: Field | undefined
+  /** Asked at each fetch, because it may have changed. */
+  readonly sources: () => KeySources
 }
 
-/** The issuers in the settings, with keys not loaded yet. Our own is first and may grant any scope. */
+/** What the fetching of keys depends on, besides their URI. */
+export interface KeySources {
+  readonly upstreams: readonly string[]
+  /** How long keys stay in force that cannot be fetched again. */
+  readonly jwksMaxStaleMs: number
+  /** Sent when keys are fetched from one of our upstreams, which may require it. */
+  readonly upstreamSecret: Field | undefined
+}
+
+/**
+ * The issuers in the settings. Our own is first and may grant any scope. Keys are not loaded yet, but an issuer that publishes
+ * them where it did in `before` keeps them, and one that has not changed at all is the same object.
+ */
 export function trustedIssuers(
-  settings: IssuerSettings & Pick<Settings, 'issuers' | 'upstreams' | 'jwksMaxStaleMs'>,
-  { upstreamSecret, ...options }: TrustOptions,
+  settings: IssuerSettings & Pick<Settings, 'issuers'>,
+  options: TrustOptions,
+  before: readonly TrustedIssuer[] = [],
 ): readonly TrustedIssuer[] {
-  const upstreams = new Set(settings.upstreams.map(originOf))
-  const terms = (issuer: IssuerSettings, scopes: ReadonlySet<string> | undefined) => ({
-    ...options,
-    scopes,
-    maxStaleMs: settings.jwksMaxStaleMs,
-    ...(upstreams.has(originOf(issuer.jwksUri))
-      ? { upstreamSecret, otherUris: urisAtOthers(issuer.jwksUri, upstreams) }
-      : {}),
+  const trusted = (one: IssuerSettings, scopes: ReadonlySet<string> | undefined) => {
+    const known = before.find(({ issuer }) => issuer === one.issuer)
+    const made = trust(one, scopes, keysFrom(one.jwksUri, options, known))
+    return known !== undefined && isDeepStrictEqual(termsOf(known), termsOf(made)) ? known : made
+  }
+  return [
+    trusted(settings, undefined),
+    ...settings.issuers.map((other) => trusted(other, new Set(other.scopes))),
+  ]
+}
+
+/** What can be compared: the keys are compared as one object. */
+function termsOf(trusted: TrustedIssuer) {
+  return { ...trusted, keys: undefined, uri: trusted.keys.uri }
+}
+
+function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?: TrustedIssuer): KeySet {
+  if (known?.keys.uri === uri) return known.keys
+  return new KeySet({
+    uri,
+    fetch: (from, signal) => fetchFrom(from, signal, sources()),
+    clock,
+    maxStaleMs: () => sources().jwksMaxStaleMs,
+    onFault: (cause) => onFault(uri, cause),
   })
-  const own = trust(settings, terms(settings, undefined))
-  return [own, ...settings.issuers.map((other) => trust(other, terms(other, new Set(other.scopes))))]
+}
+
+/** An upstream gets its secret, and when it has no keys the others are asked, because they are the same service. */
+function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
+  const upstreams = new Set(sources.upstreams.map(originOf))
+  if (!upstreams.has(originOf(uri))) return fetchJwks(uri, signal)
+  return fetchFirst([uri, ...urisAtOthers(uri, upstreams)], signal, sources.upstreamSecret)
 }
 
 /** Undefined for a Unix socket: keys are never fetched over one. */
@@ -51,17 +86,11 @@ function urisAtOthers(uri: string, upstreams: ReadonlySet<string | undefined>): 
   )
 }
 
-interface IssuerTerms extends TrustOptions {
-  /** The same keys at the other upstreams. */
-  readonly otherUris?: readonly string[]
-  /** Undefined: it is our own. */
-  readonly scopes: ReadonlySet<string> | undefined
-  readonly maxStaleMs: number
-}
-
+/** @param scopes undefined: it is our own */
 function trust(
-  { issuer, audience, jwksUri: uri, algorithms, profile }: IssuerSettings,
-  { clock, onFault, upstreamSecret, otherUris = [], scopes, maxStaleMs }: IssuerTerms,
+  { issuer, audience, algorithms, profile }: IssuerSettings,
+  scopes: ReadonlySet<string> | undefined,
+  keys: KeySet,
 ): TrustedIssuer {
   return {
     issuer,
@@ -70,13 +99,7 @@ function trust(
     boundOnly: profile === 'fapi',
     scopes,
     algorithms: new Set(algorithms),
-    keys: new KeySet({
-      uri,
-      fetch: (from, signal) => fetchFirst([from, ...otherUris], signal, upstreamSecret),
-      clock,
-      maxStaleMs,
-      onFault: (cause) => onFault(uri, cause),
-    }),
+    keys,
   }
 }
 
@@ -91,12 +114,4 @@ async function fetchFirst(uris: readonly string[], signal: AbortSignal, proof?: 
     }
   }
   throw first
-}
-
-/** Starts and stops the loading of all their keys. */
-export function keysOf(issuers: readonly TrustedIssuer[]): Pick<KeySet, 'start' | 'stop'> {
-  return {
-    start: () => issuers.forEach(({ keys }) => void keys.start()),
-    stop: () => issuers.forEach(({ keys }) => void keys.stop()),
-  }
 }

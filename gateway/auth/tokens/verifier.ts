@@ -52,7 +52,8 @@ export class TokenVerifier {
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
 
-  constructor(options: TokenVerifierOptions) {
+  /** @param before of which the cached tokens of the issuers that both have are kept */
+  constructor(options: TokenVerifierOptions, before?: TokenVerifier) {
     this.#options = options
     this.#issuers = new Map(options.issuers.map((issuer) => [issuer.issuer, issuer]))
     this.#verified = new LRUCache({
@@ -60,6 +61,15 @@ export class TokenVerifier {
       maxSize: MAX_CACHED_CHARS,
       sizeCalculation: (_verified, token) => token.length,
     })
+    const isKept = ({ issuer }: Verified) => options.issuers.includes(issuer)
+    // Copied, because requests that began with the other verifier may add tokens of issuers that are trusted no more.
+    if (before !== undefined) {
+      this.#verified.load(before.#verified.dump().filter(([, { value }]) => isKept(value)))
+    }
+  }
+
+  get issuers(): readonly TrustedIssuer[] {
+    return this.#options.issuers
   }
 
   /**

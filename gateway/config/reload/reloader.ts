@@ -27,6 +27,8 @@ export interface ReloadOptions<T> {
   /** The value parsed from it. */
   readonly value: T
   readonly parse: ParseFile<T> | ParseApart<T>
+  /** Default: deep equality. */
+  readonly isSame?: (before: T, after: T) => boolean
   /** Puts another value in force. When it throws, the previous value stays in force. */
   readonly swap: (value: T) => void
   /** Called once for each edit, after `swap`. */
@@ -63,6 +65,12 @@ export class Reloader<T> {
     return this.#watch.check()
   }
 
+  /** Has the file parsed again soon, because another one that its value depends on has changed. */
+  again(): void {
+    this.#doubtful = undefined
+    this.#watch.again()
+  }
+
   stop(): void {
     this.#stopped = true
     this.#watch.stop()
@@ -83,9 +91,9 @@ export class Reloader<T> {
   }
 
   #accept(after: T): void {
-    const { file, swap, onReload } = this.#options
+    const { file, isSame = isDeepStrictEqual, swap, onReload } = this.#options
     const before = this.#value
-    const changed = !isDeepStrictEqual(before, after)
+    const changed = !isSame(before, after)
     if (changed) {
       try {
         swap(after)

@@ -17,9 +17,14 @@ export interface ClientTimeouts {
   readonly idleMs: number
 }
 
+/** Time-outs with what checks the pace. */
+export interface PacedTimeouts extends ClientTimeouts {
+  readonly pace: BodyPace
+}
+
 export interface DeadlineTerms {
-  readonly timeouts: ClientTimeouts
-  readonly bodyPace: BodyPace
+  /** May change; a request goes on with those that it began with. */
+  readonly timeouts: PacedTimeouts
   /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
 }
@@ -29,6 +34,8 @@ export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
   readonly #terms: DeadlineTerms
+  /** Of the current request. */
+  #timeouts: PacedTimeouts
   /** The time that an idle connection was given last. */
   #idleAllowanceMs: number
   /** When the current request began; infinite unless its head came in several pieces. */
@@ -41,6 +48,7 @@ export class ConnectionDeadline {
   /** The connection begins. */
   constructor(terms: DeadlineTerms) {
     this.#terms = terms
+    this.#timeouts = terms.timeouts
     this.#idleAllowanceMs = terms.timeouts.headersMs
     this.atMs = terms.steadyClock() + this.#idleAllowanceMs
   }
@@ -59,28 +67,28 @@ export class ConnectionDeadline {
   /** The first byte of a request has come. */
   beginRequest(): void {
     this.#startedMs = NEVER
+    this.#timeouts = this.#terms.timeouts
   }
 
   /** A piece of the head has come, and more must follow. */
   awaitHead(): void {
-    const { timeouts, steadyClock } = this.#terms
-    if (this.#startedMs === NEVER) this.#startedMs = steadyClock()
-    this.atMs = this.#startedMs + timeouts.headersMs
+    if (this.#startedMs === NEVER) this.#startedMs = this.#terms.steadyClock()
+    this.atMs = this.#startedMs + this.#timeouts.headersMs
   }
 
   /** The head is complete, its body must follow. */
   beginBody(): void {
-    const { bodyPace, timeouts, steadyClock } = this.#terms
-    const nowMs = steadyClock()
+    const { pace, requestMs } = this.#timeouts
+    const nowMs = this.#terms.steadyClock()
     this.#heldBackMs = NEVER
-    this.#requestEndMs = Math.min(this.#startedMs, nowMs) + timeouts.requestMs
-    this.atMs = Math.min(bodyPace.begin(nowMs), this.#requestEndMs)
+    this.#requestEndMs = Math.min(this.#startedMs, nowMs) + requestMs
+    this.atMs = Math.min(pace.begin(nowMs), this.#requestEndMs)
   }
 
   /** More of the body has come. */
   extendBody(bytes: number): void {
-    const { bodyPace, steadyClock } = this.#terms
-    this.atMs = Math.min(bodyPace.extend(this.atMs, bytes, steadyClock()), this.#requestEndMs)
+    const nowMs = this.#terms.steadyClock()
+    this.atMs = Math.min(this.#timeouts.pace.extend(this.atMs, bytes, nowMs), this.#requestEndMs)
   }
 
   /** We read no more of the body for now. */
@@ -98,7 +106,7 @@ export class ConnectionDeadline {
     const nowMs = this.#terms.steadyClock()
     this.#requestEndMs += nowMs - this.#heldBackMs
     this.#heldBackMs = NEVER
-    this.atMs = Math.min(this.#terms.bodyPace.begin(nowMs), this.#requestEndMs)
+    this.atMs = Math.min(this.#timeouts.pace.begin(nowMs), this.#requestEndMs)
   }
 
   /** Nothing more is expected of the client. */

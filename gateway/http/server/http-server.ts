@@ -13,6 +13,7 @@ import {
   type ClientNetwork,
   ClientNetworks,
 } from './client-networks.ts'
+import type { ClientTimeouts } from './connection-deadline.ts'
 
 /** Beyond this part of all connections, an address may lose busy ones too. */
 const EXCESS = 1 / 8
@@ -21,7 +22,8 @@ const EXCESS = 1 / 8
 const HANDSHAKE_MS = 1000
 
 /** What all servers of a thread and their connections share. */
-export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'bodyPace' | 'keepAliveSeconds'> {
+export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'timeouts' | 'keepAliveSeconds'> {
+  readonly timeouts: ClientTimeouts
   /** Most open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
   /** Longest TLS handshake. */
@@ -141,8 +143,9 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
 
 /** The connections of all listeners of a thread, under one bound. */
 export class Connections<E> {
-  readonly #terms: ConnectionTerms<E>
-  readonly #max: number
+  /** Changes for all connections; each request goes on with the time-outs that it began with. */
+  readonly #terms: { -readonly [Key in keyof ConnectionTerms<E>]: ConnectionTerms<E>[Key] }
+  #max: number
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
   readonly #open: Deadlines<Connection<E>>
@@ -154,11 +157,16 @@ export class Connections<E> {
     this.#isProxy = isProxy
     this.#terms = {
       ...terms,
-      bodyPace: new BodyPace(terms.timeouts.bodyPace),
-      keepAliveSeconds: Math.floor(terms.timeouts.keepAliveMs / 1000),
+      ...timeTerms(terms.timeouts),
       left: (connection) => this.#open.remove(connection),
     }
     this.#open = new Deadlines(terms.steadyClock)
+  }
+
+  /** Puts other bounds in force, for the next requests and connections. */
+  bound(maxConnections: number, timeouts: ClientTimeouts): void {
+    this.#max = maxConnections
+    Object.assign(this.#terms, timeTerms(timeouts))
   }
 
   accept(socket: Socket): void {
@@ -227,5 +235,14 @@ export class Connections<E> {
     const idle = networks.idleOfLargest()
     const isExcess = networks.largest > own + 1 && networks.largest > this.#max * EXCESS
     return idle ?? (isExcess ? networks.anyOfLargest() : undefined)
+  }
+}
+
+function timeTerms(
+  timeouts: ClientTimeouts,
+): Pick<ConnectionTerms<unknown>, 'timeouts' | 'keepAliveSeconds'> {
+  return {
+    timeouts: { ...timeouts, pace: new BodyPace(timeouts.bodyPace) },
+    keepAliveSeconds: Math.floor(timeouts.keepAliveMs / 1000),
   }
 }

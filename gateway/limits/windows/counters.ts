@@ -86,6 +86,15 @@ export class Counters {
     this.#rule = windowRuleOf(record)
   }
 
+  /** Puts another limit in force outside the table. Hits that have expired never count again. */
+  limitTo(limit: number, windowMs: number, nowMs: number): void {
+    const { record } = this
+    if (limit === record.limit && windowMs === record.windowMs) return
+    const expiredMs = Math.max(record.horizonMs ?? Number.NEGATIVE_INFINITY, nowMs - record.windowMs)
+    const horizonMs = windowMs === record.windowMs ? record.horizonMs : expiredMs
+    this.edit({ ...record, limit, windowMs, horizonMs })
+  }
+
   /** Keys in memory, including idle ones that the sweep has not reached yet. */
   get size(): number {
     return this.#windows.size

@@ -22,6 +22,7 @@ function forwarded(request: Request = {}, revocations: object = {}) {
         sent.push(request)
         return call
       },
+      handOver: () => {},
       close: () => Promise.resolve(),
     },
     revocations: {

@@ -1,6 +1,6 @@
 import type { Deadlines } from '../../http/syntax/deadlines.ts'
 import type { Health } from '../balancing/health.ts'
-import type { ClientState, Pool } from '../pooled-upstreams.ts'
+import type { ClientState, Pool, PoolBounds } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
 import { type ConnectionOwner, PlainConnection } from './plain-connection.ts'
 import type { WaitingLine } from './waiting-line.ts'
@@ -9,10 +9,8 @@ export interface PlainClientState extends ClientState<ConnectionPool> {
   readonly waitingLine: WaitingLine
 }
 
-interface Options {
+interface Options extends PoolBounds {
   readonly address: Address
-  readonly connectMs: number
-  readonly maxConnections: number
   readonly clock: () => number
   readonly health: Health
   readonly deadlines: Deadlines
@@ -22,9 +20,10 @@ interface Options {
 /** The connections to one upstream. */
 export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
   readonly address: Address
-  readonly connectMs: number
   readonly clock: () => number
+  connectMs: number
   readonly #options: Options
+  #maxConnections: number
   /** The last used is used first, so that the others reach their idle timeout. */
   readonly #idle: PlainConnection[] = []
   /** Connecting, in use or idle. */
@@ -38,6 +37,12 @@ export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
     this.connectMs = options.connectMs
     this.clock = options.clock
     this.#options = options
+    this.#maxConnections = options.maxConnections
+  }
+
+  bound({ connectMs, maxConnections }: PoolBounds): void {
+    this.connectMs = connectMs
+    this.#maxConnections = maxConnections
   }
 
   lease(fresh: boolean, nowMs: number): PlainConnection | undefined {
@@ -47,7 +52,7 @@ export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
       if (nowMs < connection.idleUntilMs) return this.#idle.pop()
       connection.destroy()
     }
-    return this.#open < this.#options.maxConnections ? this.#connect() : this.#idle.pop()
+    return this.#open < this.#maxConnections ? this.#connect() : this.#idle.pop()
   }
 
   close(): Promise<void> {

@@ -4,9 +4,11 @@ import { createState, PooledUpstreams } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
 import type { UpstreamClient } from '../upstream-client.ts'
 import type { UpstreamsOptions } from '../upstream-options.ts'
-import { ConnectionPool } from './connection-pool.ts'
+import { ConnectionPool, type PlainClientState } from './connection-pool.ts'
 import { PlainExchange } from './plain-exchange.ts'
 import { WaitingLine } from './waiting-line.ts'
+
+class PlainUpstreams extends PooledUpstreams<PlainClientState> {}
 
 /**
  * Our own HTTP/1.1 client: without TLS, over TCP or a Unix socket.
@@ -16,16 +18,19 @@ import { WaitingLine } from './waiting-line.ts'
 export function createPlainUpstreams(
   addresses: readonly Address[],
   options: UpstreamsOptions,
+  before?: UpstreamClient,
 ): UpstreamClient {
-  const deadlines = new Deadlines(options.clock)
-  const waitingLine = new WaitingLine(options.maxWaiting ?? 0)
-  const origins = addresses.map((address) =>
-    createOrigin(
-      address,
-      options,
-      (health) => new ConnectionPool({ ...options, address, health, deadlines, waitingLine }),
-    ),
+  const known = before instanceof PlainUpstreams ? before.state : undefined
+  const deadlines = known?.deadlines ?? new Deadlines(options.clock)
+  const waitingLine = known?.waitingLine ?? new WaitingLine(options.maxWaiting ?? 0)
+  const origins = addresses.map(
+    (address) =>
+      known?.choice.origins.find(({ url }) => url === address.url) ??
+      createOrigin(
+        address,
+        options,
+        (health) => new ConnectionPool({ ...options, address, health, deadlines, waitingLine }),
+      ),
   )
-  const state = { ...createState(origins, options, deadlines), waitingLine }
-  return new PooledUpstreams(state, PlainExchange)
+  return new PlainUpstreams({ ...createState(origins, options, deadlines), waitingLine }, PlainExchange)
 }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { Client } from 'undici'
 import type { Health } from '../balancing/health.ts'
 import { type ConnectError, openConnection } from '../open-connection.ts'
-import type { Pool } from '../pooled-upstreams.ts'
+import type { Pool, PoolBounds } from '../pooled-upstreams.ts'
 import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import type { Address } from '../upstream-address.ts'
 import { correctHeads } from './head-corrections.ts'
@@ -26,8 +26,8 @@ export interface PooledClient {
 export class UndiciPool implements Pool<PooledClient> {
   readonly #Client: typeof Client
   readonly #address: Address
-  readonly #connectMs: number
-  readonly #maxConnections: number
+  #connectMs: number
+  #maxConnections: number
   readonly #health: Health
   readonly #all = new Set<PooledClient>()
   /** Free, perhaps connected; the last used is used first, so that the others reach their idle timeout. */
@@ -37,7 +37,7 @@ export class UndiciPool implements Pool<PooledClient> {
   #closingClients = 0
   #closed: (() => void) | undefined = undefined
 
-  constructor(options: { address: Address; connectMs: number; maxConnections: number; health: Health }) {
+  constructor(options: PoolBounds & { readonly address: Address; readonly health: Health }) {
     // Loaded here, because an import would cost 50 ms at start even where no upstream uses TLS.
     this.#Client = (require('undici') as typeof import('undici')).Client
     this.#address = options.address
@@ -54,6 +54,11 @@ export class UndiciPool implements Pool<PooledClient> {
       this.#cold.push(pooled)
     }
     return this.#cold.pop() ?? (this.#all.size < this.#maxConnections ? this.#add() : this.#warm.pop())
+  }
+
+  bound({ connectMs, maxConnections }: PoolBounds): void {
+    this.#connectMs = connectMs
+    this.#maxConnections = maxConnections
   }
 
   /** Gives back a client whose exchange is over, connected or not. */

@@ -1,10 +1,13 @@
+import { Deadlines } from '../../http/syntax/deadlines.ts'
 import { createOrigin } from '../balancing/origin.ts'
-import { createState, PooledUpstreams } from '../pooled-upstreams.ts'
+import { type ClientState, createState, PooledUpstreams } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
 import type { UpstreamClient } from '../upstream-client.ts'
 import type { UpstreamsOptions } from '../upstream-options.ts'
 import { UndiciExchange } from './undici-exchange.ts'
 import { UndiciPool } from './undici-pool.ts'
+
+class UndiciUpstreams extends PooledUpstreams<ClientState<UndiciPool>> {}
 
 /**
  * The client for upstreams with TLS, through undici.
@@ -14,9 +17,14 @@ import { UndiciPool } from './undici-pool.ts'
 export function createUndiciUpstreams(
   addresses: readonly Address[],
   options: UpstreamsOptions,
+  before?: UpstreamClient,
 ): UpstreamClient {
-  const origins = addresses.map((address) =>
-    createOrigin(address, options, (health) => new UndiciPool({ ...options, address, health })),
+  const known = before instanceof UndiciUpstreams ? before.state : undefined
+  const origins = addresses.map(
+    (address) =>
+      known?.choice.origins.find(({ url }) => url === address.url) ??
+      createOrigin(address, options, (health) => new UndiciPool({ ...options, address, health })),
   )
-  return new PooledUpstreams(createState(origins, options), UndiciExchange)
+  const deadlines = known?.deadlines ?? new Deadlines(options.clock)
+  return new UndiciUpstreams(createState(origins, options, deadlines), UndiciExchange)
 }

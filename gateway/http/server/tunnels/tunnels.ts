@@ -37,10 +37,12 @@ export interface TunnelsOptions {
 export class Tunnels {
   readonly #options: TunnelsOptions
   readonly #open: Deadlines<Tunnel>
+  #max: number
   #count = 0
 
   constructor(options: TunnelsOptions) {
     this.#options = options
+    this.#max = options.maxTunnels
     this.#open = new Deadlines(options.steadyClock)
   }
 
@@ -49,14 +51,19 @@ export class Tunnels {
   }
 
   get isFull(): boolean {
-    return this.#count + this.#onOtherThreads() >= this.#options.maxTunnels
+    return this.#count + this.#onOtherThreads() >= this.#max
+  }
+
+  /** Tunnels that are open stay open, also when they are more. */
+  bound(maxTunnels: number): void {
+    this.#max = maxTunnels
   }
 
   /** Reserves a tunnel; `open` must follow in the same turn. @returns undefined when there are too many. */
   reserve(): TunnelReservation | undefined {
     this.#change(1)
     // Ours is counted already: two threads that race for the last tunnel may both be refused, but never both succeed.
-    if (this.#count + this.#onOtherThreads() > this.#options.maxTunnels) {
+    if (this.#count + this.#onOtherThreads() > this.#max) {
       this.#change(-1)
       return undefined
     }

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { describeFault } from '../faults.ts'
+import type { Settings } from '../settings.ts'
+import { readSettings, rereadSettings } from './reread-settings.ts'
+
+const DIR = mkdtempSync(join(tmpdir(), 'countersign-reread-'))
+process.on('exit', () => rmSync(DIR, { recursive: true, force: true }))
+
+const open = (file: object = {}) => JSON.stringify({ routes: [{ path: '/*', auth: ['none'] }], ...file })
+
+/** Starts with one file and edits it. */
+function edited(before: string, after: string, variables: Record<string, string> = {}) {
+  const env = { GATEWAY_CONFIG: join(DIR, 'gateway.json'), ...variables }
+  writeFileSync(env.GATEWAY_CONFIG, before)
+  const { parsed } = readSettings(env)
+  assert.deepEqual(parsed.faults, undefined)
+  return rereadSettings({ env, running: parsed.value as Settings, text: after })
+}
+
+test('the environment overrides the edited file as it did the first', () => {
+  const { parsed } = edited(open({ via: false }), open({ via: true, port: 9 }), { GATEWAY_PORT: '8181' })
+  assert.deepEqual([parsed.value?.settings.via, parsed.value?.settings.port], [true, 8181])
+  assert.deepEqual(parsed.value?.needsRestart, [])
+})
+
+test('an edit that could not start is refused, though what it spoils would stay as it is', () => {
+  const { faults } = edited(open(), open({ port: 9090 })).parsed
+  assert.match(faults?.map(describeFault).join() ?? '', /\$\.adminPort: the public and the admin listener/)
+})
+
+test('an edit is refused that could start, but loops with the port in force', () => {
+  const { faults } = edited(open(), open({ port: 8081, upstream: 'http://127.0.0.1:8080' })).parsed
+  assert.match(faults?.map(describeFault).join() ?? '', /\$\.upstream: .*would loop/)
+})
+
+test('the clients are read with the first edit that needs them, and their faults refuse it', () => {
+  const clientsFile = join(DIR, 'clients.json')
+  const hooks = open({ routes: [{ path: '/*', auth: ['hmac'] }] })
+  const cwd = process.cwd()
+  process.chdir(DIR)
+  try {
+    const missing = edited(open(), hooks)
+    assert.match(
+      missing.parsed.faults?.map(describeFault).join() ?? '',
+      /config\/clients\.json: \$: cannot be read/,
+    )
+  } finally {
+    process.chdir(cwd)
+  }
+  writeFileSync(clientsFile, '{"clients":[]}')
+  const named = edited(open(), hooks, { GATEWAY_CLIENTS: clientsFile })
+  // It was read at the start: the variable names it.
+  assert.equal(named.parsed.value?.clients, undefined)
+})
+
+test('the other files that the settings depend on are told with their texts, also when one cannot be read', () => {
+  const secret = join(DIR, 'secret')
+  writeFileSync(secret, 'a-secret-of-at-least-32-characters')
+  const { texts } = edited(open(), open({ upstreamSecretFile: secret }))
+  assert.equal(texts.get(secret), 'a-secret-of-at-least-32-characters')
+  const away = edited(open(), open({ upstreamSecretFile: `${secret}-away` }))
+  assert.ok(away.parsed.faults)
+  assert.ok(away.texts.has(`${secret}-away`))
+})

@@ -1,0 +1,75 @@
+import { type ClientTable, parseClients } from '../clients-file.ts'
+import type { Environment } from '../environment.ts'
+import type { Parsed } from '../faults.ts'
+import { type LoadedFile, loadFile, readText } from '../load-file.ts'
+import { conflictsInForce, loadSettings } from '../load-settings.ts'
+import type { Settings } from '../settings.ts'
+import { needsRestart, withoutRestart } from './settings-change.ts'
+
+/** What an edited config/gateway.json asks of a running gateway. Plain data. */
+export interface EditedSettings {
+  /** To be put in force. */
+  readonly settings: Settings
+  /** Set when machine clients are accepted from now on: their file is read for the first time. */
+  readonly clients: LoadedFile<ClientTable> | undefined
+  /** Names of the keys that stay as they are until a restart. */
+  readonly needsRestart: readonly string[]
+}
+
+export interface Reread {
+  readonly parsed: Parsed<EditedSettings>
+  readonly texts: SettingsTexts
+}
+
+/** The files that settings were read from, with their texts; undefined: it could not be read. */
+export type SettingsTexts = ReadonlyMap<string, string | undefined>
+
+/** Reads the settings at the start. */
+export function readSettings(env: Environment): {
+  readonly parsed: Parsed<Settings>
+  readonly texts: SettingsTexts
+} {
+  const texts = new Map<string, string | undefined>()
+  return { parsed: loadSettings(env, (file) => readInto(texts, file)), texts }
+}
+
+function readInto(texts: Map<string, string | undefined>, file: string): string {
+  texts.set(file, undefined)
+  const text = readText(file)
+  texts.set(file, text)
+  return text
+}
+
+export interface RereadOptions {
+  readonly env: Environment
+  /** In force now, as read from the files. */
+  readonly running: Settings
+  /** Of config/gateway.json. */
+  readonly text: string
+}
+
+/**
+ * Reads the settings again, as at the start. The file must be valid as a whole, also what needs a restart: otherwise the next
+ * start would fail.
+ */
+export function rereadSettings({ env, running, text }: RereadOptions): Reread {
+  const texts = new Map<string, string | undefined>([[running.configFile, text]])
+  const read = (file: string) => (file === running.configFile ? text : readInto(texts, file))
+  const { value: wanted, faults } = loadSettings(env, read)
+  if (faults !== undefined) return { parsed: { faults }, texts }
+  const settings = withoutRestart(running, wanted)
+  const later = needsRestart(running, wanted)
+  const conflicts = later.length === 0 ? [] : conflictsInForce(settings)
+  if (conflicts.length > 0) return { parsed: { faults: conflicts }, texts }
+  const { value: clients, faults: bad } = newClients(running, settings)
+  if (bad !== undefined) return { parsed: { faults: bad }, texts }
+  return { parsed: { value: { settings, clients, needsRestart: later } }, texts }
+}
+
+function newClients(
+  { clientsFile: known }: Settings,
+  { clientsFile }: Settings,
+): Parsed<LoadedFile<ClientTable> | undefined> {
+  if (clientsFile === undefined || known !== undefined) return { value: undefined }
+  return loadFile(clientsFile, parseClients)
+}

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { loadSettings } from '../load-settings.ts'
+import type { Settings } from '../settings.ts'
+import { changeOf, needsRestart, withoutRestart } from './settings-change.ts'
+
+function settings(file: object = {}): Settings {
+  const routes = [{ path: '/*', auth: ['none'] }]
+  const { value, faults } = loadSettings({}, (name) =>
+    name === 'secret' ? 'a-secret-of-at-least-32-characters' : JSON.stringify({ routes, ...file }),
+  )
+  assert.deepEqual(faults, undefined)
+  return value as Settings
+}
+
+test('two readings of one file differ in nothing, and networks, names and sets are compared by what they hold', () => {
+  const file = { trustedProxies: ['10.0.0.0/8', '::1'], allowedFieldNames: ['a_b'] }
+  assert.equal(changeOf(settings(file), settings(file)), undefined)
+  assert.deepEqual(changeOf(settings(file), settings({ ...file, trustedProxies: ['10.0.0.0/9'] }))?.keys, [
+    'trustedProxies',
+  ])
+  assert.deepEqual(changeOf(settings(file), settings({ trustedProxies: file.trustedProxies }))?.keys, [
+    'allowedFieldNames',
+  ])
+})
+
+test('of a list only the rows are shown that the other has not, unless only their order differs', () => {
+  const row = (path: string) => ({ path, auth: ['none'] })
+  const paths = (value: unknown) => (value as { path: string }[]).map(({ path }) => path)
+  const shown = changeOf(
+    settings({ routes: [row('/a'), row('/b')] }),
+    settings({ routes: [row('/b'), row('/c')] }),
+  )
+  assert.deepEqual([paths(shown?.before.routes), paths(shown?.after.routes)], [['/a'], ['/c']])
+  const turned = changeOf(
+    settings({ routes: [row('/a'), row('/b')] }),
+    settings({ routes: [row('/b'), row('/a')] }),
+  )
+  assert.deepEqual(
+    [paths(turned?.before.routes), paths(turned?.after.routes)],
+    [
+      ['/a', '/b'],
+      ['/b', '/a'],
+    ],
+  )
+})
+
+test('what would make a record long is only measured, and a secret is never shown', () => {
+  const routes = Array.from({ length: 2000 }, (_, index) => ({ path: `/${index}`, auth: ['none'] }))
+  const change = changeOf(settings(), settings({ routes, upstreamSecretFile: 'secret' }))
+  assert.match(String(change?.after.routes), /^\(2000 rows, \d+ characters\)$/)
+  assert.deepEqual([change?.before.upstreamSecret, change?.after.upstreamSecret], [null, '(secret)'])
+  assert.ok(JSON.stringify(change).length < 1000)
+})
+
+test('what needs a restart keeps its value and is named as the file names it', () => {
+  const running = settings()
+  const wanted = settings({ port: 8081, audit: { file: '-' }, timeouts: { handshakeMs: 1, connectMs: 7 } })
+  assert.deepEqual(needsRestart(running, wanted), ['port', 'audit.file', 'timeouts.handshakeMs'])
+  const inForce = withoutRestart(running, wanted)
+  assert.deepEqual([inForce.port, inForce.auditFile], [running.port, running.auditFile])
+  assert.deepEqual([inForce.timeouts.handshakeMs, inForce.timeouts.connectMs], [5000, 7])
+  assert.deepEqual(needsRestart(running, settings()), [])
+})

@@ -1,0 +1,110 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Settings } from '../settings.ts'
+import { plain } from '../shown-settings.ts'
+
+/** Settings as plain data, by key. Without secrets: of one it says only that it is set. */
+type PlainSettings = Readonly<Record<string, unknown>>
+
+/**
+ * Keys that a running gateway cannot change: its addresses, its threads, and what its shared state and its trail were opened
+ * with. All others are in force as soon as the file is.
+ */
+const NEEDS_RESTART = [
+  'host',
+  'port',
+  'adminHost',
+  'adminPort',
+  'adminTokenFile',
+  'adminOpen',
+  'adminNames',
+  'tls',
+  'workers',
+  'dataDir',
+  'auditFile',
+  'auditDurability',
+  'onJournalFailure',
+  'onStoreFailure',
+  'store',
+  'limitsFile',
+  'configFile',
+] as const satisfies readonly (keyof Settings)[]
+
+/** Keys that have another name in the file. */
+const NAMES_IN_FILE: Readonly<Record<string, string>> = {
+  upstreams: 'upstream',
+  auditFile: 'audit.file',
+  auditDurability: 'audit.durability',
+  onJournalFailure: 'limits.onJournalFailure',
+  drainGraceMs: 'timeouts.drainGraceMs',
+}
+
+const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'store'])
+
+/** The settings that come into force when the file is `wanted`: keys that need a restart stay as they are. */
+export function withoutRestart(running: Settings, wanted: Settings): Settings {
+  const kept = Object.fromEntries(NEEDS_RESTART.map((key) => [key, running[key]])) as Pick<
+    Settings,
+    (typeof NEEDS_RESTART)[number]
+  >
+  const timeouts = { ...wanted.timeouts, handshakeMs: running.timeouts.handshakeMs }
+  // Once read it is watched, and its clients are known when a route accepts them again.
+  const clientsFile = wanted.clientsFile ?? running.clientsFile
+  return { ...wanted, ...kept, timeouts, clientsFile }
+}
+
+/** What of `wanted` comes into force only after a restart, by the names that the file has for it. */
+export function needsRestart(running: Settings, wanted: Settings): readonly string[] {
+  const keys = NEEDS_RESTART.filter((key) => !isSame(running[key], wanted[key]))
+  const names = keys.map(nameInFile)
+  return running.timeouts.handshakeMs === wanted.timeouts.handshakeMs
+    ? names
+    : [...names, 'timeouts.handshakeMs']
+}
+
+/** What differs between two settings, for the audit trail. */
+export interface SettingsChange {
+  /** Names that the file has for the keys that differ. */
+  readonly keys: readonly string[]
+  /** Their values. Of a list only the rows that the other has not; of what is too long, a note. */
+  readonly before: PlainSettings
+  readonly after: PlainSettings
+}
+
+/** Longest JSON of one key on each side of a record. */
+const MAX_SHOWN = 64 * 1024
+
+/** @returns undefined when nothing differs, whatever the spelling in the file */
+export function changeOf(before: Settings, after: Settings): SettingsChange | undefined {
+  const all = new Set([...Object.keys(before), ...Object.keys(after)]) as Set<keyof Settings>
+  const keys = [...all].filter((key) => !isSame(before[key], after[key]))
+  if (keys.length === 0) return undefined
+  const shown = (one: Settings, other: Settings) =>
+    Object.fromEntries(keys.map((key) => [nameInFile(key), shownValue(key, one[key], other[key])]))
+  return { keys: keys.map(nameInFile), before: shown(before, after), after: shown(after, before) }
+}
+
+function nameInFile(key: string): string {
+  return NAMES_IN_FILE[key] ?? key
+}
+
+/** Of what JSON shows: Node takes any two lists of networks for equal. */
+function isSame(one: unknown, other: unknown): boolean {
+  return isDeepStrictEqual(plain({ value: one }), plain({ value: other }))
+}
+
+function shownValue(key: string, value: unknown, other: unknown): unknown {
+  if (SECRETS.has(key)) return value === undefined ? null : '(secret)'
+  const shown = withoutEqualRows(plain({ value }).value ?? null, plain({ value: other }).value)
+  const length = JSON.stringify(shown).length
+  if (length <= MAX_SHOWN) return shown
+  return Array.isArray(shown) ? `(${shown.length} rows, ${length} characters)` : `(${length} characters)`
+}
+
+/** Tables can have thousands of rows, most of them the same before and after. */
+function withoutEqualRows(value: unknown, other: unknown): unknown {
+  if (!Array.isArray(value) || !Array.isArray(other)) return value
+  const known = new Set(other.map((row) => JSON.stringify(row)))
+  const rows = value.filter((row) => !known.has(JSON.stringify(row)))
+  // Rows in another order.
+  return rows.length === 0 && value.length === other.length ? value : rows
+}

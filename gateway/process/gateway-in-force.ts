@@ -1,0 +1,229 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Metrics } from '../admin/metrics.ts'
+import type { Trail } from '../audit/trail.ts'
+import { ProofVerifier } from '../auth/possession/dpop.ts'
+import { Nonces } from '../auth/possession/nonces.ts'
+import { trustedIssuers } from '../auth/tokens/issuers.ts'
+import { TokenVerifier } from '../auth/tokens/verifier.ts'
+import { NO_CLIENTS } from '../config/clients-file.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Configured, Gateway, Load } from '../gateway.ts'
+import { BodyRoom } from '../http/bodies/body-room.ts'
+import { loopMark } from '../http/rules/loop-mark.ts'
+import { PathTable } from '../http/rules/path-table.ts'
+import { checkedField } from '../http/syntax/field.ts'
+import { Slots } from '../http/syntax/slots.ts'
+import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
+import { createUpstreams } from '../upstream/create-upstreams.ts'
+import { changeThrottle, type SharedState } from './shared-state.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
+
+/** The parts that the gateway of a thread is built on; with workers, most of them are shared. */
+export interface Foundation {
+  readonly state: SharedState
+  readonly limiter: Gateway['limiter']
+  readonly trail: Trail
+  readonly metrics: Metrics
+  /** At least 32 random bytes, the same in all threads. */
+  readonly secret: Uint8Array
+  readonly load: Pick<Load, 'tunnels' | 'permits'>
+}
+
+/** The parts that an edit of the configuration leaves as they are. */
+type Fixed = Omit<Gateway, keyof Configured>
+
+/**
+ * The gateway of a thread as it is configured now. An edit of gateway.json makes another `Gateway` and puts it in the place of
+ * this one, whole: a request that has begun goes on with the one that it began with.
+ */
+export class GatewayInForce {
+  readonly #fixed: Fixed
+  readonly #foundation: Foundation
+  #gateway: Gateway
+  /** Counts that an edit of `addressRate` keeps. */
+  #addressCounts: Counters | undefined
+  /** Signing keys are fetched. */
+  #fetching = false
+
+  constructor(startup: StartupConfiguration, foundation: Foundation) {
+    this.#fixed = fixedParts(startup, foundation)
+    this.#foundation = foundation
+    this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
+    for (const upstream of startup.settings.upstreams) foundation.metrics.upstreamHealth(upstream, true)
+  }
+
+  get gateway(): Gateway {
+    return this.#gateway
+  }
+
+  /** Begins to fetch signing keys. */
+  startKeys(): void {
+    this.#fetching = true
+    this.#fetchKeys()
+  }
+
+  stopKeys(): void {
+    this.#fetching = false
+    for (const { keys } of this.#gateway.verifier.issuers) keys.stop()
+  }
+
+  /** Puts other settings in force for the next requests. When it throws, nothing has changed. */
+  replace(settings: Settings): void {
+    const before = this.#gateway
+    const next = gatewayOf(this.#fixed, this.#configure(settings, before))
+    this.#gateway = next
+    this.#settleLoad(next)
+    this.#settleUpstreams(before, next)
+    const keySets = new Set(next.verifier.issuers.map(({ keys }) => keys))
+    for (const { keys } of before.verifier.issuers) if (!keySets.has(keys)) keys.retire()
+    if (this.#fetching) this.#fetchKeys()
+  }
+
+  #configure(settings: Settings, before: Gateway | undefined): Configured {
+    const { steadyClock } = this.#fixed
+    const { addressRate, authThrottle, upstreamSecret } = settings
+    const { state, metrics } = this.#foundation
+    this.#addressCounts =
+      addressRate && (this.#addressCounts ?? countersOutsideTable(addressRate.requests, addressRate.windowMs))
+    return {
+      settings,
+      addressRate: this.#addressCounts,
+      routes: new PathTable(settings.routes),
+      verifier: this.#verifier(settings, before),
+      proofs: this.#proofs(settings, before),
+      throttle: authThrottle.failures === 0 ? undefined : state.throttle,
+      upstream: createUpstreams(
+        {
+          ...boundsOf(settings),
+          urls: settings.upstreams,
+          headersMs: settings.timeouts.headersMs,
+          clock: steadyClock,
+          onHealth: (upstream, healthy) => {
+            // One that was removed may still have requests.
+            if (!this.#gateway.settings.upstreams.includes(upstream)) return
+            metrics.upstreamHealth(upstream, healthy)
+            this.#fixed.log.warn({ upstream, healthy }, 'upstream health')
+          },
+        },
+        before?.upstream,
+      ),
+      upstreamSecret:
+        upstreamSecret === undefined ? undefined : checkedField('X-Gateway-Secret', upstreamSecret),
+    }
+  }
+
+  #verifier(settings: Settings, before: Gateway | undefined): TokenVerifier {
+    const { clock, log, revocations } = this.#fixed
+    const known = before !== undefined && acceptsTokens(before.settings) ? before.verifier : undefined
+    const issuers = trustedIssuers(
+      settings,
+      {
+        clock,
+        onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
+        sources: () => ({ ...this.#gateway.settings, upstreamSecret: this.#gateway.upstreamSecret }),
+      },
+      known?.issuers,
+    )
+    const isSame =
+      known?.issuers.length === issuers.length && issuers.every((one) => known.issuers.includes(one))
+    return isSame ? known : new TokenVerifier({ issuers, revocations, clock }, known)
+  }
+
+  #proofs({ dpop }: Settings, before: Gateway | undefined): ProofVerifier {
+    if (isDeepStrictEqual(dpop, before?.settings.dpop) && before !== undefined) return before.proofs
+    const { clock } = this.#fixed
+    const { state, secret } = this.#foundation
+    const nonces =
+      dpop.nonce === 'required'
+        ? new Nonces({ secret: () => state.member?.nonceSecret() ?? secret, clock })
+        : undefined
+    return new ProofVerifier({ clock, replays: state.guards.proofs, nonces, publicUrls: dpop.publicUrls })
+  }
+
+  #settleLoad({ settings, load, log, steadyClock }: Gateway): void {
+    const { addressRate } = settings
+    log.level = settings.logLevel
+    load.permits.bound(settings.maxInFlight)
+    load.tunnels.bound(settings.maxTunnels)
+    changeThrottle(this.#foundation.state, settings)
+    if (addressRate !== undefined) {
+      this.#addressCounts?.limitTo(addressRate.requests, addressRate.windowMs, steadyClock())
+    }
+  }
+
+  #settleUpstreams(before: Gateway, { upstream, settings }: Gateway): void {
+    const { metrics } = this.#foundation
+    const known = before.settings.upstreams
+    before.upstream.handOver(upstream, boundsOf(settings))
+    for (const url of known) if (!settings.upstreams.includes(url)) metrics.upstreamRemoved(url)
+    for (const url of settings.upstreams) if (!known.includes(url)) metrics.upstreamHealth(url, true)
+  }
+
+  /** Without bearer tokens no keys are needed, and there may be no server for them. */
+  #fetchKeys(): void {
+    const { settings, verifier } = this.#gateway
+    for (const { keys } of verifier.issuers) {
+      if (acceptsTokens(settings)) keys.start()
+      else keys.retire()
+    }
+  }
+}
+
+function acceptsTokens({ routes }: Settings): boolean {
+  return routes.some(({ auth }) => auth.has('bearer'))
+}
+
+function boundsOf({ timeouts, maxInFlight }: Settings) {
+  // A connection may still be closing when its exchange has ended.
+  return { connectMs: timeouts.connectMs, maxConnections: maxInFlight * 2 }
+}
+
+function fixedParts({ log, clients, tls }: StartupConfiguration, foundation: Foundation): Fixed {
+  const { state, limiter, trail, metrics, secret, load } = foundation
+  return {
+    clock: Date.now,
+    steadyClock: () => performance.now(),
+    log,
+    metrics,
+    trail,
+    revocations: state.revocations,
+    clients: { table: clients?.value ?? NO_CLIENTS },
+    acceptedWebhooks: state.guards.webhooks,
+    tls: { trust: tls?.material.trust },
+    limiter: state.member?.limits(limiter) ?? limiter,
+    load: {
+      ...load,
+      inFlight: new Slots(),
+      bodyRoom: new BodyRoom(),
+      phase: 'serving',
+      refusalLog: new Map(),
+    },
+    loopMark: loopMark(secret),
+  }
+}
+
+/** Every gateway is made here, with its keys in one order: look-ups in the path of requests are then faster. */
+function gatewayOf(fixed: Fixed, configured: Configured): Gateway {
+  return {
+    settings: configured.settings,
+    clock: fixed.clock,
+    steadyClock: fixed.steadyClock,
+    log: fixed.log,
+    metrics: fixed.metrics,
+    trail: fixed.trail,
+    addressRate: configured.addressRate,
+    routes: configured.routes,
+    verifier: configured.verifier,
+    proofs: configured.proofs,
+    throttle: configured.throttle,
+    revocations: fixed.revocations,
+    clients: fixed.clients,
+    acceptedWebhooks: fixed.acceptedWebhooks,
+    tls: fixed.tls,
+    limiter: fixed.limiter,
+    upstream: configured.upstream,
+    upstreamSecret: configured.upstreamSecret,
+    load: fixed.load,
+    loopMark: fixed.loopMark,
+  }
+}

@@ -1,0 +1,64 @@
+import type { ConfigInForce, ConfigPart } from '../../admin/config-in-force.ts'
+import { configChangeRecord } from '../../audit/audit-records.ts'
+import { describeFault, type Fault } from '../../config/faults.ts'
+import type { Settings } from '../../config/settings.ts'
+import type { Gateway } from '../../gateway.ts'
+
+/** Watches a configuration file until it is stopped. */
+export interface Watching {
+  /** Reads the file now. A faulty one is called so only after `MOST_LOOKS`. */
+  check(): Promise<void>
+  stop(): void
+}
+
+/** How often a file is read before it is called faulty: the certificates. */
+const MOST_LOOKS = 3
+
+/** Reads all files now; resolves when the results have been reported. */
+export async function checkNow(watching: readonly Watching[]): Promise<void> {
+  for (let look = 0; look < MOST_LOOKS; look++) for (const each of watching) await each.check()
+}
+
+/** Where the result of an edit is reported. */
+export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'> {
+  readonly config: ConfigInForce
+}
+
+interface Edited {
+  readonly file: string
+  /** Label of the metrics. */
+  readonly label: string
+  readonly what: ConfigPart
+}
+
+interface Accepted {
+  readonly changed: boolean
+  /** What is in force until now and from now on, as the audit trail has it. */
+  readonly before: readonly object[]
+  readonly after: readonly object[]
+  /** Of an edit of gateway.json, with the keys that differ. */
+  readonly settings?: { readonly inForce: Settings; readonly keys: readonly string[] }
+}
+
+/** Reports the result of an edit to metrics, log, audit trail and admin listener. */
+export function reporter(reports: Reports, { file, label, what }: Edited) {
+  const { log, metrics, trail, clock, config } = reports
+  const name = what === 'gateway' ? 'settings' : what
+  metrics.configReload(label, 'success')
+  return {
+    failure: (faults: readonly Fault[]) => {
+      metrics.configReload(label, 'failure')
+      config.failed(what, faults)
+      log.error({ file, faults: faults.map(describeFault) }, `the last good ${name} stay in force`)
+    },
+    success: ({ changed, before, after, settings }: Accepted) => {
+      metrics.configReload(label, 'success')
+      if (settings === undefined) config.replaced(what, after, changed)
+      else config.replacedSettings(settings.inForce, changed)
+      const timestamp = new Date(clock()).toISOString()
+      if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
+      const shown = settings === undefined ? { rows: after.length } : { keys: settings.keys }
+      log.info({ file, ...shown, changed }, `${name} in force`)
+    },
+  }
+}

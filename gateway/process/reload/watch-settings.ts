@@ -1,0 +1,130 @@
+import { basename } from 'node:path'
+import type { ClientTable } from '../../config/clients-file.ts'
+import type { Fault } from '../../config/faults.ts'
+import type { LoadedFile } from '../../config/load-file.ts'
+import { Reloader } from '../../config/reload/reloader.ts'
+import type { EditedSettings } from '../../config/reload/reread-settings.ts'
+import { changeOf } from '../../config/reload/settings-change.ts'
+import { FileWatch } from '../../config/reload/watch.ts'
+import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
+import type { Settings } from '../../config/settings.ts'
+import { rereadApart } from '../parse-apart.ts'
+import { type Reports, reporter, type Watching } from './reload-reports.ts'
+
+export interface SettingsWatch {
+  /** In force now, as read from the files. */
+  readonly settings: Settings
+  /** Those files with their texts. */
+  readonly texts: ReadonlyMap<string, string | undefined>
+  /** What is wrong with a table of clients that is read for the first time. */
+  faultsOf(file: string, table: ClientTable): readonly Fault[]
+  /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
+  enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void
+}
+
+/** Watches gateway.json, and the other files that the settings in it depend on. */
+export function watchSettings(reports: Reports, watch: SettingsWatch): Watching {
+  const { configFile: file } = watch.settings
+  const report = reporter(reports, { file, label: basename(file), what: 'gateway' })
+  const others = new OtherFiles(() => reloader.again())
+  let running = watch.settings
+  others.follow(watch.texts, file)
+  const parse = async (_: string, text: string) => {
+    const reread = await rereadApart({ env: process.env, running, text })
+    others.follow(reread.texts, file)
+    const { value, faults } = reread.parsed
+    if (value?.clients === undefined || value.settings.clientsFile === undefined) return reread.parsed
+    const bad = faults ?? watch.faultsOf(value.settings.clientsFile, value.clients.value)
+    return bad.length > 0 ? { faults: bad } : reread.parsed
+  }
+  const value: EditedSettings = { settings: running, clients: undefined, needsRestart: [] }
+  const reloader = new Reloader<EditedSettings>({
+    file,
+    text: watch.texts.get(file) ?? '',
+    value,
+    parse,
+    isSame: (before, after) => changeOf(before.settings, after.settings) === undefined,
+    swap: ({ settings, clients }) => {
+      watch.enforce(settings, clients)
+      running = settings
+    },
+    onReload: (reload) => {
+      if (reload.result === 'failure') {
+        report.failure(reload.faults)
+        return
+      }
+      const { settings, needsRestart } = reload.after
+      const change = changeOf(reload.before.settings, settings)
+      report.success({
+        changed: reload.changed,
+        before: [change?.before ?? {}],
+        after: [change?.after ?? {}],
+        settings: { inForce: settings, keys: change?.keys ?? [] },
+      })
+      warn(reports, { file, settings, needsRestart })
+    },
+  })
+  return {
+    check: async () => {
+      await others.check()
+      await reloader.check()
+    },
+    stop: () => {
+      reloader.stop()
+      others.stop()
+    },
+  }
+}
+
+function warn(
+  { log }: Reports,
+  {
+    file,
+    settings,
+    needsRestart,
+  }: Pick<EditedSettings, 'settings' | 'needsRestart'> & { readonly file: string },
+): void {
+  if (needsRestart.length > 0) {
+    const warning = `stays as it is until the gateway is started again: ${needsRestart.join(', ')}`
+    log.warn({ file, keys: needsRestart, warning }, 'configuration')
+  }
+  for (const warning of issuerWarnings(settings.issuers, settings.routes)) {
+    log.warn({ file, warning }, 'configuration')
+  }
+}
+
+/** The files that gateway.json names and whose content is part of the settings. */
+class OtherFiles {
+  readonly #watches = new Map<string, FileWatch>()
+  readonly #onChange: () => void
+  #stopped = false
+
+  constructor(onChange: () => void) {
+    this.#onChange = onChange
+  }
+
+  /** Watches these files, all but the one, and no others. */
+  follow(texts: ReadonlyMap<string, string | undefined>, except: string): void {
+    if (this.#stopped) return
+    for (const [file, watch] of this.#watches) {
+      if (texts.has(file)) continue
+      watch.stop()
+      this.#watches.delete(file)
+    }
+    for (const [file, text] of texts) {
+      if (file === except || this.#watches.has(file)) continue
+      const known = text === undefined ? {} : { known: text }
+      const options = { ...known, onChange: this.#onChange, onGone: this.#onChange }
+      this.#watches.set(file, new FileWatch(file, options))
+    }
+  }
+
+  async check(): Promise<void> {
+    for (const watch of this.#watches.values()) await watch.check()
+  }
+
+  stop(): void {
+    this.#stopped = true
+    for (const watch of this.#watches.values()) watch.stop()
+  }
+}
