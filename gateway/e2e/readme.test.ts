@@ -13,16 +13,17 @@ import { until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
+const RECIPES = readFileSync(join(ROOT, 'config/RECIPES.md'), 'utf8')
 
 const PORTS = ['8080', '9090', '3000', '3001', '8081', '9091', '8082', '9092', '8443', '6390']
 /** The chapter that needs a server which may not be installed. */
 const SHARED = 'Several gateways as one'
 
-/** The shell blocks of the README in their order, by the heading they stand under. */
+/** The shell blocks of the README and of the recipes in their order, by the heading they stand under. */
 function blocks(): { readonly heading: string; readonly script: string }[] {
   const found: { heading: string; script: string }[] = []
   let heading = ''
-  for (const match of README.matchAll(/^#{2,3} (.+)$|^```sh\n([\s\S]*?)^```$/gm)) {
+  for (const match of `${README}${RECIPES}`.matchAll(/^#{2,3} (.+)$|^```sh\n([\s\S]*?)^```$/gm)) {
     if (match[1] !== undefined) heading = match[1]
     else found.push({ heading, script: match[2] as string })
   }
@@ -149,6 +150,16 @@ describe('the README', () => {
     [SHARED]: [
       /GATEWAY_STORE: 127\.0\.0\.1:\d+: reached, /,
       /ready\n(200\n){6}(429\n){2}(200\n){6}(429\n){2}degraded: the shared store is away\ngateway_store_breaker_open 1\n/,
+    ],
+    'Behind a load balancer': [
+      /"x-forwarded-for":"198\.51\.100\.7, .*"x-forwarded-proto":"https"[\s\S]*"requestId":"behind-1".*"ip":"198\.51\.100\.7"/,
+    ],
+    'External identity provider': [
+      /^http:\/\/localhost:\d+\nhttp:\/\/localhost:\d+\/\.well-known\/jwks\.json\n$/,
+    ],
+    'Rotating keys, secrets and certificates': [/"balance":/],
+    'Reading the trail': [
+      /"API_REQUEST","requestId":"to-find"[\s\S]*"API_RESPONSE","requestId":"to-find"[\s\S]*T.*Z \S+ GET \/api\/balance 200\n[\s\S]* \d+ \/api\/\S+ 4\d\d\n[\s\S]*Z config\/limits\.json\n/,
     ],
     'Before your own service': [/HTTP\/1\.1 200 OK[\s\S]*X-Frame-Options: DENY[\s\S]*hello from behind/],
   }

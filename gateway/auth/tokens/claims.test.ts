@@ -209,3 +209,38 @@ test('what goes upstream of any accepted token can stand in a header', () => {
     { numRuns: 2_000 },
   )
 })
+
+test('tokens with the claims of Keycloak and of Auth0 (RFC 9068 profile) prove their users', () => {
+  const keycloak = {
+    exp: NOW_SECONDS + 300,
+    iat: NOW_SECONDS,
+    jti: 'onrtac:4fdbd8cf-6a8b-4b59-8f1c-1f9d0d6a3e5b',
+    iss: 'https://id.example.com/realms/bank',
+    aud: ['https://api.example.com', 'account'],
+    sub: '8a6f0d4e-25c1-4d0c-9f33-0d1a2c0f7a51',
+    typ: 'Bearer',
+    azp: 'web-app',
+    sid: 'c0a7f0a4-6f2c-4d0e-a7f5-90d50b6e8f10',
+    acr: '1',
+    'allowed-origins': ['https://app.example.com'],
+    realm_access: { roles: ['offline_access'] },
+    scope: 'email accounts:read profile',
+  }
+  const auth0 = {
+    iss: 'https://tenant.auth0.com/',
+    sub: 'auth0|123456',
+    aud: ['https://api.example.com', 'https://tenant.auth0.com/userinfo'],
+    client_id: 'my_client_id',
+    exp: NOW_SECONDS + 86_400,
+    iat: NOW_SECONDS,
+    jti: '73WakrfVbNJBaAmhQtEeDv',
+    scope: 'openid profile accounts:read',
+  }
+  for (const claims of [keycloak, auth0]) {
+    const theirs = { ...rules, issuer: claims.iss, audience: 'https://api.example.com' }
+    const { principal, fault } = readClaims(claims, theirs, NOW_MS)
+    assert.equal(fault, undefined)
+    assert.equal(principal?.subject, claims.sub)
+    assert.ok(principal?.scopes.has('accounts:read'))
+  }
+})
