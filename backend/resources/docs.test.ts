@@ -111,4 +111,12 @@ describe('the description of the API', () => {
       'no inline script, which the policy forbids',
     )
   })
+
+  it('is shown under the name of the product', async () => {
+    const { text: page } = await service.send({ url: '/docs' })
+    assert.match(page, /<title>Countersign demo API<\/title>/)
+    const { text: script } = await service.send({ url: '/docs/static/swagger-initializer.js' })
+    const [, encoded = ''] = /data:image\/svg\+xml;base64,([\w+/=]+)/.exec(script) ?? []
+    assert.match(Buffer.from(encoded, 'base64').toString(), /aria-label="Countersign"/)
+  })
 })
