@@ -46,7 +46,7 @@ it('gauges say what is true of all: what is open together, what the one in troub
   assert.match(page, /^gateway_build_info\{version="1.2.3",.*\} 1$/m)
 })
 
-it('what is true of the process is there once, and of each thread the memory added up and the slowest loop', async () => {
+it('what is true of the process is there once, and of each thread the memory added up', async () => {
   const [main, one, other] = threads()
   const all = await snapshots([main, one, other])
   const page = await exposeMerged(all)
@@ -61,9 +61,6 @@ it('what is true of the process is there once, and of each thread the memory add
       .flat()
       .some(({ name }) => name.startsWith('process_')),
   )
-  const aggregators = Object.fromEntries(all.flat().map(({ name, aggregator }) => [name, aggregator]))
-  assert.equal(aggregators.nodejs_eventloop_lag_p99_seconds, 'max')
-  assert.equal(aggregators.nodejs_eventloop_lag_min_seconds, 'min')
 })
 
 it('a thread that is no more stays on the page with what it counted, without the state it was in', async () => {

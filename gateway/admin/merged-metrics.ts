@@ -3,8 +3,6 @@ import { type MetricObjectWithValues, type MetricValue, Registry } from 'prom-cl
 /** The metrics of one thread at one moment: plain data that can be posted to another thread. */
 export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
 
-/** Per event loop: the greatest value of any thread is reported. */
-const WORST = /^nodejs_eventloop_lag_(?!min_)/
 /** Per process: only the main thread's value is reported. */
 const ONCE = /^process_|^nodejs_version_info$/
 
@@ -12,15 +10,8 @@ const ONCE = /^process_|^nodejs_version_info$/
 export function prepareToMerge(registry: Registry, isWorker: boolean): void {
   for (const { name } of registry.getMetricsAsArray()) {
     if (isWorker && ONCE.test(name)) registry.removeSingleMetric(name)
-    else mergeAs(registry, name)
+    else if (ONCE.test(name)) Object.assign(registry.getSingleMetric(name) ?? {}, { aggregator: 'first' })
   }
-}
-
-function mergeAs(registry: Registry, name: string): void {
-  const metric: object = registry.getSingleMetric(name) ?? {}
-  if (ONCE.test(name)) Object.assign(metric, { aggregator: 'first' })
-  else if (WORST.test(name)) Object.assign(metric, { aggregator: 'max' })
-  else if (name === 'nodejs_eventloop_lag_min_seconds') Object.assign(metric, { aggregator: 'min' })
 }
 
 /** The page of all threads in the exposition format: counters and histograms summed, gauges as set above. */

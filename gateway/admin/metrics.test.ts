@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { Exchange } from '../exchange.ts'
-import { createMetrics } from './metrics.ts'
+import { REFUSALS } from '../refusals.ts'
+import { createMetrics, type Metrics } from './metrics.ts'
 
-async function lines(metrics: ReturnType<typeof createMetrics>, name: string): Promise<string[]> {
+async function lines(metrics: Metrics, name: string): Promise<string[]> {
   return (await metrics.expose()).split('\n').filter((line) => line.startsWith(`${name}{`))
 }
 
@@ -22,9 +23,12 @@ it('a request in flight is counted from its opening to its close, and a refusal 
   metrics.opened()
   metrics.closed({ method: 'GET', refusalCode: 'not_found' } as Exchange, 404, 0.001)
   assert.match(await metrics.expose(), /^gateway_http_requests_in_flight 1$/m)
-  assert.deepEqual(await lines(metrics, 'gateway_refusals_total'), [
-    'gateway_refusals_total{code="not_found"} 1',
-  ])
+  const refused = await lines(metrics, 'gateway_refusals_total')
+  assert.deepEqual(
+    refused.filter((line) => !line.endsWith(' 0')),
+    ['gateway_refusals_total{code="not_found"} 1'],
+  )
+  assert.equal(refused.length, Object.keys(REFUSALS).length, 'all others are there with 0')
 })
 
 it('the last reload of a file that failed is 0 until one succeeds', async () => {
@@ -38,4 +42,32 @@ it('the last reload of a file that failed is 0 until one succeeds', async () => 
       `gateway_config_last_reload_successful{file="limits.json"} ${value}`,
     ])
   }
+})
+
+it('an event loop that is held up is late by as much, and has been active for as long', async () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  const value = async (name: string) =>
+    Number(new RegExp(`^gateway_event_loop_${name} (.*)$`, 'm').exec(await metrics.expose())?.[1])
+  // The event loop begins after the first turn.
+  await new Promise((resolve) => setTimeout(resolve, 1))
+  const activeBefore = await value('active_seconds_total')
+  const until = performance.now() + 350
+  while (performance.now() < until);
+  while ((await value('lag_seconds_count')) === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  // The timer was due after 100 ms.
+  assert.ok((await value('lag_seconds_sum')) >= 0.24)
+  assert.equal(await value('lag_seconds_bucket\\{le="0.1"\\}'), 0)
+  assert.ok((await value('active_seconds_total')) - activeBefore >= 0.34)
+})
+
+it('what the main thread knows of the whole gateway is read at each scrape', async () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  let isReady = false
+  const state = metrics.state({ isReady: () => isReady, isTrailWritable: () => true, workers: () => 4 })
+  assert.match(await metrics.expose(), /^gateway_ready 0$/m)
+  isReady = true
+  state.workerDied()
+  const page = await metrics.expose()
+  for (const line of ['ready 1', 'audit_writable 1', 'workers 4', 'workers_died_total 1'])
+    assert.ok(page.includes(`\ngateway_${line}\n`), line)
 })

@@ -1,5 +1,8 @@
 import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client'
 import type { Exchange } from '../exchange.ts'
+import { REFUSALS } from '../refusals.ts'
+import { watchEventLoop } from './event-loop.ts'
+import { exposeState, type GatewayState } from './gateway-state.ts'
 import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
 import { storeMetrics } from './store-metrics.ts'
 import { Spreading, Tally } from './tally.ts'
@@ -40,6 +43,9 @@ const REMOVED = [
   // Quantiles of several threads cannot be merged, and each thread observes them ten times a second.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
+  // Replaced by `watchEventLoop`.
+  'nodejs_eventloop_lag_seconds',
+  ...['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map((of) => `nodejs_eventloop_lag_${of}_seconds`),
 ]
 /** As rarely as a timer can, because the library cannot be told not to observe what is removed. */
 const NEVER_MS = 2 ** 31 - 1
@@ -50,7 +56,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
   const registers = [registry]
   collectDefaultMetrics({
     register: registry,
-    eventLoopMonitoringPrecision: 100,
+    eventLoopMonitoringPrecision: NEVER_MS,
     eventLoopUtilizationTimeout: NEVER_MS,
   })
   for (const name of REMOVED) registry.removeSingleMetric(name)
@@ -58,6 +64,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
   const http = httpMetrics(registers)
   const inside = insideMetrics(registers)
   const stores = storeMetrics(registers)
+  expose(registers, [watchEventLoop(registers)])
   const info = new Gauge({
     name: 'gateway_build_info',
     help: 'Always 1; the labels say what runs.',
@@ -74,6 +81,8 @@ export function createMetrics(build: { readonly version: string; readonly worker
     ...tunnelMetrics(registers),
     ...inside,
     ...stores,
+    /** Exposes what only the main thread knows. Called there, once. */
+    state: (state: GatewayState) => exposeState(registers, state),
   }
 }
 
@@ -160,6 +169,8 @@ function httpMetrics(registers: Registry[]) {
     aggregator: 'min',
     registers,
   })
+  // A counter that appears with its first event looks to Prometheus as if nothing had happened.
+  for (const code of Object.keys(REFUSALS)) refusals.begin(code)
   expose(registers, [requests, durations, refusals, upstreamDurations])
   return {
     opened: () => {
@@ -218,6 +229,21 @@ function insideMetrics(registers: Registry[]) {
   expose(registers, [auth, limits, records, writeErrors])
   let expiry: Gauge | undefined
   return {
+    /** Exposes how many milliseconds old the keys of the issuers in force are. Called once. */
+    issuerKeys: (ages: () => readonly (readonly [issuer: string, ageMs: number])[]) => {
+      new Gauge({
+        name: 'gateway_issuer_keys_age_seconds',
+        help: "Time since the issuer's keys were last fetched, or since the start; they are fetched every 5 minutes.",
+        labelNames: ['issuer'],
+        // Of several threads: the oldest.
+        aggregator: 'max',
+        registers,
+        collect() {
+          this.reset()
+          for (const [issuer, ageMs] of ages()) this.set({ issuer }, ageMs / 1000)
+        },
+      })
+    },
     /** Epoch seconds at which the listener's certificate expires. */
     certificateExpiry: (notAfterSeconds: number) => {
       // No sample without an HTTPS listener: 0 would mean expired in 1970.
@@ -233,6 +259,7 @@ function insideMetrics(registers: Registry[]) {
     auditRecord: (type: string) => records.count(type),
     auditWriteError: () => writeErrors.count(),
     configReload: (file: string, result: 'success' | 'failure') => {
+      reloads.inc({ file, result: 'failure' }, 0)
       reloads.inc({ file, result })
       lastReload.set({ file }, result === 'success' ? 1 : 0)
     },

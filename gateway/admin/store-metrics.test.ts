@@ -18,13 +18,17 @@ function storeLines(page: string): string[] {
 it('a gateway without a shared store has no metric of it', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   metrics.storeWritable('limits', true)
-  assert.deepEqual(storeLines(await metrics.expose()), ['gateway_store_writable{store="limits"} 1'])
+  assert.deepEqual(storeLines(await metrics.expose()), [
+    'gateway_store_writable{store="limits"} 1',
+    'gateway_store_write_errors_total{store="limits"} 0',
+  ])
 })
 
 it('all metrics of a shared store are there from the first moment', async () => {
   const { metrics } = withStore({ isAway: true })
   assert.deepEqual(storeLines(await metrics.expose()), [
     'gateway_store_writable{store="shared"} 0',
+    'gateway_store_write_errors_total{store="shared"} 0',
     'gateway_store_round_trips_total 0',
     ...['0.00025', '0.0005', '0.001', '0.002', '0.005', '0.01', '0.025', '+Inf'].map(
       (le) => `gateway_store_round_trip_duration_seconds_bucket{le="${le}"} 0`,

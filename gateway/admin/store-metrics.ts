@@ -39,10 +39,14 @@ export function storeMetrics(registers: Registry[]): StoreMetrics {
   })
   register(registers, errors)
   return {
-    storeWritable: (store, isWritable) => writable.set({ store }, isWritable ? 1 : 0),
+    storeWritable: (store, isWritable) => {
+      writable.set({ store }, isWritable ? 1 : 0)
+      errors.begin(store)
+    },
     storeWriteError: (store) => errors.count(store),
     sharedStore: (state) => {
       shared = state
+      errors.begin('shared')
       for (const family of familiesOf(state)) register(registers, family)
     },
   }

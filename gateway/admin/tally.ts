@@ -68,7 +68,12 @@ export class Tally {
     this.help = help
     this.#cells = new Cells(labelNames, () => ({ value: 0 }))
     // Without labels there is one value from the start, 0.
-    if (labelNames.length === 0) this.#cells.of([])
+    if (labelNames.length === 0) this.begin()
+  }
+
+  /** Exposes 0 under these label values until something is counted. */
+  begin(...values: readonly LabelValue[]): void {
+    this.#cells.of(values)
   }
 
   /** Adds one under these label values, given in the order of the labels. */
@@ -103,6 +108,7 @@ export class Spreading {
     this.help = help
     this.#bounds = bounds
     this.#cells = new Cells(labelNames, () => ({ counts: new Array(bounds.length + 1).fill(0), sum: 0 }))
+    if (labelNames.length === 0) this.#cells.of([])
   }
 
   observe(observed: number, ...values: readonly LabelValue[]): void {

@@ -33,6 +33,7 @@ export class Primary implements ServingMode {
   readonly reports: Reports
   readonly #startup: StartupConfiguration
   readonly #own: Metrics
+  readonly #counted: ReturnType<Metrics['state']>
   readonly #state: PrimaryState
   readonly #pool: WorkerPool<MetricsSnapshot>
   readonly #secret = randomBytes(32)
@@ -61,6 +62,11 @@ export class Primary implements ServingMode {
       eventLog: this.#state.eventLog,
       workerData: (seat, name) => this.#configurationFor(seat, name),
       onEnd: (ended) => this.#onWorkerEnd(ended),
+    })
+    this.#counted = this.#own.state({
+      isReady: () => this.notReady() === undefined,
+      isTrailWritable: () => this.trail.writable && this.#state.eventLog.allHealthy,
+      workers: () => this.#pool.serving,
     })
     for (const warning of tls?.material.warnings ?? []) log.warn({ warning }, 'tls')
   }
@@ -178,6 +184,7 @@ export class Primary implements ServingMode {
 
   #onWorkerEnd({ name, threadId, why, lastReport, expected }: EndedWorker<MetricsSnapshot>): void {
     if (!expected) {
+      this.#counted.workerDied()
       const recovered = this.trail.settleDeadWorker(threadId)
       this.#startup.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
     }

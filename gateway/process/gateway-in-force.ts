@@ -50,6 +50,7 @@ export class GatewayInForce {
     this.#foundation = foundation
     this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
     for (const upstream of startup.settings.upstreams) foundation.metrics.upstreamHealth(upstream, true)
+    foundation.metrics.issuerKeys(() => this.#keyAges())
   }
 
   get gateway(): Gateway {
@@ -157,6 +158,12 @@ export class GatewayInForce {
     before.upstream.handOver(upstream, boundsOf(settings))
     for (const url of known) if (!settings.upstreams.includes(url)) metrics.upstreamRemoved(url)
     for (const url of settings.upstreams) if (!known.includes(url)) metrics.upstreamHealth(url, true)
+  }
+
+  /** In milliseconds, of the issuers whose keys are fetched. */
+  #keyAges(): readonly (readonly [issuer: string, ageMs: number])[] {
+    const { settings, verifier } = this.#gateway
+    return acceptsTokens(settings) ? verifier.issuers.map(({ issuer, keys }) => [issuer, keys.ageMs]) : []
   }
 
   /** Without bearer tokens no keys are needed, and there may be no server for them. */

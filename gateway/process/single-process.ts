@@ -29,6 +29,16 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
   }
   const reports = { ...inForce.gateway, config: new ConfigInForce(startup) }
   const watching: Watching[] = watchFiles({ ...reports, startup, tls: trust, enforce })
+  const notReady = () => {
+    if (open === undefined) return 'starting'
+    if (load.phase !== 'serving') return 'draining'
+    return trail.recheck() ? whyUnready(state, startup.settings) : 'the audit trail cannot be written'
+  }
+  metrics.state({
+    isReady: () => notReady() === undefined,
+    isTrailWritable: () => trail.writable,
+    workers: () => 1,
+  })
   return {
     trail,
     metrics,
@@ -52,11 +62,7 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
       inForce.startKeys()
       return open
     },
-    notReady: () => {
-      if (open === undefined) return 'starting'
-      if (load.phase !== 'serving') return 'draining'
-      return trail.recheck() ? whyUnready(state, startup.settings) : 'the audit trail cannot be written'
-    },
+    notReady,
     degraded: () => whyDegraded(state),
     reload: () => checkNow(watching),
     drain: async (stop) => {

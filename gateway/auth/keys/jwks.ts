@@ -39,8 +39,8 @@ export class KeySet {
   #keys: ReadonlyMap<string, VerificationKey> = new Map()
   #refreshing: Promise<Refreshed> | undefined
   #askedAtMs = Number.NEGATIVE_INFINITY
-  /** Time of the last successful refresh, on the steady clock. */
-  #publishedAtMs = 0
+  /** Time of the last successful refresh, or of the beginning, on the steady clock. */
+  #publishedAtMs: number
   #reported: ReadonlySet<string> = new Set()
   #timer: NodeJS.Timeout | undefined
   /** Whether it fetches in the background. */
@@ -52,6 +52,7 @@ export class KeySet {
     this.#options = options
     this.#fetch = options.fetch ?? fetchJwks
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
+    this.#publishedAtMs = this.#steadyClock()
   }
 
   /** Whether there are keys that have not expired. */
@@ -140,8 +141,13 @@ export class KeySet {
     this.#publishedAtMs = this.#steadyClock()
   }
 
+  /** Time since the last successful fetch; before the first one, since the set was made. */
+  get ageMs(): number {
+    return this.#steadyClock() - this.#publishedAtMs
+  }
+
   #isStale(): boolean {
-    return this.#steadyClock() - this.#publishedAtMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)
+    return this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)
   }
 
   /** The keys of a fetched document; undefined when it is unusable, and then a fault says why. */

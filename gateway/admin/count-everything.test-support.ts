@@ -1,0 +1,26 @@
+import type { Exchange } from '../exchange.ts'
+import type { Metrics } from './metrics.ts'
+
+/** Counts everything that there is to count but the shared store, so that every metric has a sample. */
+export function countEverything(metrics: Metrics, isMain = true): void {
+  for (let request = 0; request < 3; request++) metrics.opened()
+  metrics.closed({ method: 'GET', route: { path: '/a "quoted" \\ path' } } as Exchange, 200, 0.25)
+  metrics.closed({ method: 'BREW', refusalCode: 'not_found' } as Exchange, 404, 31)
+  metrics.abandoned(3)
+  for (let tunnel = 0; tunnel < 2; tunnel++) metrics.tunnelOpened()
+  metrics.tunnelEnded('closed')
+  metrics.upstreamAnswered('http://127.0.0.1:4000', 0.001)
+  metrics.upstreamHealth('http://127.0.0.1:4000', false)
+  metrics.authDecision('jwt', 'accepted')
+  metrics.issuerKeys(() => [['https://issuer.example', 7000]])
+  metrics.limitDecision('transfers', 'shadow_refused')
+  metrics.auditRecord('API_REQUEST')
+  metrics.auditWriteError()
+  metrics.storeWritable('limits', true)
+  metrics.storeWriteError('limits')
+  metrics.configReload('limits.json', 'failure')
+  metrics.certificateExpiry(1_800_000_000)
+  if (isMain) {
+    metrics.state({ isReady: () => true, isTrailWritable: () => false, workers: () => 2 }).workerDied()
+  }
+}
