@@ -1,0 +1,292 @@
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { parse } from 'yaml'
+import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
+import { call } from './client.ts'
+import { adaptedConfig, FILES, NO_PROMETHEUS, type RunningPrometheus, startPrometheus } from './prometheus.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { makeTlsSetup } from './secure.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+interface Rule {
+  readonly record?: string
+  readonly alert?: string
+  readonly expr: string
+  readonly annotations?: Readonly<Record<string, string>>
+}
+
+interface RuleTest {
+  readonly alert_rule_test: readonly { readonly alertname: string; readonly exp_alerts: readonly unknown[] }[]
+}
+
+interface Panel {
+  readonly id: number
+  readonly type: string
+  readonly title: string
+  readonly description?: string
+  readonly datasource?: { readonly uid: string }
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+  readonly fieldConfig: { readonly defaults: { readonly unit?: string } }
+  readonly targets?: readonly { readonly expr: string; readonly datasource: { readonly uid: string } }[]
+}
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const TOKEN = 'a-token-of-the-admin-listener-for-tests'
+
+const read = (file: string) => readFileSync(join(ROOT, 'config', file), 'utf8')
+const rules = (parse(read('prometheus/countersign.rules.yml')).groups as { rules: Rule[] }[]).flatMap(
+  (group) => group.rules,
+)
+const alerts = rules.flatMap(({ alert }) => alert ?? [])
+const records = rules.flatMap(({ record }) => record ?? [])
+const dashboard = JSON.parse(read('grafana/countersign.json'))
+const panels = (dashboard.panels as Panel[]).filter(({ type }) => type !== 'row')
+const dashboardQueries = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
+const runbook = read('RUNBOOK.md')
+
+/** Each section of the runbook by its heading; what stands before the first one is under ''. */
+const sections = new Map(
+  runbook
+    .split(/^## /m)
+    .map((text, index) => [index === 0 ? '' : (text.split('\n')[0] ?? ''), text] as const),
+)
+
+function shellBlocks(text: string): string[] {
+  return [...text.matchAll(/^```sh\n(.*?)^```$/gms)].map((match) => match[1] as string)
+}
+
+/** Vector selectors of a query, without their ranges. */
+function selectorsOf(query: string): string[] {
+  const bare = query.replaceAll(/#.*$/gm, '')
+  return bare.match(/(?:\b\w+:gateway_\w+:\w+|\b(?:gateway|process|nodejs)_\w+|\bup\b)(?:\{[^}]*\})?/g) ?? []
+}
+
+describe('the files for Prometheus and Grafana', () => {
+  it('promtool accepts the configuration and the rules', { skip: NO_PROMETHEUS }, () => {
+    const dir = adaptedConfig('localhost:9090', join(ROOT, 'LICENSE'))
+    const checked = spawnSync('promtool', ['check', 'config', join(dir, 'prometheus.yml')])
+    assert.equal(checked.status, 0, `${checked.stdout}${checked.stderr}`)
+  })
+
+  it('alerts fire and stay silent as their tests say', { skip: NO_PROMETHEUS }, () => {
+    const tested = spawnSync('promtool', ['test', 'rules', join(FILES, 'countersign.test.yml')])
+    assert.equal(tested.status, 0, `${tested.stdout}${tested.stderr}`)
+  })
+
+  it('each alert fires in one of those tests and stays silent in another', () => {
+    const cases = (parse(read('prometheus/countersign.test.yml')).tests as RuleTest[]).flatMap(
+      (test) => test.alert_rule_test,
+    )
+    for (const [what, fires] of [
+      ['fires', true],
+      ['stays silent', false],
+    ] as const) {
+      const tested = cases.filter(({ exp_alerts: expected }) => expected.length > 0 === fires)
+      assert.deepEqual(
+        [...new Set(tested.map(({ alertname }) => alertname))].sort(),
+        [...alerts].sort(),
+        what,
+      )
+    }
+  })
+
+  it('each alert has its chapter in the runbook, and no chapter has none', () => {
+    assert.deepEqual(
+      [...sections.keys()].filter((heading) => heading !== ''),
+      alerts,
+    )
+    for (const { alert, annotations } of rules.filter((rule) => rule.alert !== undefined)) {
+      assert.equal(annotations?.runbook_url, `config/RUNBOOK.md#${alert?.toLowerCase()}`)
+      const section = sections.get(alert ?? '') ?? ''
+      for (const part of ['Means', 'Look', 'Mend', 'Call']) {
+        assert.match(section, new RegExp(`^\\*\\*${part}\\*\\*`, 'm'), `${part} of ${alert}`)
+      }
+      assert.ok(shellBlocks(section).length > 0, `commands of ${alert}`)
+    }
+  })
+
+  it('every metric that a query names is documented or recorded', () => {
+    const documented = new Set([...read('METRICS.md').matchAll(/^\| `(\w+_\w+)`/gm)].map((match) => match[1]))
+    const asked = shellBlocks(runbook).flatMap((block) => block.match(/^ask .*$/gm) ?? [])
+    const named = [...rules.map(({ expr }) => expr), ...dashboardQueries, ...asked].flatMap(selectorsOf)
+    const unknown = named
+      .map((selector) => selector.replace(/\{.*/s, ''))
+      .filter((name) => name !== 'up' && !records.includes(name))
+      .filter((name) => !documented.has(name) && !documented.has(name.replace(/_(?:bucket|sum|count)$/, '')))
+    assert.ok(named.length > 100)
+    assert.deepEqual(unknown, [])
+  })
+
+  it('every panel of the dashboard says what it shows, in which unit, from the data source that is chosen', () => {
+    assert.equal(dashboard.schemaVersion, 42)
+    const ids = (dashboard.panels as Panel[]).map(({ id }) => id)
+    assert.equal(new Set(ids).size, ids.length)
+    for (const { title, description = '', datasource, fieldConfig, targets = [] } of panels) {
+      assert.ok(description.length > 10 && fieldConfig.defaults.unit !== undefined, title)
+      for (const { uid } of [datasource, ...targets.map((target) => target.datasource)].flatMap(
+        (one) => one ?? [],
+      )) {
+        assert.equal(uid, '$' + '{datasource}', title)
+      }
+      assert.ok(datasource !== undefined && targets.length > 0, title)
+    }
+  })
+})
+
+describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDIS }, () => {
+  let upstream: TestUpstream
+  let redis: RedisServer
+  let gateway: TestGateway
+  let prometheus: RunningPrometheus
+  let calling: NodeJS.Timeout
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-monitoring-'))
+  const tokenFile = join(dir, 'token')
+
+  before(async () => {
+    writeFileSync(tokenFile, TOKEN)
+    redis = await startRedis()
+    upstream = await startUpstream((req, res) => {
+      res.statusCode = req.url === '/open/broken' ? 500 : 200
+      res.end('done')
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        routes: [
+          { path: '/open/*', auth: ['none'] },
+          { path: '/private', auth: ['bearer'] },
+        ],
+        // The machine that runs all tests is busy.
+        onStoreFailure: { deadlineMs: 1000 },
+      },
+      limits: [{ path: '/open/limited', limit: 1, window: '1h', purpose: 'tests' }],
+      env: {
+        ...(await makeTlsSetup()).env,
+        GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
+        GATEWAY_ADMIN_TOKEN_FILE: tokenFile,
+      },
+    })
+    prometheus = await startPrometheus(adaptedConfig(new URL(gateway.adminUrl).host, tokenFile))
+    const authorization = `Bearer ${await upstream.issuer.token()}`
+    const asks: [path: string, headers?: Readonly<Record<string, string>>][] = [
+      ['/open/x'],
+      ['/open/broken'],
+      ['/open/limited'],
+      ['/private'],
+      ['/private', { authorization }],
+      ['/private', { authorization: 'Bearer x.y.z' }],
+    ]
+    calling = setInterval(() => {
+      for (const [path, headers = {}] of asks) call(gateway.url + path, { headers }).catch(() => undefined)
+    }, 250)
+  })
+  after(async () => {
+    clearInterval(calling)
+    await prometheus?.end()
+    await gateway?.end('SIGKILL')
+    await redis?.stop()
+    upstream?.close()
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  /** Asks until there is a number; fails with the queries that have none. */
+  const allHaveData = async (queries: readonly string[]) => {
+    const left = new Set(queries)
+    await until(async () => {
+      // A scrape later.
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      for (const query of left) {
+        const samples = await prometheus.query(query)
+        if (samples.some(({ value }) => !Number.isNaN(value))) left.delete(query)
+      }
+      return left.size === 0 ? true : undefined
+    }, 15_000).catch(() => assert.deepEqual([...left], [], 'queries without data'))
+  }
+
+  it('gets data for every query of the dashboard, every recording rule and all that alerts look at', async () => {
+    const shown = dashboardQueries.map((query) =>
+      query
+        .replaceAll('$job', 'countersign')
+        .replaceAll('$instance', '.*')
+        .replaceAll('$__rate_interval', '1m'),
+    )
+    assert.ok(shown.length > 50 && !shown.some((query) => query.includes('$')))
+    await allHaveData([...shown, ...records, ...rules.flatMap(({ expr }) => selectorsOf(expr))])
+  })
+
+  it('evaluates every rule without a fault, and wakes nobody up', async () => {
+    const { groups } = (await prometheus.get('rules')) as {
+      readonly groups: readonly {
+        readonly rules: readonly { readonly name: string; readonly health: string; readonly state?: string }[]
+      }[]
+    }
+    const evaluated = groups.flatMap((group) => group.rules)
+    assert.equal(evaluated.length, rules.length)
+    assert.deepEqual(
+      evaluated.filter(({ health, state }) => health !== 'ok' || state === 'firing'),
+      [],
+    )
+  })
+
+  it('and its gateway are what every command of the runbook runs against', async () => {
+    const [settings = '', functions = ''] = shellBlocks(sections.get('') ?? '')
+    const log = join(dir, 'log')
+    writeFileSync(log, gateway.process.lines.map((line) => JSON.stringify(line)).join('\n'))
+    const env: Record<string, string> = {
+      ADMIN: gateway.adminUrl,
+      TOKEN_FILE: tokenFile,
+      PROMETHEUS: prometheus.url,
+      GATEWAY: `https://127.0.0.1:${gateway.tlsPort}`,
+      UPSTREAM: upstream.url,
+      JWKS: `${upstream.url}/.well-known/jwks.json`,
+      STORE: `127.0.0.1:${redis.port}`,
+      DATA: join(gateway.dir, 'data'),
+      TRAIL: gateway.auditFile,
+      PID: `${gateway.process.child.pid}`,
+    }
+    assert.deepEqual(settings.match(/^[A-Z_]+(?==)/gm), Object.keys(env))
+    const commands = [...sections].flatMap(([heading, text]) =>
+      heading === ''
+        ? []
+        : shellBlocks(text)
+            .flatMap((block) => block.trim().split('\n'))
+            .map((command) => ({ heading, command })),
+    )
+    assert.ok(commands.length > 60)
+    const different = [...new Set(commands.map(({ command }) => command))]
+    const script = [
+      functions,
+      `log() { cat ${log}; }`,
+      ...different.map((command) => `echo '>>>>'\n${command}`),
+    ]
+    const { status, stdout, stderr } = await runShell(script.join('\n'), {
+      ...process.env,
+      ...env,
+    } as typeof env)
+    const outputs = stdout.split('>>>>\n').slice(1)
+    const last = different[outputs.length - 1]
+    assert.equal(status, 0, `${last}\n${outputs.at(-1)}\n${stderr}`)
+    // A good day has no such line in its log.
+    const silent = different.filter((command, at) => outputs[at] === '' && !command.startsWith('logged '))
+    assert.deepEqual(silent, [], `commands that say nothing\n${stderr}`)
+  })
+})
+
+async function runShell(script: string, env: Readonly<Record<string, string>>) {
+  const child = spawn('bash', ['-euc', script], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const ended = once(child, 'exit')
+  const [stdout, stderr, [status]] = await Promise.all([textOf(child.stdout), textOf(child.stderr), ended])
+  return { status, stdout, stderr }
+}
+
+async function textOf(stream: NodeJS.ReadableStream): Promise<string> {
+  let text = ''
+  for await (const part of stream) text += String(part)
+  return text
+}

@@ -1,0 +1,102 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { parse, stringify } from 'yaml'
+
+/** Our files for Prometheus. */
+export const FILES = fileURLToPath(new URL('../../config/prometheus/', import.meta.url))
+
+/** What a test says that is skipped because there is no Prometheus; false when there is one. */
+export const NO_PROMETHEUS = ['prometheus', 'promtool'].every(
+  (program) => spawnSync(program, ['--version']).status === 0,
+)
+  ? false
+  : 'NOT TESTED: prometheus is not installed'
+
+export interface Sample {
+  readonly metric: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+export interface RunningPrometheus {
+  readonly url: string
+  /** Samples of an instant query. @throws what the server says is wrong with it */
+  query(expr: string): Promise<Sample[]>
+  /** The data of a path below /api/v1/. */
+  get(path: string): Promise<unknown>
+  end(): Promise<void>
+}
+
+/**
+ * Writes our prometheus.yml with this target, token and no alertmanager, and the rules beside it; scrapes and rules each
+ * second.
+ *
+ * @returns the directory
+ */
+export function adaptedConfig(target: string, tokenFile: string): string {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-prometheus-'))
+  process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
+  const config = parse(readFileSync(join(FILES, 'prometheus.yml'), 'utf8'))
+  config.global = { scrape_interval: '1s', evaluation_interval: '1s' }
+  delete config.alerting
+  const [job] = config.scrape_configs
+  job.authorization.credentials_file = tokenFile
+  job.static_configs[0].targets = [target]
+  writeFileSync(join(dir, 'prometheus.yml'), stringify(config))
+  copyFileSync(join(FILES, 'countersign.rules.yml'), join(dir, 'countersign.rules.yml'))
+  return dir
+}
+
+/** A real Prometheus on a free port, with the configuration of this directory. */
+export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
+  const options = {
+    'config.file': join(dir, 'prometheus.yml'),
+    'storage.tsdb.path': join(dir, 'data'),
+    'web.listen-address': '127.0.0.1:0',
+    'log.format': 'json',
+  }
+  const args = Object.entries(options).map(([name, value]) => `--${name}=${value}`)
+  const child = spawn('prometheus', args, { stdio: ['ignore', 'ignore', 'pipe'] })
+  const kill = () => void child.kill('SIGKILL')
+  process.on('exit', kill)
+  const ended = once(child, 'exit').then(() => void process.off('exit', kill))
+  const url = `http://${await addressOf(child.stderr)}`
+  const get = async (path: string) => {
+    const response = await fetch(`${url}/api/v1/${path}`)
+    const { status, data, error } = (await response.json()) as Record<string, unknown>
+    if (status !== 'success') throw new Error(`${path}: ${error}`)
+    return data
+  }
+  return {
+    url,
+    get,
+    query: async (expr) => {
+      const { result } = (await get(`query?${new URLSearchParams({ query: expr })}`)) as {
+        readonly result: readonly { readonly metric: Sample['metric']; readonly value: [number, string] }[]
+      }
+      return result.map(({ metric, value }) => ({ metric, value: Number(value[1]) }))
+    },
+    end: async () => {
+      child.kill('SIGKILL')
+      await ended
+    },
+  }
+}
+
+/** The address that it says to listen on. Reads its whole log, so that it can write on. */
+function addressOf(log: NodeJS.ReadableStream): Promise<string> {
+  const found = Promise.withResolvers<string>()
+  const lines: string[] = []
+  createInterface({ input: log })
+    .on('line', (line) => {
+      lines.push(line)
+      const { msg, address } = JSON.parse(line) as Record<string, string>
+      if (msg === 'Listening on' && address !== undefined) found.resolve(address)
+    })
+    .on('close', () => found.reject(new Error(`Prometheus did not start:\n${lines.join('\n')}`)))
+  return found.promise
+}
