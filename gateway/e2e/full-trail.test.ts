@@ -54,6 +54,13 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
         seen.clear()
         const ended = begin(40)
         await new Promise((resolve) => setTimeout(resolve, 1500))
+        for (const state of ['audit_writable', 'ready']) {
+          // One of several threads that cannot write is enough.
+          assert.equal(
+            (await call(`${gateway.adminUrl}/metrics`)).body.includes(`\ngateway_${state} 0\n`),
+            true,
+          )
+        }
         await gateway.end('SIGKILL')
         await ended
         disk.free()
@@ -85,8 +92,10 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
       await new Promise((resolve) => setTimeout(resolve, 1000))
       const before = seen.size
       assert.ok(before < 40)
+      assert.equal(await gateway.metric('gateway_audit_writable'), 0)
       disk.free()
       await ended
+      assert.equal(await gateway.metric('gateway_audit_writable'), 1)
       assert.deepEqual(new Set(seen.values()), new Set([200]))
       assert.equal(seen.size, 40)
       held = []

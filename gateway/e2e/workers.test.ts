@@ -332,6 +332,8 @@ describe('counts of a gateway with two workers', () => {
     assert.ok(counts.broken > 0 && counts.broken <= 2 * agents.length, JSON.stringify(counts))
     assert.ok(counts[200] <= 300 && counts[200] + counts.broken >= 300, JSON.stringify(counts))
     const died = gateway.process.lines.filter(({ msg }) => msg === 'a worker has died')
+    assert.equal(await gateway.metric('gateway_workers_died_total'), died.length)
+    await until(async () => ((await gateway.metric('gateway_workers')) === 2 ? true : undefined))
     assert.deepEqual(
       died.map(({ worker, cause }) => [worker, String(cause).split('\n')[0]]),
       [

@@ -52,6 +52,15 @@ test('every published key is found by its kid after a refresh', async () => {
   assert.deepEqual(faults, [])
 })
 
+test('keys are as old as their last good fetch, and before it as the set', async () => {
+  const { keys, time } = keySetOf({ keys: [es256] })
+  time.steadyMs = 5000
+  assert.equal(keys.ageMs, 5000)
+  await keys.refresh()
+  time.steadyMs = 7000
+  assert.equal(keys.ageMs, 2000)
+})
+
 test('a bad key is left out and named, and the others load', async () => {
   const weak = { ...es256, kid: 'weak', crv: 'P-192' }
   const { keys, faults } = keySetOf({ keys: [weak, { kty: 'RSA' }, null, es256] })
