@@ -16,6 +16,8 @@ import { receive } from './stages/receive.ts'
 import { record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
+import { screenAddress } from './stages/screening/screen-address.ts'
+import { screenRoute } from './stages/screening/screen-route.ts'
 
 /** `undefined` continues with the next stage, a refusal ends the exchange; other results are waited for. */
 type Stage = (
@@ -24,9 +26,11 @@ type Stage = (
 ) => Refusal | undefined | PendingRefusal | Promise<Refusal | undefined>
 
 const STAGES: readonly Stage[] = [
+  screenAddress,
   limitAddress,
   admit,
   route,
+  screenRoute,
   authenticate,
   askStore,
   record,
@@ -39,19 +43,23 @@ const STAGES: readonly Stage[] = [
 /**
  * The whole life of a request. Whoever sends the response calls `close`, which ends it; so does a client that disconnects.
  *
- * @param refused set when the request will never be complete: the response, unless `limitAddress` or `admit` refuses first
+ * @param refused set when the request will never be complete: the response, unless a stage before `route` refuses first
  */
 export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   if (refused === undefined) proceed(gateway, exchange, 0)
-  else refuse(gateway, exchange, limitAddress(gateway, exchange) ?? admit(gateway, exchange) ?? refused)
+  else refuse(gateway, exchange, firstRefusal(gateway, exchange) ?? refused)
   return exchange
+}
+
+function firstRefusal(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  return screenAddress(gateway, exchange) ?? limitAddress(gateway, exchange) ?? admit(gateway, exchange)
 }
 
 /** A request whose head is malformed or did not arrive in time. */
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
-  readPath(exchange)
+  readPath(gateway, exchange)
   // A client that disconnects in the middle of a head gets its pair of audit records too.
   if (!arrival.req.socket.writable) closeAbandoned(gateway, exchange)
   else refuse(gateway, exchange, refused)

@@ -37,6 +37,8 @@ export const REFUSALS = {
     webhook_replayed: { status: 409, detail: 'This webhook was accepted before.' },
     too_many_failures: { status: 429, detail: 'Too many invalid credentials from this address.' },
     insufficient_scope: { status: 403, detail: 'The access token does not permit this.' },
+    address_refused: { status: 403, detail: 'Requests from this address are not accepted.' },
+    origin_not_allowed: { status: 403, detail: 'Pages of this origin may not send such requests.' },
     not_found: { status: 404, detail: 'No route matches this path.' },
     method_not_allowed: { status: 405, detail: 'The method is not allowed at this path.' },
     request_timeout: { status: 408, detail: 'The request did not arrive in time.', closes: true },
@@ -64,6 +66,11 @@ export const REFUSALS = {
     sessions_unavailable: { status: 503, detail: 'The end of a session cannot be recorded at the moment.' },
     draining: { status: 503, detail: 'The gateway is stopping.', closes: true },
     overloaded: { status: 503, detail: 'The gateway has too many requests in flight.', closes: true },
+    busy: {
+      status: 503,
+      detail: 'The gateway is too busy: it refuses some requests so that the others stay fast.',
+    },
+    maintenance: { status: 503, detail: 'This is closed for maintenance.' },
     loop_detected: {
       status: 508,
       detail: 'The request has looped: the service behind the gateway leads back to it.',

@@ -171,8 +171,16 @@ function httpMetrics(registers: Registry[]) {
   })
   // A counter that appears with its first event looks to Prometheus as if nothing had happened.
   for (const code of Object.keys(REFUSALS)) refusals.begin(code)
+  const shed = new Gauge({
+    name: 'gateway_overload_shed_ratio',
+    help: 'Share of the requests that are refused because the event loop is late, from 0 to 1.',
+    // Of several threads: the one that refuses most.
+    aggregator: 'max',
+    registers,
+  })
   expose(registers, [requests, durations, refusals, upstreamDurations])
   return {
+    shedRatio: (share: number) => shed.set(share),
     opened: () => {
       inFlight++
     },
@@ -226,7 +234,12 @@ function insideMetrics(registers: Registry[]) {
     labelNames: ['file'],
     registers,
   })
-  expose(registers, [auth, limits, records, writeErrors])
+  const overlooked = new Tally({
+    name: 'gateway_shadow_refusals_total',
+    help: 'Requests that a route in shadow mode let through and would have refused, by route and code.',
+    labelNames: ['route', 'code'],
+  })
+  expose(registers, [auth, limits, overlooked, records, writeErrors])
   let expiry: Gauge | undefined
   return {
     /** Exposes how many milliseconds old the keys of the issuers in force are. Called once. */
@@ -255,6 +268,7 @@ function insideMetrics(registers: Registry[]) {
       expiry.set(notAfterSeconds)
     },
     authDecision: (method: string, outcome: string) => auth.count(method, outcome),
+    overlooked: (route: string, code: string) => overlooked.count(route, code),
     limitDecision: (limit: string, decision: LimitDecision) => limits.count(limit, decision),
     auditRecord: (type: string) => records.count(type),
     auditWriteError: () => writeErrors.count(),

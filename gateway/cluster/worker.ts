@@ -129,6 +129,7 @@ function sharedLoad(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels
   const tunnels = new Tunnels({
     steadyClock: () => performance.now(),
     maxTunnels: settings.maxTunnels,
+    threads: settings.workers,
     publish: (count) => eventLog.publishCount('tunnels', count),
     onOtherThreads: () => eventLog.countOnOthers('tunnels'),
   })

@@ -1,8 +1,18 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
+import { responseLines } from '../http/rules/policy/response-policy.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 
+/** Of a route that says nothing of it. */
+const NO_POLICY = {
+  screening: undefined,
+  isShadow: false,
+  leniency: undefined,
+  cors: undefined,
+  forwarded: undefined,
+  responseLines: responseLines({}),
+}
 const ROUTES = [{ path: '/*', auth: ['none'] }]
 
 function good(settings: object): GatewayFile {
@@ -61,6 +71,10 @@ test('a file with nothing but a route gets every default', () => {
     workers: 1,
     drainGraceMs: 2000,
     maxInFlight: 1024,
+    addresses: undefined,
+    leniency: undefined,
+    overload: undefined,
+    responseLines: responseLines({}),
     maxTunnels: 1024,
     timeouts: {
       connectMs: 2000,
@@ -83,6 +97,7 @@ test('a file with nothing but a route gets every default', () => {
         idleTimeoutMs: 300_000,
         maxBodyBytes: 1_048_576,
         clientCert: false,
+        ...NO_POLICY,
       },
     ],
   })
@@ -211,6 +226,10 @@ test('every key of the file arrives, and a route has its own bounds before those
     drainGraceMs: 0,
     maxInFlight: 3,
     maxTunnels: 8,
+    addresses: undefined,
+    leniency: undefined,
+    overload: undefined,
+    responseLines: responseLines({}),
     routes: [
       {
         path: '/a',
@@ -221,6 +240,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         idleTimeoutMs: 7,
         maxBodyBytes: 0,
         clientCert: true,
+        ...NO_POLICY,
       },
       {
         path: '/b',
@@ -231,6 +251,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         idleTimeoutMs: 300_000,
         maxBodyBytes: 4,
         clientCert: false,
+        ...NO_POLICY,
       },
     ],
   })

@@ -13,6 +13,13 @@ import {
   type WrittenProfile,
 } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
+import {
+  checkPolicies,
+  filePolicy,
+  routePolicy,
+  type WrittenFilePolicy,
+  type WrittenRoutePolicy,
+} from './rules/policy-rules.ts'
 import { checkRows } from './rules/row-rules.ts'
 import type { TlsKeys } from './rules/tls-rules.ts'
 import {
@@ -67,6 +74,7 @@ export interface GatewayFile extends Omit<Settings, Completed> {
 interface Written
   extends SettingsAsWritten,
     WrittenProfile,
+    WrittenFilePolicy,
     Pick<GatewayFile, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile'> {
   readonly $schema?: string
   readonly upstream: string | readonly string[]
@@ -86,7 +94,7 @@ interface Written
   readonly routes: readonly WrittenRoute[]
 }
 
-interface WrittenRoute {
+interface WrittenRoute extends WrittenRoutePolicy {
   readonly path: string
   readonly methods?: readonly string[]
   readonly auth: readonly RouteAuth[]
@@ -120,6 +128,7 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
   checkUpstreams(json, written)
   checkTimeouts(json, written)
   checkRoutes(json, written)
+  checkPolicies(json, written)
   const proxies = {
     trustedProxies: readNetworks(json, 'trustedProxies'),
     clientCertProxies: readNetworks(json, 'clientCertProxies'),
@@ -140,6 +149,8 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
     audit,
     limits,
     maxBodyBytes,
+    maintenance: _maintenance,
+    responseHeaders: _responseHeaders,
     ...asWritten
   } = written
   const { drainGraceMs, ...timeouts } = written.timeouts
@@ -147,6 +158,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
     ...asWritten,
     ...algorithmsAndProfile(written),
     ...proxies,
+    ...filePolicy(written),
     upstreams: [upstream].flat().map(tidyUpstream),
     issuers: written.issuers.map(issuerSettings),
     authThrottle: { failures: authThrottle.failures, windowMs: windowToMs(authThrottle.window) },
@@ -171,6 +183,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
       idleTimeoutMs: route.idleTimeoutMs ?? timeouts.bodyIdleMs,
       maxBodyBytes: route.maxBodyBytes ?? maxBodyBytes,
       clientCert: route.clientCert,
+      ...routePolicy(route, written),
     })),
   }
 }

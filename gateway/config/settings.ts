@@ -1,9 +1,29 @@
 import type { BlockList } from 'node:net'
+import type { AddressList } from '../http/rules/policy/address-list.ts'
+import type { Cors } from '../http/rules/policy/cors.ts'
+import type { Leniency } from '../http/rules/policy/path-readings.ts'
+import type { ForwardedPolicy } from '../http/rules/policy/response-policy.ts'
+import type { Refusal } from '../refusals.ts'
 import type { CredentialKind } from './clients-file.ts'
 import type { StoreSettings } from './rules/store-address.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
 export type RouteAuth = 'none' | CredentialKind
+
+/** What is decided about a request of a route before anybody is authenticated. Immutable. */
+export interface Screening {
+  readonly addresses: AddressList | undefined
+  /** The answer to preflights. */
+  readonly cors: Cors | undefined
+  readonly maintenance: Maintenance | undefined
+}
+
+/** A route is closed for the time being. */
+export interface Maintenance {
+  readonly refusal: Refusal
+  /** Addresses that are served all the same; undefined: none. */
+  readonly passes: BlockList | undefined
+}
 
 /** One row of config/gateway.json's `routes`, with every default filled in. Immutable. */
 export interface Route {
@@ -21,6 +41,17 @@ export interface Route {
   readonly maxBodyBytes: number
   /** Whether an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
   readonly clientCert: boolean
+  /** Undefined: nothing is screened. */
+  readonly screening: Screening | undefined
+  /** Authentication and authorization are decided, counted and logged, but refuse nobody. */
+  readonly isShadow: boolean
+  /** Undefined: the edge rules hold as they are. */
+  readonly leniency: Leniency | undefined
+  readonly cors: Cors | undefined
+  /** What changes in the service's responses; undefined: nothing but what changes everywhere. */
+  readonly forwarded: ForwardedPolicy | undefined
+  /** Header lines of every response: the mandatory ones and what the route adds. */
+  readonly responseLines: string
 }
 
 /** Bounds on time, and one rate. */
@@ -159,5 +190,13 @@ export interface Settings extends SettingsAsWritten, IssuerSettings {
   /** From SIGTERM until the public listeners close. Meanwhile the gateway is not ready, but serves requests. */
   readonly drainGraceMs: number
   readonly timeouts: Timeouts
+  /** Who may send requests at all; undefined: everybody. */
+  readonly addresses: AddressList | undefined
+  /** What at least one route lets through; undefined: the edge rules hold everywhere. */
+  readonly leniency: Leniency | undefined
+  /** When requests are refused to keep the others fast; undefined: never. */
+  readonly overload: { readonly maxDelayMs: number } | undefined
+  /** Header lines of responses to requests without a route. */
+  readonly responseLines: string
   readonly routes: readonly Route[]
 }

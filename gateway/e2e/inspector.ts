@@ -46,3 +46,13 @@ export async function inspectThreads(gateway: TestGateway): Promise<Threads> {
     close: () => socket.close(),
   }
 }
+
+/** Runs code in the main thread of a gateway that was started `INSPECTABLE`. */
+export async function evaluateInMain(gateway: TestGateway, expression: string): Promise<void> {
+  const url = await until(() => /ws:\/\/\S+/.exec(gateway.process.plain())?.[0])
+  const socket = new WebSocket(url)
+  await once(socket, 'open')
+  socket.send(JSON.stringify({ id: 1, method: 'Runtime.evaluate', params: { expression } }))
+  await once(socket, 'message')
+  socket.close()
+}

@@ -11,6 +11,7 @@ import type { Configured, Gateway, Load } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
 import { loopMark } from '../http/rules/loop-mark.ts'
 import { PathTable } from '../http/rules/path-table.ts'
+import { Shedding } from '../http/server/overload/shedding.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
@@ -49,6 +50,7 @@ export class GatewayInForce {
     this.#fixed = fixedParts(startup, foundation)
     this.#foundation = foundation
     this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
+    this.#fixed.load.shedding.enforce(startup.settings.overload?.maxDelayMs)
     for (const upstream of startup.settings.upstreams) foundation.metrics.upstreamHealth(upstream, true)
     foundation.metrics.issuerKeys(() => this.#keyAges())
   }
@@ -146,6 +148,7 @@ export class GatewayInForce {
     log.level = settings.logLevel
     load.permits.bound(settings.maxInFlight)
     load.tunnels.bound(settings.maxTunnels)
+    load.shedding.enforce(settings.overload?.maxDelayMs)
     changeThrottle(this.#foundation.state, settings)
     if (addressRate !== undefined) {
       this.#addressCounts?.limitTo(addressRate.requests, addressRate.windowMs, steadyClock())
@@ -201,12 +204,27 @@ function fixedParts({ log, clients, tls }: StartupConfiguration, foundation: Fou
     load: {
       ...load,
       inFlight: new Slots(),
+      shedding: makeShedding(log, metrics),
       bodyRoom: new BodyRoom(),
       phase: 'serving',
       refusalLog: new Map(),
     },
     loopMark: loopMark(secret),
   }
+}
+
+function makeShedding(log: Gateway['log'], metrics: Metrics): Shedding {
+  let isShedding = false
+  return new Shedding({
+    steadyClock: () => performance.now(),
+    onShare: (share, delayMs) => {
+      metrics.shedRatio(share)
+      if (isShedding === share > 0) return
+      isShedding = share > 0
+      const message = isShedding ? 'too busy: a share of requests is refused' : 'every request is let in again'
+      log.warn({ delayMs: Math.round(delayMs) }, message)
+    },
+  })
 }
 
 /** Every gateway is made here, with its keys in one order: look-ups in the path of requests are then faster. */

@@ -4,6 +4,7 @@ import { isValidHost } from '../http/rules/request-headers.ts'
 import { readTarget, type Target } from '../http/rules/request-target.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { NO_TUNNEL_FREE } from './forwarding/tunnel.ts'
+import { arePassable, ODD_NAME } from './screening/check-leniency.ts'
 
 const MAX_TARGET_LENGTH = 8192
 /** The target `*` of OPTIONS (RFC 9110 section 9.3.7). No route has this path, so it is not forwarded. */
@@ -11,12 +12,10 @@ const WHOLE_SERVER: Target = { path: '*', query: '', authority: undefined }
 
 const DRAINING = refusal('draining', { headers: ['Retry-After', '1'] })
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
+const BUSY = refusal('busy', { headers: ['Retry-After', '1'] })
 const AUDIT_UNAVAILABLE = refusal('audit_unavailable', { headers: ['Retry-After', '5'] })
 const TARGET_TOO_LONG = refusal('target_too_long')
 const INVALID_HOST = refusal('invalid_host')
-const ODD_NAME = refusal('invalid_header', {
-  detail: 'A header name has a character other than letters, digits and hyphens.',
-})
 const LOOP_DETECTED = refusal('loop_detected', {
   cause: 'the upstream, or what it forwards to, is this gateway',
 })
@@ -43,10 +42,14 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
  *
  * @returns what `readTarget` returns; undefined when the target is too long
  */
-export function readPath(exchange: Exchange): Target | string | undefined {
+export function readPath(gateway: Gateway, exchange: Exchange): Target | string | undefined {
   const raw = exchange.req.target
   const isWholeServer = raw === '*' && exchange.method === 'OPTIONS'
-  const target = isWholeServer ? WHOLE_SERVER : raw.length > MAX_TARGET_LENGTH ? undefined : readTarget(raw)
+  const target = isWholeServer
+    ? WHOLE_SERVER
+    : raw.length > MAX_TARGET_LENGTH
+      ? undefined
+      : readTarget(raw, gateway.settings.leniency)
   if (typeof target === 'object') {
     exchange.path = target.path
     exchange.query = target.query
@@ -56,10 +59,10 @@ export function readPath(exchange: Exchange): Target | string | undefined {
 
 function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   if (exchange.method === 'CONNECT') return METHOD_NOT_ALLOWED
-  const target = readPath(exchange)
+  const target = readPath(gateway, exchange)
   const { fault, oddNames } = exchange.headers
   if (fault !== undefined) return refusal(fault.code, { detail: fault.detail })
-  if (oddNames?.every((name) => gateway.settings.allowedFieldNames.has(name)) === false) return ODD_NAME
+  if (oddNames !== undefined && !arePassable(gateway.settings, oddNames)) return ODD_NAME
   if (target === undefined) return TARGET_TOO_LONG
   if (typeof target === 'string') return refusal('invalid_target', { detail: target })
   const host = exchange.headers.host
@@ -75,6 +78,7 @@ function checkLoad(gateway: Gateway, { upgrade, headers }: Exchange): Refusal | 
   if (headers.loop?.includes(loopMark) === true) return LOOP_DETECTED
   if (load.phase === 'over') return DRAINING
   if (load.permits.areExhausted) return OVERLOADED
+  if (load.shedding.refusesNext()) return BUSY
   if (upgrade !== undefined && load.tunnels.isFull) return NO_TUNNEL_FREE
   if (!trail.recheck()) return AUDIT_UNAVAILABLE
   return undefined

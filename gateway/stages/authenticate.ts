@@ -5,6 +5,7 @@ import type { RouteAuth } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import { overlook } from './credentials/overlook.ts'
 import { proveBearer } from './credentials/prove-bearer.ts'
 import { presentsCertificate, proveCertificate } from './credentials/prove-certificate.ts'
 import { proveWebhook } from './credentials/prove-webhook.ts'
@@ -35,12 +36,21 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 /**
  * Authenticates the caller by the methods that the route accepts. A presented credential must be valid, also where `none`
  * is accepted. A credential in the request takes precedence over the certificate of the connection. Waits only for
- * signing keys, for a token not seen before, or for the body of a webhook. Writes `principal` and `bufferedBody`.
+ * signing keys, for a token not seen before, or for the body of a webhook. On a route in shadow mode a caller who is not
+ * proved continues as nobody. Writes `principal` and `bufferedBody`.
  */
 export function authenticate(
   gateway: Gateway,
   exchange: Exchange,
 ): Refusal | undefined | Promise<Refusal | undefined> {
+  const outcome = prove(gateway, exchange)
+  if (exchange.route?.isShadow !== true) return outcome
+  return outcome instanceof Promise
+    ? outcome.then((refused) => overlook(gateway, exchange, refused))
+    : overlook(gateway, exchange, outcome)
+}
+
+function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Promise<Refusal | undefined> {
   const accepted = exchange.route?.auth
   if (accepted === undefined) return undefined
   if (accepted.has('bearer')) {

@@ -4,13 +4,14 @@ import { quote } from '../auth/tokens/quote.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import { overlook } from './credentials/overlook.ts'
 
-/** Checks that the caller holds every scope of the route (RFC 6750 section 3.1). */
-export function authorize(_gateway: Gateway, exchange: Exchange): Refusal | undefined {
+/** Checks that the caller holds every scope of the route (RFC 6750 section 3.1). In shadow mode nobody is refused. */
+export function authorize(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const needed = exchange.route?.scopes ?? []
   const missing = missingScope(exchange.principal, needed)
   if (missing === undefined) return undefined
-  return refusal('insufficient_scope', {
+  const refused = refusal('insufficient_scope', {
     cause: `no scope ${missing} among ${quote(exchange.principal?.scope)}`,
     headers: challenges({
       error: 'insufficient_scope',
@@ -18,4 +19,7 @@ export function authorize(_gateway: Gateway, exchange: Exchange): Refusal | unde
       scheme: schemeOf(exchange.headers.authorization),
     }),
   })
+  if (exchange.route?.isShadow !== true) return refused
+  // Nobody is proved: that was reported already, and nobody has scopes.
+  return exchange.principal === undefined ? undefined : overlook(gateway, exchange, refused)
 }

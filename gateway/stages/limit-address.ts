@@ -9,10 +9,11 @@ import { readPath } from './admit.ts'
  * target or framing count too. Unreadable requests do not count: they end their connection, and do not tell which client
  * behind a proxy sent them. Off unless configured.
  */
-export function limitAddress({ addressRate, steadyClock }: Gateway, exchange: Exchange): Refusal | undefined {
+export function limitAddress(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const { addressRate, steadyClock } = gateway
   if (addressRate === undefined) return undefined
   const take = addressRate.take(limitKey('address', undefined, exchange.address), steadyClock())
   if (take.allowed) return undefined
-  readPath(exchange)
+  readPath(gateway, exchange)
   return refusal('address_rate_exceeded', { headers: ['Retry-After', String(take.resetSeconds)] })
 }

@@ -2,7 +2,9 @@ import type { Route } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
+import { preflightIn } from '../http/rules/policy/cors.ts'
 import { type Refusal, refusal } from '../refusals.ts'
+import { checkLeniency } from './screening/check-leniency.ts'
 
 const NOT_FOUND = refusal('not_found')
 
@@ -16,11 +18,22 @@ export function route(gateway: Gateway, exchange: Exchange): Refusal | undefined
   if (entry === undefined) return NOT_FOUND
   const alias = gateway.routes.findFolded(exchange.path)
   if (alias !== undefined && alias.weight > entry.weight) return NOT_FOUND
-  const row = rowForMethod(entry, exchange.method)
+  const row = rowForMethod(entry, exchange.method) ?? rowOfPreflight(entry, exchange)
   if (row === undefined) return methodNotAllowed(entry)
+  if (gateway.settings.leniency !== undefined) {
+    const refused = checkLeniency(gateway, exchange, { entry, row })
+    if (refused !== undefined) return refused
+  }
   exchange.route = row
   const length = exchange.headers.contentLength
   return length !== undefined && length > row.maxBodyBytes ? refusal('body_too_large') : undefined
+}
+
+/** The row that a preflight asks about, if that row answers preflights. */
+function rowOfPreflight(entry: PathEntry<Route>, { method, req }: Exchange): Route | undefined {
+  const preflight = preflightIn(method, req.fields)
+  const row = preflight && rowForMethod(entry, preflight.requestedMethod)
+  return row?.cors === undefined ? undefined : row
 }
 
 function methodNotAllowed(entry: PathEntry<Route>): Refusal {

@@ -4,6 +4,7 @@ import type { Route, Settings } from '../config/settings.ts'
 import { Exchange } from '../exchange.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { PathTable } from '../http/rules/path-table.ts'
+import { responseLines } from '../http/rules/policy/response-policy.ts'
 import { readRequestHeaders } from '../http/rules/request-headers.ts'
 import type { ReceivedRequest } from '../http/server/handler.ts'
 import { Field } from '../http/syntax/field.ts'
@@ -144,6 +145,12 @@ export function makeRoute(route: Partial<Route> = {}): Route {
     idleTimeoutMs: 1000,
     maxBodyBytes: 100,
     clientCert: false,
+    screening: undefined,
+    isShadow: false,
+    leniency: undefined,
+    cors: undefined,
+    forwarded: undefined,
+    responseLines: responseLines({}),
     ...route,
   }
 }
@@ -224,7 +231,13 @@ export function makeGateway({
   )
   const time = { nowMs: NOW_MS }
   const gateway = {
-    settings: { allowedFieldNames: new Set(), trustedProxies: undefined, via: false, ...settings },
+    settings: {
+      allowedFieldNames: new Set(),
+      trustedProxies: undefined,
+      via: false,
+      responseLines: responseLines({}),
+      ...settings,
+    },
     clock: () => time.nowMs,
     steadyClock: () => time.nowMs,
     log,
@@ -238,6 +251,7 @@ export function makeGateway({
     load: {
       inFlight: new Slots(),
       tunnels: { isFull: false },
+      shedding: { refusesNext: () => false },
       permits: new UpstreamPermits({ max: maxInFlight, threads: 1 }),
       phase: 'serving',
       refusalLog: new Map(),

@@ -9,6 +9,8 @@ export interface Htu {
 }
 
 const ORIGIN = /^(https?):\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?(?:[/?#]|$)/i
+/** Whether a path is let through is decided for the request itself; here two are only compared. */
+const ANY_PATH = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
 const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
   ['http', '80'],
   ['https', '443'],
@@ -25,7 +27,7 @@ export function readHtu(htu: string): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
   if (scheme === '') return undefined
   const end = htu.search(/[?#]/)
-  const target = readTarget(end === -1 ? htu : htu.slice(0, end))
+  const target = readTarget(end === -1 ? htu : htu.slice(0, end), ANY_PATH)
   if (typeof target === 'string') return undefined
   const lower = scheme.toLowerCase()
   const suffix = port === '' || Number(port) === Number(DEFAULT_PORTS.get(lower)) ? '' : `:${Number(port)}`

@@ -1,8 +1,11 @@
+import type { Leniency } from './policy/path-readings.ts'
+
 /** What stands for itself in a path: RFC 3986's `pchar` (section 3.3) and `/`, but for `;`. */
 const PLAIN = /^[A-Za-z0-9._~!$&'()*+,=:@/-]*$/
 const PLAIN_CHARACTER = /[A-Za-z0-9._~!$&'()*+,=:@-]/
 const TO_NORMALISE = /\/[/.]/
 const FORBIDDEN_OCTET = /%(?:2f|5c|3b|[01][0-9a-f]|7f)/i
+const FORBIDDEN_BUT_SLASH = /%(?:5c|3b|[01][0-9a-f]|7f)/i
 const MALFORMED_OCTET = /%(?![0-9A-Fa-f]{2})/
 const HIGH_OCTET = /%[89A-Fa-f]/
 /** An octet, or visible ASCII that needs its escape in a path but is often sent without. */
@@ -13,13 +16,15 @@ const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
  * what may stand for itself is decoded, all else percent-encoded in capitals, dot segments and repeated slashes are
  * removed. A canonical path is its own canonical form.
  *
- * @param path visible ASCII, without `;` and backslash
+ * @param path visible ASCII, without backslash, and without `;` unless parameters are let through; they stay as they are
+ * @param leniency lets encoded slashes through: they stay encoded, and divide nothing
  * @returns undefined when an octet is malformed, is not UTF-8, or would change meaning when decoded again: slash,
  * backslash, semicolon, control characters
  */
-export function canonicalPath(path: string): string | undefined {
+export function canonicalPath(path: string, leniency?: Leniency): string | undefined {
   if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? removeDotSegments(path) : path
-  if (MALFORMED_OCTET.test(path) || FORBIDDEN_OCTET.test(path)) return undefined
+  const forbidden = leniency?.encodedSlashes === true ? FORBIDDEN_BUT_SLASH : FORBIDDEN_OCTET
+  if (MALFORMED_OCTET.test(path) || forbidden.test(path)) return undefined
   if (HIGH_OCTET.test(path) && !isUtf8(path)) return undefined
   return removeDotSegments(path.replace(TO_REWRITE, rewritten))
 }

@@ -154,6 +154,8 @@ const CLAIM_PREFIXES: readonly string[] = [
 const ORDINARY_NAME = /^[a-z0-9-]*$/
 const ORDINARY: FieldRule = { once: 0, joined: false, odd: false, upstream: 'copied' }
 const ODD: FieldRule = { ...ORDINARY, odd: true }
+/** Where a route lets such names through, those that services take for a protected one still go no further. */
+const ODD_CLAIM: FieldRule = { ...ODD, upstream: 'dropped' }
 const CLAIM: FieldRule = { ...ORDINARY, upstream: 'dropped' }
 
 const RULES: ReadonlyMap<string, FieldRule> = rules()
@@ -183,7 +185,9 @@ export function ruleOf(lower: string): FieldRule {
 
 function learn(lower: string): FieldRule {
   const rule = !ORDINARY_NAME.test(lower)
-    ? ODD
+    ? isProtectedName(foldedName(lower))
+      ? ODD_CLAIM
+      : ODD
     : CLAIM_PREFIXES.some((prefix) => lower.startsWith(prefix))
       ? CLAIM
       : ORDINARY

@@ -1,4 +1,5 @@
 import { canonicalPath } from './canonical-path.ts'
+import type { Leniency } from './policy/path-readings.ts'
 
 /** A request target in the form that is both matched and forwarded. */
 export interface Target {
@@ -13,15 +14,18 @@ export interface Target {
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)/i
 /** Visible ASCII without backslash, `;` (a parameter) and question mark, which was split off. */
 const ACCEPTED_PATH = /^[!"$-:<-[\]-~]*$/
+/** The same with `;`. */
+const ACCEPTED_WITH_PARAMETERS = /^[!"$-[\]-~]*$/
 const VISIBLE = /^[!-~]*$/
 
 /**
  * Reads a request target in origin-form or absolute-form and brings its path into canonical form.
  *
+ * @param leniency what some route lets through; whether the one that it leads to does is not known yet
  * @returns a sentence that says what is wrong when the upstream could understand the target differently: encoded slashes,
  * backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
  */
-export function readTarget(raw: string): Target | string {
+export function readTarget(raw: string, leniency?: Leniency): Target | string {
   let authority: string | undefined
   let rest = raw
   if (!raw.startsWith('/')) {
@@ -35,10 +39,10 @@ export function readTarget(raw: string): Target | string {
   const question = rest.indexOf('?')
   const written = question < 0 ? rest : rest.slice(0, question)
   const query = question < 0 ? '' : rest.slice(question)
-  if (!ACCEPTED_PATH.test(written))
-    return 'The path has a backslash, a semicolon or a character outside ASCII.'
+  const accepted = leniency?.pathParameters === true ? ACCEPTED_WITH_PARAMETERS : ACCEPTED_PATH
+  if (!accepted.test(written)) return 'The path has a backslash, a semicolon or a character outside ASCII.'
   if (!VISIBLE.test(query)) return 'The query has a character outside ASCII: it must be percent-encoded.'
-  const path = canonicalPath(written)
+  const path = canonicalPath(written, leniency)
   return path === undefined
     ? 'The path has a percent-encoded octet that is malformed or not acceptable.'
     : { path, query, authority }

@@ -1,6 +1,7 @@
 import type { Field } from '../syntax/field.ts'
 import { isHopByHop, nominatedBy } from './hop-by-hop.ts'
 import { REPLACED_HEADERS } from './mandatory-headers.ts'
+import type { ForwardedPolicy } from './policy/response-policy.ts'
 
 /** Tells the gateway, and only the gateway, that a session has ended. */
 const REVOKE_SESSION = 'x-revoke-session'
@@ -19,8 +20,14 @@ export interface FilteredHead {
  * Filters the head of an upstream response. Repeated fields such as Set-Cookie stay as they are.
  *
  * @param limited the gateway sets RateLimit fields of its own, so the upstream's are dropped
+ * @param policy of the route
  */
-export function filterResponseHead(fields: readonly Field[], status: number, limited = false): FilteredHead {
+export function filterResponseHead(
+  fields: readonly Field[],
+  status: number,
+  limited = false,
+  policy?: ForwardedPolicy,
+): FilteredHead {
   const nominated = nominatedBy(fields)
   let lines = ''
   let contentLength: number | undefined
@@ -28,6 +35,7 @@ export function filterResponseHead(fields: readonly Field[], status: number, lim
   for (const { lower, value, line } of fields) {
     if (REPLACED_HEADERS.has(lower) || lower === REVOKE_SESSION || isHopByHop(lower, nominated)) continue
     if (limited && LIMIT_FIELDS.has(lower)) continue
+    if (policy?.replaced.has(lower) === true) continue
     if (lower === 'content-length') {
       // RFC 9110 section 8.6: these statuses have no body and no length.
       if (status === 204 || status === 101) continue
@@ -40,6 +48,7 @@ export function filterResponseHead(fields: readonly Field[], status: number, lim
     } else if (lower === 'date') dated = true
     lines += line
   }
+  if (policy !== undefined) lines += policy.added
   return { lines, contentLength, dated }
 }
 

@@ -15,6 +15,8 @@ export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | 
 
 /** Counts a bad credential against the address that it came from. */
 export function countGuess(gateway: Gateway, exchange: Exchange): void {
+  // Shadow mode must not block an address from the routes that are enforced.
+  if (exchange.route?.isShadow === true) return
   gateway.throttle?.failed(addressKey(exchange))
 }
 

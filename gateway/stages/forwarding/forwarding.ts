@@ -104,13 +104,13 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       return
     }
     const limited = this.#exchange.limitHeaders.length > 0
-    const head = filterResponseHead(fields, status, limited)
+    const head = filterResponseHead(fields, status, limited, this.#exchange.route?.forwarded)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an unread upload would be parsed as the next request.
     if (!req.complete || this.#gateway.load.phase !== 'serving') res.keepAlive = false
     if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
-    writeHead(this.#exchange, status, head)
+    writeHead(this.#gateway, this.#exchange, status, head)
     // A stream may send its first byte late. A body that is there already goes out together with the head.
     if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
   }

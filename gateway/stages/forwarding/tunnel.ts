@@ -1,6 +1,8 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import { isTrusted } from '../../http/rules/client-address.ts'
+import { networkOf } from '../../http/rules/network.ts'
 import { filterResponseHead } from '../../http/rules/response-headers.ts'
 import type { Lapse } from '../../http/server/tunnels/tunnels.ts'
 import { upgradeHead } from '../../http/server/tunnels/websocket.ts'
@@ -20,7 +22,7 @@ export const NO_TUNNEL_FREE = refusal('overloaded', {
  * Opens a tunnel after the upstream has accepted the upgrade. It lasts until either side ends it or the caller's credential
  * is no longer valid. The exchange itself ends with the 101.
  *
- * @returns a refusal when too many tunnels are open.
+ * @returns a refusal when too many tunnels are open, or the caller has its share of them.
  */
 export function openTunnel(
   gateway: Gateway,
@@ -28,11 +30,11 @@ export function openTunnel(
   { fields, socket: upstream }: { readonly fields: readonly Field[]; readonly socket: Duplex },
 ): Refusal | undefined {
   const { route, requestId } = exchange
-  const place = gateway.load.tunnels.reserve()
+  const place = gateway.load.tunnels.reserve(callerOf(gateway, exchange))
   if (place === undefined || route === undefined) return NO_TUNNEL_FREE
   close(gateway, exchange, 101)
-  const { lines } = filterResponseHead(fields, 101, exchange.limitHeaders.length > 0)
-  const downstream = exchange.res.switch(upgradeHead(withMandatory(exchange, lines)))
+  const { lines } = filterResponseHead(fields, 101, exchange.limitHeaders.length > 0, route.forwarded)
+  const downstream = exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)))
   gateway.metrics.tunnelOpened()
   const hadCertificate = hasGoodCertificate(gateway, exchange)
   place.open(downstream, upstream, {
@@ -45,6 +47,12 @@ export function openTunnel(
     },
   })
   return undefined
+}
+
+/** Undefined for a proxy that names no client: it acts for many. */
+function callerOf({ settings: { trustedProxies } }: Gateway, { address, viaTrustedProxy }: Exchange) {
+  const isProxy = viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
+  return isProxy ? undefined : networkOf(address)
 }
 
 /** Why the caller's credential is no longer valid; undefined while it is. */

@@ -17,6 +17,22 @@ const MAX_CAUSE_LENGTH = 400
 export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { code, cause } = refusal
   const level = REFUSALS[code].source !== 'downstream' ? 'warn' : cause === undefined ? 'debug' : 'info'
+  writeLine(gateway, exchange, { refusal, level, message: 'refused' })
+}
+
+/** Logs why a route in shadow mode would have refused a request. The number of lines is limited together with the others. */
+export function logOverlooked(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
+  writeLine(gateway, exchange, { refusal, level: 'info', message: 'would be refused' })
+}
+
+interface Report {
+  readonly refusal: Refusal
+  readonly level: 'debug' | 'info' | 'warn'
+  readonly message: string
+}
+
+function writeLine(gateway: Gateway, exchange: Exchange, { refusal, level, message }: Report): void {
+  const { code, cause } = refusal
   const line = {
     requestId: exchange.requestId,
     code,
@@ -24,8 +40,8 @@ export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusa
     cause: cause?.slice(0, MAX_CAUSE_LENGTH),
   }
   const unlogged = level === 'debug' ? undefined : takeLine(gateway, code, BURST[level])
-  if (level === 'debug' || unlogged === undefined) gateway.log.debug(line, 'refused')
-  else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, 'refused')
+  if (level === 'debug' || unlogged === undefined) gateway.log.debug(line, message)
+  else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, message)
 }
 
 /** @returns how many refusals of the code were not logged since the last line; undefined when this one must not be either */

@@ -22,7 +22,7 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
     exchange.res.keepAlive = false
   logRefusal(gateway, exchange, final)
   close(gateway, exchange, final.status)
-  writeHead(exchange, final.status, { lines, contentLength, dated: false })
+  writeHead(gateway, exchange, final.status, { lines, contentLength, dated: false })
   exchange.res.write(body)
   exchange.res.end()
 }

@@ -1,23 +1,30 @@
 import type { Exchange } from '../../exchange.ts'
-import { MANDATORY_HEADERS } from '../../http/rules/mandatory-headers.ts'
+import type { Gateway } from '../../gateway.ts'
+import { corsLines } from '../../http/rules/policy/cors.ts'
 import type { FilteredHead } from '../../http/rules/response-headers.ts'
-
-const MANDATORY_LINES = linesOf(MANDATORY_HEADERS)
 
 /**
  * Writes the head of every response, forwarded or not, and adds the mandatory headers.
  *
  * @param head may not name a mandatory header.
  */
-export function writeHead(exchange: Exchange, status: number, head: FilteredHead): void {
+export function writeHead(gateway: Gateway, exchange: Exchange, status: number, head: FilteredHead): void {
   const { contentLength, dated } = head
-  exchange.res.writeHead({ status, lines: withMandatory(exchange, head.lines), contentLength, dated })
+  exchange.res.writeHead({
+    status,
+    lines: withMandatory(gateway, exchange, head.lines),
+    contentLength,
+    dated,
+  })
 }
 
-/** Appends the exchange's limit fields and the mandatory headers. */
-export function withMandatory({ limitHeaders, requestId }: Exchange, lines: string): string {
+/** Appends the exchange's limit fields, the mandatory headers, and what its route adds to every response. */
+export function withMandatory({ settings }: Gateway, exchange: Exchange, lines: string): string {
+  const { limitHeaders, requestId, route } = exchange
   const limits = limitHeaders.length > 0 ? linesOf(limitHeaders) : ''
-  return `${lines}${limits}${MANDATORY_LINES}X-Request-ID: ${requestId}\r\n`
+  const cors = route?.cors === undefined ? '' : corsLines(route.cors, exchange.req.fields)
+  const own = route === undefined ? settings.responseLines : route.responseLines
+  return `${lines}${limits}${cors}${own}X-Request-ID: ${requestId}\r\n`
 }
 
 /** Formats a flat list as lines `Name: value`, each with CR LF. */

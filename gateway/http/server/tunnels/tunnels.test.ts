@@ -36,7 +36,7 @@ async function tunnelled(t: TestContext, terms: Partial<TunnelTerms> = {}) {
   const [client, service] = [await pair(t), await pair(t)]
   service.far.on('data', () => {})
   client.far.on('data', () => {})
-  tunnels.reserve()?.open(client.near, service.near, {
+  tunnels.reserve(undefined)?.open(client.near, service.near, {
     idleMs: 60_000,
     totalMs: undefined,
     lapsed: () => undefined,
@@ -133,9 +133,9 @@ describe('permits for tunnels', () => {
       publish: (count) => published.push(count),
       onOtherThreads: () => onOtherThreads,
     })
-    assert.ok(tunnels.reserve())
+    assert.ok(tunnels.reserve(undefined))
     assert.equal(tunnels.isFull, true)
-    assert.equal(tunnels.reserve(), undefined)
+    assert.equal(tunnels.reserve(undefined), undefined)
     assert.deepEqual(published, [1, 2, 1])
     onOtherThreads = 0
     assert.equal(tunnels.isFull, false)

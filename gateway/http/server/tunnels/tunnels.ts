@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { isOverShare } from '../../rules/fair-share.ts'
 import { Deadlines, type Timed } from '../../syntax/deadlines.ts'
 import { tunnel } from './tunnel.ts'
 
@@ -27,6 +28,8 @@ export interface TunnelsOptions {
   /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
   readonly maxTunnels: number
+  /** Default 1. */
+  readonly threads?: number
   /** Called with the number of tunnels of this thread, whenever it changes. */
   readonly publish?: (count: number) => void
   /** The number of tunnels in other threads. */
@@ -37,6 +40,8 @@ export interface TunnelsOptions {
 export class Tunnels {
   readonly #options: TunnelsOptions
   readonly #open: Deadlines<Tunnel>
+  /** Of each caller that has any. */
+  readonly #byCaller = new Map<string, number>()
   #max: number
   #count = 0
 
@@ -59,27 +64,42 @@ export class Tunnels {
     this.#max = maxTunnels
   }
 
-  /** Reserves a tunnel; `open` must follow in the same turn. @returns undefined when there are too many. */
-  reserve(): TunnelReservation | undefined {
-    this.#change(1)
+  /**
+   * Reserves a tunnel; `open` must follow in the same turn. When few are left, a caller that has more than its share is
+   * refused and others are not.
+   *
+   * @param caller the network it comes from; undefined: it stands for many, and has no share
+   * @returns undefined when there are too many
+   */
+  reserve(caller: string | undefined): TunnelReservation | undefined {
+    const { threads = 1 } = this.#options
+    const max = this.#max
+    // A thread knows only its own callers, and assumes the same number on each other thread.
+    const own = (caller === undefined ? 0 : (this.#byCaller.get(caller) ?? 0)) * threads
+    this.#change(caller, 1)
     // Ours is counted already: two threads that race for the last tunnel may both be refused, but never both succeed.
-    if (this.#count + this.#onOtherThreads() > this.#max) {
-      this.#change(-1)
+    const free = max - (this.#count - 1 + this.#onOtherThreads())
+    if (free <= 0 || isOverShare({ own, free, max })) {
+      this.#change(caller, -1)
       return undefined
     }
-    return { open: (downstream, upstream, terms) => this.#begin(downstream, upstream, terms) }
+    return { open: (downstream, upstream, terms) => this.#begin(downstream, upstream, { ...terms, caller }) }
   }
 
   endAll(why: TunnelEnd): void {
     this.#open.visitAll((one) => one.end(why))
   }
 
-  #begin(downstream: Socket, upstream: Duplex, terms: TunnelTerms): void {
+  #begin(
+    downstream: Socket,
+    upstream: Duplex,
+    terms: TunnelTerms & { readonly caller: string | undefined },
+  ): void {
     const one = new Tunnel(downstream, upstream, { terms, nowMs: this.#options.steadyClock() })
     this.#open.add(one)
     tunnel(downstream, upstream, () => {
       this.#open.remove(one)
-      this.#change(-1)
+      this.#change(terms.caller, -1)
       terms.ended(one.why)
     })
   }
@@ -88,8 +108,13 @@ export class Tunnels {
     return this.#options.onOtherThreads?.() ?? 0
   }
 
-  #change(change: number): void {
+  #change(caller: string | undefined, change: number): void {
     this.#count += change
+    if (caller !== undefined) {
+      const own = (this.#byCaller.get(caller) ?? 0) + change
+      if (own === 0) this.#byCaller.delete(caller)
+      else this.#byCaller.set(caller, own)
+    }
     this.#options.publish?.(this.#count)
   }
 }

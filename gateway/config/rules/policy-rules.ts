@@ -1,0 +1,187 @@
+import { BlockList } from 'node:net'
+import type { AddressList } from '../../http/rules/policy/address-list.ts'
+import { type CorsTerms, corsOf, originFault } from '../../http/rules/policy/cors.ts'
+import type { Leniency } from '../../http/rules/policy/path-readings.ts'
+import {
+  forwardedPolicy,
+  type ResponseHeaders,
+  responseLines,
+} from '../../http/rules/policy/response-policy.ts'
+import { isText, isToken } from '../../http/syntax/characters.ts'
+import { refusal } from '../../refusals.ts'
+import type { JsonFile } from '../json/json-file.ts'
+import type { Maintenance, Route, RouteAuth, Screening, Settings } from '../settings.ts'
+import { methodFault, methodSet } from './method-rules.ts'
+import { addNetwork } from './value-rules.ts'
+
+interface WrittenAddresses {
+  readonly allow?: readonly string[]
+  readonly deny?: readonly string[]
+}
+
+interface WrittenMaintenance {
+  readonly purpose: string
+  readonly retryAfterSeconds: number
+  readonly passes: readonly string[]
+}
+
+/** As in gateway.json: what it says for all routes. */
+export interface WrittenFilePolicy {
+  readonly addresses?: WrittenAddresses
+  readonly maintenance?: WrittenMaintenance
+  readonly overload?: Settings['overload']
+  readonly responseHeaders?: ResponseHeaders
+}
+
+/** As in gateway.json: what a row says. */
+export interface WrittenRoutePolicy extends Leniency {
+  readonly auth: readonly RouteAuth[]
+  readonly methods?: readonly string[]
+  readonly addresses?: WrittenAddresses
+  readonly cors?: Omit<CorsTerms, 'methods'> & { readonly methods?: readonly string[] }
+  readonly maintenance?: WrittenMaintenance
+  readonly mode: 'enforce' | 'shadow'
+  readonly responseHeaders?: Omit<ResponseHeaders, 'strictTransportSecurity'>
+}
+
+interface Written extends WrittenFilePolicy {
+  readonly routes: readonly WrittenRoutePolicy[]
+}
+
+/** For a CORS route that lets every method through. */
+const COMMON_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
+
+/** Reports every fault in what the file and its routes say of addresses, CORS, maintenance, shadow and headers. */
+export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
+  checkCommon(json, '$', written)
+  if (!Array.isArray(written.routes)) return
+  for (const [index, route] of written.routes.entries()) {
+    const at = `$.routes[${index}]`
+    if (route === null || typeof route !== 'object') continue
+    checkCommon(json, at, route)
+    checkCors(json, at, route)
+    json.check(`${at}.mode`, route, shadowFault)
+  }
+}
+
+function checkCommon(json: JsonFile<unknown>, at: string, policy: WrittenFilePolicy): void {
+  const { addresses, maintenance, responseHeaders } = policy
+  json.checkEach(`${at}.addresses.allow`, addresses?.allow, networkFault)
+  json.checkEach(`${at}.addresses.deny`, addresses?.deny, networkFault)
+  json.checkEach(`${at}.maintenance.passes`, maintenance?.passes, networkFault)
+  for (const key of ['contentSecurityPolicy', 'permissionsPolicy'] as const) {
+    json.check(`${at}.responseHeaders.${key}`, responseHeaders?.[key], lineFault)
+  }
+}
+
+function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: WrittenRoutePolicy): void {
+  if (cors === undefined) return
+  json.checkEach(`${at}.cors.origins`, cors.origins, originFault)
+  json.check(`${at}.cors.credentials`, cors, ({ credentials, origins }) =>
+    credentials && Array.isArray(origins) && origins.includes('*')
+      ? 'must not be true where "origins" has "*": every page could act as its visitor'
+      : undefined,
+  )
+  const passing = json.sound(`${at}.methods`) ? methodSet(methods) : undefined
+  json.checkEach(`${at}.cors.methods`, cors.methods, (method) => {
+    if (passing === undefined || passing.has(method)) return methodFault(method)
+    return `must be one of the route's "methods", but is ${JSON.stringify(method)}`
+  })
+  json.checkEach(`${at}.cors.headers`, cors.headers, nameFault)
+  json.checkEach(`${at}.cors.exposedHeaders`, cors.exposedHeaders, nameFault)
+}
+
+function shadowFault({ mode, auth }: WrittenRoutePolicy): string | undefined {
+  if (mode !== 'shadow' || !Array.isArray(auth) || auth.some((kind) => kind !== 'none')) return undefined
+  return 'must not be "shadow" where "auth" has only "none": nothing is decided there'
+}
+
+function networkFault(network: string): string | undefined {
+  const list = new BlockList()
+  const reason = addNetwork(list, network)
+  if (reason !== undefined || !network.includes(':') || network.toLowerCase().includes('::ffff:'))
+    return reason
+  // An IPv4 address counts as the IPv6 address that it is mapped to.
+  return list.check('0.0.0.1', 'ipv4')
+    ? `must not be "${network}", which has every IPv4 address in it: write "2000::/3" for the IPv6 internet`
+    : undefined
+}
+
+function lineFault(text: string): string | undefined {
+  return isText(text) ? undefined : 'must be one line without control characters, in Latin-1'
+}
+
+function nameFault(name: string): string | undefined {
+  if (name === '*') return 'must not be "*", which browsers do not take for Authorization: name the headers'
+  return isToken(name) ? undefined : `must be the name of a header, but is ${JSON.stringify(name)}`
+}
+
+type FilePolicy = Pick<Settings, 'addresses' | 'leniency' | 'overload' | 'responseLines'>
+
+/** @param written without faults */
+export function filePolicy({ addresses, overload, responseHeaders = {}, routes }: Written): FilePolicy {
+  return {
+    addresses: addressList(addresses),
+    leniency: leniencyOf({
+      encodedSlashes: routes.some((route) => route.encodedSlashes),
+      pathParameters: routes.some((route) => route.pathParameters),
+      underscoreNames: routes.some((route) => route.underscoreNames),
+    }),
+    overload,
+    responseLines: responseLines(responseHeaders),
+  }
+}
+
+type RoutePolicy = Pick<Route, 'screening' | 'isShadow' | 'leniency' | 'cors' | 'forwarded' | 'responseLines'>
+
+/** @param file without faults; its maintenance and headers hold where the route has none of its own */
+export function routePolicy(route: WrittenRoutePolicy, file: Written): RoutePolicy {
+  const headers = { ...file.responseHeaders, ...route.responseHeaders }
+  const cors = route.cors && corsOf({ ...route.cors, methods: corsMethods(route) })
+  const screening: Screening = {
+    addresses: addressList(route.addresses),
+    cors,
+    maintenance: maintenanceOf(route.maintenance ?? file.maintenance),
+  }
+  return {
+    screening: Object.values(screening).some((part) => part !== undefined) ? screening : undefined,
+    isShadow: route.mode === 'shadow',
+    leniency: leniencyOf(route),
+    cors,
+    forwarded: forwardedPolicy(headers, cors !== undefined),
+    responseLines: responseLines(headers),
+  }
+}
+
+function corsMethods({ cors, methods }: WrittenRoutePolicy): readonly string[] {
+  return cors?.methods ?? [...(methodSet(methods) ?? COMMON_METHODS)]
+}
+
+function leniencyOf({ encodedSlashes, pathParameters, underscoreNames }: Leniency): Leniency | undefined {
+  return encodedSlashes || pathParameters || underscoreNames
+    ? { encodedSlashes, pathParameters, underscoreNames }
+    : undefined
+}
+
+function addressList(written: WrittenAddresses | undefined): AddressList | undefined {
+  return written && { allow: networks(written.allow), deny: networks(written.deny) }
+}
+
+function networks(written: readonly string[] | undefined): BlockList | undefined {
+  if (written === undefined || written.length === 0) return undefined
+  const list = new BlockList()
+  for (const network of written) addNetwork(list, network)
+  return list
+}
+
+function maintenanceOf(written: WrittenMaintenance | undefined): Maintenance | undefined {
+  return (
+    written && {
+      refusal: refusal('maintenance', {
+        detail: written.purpose,
+        headers: ['Retry-After', String(written.retryAfterSeconds)],
+      }),
+      passes: networks(written.passes),
+    }
+  )
+}

@@ -1,0 +1,434 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import type { Duplex } from 'node:stream'
+import { after, before, describe, it } from 'node:test'
+import { Webhook } from 'standardwebhooks'
+import { type Call, call, type ReceivedResponse } from './client.ts'
+import { evaluateInMain, INSPECTABLE } from './inspector.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
+import { openWire, type Wire } from './wire.ts'
+
+const INSIDE = '10.1.2.3'
+const OUTSIDE = '203.0.113.9'
+const SECRET = `whsec_${createHash('sha256').update('acme').digest('base64')}`
+const APP = 'https://app.example'
+
+/** What the service says of itself; some of it is the gateway's to say. */
+const SERVICE_HEADERS = {
+  'Access-Control-Allow-Origin': '*',
+  'Access-Control-Allow-Private-Network': 'true',
+  'X-Frame-Options': 'SAMEORIGIN',
+  'Strict-Transport-Security': 'max-age=0',
+  'Referrer-Policy': 'unsafe-url',
+  'Content-Security-Policy': "default-src 'self'",
+  Vary: 'Accept-Encoding',
+}
+
+const ROUTES = [
+  { path: '/*', auth: ['none'] },
+  { path: '/inside/*', auth: ['none'], addresses: { allow: ['10.0.0.0/8'], deny: ['10.9.9.9'] } },
+  {
+    path: '/cors/*',
+    methods: ['GET', 'POST'],
+    auth: ['bearer'],
+    cors: { origins: [APP, 'https://*.app.example', 'http://localhost:*'], credentials: true },
+  },
+  { path: '/public/*', auth: ['none'], cors: { origins: ['*'], exposedHeaders: ['ETag'] } },
+  {
+    path: '/closed/*',
+    auth: ['bearer'],
+    maintenance: { purpose: 'Back at 06:00 UTC', retryAfterSeconds: 3600, passes: ['10.0.0.0/8'] },
+  },
+  { path: '/shadow/*', auth: ['bearer', 'hmac'], scopes: ['transfers:write'], mode: 'shadow' },
+  { path: '/enforced/*', auth: ['bearer', 'hmac'] },
+  { path: '/npm/*', auth: ['none'], encodedSlashes: true, pathParameters: true },
+  { path: '/npm/-/admin/*', auth: ['bearer'], encodedSlashes: true },
+  { path: '/npm/limited', auth: ['none'], encodedSlashes: true },
+  { path: '/names/*', auth: ['none'], underscoreNames: true },
+  {
+    path: '/headers/*',
+    auth: ['none'],
+    responseHeaders: {
+      contentSecurityPolicy: "frame-ancestors 'none'",
+      crossOriginResourcePolicy: 'same-origin',
+    },
+  },
+]
+
+describe('what a route may say', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const seen: SeenRequest[] = []
+  const tunnels: Duplex[] = []
+  const wires: Wire[] = []
+
+  before(async () => {
+    upstream = await startUpstream((req, res) => {
+      const { method = '', url = '', headers, rawHeaders } = req
+      req.resume().on('end', () => {
+        seen.push({ method, url, headers, rawHeaders, body: '' })
+        res.writeHead(200, SERVICE_HEADERS).end('served')
+      })
+    })
+    upstream.server.on('upgrade', (req, socket: Duplex) => {
+      const key = `${req.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`
+      const accept = createHash('sha1').update(key).digest('base64')
+      tunnels.push(socket.on('error', () => {}).on('end', () => socket.end()))
+      socket.write(
+        `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`,
+      )
+    })
+    gateway = await startGateway({
+      env: { ACME: SECRET },
+      config: {
+        upstream: upstream.url,
+        trustedProxies: ['127.0.0.1'],
+        addresses: { deny: ['192.0.2.0/24'] },
+        maxTunnels: 4,
+        authThrottle: { failures: 3, window: '1m' },
+        responseHeaders: {
+          strictTransportSecurity: { maxAgeSeconds: 63_072_000, preload: true },
+          referrerPolicy: 'no-referrer',
+        },
+        routes: ROUTES,
+      },
+      clients: [{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME' }] } }],
+      limits: [{ path: '/npm/limited', limit: 1, window: '1h', purpose: 'tests' }],
+    })
+  })
+  after(async () => {
+    for (const { socket } of wires) socket.destroy()
+    await gateway.end()
+    upstream.close()
+  })
+
+  const ask = (path: string, { headers, ...rest }: Call = {}, from = OUTSIDE): Promise<ReceivedResponse> =>
+    call(gateway.url + path, { ...rest, headers: { 'x-forwarded-for': from, ...headers } })
+  /** Status and, of a refusal, its code. */
+  const outcome = async (path: string, options: Call = {}, from = OUTSIDE) => {
+    const response = await ask(path, options, from)
+    return response.status < 400 ? response.status : `${response.status} ${response.json().code}`
+  }
+  const bearer = async (scope: string) => ({
+    authorization: `Bearer ${await upstream.issuer.token({ scope })}`,
+  })
+
+  describe('of addresses', () => {
+    it('keeps those out that the route does not name, and those that it denies', async () => {
+      assert.equal(await outcome('/inside/a', {}, INSIDE), 200)
+      assert.equal(await outcome('/inside/a', {}, '::ffff:a01:203'), 200)
+      assert.equal(await outcome('/inside/a'), '403 address_refused')
+      assert.equal(await outcome('/inside/a', {}, '10.9.9.9'), '403 address_refused')
+      assert.equal(await outcome('/inside/a', {}, '2001:db8::1'), '403 address_refused')
+      assert.equal(await outcome('/inside/a', {}, `${INSIDE}, ${OUTSIDE}`), '403 address_refused')
+    })
+
+    it('keeps those out of everything that the file denies, with a pair of records, the headers and a metric', async () => {
+      for (const path of ['/a', '/inside/a', '/a%00']) {
+        assert.equal(await outcome(path, {}, '192.0.2.7'), '403 address_refused', path)
+      }
+      const response = await ask('/deny', {}, '::ffff:192.0.2.7')
+      assert.equal(response.headers['x-frame-options'], 'DENY')
+      const [request, end] = await gateway.pair(String(response.headers['x-request-id']))
+      assert.deepEqual([request.path, request.ip, end.statusCode], ['/deny', '192.0.2.7', 403])
+      assert.ok((await gateway.metric('gateway_refusals_total{code="address_refused"}')) >= 4)
+    })
+  })
+
+  describe('of CORS', () => {
+    const preflight = (origin: string, method = 'POST'): Call => ({
+      method: 'OPTIONS',
+      headers: {
+        origin,
+        'access-control-request-method': method,
+        'access-control-request-headers': 'authorization',
+      },
+    })
+
+    it('answers a preflight itself, before authentication, with a pair of records', async () => {
+      const before = seen.length
+      for (const origin of [APP, 'https://a.b.app.example', 'http://localhost:5173', 'http://localhost']) {
+        const response = await ask('/cors/a', preflight(origin))
+        const { headers } = response
+        assert.deepEqual([response.status, response.body], [204, ''])
+        assert.equal(headers['access-control-allow-origin'], origin)
+        assert.equal(headers['access-control-allow-credentials'], 'true')
+        assert.equal(headers['access-control-allow-methods'], 'GET, HEAD, POST')
+        assert.match(String(headers['access-control-allow-headers']), /Authorization/)
+        assert.equal(headers['access-control-max-age'], '600')
+        assert.match(String(headers.vary), /Access-Control-Request-Headers, Origin$/)
+        assert.equal(headers['x-content-type-options'], 'nosniff')
+        const [request, end] = await gateway.pair(String(headers['x-request-id']))
+        assert.deepEqual([request.method, request.path, end.statusCode], ['OPTIONS', '/cors/a', 204])
+      }
+      assert.equal(seen.length, before)
+    })
+
+    it('refuses the preflight of another origin, and of a method that no row lets through', async () => {
+      for (const origin of [
+        'https://evil.example',
+        'https://app.example.evil.example',
+        'null',
+        `${APP}:8443`,
+        'https://xapp.example',
+      ]) {
+        const response = await ask('/cors/a', preflight(origin))
+        assert.deepEqual([response.status, response.json().code], [403, 'origin_not_allowed'], origin)
+        assert.equal(response.headers['access-control-allow-origin'], undefined)
+      }
+      assert.equal(await outcome('/cors/a', preflight(APP, 'DELETE')), '405 method_not_allowed')
+      assert.equal(
+        await outcome('/cors/a', { method: 'OPTIONS', headers: { origin: APP } }),
+        '405 method_not_allowed',
+      )
+    })
+
+    it('lets scripts of the origin read responses and refusals, in place of what the service says', async () => {
+      const headers = { origin: APP, ...(await bearer('a')) }
+      const served = await ask('/cors/a', { headers })
+      const refused = await ask('/cors/a', { headers: { origin: APP } })
+      assert.deepEqual([served.status, refused.status], [200, 401])
+      for (const response of [served, refused]) {
+        assert.equal(response.headers['access-control-allow-origin'], APP)
+        assert.match(String(response.headers['access-control-expose-headers']), /RateLimit.*X-Request-ID/)
+        assert.match(String(response.headers.vary), /Origin$/)
+      }
+      assert.equal(served.headers['access-control-allow-private-network'], undefined)
+      const other = await ask('/cors/a', { headers: { ...headers, origin: 'https://evil.example' } })
+      assert.deepEqual([other.status, other.headers['access-control-allow-origin']], [200, undefined])
+      assert.match(String(other.headers.vary), /Accept-Encoding, Origin/)
+    })
+
+    it('says "*" for a public route, and leaves a route without it to the service', async () => {
+      const open = await ask('/public/a', { headers: { origin: 'null' } })
+      assert.equal(open.headers['access-control-allow-origin'], '*')
+      assert.equal(open.headers['access-control-allow-credentials'], undefined)
+      assert.equal(open.headers['access-control-expose-headers'], 'ETag')
+      assert.equal((await ask('/public/a', preflight('https://x.example'))).status, 204)
+      const services = await ask('/a', preflight('https://x.example'))
+      assert.deepEqual([services.status, services.body], [200, 'served'])
+      assert.equal(services.headers['access-control-allow-private-network'], 'true')
+    })
+  })
+
+  describe('of maintenance', () => {
+    it('closes a route with its purpose before authentication, but not to those who maintain it', async () => {
+      const response = await ask('/closed/a')
+      assert.equal(response.status, 503)
+      assert.equal(response.headers['retry-after'], '3600')
+      const { code, detail } = response.json()
+      assert.deepEqual([code, detail], ['maintenance', 'Back at 06:00 UTC'])
+      assert.equal(await outcome('/closed/a', {}, INSIDE), '401 missing_token')
+      assert.equal(await outcome('/closed/a', { headers: await bearer('a') }, INSIDE), 200)
+      const [, end] = await gateway.pair(String(response.headers['x-request-id']))
+      assert.equal(end.statusCode, 503)
+    })
+  })
+
+  describe('of shadow mode', () => {
+    const last = () => seen.at(-1)?.headers ?? {}
+    const claims = () => Object.keys(last()).filter((name) => name.startsWith('x-auth-'))
+
+    it('lets everybody through whom it would refuse, tells the service of nobody, and counts and logs it', async () => {
+      const bound = { authorization: `Bearer ${await upstream.issuer.token({ cnf: { jkt: 'x' } })}` }
+      const cases: [string, Record<string, string>][] = [
+        ['missing_token', {}],
+        ['invalid_token', { authorization: 'Bearer x.y.z' }],
+        ['invalid_credentials', { authorization: 'Bearer' }],
+        ['invalid_signature', { 'x-api-key': 'nobody' }],
+        ['invalid_token', bound],
+      ]
+      for (const [code, headers] of cases) {
+        const sample = `gateway_shadow_refusals_total{route="/shadow/*",code="${code}"}`
+        const before = await gateway.metric(sample)
+        const response = await ask('/shadow/a', { headers })
+        assert.deepEqual([response.status, response.body], [200, 'served'], code)
+        assert.deepEqual(claims(), [], code)
+        assert.equal(last().authorization, headers.authorization)
+        assert.equal(await gateway.metric(sample), before + 1, code)
+        const [request] = await gateway.pair(String(response.headers['x-request-id']))
+        assert.equal(request.userId, undefined)
+      }
+      const line = await gateway.process.line(({ msg }) => msg === 'would be refused')
+      assert.equal(line.route, '/shadow/*')
+    })
+
+    it('tells the service who is proved, with the scopes that the token has, though they are too few', async () => {
+      assert.equal(await outcome('/shadow/a', { headers: await bearer('accounts:read') }), 200)
+      assert.deepEqual([last()['x-auth-subject'], last()['x-auth-scope']], ['user-1', 'accounts:read'])
+      const sample = 'gateway_shadow_refusals_total{route="/shadow/*",code="insufficient_scope"}'
+      assert.equal(await gateway.metric(sample), 1)
+    })
+
+    it('takes a replayed webhook for nobody’s, though its signature is good', async () => {
+      const at = new Date()
+      const headers = {
+        'x-api-key': 'key_acme',
+        'webhook-id': 'msg_1',
+        'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
+        'webhook-signature': new Webhook(SECRET).sign('msg_1', at, '{}'),
+      }
+      assert.equal(await outcome('/shadow/hook', { method: 'POST', headers, body: '{}' }), 200)
+      assert.equal(last()['x-auth-client'], 'acme')
+      assert.equal(await outcome('/shadow/hook', { method: 'POST', headers, body: '{}' }), 200)
+      assert.deepEqual(claims(), [])
+    })
+
+    it('blocks nobody from the routes that are enforced, and is in force for them alone', async () => {
+      for (let i = 0; i < 5; i++)
+        await ask('/shadow/a', { headers: { authorization: 'Bearer x.y.z' } }, '198.51.100.1')
+      const good = { headers: await bearer('a') }
+      assert.equal(await outcome('/enforced/a', good, '198.51.100.1'), 200)
+      const bad = { headers: { authorization: 'Bearer x.y.z' } }
+      for (let i = 0; i < 3; i++)
+        assert.equal(await outcome('/enforced/a', bad, '198.51.100.1'), '401 invalid_token')
+      assert.equal(await outcome('/enforced/a', good, '198.51.100.1'), '429 too_many_failures')
+      assert.equal(await outcome('/shadow/a', good, '198.51.100.1'), 200)
+      assert.deepEqual(claims(), [])
+    })
+
+    it('never reaches what is not about who calls', async () => {
+      assert.equal(await outcome('/shadow/a%00'), '400 invalid_target')
+      assert.equal(await outcome('/shadow/a', { headers: { x_auth_subject: 'root' } }), '400 invalid_header')
+      const forged = { headers: { 'X-Auth-Subject': 'root' } }
+      assert.equal(await outcome('/shadow/a', forged), 200)
+      assert.deepEqual(claims(), [])
+    })
+  })
+
+  describe('of paths and names', () => {
+    const forwarded = async (path: string) => {
+      assert.equal(await outcome(path), 200, path)
+      return seen.at(-1)?.url
+    }
+
+    it('lets encoded slashes and parameters through as they are, on that route only', async () => {
+      assert.equal(await forwarded('/npm/@scope%2Fname'), '/npm/@scope%2Fname')
+      assert.equal(await forwarded('/npm/@scope%2fname/-/x.tgz?a=%2f'), '/npm/@scope%2Fname/-/x.tgz?a=%2f')
+      assert.equal(await forwarded('/npm/a;v=1/b;c'), '/npm/a;v=1/b;c')
+      for (const path of ['/a%2Fb', '/a;v=1', '/inside;x/a', '/npm/-/admin/a;b', '/names/a%2Fb'])
+        assert.equal(await outcome(path, { headers: await bearer('a') }, INSIDE), '400 invalid_target', path)
+    })
+
+    it('refuses a path that a service could take for one that another row or limit governs', async () => {
+      const elsewhere = [
+        '/npm/-%2Fadmin/x',
+        '/npm/-%2FAdmin/x',
+        '/npm/-;a/admin/x',
+        '/npm/;a/-/admin/x',
+        '/npm/-;a=%2Fadmin/x',
+        '/npm/..%2Finside/a',
+        '/npm/x%2F..%2F..%2Finside',
+        '/npm/..;/inside/a',
+        '/npm/%2e%2e;x/inside/a',
+        '/npm/.%2Fa',
+        '/npm/limited;a',
+        '/npm%2Flimited',
+        '/npm%2F-/admin/x',
+        '/inside%2Fa',
+      ]
+      for (const path of elsewhere) assert.equal(await outcome(path), '400 invalid_target', path)
+      assert.equal(await outcome('/npm/a%5C..%5Cb'), '400 invalid_target')
+      assert.equal(await outcome('/npm/a%3Bb'), '400 invalid_target')
+      assert.equal(await outcome('/npm/limited'), 200)
+      assert.equal(await outcome('/npm/limited'), '429 limit_exceeded')
+    })
+
+    it('lets underscores in names through on that route only, and never a name that hides a protected one', async () => {
+      const headers = {
+        My_Tenant: 'blue',
+        X_Auth_Subject: 'root',
+        'X-Auth_Client': 'root',
+        X_Gateway_Secret: 's',
+      }
+      assert.equal(await outcome('/names/a', { headers }), 200)
+      const got = Object.keys(seen.at(-1)?.headers ?? {})
+      assert.deepEqual(
+        got.filter((name) => name.includes('_')),
+        ['my_tenant'],
+      )
+      assert.equal(await outcome('/a', { headers: { My_Tenant: 'blue' } }), '400 invalid_header')
+      assert.equal(await outcome('/names/a', { headers: { 'My.Tenant': 'blue' } }), '400 invalid_header')
+      assert.equal(
+        await outcome('/names/a', { headers: { Content_Length: '5', Transfer_Encoding: 'chunked' } }),
+        200,
+      )
+      assert.equal(seen.at(-1)?.headers.transfer_encoding, undefined)
+    })
+  })
+
+  describe('of response headers', () => {
+    const raw = ({ rawHeaders }: ReceivedResponse, name: string) =>
+      rawHeaders.filter((_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name)
+
+    it('adds to the mandatory ones and makes them stronger, never weaker', async () => {
+      for (const path of ['/headers/a', '/a', '/headers/a%00']) {
+        const response = await ask(path)
+        assert.deepEqual(raw(response, 'strict-transport-security'), [
+          'max-age=63072000; includeSubDomains; preload',
+        ])
+        assert.deepEqual(raw(response, 'x-frame-options'), ['DENY'])
+        assert.deepEqual(raw(response, 'cache-control'), ['no-store'])
+        assert.deepEqual(raw(response, 'referrer-policy'), ['no-referrer'])
+      }
+      const own = await ask('/headers/a')
+      assert.deepEqual(raw(own, 'content-security-policy'), ["default-src 'self'", "frame-ancestors 'none'"])
+      assert.deepEqual(raw(own, 'cross-origin-resource-policy'), ['same-origin'])
+      assert.deepEqual(raw(await ask('/a'), 'content-security-policy'), ["default-src 'self'"])
+    })
+  })
+
+  describe('of tunnels', () => {
+    const handshake = (from: string) =>
+      `GET /socket HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${from}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`
+    const open = async (from: string) => {
+      const wire = await openWire(gateway.port)
+      wires.push(wire)
+      wire.send(handshake(from))
+      return Number((await wire.has(/HTTP\/1\.1 \d{3} /)).slice(9, 12))
+    }
+
+    it('leaves some to others, however many one address opens', async () => {
+      assert.deepEqual([await open(OUTSIDE), await open(OUTSIDE), await open(OUTSIDE)], [101, 101, 101])
+      assert.equal(await open(OUTSIDE), 503)
+      assert.equal(await open(INSIDE), 101)
+      assert.equal(await open('10.7.7.7'), 503)
+      wires.shift()?.socket.destroy()
+      await until(async () => (await gateway.metric('gateway_tunnels_open')) === 3 || undefined)
+      assert.equal(await open('10.7.7.7'), 101)
+    })
+  })
+})
+
+describe('a gateway that has an overload rule', () => {
+  it('refuses a share of requests while its event loop is late, answers health, and ends by itself', async () => {
+    const upstream = await startUpstream()
+    const gateway = await startGateway({
+      env: INSPECTABLE,
+      config: {
+        upstream: upstream.url,
+        overload: { maxDelayMs: 100 },
+        routes: [{ path: '/*', auth: ['none'] }],
+      },
+    })
+    const late = 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150)'
+    await evaluateInMain(gateway, `globalThis.late = setInterval(() => ${late}, 1); 0`)
+    const ask = () => call(`${gateway.url}/a`)
+    const refused = await until(async () => {
+      const responses = await Promise.all(Array.from({ length: 20 }, ask))
+      assert.ok(responses.some(({ status }) => status === 200))
+      return responses.find(({ status }) => status !== 200)
+    })
+    assert.equal((await call(`${gateway.adminUrl}/healthz`)).status, 200)
+    assert.deepEqual([refused.status, refused.json().code], [503, 'busy'])
+    assert.equal(refused.headers['retry-after'], '1')
+    await gateway.pair(String(refused.headers['x-request-id']))
+    assert.ok((await gateway.metric('gateway_overload_shed_ratio')) > 0)
+    await evaluateInMain(gateway, 'clearInterval(globalThis.late); 0')
+    await gateway.process.line(({ msg }) => msg === 'every request is let in again')
+    assert.equal((await ask()).status, 200)
+    await gateway.end()
+    upstream.close()
+  })
+})

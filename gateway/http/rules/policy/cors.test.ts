@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { fieldsOf } from '../../syntax/field.ts'
+import { allowsOrigin, type CorsTerms, corsLines, corsOf, originFault } from './cors.ts'
+
+const TERMS: CorsTerms = {
+  origins: ['https://app.example'],
+  credentials: false,
+  methods: ['GET'],
+  headers: [],
+  exposedHeaders: [],
+  maxAgeSeconds: 0,
+}
+
+describe('an entry of origins', () => {
+  const good = [
+    '*',
+    'https://app.example',
+    'http://localhost:5173',
+    'http://localhost:*',
+    'https://*.app.example',
+    'https://*.app.example:8443',
+    'http://[::1]:3000',
+    'capacitor://localhost',
+  ]
+  for (const origin of good) it(`may be ${origin}`, () => assert.equal(originFault(origin), undefined))
+
+  const bad = [
+    'null',
+    'app.example',
+    'https://App.example',
+    'https://app.example/',
+    'https://app.example/x',
+    'https://app.example:443',
+    'http://*.example:80',
+    'https://*.com',
+    'https://*',
+    'https://a*.example.com',
+    'https://app.*',
+    'https://*.*.example.com',
+    '*://app.example',
+    'https://user@app.example',
+    'https://app.example\r\nX: y',
+  ]
+  for (const origin of bad)
+    it(`must not be ${JSON.stringify(origin)}`, () => assert.match(String(originFault(origin)), /^must/))
+})
+
+describe('a pattern', () => {
+  const cases: [string, string, boolean][] = [
+    ['https://*.app.example', 'https://a.app.example', true],
+    ['https://*.app.example', 'https://a.b.app.example', true],
+    ['https://*.app.example', 'https://app.example', false],
+    ['https://*.app.example', 'https://.app.example', false],
+    ['https://*.app.example', 'https://evil.example#.app.example', false],
+    ['https://*.app.example', 'https://a.appxexample', false],
+    ['https://*.app.example', 'https://a.app.example.evil.example', false],
+    ['https://*.app.example', 'http://a.app.example', false],
+    ['https://*.app.example', 'https://a.app.example:8443', false],
+    ['http://localhost:*', 'http://localhost:1', true],
+    ['http://localhost:*', 'http://localhost', true],
+    ['http://localhost:*', 'http://localhost:1@evil.example', false],
+    ['http://localhost:*', 'http://localhost.evil.example', false],
+  ]
+  for (const [pattern, origin, allowed] of cases) {
+    it(`${pattern} ${allowed ? 'covers' : 'does not cover'} ${origin}`, () => {
+      assert.equal(allowsOrigin(corsOf({ ...TERMS, origins: [pattern] }), origin), allowed)
+    })
+  }
+})
+
+describe('the lines of a response', () => {
+  it('name an origin once, and vary by it also when it is not allowed or not there', () => {
+    const cors = corsOf({ ...TERMS, credentials: true })
+    const lines = (...origin: string[]) => corsLines(cors, fieldsOf(origin.flatMap((one) => ['Origin', one])))
+    assert.equal(
+      lines('https://app.example'),
+      'Access-Control-Allow-Origin: https://app.example\r\nAccess-Control-Allow-Credentials: true\r\nVary: Origin\r\n',
+    )
+    assert.equal(lines('https://other.example'), 'Vary: Origin\r\n')
+    assert.equal(lines(), 'Vary: Origin\r\n')
+  })
+})

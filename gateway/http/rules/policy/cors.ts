@@ -1,0 +1,111 @@
+import type { Field } from '../../syntax/field.ts'
+import { valueIn } from '../../syntax/field.ts'
+
+/** Cross-origin resource sharing (Fetch standard, section 3.3) of a route. Plain data, made at load. */
+export interface Cors {
+  /** Any origin may read; never together with credentials. */
+  readonly isPublic: boolean
+  /** As browsers write them: scheme, host, and port unless it is the default one. */
+  readonly origins: ReadonlySet<string>
+  readonly patterns: readonly RegExp[]
+  /** Header lines of every response to an allowed origin, after the one that names it. */
+  readonly lines: string
+  /** What the response to a preflight has besides; the browser itself compares what it permits. */
+  readonly preflightLines: string
+}
+
+/** What a route says of CORS, with its defaults. */
+export interface CorsTerms {
+  readonly origins: readonly string[]
+  readonly credentials: boolean
+  readonly methods: readonly string[]
+  readonly headers: readonly string[]
+  readonly exposedHeaders: readonly string[]
+  readonly maxAgeSeconds: number
+}
+
+/** Fields of a response that a browser takes permissions from: the gateway's replace the service's. */
+export const CORS_RESPONSE_FIELDS: readonly string[] = [
+  'access-control-allow-credentials',
+  'access-control-allow-headers',
+  'access-control-allow-local-network',
+  'access-control-allow-methods',
+  'access-control-allow-origin',
+  'access-control-allow-private-network',
+  'access-control-expose-headers',
+  'access-control-max-age',
+]
+
+const ANY = '*'
+/** The response to another origin, or to a preflight with another request, would be a different one. */
+const VARY = 'Vary: Origin\r\n'
+const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
+
+export function corsOf(terms: CorsTerms): Cors {
+  const { origins, credentials, methods, headers, exposedHeaders, maxAgeSeconds } = terms
+  const withCredentials = credentials ? 'Access-Control-Allow-Credentials: true\r\n' : ''
+  const patterns = origins.filter((origin) => origin !== ANY && origin.includes(ANY))
+  return {
+    isPublic: origins.includes(ANY),
+    origins: new Set(origins.filter((origin) => !origin.includes(ANY))),
+    patterns: patterns.map(patternOf),
+    lines:
+      withCredentials +
+      (exposedHeaders.length > 0 ? `Access-Control-Expose-Headers: ${exposedHeaders.join(', ')}\r\n` : ''),
+    preflightLines:
+      `Access-Control-Allow-Methods: ${methods.join(', ')}\r\n` +
+      (headers.length > 0 ? `Access-Control-Allow-Headers: ${headers.join(', ')}\r\n` : '') +
+      `Access-Control-Max-Age: ${maxAgeSeconds}\r\n${VARY_PREFLIGHT}`,
+  }
+}
+
+/** `https://*.example.com`: one label or several in place of the star. `http://localhost:*`: any port, or none. */
+function patternOf(origin: string): RegExp {
+  const escaped = origin.replace(/[.[\]]/g, '\\$&')
+  const labels = '[a-z0-9-]+(?:\\.[a-z0-9-]+)*'
+  return new RegExp(`^${escaped.replace(/:\*$/, '(?::[0-9]{1,5})?').replace('//*', `//${labels}`)}$`)
+}
+
+/** Whether scripts of this origin may read the route's responses. */
+export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: string): boolean {
+  return isPublic || origins.has(origin) || patterns.some((pattern) => pattern.test(origin))
+}
+
+/** Header lines of every response of the route. @param fields of the request */
+export function corsLines(cors: Cors, fields: readonly Field[]): string {
+  if (cors.isPublic) return `Access-Control-Allow-Origin: *\r\n${cors.lines}`
+  const origin = valueIn(fields, 'origin')
+  if (origin === undefined || !allowsOrigin(cors, origin)) return VARY
+  return `Access-Control-Allow-Origin: ${origin}\r\n${cors.lines}${VARY}`
+}
+
+/** What a browser asks before it sends a request of another origin. */
+export interface Preflight {
+  readonly origin: string
+  readonly requestedMethod: string
+}
+
+/** @returns undefined for any other request */
+export function preflightIn(method: string, fields: readonly Field[]): Preflight | undefined {
+  if (method !== 'OPTIONS') return undefined
+  const origin = valueIn(fields, 'origin')
+  const requestedMethod = valueIn(fields, 'access-control-request-method')
+  return origin === undefined || requestedMethod === undefined ? undefined : { origin, requestedMethod }
+}
+
+const HOST = '(?:[a-z0-9-]+(?:\\.[a-z0-9-]+)*|\\[[0-9a-f:.]+\\])'
+const ORIGIN = new RegExp(`^[a-z][a-z0-9+.-]*://(?:\\*\\.)?${HOST}(?::(?:[0-9]{1,5}|\\*))?$`)
+const DEFAULT_PORT = /^(?:http:.*:80|https:.*:443)$/
+
+/** What is wrong with an entry of `origins`, or undefined. */
+export function originFault(origin: string): string | undefined {
+  const found = `but is ${JSON.stringify(origin)}`
+  if (origin === ANY) return undefined
+  if (origin === 'null') return 'must not be "null": any page can make itself an origin of that name'
+  if (origin !== origin.toLowerCase()) return `must be in lower case, as browsers send it, ${found}`
+  if (!ORIGIN.test(origin))
+    return `must be "*", or scheme, host and perhaps a port without a path: "https://app.example", "https://*.app.example" or "http://localhost:*", ${found}`
+  if (/^[^*]*\*\.[^.:]+(?::|$)/.test(origin))
+    return `must name more than a top-level domain behind "*.", ${found}`
+  return DEFAULT_PORT.test(origin) ? `must leave out the scheme's default port, ${found}` : undefined
+}

@@ -1,0 +1,65 @@
+import { MANDATORY_HEADERS } from '../mandatory-headers.ts'
+import { CORS_RESPONSE_FIELDS } from './cors.ts'
+
+/** What gateway.json adds to responses. No key of it can take a mandatory header away or weaken it. */
+export interface ResponseHeaders {
+  /** Seconds, at least those of the mandatory header. */
+  readonly strictTransportSecurity?: { readonly maxAgeSeconds: number; readonly preload: boolean }
+  readonly contentSecurityPolicy?: string
+  readonly referrerPolicy?: string
+  readonly permissionsPolicy?: string
+  readonly crossOriginOpenerPolicy?: string
+  readonly crossOriginEmbedderPolicy?: string
+  readonly crossOriginResourcePolicy?: string
+}
+
+/** What happens to the fields of a service's response, besides what happens everywhere. Plain data. */
+export interface ForwardedPolicy {
+  /** Names in lower case that the gateway sets itself. */
+  readonly replaced: ReadonlySet<string>
+  /** Header lines that stand beside the service's own of the same name. */
+  readonly added: string
+}
+
+/** One value of each name: the gateway's replaces the service's. */
+const REPLACING = {
+  referrerPolicy: 'Referrer-Policy',
+  permissionsPolicy: 'Permissions-Policy',
+  crossOriginOpenerPolicy: 'Cross-Origin-Opener-Policy',
+  crossOriginEmbedderPolicy: 'Cross-Origin-Embedder-Policy',
+  crossOriginResourcePolicy: 'Cross-Origin-Resource-Policy',
+} as const
+const KEYS = Object.keys(REPLACING) as (keyof typeof REPLACING)[]
+
+/** The header lines of every response: the mandatory ones, made stronger, and those that are added. */
+export function responseLines(headers: ResponseHeaders): string {
+  const { strictTransportSecurity: transport } = headers
+  let lines = ''
+  for (let i = 0; i < MANDATORY_HEADERS.length; i += 2) {
+    const [name, value] = MANDATORY_HEADERS.slice(i, i + 2)
+    const isTransport = name === 'Strict-Transport-Security' && transport !== undefined
+    lines += `${name}: ${isTransport ? transportSecurity(transport) : value}\r\n`
+  }
+  for (const key of KEYS) if (headers[key] !== undefined) lines += `${REPLACING[key]}: ${headers[key]}\r\n`
+  return lines
+}
+
+function transportSecurity({
+  maxAgeSeconds,
+  preload,
+}: NonNullable<ResponseHeaders['strictTransportSecurity']>) {
+  return `max-age=${maxAgeSeconds}; includeSubDomains${preload ? '; preload' : ''}`
+}
+
+/**
+ * A Content-Security-Policy is added to the service's own: browsers enforce both, so it can only become stricter.
+ *
+ * @returns undefined when the service's response stays as it is
+ */
+export function forwardedPolicy(headers: ResponseHeaders, hasCors: boolean): ForwardedPolicy | undefined {
+  const replaced = new Set<string>(hasCors ? CORS_RESPONSE_FIELDS : [])
+  for (const key of KEYS) if (headers[key] !== undefined) replaced.add(REPLACING[key].toLowerCase())
+  const { contentSecurityPolicy: policy } = headers
+  const added = policy === undefined ? '' : `Content-Security-Policy: ${policy}\r\n`
+  return replaced.size === 0 && added === '' ? undefined : { replaced, added }
+}

@@ -1,0 +1,45 @@
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import type { Refusal, RefusalCode } from '../../refusals.ts'
+import { logOverlooked } from '../response/log-refusal.ts'
+
+/**
+ * What shadow mode overlooks: that nobody is proved, or that somebody proved may not do this. A body that cannot be read or
+ * kept is refused in any mode, for it can no longer be forwarded.
+ */
+const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
+  'token_in_query',
+  'invalid_credentials',
+  'missing_token',
+  'missing_credentials',
+  'invalid_token',
+  'invalid_dpop_proof',
+  'use_dpop_nonce',
+  'invalid_certificate',
+  'invalid_signature',
+  'webhook_replayed',
+  'too_many_failures',
+  'webhooks_unavailable',
+  'proofs_unavailable',
+  'sessions_unavailable',
+  'keys_unavailable',
+])
+
+/**
+ * Reports a refusal of a route in shadow mode instead of refusing. Who is not proved in full is nobody: neither the service,
+ * nor the trail, nor a limit believes a claim that would be refused. Writes `principal`.
+ */
+export function overlook(
+  gateway: Gateway,
+  exchange: Exchange,
+  refused: Refusal | undefined,
+): Refusal | undefined {
+  if (refused === undefined) return undefined
+  // The caller is who it says, and the service is told what it may do.
+  const isProved = refused.code === 'insufficient_scope'
+  if (!isProved && !OVERLOOKED.has(refused.code)) return refused
+  if (!isProved) exchange.principal = undefined
+  gateway.metrics.overlooked(exchange.route?.path ?? '', refused.code)
+  logOverlooked(gateway, exchange, refused)
+  return undefined
+}

@@ -1,0 +1,61 @@
+import type { Route, Settings } from '../../config/settings.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import type { PathEntry } from '../../http/rules/path-table.ts'
+import { isAmbiguous, type Leniency, readingsOf } from '../../http/rules/policy/path-readings.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+
+export const ODD_NAME = refusal('invalid_header', {
+  detail: 'A header name has a character other than letters, digits and hyphens.',
+})
+const NOT_HERE = refusal('invalid_target', {
+  detail: 'This path must not have an encoded slash or a semicolon.',
+})
+const LEADS_ELSEWHERE = refusal('invalid_target', {
+  detail:
+    'With its encoded slashes decoded or its parameters removed, the path would be that of another rule.',
+})
+const UNDERSCORE_NAME = /^[a-z0-9_-]+$/
+
+/** Whether odd names may pass, at least on some route. @param oddNames in lower case */
+export function arePassable(
+  { allowedFieldNames, leniency }: Pick<Settings, 'allowedFieldNames' | 'leniency'>,
+  oddNames: readonly string[],
+): boolean {
+  const underscores = leniency?.underscoreNames === true
+  return oddNames.every((name) => allowedFieldNames.has(name) || (underscores && UNDERSCORE_NAME.test(name)))
+}
+
+interface Found {
+  readonly entry: PathEntry<Route>
+  readonly row: Route
+}
+
+/**
+ * Checks what only some routes let through: the row must be one of them. However the service reads an ambiguous path, it
+ * must get to what this row and the same limit govern.
+ */
+export function checkLeniency(
+  { settings, routes, limiter }: Gateway,
+  { path, method, headers: { oddNames } }: Exchange,
+  { entry, row }: Found,
+): Refusal | undefined {
+  const { leniency } = row
+  const { allowedFieldNames } = settings
+  if (oddNames !== undefined && !arePassable({ allowedFieldNames, leniency }, oddNames)) return ODD_NAME
+  if (!isAmbiguous(path)) return undefined
+  if (!letsThrough(leniency, path)) return NOT_HERE
+  const policy = limiter.find(path, method)
+  const isSafe = readingsOf(path)?.every((reading) => {
+    const alias = routes.findFolded(reading)
+    const isGovernedAlike =
+      routes.find(reading) === entry && (alias === undefined || alias.weight <= entry.weight)
+    return isGovernedAlike && limiter.find(reading, method) === policy
+  })
+  return isSafe === true ? undefined : LEADS_ELSEWHERE
+}
+
+function letsThrough(leniency: Leniency | undefined, path: string): boolean {
+  if (path.includes('%2F') && leniency?.encodedSlashes !== true) return false
+  return !path.includes(';') || leniency?.pathParameters === true
+}

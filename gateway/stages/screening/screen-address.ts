@@ -1,0 +1,15 @@
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { isKeptOut } from '../../http/rules/policy/address-list.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+import { readPath } from '../admit.ts'
+
+export const ADDRESS_REFUSED = refusal('address_refused')
+
+/** Refuses addresses that the whole gateway is closed to. It is the first stage, so that they cost least. */
+export function screenAddress(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const { addresses } = gateway.settings
+  if (addresses === undefined || !isKeptOut(exchange.address, addresses)) return undefined
+  readPath(gateway, exchange)
+  return ADDRESS_REFUSED
+}

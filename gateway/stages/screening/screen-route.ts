@@ -1,0 +1,30 @@
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { isTrusted } from '../../http/rules/client-address.ts'
+import { isKeptOut } from '../../http/rules/policy/address-list.ts'
+import { allowsOrigin, preflightIn } from '../../http/rules/policy/cors.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+import { answer } from '../response/answer.ts'
+import { ADDRESS_REFUSED } from './screen-address.ts'
+
+const ORIGIN_NOT_ALLOWED = refusal('origin_not_allowed')
+
+/**
+ * What the route decides before anybody is authenticated: whom it is closed to, what pages of other origins may do, and
+ * whether it is closed to all. A preflight is answered here, because browsers send it without credentials.
+ */
+export function screenRoute(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const screening = exchange.route?.screening
+  if (screening === undefined) return undefined
+  const { addresses, cors, maintenance } = screening
+  const { address, method, req } = exchange
+  if (addresses !== undefined && isKeptOut(address, addresses)) return ADDRESS_REFUSED
+  const preflight = cors && preflightIn(method, req.fields)
+  if (cors !== undefined && preflight !== undefined) {
+    if (!allowsOrigin(cors, preflight.origin)) return ORIGIN_NOT_ALLOWED
+    return answer(gateway, exchange, cors.preflightLines)
+  }
+  if (maintenance === undefined) return undefined
+  const { refusal: closed, passes } = maintenance
+  return passes !== undefined && isTrusted(address, passes) ? undefined : closed
+}
