@@ -47,6 +47,8 @@ export interface ProvenRequest {
   readonly jkt: string
 }
 
+/** Whether a path is let through is decided for the request itself; in `htu` it is only compared with that one. */
+const ANY_PATH = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
 const CACHE_SIZE = 10_000
 /** How far a proof's time may differ from our clock (FAPI 2.0 section 5.3.2.1, RFC 9449 section 11.1). */
 const MAX_AGE_SECONDS = 60
@@ -133,7 +135,7 @@ export class ProofVerifier {
   }
 
   #isOurs(htu: string, path: string): boolean {
-    const read = readHtu(htu)
+    const read = readHtu(htu, ANY_PATH)
     return (
       read !== undefined &&
       this.#bases.some((base) => read.origin === base.origin && read.path === base.path + path)

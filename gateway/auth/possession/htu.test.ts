@@ -58,3 +58,8 @@ test('what was read is read the same again, and nothing makes reading throw', ()
     ),
   )
 })
+
+test('an encoded slash and a parameter are read where a route may let them through', () => {
+  const leniency = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
+  assert.equal(readHtu('https://api.example/@a%2fb;c', leniency)?.path, '/@a%2Fb;c')
+})

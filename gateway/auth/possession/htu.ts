@@ -1,3 +1,4 @@
+import type { Leniency } from '../../http/rules/policy/path-readings.ts'
 import { readTarget } from '../../http/rules/request-target.ts'
 
 /** An absolute URL without query and fragment, normalised: two that are equal name the same resource. */
@@ -9,8 +10,6 @@ export interface Htu {
 }
 
 const ORIGIN = /^(https?):\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?(?:[/?#]|$)/i
-/** Whether a path is let through is decided for the request itself; here two are only compared. */
-const ANY_PATH = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
 const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
   ['http', '80'],
   ['https', '443'],
@@ -21,13 +20,14 @@ const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
  * normalisation of RFC 3986 sections 6.2.2 and 6.2.3. Its path is parsed like a request target, so that both sides of the
  * comparison agree.
  *
+ * @param leniency what a route may let through in a path
  * @returns undefined unless it is an http or https URL without a user, with a path that a request may have
  */
-export function readHtu(htu: string): Htu | undefined {
+export function readHtu(htu: string, leniency?: Leniency): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
   if (scheme === '') return undefined
   const end = htu.search(/[?#]/)
-  const target = readTarget(end === -1 ? htu : htu.slice(0, end), ANY_PATH)
+  const target = readTarget(end === -1 ? htu : htu.slice(0, end), leniency)
   if (typeof target === 'string') return undefined
   const lower = scheme.toLowerCase()
   const suffix = port === '' || Number(port) === Number(DEFAULT_PORTS.get(lower)) ? '' : `:${Number(port)}`

@@ -3,11 +3,11 @@ const SAMPLE_MS = 20
 /** The share changes at most so often, and after this many samples at least: one long pause is no overload. */
 const WINDOW_MS = 200
 const WINDOW_SAMPLES = 3
-/** How fast the share grows and shrinks. It shrinks more slowly, so that it does not swing. */
-const STEP_UP = 0.1
-const STEP_DOWN = 0.05
+/** In percent: how fast the share grows and shrinks. It shrinks more slowly, so that it does not swing. */
+const STEP_UP = 10
+const STEP_DOWN = 5
 /** Some requests pass always: without them nobody would see that the load is over. */
-const MAX_SHARE = 0.95
+const MAX_PERCENT = 95
 
 interface Options {
   /** Monotonic, milliseconds. */
@@ -25,8 +25,9 @@ export class Shedding {
   readonly #options: Options
   #maxDelayMs = Number.POSITIVE_INFINITY
   #timer: NodeJS.Timeout | undefined = undefined
-  #share = 0
-  /** The sum of the shares of all requests, less those refused. */
+  /** The share that is refused. */
+  #percent = 0
+  /** The sum of the shares of all requests, less a hundred for each refused. */
   #owed = 0
   #lastMs = 0
   #windowEndMs = 0
@@ -53,10 +54,10 @@ export class Shedding {
 
   /** Whether the request that is asked for is among those refused. */
   refusesNext(): boolean {
-    if (this.#share === 0) return false
-    this.#owed += this.#share
-    if (this.#owed < 1) return false
-    this.#owed -= 1
+    if (this.#percent === 0) return false
+    this.#owed += this.#percent
+    if (this.#owed < 100) return false
+    this.#owed -= 100
     return true
   }
 
@@ -73,16 +74,14 @@ export class Shedding {
   }
 
   #judge(delayMs: number): void {
-    if (delayMs > this.#maxDelayMs) this.#change(Math.min(MAX_SHARE, this.#share + STEP_UP), delayMs)
-    else if (delayMs < this.#maxDelayMs / 2) this.#change(Math.max(0, this.#share - STEP_DOWN), delayMs)
+    if (delayMs > this.#maxDelayMs) this.#change(Math.min(MAX_PERCENT, this.#percent + STEP_UP), delayMs)
+    else if (delayMs < this.#maxDelayMs / 2) this.#change(Math.max(0, this.#percent - STEP_DOWN), delayMs)
   }
 
-  #change(share: number, delayMs: number): void {
-    // Sums of steps are not exact.
-    const rounded = Math.round(share * 100) / 100
-    if (rounded === this.#share) return
-    this.#share = rounded
-    this.#options.onShare(rounded, delayMs)
+  #change(percent: number, delayMs: number): void {
+    if (percent === this.#percent) return
+    this.#percent = percent
+    this.#options.onShare(percent / 100, delayMs)
   }
 
   #beginWindow(): void {
