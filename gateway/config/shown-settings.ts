@@ -43,6 +43,10 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   workers: true,
   drainGraceMs: true,
   timeouts: true,
+  addresses: true,
+  leniency: true,
+  overload: true,
+  responseLines: true,
 }
 
 /** The settings as JSON, without secrets: of those it says only whether they are set. */
@@ -65,11 +69,12 @@ export function shownSettings(settings: Settings): Record<string, unknown> {
   })
 }
 
-/** A value as JSON has it: a set is a sorted list, a list of networks its rules. */
+/** A value as JSON has it: a set is a sorted list, a list of networks its rules, a pattern its source. */
 export function plain<T>(value: T): T {
   return JSON.parse(
     JSON.stringify(value, (_key, part: unknown) => {
       if (part instanceof Set) return [...part].sort()
+      if (part instanceof RegExp) return part.source
       return part instanceof BlockList ? part.rules : part
     }),
   )
