@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
@@ -63,6 +65,19 @@ describe('what a route may say', () => {
   const tunnels: Duplex[] = []
   const wires: Wire[] = []
 
+  const configOf = (routes: readonly object[], more: object = {}) => ({
+    upstream: upstream.url,
+    trustedProxies: ['127.0.0.1'],
+    addresses: { deny: ['192.0.2.0/24'] },
+    maxTunnels: 4,
+    authThrottle: { failures: 3, window: '1m' },
+    responseHeaders: {
+      strictTransportSecurity: { maxAgeSeconds: 63_072_000, preload: true },
+      referrerPolicy: 'no-referrer',
+    },
+    routes,
+    ...more,
+  })
   before(async () => {
     upstream = await startUpstream((req, res) => {
       const { method = '', url = '', headers, rawHeaders } = req
@@ -81,18 +96,7 @@ describe('what a route may say', () => {
     })
     gateway = await startGateway({
       env: { ACME: SECRET },
-      config: {
-        upstream: upstream.url,
-        trustedProxies: ['127.0.0.1'],
-        addresses: { deny: ['192.0.2.0/24'] },
-        maxTunnels: 4,
-        authThrottle: { failures: 3, window: '1m' },
-        responseHeaders: {
-          strictTransportSecurity: { maxAgeSeconds: 63_072_000, preload: true },
-          referrerPolicy: 'no-referrer',
-        },
-        routes: ROUTES,
-      },
+      config: configOf(ROUTES),
       clients: [{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME' }] } }],
       limits: [{ path: '/npm/limited', limit: 1, window: '1h', purpose: 'tests' }],
     })
@@ -397,6 +401,36 @@ describe('what a route may say', () => {
       wires.shift()?.socket.destroy()
       await until(async () => (await gateway.metric('gateway_tunnels_open')) === 3 || undefined)
       assert.equal(await open('10.7.7.7'), 101)
+    })
+  })
+
+  describe('in an edit of gateway.json', () => {
+    const preflight = (path: string): Call => ({
+      method: 'OPTIONS',
+      headers: { origin: `https://new${path}`, 'access-control-request-method': 'GET' },
+    })
+
+    it('is in force within a moment: a route closes and opens, and a pattern of origins is another', async () => {
+      const file = join(gateway.dir, 'gateway.json')
+      const edit = (routes: readonly object[], more?: object) =>
+        writeFileSync(file, JSON.stringify(configOf(routes, more)))
+      const becomes = (expected: number | string, look: () => Promise<number | string>) =>
+        until(async () => (await look()) === expected || undefined)
+      const cors = (host: string) => [
+        ...ROUTES,
+        { path: '/new', auth: ['none'], cors: { origins: [`https://*.${host}.example`] } },
+      ]
+      const asked = (host: string) => outcome('/new', preflight(`.${host}.example`))
+      edit(cors('one'), { maintenance: { purpose: 'Moving house' } })
+      await becomes('503 maintenance', () => outcome('/a'))
+      assert.equal((await ask('/closed/a')).json().detail, 'Back at 06:00 UTC')
+      assert.equal(await asked('one'), 204)
+      assert.equal(await outcome('/unrouted%00'), '400 invalid_target')
+      edit(cors('two'))
+      await becomes(200, () => outcome('/a'))
+      assert.deepEqual([await asked('two'), await asked('one')], [204, '403 origin_not_allowed'])
+      edit(cors('one'))
+      await becomes(204, () => asked('one'))
     })
   })
 })

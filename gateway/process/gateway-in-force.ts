@@ -221,7 +221,9 @@ function makeShedding(log: Gateway['log'], metrics: Metrics): Shedding {
       metrics.shedRatio(share)
       if (isShedding === share > 0) return
       isShedding = share > 0
-      const message = isShedding ? 'too busy: a share of requests is refused' : 'every request is let in again'
+      const message = isShedding
+        ? 'too busy: a share of requests is refused'
+        : 'every request is let in again'
       log.warn({ delayMs: Math.round(delayMs) }, message)
     },
   })
