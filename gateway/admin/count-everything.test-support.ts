@@ -13,6 +13,8 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   metrics.upstreamHealth('http://127.0.0.1:4000', false)
   metrics.authDecision('jwt', 'accepted')
   metrics.issuerKeys(() => [['https://issuer.example', 7000]])
+  metrics.shedRatio(0.3)
+  metrics.overlooked('/shadow/*', 'missing_token')
   metrics.limitDecision('transfers', 'shadow_refused')
   metrics.auditRecord('API_REQUEST')
   metrics.auditWriteError()

@@ -9,29 +9,6 @@ import { createMetrics } from './metrics.ts'
  * The page without help texts; of what counts by itself, what every system has, by name and type; of refusals, those that
  * happened.
  */
-/** Counts everything that there is to count. */
-function countAll(metrics: Metrics): void {
-  for (let request = 0; request < 3; request++) metrics.opened()
-  metrics.closed({ method: 'GET', route: { path: '/a "quoted" \\ path' } } as Exchange, 200, 0.25)
-  metrics.closed({ method: 'BREW', refusalCode: 'not_found' } as Exchange, 404, 31)
-  metrics.abandoned(3)
-  for (let tunnel = 0; tunnel < 2; tunnel++) metrics.tunnelOpened()
-  metrics.tunnelEnded('closed')
-  metrics.upstreamAnswered('http://127.0.0.1:4000', 0.001)
-  metrics.upstreamHealth('http://127.0.0.1:4000', false)
-  metrics.authDecision('jwt', 'accepted')
-  metrics.shedRatio(0.3)
-  metrics.overlooked('/shadow/*', 'missing_token')
-  metrics.limitDecision('transfers', 'shadow_refused')
-  metrics.auditRecord('API_REQUEST')
-  metrics.auditWriteError()
-  metrics.storeWritable('limits', true)
-  metrics.storeWriteError('limits')
-  metrics.configReload('limits.json', 'failure')
-  metrics.certificateExpiry(1_800_000_000)
-}
-
-/** The page without help texts; of what the library counts by itself, what every system has, by name and type. */
 function contractOf(page: string): string {
   const kept = page
     .replaceAll(/^# HELP .*\n/gm, '')
