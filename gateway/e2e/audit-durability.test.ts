@@ -3,8 +3,9 @@ import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import type { AuditRecord } from '../testing/audit-file.ts'
 import { call } from './client.ts'
-import { type AuditRecord, startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /**

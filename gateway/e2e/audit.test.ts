@@ -3,15 +3,9 @@ import { spawnSync } from 'node:child_process'
 import { appendFileSync, readFileSync, renameSync, statSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { after, before, describe, it } from 'node:test'
+import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
 import { call } from './client.ts'
-import {
-  type AuditRecord,
-  type GatewayOptions,
-  readAudit,
-  startGateway,
-  type TestGateway,
-  until,
-} from './running-gateway.ts'
+import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/

@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { after, before, describe, it } from 'node:test'
-import type { LogLine } from './child-process.ts'
+import { createIssuer } from '../testing/test-issuer.ts'
+import type { LogLine } from '../testing/running-process.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
-import { createIssuer } from './test-tokens.ts'
 
 const WARM_UP = 1500
 const COUNTED = 1000

@@ -1,37 +1,12 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
-
-/** One line of a process's operational log. */
-export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string }
-
-/** A program of this repository running as a real process, with its log read line by line. */
-export interface RunningProcess {
-  readonly child: ChildProcess
-  readonly lines: readonly LogLine[]
-  /** The lines on standard error that are not JSON. */
-  plain(): string
-  /** The first log line, past or future, that satisfies `matches`; rejects when the process ends before. */
-  line(matches: (line: LogLine) => boolean): Promise<LogLine>
-  /** Sends the signal and waits for the end: exit code, or the signal's name. */
-  end(signal: NodeJS.Signals): Promise<number | string>
-  /** Resolves at the end: exit code, or the signal's name. */
-  readonly ended: Promise<number | string>
-}
+import { killPrograms, type RunningProcess, startProgram } from '../testing/running-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const running = new Set<ChildProcess>()
-// A test that failed leaves its processes, for which the run of the file would wait for ever. The first is not enough by itself:
-// a file may also end early.
-after(endAll)
-process.on('exit', endAll)
+// A test that failed leaves its processes, for which the run of the file would wait for ever.
+after(killPrograms)
 
-function endAll(): void {
-  for (const child of running) child.kill('SIGKILL')
-}
-
-/** Runs a script, named from the root of the repository, with exactly this environment beside PATH. */
+/** Runs a script of this repository, named from its root, with exactly this environment beside PATH. */
 export function run(script: string, env: Readonly<Record<string, string>>): RunningProcess {
   const inherited = Object.fromEntries(
     ['PATH', 'HOME', 'NODE_V8_COVERAGE', 'NODE_COMPILE_CACHE'].flatMap((name) => {
@@ -41,86 +16,9 @@ export function run(script: string, env: Readonly<Record<string, string>>): Runn
   )
   // PGlite starts in half the time when its WebAssembly is not compiled a second time to run faster.
   const flags = script.startsWith('backend/') ? ['--liftoff-only'] : []
-  const child = spawn(process.execPath, [...flags, script], {
+  return startProgram([...flags, script], {
     cwd: ROOT,
     // Few tests measure the grace period of a stop; all others would only wait for it.
     env: { ...inherited, GATEWAY_DRAIN_GRACE_MS: '0', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
   })
-  running.add(child)
-  const log = readLog(child)
-  const ended = once(child, 'close').then(([code, signal]) => {
-    running.delete(child)
-    log.end()
-    return (signal ?? code) as number | string
-  })
-  return {
-    child,
-    lines: log.lines,
-    plain: () => log.plain.join('\n'),
-    line: log.wait,
-    ended,
-    end: (signal) => {
-      child.kill(signal)
-      return ended
-    },
-  }
-}
-
-interface Waiter {
-  readonly matches: (line: LogLine) => boolean
-  readonly resolve: (line: LogLine) => void
-  readonly reject: (error: Error) => void
-}
-
-function readLog(child: ChildProcess) {
-  const lines: LogLine[] = []
-  const plain: string[] = []
-  const waiters = new Set<Waiter>()
-  let rest = ''
-  let over = false
-  const fail = () =>
-    new Error(
-      `the process ended before the line came:\n${plain.join('\n')}\n${JSON.stringify(lines.slice(-5))}`,
-    )
-  const take = (text: string) => {
-    const line = parse(text)
-    if (line === undefined) {
-      if (text !== '') plain.push(text)
-      return
-    }
-    lines.push(line)
-    for (const waiter of waiters) {
-      if (!waiter.matches(line)) continue
-      waiters.delete(waiter)
-      waiter.resolve(line)
-    }
-  }
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-    const pieces = (rest + text).split('\n')
-    rest = pieces.pop() ?? ''
-    pieces.forEach(take)
-  })
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => plain.push(text))
-  const wait = (matches: (line: LogLine) => boolean) => {
-    const past = lines.find(matches)
-    if (past !== undefined) return Promise.resolve(past)
-    if (over) return Promise.reject(fail())
-    return new Promise<LogLine>((resolve, reject) => waiters.add({ matches, resolve, reject }))
-  }
-  const end = () => {
-    over = true
-    take(rest)
-    for (const waiter of waiters) waiter.reject(fail())
-  }
-  return { lines, plain, wait, end }
-}
-
-function parse(text: string): LogLine | undefined {
-  if (!text.startsWith('{')) return undefined
-  try {
-    return JSON.parse(text) as LogLine
-  } catch {
-    return undefined
-  }
 }

@@ -5,11 +5,11 @@ import { after, before, describe, it } from 'node:test'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
 import type { CryptoKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
+import { ISSUER } from '../testing/test-issuer.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { ath, proof } from './proofs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, secureOptions, sendSecureBytes, type TlsSetup } from './secure.ts'
-import { ISSUER } from './test-tokens.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const MANDATORY: readonly [string, string | RegExp][] = [

@@ -1,4 +1,4 @@
-import type { LogLine } from './child-process.ts'
+import type { LogLine } from '../testing/running-process.ts'
 import { type TestGateway, until } from './running-gateway.ts'
 
 /** Environment of a gateway whose memory can be measured. */

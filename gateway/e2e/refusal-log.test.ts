@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
+import { createIssuer } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
-import { createIssuer } from './test-tokens.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const INFO = 30

@@ -3,9 +3,10 @@ import { mkdirSync, readlinkSync, renameSync, rmSync, statSync, symlinkSync, wri
 import { Agent } from 'node:http'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import type { AuditRecord } from '../testing/audit-file.ts'
 import { startBeats } from './beats.ts'
 import { call } from './client.ts'
-import { type AuditRecord, startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const CHANGES = 'gateway_config_last_reload_successful{file="limits.json"}'

@@ -1,14 +1,11 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type RunningProcess, run } from './child-process.ts'
+import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
+import { placesIn, writeConfiguration } from '../testing/configuration-files.ts'
+import type { RunningProcess } from '../testing/running-process.ts'
+import { run } from './child-process.ts'
 import { call } from './client.ts'
-
-/** One line of the audit trail. */
-export type AuditRecord = Readonly<Record<string, unknown>> & {
-  readonly type: string
-  readonly requestId?: string
-}
 
 export interface GatewayOptions {
   /** Contents of gateway.json; its addresses are overridden by free ports. */
@@ -50,23 +47,19 @@ process.on('exit', () => {
 /** Starts a gateway and waits until it serves. */
 export async function startGateway(options: GatewayOptions): Promise<TestGateway> {
   const dir = options.dir ?? mkdtempSync(join(tmpdir(), 'countersign-'))
-  const limitsFile = join(dir, 'limits.json')
-  const clientsFile = join(dir, 'clients.json')
-  const auditFile = join(dir, 'audit.ndjson')
+  const file = (name: string) => join(dir, name)
+  const limitsFile = file('limits.json')
+  const clientsFile = file('clients.json')
+  const auditFile = file('audit.ndjson')
   if (options.dir === undefined) {
     dirs.add(dir)
-    writeFileSync(join(dir, 'gateway.json'), JSON.stringify(options.config))
-    writeFileSync(limitsFile, JSON.stringify({ limits: options.limits ?? [] }))
-    writeFileSync(clientsFile, JSON.stringify({ clients: options.clients ?? [] }))
+    writeConfiguration(dir, options)
   }
   const child = run('gateway/main.ts', {
-    GATEWAY_CONFIG: join(dir, 'gateway.json'),
+    GATEWAY_CONFIG: file('gateway.json'),
     GATEWAY_LIMITS: limitsFile,
     GATEWAY_CLIENTS: clientsFile,
-    GATEWAY_AUDIT_FILE: auditFile,
-    GATEWAY_DATA_DIR: join(dir, 'data'),
-    GATEWAY_PORT: '0',
-    GATEWAY_ADMIN_PORT: '0',
+    ...placesIn(dir),
     ...options.env,
   })
   const started = await child.line((line) => line.msg === 'listening')
@@ -89,32 +82,6 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
     end: (signal = 'SIGTERM') => child.end(signal),
   }
 }
-
-/** The last line of a trail that is being written may be incomplete: reads again, and fails if it stays so. */
-export function readAudit(file: string): AuditRecord[] {
-  const known = parsed.get(file)
-  let bytes = readFileSync(file)
-  for (let looks = 0; looks < 100 && bytes.length > 0 && bytes.at(-1) !== NEWLINE; looks++) {
-    Atomics.wait(MOMENT, 0, 0, 1)
-    bytes = readFileSync(file)
-  }
-  const grown = known?.bytes.equals(bytes.subarray(0, known.bytes.length)) === true
-  const from = grown ? known.bytes.length : 0
-  const added = bytes
-    .toString('utf8', from)
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as AuditRecord)
-  const records = grown ? [...known.records, ...added] : added
-  parsed.set(file, { bytes, records })
-  return [...records]
-}
-
-/** What was read of each trail: tests look every 10 ms, and to parse it all each time took half of their CPU. */
-const parsed = new Map<string, { readonly bytes: Buffer; readonly records: readonly AuditRecord[] }>()
-const NEWLINE = 10
-
-const MOMENT = new Int32Array(new SharedArrayBuffer(4))
 
 async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[AuditRecord, AuditRecord]> {
   return until(() => {

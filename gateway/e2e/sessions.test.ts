@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { SignJWT } from 'jose'
+import { AUDIENCE, createIssuer, ISSUER, type TestIssuer } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
 import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
-import { AUDIENCE, createIssuer, ISSUER, type TestIssuer } from './test-tokens.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const nowSeconds = () => Math.floor(Date.now() / 1000)

@@ -3,10 +3,10 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { Agent, type IncomingMessage, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { createIssuer } from '../testing/test-issuer.ts'
 import { startBeats } from './beats.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
-import { createIssuer } from './test-tokens.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SUCCESSFUL = 'gateway_config_last_reload_successful{file="gateway.json"}'

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createIssuer, type TestIssuer } from './test-tokens.ts'
+import { createIssuer, type TestIssuer } from '../testing/test-issuer.ts'
 
 /** A request as the upstream saw it. */
 export interface SeenRequest {

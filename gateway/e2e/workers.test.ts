@@ -8,18 +8,12 @@ import { connect } from 'node:tls'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { randomDPoPKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
+import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
 import { run } from './child-process.ts'
 import { type Call, call, type ReceivedResponse } from './client.ts'
 import { INSPECTABLE, inspectThreads } from './inspector.ts'
 import { ath, proof } from './proofs.ts'
-import {
-  type AuditRecord,
-  type GatewayOptions,
-  readAudit,
-  startGateway,
-  type TestGateway,
-  until,
-} from './running-gateway.ts'
+import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeServerCertificate, makeTlsSetup, secureOptions } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 

@@ -1,0 +1,114 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+
+/** One line of a program's operational log. */
+export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string }
+
+/** A program that runs as a process of its own, with its log read line by line. */
+export interface RunningProcess {
+  readonly child: ChildProcess
+  readonly lines: readonly LogLine[]
+  /** The lines on standard error that are not JSON. */
+  plain(): string
+  /** The first log line, past or future, that satisfies `matches`; rejects when the program ends before. */
+  line(matches: (line: LogLine) => boolean): Promise<LogLine>
+  /** Sends the signal and waits for the end: exit code, or the signal's name. */
+  end(signal: NodeJS.Signals): Promise<number | string>
+  /** Resolves at the end: exit code, or the signal's name. */
+  readonly ended: Promise<number | string>
+}
+
+export interface ProgramOptions {
+  readonly cwd?: string
+  /** All of it: nothing is inherited. */
+  readonly env: Readonly<Record<string, string>>
+}
+
+const running = new Set<ChildProcess>()
+process.on('exit', killPrograms)
+
+/** Kills every program that still runs. */
+export function killPrograms(): void {
+  for (const child of running) child.kill('SIGKILL')
+}
+
+/** Starts a program of Node. @param args flags of Node, the file, and its arguments */
+export function startProgram(args: readonly string[], options: ProgramOptions): RunningProcess {
+  const child = spawn(process.execPath, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+  running.add(child)
+  const log = readLog(child)
+  const ended = once(child, 'close').then(([code, signal]) => {
+    running.delete(child)
+    log.end()
+    return (signal ?? code) as number | string
+  })
+  return {
+    child,
+    lines: log.lines,
+    plain: () => log.plain.join('\n'),
+    line: log.wait,
+    ended,
+    end: (signal) => {
+      child.kill(signal)
+      return ended
+    },
+  }
+}
+
+interface Waiter {
+  readonly matches: (line: LogLine) => boolean
+  readonly resolve: (line: LogLine) => void
+  readonly reject: (error: Error) => void
+}
+
+function readLog(child: ChildProcess) {
+  const lines: LogLine[] = []
+  const plain: string[] = []
+  const waiters = new Set<Waiter>()
+  let rest = ''
+  let over = false
+  const fail = () =>
+    new Error(
+      `the process ended before the line came:\n${plain.join('\n')}\n${JSON.stringify(lines.slice(-5))}`,
+    )
+  const take = (text: string) => {
+    const line = parse(text)
+    if (line === undefined) {
+      if (text !== '') plain.push(text)
+      return
+    }
+    lines.push(line)
+    for (const waiter of waiters) {
+      if (!waiter.matches(line)) continue
+      waiters.delete(waiter)
+      waiter.resolve(line)
+    }
+  }
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    const pieces = (rest + text).split('\n')
+    rest = pieces.pop() ?? ''
+    pieces.forEach(take)
+  })
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => plain.push(text))
+  const wait = (matches: (line: LogLine) => boolean) => {
+    const past = lines.find(matches)
+    if (past !== undefined) return Promise.resolve(past)
+    if (over) return Promise.reject(fail())
+    return new Promise<LogLine>((resolve, reject) => waiters.add({ matches, resolve, reject }))
+  }
+  const end = () => {
+    over = true
+    take(rest)
+    for (const waiter of waiters) waiter.reject(fail())
+  }
+  return { lines, plain, wait, end }
+}
+
+function parse(text: string): LogLine | undefined {
+  if (!text.startsWith('{')) return undefined
+  try {
+    return JSON.parse(text) as LogLine
+  } catch {
+    return undefined
+  }
+}

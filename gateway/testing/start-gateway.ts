@@ -1,0 +1,177 @@
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type AuditRecord, readAudit } from './audit-file.ts'
+import { type Configuration, writeConfiguration } from './configuration-files.ts'
+import { type LogLine, type RunningProcess, startProgram } from './running-process.ts'
+import { type AuthorityFiles, type ClientCertificate, makeAuthorityFiles } from './test-authority.ts'
+import { createIssuer, type TestIssuer } from './test-issuer.ts'
+import { type Webhook, webhookHeaders } from './webhook-headers.ts'
+
+/*
+ * `countersign/testing`: a real gateway before a service, in the tests of that service. It runs as a process of its own, on free
+ * ports, with its own directory for audit trail and counts.
+ */
+
+export type { AuditRecord, ClientCertificate, LogLine, Webhook }
+
+export interface GatewayOptions extends Configuration {
+  /** The service: `http://127.0.0.1:3000`. Default: what the configuration says. */
+  readonly upstream?: string
+  /** Further variables of the gateway, for example secrets that clients.json names. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Starts an HTTPS listener too, which accepts the certificates of `certificate`. Default: false. */
+  readonly https?: boolean
+}
+
+/** What a token says. */
+export interface TokenOptions {
+  /** `sub`: the user. Default: `user-1`, or the client when only that is given. */
+  readonly subject?: string
+  /** `client_id`: the app that acts for the user, or the machine when there is no `subject`. */
+  readonly client?: string
+  /** Separated by spaces, or a list. Default: none. */
+  readonly scope?: string | readonly string[]
+  /** `sid`: what `X-Revoke-Session` names. Default: a new one for a user. */
+  readonly session?: string
+  /** Default: 600. Negative: it has expired. */
+  readonly lifetimeSeconds?: number
+  /** Further claims, which take precedence. */
+  readonly claims?: Readonly<Record<string, unknown>>
+}
+
+/** A gateway that serves. */
+export interface TestGateway {
+  /** Of the public listener. */
+  readonly url: string
+  /** Of the HTTPS listener; undefined without one. */
+  readonly httpsUrl: string | undefined
+  /** Metrics and health. */
+  readonly adminUrl: string
+  /** Lines of its log so far. */
+  readonly log: readonly LogLine[]
+  /** An access token that it accepts. */
+  token(options?: TokenOptions): Promise<string>
+  /** A client certificate that it trusts, and what a client needs to trust it. @throws Error without `https` */
+  certificate(options: { readonly subject: string; readonly sanUri?: string }): Promise<ClientCertificate>
+  /** The headers of a webhook that it accepts. */
+  webhook(webhook: Webhook): Record<string, string>
+  /** The records of its audit trail so far; of one request when its id is given. */
+  audit(requestId?: string): AuditRecord[]
+  /** Ends it as SIGTERM would, without the grace. @throws Error with its log, when it does not end in good order */
+  stop(): Promise<void>
+}
+
+const PROGRAM = fileURLToPath(
+  new URL(`../main.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url),
+)
+/** As the gateway has it when the configuration says nothing. */
+const DEFAULT_ISSUER = 'http://localhost:8080'
+
+/**
+ * Starts a gateway and waits until it serves.
+ *
+ * @throws Error with what the gateway said, when it cannot start: for example the faults of the configuration
+ */
+export async function startGateway(options: GatewayOptions = {}): Promise<TestGateway> {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  const issuer = await createIssuer()
+  const keys = await serveKeys(issuer)
+  const authority = options.https === true ? await makeAuthorityFiles(dir) : undefined
+  const env = environmentOf(dir, options, { keys, authority })
+  const program = startProgram([PROGRAM], { env })
+  const end = async () => {
+    keys.close()
+    const code = await program.end('SIGTERM')
+    rmSync(dir, { recursive: true, force: true })
+    if (code !== 0) throw new Error(`the gateway ended with ${code}:\n${logOf(program)}`)
+  }
+  const started = await program
+    .line(({ msg }) => msg === 'listening')
+    .catch(async (error: Error) => {
+      await end().catch(() => {})
+      throw error
+    })
+  const { GATEWAY_CONFIG = '', GATEWAY_AUDIT_FILE = '' } = env
+  const names = namesOf(GATEWAY_CONFIG, env)
+  const { port, tlsPort, adminPort } = started
+  return {
+    url: `http://127.0.0.1:${port}`,
+    httpsUrl: tlsPort === undefined ? undefined : `https://localhost:${tlsPort}`,
+    adminUrl: `http://127.0.0.1:${adminPort}`,
+    log: program.lines,
+    token: (wish = {}) => issuer.token({ ...names, ...claimsOf(wish) }),
+    certificate: async (wish) => {
+      if (authority === undefined) throw new Error('start the gateway with `https: true`')
+      return authority.issue(wish)
+    },
+    webhook: webhookHeaders,
+    audit: (requestId) =>
+      readAudit(GATEWAY_AUDIT_FILE).filter((one) => requestId === undefined || one.requestId === requestId),
+    stop: end,
+  }
+}
+
+interface Surroundings {
+  readonly keys: Server
+  readonly authority: AuthorityFiles | undefined
+}
+
+function environmentOf(
+  dir: string,
+  options: GatewayOptions,
+  { keys, authority }: Surroundings,
+): Record<string, string> {
+  const { PATH = '', HOME = '', NODE_V8_COVERAGE } = process.env
+  return {
+    PATH,
+    HOME,
+    ...(NODE_V8_COVERAGE === undefined ? {} : { NODE_V8_COVERAGE }),
+    ...writeConfiguration(dir, options),
+    GATEWAY_DRAIN_GRACE_MS: '0',
+    GATEWAY_JWKS_URI: `http://127.0.0.1:${(keys.address() as AddressInfo).port}/jwks.json`,
+    ...(options.upstream === undefined ? {} : { GATEWAY_UPSTREAM: options.upstream }),
+    ...authority?.env,
+    ...options.env,
+  }
+}
+
+/** Publishes the keys of the tokens. The test may end without it. */
+async function serveKeys({ jwks }: TestIssuer): Promise<Server> {
+  const server = createServer((_req, res) => {
+    res.setHeader('content-type', 'application/json').end(JSON.stringify(jwks))
+  })
+  server.listen(0, '127.0.0.1').unref()
+  await once(server, 'listening')
+  return server
+}
+
+/** `iss` and `aud` as the gateway wants them. */
+function namesOf(configFile: string, env: Readonly<Record<string, string>>) {
+  const config = JSON.parse(readFileSync(configFile, 'utf8')) as { issuer?: string; audience?: string }
+  const iss = env.GATEWAY_ISSUER ?? config.issuer ?? DEFAULT_ISSUER
+  return { iss, aud: env.GATEWAY_AUDIENCE ?? config.audience ?? `${iss}/api` }
+}
+
+function claimsOf({ subject, client, scope = '', session, lifetimeSeconds = 600, claims }: TokenOptions) {
+  const nowSeconds = Math.floor(Date.now() / 1000)
+  const isMachine = subject === undefined && client !== undefined
+  return {
+    sub: subject ?? client ?? 'user-1',
+    // The name of a user's own session.
+    client_id: client ?? 'session',
+    sid: isMachine ? undefined : (session ?? crypto.randomUUID()),
+    scope: typeof scope === 'string' ? scope : scope.join(' '),
+    iat: nowSeconds + Math.min(lifetimeSeconds, 0),
+    exp: nowSeconds + lifetimeSeconds,
+    ...claims,
+  }
+}
+
+function logOf(program: RunningProcess): string {
+  return [program.plain(), ...program.lines.map((line) => JSON.stringify(line))].join('\n')
+}

@@ -1,0 +1,63 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  CLIENT_AUTH,
+  makeAuthority,
+  makeCertificate,
+  makeRevocationList,
+  SERVER_AUTH,
+} from '../tls/demo/throw-away-ca.ts'
+
+/** For `tls.connect`, `https.request` and the like; all are PEM. */
+export interface ClientCertificate {
+  readonly cert: string
+  readonly key: string
+  /** The authority of the server's certificate. */
+  readonly ca: string
+}
+
+/** An authority of its own for one gateway. */
+export interface AuthorityFiles {
+  /** For a gateway with an HTTPS listener that trusts the authority. */
+  readonly env: Readonly<Record<string, string>>
+  /** @param subject RFC 4514, for example `CN=bank-b,O=Bank B` */
+  issue(wish: { readonly subject: string; readonly sanUri?: string }): Promise<ClientCertificate>
+}
+
+/** Makes an authority and a server certificate for localhost, and writes what a gateway needs into `dir`. */
+export async function makeAuthorityFiles(dir: string): Promise<AuthorityFiles> {
+  const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
+  const server = await makeCertificate({
+    subject: 'CN=localhost',
+    issuer: ca,
+    san: [
+      { type: 'dns', value: 'localhost' },
+      { type: 'ip', value: '127.0.0.1' },
+    ],
+    extendedKeyUsages: [SERVER_AUTH],
+  })
+  const write = (name: string, text: string) => {
+    const file = join(dir, name)
+    writeFileSync(file, text)
+    return file
+  }
+  return {
+    env: {
+      GATEWAY_TLS_PORT: '0',
+      GATEWAY_TLS_CERT: write('server.pem', server.certPem),
+      GATEWAY_TLS_KEY: write('server-key.pem', server.keyPem),
+      GATEWAY_TLS_CLIENT_CA: write('ca.pem', ca.certPem),
+      GATEWAY_TLS_CLIENT_CRL: write('crl.pem', await makeRevocationList(ca)),
+    },
+    issue: async ({ subject, sanUri }) => {
+      const san = sanUri === undefined ? [] : [{ type: 'url' as const, value: sanUri }]
+      const { certPem, keyPem } = await makeCertificate({
+        subject,
+        issuer: ca,
+        san,
+        extendedKeyUsages: [CLIENT_AUTH],
+      })
+      return { cert: certPem, key: keyPem, ca: ca.certPem }
+    },
+  }
+}
