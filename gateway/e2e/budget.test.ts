@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { after, before, describe, it } from 'node:test'
-import { createIssuer } from '../testing/test-issuer.ts'
 import type { LogLine } from '../testing/running-process.ts'
+import { createIssuer } from '../testing/test-issuer.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 
 const WARM_UP = 1500
