@@ -33,6 +33,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   500: ['internal_fault'],
   502: ['upstream_unreachable', 'upstream_broken', 'upstream_malformed'],
   503: [
+    'upstream_unavailable',
     'keys_unavailable',
     'webhooks_unavailable',
     'proofs_unavailable',

@@ -8,7 +8,14 @@ import type { Slotted } from './http/syntax/slots.ts'
 import type { PendingTake } from './limits/pending-take.ts'
 import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
+import type { UpstreamClient } from './upstream/upstream-client.ts'
 import type { Share } from './upstream/upstream-permits.ts'
+
+/** A route with what is looked up for it at load. */
+export interface ServedRoute extends Route {
+  /** Of its upstream group. */
+  readonly client: Pick<UpstreamClient, 'send'>
+}
 
 /** What is known of a request before the first stage. */
 export interface ExchangeStart extends ReceivedRequest {
@@ -65,7 +72,7 @@ export class Exchange implements Slotted {
   /** admit: the authority of the target, else Host. */
   host = ''
   /** route. */
-  route: Route | undefined = undefined
+  route: ServedRoute | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
   /** authenticate: the whole body, when it had to be verified before forwarding. */

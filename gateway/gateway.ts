@@ -7,8 +7,8 @@ import type { Revocations } from './auth/revocations.ts'
 import type { AuthThrottle } from './auth/throttle.ts'
 import type { TokenVerifier } from './auth/tokens/verifier.ts'
 import type { ClientTable } from './config/clients-file.ts'
-import type { Route, Settings } from './config/settings.ts'
-import type { Exchange } from './exchange.ts'
+import type { Settings } from './config/settings.ts'
+import type { Exchange, ServedRoute } from './exchange.ts'
 import type { BodyRoom } from './http/bodies/body-room.ts'
 import type { PathTable } from './http/rules/path-table.ts'
 import type { Shedding } from './http/server/overload/shedding.ts'
@@ -21,7 +21,7 @@ import type { LimitPolicy } from './limits/table/limit-table.ts'
 import type { Counters } from './limits/windows/counters.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { ClientTrust } from './tls/clients/trust.ts'
-import type { UpstreamClient } from './upstream/upstream-client.ts'
+import type { UpstreamGroups } from './upstream/upstream-groups.ts'
 import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
 /** How many log lines the refusals of one code may still write. */
@@ -63,12 +63,12 @@ export interface Configured {
   readonly settings: Settings
   /** Undefined: no rate limit per address. Each worker counts its own requests. */
   readonly addressRate: Pick<Counters, 'take'> | undefined
-  readonly routes: PathTable<Route>
+  readonly routes: PathTable<ServedRoute>
   readonly verifier: TokenVerifier
   readonly proofs: ProofVerifier
   /** Undefined: failed credentials are not throttled. */
   readonly throttle: AuthThrottle | undefined
-  readonly upstream: UpstreamClient
+  readonly upstreams: UpstreamGroups
   /** X-Gateway-Secret, which authenticates this gateway to the upstreams; undefined when it is not configured. */
   readonly upstreamSecret: Field | undefined
 }

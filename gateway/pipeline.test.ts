@@ -19,10 +19,8 @@ function pipeline(parts: Parts = {}, request: Request = {}) {
     sent.push(target)
     return { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
   }
-  const made = makeGateway({
-    upstream: { send, handOver: () => {}, close: () => Promise.resolve() },
-    ...parts,
-  })
+  const { routes = [makeRoute()] } = parts
+  const made = makeGateway({ ...parts, routes: routes.map((route) => ({ ...route, client: { send } })) })
   const { arrival, res, completeBody } = makeArrival(request)
   const types = () =>
     made.trail.records.map(({ type, statusCode }) => [type, statusCode].filter(Boolean).join(' '))

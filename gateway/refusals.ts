@@ -84,6 +84,10 @@ export const REFUSALS = {
     upstream_unreachable: { status: 502, detail: 'The service cannot be reached.' },
     upstream_broken: { status: 502, detail: 'The service broke off its response.' },
     upstream_malformed: { status: 502, detail: 'The service sent a response that cannot be forwarded.' },
+    upstream_unavailable: {
+      status: 503,
+      detail: 'The service has failed too often and is given time to recover.',
+    },
     keys_unavailable: { status: 503, detail: 'Access tokens cannot be verified at the moment.' },
     upstream_timeout: { status: 504, detail: 'The service did not respond in time.' },
   }),

@@ -10,7 +10,10 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   for (let tunnel = 0; tunnel < 2; tunnel++) metrics.tunnelOpened()
   metrics.tunnelEnded('closed')
   metrics.upstreamAnswered('http://127.0.0.1:4000', 0.001)
-  metrics.upstreamHealth('http://127.0.0.1:4000', false)
+  const target = { group: 'default', url: 'http://127.0.0.1:4000', health: { isHealthy: false } }
+  metrics.watchUpstreams(() => [{ ...target, breaker: { state: 'open' } }])
+  metrics.breakerOpened(target.url)
+  metrics.upstreamRetry('default', 'succeeded')
   metrics.authDecision('jwt', 'accepted')
   metrics.issuerKeys(() => [['https://issuer.example', 7000]])
   metrics.shedRatio(0.3)

@@ -36,8 +36,9 @@ it('counters and histograms of all threads are added up, label by label', async 
 it('gauges say what is true of all: what is open together, what the one in trouble sees, what the main thread says', async () => {
   const [main, one, other] = threads()
   for (const metrics of [one, other, other]) metrics.opened()
-  one.upstreamHealth('http://a', true)
-  other.upstreamHealth('http://a', false)
+  const target = { group: 'default', url: 'http://a', breaker: undefined }
+  one.watchUpstreams(() => [{ ...target, health: { isHealthy: true } }])
+  other.watchUpstreams(() => [{ ...target, health: { isHealthy: false } }])
   main.configReload('limits.json', 'failure')
   const page = await exposeMerged(await snapshots([main, one, other]))
   assert.match(page, /^gateway_http_requests_in_flight 3$/m)

@@ -6,6 +6,7 @@ import { exposeState, type GatewayState } from './gateway-state.ts'
 import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
 import { storeMetrics } from './store-metrics.ts'
 import { Spreading, Tally } from './tally.ts'
+import { upstreamMetrics } from './upstream-metrics.ts'
 
 /** The page for Prometheus. */
 export interface Exposition {
@@ -161,14 +162,6 @@ function httpMetrics(registers: Registry[]) {
     },
     BUCKETS_SECONDS,
   )
-  const healthy = new Gauge({
-    name: 'gateway_upstream_healthy',
-    help: '1 unless the last connection to the upstream failed.',
-    labelNames: ['upstream'],
-    // Of several threads: unhealthy if any of them says so.
-    aggregator: 'min',
-    registers,
-  })
   // A counter that appears with its first event looks to Prometheus as if nothing had happened.
   for (const code of Object.keys(REFUSALS)) refusals.begin(code)
   const shed = new Gauge({
@@ -178,7 +171,8 @@ function httpMetrics(registers: Registry[]) {
     aggregator: 'max',
     registers,
   })
-  expose(registers, [requests, durations, refusals, upstreamDurations])
+  const upstreams = upstreamMetrics(registers)
+  expose(registers, [requests, durations, refusals, upstreamDurations, ...upstreams.families])
   return {
     shedRatio: (share: number) => shed.set(share),
     opened: () => {
@@ -196,8 +190,7 @@ function httpMetrics(registers: Registry[]) {
     abandoned: (requests: number) => abandoned.inc(requests),
     upstreamAnswered: (upstream: string, durationSeconds: number) =>
       upstreamDurations.observe(durationSeconds, upstream),
-    upstreamRemoved: (upstream: string) => healthy.remove({ upstream }),
-    upstreamHealth: (upstream: string, isHealthy: boolean) => healthy.set({ upstream }, isHealthy ? 1 : 0),
+    ...upstreams.methods,
   }
 }
 

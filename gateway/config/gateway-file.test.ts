@@ -46,6 +46,7 @@ test('a file with nothing but a route gets every default', () => {
   assert.deepEqual([trustedProxies, clientCertProxies], [undefined, undefined])
   assert.deepEqual(rest, {
     upstreams: ['http://127.0.0.1:3000'],
+    upstreamGroups: [],
     host: '127.0.0.1',
     port: 8080,
     adminHost: '127.0.0.1',
@@ -93,6 +94,7 @@ test('a file with nothing but a route gets every default', () => {
         methods: undefined,
         auth: new Set(['none']),
         scopes: [],
+        upstream: 'default',
         timeoutMs: undefined,
         idleTimeoutMs: 300_000,
         maxBodyBytes: 1_048_576,
@@ -170,6 +172,7 @@ test('every key of the file arrives, and a route has its own bounds before those
   assert.deepEqual([timeouts.totalMs, timeouts.headersMs], [5000, 30_000])
   assert.deepEqual(rest, {
     upstreams: ['http://a:1', 'unix:/run/b.sock'],
+    upstreamGroups: [],
     host: '::',
     port: 1,
     tls: { port: 3, keyFile: 'k.pem' },
@@ -236,6 +239,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         methods: new Set(['GET', 'HEAD', 'POST']),
         auth: new Set(['bearer']),
         scopes: ['x:y', 'z'],
+        upstream: 'default',
         timeoutMs: 6,
         idleTimeoutMs: 7,
         maxBodyBytes: 0,
@@ -247,6 +251,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         methods: undefined,
         auth: new Set(['none', 'bearer']),
         scopes: [],
+        upstream: 'default',
         timeoutMs: 5000,
         idleTimeoutMs: 300_000,
         maxBodyBytes: 4,
@@ -336,7 +341,7 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ maxBodyBytes: -1 }, /^\$\.maxBodyBytes: must be between 0 and/],
     [{ timeouts: { connectMs: 0 } }, /^\$\.timeouts\.connectMs: must be between 1 and 86400000/],
     [{ timeouts: { totalSeconds: 1 } }, /^\$\.timeouts\.totalSeconds: is not a known key/],
-    [{ upstreams: 'http://a' }, /^\$\.upstreams: is not a known key; did you mean "upstream"\?/],
+    [{ upstreams: 'http://a' }, /^\$\.upstreams: must be an object, but is "http:\/\/a"$/],
   ]
   for (const [settings, sentence] of cases) assert.match(only(settings), sentence)
 })

@@ -41,6 +41,7 @@ import type {
   SettingsAsWritten,
   Timeouts,
 } from './settings.ts'
+import { checkGroups, upstreamGroups, type WrittenGroups } from './upstreams/group-rules.ts'
 
 /** Settings that need the environment, or another file, to be complete. */
 type Completed =
@@ -78,6 +79,7 @@ interface Written
     Pick<GatewayFile, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile'> {
   readonly $schema?: string
   readonly upstream: string | readonly string[]
+  readonly upstreams: WrittenGroups
   readonly issuer: string
   readonly issuers: readonly WrittenIssuer[]
   readonly authThrottle: { readonly failures: number; readonly window: string }
@@ -99,6 +101,7 @@ interface WrittenRoute extends WrittenRoutePolicy {
   readonly methods?: readonly string[]
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly string[]
+  readonly upstream: string
   readonly timeoutMs?: number
   readonly idleTimeoutMs?: number
   readonly maxBodyBytes?: number
@@ -126,6 +129,7 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
   json.check('$.authThrottle.window', written.authThrottle?.window, windowFault)
   json.check('$.addressRate.window', written.addressRate?.window, windowFault)
   checkUpstreams(json, written)
+  checkGroups(json, written)
   checkTimeouts(json, written)
   checkRoutes(json, written)
   checkPolicies(json, written)
@@ -144,6 +148,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
   const {
     $schema: _,
     upstream,
+    upstreams,
     authThrottle,
     addressRate,
     audit,
@@ -160,6 +165,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
     ...proxies,
     ...filePolicy(written),
     upstreams: [upstream].flat().map(tidyUpstream),
+    upstreamGroups: upstreamGroups(upstreams),
     issuers: written.issuers.map(issuerSettings),
     authThrottle: { failures: authThrottle.failures, windowMs: windowToMs(authThrottle.window) },
     addressRate: addressRate && {
@@ -179,6 +185,7 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
       methods: methodSet(route.methods),
       auth: new Set(route.auth),
       scopes: route.scopes,
+      upstream: route.upstream,
       timeoutMs: route.timeoutMs ?? timeouts.totalMs,
       idleTimeoutMs: route.idleTimeoutMs ?? timeouts.bodyIdleMs,
       maxBodyBytes: route.maxBodyBytes ?? maxBodyBytes,

@@ -58,6 +58,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     ...(secret.faults ?? []),
     ...(store.faults ?? []),
     ...conflictsOf(merged, placeIn(configFile, environment.value)),
+    ...groupConflicts(configFile, { ...merged, tls: tls.value }),
     ...(tls.faults ?? [
       ...tlsConflicts({ ...merged, tls: tls.value }, tlsSources),
       ...certificateConflicts(configFile, merged.routes, tls.value),
@@ -91,6 +92,7 @@ export function conflictsInForce(settings: Settings): Fault[] {
   const { configFile } = settings
   return [
     ...conflictsOf(settings, placeIn(configFile, {})),
+    ...groupConflicts(configFile, settings),
     ...tlsConflicts(settings, { configFile, written: undefined, environment: undefined }),
     ...certificateConflicts(configFile, settings.routes, settings.tls),
   ]
@@ -143,6 +145,23 @@ function conflictsOf(merged: Merged, place: Place): Fault[] {
     faults.push({ ...place('auditFile', 'auditDurability'), reason })
   }
   return [...faults, ...adminFaults(merged, place('adminHost')), ...issuerConflicts(merged, place)]
+}
+
+/** Groups that lead back to a listener of the gateway. */
+function groupConflicts(
+  file: string,
+  { upstreamGroups, host, port, tls }: Pick<Settings, 'upstreamGroups' | 'host' | 'port' | 'tls'>,
+): Fault[] {
+  const listeners: Listener[] = [{ protocol: 'http:', host, port }]
+  if (tls !== undefined) listeners.push({ protocol: 'https:', host, port: tls.port })
+  const isOwn = (target: string) => listeners.some((listener) => reaches(target, listener))
+  return upstreamGroups.flatMap(({ name, targets }) =>
+    targets.flatMap((target, index) => {
+      const path = `$.upstreams.${name}.targets[${index}]`
+      const reason = `the upstream ${target} is the gateway's own listener: requests would loop`
+      return isOwn(target) ? [{ file, path, reason }] : []
+    }),
+  )
 }
 
 /** Conflicts of the HTTPS listener with other listeners and with routes. */

@@ -6,6 +6,7 @@ import type { ForwardedPolicy } from '../http/rules/policy/response-policy.ts'
 import type { Refusal } from '../refusals.ts'
 import type { CredentialKind } from './clients-file.ts'
 import type { StoreSettings } from './rules/store-address.ts'
+import type { UpstreamGroup } from './upstreams/upstream-group.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
 export type RouteAuth = 'none' | CredentialKind
@@ -34,6 +35,8 @@ export interface Route {
   readonly auth: ReadonlySet<RouteAuth>
   /** All of them are needed (RFC 6750 section 3.1, `insufficient_scope`). */
   readonly scopes: readonly string[]
+  /** Name of the group that its requests go to. */
+  readonly upstream: string
   /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */
   readonly timeoutMs: number | undefined
   /** How long the upstream or the client may be silent during an exchange. */
@@ -164,6 +167,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings {
   readonly tls: TlsSettings | undefined
   /** At least one: `http://host:port`, `https://host:port` or `unix:/path.sock`. */
   readonly upstreams: readonly string[]
+  /** As the file has them; `groupsInUse` says which there are with their targets. */
+  readonly upstreamGroups: readonly UpstreamGroup[]
   /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
   readonly upstreamSecret: string | undefined
   /** Trusted besides our own issuer, whose terms are in these settings themselves. */

@@ -18,6 +18,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   adminOpen: true,
   tls: true,
   upstreams: true,
+  upstreamGroups: true,
   issuer: true,
   jwksUri: true,
   audience: true,

@@ -70,7 +70,7 @@ export async function closeParts({ gateway }: InForce, reason: string): Promise<
   gateway.acceptedWebhooks.maintain()
   if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
   gateway.limiter.close()
-  await gateway.upstream.close()
+  await gateway.upstreams.close()
   gateway.trail.close(reason)
 }
 

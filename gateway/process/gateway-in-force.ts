@@ -10,14 +10,14 @@ import type { Settings } from '../config/settings.ts'
 import type { Configured, Gateway, Load } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
 import { loopMark } from '../http/rules/loop-mark.ts'
-import { PathTable } from '../http/rules/path-table.ts'
 import { Shedding } from '../http/server/overload/shedding.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
-import { createUpstreams } from '../upstream/create-upstreams.ts'
+import type { GroupObserver } from '../upstream/upstream-groups.ts'
 import { changeThrottle, type SharedState } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
+import { makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
 
 /** The parts that the gateway of a thread is built on; with workers, most of them are shared. */
 export interface Foundation {
@@ -40,6 +40,7 @@ type Fixed = Omit<Gateway, keyof Configured>
 export class GatewayInForce {
   readonly #fixed: Fixed
   readonly #foundation: Foundation
+  readonly #observer: GroupObserver
   #gateway: Gateway
   /** Counts that an edit of `addressRate` keeps. */
   #addressCounts: Counters | undefined
@@ -49,9 +50,11 @@ export class GatewayInForce {
   constructor(startup: StartupConfiguration, foundation: Foundation) {
     this.#fixed = fixedParts(startup, foundation)
     this.#foundation = foundation
+    this.#observer = observeUpstreams(this.#fixed, () => this.#gateway.upstreams)
     this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
     this.#fixed.load.shedding.enforce(startup.settings.overload?.maxDelayMs)
-    for (const upstream of startup.settings.upstreams) foundation.metrics.upstreamHealth(upstream, true)
+    this.#gateway.upstreams.start()
+    foundation.metrics.watchUpstreams(() => this.#gateway.upstreams.targets)
     foundation.metrics.issuerKeys(() => this.#keyAges())
   }
 
@@ -76,42 +79,31 @@ export class GatewayInForce {
     const next = gatewayOf(this.#fixed, this.#configure(settings, before))
     this.#gateway = next
     this.#settleLoad(next)
-    this.#settleUpstreams(before, next)
+    before.upstreams.handOver(next.upstreams)
     const keySets = new Set(next.verifier.issuers.map(({ keys }) => keys))
     for (const { keys } of before.verifier.issuers) if (!keySets.has(keys)) keys.retire()
     if (this.#fetching) this.#fetchKeys()
   }
 
   #configure(settings: Settings, before: Gateway | undefined): Configured {
-    const { steadyClock } = this.#fixed
     const { addressRate, authThrottle, upstreamSecret } = settings
-    const { state, metrics } = this.#foundation
+    const { state } = this.#foundation
+    const secret = upstreamSecret === undefined ? undefined : checkedField('X-Gateway-Secret', upstreamSecret)
+    const upstreams = makeUpstreams(
+      { settings, upstreamSecret: secret, observer: this.#observer },
+      before?.upstreams,
+    )
     this.#addressCounts =
       addressRate && (this.#addressCounts ?? countersOutsideTable(addressRate.requests, addressRate.windowMs))
     return {
       settings,
       addressRate: this.#addressCounts,
-      routes: new PathTable(settings.routes),
+      routes: servedRoutes(settings, upstreams),
       verifier: this.#verifier(settings, before),
       proofs: this.#proofs(settings, before),
       throttle: authThrottle.failures === 0 ? undefined : state.throttle,
-      upstream: createUpstreams(
-        {
-          ...boundsOf(settings),
-          urls: settings.upstreams,
-          headersMs: settings.timeouts.headersMs,
-          clock: steadyClock,
-          onHealth: (upstream, healthy) => {
-            // One that was removed may still have requests.
-            if (!this.#gateway.settings.upstreams.includes(upstream)) return
-            metrics.upstreamHealth(upstream, healthy)
-            this.#fixed.log.warn({ upstream, healthy }, 'upstream health')
-          },
-        },
-        before?.upstream,
-      ),
-      upstreamSecret:
-        upstreamSecret === undefined ? undefined : checkedField('X-Gateway-Secret', upstreamSecret),
+      upstreams,
+      upstreamSecret: secret,
     }
   }
 
@@ -155,14 +147,6 @@ export class GatewayInForce {
     }
   }
 
-  #settleUpstreams(before: Gateway, { upstream, settings }: Gateway): void {
-    const { metrics } = this.#foundation
-    const known = before.settings.upstreams
-    before.upstream.handOver(upstream, boundsOf(settings))
-    for (const url of known) if (!settings.upstreams.includes(url)) metrics.upstreamRemoved(url)
-    for (const url of settings.upstreams) if (!known.includes(url)) metrics.upstreamHealth(url, true)
-  }
-
   /** In milliseconds, of the issuers whose keys are fetched. */
   #keyAges(): readonly (readonly [issuer: string, ageMs: number])[] {
     const { settings, verifier } = this.#gateway
@@ -181,11 +165,6 @@ export class GatewayInForce {
 
 function acceptsTokens({ routes }: Settings): boolean {
   return routes.some(({ auth }) => auth.has('bearer'))
-}
-
-function boundsOf({ timeouts, maxInFlight }: Settings) {
-  // A connection may still be closing when its exchange has ended.
-  return { connectMs: timeouts.connectMs, maxConnections: maxInFlight * 2 }
 }
 
 function fixedParts({ log, clients, tls }: StartupConfiguration, foundation: Foundation): Fixed {
@@ -248,7 +227,7 @@ function gatewayOf(fixed: Fixed, configured: Configured): Gateway {
     acceptedWebhooks: fixed.acceptedWebhooks,
     tls: fixed.tls,
     limiter: fixed.limiter,
-    upstream: configured.upstream,
+    upstreams: configured.upstreams,
     upstreamSecret: configured.upstreamSecret,
     load: fixed.load,
     loopMark: fixed.loopMark,

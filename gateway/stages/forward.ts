@@ -28,7 +28,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
             onExceeded: () => forwarding.give(refusal('body_too_large')),
           })
   }
-  forwarding.call = gateway.upstream.send(
+  forwarding.call = route.client.send(
     {
       method: exchange.method,
       target: exchange.path + exchange.query,

@@ -1,5 +1,4 @@
-import type { Route } from '../config/settings.ts'
-import type { Exchange } from '../exchange.ts'
+import type { Exchange, ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
 import { preflightIn } from '../http/rules/policy/cors.ts'
@@ -30,13 +29,13 @@ export function route(gateway: Gateway, exchange: Exchange): Refusal | undefined
 }
 
 /** The row that a preflight asks about, if that row answers preflights. */
-function rowOfPreflight(entry: PathEntry<Route>, { method, req }: Exchange): Route | undefined {
+function rowOfPreflight(entry: PathEntry<ServedRoute>, { method, req }: Exchange): ServedRoute | undefined {
   const preflight = preflightIn(method, req.fields)
   const row = preflight && rowForMethod(entry, preflight.requestedMethod)
   return row?.cors === undefined ? undefined : row
 }
 
-function methodNotAllowed(entry: PathEntry<Route>): Refusal {
+function methodNotAllowed(entry: PathEntry<ServedRoute>): Refusal {
   const allowed = new Set(entry.rows.flatMap((row) => [...(row.methods ?? [])]))
   return refusal('method_not_allowed', { headers: ['Allow', [...allowed].join(', ')] })
 }

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Commit } from '../audit/commit/commit.ts'
-import type { Route, Settings } from '../config/settings.ts'
-import { Exchange } from '../exchange.ts'
+import type { Settings } from '../config/settings.ts'
+import { Exchange, type ServedRoute } from '../exchange.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { PathTable } from '../http/rules/path-table.ts'
 import { responseLines } from '../http/rules/policy/response-policy.ts'
@@ -135,12 +135,13 @@ export function makeExchange(request: HandMadeRequest = {}) {
   return { ...made, exchange }
 }
 
-export function makeRoute(route: Partial<Route> = {}): Route {
+export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
   return {
     path: '/api/*',
     methods: undefined,
     auth: new Set(['none']),
     scopes: [],
+    upstream: 'default',
     timeoutMs: undefined,
     idleTimeoutMs: 1000,
     maxBodyBytes: 100,
@@ -151,6 +152,7 @@ export function makeRoute(route: Partial<Route> = {}): Route {
     cors: undefined,
     forwarded: undefined,
     responseLines: responseLines({}),
+    client: { send: noUpstream },
     ...route,
   }
 }
@@ -207,7 +209,7 @@ export class RecordedTrail {
 interface HandMadeParts extends Omit<Partial<Gateway>, 'settings' | 'load' | 'routes'> {
   readonly settings?: Partial<Settings>
   readonly load?: Partial<Load>
-  readonly routes?: readonly Route[]
+  readonly routes?: readonly ServedRoute[]
   /** Places for exchanges that use the upstream. */
   readonly maxInFlight?: number
 }
@@ -260,6 +262,10 @@ export function makeGateway({
     ...parts,
   } as object as Gateway
   return { gateway, trail, measured, logged, time }
+}
+
+function noUpstream(): never {
+  throw new Error('no upstream was set for this request')
 }
 
 function noTake(): never {

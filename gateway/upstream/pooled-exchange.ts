@@ -1,8 +1,10 @@
 import type { Duplex } from 'node:stream'
 import type { Timed } from '../http/syntax/deadlines.ts'
 import type { Field } from '../http/syntax/field.ts'
+import { NO_PROBE } from './balancing/circuit-breaker.ts'
 import type { Origin } from './balancing/origin.ts'
-import { mayRetry } from './balancing/retry.ts'
+import { isOfUpstream, isRepeatable, mayRetry } from './balancing/retry.ts'
+import type { RetryBudget } from './balancing/retry-budget.ts'
 import type { ClientState, Pool } from './pooled-upstreams.ts'
 import { switchesTo } from './response-head.ts'
 import { stepTimeout, totalTimeout } from './timeout-faults.ts'
@@ -42,6 +44,13 @@ export abstract class PooledExchange<
   #tried: readonly Origin<OwnPool>[] = NONE_TRIED
   #retried = false
   #isPaused = false
+  /** What the circuit breaker of the chosen upstream counts the present attempt as. */
+  #probe = NO_PROBE
+  /** Retries of the group's budget so far. */
+  #resends = 0
+  #awaitsResend = false
+  /** Responded with what the last retry is for: it is asked again only when there is no other. */
+  #unwanted: Origin<OwnPool> | undefined = undefined
 
   constructor(state: State, request: UpstreamRequest, response: UpstreamResponse) {
     this.state = state
@@ -67,6 +76,7 @@ export abstract class PooledExchange<
 
   begin(): void {
     this.state.deadlines.add(this)
+    this.state.retries?.deposit()
     if (this.state.closed) this.failLater(CLOSED)
     else this.attempt(ALL_IN_USE)
   }
@@ -112,20 +122,30 @@ export abstract class PooledExchange<
   protected attempt(fault: UpstreamFault): void {
     this.sent = false
     this.idleDeadlineMs = NEVER
-    this.connection = this.#lease()
+    this.connection =
+      this.#unwanted === undefined
+        ? this.#lease(this.#tried)
+        : (this.#lease([...this.#tried, this.#unwanted]) ?? this.#lease(this.#tried))
     if (this.connection !== undefined) this.use(this.connection)
-    else this.noneFree(fault)
+    else this.noneFree(fault === ALL_IN_USE ? this.#whyNone() : fault)
+  }
+
+  #whyNone(): UpstreamFault {
+    const { waitMs } = this.state.choice
+    if (waitMs === undefined) return ALL_IN_USE
+    return { kind: 'unavailable', cause: 'every circuit breaker is open', retryAfterMs: waitMs }
   }
 
   /** A connection to the next upstream that has one free and has not refused a connection yet. */
-  #lease(): Connection | undefined {
+  #lease(tried: readonly Origin<OwnPool>[]): Connection | undefined {
     const { choice } = this.state
-    let skipped = this.#tried
+    let skipped = tried
     for (let origin = choice.next(skipped); origin !== undefined; origin = choice.next(skipped)) {
       this.chosenOrigin = origin
       const connection = origin.pool.lease(this.#retried, this.nowMs)
       if (connection !== undefined) {
         origin.inFlight += 1
+        if (origin.breaker !== undefined) this.#probe = origin.breaker.begin()
         return connection
       }
       skipped = [...skipped, origin]
@@ -139,8 +159,14 @@ export abstract class PooledExchange<
 
   /** The connection could not be made; nothing was sent. Tries another upstream. */
   protected connectionRefused(fault: UpstreamFault): void {
+    const { retries, choice } = this.state
+    this.chosenOrigin.breaker?.failed(this.#takeProbe())
     this.#tried = [...this.#tried, this.chosenOrigin]
     this.detach()
+    this.#resendOver('failed')
+    if (retries !== undefined && !choice.hasAny(this.#tried) && this.#mayResend(retries, NONE_TRIED)) {
+      this.#tried = NONE_TRIED
+    }
     this.nowMs = this.state.clock()
     this.attempt(fault)
   }
@@ -150,15 +176,20 @@ export abstract class PooledExchange<
     fault: UpstreamFault,
     progress: { readonly sent: boolean; readonly responseBegan: boolean },
   ): void {
+    const again = mayRetry(fault.kind, this.request, { ...progress, retried: this.#retried })
+    if (!again && isOfUpstream(fault)) this.#failed()
     this.detach()
-    if (mayRetry(fault.kind, this.request, { ...progress, retried: this.#retried })) {
+    if (again) {
       this.#retried = true
       this.nowMs = this.state.clock()
       this.attempt(fault)
-    } else {
-      if (isOfUpstream(fault)) this.chosenOrigin.health.exchangeFailed()
-      this.reportFault(fault)
-    }
+    } else this.reportFault(fault)
+  }
+
+  #failed(): void {
+    const { health, breaker } = this.chosenOrigin
+    health.exchangeFailed()
+    breaker?.failed(this.#takeProbe())
   }
 
   /** The upstream must send its head now, unless it has. */
@@ -175,10 +206,44 @@ export abstract class PooledExchange<
   }
 
   head(status: number, fields: readonly Field[], nowMs: number): void {
+    const { health, breaker } = this.chosenOrigin
+    health.responded(status)
+    breaker?.responded(status, this.#takeProbe())
+    if (this.state.retries !== undefined && this.#isSentAgain(this.state.retries, status)) return
     this.headReceived = true
     this.idleDeadlineMs = nowMs + this.request.idleMs
-    this.chosenOrigin.health.responded(status)
     this.response.head(status, fields)
+  }
+
+  /** Drops the response and sends the request again, where the group's retries allow it. */
+  #isSentAgain(retries: RetryBudget, status: number): boolean {
+    const isUnwanted = retries.covers(status)
+    this.#resendOver(isUnwanted ? 'failed' : 'succeeded')
+    if (!isUnwanted || !isRepeatable(this.request) || !this.#mayResend(retries, this.#tried)) return false
+    this.dropConnection()
+    this.#unwanted = this.chosenOrigin
+    this.nowMs = this.state.clock()
+    this.attempt(ALL_IN_USE)
+    return true
+  }
+
+  #mayResend(retries: RetryBudget, tried: readonly Origin<OwnPool>[]): boolean {
+    if (this.#resends >= retries.attempts || !this.state.choice.hasAny(tried) || !retries.take()) return false
+    this.#resends += 1
+    this.#awaitsResend = true
+    return true
+  }
+
+  #resendOver(outcome: 'succeeded' | 'failed'): void {
+    if (!this.#awaitsResend) return
+    this.#awaitsResend = false
+    this.state.retries?.over(outcome)
+  }
+
+  #takeProbe(): number {
+    const probe = this.#probe
+    this.#probe = NO_PROBE
+    return probe
   }
 
   /** @returns `false` to pause. */
@@ -198,6 +263,7 @@ export abstract class PooledExchange<
 
   switched(fields: readonly Field[], socket: Duplex): void {
     this.finish()
+    this.chosenOrigin.breaker?.responded(101, this.#takeProbe())
     this.detach()
     if (switchesTo(this.request.upgrade ?? '', fields)) this.response.upgrade(fields, socket)
     else {
@@ -226,6 +292,7 @@ export abstract class PooledExchange<
 
   protected finish(): void {
     this.over = true
+    this.#resendOver('failed')
     this.state.deadlines.remove(this)
   }
 
@@ -235,13 +302,9 @@ export abstract class PooledExchange<
     if (connection === undefined) return undefined
     this.connection = undefined
     this.chosenOrigin.inFlight -= 1
+    if (this.#probe !== NO_PROBE) this.chosenOrigin.breaker?.abandoned(this.#takeProbe())
     return connection
   }
-}
-
-/** Whether the upstream failed after the connection was made. */
-function isOfUpstream({ kind }: UpstreamFault): boolean {
-  return kind === 'timeout' || kind === 'broken' || kind === 'malformed'
 }
 
 function reportFault(exchange: { reportFault(fault: UpstreamFault): void }, fault: UpstreamFault): void {

@@ -1,7 +1,14 @@
 import type { Deadlines } from '../http/syntax/deadlines.ts'
 import { Choice } from './balancing/choice.ts'
 import type { Origin } from './balancing/origin.ts'
-import type { UpstreamCall, UpstreamClient, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
+import { RetryBudget } from './balancing/retry-budget.ts'
+import type {
+  UpstreamCall,
+  UpstreamClient,
+  UpstreamRequest,
+  UpstreamResponse,
+  UpstreamTarget,
+} from './upstream-client.ts'
 import type { UpstreamsOptions } from './upstream-options.ts'
 
 /** How a pool makes connections. */
@@ -32,6 +39,8 @@ export interface ClientState<OwnPool> {
   readonly connectMs: number
   readonly headersMs: number
   readonly choice: Choice<Origin<OwnPool>>
+  /** Undefined: no response makes a request go out again. */
+  readonly retries: RetryBudget | undefined
   readonly deadlines: Deadlines
   /** No exchange starts any more. Written by `close`. */
   closed: boolean
@@ -40,10 +49,19 @@ export interface ClientState<OwnPool> {
 /** @throws TypeError when there is no upstream. */
 export function createState<OwnPool>(
   origins: readonly Origin<OwnPool>[],
-  { clock, connectMs, headersMs }: UpstreamsOptions,
-  deadlines: Deadlines,
+  { clock, connectMs, headersMs, policy, onRetry = () => undefined }: UpstreamsOptions,
+  { deadlines, retries }: Pick<ClientState<OwnPool>, 'deadlines' | 'retries'>,
 ): ClientState<OwnPool> {
-  return { clock, connectMs, headersMs, choice: new Choice(origins), deadlines, closed: false }
+  const retry = policy?.retry
+  return {
+    clock,
+    connectMs,
+    headersMs,
+    choice: new Choice(origins),
+    retries: retry && (retries?.isOf(retry) ? retries : new RetryBudget(retry, clock, onRetry)),
+    deadlines,
+    closed: false,
+  }
 }
 
 type ExchangeClass<State> = new (
@@ -63,6 +81,10 @@ export class PooledUpstreams<State extends ClientState<Pool<unknown>>> implement
     this.#Exchange = Exchange
   }
 
+  get targets(): readonly UpstreamTarget[] {
+    return this.#state.choice.origins
+  }
+
   /** The upstreams that exchanges are sent to. */
   get state(): State {
     return this.#state
@@ -75,11 +97,16 @@ export class PooledUpstreams<State extends ClientState<Pool<unknown>>> implement
   }
 
   handOver(successor: UpstreamClient, bounds: PoolBounds): void {
-    const kept = successor instanceof PooledUpstreams ? successor.state.choice.origins : []
-    for (const origin of this.#state.choice.origins) {
-      if (kept.includes(origin)) origin.pool.bound(bounds)
-      else void origin.pool.close()
+    const kept: readonly Origin[] = successor instanceof PooledUpstreams ? successor.state.choice.origins : []
+    const pools = new Set(kept.map(({ pool }) => pool))
+    for (const { pool } of this.#state.choice.origins) {
+      if (pools.has(pool)) pool.bound(bounds)
+      else void pool.close()
     }
+  }
+
+  retire(): void {
+    for (const { pool } of this.#state.choice.origins) void pool.close()
   }
 
   close(): Promise<void> {

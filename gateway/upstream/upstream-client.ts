@@ -1,5 +1,7 @@
 import type { Duplex, Readable } from 'node:stream'
 import type { Field } from '../http/syntax/field.ts'
+import type { CircuitBreaker } from './balancing/circuit-breaker.ts'
+import type { Health } from './balancing/health.ts'
 
 /** One request to send upstream. Already checked: method, target and fields can be written as they are. */
 export interface UpstreamRequest {
@@ -22,18 +24,28 @@ export interface UpstreamRequest {
  * Why an exchange failed:
  *
  * - `unreachable`: no connection, so nothing was sent.
+ * - `unavailable`: every circuit breaker is open, so nothing was sent.
  * - `timeout`: the upstream was too slow to connect, to send its head or the next piece, or when the total ran out.
  * - `broken`: the connection ended or was reset before the response was complete.
  * - `malformed`: the response is not HTTP that can be passed on.
  * - `unread`: the total ran out while the receiver held the response back.
  * - `unsent`: the total ran out while the rest of the request body was awaited.
  */
-export type UpstreamFaultKind = 'unreachable' | 'timeout' | 'broken' | 'malformed' | 'unread' | 'unsent'
+export type UpstreamFaultKind =
+  | 'unreachable'
+  | 'unavailable'
+  | 'timeout'
+  | 'broken'
+  | 'malformed'
+  | 'unread'
+  | 'unsent'
 
 export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For our log only; never for the client. */
   readonly cause: string
+  /** `unavailable`: when a breaker will let a request through. */
+  readonly retryAfterMs?: number
 }
 
 /**
@@ -66,7 +78,15 @@ export interface UpstreamCall {
   readonly upstream: string
 }
 
+export interface UpstreamTarget {
+  readonly url: string
+  readonly health: Health
+  readonly breaker: CircuitBreaker | undefined
+}
+
 export interface UpstreamClient {
+  /** Where requests go, with what is known of each. */
+  readonly targets: readonly UpstreamTarget[]
   /** Never throws. Calls the response only after it has returned. */
   send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall
   /**
@@ -78,6 +98,8 @@ export interface UpstreamClient {
     successor: UpstreamClient,
     bounds: { readonly connectMs: number; readonly maxConnections: number },
   ): void
+  /** Like a hand-over to nobody: requests that began before still go through this client. */
+  retire(): void
   /** Closes idle connections at once and the others when their exchange ends. */
   close(): Promise<void>
 }

@@ -1,3 +1,7 @@
+import type { UpstreamPolicy } from '../config/upstreams/upstream-group.ts'
+import type { BreakerState } from './balancing/circuit-breaker.ts'
+import type { RetryOutcome } from './balancing/retry-budget.ts'
+
 /** What the upstream client is made with. Times in milliseconds. */
 export interface UpstreamsOptions {
   /** At least one of `http://host:port`, `https://host:port`, `unix:/path.sock`. */
@@ -14,4 +18,10 @@ export interface UpstreamsOptions {
   readonly clock: () => number
   /** Called on each change; every upstream starts healthy. */
   readonly onHealth: (upstream: string, healthy: boolean) => void
+  /** Default: nothing beyond the passive rules. Active checks are made by `UpstreamGroups`. */
+  readonly policy?: Omit<UpstreamPolicy, 'healthCheck'>
+  /** Called on each change; every breaker starts closed. */
+  readonly onBreaker?: (upstream: string, state: BreakerState) => void
+  /** What came of a retry that the policy asks for. */
+  readonly onRetry?: (outcome: RetryOutcome) => void
 }

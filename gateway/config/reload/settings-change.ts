@@ -32,6 +32,7 @@ const NEEDS_RESTART = [
 /** Keys that have another name in the file. */
 const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   upstreams: 'upstream',
+  upstreamGroups: 'upstreams',
   auditFile: 'audit.file',
   auditDurability: 'audit.durability',
   onJournalFailure: 'limits.onJournalFailure',

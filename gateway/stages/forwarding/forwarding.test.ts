@@ -17,14 +17,6 @@ function forwarded(request: Request = {}, revocations: object = {}) {
   let aborted = 0
   const call = { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
   const made = makeGateway({
-    upstream: {
-      send: (request: UpstreamRequest) => {
-        sent.push(request)
-        return call
-      },
-      handOver: () => {},
-      close: () => Promise.resolve(),
-    },
     revocations: {
       isSafe: true,
       isRevoked: () => false,
@@ -36,7 +28,11 @@ function forwarded(request: Request = {}, revocations: object = {}) {
   exchange.path = '/api/x'
   exchange.query = '?a=1'
   exchange.host = 'api.example'
-  exchange.route = makeRoute()
+  const send = (request: UpstreamRequest) => {
+    sent.push(request)
+    return call
+  }
+  exchange.route = makeRoute({ client: { send } })
   record(made.gateway, exchange)
   occupy(made.gateway, exchange)
   forward(made.gateway, exchange)

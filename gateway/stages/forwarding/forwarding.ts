@@ -30,6 +30,7 @@ const SESSION_ENDED = refusal('invalid_token', { cause: 'its session was revoked
 
 const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
   unreachable: 'upstream_unreachable',
+  unavailable: 'upstream_unavailable',
   timeout: 'upstream_timeout',
   broken: 'upstream_broken',
   malformed: 'upstream_malformed',
@@ -177,8 +178,10 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#orphaned = { share, timer: setTimeout(() => this.abort(), HEAD_AFTER_CLIENT_MS) }
   }
 
-  fault(fault: UpstreamFault): void {
-    this.give(refusal(REFUSAL_OF_FAULT[fault.kind], { cause: fault.cause }))
+  fault({ kind, cause, retryAfterMs }: UpstreamFault): void {
+    const headers =
+      retryAfterMs === undefined ? [] : ['Retry-After', String(Math.max(1, Math.ceil(retryAfterMs / 1000)))]
+    this.give(refusal(REFUSAL_OF_FAULT[kind], { headers, cause }))
   }
 
   give(refused: Refusal): void {

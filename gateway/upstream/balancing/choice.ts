@@ -1,10 +1,20 @@
 import type { Origin } from './origin.ts'
 
+/** From the most to the least preferred. */
+const READY = 0
+const AVOIDED = 1
+/** Its health checks fail. */
+const DOWN = 2
+/** No connection could be made, and its back-off is not over. */
+const BACKING_OFF = 3
+
 /** Chooses the upstream for each attempt. */
 export class Choice<Kind extends Origin> {
   readonly origins: readonly Kind[]
   /** The upstream that a call names before it has a connection. */
   readonly first: Kind
+  /** Set when there is nothing to choose. */
+  readonly #only: Kind | undefined
   #turn = 0
 
   /** @throws TypeError when there is no upstream. */
@@ -13,31 +23,79 @@ export class Choice<Kind extends Origin> {
     if (first === undefined) throw new TypeError('upstreams: at least one is needed')
     this.origins = origins
     this.first = first
+    this.#only = origins.length === 1 && first.breaker === undefined ? first : undefined
   }
 
   /**
-   * The usable upstream with the fewest exchanges in flight, in turn among equals. Avoided upstreams come after all
-   * others. When none is usable, the one whose back-off ends first.
+   * The upstream with the fewest exchanges in flight, in turn among equals, of those that are best off. When no
+   * connection can be made to any, the one whose back-off ends first. Never one whose circuit breaker is open.
    *
-   * @returns undefined when all are in `tried`.
+   * @returns undefined when there is none that is not in `tried`.
    */
   next(tried: readonly Kind[]): Kind | undefined {
-    const { origins } = this
-    this.#turn = (this.#turn + 1) % origins.length
-    let best: Kind | undefined
-    let avoided: Kind | undefined
-    let soonest: Kind | undefined
-    for (let i = 0; i < origins.length; i++) {
-      const origin = origins[(this.#turn + i) % origins.length] as Kind
-      if (tried.includes(origin)) continue
-      if (origin.health.usable()) {
-        if (origin.health.avoided()) {
-          if (avoided === undefined || origin.inFlight < avoided.inFlight) avoided = origin
-        } else if (best === undefined || origin.inFlight < best.inFlight) best = origin
-      } else if (soonest === undefined || origin.health.retryAtMs < soonest.health.retryAtMs) soonest = origin
-    }
-    const chosen = best ?? avoided ?? soonest
+    const only = this.#only
+    const chosen = only === undefined ? this.#best(tried) : tried.length === 0 ? only : undefined
     chosen?.health.chosen()
     return chosen
   }
+
+  /** Whether `next` would find one. Chooses none. */
+  hasAny(tried: readonly Kind[]): boolean {
+    return this.origins.some((origin) => !tried.includes(origin) && origin.breaker?.admits() !== false)
+  }
+
+  /** Milliseconds until a circuit breaker admits an exchange; undefined when one does now. */
+  get waitMs(): number | undefined {
+    let waitMs = Number.POSITIVE_INFINITY
+    for (const { breaker } of this.origins) waitMs = Math.min(waitMs, breaker?.waitMs ?? 0)
+    return waitMs > 0 ? waitMs : undefined
+  }
+
+  #best(tried: readonly Kind[]): Kind | undefined {
+    const { origins } = this
+    this.#turn = (this.#turn + 1) % origins.length
+    let best = this.#scan(tried, BACKING_OFF)
+    if (best?.slowStart === undefined) return best
+    const passedOver = [...tried]
+    while (best.slowStart?.takesTurn(best.health.recoveredAtMs) === false) {
+      passedOver.push(best)
+      const other = this.#scan(passedOver, rankOf(best))
+      if (other === undefined) return best
+      best = other
+    }
+    return best
+  }
+
+  /** @param worst the highest rank that is good enough. */
+  #scan(skipped: readonly Kind[], worst: number): Kind | undefined {
+    const { origins } = this
+    let best: Kind | undefined
+    let bestRank = worst
+    for (let i = 0; i < origins.length; i++) {
+      const origin = origins[(this.#turn + i) % origins.length] as Kind
+      if (skipped.includes(origin) || origin.breaker?.admits() === false) continue
+      const rank = rankOf(origin)
+      if (rank > bestRank || (rank === bestRank && best !== undefined && !isBetter(origin, best, rank)))
+        continue
+      best = origin
+      bestRank = rank
+    }
+    return best
+  }
+}
+
+function rankOf({ health }: Origin): number {
+  if (!health.usable()) return BACKING_OFF
+  if (!health.passesChecks) return DOWN
+  return health.avoided() ? AVOIDED : READY
+}
+
+function isBetter(one: Origin, other: Origin, rank: number): boolean {
+  if (rank === BACKING_OFF) return one.health.retryAtMs < other.health.retryAtMs
+  return loadOf(one) < loadOf(other)
+}
+
+/** Exchanges in flight, for its share of them. */
+function loadOf({ inFlight, health, slowStart }: Origin): number {
+  return slowStart === undefined ? inFlight : inFlight / slowStart.share(health.recoveredAtMs)
 }

@@ -5,7 +5,7 @@ const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 
 /**
- * Passive health of one upstream, learnt from its exchanges.
+ * Health of one upstream: learnt from its exchanges, and what its active checks say.
  *
  * When no connection can be made, it is not used for a back-off that doubles from 250 ms to 10 s. Then one exchange
  * probes it, while the others wait for the result or for the next back-off.
@@ -18,6 +18,8 @@ export class Health {
   readonly #clock: () => number
   readonly #onChange: (healthy: boolean) => void
   #healthy = true
+  #passesChecks = true
+  #recoveredAtMs = Number.NEGATIVE_INFINITY
   #backOffMs = FIRST_BACK_OFF_MS
   #retryAtMs = 0
   /** An exchange probes whether connections can be made again. */
@@ -28,10 +30,37 @@ export class Health {
   /** An exchange probes whether it responds again. */
   #responseProbed = false
 
-  /** @param clock milliseconds, monotonic. @param onChange called on each change; it starts healthy. */
+  /**
+   * @param clock milliseconds, monotonic.
+   * @param onChange called on each change of whether it can be connected to and passes its checks; it starts healthy.
+   */
   constructor(clock: () => number, onChange: (healthy: boolean) => void) {
     this.#clock = clock
     this.#onChange = onChange
+  }
+
+  /** On the clock; the remote past when it never was as bad as to recover. */
+  get recoveredAtMs(): number {
+    return this.#recoveredAtMs
+  }
+
+  /** It is as good as the others from now on. */
+  recovered(): void {
+    this.#recoveredAtMs = this.#clock()
+  }
+
+  get isHealthy(): boolean {
+    return this.#healthy && this.#passesChecks
+  }
+
+  /** Its active health checks do not say that it is down. True without checks. */
+  get passesChecks(): boolean {
+    return this.#passesChecks
+  }
+
+  /** What its active health checks say. They know nothing of how it serves requests. */
+  checked(passes: boolean): void {
+    this.#become(this.#healthy, passes)
   }
 
   usable(): boolean {
@@ -48,6 +77,7 @@ export class Health {
     this.connected()
     if (status >= 502 && status <= 504) this.exchangeFailed()
     else if (this.#failures > 0) {
+      if (this.#failures >= MAX_FAILURES) this.recovered()
       this.#failures = 0
       this.#responseProbed = false
       this.#avoidedMs = FIRST_AVOIDED_MS
@@ -87,17 +117,20 @@ export class Health {
     this.#connectProbed = false
     this.#backOffMs = this.#healthy ? FIRST_BACK_OFF_MS : Math.min(this.#backOffMs * 2, LONGEST_BACK_OFF_MS)
     this.#retryAtMs = this.#clock() + this.#backOffMs
-    this.#become(false)
+    this.#become(false, this.#passesChecks)
   }
 
   /** A connection was made, or a response came on an open one. */
   connected(): void {
-    this.#become(true)
+    if (!this.#healthy) this.#become(true, this.#passesChecks)
   }
 
-  #become(healthy: boolean): void {
-    if (this.#healthy === healthy) return
+  #become(healthy: boolean, passesChecks: boolean): void {
+    const before = this.isHealthy
     this.#healthy = healthy
-    this.#onChange(healthy)
+    this.#passesChecks = passesChecks
+    if (before === this.isHealthy) return
+    if (!before) this.recovered()
+    this.#onChange(!before)
   }
 }

@@ -1,6 +1,9 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Address } from '../upstream-address.ts'
 import type { UpstreamsOptions } from '../upstream-options.ts'
+import { CircuitBreaker } from './circuit-breaker.ts'
 import { Health } from './health.ts'
+import { SlowStart } from './slow-start.ts'
 
 /** One upstream and its state. */
 export interface Origin<Pool = unknown> {
@@ -11,14 +14,58 @@ export interface Origin<Pool = unknown> {
   readonly pool: Pool
   /** Exchanges in flight. Written by the exchanges. */
   inFlight: number
+  /** What it is guarded by. */
+  readonly policy: UpstreamsOptions['policy']
+  readonly breaker: CircuitBreaker | undefined
+  readonly slowStart: SlowStart | undefined
 }
 
-export function createOrigin<Pool>(
-  address: Address,
-  { clock, onHealth }: UpstreamsOptions,
-  createPool: (health: Health) => Pool,
+/** Where origins come from: known ones with the same URL keep connections and health, and their guards if the policy does. */
+interface OriginSources<Pool> {
+  readonly known: readonly Origin<Pool>[] | undefined
+  createPool(address: Address, health: Health): Pool
+}
+
+export function createOrigins<Pool>(
+  addresses: readonly Address[],
+  options: UpstreamsOptions,
+  { known, createPool }: OriginSources<Pool>,
+): readonly Origin<Pool>[] {
+  return addresses.map((address) => {
+    const { url } = address
+    const before = known?.find((origin) => origin.url === url)
+    if (before !== undefined && isGuardedAlike(before.policy, options.policy)) return before
+    const health = before?.health ?? new Health(options.clock, (healthy) => options.onHealth(url, healthy))
+    // One that is new beside others has no connections yet.
+    if (before === undefined && known !== undefined) health.recovered()
+    const pool = before?.pool ?? createPool(address, health)
+    return guardedOrigin({ url, health, pool }, options)
+  })
+}
+
+function guardedOrigin<Pool>(
+  { url, health, pool }: Pick<Origin<Pool>, 'url' | 'health' | 'pool'>,
+  { policy, clock, onBreaker }: UpstreamsOptions,
 ): Origin<Pool> {
-  const { url } = address
-  const health = new Health(clock, (healthy) => onHealth(url, healthy))
-  return { url, health, pool: createPool(health), inFlight: 0 }
+  const { breaker, slowStartMs = 0 } = policy ?? {}
+  return {
+    url,
+    health,
+    pool,
+    inFlight: 0,
+    policy,
+    breaker:
+      breaker &&
+      new CircuitBreaker(breaker, clock, (state) => {
+        if (state === 'closed') health.recovered()
+        onBreaker?.(url, state)
+      }),
+    slowStart: slowStartMs === 0 ? undefined : new SlowStart(slowStartMs, clock),
+  }
+}
+
+function isGuardedAlike(one: UpstreamsOptions['policy'], other: UpstreamsOptions['policy']): boolean {
+  return (
+    isDeepStrictEqual(one?.breaker, other?.breaker) && (one?.slowStartMs ?? 0) === (other?.slowStartMs ?? 0)
+  )
 }

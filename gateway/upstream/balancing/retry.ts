@@ -1,4 +1,4 @@
-import type { UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
+import type { UpstreamFault, UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
@@ -21,5 +21,19 @@ export function mayRetry(
 ): boolean {
   if (progress.retried || kind !== 'broken') return false
   if (!progress.sent) return true
-  return SAFE_METHODS.has(method) && body === null && upgrade === undefined && !progress.responseBegan
+  return isRepeatable({ method, body, upgrade }) && !progress.responseBegan
+}
+
+/** Whether a request changes nothing however often it is carried out, and can be sent again as it is. */
+export function isRepeatable({
+  method,
+  body,
+  upgrade,
+}: Pick<UpstreamRequest, 'method' | 'body' | 'upgrade'>): boolean {
+  return SAFE_METHODS.has(method) && body === null && upgrade === undefined
+}
+
+/** Whether the upstream failed after the connection was made. */
+export function isOfUpstream({ kind }: UpstreamFault): boolean {
+  return kind === 'timeout' || kind === 'broken' || kind === 'malformed'
 }

@@ -1,5 +1,5 @@
 import { Deadlines } from '../../http/syntax/deadlines.ts'
-import { createOrigin } from '../balancing/origin.ts'
+import { createOrigins } from '../balancing/origin.ts'
 import { createState, PooledUpstreams } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
 import type { UpstreamClient } from '../upstream-client.ts'
@@ -23,14 +23,11 @@ export function createPlainUpstreams(
   const known = before instanceof PlainUpstreams ? before.state : undefined
   const deadlines = known?.deadlines ?? new Deadlines(options.clock)
   const waitingLine = known?.waitingLine ?? new WaitingLine(options.maxWaiting ?? 0)
-  const origins = addresses.map(
-    (address) =>
-      known?.choice.origins.find(({ url }) => url === address.url) ??
-      createOrigin(
-        address,
-        options,
-        (health) => new ConnectionPool({ ...options, address, health, deadlines, waitingLine }),
-      ),
-  )
-  return new PlainUpstreams({ ...createState(origins, options, deadlines), waitingLine }, PlainExchange)
+  const origins = createOrigins(addresses, options, {
+    known: known?.choice.origins,
+    createPool: (address, health) =>
+      new ConnectionPool({ ...options, address, health, deadlines, waitingLine }),
+  })
+  const state = createState(origins, options, { deadlines, retries: known?.retries })
+  return new PlainUpstreams({ ...state, waitingLine }, PlainExchange)
 }

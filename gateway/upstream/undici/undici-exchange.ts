@@ -78,6 +78,9 @@ export class UndiciExchange
   }
 
   protected use(): void {
+    this.#leftUnread = false
+    this.#responseBegan = false
+    this.#untilClose = false
     process.nextTick(dispatch, this)
   }
 
@@ -145,7 +148,8 @@ export class UndiciExchange
   }
 
   onResponseError(_controller: unknown, error: Error): void {
-    if (this.over) return
+    // The latter: of an attempt whose response was dropped.
+    if (this.over || error === ABORTED) return
     const fault = faultOf(error, this.headReceived)
     const sent = this.#controller !== undefined
     if (error instanceof ConnectError) this.connectionRefused(fault)

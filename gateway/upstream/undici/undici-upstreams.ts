@@ -1,5 +1,5 @@
 import { Deadlines } from '../../http/syntax/deadlines.ts'
-import { createOrigin } from '../balancing/origin.ts'
+import { createOrigins } from '../balancing/origin.ts'
 import { type ClientState, createState, PooledUpstreams } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
 import type { UpstreamClient } from '../upstream-client.ts'
@@ -20,11 +20,11 @@ export function createUndiciUpstreams(
   before?: UpstreamClient,
 ): UpstreamClient {
   const known = before instanceof UndiciUpstreams ? before.state : undefined
-  const origins = addresses.map(
-    (address) =>
-      known?.choice.origins.find(({ url }) => url === address.url) ??
-      createOrigin(address, options, (health) => new UndiciPool({ ...options, address, health })),
-  )
+  const origins = createOrigins(addresses, options, {
+    known: known?.choice.origins,
+    createPool: (address, health) => new UndiciPool({ ...options, address, health }),
+  })
   const deadlines = known?.deadlines ?? new Deadlines(options.clock)
-  return new UndiciUpstreams(createState(origins, options, deadlines), UndiciExchange)
+  const state = createState(origins, options, { deadlines, retries: known?.retries })
+  return new UndiciUpstreams(state, UndiciExchange)
 }

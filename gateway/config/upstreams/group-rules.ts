@@ -1,0 +1,150 @@
+import type { JsonFile } from '../json/json-file.ts'
+import { childPath } from '../json/json-path.ts'
+import { describeValue } from '../json/schema-check.ts'
+import { pathFault } from '../rules/path-rules.ts'
+import { hostFault, tidyUpstream, upstreamFault } from '../rules/value-rules.ts'
+import {
+  type BreakerSettings,
+  DEFAULT_GROUP,
+  type HealthCheckSettings,
+  NO_POLICY,
+  type RetrySettings,
+  type UpstreamGroup,
+} from './upstream-group.ts'
+
+/** The key `upstreams` as the schema allows it, with the schema's defaults. */
+export type WrittenGroups = Readonly<Record<string, WrittenGroup>>
+
+interface WrittenGroup {
+  readonly targets?: readonly string[]
+  readonly healthCheck?: Partial<HealthCheckSettings> & Pick<HealthCheckSettings, 'path'>
+  readonly breaker?: BreakerSettings
+  readonly retry?: RetrySettings
+  readonly slowStartMs: number
+}
+
+interface Written {
+  readonly upstreams: WrittenGroups
+  readonly routes: readonly { readonly upstream: string }[]
+}
+
+const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
+const MAX_GROUPS = 256
+
+/** Reports every fault of the named groups, and every route that names none of them. */
+export function checkGroups(json: JsonFile<unknown>, { upstreams, routes }: Written): void {
+  if (typeof upstreams !== 'object' || upstreams === null || Array.isArray(upstreams)) return
+  const names = Object.keys(upstreams)
+  if (names.length > MAX_GROUPS) {
+    json.refuse({
+      path: '$.upstreams',
+      reason: `must have at most ${MAX_GROUPS} groups, but has ${names.length}`,
+    })
+    return
+  }
+  for (const [name, group] of Object.entries(upstreams)) {
+    const path = childPath('$.upstreams', name)
+    if (!json.sound(path)) continue
+    if (!NAME.test(name)) {
+      json.refuse({ path, reason: 'must have a name of at most 64 letters, digits, - and _, a letter first' })
+    }
+    checkTargets(json, path, { name, group })
+    checkHealthCheck(json, `${path}.healthCheck`, group.healthCheck)
+    checkBreaker(json, `${path}.breaker`, group.breaker)
+  }
+  checkNames(json, routes, new Set([...names, DEFAULT_GROUP]))
+}
+
+/** The groups with every default filled in. The targets of the default group are those of `upstream`. */
+export function upstreamGroups(written: WrittenGroups): readonly UpstreamGroup[] {
+  return Object.entries(written).map(
+    ([name, { targets = [], healthCheck, breaker, retry, slowStartMs }]) => ({
+      name,
+      targets: targets.map(tidyUpstream),
+      healthCheck: healthCheck && {
+        host: undefined,
+        statuses: undefined,
+        ...(healthCheck as Omit<HealthCheckSettings, 'host' | 'statuses'>),
+      },
+      breaker: breaker && { ...breaker, failurePercent: breaker.failurePercent, statuses: breaker.statuses },
+      retry,
+      slowStartMs,
+    }),
+  )
+}
+
+/** The groups that routes name: the default one with its targets, which the environment may have given. */
+export function groupsInUse({
+  upstreams,
+  upstreamGroups: groups,
+  routes,
+}: {
+  readonly upstreams: readonly string[]
+  readonly upstreamGroups: readonly UpstreamGroup[]
+  readonly routes: readonly { readonly upstream: string }[]
+}): readonly UpstreamGroup[] {
+  const policy = groups.find(({ name }) => name === DEFAULT_GROUP) ?? NO_POLICY
+  const all = [
+    { ...policy, name: DEFAULT_GROUP, targets: upstreams },
+    ...groups.filter(({ name }) => name !== DEFAULT_GROUP),
+  ]
+  const used = new Set(routes.map(({ upstream }) => upstream))
+  return all.filter(({ name }) => used.has(name))
+}
+
+function checkTargets(
+  json: JsonFile<unknown>,
+  path: string,
+  { name, group: { targets } }: { readonly name: string; readonly group: WrittenGroup },
+): void {
+  if (name === DEFAULT_GROUP) {
+    if (targets === undefined) return
+    const reason = 'must not be given: the targets of the group "default" are those of "upstream"'
+    json.refuse({ path: `${path}.targets`, reason })
+  } else if (targets === undefined) json.refuse({ path: `${path}.targets`, reason: 'is missing' })
+  else {
+    const tidy = targets.map(tidyUpstream)
+    json.checkEach(`${path}.targets`, tidy, (one, index) =>
+      tidy.indexOf(one) < index ? `must not be "${one}" a second time` : upstreamFault(one),
+    )
+  }
+}
+
+function checkHealthCheck(json: JsonFile<unknown>, path: string, check: WrittenGroup['healthCheck']): void {
+  if (check === undefined) return
+  json.check(`${path}.path`, check.path, checkPathFault)
+  json.check(`${path}.host`, check.host, authorityFault)
+  const { timeoutMs = 0, intervalMs = 0 } = check
+  if (timeoutMs <= intervalMs) return
+  const reason = `must not be longer than intervalMs (${intervalMs}), but is ${timeoutMs}`
+  json.refuse({ path: `${path}.timeoutMs`, reason })
+}
+
+function checkBreaker(json: JsonFile<unknown>, path: string, breaker: WrittenGroup['breaker']): void {
+  if (breaker === undefined || breaker.failures > 0 || breaker.failurePercent !== undefined) return
+  json.refuse({ path, reason: 'never opens: give "failures" above 0, or "failurePercent"' })
+}
+
+function checkNames(json: JsonFile<unknown>, routes: Written['routes'], names: ReadonlySet<string>): void {
+  if (!Array.isArray(routes)) return
+  for (const [index, route] of routes.entries()) {
+    json.check(`$.routes[${index}].upstream`, route?.upstream, (name: string) =>
+      names.has(name)
+        ? undefined
+        : `must name a group of "upstreams" or be "${DEFAULT_GROUP}", but is ${describeValue(name)}`,
+    )
+  }
+}
+
+/** A path without a query, in the form in which paths are compared. */
+function checkPathFault(path: string): string | undefined {
+  if (path.endsWith('*')) return `must be one path, but is ${describeValue(path)}`
+  return pathFault(path)
+}
+
+function authorityFault(host: string): string | undefined {
+  const [, name = '', port = '1'] = /^(\[[0-9A-Fa-f:.]+\]|[^:]*)(?::([0-9]{1,5}))?$/.exec(host) ?? []
+  const bare = name.startsWith('[') ? name.slice(1, -1) : name
+  if (hostFault(bare) === undefined && Number(port) >= 1 && Number(port) <= 65535) return undefined
+  return `must be a host name or an address, with or without a port, but is ${describeValue(host)}`
+}

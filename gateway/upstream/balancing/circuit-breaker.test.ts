@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
+import { type BreakerState, CircuitBreaker, NO_PROBE } from './circuit-breaker.ts'
+
+function breaker(settings: Partial<BreakerSettings> = {}) {
+  const time = { nowMs: 1000 }
+  const changes: BreakerState[] = []
+  const all = {
+    failures: 3,
+    failurePercent: undefined,
+    windowMs: 10_000,
+    minRequests: 20,
+    openMs: 5000,
+    probes: 1,
+    statuses: undefined,
+    ...settings,
+  }
+  const made = new CircuitBreaker(
+    all,
+    () => time.nowMs,
+    (state) => changes.push(state),
+  )
+  return { breaker: made, time, changes }
+}
+
+describe('a circuit breaker', () => {
+  it('opens after so many failures in a row, and a success in between begins them again', () => {
+    const { breaker: one, changes } = breaker()
+    for (const status of [500, 503, 200, 500, 599, 404]) one.responded(status, NO_PROBE)
+    assert.deepEqual([one.state, one.admits(), one.waitMs], ['closed', true, 0])
+    one.responded(502, NO_PROBE)
+    one.failed(NO_PROBE)
+    one.responded(504, NO_PROBE)
+    assert.deepEqual([one.state, one.admits(), one.waitMs, changes], ['open', false, 5000, ['open']])
+  })
+
+  it('counts only the statuses that it is told to', () => {
+    const { breaker: one } = breaker({ statuses: [503] })
+    for (let i = 0; i < 10; i++) one.responded(500, NO_PROBE)
+    assert.equal(one.state, 'closed')
+    for (let i = 0; i < 3; i++) one.responded(503, NO_PROBE)
+    assert.equal(one.state, 'open')
+  })
+
+  it('opens at a percentage of failures in the window, not before there are enough of them', () => {
+    const { breaker: one, time } = breaker({ failures: 0, failurePercent: 50, minRequests: 10 })
+    for (let i = 0; i < 9; i++) one.failed(NO_PROBE)
+    assert.equal(one.state, 'closed')
+    // They have left the window.
+    time.nowMs += 11_000
+    for (let i = 0; i < 6; i++) one.responded(200, NO_PROBE)
+    for (let i = 0; i < 5; i++) one.failed(NO_PROBE)
+    assert.equal(one.state, 'closed')
+    one.failed(NO_PROBE)
+    assert.equal(one.state, 'open')
+  })
+
+  it('keeps failures of the last nine tenths of the window and none that are older than it', () => {
+    for (const [passedMs, state] of [
+      [8999, 'open'],
+      [10_000, 'closed'],
+    ] as const) {
+      const { breaker: one, time } = breaker({ failures: 0, failurePercent: 100, minRequests: 4 })
+      for (let i = 0; i < 3; i++) one.failed(NO_PROBE)
+      time.nowMs += passedMs
+      one.failed(NO_PROBE)
+      assert.equal(one.state, state)
+    }
+  })
+
+  it('lets its probes through after its time, closes when all succeed and opens again when one fails', () => {
+    const { breaker: one, time, changes } = breaker({ failures: 1, probes: 2 })
+    one.failed(NO_PROBE)
+    time.nowMs += 4999
+    assert.deepEqual([one.admits(), one.waitMs], [false, 1])
+    time.nowMs += 1
+    assert.equal(one.admits(), true)
+    const probes = [one.begin(), one.begin()]
+    assert.deepEqual([one.state, one.admits()], ['half-open', false])
+    one.responded(200, probes[0] as number)
+    assert.equal(one.admits(), false)
+    one.responded(500, probes[1] as number)
+    assert.deepEqual([one.state, one.waitMs], ['open', 5000])
+    time.nowMs += 5000
+    for (const probe of [one.begin(), one.begin()]) one.responded(404, probe)
+    assert.deepEqual(changes, ['open', 'half-open', 'open', 'half-open', 'closed'])
+    assert.equal(one.begin(), NO_PROBE)
+  })
+
+  it('learns nothing when half open from exchanges that began before', () => {
+    const { breaker: one, time } = breaker({ failures: 1 })
+    one.failed(NO_PROBE)
+    time.nowMs += 5000
+    const first = one.begin()
+    one.responded(200, NO_PROBE)
+    one.failed(NO_PROBE)
+    assert.equal(one.state, 'half-open')
+    one.failed(first)
+    time.nowMs += 5000
+    const second = one.begin()
+    one.responded(200, first)
+    assert.equal(one.state, 'half-open')
+    one.responded(200, second)
+    assert.equal(one.state, 'closed')
+  })
+
+  it('gives the place of a probe without a result to another, and does not wait for a slow one for ever', () => {
+    const { breaker: one, time } = breaker({ failures: 1 })
+    one.failed(NO_PROBE)
+    time.nowMs += 5000
+    one.abandoned(one.begin())
+    assert.equal(one.admits(), true)
+    const slow = one.begin()
+    time.nowMs += 4999
+    assert.deepEqual([one.admits(), one.waitMs], [false, 1])
+    time.nowMs += 1
+    assert.equal(one.admits(), true)
+    one.begin()
+    // Its place is another's already.
+    one.abandoned(slow)
+    assert.equal(one.admits(), false)
+  })
+
+  it('half open lets at most so many through in each openMs, whatever comes of them', () => {
+    const step = fc.record({
+      waitMs: fc.nat(3000),
+      result: fc.constantFrom('none', 'success', 'failure', 'abandoned'),
+      which: fc.nat(20),
+    })
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 4 }), fc.array(step, { maxLength: 200 }), (probes, steps) => {
+        const { breaker: one, time } = breaker({ failures: 1, probes })
+        one.failed(NO_PROBE)
+        const underWay: { readonly probe: number; readonly atMs: number }[] = []
+        const let_: number[] = []
+        for (const { waitMs, result, which } of steps) {
+          time.nowMs += waitMs
+          if (one.admits() && one.state !== 'closed') {
+            underWay.push({ probe: one.begin(), atMs: time.nowMs })
+            let_.push(time.nowMs)
+          }
+          const [ended] = underWay.splice(which % (underWay.length + 1), 1)
+          if (ended === undefined || result === 'none') continue
+          if (result === 'success') one.responded(200, ended.probe)
+          else if (result === 'failure') one.failed(ended.probe)
+          else {
+            one.abandoned(ended.probe)
+            // One that was given up makes room for one more.
+            let_.splice(let_.indexOf(ended.atMs), 1)
+          }
+          if (one.state === 'closed') one.failed(NO_PROBE)
+          const recent = let_.filter((atMs) => atMs > time.nowMs - 5000)
+          assert.ok(recent.length <= 2 * probes, `${recent.length} with ${probes} probes`)
+        }
+      }),
+    )
+  })
+})

@@ -1,0 +1,129 @@
+import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
+import { FailureWindow } from './failure-window.ts'
+
+export type BreakerState = 'closed' | 'half-open' | 'open'
+
+/** Of an exchange that began while the breaker was closed. */
+export const NO_PROBE = 0
+
+/**
+ * Circuit breaker of one target. Closed, it counts failures; after too many it opens, and the target gets nothing for
+ * `openMs`. Then it is half open: it lets a round of `probes` exchanges through. When so many have succeeded it closes,
+ * when one fails it opens again. After another `openMs` without a result (of a slow upload, say) there is another round.
+ */
+export class CircuitBreaker {
+  readonly #settings: BreakerSettings
+  readonly #clock: () => number
+  readonly #onChange: (state: BreakerState) => void
+  readonly #window: FailureWindow | undefined
+  #state: BreakerState = 'closed'
+  #failuresInRow = 0
+  #openUntilMs = 0
+  /** Probes are let through in rounds, which are numbered. Exchanges carry the number of theirs. */
+  #round = NO_PROBE
+  /** The first since it was open. */
+  #firstRound = NO_PROBE
+  /** Probes of this round. */
+  #begun = 0
+  #roundEndsMs = 0
+  /** Since it was open. */
+  #succeeded = 0
+
+  /** @param clock milliseconds, monotonic. @param onChange called on each change; it starts closed. */
+  constructor(settings: BreakerSettings, clock: () => number, onChange: (state: BreakerState) => void) {
+    this.#settings = settings
+    this.#clock = clock
+    this.#onChange = onChange
+    this.#window = settings.failurePercent === undefined ? undefined : new FailureWindow(settings.windowMs)
+  }
+
+  get state(): BreakerState {
+    return this.#state
+  }
+
+  /** Whether an exchange may begin. Changes nothing. */
+  admits(): boolean {
+    if (this.#state === 'closed') return true
+    const nowMs = this.#clock()
+    if (this.#state === 'open') return nowMs >= this.#openUntilMs
+    return this.#begun < this.#settings.probes || nowMs >= this.#roundEndsMs
+  }
+
+  /** Milliseconds until it may admit an exchange again; 0 when it does now. */
+  get waitMs(): number {
+    if (this.admits()) return 0
+    return (this.#state === 'open' ? this.#openUntilMs : this.#roundEndsMs) - this.#clock()
+  }
+
+  /** An exchange that was admitted begins. @returns what its result must be reported with */
+  begin(): number {
+    if (this.#state === 'closed') return NO_PROBE
+    if (this.#state === 'open') {
+      this.#firstRound = this.#round + 1
+      this.#succeeded = 0
+    }
+    if (this.#state === 'open' || this.#begun >= this.#settings.probes) {
+      this.#round += 1
+      this.#begun = 0
+      this.#roundEndsMs = this.#clock() + this.#settings.openMs
+    }
+    this.#begun += 1
+    this.#become('half-open')
+    return this.#round
+  }
+
+  /** A final head came. @returns whether it is a success */
+  responded(status: number, probe: number): boolean {
+    const { statuses } = this.#settings
+    const failed = statuses === undefined ? status >= 500 : statuses.includes(status)
+    if (failed) this.failed(probe)
+    else this.#good(probe)
+    return !failed
+  }
+
+  /** There was no connection, or no whole response. */
+  failed(probe: number): void {
+    if (this.#isProbe(probe)) this.#open(this.#clock())
+    if (this.#state !== 'closed') return
+    const { failures, failurePercent, minRequests } = this.#settings
+    const nowMs = this.#clock()
+    this.#failuresInRow += 1
+    this.#window?.add(nowMs, true)
+    const tooMany = failures > 0 && this.#failuresInRow >= failures
+    const tooOften =
+      failurePercent !== undefined && (this.#window?.failurePercent(minRequests) ?? 0) >= failurePercent
+    if (tooMany || tooOften) this.#open(nowMs)
+  }
+
+  /** The exchange ended without a result: it was cancelled, say. */
+  abandoned(probe: number): void {
+    if (this.#isProbe(probe) && probe === this.#round) this.#begun -= 1
+  }
+
+  #isProbe(probe: number): boolean {
+    return this.#state === 'half-open' && probe >= this.#firstRound
+  }
+
+  #good(probe: number): void {
+    if (this.#state === 'closed') {
+      this.#failuresInRow = 0
+      this.#window?.add(this.#clock(), false)
+    } else if (this.#isProbe(probe)) {
+      this.#succeeded += 1
+      if (this.#succeeded >= this.#settings.probes) this.#become('closed')
+    }
+  }
+
+  #open(nowMs: number): void {
+    this.#failuresInRow = 0
+    this.#window?.clear()
+    this.#openUntilMs = nowMs + this.#settings.openMs
+    this.#become('open')
+  }
+
+  #become(state: BreakerState): void {
+    if (this.#state === state) return
+    this.#state = state
+    this.#onChange(state)
+  }
+}

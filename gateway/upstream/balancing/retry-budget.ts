@@ -1,0 +1,72 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
+
+/** Retries that can be saved up while few are needed, in seconds of `minPerSecond` or by themselves. */
+const SAVED_SECONDS = 10
+const SAVED_RETRIES = 10
+
+/** `denied`: the budget had none left. `failed`: no better response came. */
+export type RetryOutcome = 'succeeded' | 'failed' | 'denied'
+
+/**
+ * Which responses of a group are replaced by those of another attempt. In any period there are at most `budgetPercent` of
+ * the requests in it, `minPerSecond` for each second of it, and what was saved up before: ten retries, or ten seconds'.
+ */
+export class RetryBudget {
+  readonly attempts: number
+  readonly #settings: RetrySettings
+  readonly #statuses: ReadonlySet<number>
+  readonly #share: number
+  readonly #perMs: number
+  readonly #most: number
+  readonly #clock: () => number
+  readonly #onOutcome: (outcome: RetryOutcome) => void
+  #left: number
+  #atMs: number
+
+  /** @param clock milliseconds, monotonic. */
+  constructor(settings: RetrySettings, clock: () => number, onOutcome: (outcome: RetryOutcome) => void) {
+    this.attempts = settings.attempts
+    this.#settings = settings
+    this.#statuses = new Set(settings.statuses)
+    this.#share = settings.budgetPercent / 100
+    this.#perMs = settings.minPerSecond / 1000
+    this.#most = Math.max(SAVED_RETRIES, settings.minPerSecond * SAVED_SECONDS)
+    this.#left = settings.minPerSecond
+    this.#clock = clock
+    this.#atMs = clock()
+    this.#onOutcome = onOutcome
+  }
+
+  /** Whether it is what these settings ask for. */
+  isOf(settings: RetrySettings): boolean {
+    return isDeepStrictEqual(this.#settings, settings)
+  }
+
+  covers(status: number): boolean {
+    return this.#statuses.has(status)
+  }
+
+  /** The group has got one more request. */
+  deposit(): void {
+    this.#left = Math.min(this.#most, this.#left + this.#share)
+  }
+
+  /** @returns false when there is none left. */
+  take(): boolean {
+    const nowMs = this.#clock()
+    this.#left = Math.min(this.#most, this.#left + (nowMs - this.#atMs) * this.#perMs)
+    this.#atMs = nowMs
+    if (this.#left < 1) {
+      this.#onOutcome('denied')
+      return false
+    }
+    this.#left -= 1
+    return true
+  }
+
+  /** What came of a retry that `take` allowed. */
+  over(outcome: 'succeeded' | 'failed'): void {
+    this.#onOutcome(outcome)
+  }
+}

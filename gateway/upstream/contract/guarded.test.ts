@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
+import { describe, it, type TestContext } from 'node:test'
+import type { BreakerSettings, RetrySettings } from '../../config/upstreams/upstream-group.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
+import {
+  bodyOf,
+  ok,
+  type ScriptedOptions,
+  type ScriptedUpstream,
+  scriptedUpstream,
+  send,
+  until,
+  upstreamsTo,
+} from './scripted.test-support.ts'
+
+const BREAKER: BreakerSettings = {
+  failures: 3,
+  failurePercent: undefined,
+  windowMs: 10_000,
+  minRequests: 20,
+  openMs: 5000,
+  probes: 1,
+  statuses: undefined,
+}
+const RETRY: RetrySettings = { statuses: [502, 503, 504], budgetPercent: 100, minPerSecond: 0, attempts: 1 }
+
+async function guarded(
+  t: TestContext,
+  scripts: ScriptedOptions[],
+  policy: Partial<UpstreamsOptions['policy']>,
+) {
+  const time = { nowMs: 1000 }
+  const events: string[] = []
+  const scripted = await Promise.all(scripts.map((script) => scriptedUpstream(script)))
+  const upstream = upstreamsTo(
+    scripted.map(({ url }) => url),
+    {
+      clock: () => time.nowMs,
+      policy: { breaker: undefined, retry: undefined, slowStartMs: 0, ...policy },
+      onBreaker: (_, state) => events.push(state),
+      onRetry: (outcome) => events.push(outcome),
+    },
+  )
+  t.after(async () => {
+    for (const each of scripted) await each.close().catch(() => {})
+    await upstream.close()
+  })
+  return { scripted: scripted as [ScriptedUpstream, ...ScriptedUpstream[]], upstream, events, time }
+}
+
+const status = (code: number, body = ''): ScriptedOptions => ({
+  onRequest: ({ socket }) =>
+    socket.write(`HTTP/1.1 ${code} X\r\nContent-Length: ${body.length}\r\n\r\n${body}`),
+})
+const asked = (scripted: readonly ScriptedUpstream[]) => scripted.map(({ requests }) => requests.length)
+
+describe('a circuit breaker', () => {
+  it('keeps everything from a target that failed too often, and says when it will let something through', async (t) => {
+    const { scripted, upstream, events, time } = await guarded(t, [status(500, 'no')], { breaker: BREAKER })
+    for (let i = 0; i < 3; i++) assert.equal((await send(upstream).over).status, 500)
+    time.nowMs += 2000
+    const { fault } = await send(upstream, { method: 'POST' }).over
+    assert.deepEqual([fault?.kind, fault?.retryAfterMs], ['unavailable', 3000])
+    assert.deepEqual([asked(scripted), events], [[3], ['open']])
+  })
+
+  it('lets one request through to find out, and all others when it succeeds', async (t) => {
+    let ill = true
+    const held: ScriptedOptions = {
+      onRequest: ({ socket, head }) => {
+        if (ill) socket.destroy()
+        else if (!head.includes('/held')) socket.write(ok('well'))
+      },
+    }
+    const { scripted, upstream, events, time } = await guarded(t, [held], { breaker: BREAKER })
+    for (let i = 0; i < 3; i++) await send(upstream, { method: 'POST' }).over
+    ill = false
+    time.nowMs += 5000
+    const probe = send(upstream, { target: '/held' })
+    await until(() => scripted[0].requests.length === 4)
+    assert.equal((await send(upstream).over).fault?.kind, 'unavailable')
+    // Its client went away: that says nothing about the target.
+    probe.call.abort()
+    assert.equal(bodyOf(await send(upstream).over), 'well')
+    assert.equal(bodyOf(await send(upstream).over), 'well')
+    assert.deepEqual(events, ['open', 'half-open', 'closed'])
+  })
+
+  it('counts what cannot be connected to, and takes an upgrade for a success', async (t) => {
+    const switching: ScriptedOptions = {
+      onRequest: ({ socket }) =>
+        socket.write('HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n'),
+    }
+    const { scripted, upstream, events, time } = await guarded(t, [switching], { breaker: BREAKER })
+    const port = Number(new URL(scripted[0].url).port)
+    await scripted[0].close()
+    for (let i = 0; i < 3; i++) assert.equal((await send(upstream).over).fault?.kind, 'unreachable')
+    assert.equal((await send(upstream).over).fault?.kind, 'unavailable')
+    const back = await scriptedUpstream({ ...switching, port })
+    t.after(() => back.close())
+    time.nowMs += 5000
+    const { socket } = await send(upstream, { upgrade: 'websocket' }).over
+    socket?.destroy()
+    assert.deepEqual(events, ['open', 'half-open', 'closed'])
+  })
+
+  it('of one target leaves the others alone', async (t) => {
+    const { scripted, upstream, time } = await guarded(t, [status(500), status(200, 'b')], {
+      breaker: BREAKER,
+    })
+    for (let i = 0; i < 20; i++) {
+      await send(upstream, { method: 'POST' }).over
+      time.nowMs += 100
+    }
+    assert.deepEqual(asked(scripted), [3, 17])
+  })
+})
+
+describe('a retry by response', () => {
+  it('goes to another target, and the client gets the better response', async (t) => {
+    const { scripted, upstream, events } = await guarded(t, [status(503, 'no'), status(200, 'yes')], {
+      retry: RETRY,
+    })
+    for (let i = 0; i < 2; i++) {
+      const received = await send(upstream).over
+      assert.deepEqual([received.status, bodyOf(received)], [200, 'yes'])
+    }
+    assert.deepEqual([asked(scripted), events], [[1, 2], ['succeeded']])
+  })
+
+  it('goes to the same target when there is no other, at most as often as it is told, and the last response counts', async (t) => {
+    const { scripted, upstream, events } = await guarded(t, [status(502, 'no')], {
+      retry: { ...RETRY, attempts: 3, minPerSecond: 5 },
+    })
+    const received = await send(upstream).over
+    assert.deepEqual([received.status, bodyOf(received), asked(scripted)], [502, 'no', [4]])
+    assert.deepEqual(events, ['failed', 'failed', 'failed'])
+  })
+
+  it('is made of nothing but a safe request without a body', async (t) => {
+    const { scripted, upstream } = await guarded(t, [status(503), status(503)], { retry: RETRY })
+    const body = () => Readable.from([Buffer.from('abc')])
+    const calls = [
+      ...['POST', 'PUT', 'DELETE', 'PATCH', 'PROPFIND'].map((method) => ({ method })),
+      { method: 'GET', body: body() },
+      { method: 'POST', body: body() },
+      { method: 'GET', upgrade: 'websocket' },
+    ]
+    for (const call of calls) assert.equal((await send(upstream, call).over).status, 503)
+    assert.equal(scripted[0].requests.length + (scripted[1]?.requests.length ?? 0), calls.length)
+  })
+
+  it('is not made of other statuses, nor beyond the budget', async (t) => {
+    const { scripted, upstream, events } = await guarded(t, [status(500), status(500)], { retry: RETRY })
+    assert.equal((await send(upstream).over).status, 500)
+    assert.deepEqual([asked(scripted).sort(), events], [[0, 1], []])
+    const poor = await guarded(t, [status(503), status(503)], { retry: { ...RETRY, budgetPercent: 10 } })
+    for (let i = 0; i < 100; i++) assert.equal((await send(poor.upstream).over).status, 503)
+    const [one = 0, other = 0] = asked(poor.scripted)
+    assert.ok(one + other >= 109 && one + other <= 110, `${one + other}`)
+    assert.ok(poor.events.filter((event) => event === 'denied').length >= 90)
+  })
+
+  it('is made of any request when no target can be connected to, within the budget', async (t) => {
+    const { scripted, upstream, events } = await guarded(t, [status(200)], { retry: RETRY })
+    await scripted[0].close()
+    const received = await send(upstream, { method: 'POST' }).over
+    assert.deepEqual([received.fault?.kind, events], ['unreachable', ['failed']])
+  })
+
+  it('is not made when every breaker has opened: the response that is there is passed on', async (t) => {
+    const policy = { retry: RETRY, breaker: { ...BREAKER, failures: 1 } }
+    const { scripted, upstream } = await guarded(t, [status(503, 'no')], policy)
+    assert.equal(bodyOf(await send(upstream).over), 'no')
+    assert.deepEqual(asked(scripted), [1])
+  })
+
+  it('ends with its client, and within the total time of the exchange', async (t) => {
+    const silent: ScriptedOptions = {}
+    for (const end of ['client', 'time'] as const) {
+      const { scripted, upstream, events, time } = await guarded(t, [silent, status(503)], { retry: RETRY })
+      const { call, over } = send(upstream, { totalMs: 1000 })
+      await until(() => scripted[0].requests.length === 1)
+      if (end === 'client') call.abort()
+      else time.nowMs += 1000
+      if (end === 'time') assert.equal((await over).fault?.kind, 'timeout')
+      await until(() => scripted[0].open.size === 0)
+      assert.deepEqual([asked(scripted), events], [[1, 1], ['failed']])
+    }
+  })
+
+  it('gives a response with a large body up at its head', async (t) => {
+    const endless: ScriptedOptions = {
+      onRequest: ({ socket }) => {
+        socket.write('HTTP/1.1 503 X\r\nTransfer-Encoding: chunked\r\n\r\n')
+        const more = () => socket.write(`10000\r\n${'x'.repeat(65_536)}\r\n`) && setImmediate(more)
+        socket.on('drain', more)
+        more()
+      },
+    }
+    const { scripted, upstream } = await guarded(t, [endless, status(200, 'b')], { retry: RETRY })
+    for (let i = 0; i < 2; i++) assert.equal(bodyOf(await send(upstream).over), 'b')
+    await until(() => scripted[0].open.size === 0)
+  })
+})

@@ -1,0 +1,138 @@
+import type { HealthCheckSettings } from '../config/upstreams/upstream-group.ts'
+import { Field } from '../http/syntax/field.ts'
+import type { Health } from './balancing/health.ts'
+import type { UpstreamClient, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
+
+/** The body of a good check is read so far, so that its connection can be used for the next. */
+const MAX_BODY_BYTES = 64 * 1024
+/** The first check comes within this time, but not all at once. */
+const FIRST_MS = 1000
+/** Intervals differ by up to a tenth, so that gateways and workers do not check in step. */
+const JITTER = 0.1
+
+/** Time and chance, for tests to give their own. */
+export interface CheckTimers {
+  /** @returns takes it back. */
+  after(ms: number, run: () => void): () => void
+  /** From 0 up to 1. */
+  random(): number
+}
+
+export interface HealthCheckOptions {
+  readonly url: string
+  readonly settings: HealthCheckSettings
+  /** Sent with each check; the only credential that is. */
+  readonly upstreamSecret: Field | undefined
+  readonly health: Health
+  /** A client of its own, to this target only. */
+  readonly client: Pick<UpstreamClient, 'send' | 'close'>
+  readonly timers: CheckTimers
+  /** Called when the checks find it down, or up again. @param cause of the last one that was bad */
+  readonly onChange: (isUp: boolean, cause: string) => void
+}
+
+/**
+ * Checks one target at intervals: a GET request, judged by the status of its response, which must come in time. A redirect
+ * is a status like others. Only one check is under way at a time.
+ *
+ * A target begins as up. After `unhealthyAfter` bad checks in a row it is down, after `healthyAfter` good ones up. A good
+ * check also ends the back-off of the passive rules, because it was connected to; nothing else of them.
+ */
+export class HealthCheck {
+  readonly #options: HealthCheckOptions
+  readonly #request: UpstreamRequest
+  #inRow = 0
+  #cause = ''
+  #isStopped = false
+  #cancel: () => void = () => undefined
+
+  constructor(options: HealthCheckOptions) {
+    this.#options = options
+    this.#request = checkRequest(options)
+  }
+
+  start(): void {
+    const { settings, timers } = this.#options
+    this.#cancel = timers.after(Math.min(FIRST_MS, settings.intervalMs) * timers.random(), () =>
+      this.#check(),
+    )
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    this.#cancel()
+    await this.#options.client.close()
+  }
+
+  #check(): void {
+    let bytes = 0
+    let known = false
+    const judge = (isGood: boolean, cause: string) => {
+      if (known) return
+      known = true
+      this.#count(isGood, cause)
+    }
+    const over = () => {
+      if (!this.#isStopped) this.#cancel = this.#next()
+    }
+    const response: UpstreamResponse = {
+      information: () => undefined,
+      head: (status) => judge(this.#isGood(status), `status ${status}`),
+      data: (chunk) => {
+        bytes += chunk.length
+        if (bytes <= MAX_BODY_BYTES) return true
+        call.abort()
+        over()
+        return false
+      },
+      end: over,
+      upgrade: (_fields, socket) => {
+        socket.destroy()
+        over()
+      },
+      fault: ({ kind, cause }) => {
+        judge(false, `${kind}: ${cause}`)
+        over()
+      },
+    }
+    const call = this.#options.client.send(this.#request, response)
+    this.#cancel = () => call.abort()
+  }
+
+  #next(): () => void {
+    const { settings, timers } = this.#options
+    const ms = settings.intervalMs * (1 - JITTER + 2 * JITTER * timers.random())
+    return timers.after(ms, () => this.#check())
+  }
+
+  #isGood(status: number): boolean {
+    const { statuses } = this.#options.settings
+    return statuses === undefined ? status >= 200 && status < 300 : statuses.includes(status)
+  }
+
+  #count(isGood: boolean, cause: string): void {
+    const { health, settings, onChange } = this.#options
+    if (this.#isStopped) return
+    if (isGood) health.connected()
+    else this.#cause = cause
+    this.#inRow = isGood === health.passesChecks ? 0 : this.#inRow + 1
+    if (this.#inRow < (isGood ? settings.healthyAfter : settings.unhealthyAfter)) return
+    this.#inRow = 0
+    health.checked(isGood)
+    onChange(isGood, this.#cause)
+  }
+}
+
+function checkRequest({ url, settings, upstreamSecret }: HealthCheckOptions): UpstreamRequest {
+  const host = settings.host ?? (url.startsWith('unix:') ? 'localhost' : new URL(url).host)
+  const fields = [new Field('Host', host), new Field('User-Agent', 'countersign-health-check')]
+  return {
+    method: 'GET',
+    target: settings.path,
+    fields: upstreamSecret === undefined ? fields : [...fields, upstreamSecret],
+    body: null,
+    upgrade: undefined,
+    idleMs: settings.timeoutMs,
+    totalMs: settings.timeoutMs,
+  }
+}

@@ -1,0 +1,173 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { HealthCheckSettings, UpstreamGroup } from '../config/upstreams/upstream-group.ts'
+import type { Field } from '../http/syntax/field.ts'
+import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.ts'
+import type { Health } from './balancing/health.ts'
+import type { RetryOutcome } from './balancing/retry-budget.ts'
+import { createUpstreams } from './create-upstreams.ts'
+import { type CheckTimers, HealthCheck } from './health-check.ts'
+import type { PoolBounds } from './pooled-upstreams.ts'
+import type { UpstreamClient } from './upstream-client.ts'
+
+/** What is told of groups, each change once. */
+export interface GroupObserver {
+  onHealth(group: string, upstream: string, healthy: boolean): void
+  onCheck(group: string, upstream: string, check: { readonly isUp: boolean; readonly cause: string }): void
+  onBreaker(group: string, upstream: string, state: BreakerState): void
+  onRetry(group: string, outcome: RetryOutcome): void
+}
+
+export interface GroupsOptions extends PoolBounds {
+  readonly groups: readonly UpstreamGroup[]
+  readonly headersMs: number
+  /** Monotonic. */
+  readonly clock: () => number
+  readonly observer: GroupObserver
+  /** Goes with health checks. */
+  readonly upstreamSecret: Field | undefined
+  readonly timers?: CheckTimers
+}
+
+/** One upstream of a group, for those who watch it. */
+export interface GroupTarget {
+  readonly group: string
+  readonly url: string
+  readonly health: Pick<Health, 'isHealthy'>
+  readonly breaker: Pick<CircuitBreaker, 'state'> | undefined
+}
+
+interface Checked {
+  readonly check: HealthCheck
+  readonly settings: HealthCheckSettings
+  readonly upstreamSecret: Field | undefined
+}
+
+const TIMERS: CheckTimers = {
+  after: (ms, run) => {
+    const timer = setTimeout(run, ms).unref()
+    return () => clearTimeout(timer)
+  },
+  random: Math.random,
+}
+
+/** The clients of all groups, by name, and the health checks of their targets. Each thread has its own. */
+export class UpstreamGroups {
+  readonly #options: GroupsOptions
+  readonly #clients: ReadonlyMap<string, UpstreamClient>
+  /** By what they judge. Begun by `start`. */
+  readonly #checks = new Map<Health, Checked>()
+
+  /**
+   * @param before groups of other settings. Targets that a group of the same name has too keep connections, health and
+   * checks, unless one of the two has `https://` targets and the other none. It is not changed until it hands over.
+   */
+  constructor(options: GroupsOptions, before?: UpstreamGroups) {
+    this.#options = options
+    const known = before === undefined ? undefined : before.#clients
+    this.#clients = new Map(
+      options.groups.map((group) => [group.name, clientOf(group, options, known?.get(group.name))]),
+    )
+  }
+
+  /** @throws Error when there is no such group */
+  of(name: string): UpstreamClient {
+    const client = this.#clients.get(name)
+    if (client === undefined) throw new Error(`no upstream group ${name}`)
+    return client
+  }
+
+  get targets(): readonly GroupTarget[] {
+    return [...this.#clients].flatMap(([group, { targets }]) =>
+      targets.map((target) => ({ ...target, group })),
+    )
+  }
+
+  /** Begins the health checks. */
+  start(): void {
+    for (const group of this.#options.groups) {
+      for (const { url, health } of this.of(group.name).targets) {
+        if (group.healthCheck !== undefined) this.#startCheck(group.name, group.healthCheck, { url, health })
+      }
+    }
+  }
+
+  /** New requests go to the successor, which was made from these. */
+  handOver(successor: UpstreamGroups): void {
+    for (const [name, client] of this.#clients) {
+      const next = successor.#clients.get(name)
+      if (next === undefined) client.retire()
+      else client.handOver(next, successor.#options)
+    }
+    const checked = new Map(
+      successor.#options.groups.flatMap(({ name, healthCheck }) =>
+        successor.of(name).targets.map(({ health }) => [health, healthCheck] as const),
+      ),
+    )
+    for (const [health, known] of this.#checks) {
+      const isKept =
+        isDeepStrictEqual(known.settings, checked.get(health)) &&
+        known.upstreamSecret?.value === successor.#options.upstreamSecret?.value
+      if (isKept) successor.#checks.set(health, known)
+      else void known.check.stop()
+      // Nothing else would say that it is up.
+      if (checked.has(health) && checked.get(health) === undefined) health.checked(true)
+    }
+    this.#checks.clear()
+    successor.start()
+  }
+
+  /** Closes idle connections at once and the others when their exchange ends. */
+  async close(): Promise<void> {
+    const checks = [...this.#checks.values()].map(({ check }) => check.stop())
+    await Promise.all([...checks, ...[...this.#clients.values()].map((client) => client.close())])
+  }
+
+  #startCheck(
+    group: string,
+    settings: HealthCheckSettings,
+    { url, health }: { readonly url: string; readonly health: Health },
+  ): void {
+    if (this.#checks.has(health)) return
+    const { clock, observer, upstreamSecret, timers = TIMERS } = this.#options
+    const { timeoutMs } = settings
+    const check = new HealthCheck({
+      url,
+      settings,
+      upstreamSecret,
+      health,
+      client: createUpstreams({
+        urls: [url],
+        connectMs: timeoutMs,
+        headersMs: timeoutMs,
+        maxConnections: 2,
+        clock,
+        onHealth: () => undefined,
+      }),
+      timers,
+      onChange: (isUp, cause) => observer.onCheck(group, url, { isUp, cause }),
+    })
+    this.#checks.set(health, { check, settings, upstreamSecret })
+    check.start()
+  }
+}
+
+function clientOf(
+  { name, targets, breaker, retry, slowStartMs }: UpstreamGroup,
+  { connectMs, maxConnections, headersMs, clock, observer }: GroupsOptions,
+  before: UpstreamClient | undefined,
+): UpstreamClient {
+  return createUpstreams(
+    {
+      urls: targets,
+      connectMs,
+      headersMs,
+      maxConnections,
+      clock,
+      policy: { breaker, retry, slowStartMs },
+      onHealth: (upstream, healthy) => observer.onHealth(name, upstream, healthy),
+      onBreaker: (upstream, state) => observer.onBreaker(name, upstream, state),
+      onRetry: (outcome) => observer.onRetry(name, outcome),
+    },
+    before,
+  )
+}
