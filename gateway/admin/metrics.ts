@@ -162,6 +162,7 @@ function httpMetrics(registers: Registry[]) {
     },
     BUCKETS_SECONDS,
   )
+  const upstreams = upstreamMetrics(registers)
   // A counter that appears with its first event looks to Prometheus as if nothing had happened.
   for (const code of Object.keys(REFUSALS)) refusals.begin(code)
   const shed = new Gauge({
@@ -171,7 +172,6 @@ function httpMetrics(registers: Registry[]) {
     aggregator: 'max',
     registers,
   })
-  const upstreams = upstreamMetrics(registers)
   expose(registers, [requests, durations, refusals, upstreamDurations, ...upstreams.families])
   return {
     shedRatio: (share: number) => shed.set(share),

@@ -1,7 +1,10 @@
 import { Gauge, type Registry } from 'prom-client'
+import type { UpstreamGroup } from '../config/upstreams/upstream-group.ts'
+import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
 import type { GroupTarget } from '../upstream/upstream-groups.ts'
 import { Tally } from './tally.ts'
 
+const OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
 const STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 
 /** What is known of the upstreams. The gauges are read when the page is asked for. */
@@ -53,8 +56,15 @@ export function upstreamMetrics(registers: Registry[]) {
       watchUpstreams: (known: () => readonly GroupTarget[]) => {
         targets = known
       },
+      /** Counters begin at 0. */
+      beginGroups: (groups: readonly UpstreamGroup[]) => {
+        for (const { name, targets, breaker, retry } of groups) {
+          if (breaker !== undefined) for (const target of targets) opened.begin(target)
+          if (retry !== undefined) for (const outcome of OUTCOMES) retries.begin(name, outcome)
+        }
+      },
       breakerOpened: (upstream: string) => opened.count(upstream),
-      upstreamRetry: (group: string, outcome: string) => retries.count(group, outcome),
+      upstreamRetry: (group: string, outcome: RetryOutcome) => retries.count(group, outcome),
     },
   }
 }

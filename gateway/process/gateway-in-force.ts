@@ -90,7 +90,7 @@ export class GatewayInForce {
     const { state } = this.#foundation
     const secret = upstreamSecret === undefined ? undefined : checkedField('X-Gateway-Secret', upstreamSecret)
     const upstreams = makeUpstreams(
-      { settings, upstreamSecret: secret, observer: this.#observer },
+      { settings, upstreamSecret: secret, observer: this.#observer, metrics: this.#foundation.metrics },
       before?.upstreams,
     )
     this.#addressCounts =

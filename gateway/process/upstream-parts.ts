@@ -10,17 +10,20 @@ interface UpstreamParts {
   readonly settings: Settings
   readonly upstreamSecret: Field | undefined
   readonly observer: GroupObserver
+  readonly metrics: Gateway['metrics']
 }
 
 /** @param before groups in force. Targets that stay keep connections and health, once they hand over. */
 export function makeUpstreams(
-  { settings, upstreamSecret, observer }: UpstreamParts,
+  { settings, upstreamSecret, observer, metrics }: UpstreamParts,
   before?: UpstreamGroups,
 ): UpstreamGroups {
   const { timeouts, maxInFlight } = settings
+  const groups = groupsInUse(settings)
+  metrics.beginGroups(groups)
   return new UpstreamGroups(
     {
-      groups: groupsInUse(settings),
+      groups,
       connectMs: timeouts.connectMs,
       headersMs: timeouts.headersMs,
       // A connection may still be closing when its exchange has ended.
