@@ -25,6 +25,7 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   metrics.storeWriteError('limits')
   metrics.configReload('limits.json', 'failure')
   metrics.certificateExpiry(1_800_000_000)
+  metrics.clientTrustExpiry({ authorities: 1_900_000_000_000, lists: Number.POSITIVE_INFINITY })
   if (isMain) {
     metrics.state({ isReady: () => true, isTrailWritable: () => false, workers: () => 2 }).workerDied()
   }

@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'pr
 import type { Exchange } from '../exchange.ts'
 import { REFUSALS } from '../refusals.ts'
 import { watchEventLoop } from './event-loop.ts'
+import { expiryMetrics } from './expiry-metrics.ts'
 import { exposeState, type GatewayState } from './gateway-state.ts'
 import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
 import { storeMetrics } from './store-metrics.ts'
@@ -81,6 +82,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
     ...http,
     ...tunnelMetrics(registers),
     ...inside,
+    ...expiryMetrics(registers),
     ...stores,
     /** Exposes what only the main thread knows. Called there, once. */
     state: (state: GatewayState) => exposeState(registers, state),
@@ -233,33 +235,7 @@ function insideMetrics(registers: Registry[]) {
     labelNames: ['route', 'code'],
   })
   expose(registers, [auth, limits, overlooked, records, writeErrors])
-  let expiry: Gauge | undefined
   return {
-    /** Exposes how many milliseconds old the keys of the issuers in force are. Called once. */
-    issuerKeys: (ages: () => readonly (readonly [issuer: string, ageMs: number])[]) => {
-      new Gauge({
-        name: 'gateway_issuer_keys_age_seconds',
-        help: "Time since the issuer's keys were last fetched, or since the start; they are fetched every 5 minutes.",
-        labelNames: ['issuer'],
-        // Of several threads: the oldest.
-        aggregator: 'max',
-        registers,
-        collect() {
-          this.reset()
-          for (const [issuer, ageMs] of ages()) this.set({ issuer }, ageMs / 1000)
-        },
-      })
-    },
-    /** Epoch seconds at which the listener's certificate expires. */
-    certificateExpiry: (notAfterSeconds: number) => {
-      // No sample without an HTTPS listener: 0 would mean expired in 1970.
-      expiry ??= new Gauge({
-        name: 'gateway_tls_certificate_expiry_timestamp_seconds',
-        help: 'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
-        registers,
-      })
-      expiry.set(notAfterSeconds)
-    },
     authDecision: (method: string, outcome: string) => auth.count(method, outcome),
     overlooked: (route: string, code: string) => overlooked.count(route, code),
     limitDecision: (limit: string, decision: LimitDecision) => limits.count(limit, decision),

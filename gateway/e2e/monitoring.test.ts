@@ -11,7 +11,7 @@ import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.te
 import { call } from './client.ts'
 import { adaptedConfig, FILES, NO_PROMETHEUS, type RunningPrometheus, startPrometheus } from './prometheus.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
-import { makeTlsSetup } from './secure.ts'
+import { makeTlsSetup, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 interface Rule {
@@ -142,6 +142,7 @@ describe('the files for Prometheus and Grafana', () => {
 describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDIS }, () => {
   let upstream: TestUpstream
   let redis: RedisServer
+  let tls: TlsSetup
   let gateway: TestGateway
   let prometheus: RunningPrometheus
   let calling: NodeJS.Timeout
@@ -151,6 +152,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
   before(async () => {
     writeFileSync(tokenFile, TOKEN)
     redis = await startRedis()
+    tls = await makeTlsSetup()
     upstream = await startUpstream((req, res) => {
       res.statusCode = req.url === '/open/broken' ? 500 : 200
       res.end('done')
@@ -167,7 +169,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       },
       limits: [{ path: '/open/limited', limit: 1, window: '1h', purpose: 'tests' }],
       env: {
-        ...(await makeTlsSetup()).env,
+        ...tls.env,
         GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
         GATEWAY_ADMIN_TOKEN_FILE: tokenFile,
       },
@@ -245,6 +247,8 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       GATEWAY: `https://127.0.0.1:${gateway.tlsPort}`,
       UPSTREAM: upstream.url,
       JWKS: `${upstream.url}/.well-known/jwks.json`,
+      CLIENT_CA: tls.env.GATEWAY_TLS_CLIENT_CA ?? '',
+      CRL: tls.env.GATEWAY_TLS_CLIENT_CRL ?? '',
       STORE: `127.0.0.1:${redis.port}`,
       DATA: join(gateway.dir, 'data'),
       TRAIL: gateway.auditFile,

@@ -9,6 +9,7 @@ import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import { writtenRow } from '../limits/table/written-row.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
+import { trustGoodUntilMs } from '../tls/clients/trust.ts'
 import type { TlsMaterial, TlsTexts } from '../tls/listener/tls-context.ts'
 import { type LoadedTls, TlsReloader } from '../tls/listener/tls-reload.ts'
 import { limitWarnings } from './config-warnings.ts'
@@ -150,7 +151,7 @@ const NONE: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map
 export function watchTls(reports: Reports, { settings, loaded, enforce, clients }: WatchedTls): Watching {
   const { log, metrics } = reports
   const report = reporter(reports, { file: settings.certFile, label: 'tls', what: 'certificates' })
-  metrics.certificateExpiry(loaded.material.summary.certificate.notAfterSeconds)
+  exposeExpiry(metrics, loaded.material)
   return new TlsReloader({
     files: settings,
     loaded,
@@ -159,7 +160,7 @@ export function watchTls(reports: Reports, { settings, loaded, enforce, clients 
       const [fault] = clientIssuerFaults('clients', clients() ?? NONE, material.trust)
       if (fault !== undefined) throw new Error(`${fault.path} of the clients in force ${fault.reason}`)
       enforce(material, texts)
-      metrics.certificateExpiry(material.summary.certificate.notAfterSeconds)
+      exposeExpiry(metrics, material)
     },
     onReload: (reload) => {
       if (reload.result === 'failure') {
@@ -171,4 +172,9 @@ export function watchTls(reports: Reports, { settings, loaded, enforce, clients 
       report.success({ changed, before: [before.summary], after: [after.summary] })
     },
   })
+}
+
+function exposeExpiry(metrics: Reports['metrics'], { summary, trust }: TlsMaterial): void {
+  metrics.certificateExpiry(summary.certificate.notAfterSeconds)
+  if (trust !== undefined) metrics.clientTrustExpiry(trustGoodUntilMs(trust))
 }

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
 import { test } from 'node:test'
-import { type Issued, makeAuthority, makeCertificate } from '../demo/throw-away-ca.ts'
-import { type SentChain, trustedPath } from './trust.ts'
+import { type Issued, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
+import { readRevocationList } from './revocation-list.ts'
+import { type SentChain, trustedPath, trustGoodUntilMs } from './trust.ts'
 
 const UNKNOWN = 'no authority in force has issued it'
 
@@ -18,6 +19,10 @@ function distrustOf(
 
 function x509({ certPem }: Issued): X509Certificate {
   return new X509Certificate(certPem)
+}
+
+function listOf(pem: string) {
+  return readRevocationList(Buffer.from(pem.replaceAll(/-----.*-----|\s/g, ''), 'base64'))
 }
 
 test('a namesake of the authority is not the authority: the signature decides', async () => {
@@ -52,4 +57,21 @@ test('of two ways to an authority one that holds is enough', async () => {
   const chain = { leaf, intermediates: [x509(expiring), x509(between)] }
   const trust = { authorities: [x509(old), x509(root)], lists: [] }
   assert.equal(distrustOf(chain, trust, Date.now() + 5 * 86_400_000), undefined)
+})
+
+test('trust is good until the first authority, or the newest list of one, expires', async () => {
+  const days = (ms: number) => Math.round((ms - Date.now()) / 86_400_000)
+  const [long, short] = await Promise.all([
+    makeAuthority({ subject: 'CN=Long', untilDays: 90 }),
+    makeAuthority({ subject: 'CN=Short', untilDays: 60 }),
+  ])
+  const lists = await Promise.all([
+    makeRevocationList(short, { untilDays: 2 }),
+    makeRevocationList(short, { untilDays: 9 }),
+    makeRevocationList(long, { untilDays: 20 }),
+  ])
+  const authorities = [x509(long), x509(short)]
+  const good = trustGoodUntilMs({ authorities, lists: lists.map(listOf) })
+  assert.deepEqual([days(good.authorities), days(good.lists)], [60, 9])
+  assert.equal(trustGoodUntilMs({ authorities, lists: [] }).lists, Number.POSITIVE_INFINITY)
 })

@@ -38,6 +38,21 @@ export function trustedPath(
   return new PathSearch(chain, trust, nowMs).pathOf(chain.leaf)
 }
 
+/** When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. */
+export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
+  return {
+    authorities: Math.min(...authorities.map(({ validToDate }) => validToDate.getTime())),
+    lists: Math.min(
+      ...authorities.map((authority) =>
+        listsGoodUntilMs(
+          lists.filter((list) => isSignedBy(list, authority) !== false),
+          authority,
+        ),
+      ),
+    ),
+  }
+}
+
 /** The one temporary fault: a renewed list makes the certificate acceptable again. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
 
