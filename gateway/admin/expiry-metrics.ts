@@ -11,6 +11,7 @@ export function expiryMetrics(registers: Registry[]) {
       certificate ??= new Gauge({
         name: 'gateway_tls_certificate_expiry_timestamp_seconds',
         help: 'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
+        aggregator: 'min',
         registers,
       })
       certificate.set(notAfterSeconds)
@@ -21,6 +22,7 @@ export function expiryMetrics(registers: Registry[]) {
         name: 'gateway_tls_client_trust_expiry_timestamp_seconds',
         help: 'When the first client authority, or the newest revocation list of one, expires: its clients are refused then.',
         labelNames: ['what'],
+        aggregator: 'min',
         registers,
       })
       for (const [what, ms] of Object.entries(goodUntilMs)) trust.set({ what }, ms / 1000)

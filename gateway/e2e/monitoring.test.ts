@@ -163,6 +163,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
         routes: [
           { path: '/open/*', auth: ['none'] },
           { path: '/private', auth: ['bearer'] },
+          { path: '/shadowed', auth: ['bearer'], mode: 'shadow' },
         ],
         // The machine that runs all tests is busy.
         onStoreFailure: { deadlineMs: 1000 },
@@ -175,12 +176,13 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       },
     })
     prometheus = await startPrometheus(adaptedConfig(new URL(gateway.adminUrl).host, tokenFile))
-    const authorization = `Bearer ${await upstream.issuer.token()}`
+    const authorization = `Bearer ${await upstream.issuer.token({ sub: 'a-machine', client_id: 'a-machine' })}`
     const asks: [path: string, headers?: Readonly<Record<string, string>>][] = [
       ['/open/x'],
       ['/open/broken'],
       ['/open/limited'],
       ['/private'],
+      ['/shadowed'],
       ['/private', { authorization }],
       ['/private', { authorization: 'Bearer x.y.z' }],
     ]
