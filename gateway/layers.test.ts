@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
  * one line know nothing of one another.
  */
 const ORDER: readonly (readonly string[])[] = [
-  ['refusals.ts', 'principal.ts', 'http/syntax', 'storage'],
+  ['refusals.ts', 'principal.ts', 'http/syntax', 'storage', 'terminal'],
   ['http/rules'],
   ['http/bodies'],
   ['http/server'],
@@ -26,6 +26,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['process'],
   ['cluster'],
   ['main.ts', 'start.ts'],
+  ['cli'],
 ]
 const FLOORS: ReadonlyMap<string, number> = new Map(
   ORDER.flatMap((rooms, floor) => rooms.map((room) => [room, floor] as const)),

@@ -1,5 +1,5 @@
 import type { Server } from 'node:http'
-import { destination, type Logger, pino } from 'pino'
+import type { Logger } from 'pino'
 import { AdminGuard } from './admin/admin-guard.ts'
 import type { AdminRoute } from './admin/admin-route.ts'
 import { createAdminServer } from './admin/admin-server.ts'
@@ -7,39 +7,40 @@ import { configRoutes } from './admin/config-routes.ts'
 import { metricsRoute } from './admin/metrics-route.ts'
 import { probeRoutes } from './admin/probes.ts'
 import { Primary } from './cluster/primary.ts'
-import { parseClients } from './config/clients-file.ts'
-import { configFiles } from './config/environment.ts'
-import { describeFault, type Fault } from './config/faults.ts'
-import { loadFile } from './config/load-file.ts'
-import { readSettings } from './config/reload/reread-settings.ts'
+import { describeFault, type Fault, showFault } from './config/faults.ts'
 import { issuerWarnings } from './config/rules/issuer-rules.ts'
-import { parseAdminToken } from './config/secret-line.ts'
-import type { Settings } from './config/settings.ts'
-import { parseLimits } from './limits/table/limits-file.ts'
-import packageJson from './package.json' with { type: 'json' }
 import { watchAdminToken } from './process/admin-token.ts'
 import { fileWarnings } from './process/config-warnings.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './process/public-listeners.ts'
+import { readConfiguration } from './process/read-configuration.ts'
 import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
+import { startBanner } from './process/start-banner.ts'
 import { loadStoreModule, type StartupConfiguration } from './process/startup-configuration.ts'
-import { clientIssuerFaults } from './tls/clients/client-issuers.ts'
-import { loadTls } from './tls/listener/tls-reload.ts'
+import { isTerminal, operationalLog } from './terminal/operational-log.ts'
 
 /** Exit code when the configuration is invalid or an address cannot be listened on. */
 const UNUSABLE = 1
+/** Exit code when it is called wrongly. */
+const USAGE = 2
 /** Under npm one Ctrl-C arrives twice: from the terminal and from npm. */
 const SAME_CTRL_C_MS = 1000
-const NOTHING = { value: undefined, faults: undefined }
 /** How often an idle gateway retries an audit trail that could not be written. */
 const TRAIL_RECHECK_MS = 1000
 
-// Files (audit trail, counts, sessions) are for this user only.
-process.umask(0o077)
-await main()
+if (import.meta.main) {
+  // Whoever adds a word to a program wants something else of it than a gateway.
+  if (process.argv.length > 2) {
+    process.stderr.write('this program takes no arguments: the command line is `npx -- countersign --help`\n')
+    process.exit(USAGE)
+  }
+  await runGateway()
+}
 
 /** The gateway as a process: read the configuration or exit, make the parts, listen, serve until a signal, drain. */
-async function main(): Promise<void> {
+export async function runGateway(): Promise<void> {
+  // Files (audit trail, counts, sessions) are for this user only.
+  process.umask(0o077)
   const stop = listenForStop()
   const startup = await readStartupConfiguration()
   const { settings, log } = startup
@@ -56,6 +57,7 @@ async function main(): Promise<void> {
   const { host, adminHost, upstreams } = settings
   const workers = withWorkers ? settings.workers : 1
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
+  if (isTerminal()) process.stderr.write(startBanner(startup, { port, tlsPort, adminPort }))
   // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
   // channel from ending the process before it has drained.
   process.send?.('ready', () => {})
@@ -101,42 +103,21 @@ async function begin({ settings, log }: StartupConfiguration, serving: ServingMo
   }
 }
 
-/** Reads every file before any part is made, and reports all faults at once. */
 async function readStartupConfiguration(): Promise<StartupConfiguration> {
-  const { parsed: settings, texts } = readSettings(process.env)
-  const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? {}
-  const limits = loadFile(configFiles(process.env).limitsFile, parseLimits)
-  const clients = clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients)
-  const adminToken = adminTokenFile === undefined ? NOTHING : loadFile(adminTokenFile, parseAdminToken)
-  const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
-  const faults = [settings, limits, clients, adminToken, tls].flatMap((read) => read.faults ?? [])
-  if (clientsFile !== undefined && clients.value !== undefined)
-    faults.push(...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust))
-  if (faults.length > 0 || settings.value === undefined || limits.value === undefined) stopForFaults(faults)
+  const { value: read, faults } = readConfiguration(process.env)
+  if (faults !== undefined) stopForFaults(faults)
+  const { settings } = read
   return {
-    settings: settings.value,
-    texts,
-    limits: limits.value,
-    clients: clients.value,
-    tls: tls.value,
-    adminToken: adminToken.value,
-    version: packageJson.version,
-    log: operationalLog(settings.value),
-    storeModule: await loadStoreModule(settings.value),
+    ...read,
+    log: operationalLog(settings.logLevel, null),
+    storeModule: await loadStoreModule(settings),
   }
 }
 
 function stopForFaults(faults: readonly Fault[]): never {
-  for (const fault of faults) process.stderr.write(`${describeFault(fault)}\n`)
+  const describe = isTerminal() ? showFault : describeFault
+  for (const fault of faults) process.stderr.write(`${describe(fault)}\n`)
   process.exit(UNUSABLE)
-}
-
-function operationalLog(settings: Settings): Logger {
-  // Synchronous: the log is small, and its last lines must not be lost.
-  const stderr = destination({ fd: 2, sync: true })
-  // A closed terminal must not stop the gateway.
-  stderr.on('error', () => {})
-  return pino({ level: settings.logLevel, base: null }, stderr)
 }
 
 function orExit<T>(log: Logger, make: () => T): T {

@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
-import { destination, pino } from 'pino'
 import type { MetricsSnapshot } from '../admin/merged-metrics.ts'
 import { createMetrics } from '../admin/metrics.ts'
 import { joinTrail } from '../audit/open-trail.ts'
@@ -16,6 +15,7 @@ import { gatewayIdOf } from '../process/shared-state.ts'
 import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
 import type { StoreMember } from '../store/store-member.ts'
+import { operationalLog } from '../terminal/operational-log.ts'
 import { parseTls, type TlsTexts } from '../tls/listener/tls-context.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { commonClock } from './event-clock.ts'
@@ -97,13 +97,11 @@ async function startupOf({
   tls,
   version,
 }: WorkerConfiguration): Promise<StartupConfiguration> {
-  const stderr = destination({ fd: 2, sync: true })
-  stderr.on('error', () => {})
   return {
     settings,
     texts: new Map(),
     version,
-    log: pino({ level: settings.logLevel, base: { worker: name } }, stderr),
+    log: operationalLog(settings.logLevel, { worker: name }),
     limits: { text: '', value: rows },
     clients: clients && { text: '', value: clients },
     tls: tls && { texts: tls, material: materialOf(settings.tls, tls) },

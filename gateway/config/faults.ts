@@ -1,3 +1,5 @@
+import { printable } from '../terminal/printable.ts'
+
 /** One thing wrong in a configuration file or in the environment, in words an operator can act on. */
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
@@ -25,19 +27,21 @@ export function describeFault({ file, path, reason, at }: Fault): string {
 }
 
 /**
- * `config/limits.json:17:7: $.limits[2].window: must be …` and below it the line with a caret: for a person, and for editors,
- * which open the place.
+ * `config/limits.json:17:7: $.limits[2].window: must be …` and below it the line with a caret: for a terminal, and for
+ * editors, which open the place.
  */
 export function showFault(fault: Fault): string {
   const { file, path, reason, at } = fault
-  if (at === undefined) return describeFault(fault)
-  const head = `${file}:${at.line}:${at.column}: ${isPlace(path) ? '' : `${path}: `}${reason}`
+  if (at === undefined) return printable(describeFault(fault))
+  const head = printable(`${file}:${at.line}:${at.column}: ${isPlace(path) ? '' : `${path}: `}${reason}`)
   if (at.excerpt === undefined) return head
   const { text, caret } = at.excerpt
   const number = String(at.line)
   // With tabs as in the line itself, so that the caret stands below its place.
-  const before = text.slice(0, caret).replaceAll(/[^\t]/g, ' ')
-  return `${head}\n  ${number} | ${text}\n  ${' '.repeat(number.length)} | ${before}^`
+  const before = printable(text.slice(0, caret))
+  const indent = before.replaceAll(/[^\t]/g, ' ')
+  const line = before + printable(text.slice(caret))
+  return `${head}\n  ${number} | ${line}\n  ${' '.repeat(number.length)} | ${indent}^`
 }
 
 function isPlace(path: string): boolean {

@@ -7,12 +7,17 @@ import { checkLeniency } from './screening/check-leniency.ts'
 
 const NOT_FOUND = refusal('not_found')
 
+/** What of an exchange the stage needs. */
+export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
+  readonly headers: Pick<Exchange['headers'], 'contentLength'>
+}
+
 /**
  * Finds the row that governs the exchange; without one nothing is forwarded. A path that differs from a more specific
  * row only in letter case or a closing slash is refused too: an upstream that takes both for the same would otherwise
  * be reached under the wrong row. Writes `route`.
  */
-export function route(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+export function route(gateway: Pick<Gateway, 'routes'>, exchange: RoutedExchange): Refusal | undefined {
   const entry = gateway.routes.find(exchange.path)
   if (entry === undefined) return NOT_FOUND
   const alias = gateway.routes.findFolded(exchange.path)

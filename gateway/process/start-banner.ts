@@ -1,0 +1,57 @@
+import { styleText } from 'node:util'
+import type { Route } from '../config/settings.ts'
+import { printable } from '../terminal/printable.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
+
+/** Where a gateway listens. */
+export interface ListeningAt {
+  readonly port: number
+  readonly tlsPort: number | undefined
+  readonly adminPort: number
+}
+
+/** What a person at a terminal is told when the gateway serves: its addresses, its files, and what to try next. */
+export function startBanner(
+  startup: Pick<StartupConfiguration, 'settings' | 'limits' | 'version'>,
+  at: ListeningAt,
+): string {
+  const { settings, limits, version } = startup
+  const { host, adminHost, upstreams, routes, configFile, limitsFile, auditFile } = settings
+  const base = `http://${reachable(host)}:${at.port}`
+  const rows: [string, string][] = [
+    ['requests', `${base}  →  ${upstreams.join(', ')}`],
+    ...(at.tlsPort === undefined
+      ? []
+      : ([['', `https://${reachable(host)}:${at.tlsPort}`]] as [string, string][])),
+    ['admin', `http://${reachable(adminHost)}:${at.adminPort}`],
+    ['routes', `${routes.length} in ${configFile}`],
+    ['limits', `${limits.value.length} in ${limitsFile}, in force as soon as you save it`],
+    ['audit', auditFile === '-' ? 'standard output' : auditFile],
+  ]
+  const tried = toTry(routes)
+  const next = [`curl -i ${base}${tried}`, `npx -- countersign explain route GET ${tried}`]
+  const bold = (text: string) => styleText('bold', text, { stream: process.stderr })
+  return [
+    '',
+    `  ${bold(`Countersign ${version} serves.`)} Ctrl-C stops it.`,
+    '',
+    ...rows.map(([name, text]) => `  ${name.padEnd(10)}${printable(text)}`),
+    '',
+    ...next.map((command, index) => `  ${(index === 0 ? 'try' : '').padEnd(10)}${bold(printable(command))}`),
+    '',
+    '',
+  ].join('\n')
+}
+
+/** A path that is likely to get a response: of a route that anyone may GET, else of any. */
+function toTry(routes: readonly Route[]): string {
+  const gets = routes.filter(({ methods }) => methods?.has('GET') !== false)
+  const route = gets.find(({ auth }) => auth.has('none')) ?? gets[0] ?? routes[0]
+  return route?.path.replace(/\*$/, '') ?? '/'
+}
+
+/** An address that a client on this machine can use. */
+function reachable(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return 'localhost'
+  return host.includes(':') ? `[${host}]` : host
+}

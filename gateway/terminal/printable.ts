@@ -1,0 +1,12 @@
+/** C0, DEL and C1; separators of lines; what turns the direction of text, and what is not seen at all. */
+const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
+
+/**
+ * Text from a file, the network or a log, made fit for a terminal: what could move its cursor, change its title or hide a part
+ * of a line is written as `\u001b`. Tabs stay.
+ */
+export function printable(text: string): string {
+  return text.replaceAll(UNPRINTABLE, (found) =>
+    found === '\t' ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+}
