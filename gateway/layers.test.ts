@@ -34,6 +34,7 @@ const FLOORS: ReadonlyMap<string, number> = new Map(
 
 /** Production files at the root of gateway/, which tell the story. */
 const MAX_ROOT_FILES = 9
+/** Of a folder, without its documents. */
 const MAX_ENTRIES = 30
 const MAX_LINES = 320
 const GENERATED: ReadonlySet<string> = new Set(['gateway/config/json/validators.ts'])
@@ -152,7 +153,9 @@ describe('the house', () => {
 
   it('has no folder that is too full to look through', () => {
     const folders = new Set(files.map((file) => dirname(file)))
-    const full = [...folders].filter((folder) => readdirSync(join(ROOT, folder)).length > MAX_ENTRIES)
+    const entriesOf = (folder: string) =>
+      readdirSync(join(ROOT, folder)).filter((name) => !name.endsWith('.md'))
+    const full = [...folders].filter((folder) => entriesOf(folder).length > MAX_ENTRIES)
     assert.deepEqual(full, [])
   })
 

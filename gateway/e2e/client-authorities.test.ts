@@ -103,12 +103,13 @@ describe('with the authorities of two banks', () => {
       GATEWAY_LIMITS: gateway.limitsFile,
     }
     const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    for (const script of ['gateway/process/validate.ts', 'gateway/main.ts']) {
-      const { status, output } = await runTool('env', [...assignments, process.execPath, script])
+    for (const script of ['gateway/cli/countersign.ts validate', 'gateway/main.ts']) {
+      const program = [process.execPath, ...script.split(' ')]
+      const { status, output } = await runTool('env', [...assignments, ...program])
       assert.equal(status, 1, output)
       assert.match(
         output,
-        /bad-clients\.json: \$\.clients\[0\]\.mtls\.issuer: is missing: .* several authorities/,
+        /bad-clients\.json(?::1:\d+)?: \$\.clients\[0\]\.mtls\.issuer: is missing: .* several authorities/,
       )
     }
     renameSync(file, gateway.clientsFile)

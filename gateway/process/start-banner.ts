@@ -1,7 +1,10 @@
 import { styleText } from 'node:util'
+import { configFiles } from '../config/environment.ts'
 import type { Route } from '../config/settings.ts'
 import { printable } from '../terminal/printable.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
+
+const DEFAULT_FILES = configFiles({})
 
 /** Where a gateway listens. */
 export interface ListeningAt {
@@ -17,6 +20,7 @@ export function startBanner(
 ): string {
   const { settings, limits, version } = startup
   const { host, adminHost, upstreams, routes, configFile, limitsFile, auditFile } = settings
+  const own = configFile === DEFAULT_FILES.configFile ? '' : ` --config ${configFile} --limits ${limitsFile}`
   const base = `http://${reachable(host)}:${at.port}`
   const rows: [string, string][] = [
     ['requests', `${base}  →  ${upstreams.join(', ')}`],
@@ -29,7 +33,7 @@ export function startBanner(
     ['audit', auditFile === '-' ? 'standard output' : auditFile],
   ]
   const tried = toTry(routes)
-  const next = [`curl -i ${base}${tried}`, `npx -- countersign explain route GET ${tried}`]
+  const next = [`curl -i ${base}${tried}`, `npx -- countersign explain route GET ${tried}${own}`]
   const bold = (text: string) => styleText('bold', text, { stream: process.stderr })
   return [
     '',

@@ -10,7 +10,7 @@ import { TestServer, verdictOn } from '../listener/connect.test-support.ts'
 import { loadTls } from '../listener/tls-reload.ts'
 import type { Authority, Issued } from './throw-away-ca.ts'
 
-const SCRIPT = fileURLToPath(new URL('demo-certs.ts', import.meta.url))
+const SCRIPT = fileURLToPath(new URL('../../cli/countersign.ts', import.meta.url))
 
 function folderOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'demo-certs-'))
@@ -21,7 +21,7 @@ function folderOf(t: TestContext): string {
 function run(...args: string[]) {
   // Without the tests' loader: its coverage could not be added to theirs.
   const env = { ...process.env, NODE_V8_COVERAGE: '' }
-  return spawnSync(process.execPath, [SCRIPT, ...args], { encoding: 'utf8', env })
+  return spawnSync(process.execPath, [SCRIPT, 'certs', 'demo', ...args], { encoding: 'utf8', env })
 }
 
 test('the demo certificates serve as they come, and the revoked client is refused with the list that revokes it', async (t) => {
@@ -71,7 +71,7 @@ test('demo certificates that are there already are overwritten only when told to
   const before = readFileSync(join(folder, 'server.pem'), 'utf8')
   const again = run(folder)
   assert.equal(again.status, 1)
-  assert.match(again.stderr, /already holds ca\.pem, server\.pem, .*-- --force makes them anew/)
+  assert.match(again.stderr, /already holds ca\.pem, server\.pem, .*--force makes them anew/)
   assert.equal(readFileSync(join(folder, 'server.pem'), 'utf8'), before)
   assert.equal(run(folder, '--force').status, 0)
   assert.notEqual(readFileSync(join(folder, 'server.pem'), 'utf8'), before)

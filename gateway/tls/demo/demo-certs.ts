@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import {
   CLIENT_AUTH,
   type Issued,
@@ -11,36 +10,23 @@ import {
   SERVER_AUTH,
 } from './throw-away-ca.ts'
 
-/*
- * `npm run certs:demo [directory]`: certificates for trying mutual TLS on one's own machine. `-- --force` overwrites old
- * ones. Exit status 0, or 1 when files exist and `--force` is missing.
+/**
+ * Writes certificates for trying mutual TLS on one's own machine. Without `force` old ones stay, and are named in `present`.
  */
-
-const DIRECTORY = 'data/certs'
-
-const { values, positionals } = parseArgs({
-  options: { force: { type: 'boolean', default: false } },
-  allowPositionals: true,
-})
-// Private keys: readable by this user only.
-process.umask(0o077)
-await main(positionals[0] ?? DIRECTORY, values.force)
-
-async function main(directory: string, force: boolean): Promise<void> {
+export async function makeDemoCertificates(
+  directory: string,
+  force: boolean,
+): Promise<{ readonly present: readonly string[]; readonly instructions: string }> {
+  // Private keys: readable by this user only.
+  process.umask(0o077)
   const { files, client } = await makeFiles()
-  const present = [...files.keys()].filter((name) => existsSync(join(directory, name)))
-  if (present.length > 0 && !force) {
-    console.error(
-      `${directory} already holds ${present.join(', ')}: npm run certs:demo -- --force makes them anew`,
-    )
-    process.exitCode = 1
-    return
-  }
+  const present = force ? [] : [...files.keys()].filter((name) => existsSync(join(directory, name)))
+  if (present.length > 0) return { present, instructions: '' }
   mkdirSync(directory, { recursive: true })
   for (const [name, text] of files) {
     writeFileSync(join(directory, name), text)
   }
-  console.log(instructions(directory, client))
+  return { present, instructions: instructions(directory, client) }
 }
 
 /** Without the authority's key, so that nobody can issue more certificates. */

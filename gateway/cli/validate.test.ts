@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const PROGRAM = fileURLToPath(new URL('validate.ts', import.meta.url))
+const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
 const GATEWAY = '{"routes":[{"path":"/api/*","auth":["none"]}]}'
 const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose":"Test"}]}'
 
@@ -20,12 +20,17 @@ function validate(args: readonly string[], env: Record<string, string> = {}) {
     ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
     ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
   }
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'validate', ...args], {
     cwd: ROOT,
     env: { ...inherited, ...env },
     encoding: 'utf8',
   })
   return { status, out: stdout.split('\n').filter(Boolean), errors: stderr.split('\n').filter(Boolean) }
+}
+
+/** Of each fault where it is, without its sentence and the line that is shown. */
+function placesOf(errors: readonly string[]): string[] {
+  return errors.filter((line) => !line.startsWith(' ')).map((line) => line.split(': ').slice(0, 2).join(': '))
 }
 
 function files(t: TestContext, texts: Record<string, string>): Record<string, string> {
@@ -57,15 +62,16 @@ test('every fault of the environment and both files comes at once, one a line, w
   const { status, out, errors } = validate([], env)
   assert.equal(status, 1)
   assert.deepEqual(out, [])
-  assert.deepEqual(
-    errors.map((line) => line.split(': ').slice(0, 2)),
-    [
-      ['environment', 'GATEWAY_PROT'],
-      [paths['g.json'], '$.port'],
-      [paths['g.json'], '$.routes'],
-      [paths['l.json'], '$.limits[0].limit'],
-      [paths['l.json'], '$.limits[0].window'],
-    ],
+  assert.deepEqual(placesOf(errors), [
+    'environment: GATEWAY_PROT',
+    `${paths['g.json']}:1:2: $.port`,
+    `${paths['g.json']}:1:13: $.routes`,
+    `${paths['l.json']}:1:25: $.limits[0].limit`,
+    `${paths['l.json']}:1:35: $.limits[0].window`,
+  ])
+  assert.ok(
+    errors.includes('  1 | {"port":"x","routes":[]}') && errors.includes('    |  ^'),
+    errors.join('\n'),
   )
 })
 
@@ -88,17 +94,14 @@ test('files named as arguments are checked by what they hold, and the environmen
   const bad = validate([paths.three!, paths.four!, paths.five!, paths.six!, missing, paths.two!])
   assert.equal(bad.status, 1)
   assert.deepEqual(bad.out, [`${paths.two}: OK, limits: 1`])
-  assert.deepEqual(
-    bad.errors.map((line) => line.split(': ').slice(0, 2)),
-    [
-      [paths.three, '$.limits'],
-      [paths.four, 'line 1 column 1'],
-      [paths.five, '$.routes'],
-      [paths.six, '$.limits'],
-      [paths.six, '$.routes'],
-      [missing, '$'],
-    ],
-  )
+  assert.deepEqual(placesOf(bad.errors), [
+    `${paths.three}:1:1: $.limits`,
+    `${paths.four}:1:1: unexpected "not"; keys and texts stand between double quotes in JSON`,
+    `${paths.five}:1:1: $.routes`,
+    `${paths.six}:1:2: $.limits`,
+    `${paths.six}:1:14: $.routes`,
+    `${missing}: $`,
+  ])
 })
 
 test('a limit that no route can reach is a warning, not a fault', (t) => {

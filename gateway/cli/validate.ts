@@ -1,6 +1,7 @@
+import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
 import { parseClients } from '../config/clients-file.ts'
-import { configFiles, ENVIRONMENT } from '../config/environment.ts'
-import { describeFault, type Fault, type Parsed } from '../config/faults.ts'
+import { configFiles, ENVIRONMENT, type Environment } from '../config/environment.ts'
+import { type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
@@ -10,16 +11,17 @@ import { parseAdminToken } from '../config/secret-line.ts'
 import type { Route, TlsSettings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
+import { fileWarnings, idleRowWarnings, NOTHING_LIMITED } from '../process/config-warnings.ts'
+import { readConfiguration } from '../process/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
 import { type LoadedTls, loadTls } from '../tls/listener/tls-reload.ts'
-import { fileWarnings, idleRowWarnings, NOTHING_LIMITED } from './config-warnings.ts'
-
-/*
- * `npm run validate`: checks the configuration with the parsers that the gateway uses at start. Without arguments it checks
- * the environment and the files that it names; with arguments, only those files. Exit status 0 and one line for each valid
- * file, or 1 and one line for each fault. With `--store` it also connects to the shared store and tries what a gateway needs.
- */
+import { askAdmin, TOKEN_FLAG } from './admin-client.ts'
+import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
+import { compareConfig } from './compare-config.ts'
+import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
+import { complain, print } from './print.ts'
+import { readOrRefuse } from './request-words.ts'
 
 interface Findings {
   readonly good: string[]
@@ -29,19 +31,73 @@ interface Findings {
   readonly warnings: string[]
 }
 
-const findings: Findings = { good: [], faults: [], routes: [], rows: [], warnings: [] }
-const files = process.argv.slice(2).filter((argument) => argument !== '--store')
-if (files.length === 0) checkEnvironment(findings)
-for (const file of files) checkFile(findings, file)
-if (process.argv.includes('--store')) await reachStore(findings)
-report(findings)
+export const command: Command = {
+  words: '[FILE…]',
+  count: [0, Number.POSITIVE_INFINITY],
+  flags: {
+    ...CONFIG_FLAGS,
+    store: { about: 'also connects to $GATEWAY_STORE, and tries every command that a gateway needs' },
+    against: { value: 'URL', about: 'also tells what would change in the gateway with this admin listener' },
+    ...TOKEN_FLAG,
+  },
+  about: [
+    'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. Every fault of every file comes at once, with its line.',
+    'A warning does not change the exit code: a limit that no route reaches, an empty table, a certificate that is not valid now.',
+  ],
+  examples: [
+    ['countersign validate', 'the configuration here'],
+    ['countersign validate config/limits.json', 'one file'],
+    ['countersign validate --against http://127.0.0.1:9090', 'what a saved edit changes, or has changed'],
+  ],
+  fault: 'there are faults, or the store or the gateway cannot be reached',
+  async run({ words: files, flags }) {
+    const against = flagValue(flags, 'against')
+    if (against !== undefined && files.length > 0)
+      throw new UsageFault('compares no single files: leave out FILE')
+    const env = environmentOf(flags)
+    const found: Findings = { good: [], faults: [], routes: [], rows: [], warnings: [] }
+    if (files.length === 0) checkEnvironment(found, env)
+    for (const file of files) checkFile(found, file)
+    if (flags.store) await reachStore(found, env, files.length > 0)
+    report(found)
+    if (found.faults.length > 0) return EXIT.fault
+    if (against !== undefined) await compareWith({ base: against, flags, env })
+    return EXIT.good
+  },
+}
 
-/** The store that the environment names. Its faults are among those of the environment already. */
-async function reachStore({ good, warnings, faults }: Findings): Promise<void> {
-  const { value: settings, faults: unusable } = parseStoreSettings(process.env)
+/** What would change in a running gateway. */
+async function compareWith(
+  asked: Pick<Parameters<typeof askAdmin>[0], 'base' | 'flags' | 'env'>,
+): Promise<void> {
+  const { url, status, body } = await askAdmin({ method: 'GET', path: '/config', ...asked })
+  const inForce = status === 200 ? parseReport(body) : undefined
+  if (inForce === undefined) throw new CommandFault(`${url} responded ${status}, and no configuration`)
+  const ours = new ConfigInForce(readOrRefuse(readConfiguration(asked.env))).report()
+  const changes = compareConfig(inForce, ours)
+  if (changes.length === 0) print(`${url}: the same configuration is in force`)
+  else print([`${url}: what would change`, ...changes].join('\n'))
+}
+
+function parseReport(body: string): ConfigReport | undefined {
+  try {
+    const report: ConfigReport = JSON.parse(body)
+    return typeof report.parts === 'object' ? report : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The store that the environment names. @param isNew whether the environment was not checked, so that its faults are new */
+async function reachStore(
+  { good, warnings, faults }: Findings,
+  env: Environment,
+  isNew: boolean,
+): Promise<void> {
+  const { value: settings, faults: unusable } = parseStoreSettings(env)
   const fault = (reason: string): Fault => ({ file: ENVIRONMENT, path: 'GATEWAY_STORE', reason })
   if (unusable !== undefined) {
-    if (files.length > 0) faults.push(...unusable)
+    if (isNew) faults.push(...unusable)
     return
   }
   if (settings === undefined) {
@@ -55,13 +111,13 @@ async function reachStore({ good, warnings, faults }: Findings): Promise<void> {
   faults.push(...found.faults.map(fault))
 }
 
-function checkEnvironment(found: Findings): void {
-  const { configFile, limitsFile, clientsFile } = configFiles(process.env)
-  const settings = loadSettings(process.env)
+function checkEnvironment(found: Findings, env: Environment): void {
+  const { configFile, limitsFile, clientsFile } = configFiles(env)
+  const settings = loadSettings(env)
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
   else checkRoutes(found, configFile, settings.value)
   checkRows(found, limitsFile, loadFile(limitsFile, parseLimits))
-  found.warnings.push(...fileWarnings(process.env))
+  found.warnings.push(...fileWarnings(env))
   const tls = settings.value?.tls === undefined ? undefined : checkTls(found, settings.value.tls)
   if (settings.value?.adminTokenFile !== undefined) checkAdminToken(found, settings.value.adminTokenFile)
   if (settings.value?.clientsFile !== undefined) checkClients(found, clientsFile, tls?.material.trust)
@@ -136,10 +192,9 @@ function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined
 }
 
 function report({ good, faults, routes, rows, warnings }: Findings): void {
-  for (const line of good) console.log(line)
+  for (const line of good) print(line)
   // Without routes it is not known which limits are reached.
   const idle = routes.length === 0 ? [] : idleRowWarnings(routes, rows)
-  for (const warning of [...warnings, ...idle]) console.error(`warning: ${warning}`)
-  for (const fault of faults) console.error(describeFault(fault))
-  if (faults.length > 0) process.exitCode = 1
+  for (const warning of [...warnings, ...idle]) complain(`warning: ${warning}`)
+  for (const fault of faults) complain(showFault(fault))
 }

@@ -1,0 +1,139 @@
+import { readFileSync } from 'node:fs'
+import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+import { configFiles, type Environment } from '../config/environment.ts'
+import { describeFault } from '../config/faults.ts'
+import { loadFile } from '../config/load-file.ts'
+import { parseAdminToken } from '../config/secret-line.ts'
+import { CommandFault, type Flag, flagValue, type Given, UsageFault } from './command.ts'
+
+/** The flag for the secret that the admin listener may ask for. */
+export const TOKEN_FLAG: Readonly<Record<string, Flag>> = {
+  'token-file': {
+    value: 'FILE',
+    about: 'token of the admin listener; default $GATEWAY_ADMIN_TOKEN_FILE, or that of gateway.json',
+  },
+}
+/** Flags of every command that asks a running gateway. */
+export const ADMIN_FLAGS: Readonly<Record<string, Flag>> = {
+  admin: {
+    value: 'URL',
+    about: 'its admin listener; default: where the environment and gateway.json put it',
+  },
+  ...TOKEN_FLAG,
+}
+
+/** A gateway that is busy answers late; one that does not answer in this time is not healthy. */
+const PATIENCE_MS = 5000
+/** As long as the longest configuration, several times over. */
+const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+const DEFAULTS = schema.properties
+
+/** What a running gateway responded. */
+export interface AdminAnswer {
+  readonly url: string
+  readonly status: number
+  readonly body: string
+}
+
+interface Asked {
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly flags: Given['flags']
+  readonly env: Environment
+  /** In place of the `--admin` flag. */
+  readonly base?: string
+  /** Whether the token goes along. Default: true. */
+  readonly signed?: boolean
+}
+
+/** Asks the admin listener of a running gateway. @throws CommandFault when there is none, or when it wants a token */
+export async function askAdmin({
+  method,
+  path,
+  flags,
+  env,
+  base,
+  signed = true,
+}: Asked): Promise<AdminAnswer> {
+  const place = readPlace(env)
+  const url = adminUrl(base ?? flagValue(flags, 'admin') ?? defaultUrl(env, place), path)
+  const token = signed
+    ? readToken(flagValue(flags, 'token-file') ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile)
+    : undefined
+  const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` }
+  try {
+    const signal = AbortSignal.timeout(PATIENCE_MS)
+    const response = await fetch(url, { method, headers, redirect: 'manual', signal })
+    const body = await textOf(response)
+    if (response.status === 401) {
+      throw new CommandFault(
+        `${url} wants a token: name its file by --token-file or GATEWAY_ADMIN_TOKEN_FILE`,
+      )
+    }
+    return { url, status: response.status, body }
+  } catch (error) {
+    if (error instanceof CommandFault) throw error
+    throw new CommandFault(`${url} does not answer: ${causeOf(error)}`)
+  }
+}
+
+async function textOf(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of response.body ?? []) {
+    length += chunk.length
+    if (length > MAX_RESPONSE_BYTES)
+      throw new Error('the response is no answer of a gateway: it does not end')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function adminUrl(base: string, path: string): string {
+  if (!/^https?:\/\//.test(base) || !URL.canParse(base)) {
+    throw new UsageFault(`needs a URL such as http://127.0.0.1:9090, not "${base}"`)
+  }
+  return new URL(path, base).href
+}
+
+/** Keys of gateway.json that say where the admin listener is. */
+interface Place {
+  readonly adminHost?: string
+  readonly adminPort?: number
+  readonly adminTokenFile?: string
+}
+
+/** Of a file that may be in the middle of an edit, and that a probe need not check. */
+function readPlace(env: Environment): Place {
+  try {
+    const { adminHost, adminPort, adminTokenFile } = JSON.parse(
+      readFileSync(configFiles(env).configFile, 'utf8'),
+    )
+    return { adminHost, adminPort, adminTokenFile }
+  } catch {
+    return {}
+  }
+}
+
+function defaultUrl(env: Environment, place: Place): string {
+  const host = env.GATEWAY_ADMIN_HOST ?? place.adminHost ?? DEFAULTS.adminHost.default
+  const port = env.GATEWAY_ADMIN_PORT ?? place.adminPort ?? DEFAULTS.adminPort.default
+  if (Number(port) === 0) throw new UsageFault('cannot know which port the gateway took: name it by --admin')
+  const name = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${name.includes(':') ? `[${name}]` : name}:${port}`
+}
+
+function readToken(file: string | undefined): string | undefined {
+  if (file === undefined) return undefined
+  const { value, faults } = loadFile(file, parseAdminToken)
+  if (faults !== undefined) throw new CommandFault(faults.map(describeFault).join('\n'))
+  return value.value
+}
+
+/** `fetch failed` has the reason inside. */
+function causeOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  if (error.name === 'TimeoutError') return `nothing came within ${PATIENCE_MS / 1000} s`
+  const { cause } = error
+  return cause instanceof Error ? ((cause as NodeJS.ErrnoException).code ?? cause.message) : error.message
+}

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { type Command, parseCommandLine } from './command.ts'
+
+const command: Command = {
+  words: 'METHOD PATH',
+  count: [2, 2],
+  flags: { config: { value: 'FILE', about: 'a file' }, force: { about: 'really' } },
+  about: [],
+  examples: [],
+  fault: 'never',
+  run: () => 0,
+}
+
+const refused = (...args: string[]) => {
+  let message = 'accepted'
+  assert.throws(
+    () => parseCommandLine(command, args),
+    (error: Error) => {
+      message = error.message
+      return error.constructor.name === 'UsageFault'
+    },
+  )
+  return message
+}
+
+test('words and flags are taken in any order, and flags of both kinds', () => {
+  const given = parseCommandLine(command, ['--config', 'a.json', 'GET', '--force', '/x'])
+  assert.deepEqual([given.words, { ...given.flags }], [['GET', '/x'], { config: 'a.json', force: true }])
+  assert.deepEqual(parseCommandLine(command, ['GET', '--config=b', '--', '--x']).words, ['GET', '--x'])
+})
+
+test('what the command does not take is refused, with what was meant', () => {
+  assert.equal(refused('GET', '/x', '--confg', 'a'), 'has no --confg; did you mean --config?')
+  assert.match(refused('GET', '/x', '--zzzzzz'), /it has --config, --force, --help$/)
+  assert.match(refused('GET', '/x', '-c'), /^has no -c/)
+  assert.match(refused('GET', '/x', '--config'), /argument missing/)
+  assert.match(refused('GET', '/x', '--force=1'), /does not take an argument/)
+  assert.equal(refused('GET'), 'needs METHOD PATH')
+  assert.equal(refused('GET', '/x', '/y'), 'takes METHOD PATH, and nothing like "/y"')
+})

@@ -1,0 +1,21 @@
+import packageJson from '../package.json' with { type: 'json' }
+import { COMMANDS } from './commands.ts'
+import { helpOf, overview } from './help.ts'
+
+const HEAD = `# Commands
+
+The command line of the gateway. In a checkout, and wherever the package is installed, it is \`npx -- countersign\`; the npm scripts
+\`gateway\`, \`validate\`, \`certs:demo\` and \`keys:rotate\` call it. This page is what \`--help\` says (\`npm run schemas\` writes it);
+a test runs every example.
+
+`
+
+/** config/COMMANDS.md. */
+export async function commandsDocument(): Promise<string> {
+  const chapters = [`\`\`\`\n${overview(packageJson.version)}\`\`\`\n`]
+  for (const [name, { load }] of Object.entries(COMMANDS)) {
+    const { command } = await load()
+    chapters.push(`## ${name}\n\n\`\`\`\n${helpOf(name, command)}\`\`\`\n`)
+  }
+  return HEAD + chapters.join('\n')
+}

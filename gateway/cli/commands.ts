@@ -1,0 +1,47 @@
+import type { Command } from './command.ts'
+
+interface Listed {
+  readonly summary: string
+  /** Loaded only when it is asked for: a probe must be quick. */
+  readonly load: () => Promise<{ readonly command: Command }>
+}
+
+/** Every command, in the order of `--help`. */
+export const COMMANDS: Readonly<Record<string, Listed>> = {
+  init: {
+    summary: 'writes a configuration for your service',
+    load: () => import('./init.ts'),
+  },
+  run: {
+    summary: 'starts the gateway',
+    load: () => import('./run.ts'),
+  },
+  validate: {
+    summary: 'checks the configuration, and compares it with a running gateway',
+    load: () => import('./validate.ts'),
+  },
+  'explain route': {
+    summary: 'which route lets a request through, and why no other',
+    load: () => import('./explain-route.ts'),
+  },
+  'explain limit': {
+    summary: 'which limit counts a request, and why no other',
+    load: () => import('./explain-limit.ts'),
+  },
+  health: {
+    summary: 'asks a running gateway whether it should get traffic',
+    load: () => import('./health.ts'),
+  },
+  reload: {
+    summary: 'has a running gateway read its files now',
+    load: () => import('./reload.ts'),
+  },
+  'certs demo': {
+    summary: 'makes throw-away certificates to try mutual TLS with',
+    load: () => import('./certs-demo.ts'),
+  },
+  'keys rotate': {
+    summary: 'replaces the signing keys of the demo backend',
+    load: () => import('./keys-rotate.ts'),
+  },
+}

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ConfigReport } from '../admin/config-in-force.ts'
+import { compareConfig } from './compare-config.ts'
+
+const part = (rows: readonly object[], settings?: object) => ({
+  file: 'a.json',
+  hash: JSON.stringify([rows, settings]),
+  sinceMs: 0,
+  rows,
+  lastReload: undefined,
+  ...(settings && { settings }),
+})
+const report = (parts: ConfigReport['parts']): ConfigReport => ({ version: '1', hash: '', parts })
+
+test('rows that were added, removed and changed are told apart by name, path or id, wherever they stand', () => {
+  const before = report({
+    gateway: part([{ path: '/a' }, { path: '/b', methods: ['GET'], auth: ['none'] }], {
+      port: 1,
+      timeouts: { a: 1, b: 2 },
+    }),
+    limits: part([
+      { name: 'x', limit: 5 },
+      { name: 'y', limit: 5 },
+      { name: 'z', limit: 5 },
+    ]),
+  })
+  const after = report({
+    gateway: part([{ path: '/b', methods: ['GET'], auth: ['bearer'] }, { path: '/c' }], {
+      port: 1,
+      timeouts: { a: 1, b: 3 },
+    }),
+    limits: part([
+      { name: 'z', limit: 5 },
+      { name: 'x', limit: 8 },
+      { name: 'w', limit: 1 },
+    ]),
+    clients: part([{ id: 'bank' }]),
+  })
+  assert.deepEqual(compareConfig(before, after), [
+    'a.json:',
+    '  ~ timeouts.b: 2 → 3',
+    '  - route /a: {"path":"/a"}',
+    '  ~ route /b GET: auth: ["none"] → ["bearer"]',
+    '  + route /c: {"path":"/c"}',
+    'a.json:',
+    '  - limit y: {"name":"y","limit":5}',
+    '  ~ limit x: limit: 5 → 8',
+    '  + limit w: {"name":"w","limit":1}',
+    'a.json:',
+    '  + client bank: {"id":"bank"}',
+  ])
+})
+
+test('the same rows in another order, and parts with one hash, are no difference', () => {
+  const one = report({ limits: part([{ name: 'x' }, { name: 'y' }]) })
+  assert.deepEqual(compareConfig(one, report({ limits: part([{ name: 'y' }, { name: 'x' }]) })), [])
+  assert.deepEqual(compareConfig(one, one), [])
+})

@@ -1,0 +1,59 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { ConfigPart, ConfigReport, PartInForce } from '../admin/config-in-force.ts'
+
+type Row = Readonly<Record<string, unknown>>
+
+/** What identifies a row of each part, so that an edited row is not one removed and one added. */
+const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
+  gateway: ({ path, methods }) => `route ${path}${methods === undefined ? '' : ` ${String(methods)}`}`,
+  limits: ({ name }) => `limit ${name}`,
+  clients: ({ id }) => `client ${id}`,
+}
+
+/**
+ * What of the configuration `ours` differs from what is in force: `+` added, `-` removed, `~` changed, a line each below the
+ * name of its file. Empty when an edit would change nothing; the order of rows makes no difference.
+ */
+export function compareConfig(inForce: ConfigReport, ours: ConfigReport): string[] {
+  const parts = Object.keys({ ...inForce.parts, ...ours.parts }) as ConfigPart[]
+  return parts.flatMap((part) => {
+    const [before, after] = [inForce.parts[part], ours.parts[part]]
+    if (before?.hash === after?.hash) return []
+    const changes = [...comparePart(part, before, after)]
+    return changes.length === 0 ? [] : [`${after?.file ?? before?.file}:`, ...changes]
+  })
+}
+
+function* comparePart(
+  part: ConfigPart,
+  before: PartInForce | undefined,
+  after: PartInForce | undefined,
+): Iterable<string> {
+  yield* differences(before?.settings ?? {}, after?.settings ?? {}, '')
+  const identify = IDENTITY[part] ?? (() => part)
+  const byName = (rows: readonly object[] = []) => new Map(rows.map((row) => [identify(row as Row), row]))
+  const [olds, news] = [byName(before?.rows), byName(after?.rows)]
+  for (const [name, row] of olds) if (!news.has(name)) yield `  - ${name}: ${JSON.stringify(row)}`
+  for (const [name, row] of news) {
+    const old = olds.get(name)
+    if (old === undefined) yield `  + ${name}: ${JSON.stringify(row)}`
+    else yield* differences(old, row, `${name}: `)
+  }
+}
+
+/** `~ timeouts.headersMs: 30000 → 20000` for each leaf that differs. */
+function* differences(before: unknown, after: unknown, path: string): Iterable<string> {
+  if (isDeepStrictEqual(before, after)) return
+  if (!isObject(before) || !isObject(after)) {
+    yield `  ~ ${path}: ${JSON.stringify(before) ?? 'unset'} → ${JSON.stringify(after) ?? 'unset'}`
+    return
+  }
+  const inside = path === '' || path.endsWith(': ') ? path : `${path}.`
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    yield* differences(before[key], after[key], inside + key)
+  }
+}
+
+function isObject(value: unknown): value is Row {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,58 @@
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import { LimitTable } from '../limits/table/limit-table.ts'
+import { idleRowWarnings } from '../process/config-warnings.ts'
+import { type Command, EXIT } from './command.ts'
+import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
+import { print } from './print.ts'
+import { readRequest, readTables } from './request-words.ts'
+import { methodsOf, whyNot } from './row-reasons.ts'
+
+const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
+  caller: 'each caller; without a credential, each address',
+  principal: 'each caller; without a credential, each address',
+  address: 'each address',
+}
+
+export const command: Command = {
+  words: 'METHOD PATH',
+  count: [2, 2],
+  flags: CONFIG_FLAGS,
+  about: [
+    'Says which row of limits.json counts a request by its path and method, and of the rows near it, why they do not. It finds the row with the code of the gateway, from the files here; no gateway need run.',
+    'One row counts a request: that of the most specific path. When that path has rows for other methods only, nothing counts the request. Letter case and a closing slash make no difference.',
+  ],
+  examples: [
+    ['countersign explain limit POST /api/login', 'which row counts log-ins'],
+    ['countersign explain limit GET /api/data', 'none: exit code 1'],
+  ],
+  fault: 'no limit counts such a request, or the configuration is faulty',
+  run({ words, flags }) {
+    const { settings, rows } = readTables(environmentOf(flags))
+    const { method, path } = readRequest(words)
+    const row = new LimitTable(rows).find(path, method)?.row
+    if (row === undefined) print(`${method} ${path}: nothing limits it`)
+    else {
+      print(`${method} ${path}: row ${rows.indexOf(row) + 1} of ${settings.limitsFile}, ${row.path}`)
+      print(describeLimit(row))
+      for (const warning of idleRowWarnings(settings.routes, [row])) print(`  warning   ${warning}`)
+    }
+    const { near, others } = whyNot(rows, row, { path, method, folded: true })
+    for (const [other, why] of near) {
+      print(`not row ${rows.indexOf(other) + 1}, ${other.path} (${methodsOf(other)}): ${why}`)
+    }
+    if (others > 0) print(`${others} rows are for other paths`)
+    return row === undefined ? EXIT.fault : EXIT.good
+  },
+}
+
+function describeLimit(row: LimitRow): string {
+  const rows: [string, string][] = [
+    ['name', row.name],
+    ['limit', `${row.limit} requests in any ${row.window}, then 429`],
+    ['counts', COUNTED[row.per]],
+    ['methods', methodsOf(row)],
+    ['mode', row.mode === 'shadow' ? 'shadow: it counts, and refuses nothing' : 'enforce'],
+    ['purpose', row.purpose],
+  ]
+  return rows.map(([name, text]) => `  ${name.padEnd(10)}${text}`).join('\n')
+}

@@ -1,0 +1,67 @@
+import type { Route } from '../config/settings.ts'
+import { PathTable } from '../http/rules/path-table.ts'
+import { LimitTable } from '../limits/table/limit-table.ts'
+import { REFUSALS, type Refusal } from '../refusals.ts'
+import { type RoutedExchange, route } from '../stages/route.ts'
+import { type Command, EXIT } from './command.ts'
+import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
+import { print } from './print.ts'
+import { readRequest, readTables } from './request-words.ts'
+import { methodsOf, whyNot } from './row-reasons.ts'
+
+export const command: Command = {
+  words: 'METHOD PATH',
+  count: [2, 2],
+  flags: CONFIG_FLAGS,
+  about: [
+    'Says what the gateway would do with a request by its path and method: which row of gateway.json applies, what it demands, where the request goes; and of the rows near it, why they do not apply. It finds the row with the code of the gateway, from the files here; no gateway need run.',
+    'The most specific path applies: an exact path before a prefix, a longer prefix before a shorter one.',
+  ],
+  examples: [
+    ['countersign explain route GET /api/balance', 'which row, and what it demands'],
+    ['countersign explain route DELETE /api/login', 'refused: no row of this path is for DELETE'],
+  ],
+  fault: 'the gateway would refuse the request, or its configuration is faulty',
+  run({ words, flags }) {
+    const { settings, rows } = readTables(environmentOf(flags))
+    const { method, path } = readRequest(words)
+    const { routes, configFile, upstreams } = settings
+    const exchange: RoutedExchange = { path, method, route: undefined, headers: { contentLength: undefined } }
+    const refused = route({ routes: new PathTable(routes) }, exchange)
+    const winner = exchange.route
+    if (winner === undefined) print(`${method} ${path}: refused, ${describeRefusal(refused)}`)
+    else {
+      const limit = new LimitTable(rows).find(path, method)?.row.name
+      print(`${method} ${path}: row ${routes.indexOf(winner) + 1} of ${configFile}, ${winner.path}`)
+      print(describeRoute(winner, upstreams))
+      print(
+        `  limit     ${limit === undefined ? 'none' : `${limit}: countersign explain limit ${method} ${path}`}`,
+      )
+    }
+    const { near, others } = whyNot(routes, winner, { path, method, folded: false })
+    for (const [row, why] of near) {
+      print(`not row ${routes.indexOf(row) + 1}, ${row.path} (${methodsOf(row)}): ${why}`)
+    }
+    if (others > 0) print(`${others} rows are for other paths`)
+    return winner === undefined ? EXIT.fault : EXIT.good
+  },
+}
+
+function describeRefusal(refused: Refusal | undefined): string {
+  if (refused === undefined) return 'by no row'
+  const { status, detail } = REFUSALS[refused.code]
+  return `${status} ${refused.code}: ${detail}`
+}
+
+function describeRoute(row: Route, upstreams: readonly string[]): string {
+  const seconds = (ms: number | undefined) => (ms === undefined ? 'any time' : `${ms / 1000} s`)
+  const rows: [string, string][] = [
+    ['methods', methodsOf(row)],
+    ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
+    ['scopes', row.scopes.length === 0 ? 'none needed' : row.scopes.join(' and ')],
+    ['body', `at most ${row.maxBodyBytes} bytes`],
+    ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
+    ['upstream', upstreams.join(', ')],
+  ]
+  return rows.map(([name, text]) => `  ${name.padEnd(10)}${text}`).join('\n')
+}

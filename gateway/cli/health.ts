@@ -1,0 +1,31 @@
+import { ADMIN_FLAGS, askAdmin } from './admin-client.ts'
+import { type Command, EXIT } from './command.ts'
+import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
+import { complain, print } from './print.ts'
+
+const { admin } = ADMIN_FLAGS
+
+export const command: Command = {
+  words: '',
+  count: [0, 0],
+  flags: { ...(admin && { admin }), ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }) },
+  about: [
+    'Asks /readyz of a running gateway, which needs no token. For HEALTHCHECK of Docker, for scripts that wait until it serves, and for a person.',
+    'It says "ready"; "degraded: …" when it serves without a part of it, which is good too; or why it should get no traffic.',
+  ],
+  examples: [
+    ['countersign health', 'the gateway that the files and variables here are of'],
+    ['countersign health --admin http://127.0.0.1:9090', 'any other'],
+  ],
+  fault: 'it does not answer, or should get no traffic',
+  async run({ flags }) {
+    const env = environmentOf(flags)
+    const { status, body } = await askAdmin({ method: 'GET', path: '/readyz', flags, env, signed: false })
+    if (status === 200) {
+      print(body.trimEnd())
+      return EXIT.good
+    }
+    complain(`not ready: ${body.trimEnd()}`)
+    return EXIT.fault
+  },
+}

@@ -1,0 +1,52 @@
+import type { Command, Flag } from './command.ts'
+import { COMMANDS } from './commands.ts'
+
+const HELP: Readonly<Record<string, Flag>> = { help: { about: 'says this' } }
+
+/** `countersign --help`. */
+export function overview(version: string): string {
+  return `Countersign ${version}: an API gateway for financial services.
+
+  countersign COMMAND [flags]
+
+${columns(Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary]))}
+
+  countersign COMMAND --help   what a command takes, with examples
+  countersign --version        ${version}
+
+It is configured by config/gateway.json, config/limits.json and variables named GATEWAY_….
+Exit codes: 0 good, 1 a fault, 2 the command line is not one.
+`
+}
+
+/** `countersign NAME --help`. */
+export function helpOf(name: string, command: Command): string {
+  const { words, flags, about, examples, fault } = command
+  const usage = ['countersign', name, '[flags]', words].filter((part) => part !== '').join(' ')
+  const shown = Object.entries({ ...flags, ...HELP }).map(
+    ([flag, { value, about: does }]) =>
+      [value === undefined ? `--${flag}` : `--${flag} ${value}`, does] as const,
+  )
+  return `${usage}
+
+${about.map(wrapped).join('\n\n')}
+
+Flags
+${columns(shown)}
+
+Examples
+${examples.map(([line, does]) => `  ${line}\n      ${does}`).join('\n')}
+
+Exit codes: 0 good; 1 ${fault}; 2 the command line is not one.
+`
+}
+
+/** In lines that a terminal of 100 columns shows whole. */
+function wrapped(paragraph: string): string {
+  return paragraph.replaceAll(/(.{1,98})(?: |$)/g, '$1\n').trimEnd()
+}
+
+function columns(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.max(...rows.map(([left]) => left.length)) + 3
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}${right}`).join('\n')
+}

@@ -1,0 +1,29 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { type Command, CommandFault, EXIT } from './command.ts'
+
+const EXTENSION = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+/** Another program, so nothing of it is imported. */
+const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTENSION}`, import.meta.url))
+
+export const command: Command = {
+  words: '',
+  count: [0, 0],
+  flags: {},
+  about: [
+    'The gateway has no signing keys: the tokens that it accepts are signed by their issuers, and it takes new keys of theirs by itself. The issuer in a checkout is the demo backend. This replaces its signing keys, with overlap: tokens signed before stay valid until they expire.',
+    'Secrets of the gateway are files, and each is read again when it changes: write another token into $GATEWAY_ADMIN_TOKEN_FILE, another certificate into $GATEWAY_TLS_CERT, a second secret into clients.json. $GATEWAY_UPSTREAM_SECRET_FILE is read at start.',
+  ],
+  examples: [['countersign keys rotate', 'the keys of the backend in this checkout']],
+  fault: 'there is no backend here, or its keys cannot be written',
+  run() {
+    if (!existsSync(PROGRAM)) {
+      throw new CommandFault(
+        'there is no backend here, and the gateway has no signing keys of its own: rotate them at the issuer of your tokens',
+      )
+    }
+    const { status } = spawnSync(process.execPath, [PROGRAM], { stdio: 'inherit' })
+    return status ?? EXIT.fault
+  },
+}

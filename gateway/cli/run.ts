@@ -1,0 +1,26 @@
+import type { Command } from './command.ts'
+import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
+
+export const command: Command = {
+  words: '',
+  count: [0, 0],
+  flags: CONFIG_FLAGS,
+  about: [
+    'Starts the gateway: requests on port 8080, metrics and health on port 9090 of this machine. In a terminal it logs lines for people, elsewhere JSON, both on standard error.',
+    'limits.json and clients.json take effect as soon as they are saved. SIGTERM and Ctrl-C stop it when the requests under way are done; SIGHUP opens the audit trail anew.',
+  ],
+  examples: [
+    ['countersign run', 'with the files in config/'],
+    [
+      'GATEWAY_PORT=8081 GATEWAY_ADMIN_PORT=9091 countersign run --config shop.json --limits shop-limits.json',
+      'a second one, for another service',
+    ],
+  ],
+  fault: 'the configuration is faulty, or an address is taken',
+  async run({ flags }) {
+    Object.assign(process.env, environmentOf(flags))
+    const { runGateway } = await import('../main.ts')
+    await runGateway()
+    return 0
+  },
+}

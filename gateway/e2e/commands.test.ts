@@ -1,0 +1,245 @@
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { stripVTControlCharacters } from 'node:util'
+import { COMMANDS } from '../cli/commands.ts'
+import packageJson from '../package.json' with { type: 'json' }
+import { freePort } from './free-port.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const BIN = join(ROOT, 'gateway', packageJson.bin.countersign)
+const TOKEN = 'a-token-of-the-admin-listener-0123456789'
+
+const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
+
+describe('the command line', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-cli-'))
+  let gateway: TestGateway
+
+  before(async () => {
+    cpSync(join(ROOT, 'config'), join(dir, 'config'), { recursive: true })
+    mkdirSync(join(dir, 'data'))
+    writeFileSync(join(dir, 'data/admin-token'), TOKEN, { mode: 0o600 })
+    writeFileSync(join(dir, 'openapi.json'), JSON.stringify({ paths: { '/a/{id}': { get: {} } } }))
+    for (const [from, to] of [
+      ['any-service.json', 'shop.json'],
+      ['any-service-limits.json', 'shop-limits.json'],
+    ] as const) {
+      cpSync(join(ROOT, 'config/examples', from), join(dir, to))
+    }
+    // As npm links it.
+    mkdirSync(join(dir, 'bin'))
+    symlinkSync(BIN, join(dir, 'bin/countersign'))
+    const config = JSON.parse(readFileSync(join(dir, 'config/gateway.json'), 'utf8'))
+    const { limits } = JSON.parse(readFileSync(join(dir, 'config/limits.json'), 'utf8'))
+    gateway = await startGateway({
+      config: { ...config, adminTokenFile: join(dir, 'data/admin-token') },
+      limits,
+      env: { GATEWAY_ADMIN_HOST: '0.0.0.0' },
+    })
+  })
+  after(async () => {
+    await gateway.end('SIGKILL')
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  /** A line as a reader types it, in a directory with a configuration and a gateway that runs. */
+  function type(line: string, env: Readonly<Record<string, string>> = {}) {
+    const adapted = line.replaceAll('http://127.0.0.1:9090', gateway.adminUrl)
+    const { status, stdout, stderr } = spawnSync('bash', ['-c', adapted], {
+      cwd: dir,
+      encoding: 'utf8',
+      // What a reader runs has not the tests' loader, and its coverage could not be added to theirs.
+      env: { PATH: `${join(dir, 'bin')}:${process.env.PATH}`, HOME: dir, NODE_V8_COVERAGE: '', ...env },
+    })
+    return { status, out: stdout, errors: stderr }
+  }
+
+  const adminEnv = () => ({
+    GATEWAY_ADMIN_PORT: new URL(gateway.adminUrl).port,
+    GATEWAY_ADMIN_TOKEN_FILE: join(dir, 'data/admin-token'),
+  })
+
+  /** What an example prints, and where it needs more than the directory. */
+  const EXPECTED: Readonly<
+    Record<string, { readonly says: RegExp; readonly status?: number; readonly before?: string }>
+  > = {
+    'countersign init --upstream http://127.0.0.1:3000': {
+      before: 'mkdir -p new-1 && cd new-1',
+      says: /^config\/gateway\.json: 1 route to http:\/\/127\.0\.0\.1:3000\n[\s\S]*next: npx -- countersign run\n$/,
+    },
+    'countersign init --upstream http://127.0.0.1:3000 --openapi openapi.json': {
+      before: 'mkdir -p new-2 && cp openapi.json new-2 && cd new-2',
+      says: /1 route to [\s\S]*note: a path with a \{parameter\} became a prefix/,
+    },
+    'countersign validate': { says: /^config\/gateway\.json: OK, routes: \d+\n/ },
+    'countersign validate config/limits.json': { says: /^config\/limits\.json: OK, limits: 6\n$/ },
+    'countersign validate --against http://127.0.0.1:9090': {
+      says: /what would change\nconfig\/gateway\.json:\n[\s\S]*~ adminPort: \d+ → 9090/,
+    },
+    'countersign explain route GET /api/balance': {
+      says: /row \d+ of config\/gateway\.json, \/api\/balance\n/,
+    },
+    'countersign explain route DELETE /api/login': { says: /refused, 405 method_not_allowed/, status: 1 },
+    'countersign explain limit POST /api/login': {
+      says: /row 1 of config\/limits\.json, \/api\/login\n {2}name {6}login\n/,
+    },
+    'countersign explain limit GET /api/data': { says: /nothing limits it/, status: 1 },
+    'countersign health': { says: /^ready\n$/ },
+    'countersign health --admin http://127.0.0.1:9090': { says: /^ready\n$/ },
+    'countersign reload': { says: /limits\.json: unchanged\n/ },
+    'countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token': {
+      says: /limits\.json: unchanged\n/,
+    },
+    'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
+    'countersign certs demo --force data/my-certs': { says: /are in data\/my-certs\./ },
+  }
+  /** Started and stopped by a test of its own, and what needs the data of a backend. */
+  const ELSEWHERE = /^(GATEWAY_\S+ )*countersign (run|keys rotate)/
+
+  for (const [name, { load }] of Object.entries(COMMANDS)) {
+    it(`does what the examples of "${name}" say`, async () => {
+      const { command } = await load()
+      assert.ok(command.examples.length > 0)
+      for (const [line] of command.examples) {
+        if (ELSEWHERE.test(line)) continue
+        const expected = EXPECTED[line] ?? assert.fail(`nothing is expected of: ${line}`)
+        const env = /--token-file|validate( config|$)/.test(line) ? {} : adminEnv()
+        const token = line.includes('--against')
+          ? { GATEWAY_ADMIN_TOKEN_FILE: adminEnv().GATEWAY_ADMIN_TOKEN_FILE }
+          : env
+        const { status, out, errors } = type([expected.before, line].filter(Boolean).join(' && '), token)
+        assert.equal(status, expected.status ?? 0, `${line}\n${out}${errors}`)
+        assert.match(out, expected.says, line)
+      }
+    })
+  }
+
+  it('starts a gateway that serves until Ctrl-C, with lines for people in a terminal and none in a pipe', {
+    skip: NO_SCRIPT,
+  }, async () => {
+    const { command } = await COMMANDS.run!.load()
+    const port = await freePort()
+    const adminPort = await freePort()
+    // Without a shell in between, which has its own exit code after Ctrl-C.
+    const line = `exec env ${command.examples[1]![0]}`
+      .replace('8081', String(port))
+      .replace('9091', String(adminPort))
+    // The fault repeats it, in the log too: it tries to set the title of the terminal and to turn the direction of text.
+    const evil = { path: '/x', limit: 0, window: '\u001b]0;owned\u0007\u009b2J\u202e', purpose: 'Test' }
+    const terminal = spawn('script', ['-qefc', line, '/dev/null'], {
+      cwd: dir,
+      stdio: ['pipe', 'pipe', 'inherit'],
+      env: {
+        PATH: `${join(dir, 'bin')}:${process.env.PATH}`,
+        NODE_V8_COVERAGE: '',
+        TERM: 'xterm',
+        GATEWAY_DATA_DIR: 'data/run',
+        GATEWAY_AUDIT_FILE: 'data/run/audit.ndjson',
+      },
+    })
+    let seen = ''
+    terminal.stdout.setEncoding('utf8').on('data', (text: string) => {
+      seen += text
+    })
+    try {
+      await until(() => (seen.includes('explain route') ? true : undefined))
+      const text = stripVTControlCharacters(seen)
+      assert.match(text, /info {2}listening {2}host=127\.0\.0\.1/)
+      assert.match(text, new RegExp(`curl -i http://127\\.0\\.0\\.1:${port}/`))
+      assert.equal(type(`countersign health --admin http://127.0.0.1:${adminPort}`).out, 'ready\n')
+      writeFileSync(join(dir, 'shop-limits.json'), JSON.stringify({ limits: [evil] }))
+      const reload = type(`countersign reload --admin http://127.0.0.1:${adminPort}`)
+      assert.equal(reload.status, 1)
+      assert.match(reload.out, /shop-limits\.json: refused: what was in force stays so/)
+      assert.match(reload.errors, /\$\.limits\[0\]\.limit: must be between/)
+      assert.match(reload.errors, /\\u001b\]0;owned\\u0007\\u009b2J\\u202e/)
+      await until(() => (/\n +shop-limits\.json: \$\.limits\[0\]\.window/.test(seen) ? true : undefined))
+      for (const control of ['\u001b]', '\u0007', '\u009b', '\u202e'])
+        assert.ok(!seen.includes(control), seen)
+      // What a terminal sends for Ctrl-C.
+      terminal.stdin.write('\u0003')
+      const [code] = await once(terminal, 'exit')
+      assert.equal(code, 0, seen)
+    } finally {
+      terminal.kill('SIGKILL')
+    }
+  })
+
+  it('tells what an edit would change, before it is put in force and not after', () => {
+    const text = readFileSync(gateway.limitsFile, 'utf8')
+    const files = `--config ${gateway.dir}/gateway.json --limits ${gateway.limitsFile} --clients ${gateway.clientsFile}`
+    const edited = join(dir, 'edited.json')
+    writeFileSync(edited, text.replace('"limit":5', '"limit":8'))
+    const env = { GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', GATEWAY_ADMIN_HOST: '0.0.0.0' }
+    const state = {
+      GATEWAY_AUDIT_FILE: gateway.auditFile,
+      GATEWAY_DATA_DIR: join(gateway.dir, 'data'),
+      GATEWAY_DRAIN_GRACE_MS: '0',
+    }
+    const against = `--against http://127.0.0.1:9090 --token-file data/admin-token`
+    const same = type(`countersign validate ${files} ${against}`, { ...env, ...state })
+    assert.match(same.out, /the same configuration is in force\n$/, same.errors)
+    const other = type(`countersign validate ${files.replace(gateway.limitsFile, edited)} ${against}`, {
+      ...env,
+      ...state,
+    })
+    assert.match(
+      other.out,
+      /what would change\n\S*edited\.json:\n {2}~ limit login: limit: 5 → 8\n$/,
+      other.errors,
+    )
+  })
+
+  it('has an exit code and a sentence for each thing that is wrong', () => {
+    const cases: [line: string, status: number, says: RegExp][] = [
+      ['countersign', 2, /countersign COMMAND \[flags\]/],
+      ['countersign --version', 0, new RegExp(`^${packageJson.version}\n$`)],
+      [
+        'countersign valdate',
+        2,
+        /has no command "valdate"; did you mean "validate"\?\nSee: countersign --help/,
+      ],
+      ['countersign explain', 2, /is not a command: there is explain route, explain limit/],
+      ['countersign health --admn x', 2, /^countersign health has no --admn; did you mean --admin\?/],
+      ['countersign health --admin http://127.0.0.1:1', 1, /does not answer: (ECONNREFUSED|bad port)/],
+      ['countersign reload --admin http://127.0.0.1:9090', 1, /wants a token: name its file by --token-file/],
+      [
+        'countersign explain route get /x',
+        2,
+        /^countersign explain route METHOD must be a method .* did you mean "GET"/,
+      ],
+      ['countersign explain route GET /a%2Fb', 1, /400 invalid_target/],
+      ['countersign init --upstream http://127.0.0.1:1', 1, /there already, and nothing is overwritten/],
+      ['countersign init --upstream localhost', 2, /--upstream must be http:\/\/host:port/],
+      ["countersign validate $'\\e]0;owned\\a'", 1, /\\u001b\]0;owned\\u0007: \$: cannot be read/],
+    ]
+    for (const [line, status, says] of cases) {
+      const typed = type(line)
+      assert.equal(typed.status, status, `${line}\n${typed.out}${typed.errors}`)
+      assert.match(typed.out + typed.errors, says)
+    }
+    assert.equal(existsSync(join(dir, 'config/schemas/gateway.schema.json')), true)
+  })
+
+  it('does not start a gateway when the bare program is given a flag', () => {
+    const { status, errors } = type(`${process.execPath} ${join(ROOT, 'gateway/main.ts')} --version`)
+    assert.equal(status, 2)
+    assert.match(errors, /takes no arguments: the command line is/)
+  })
+})

@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { stripVTControlCharacters } from 'node:util'
+import { loadSettings } from '../config/load-settings.ts'
+import { startBanner } from './start-banner.ts'
+
+function banner(gateway: object): string {
+  const { value: settings } = loadSettings({}, () => JSON.stringify(gateway))
+  assert.ok(settings)
+  const at = { port: 8080, tlsPort: 8443, adminPort: 9090 }
+  return stripVTControlCharacters(
+    startBanner({ settings, limits: { text: '', value: [] }, version: '1.2.3' }, at),
+  )
+}
+
+test('the banner has every address as a client on this machine would use it, and a command that works', () => {
+  const routes = [
+    { path: '/private', auth: ['bearer'] },
+    { path: '/post', methods: ['POST'], auth: ['none'] },
+    { path: '/open/*', auth: ['none'] },
+  ]
+  const text = banner({ host: '0.0.0.0', adminHost: '::1', routes })
+  for (const part of [
+    'Countersign 1.2.3',
+    'http://localhost:8080  →  http://127.0.0.1:3000',
+    'https://localhost:8443',
+    'http://[::1]:9090',
+    'curl -i http://localhost:8080/open/\n',
+    'explain route GET /open/\n',
+  ]) {
+    assert.ok(text.includes(part), `${part}\n${text}`)
+  }
+})
