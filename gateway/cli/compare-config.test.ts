@@ -27,7 +27,7 @@ test('rows that were added, removed and changed are told apart by name, path or 
   })
   const after = report({
     gateway: part([{ path: '/b', methods: ['GET'], auth: ['bearer'] }, { path: '/c' }], {
-      port: 1,
+      port: 2,
       timeouts: { a: 1, b: 3 },
     }),
     limits: part([
@@ -39,6 +39,7 @@ test('rows that were added, removed and changed are told apart by name, path or 
   })
   assert.deepEqual(compareConfig(before, after), [
     'a.json:',
+    '  ~ port: 1 → 2 (after a restart)',
     '  ~ timeouts.b: 2 → 3',
     '  - route /a: {"path":"/a"}',
     '  ~ route /b GET: auth: ["none"] → ["bearer"]',

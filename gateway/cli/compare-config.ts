@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ConfigPart, ConfigReport, PartInForce } from '../admin/config-in-force.ts'
+import { NEEDS_RESTART } from '../config/reload/settings-change.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -29,7 +30,12 @@ function* comparePart(
   before: PartInForce | undefined,
   after: PartInForce | undefined,
 ): Iterable<string> {
-  yield* differences(before?.settings ?? {}, after?.settings ?? {}, '')
+  for (const line of differences(before?.settings ?? {}, after?.settings ?? {}, '')) {
+    const isLate = NEEDS_RESTART.some(
+      (key) => line.startsWith(`  ~ ${key}:`) || line.startsWith(`  ~ ${key}.`),
+    )
+    yield isLate ? `${line} (after a restart)` : line
+  }
   const identify = IDENTITY[part] ?? (() => part)
   const byName = (rows: readonly object[] = []) => new Map(rows.map((row) => [identify(row as Row), row]))
   const [olds, news] = [byName(before?.rows), byName(after?.rows)]

@@ -9,7 +9,7 @@ type PlainSettings = Readonly<Record<string, unknown>>
  * Keys that a running gateway cannot change: its addresses, its threads, and what its shared state and its trail were opened
  * with. All others are in force as soon as the file is.
  */
-const NEEDS_RESTART = [
+export const NEEDS_RESTART = [
   'host',
   'port',
   'adminHost',
