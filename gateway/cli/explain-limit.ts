@@ -28,7 +28,7 @@ export const command: Command = {
   fault: 'no limit counts such a request, or the configuration is faulty',
   run({ words, flags }) {
     const { settings, rows } = readTables(environmentOf(flags))
-    const { method, path } = readRequest(words)
+    const { method, path } = readRequest(words, settings)
     const row = new LimitTable(rows).find(path, method)?.row
     if (row === undefined) print(`${method} ${path}: nothing limits it`)
     else {

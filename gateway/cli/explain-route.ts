@@ -24,14 +24,21 @@ export const command: Command = {
   fault: 'the gateway would refuse the request, or its configuration is faulty',
   run({ words, flags }) {
     const { settings, rows } = readTables(environmentOf(flags))
-    const { method, path } = readRequest(words)
+    const { method, path } = readRequest(words, settings)
     const { routes, configFile, upstreams } = settings
-    const exchange: RoutedExchange = { path, method, route: undefined, headers: { contentLength: undefined } }
-    const refused = route({ routes: new PathTable(routes) }, exchange)
+    const exchange: RoutedExchange = {
+      path,
+      method,
+      route: undefined,
+      headers: { contentLength: undefined, oddNames: undefined },
+      req: { fields: [] },
+    }
+    const limiter = new LimitTable(rows)
+    const refused = route({ settings, limiter, routes: new PathTable(routes) }, exchange)
     const winner = exchange.route
     if (winner === undefined) print(`${method} ${path}: refused, ${describeRefusal(refused)}`)
     else {
-      const limit = new LimitTable(rows).find(path, method)?.row.name
+      const limit = limiter.find(path, method)?.row.name
       print(`${method} ${path}: row ${routes.indexOf(winner) + 1} of ${configFile}, ${winner.path}`)
       print(describeRoute(winner, upstreams))
       print(
@@ -50,7 +57,7 @@ export const command: Command = {
 function describeRefusal(refused: Refusal | undefined): string {
   if (refused === undefined) return 'by no row'
   const { status, detail } = REFUSALS[refused.code]
-  return `${status} ${refused.code}: ${detail}`
+  return `${status} ${refused.code}: ${refused.detail ?? detail}`
 }
 
 function describeRoute(row: Route, upstreams: readonly string[]): string {
@@ -62,6 +69,12 @@ function describeRoute(row: Route, upstreams: readonly string[]): string {
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
     ['upstream', upstreams.join(', ')],
+    ...(row.screening?.maintenance === undefined
+      ? []
+      : [['closed', 'for maintenance, now'] as [string, string]]),
+    ...(row.isShadow
+      ? [['shadow', 'who is not let through is counted, and let through'] as [string, string]]
+      : []),
   ]
   return rows.map(([name, text]) => `  ${name.padEnd(10)}${text}`).join('\n')
 }

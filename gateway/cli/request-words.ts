@@ -10,14 +10,14 @@ import { parseLimits } from '../limits/table/limits-file.ts'
 import { CommandFault, UsageFault } from './command.ts'
 
 /** METHOD and PATH of a command line, the path in the form that the gateway compares. @throws UsageFault, CommandFault */
-export function readRequest([method = '', written = '']: readonly string[]): {
-  readonly method: string
-  readonly path: string
-} {
+export function readRequest(
+  [method = '', written = '']: readonly string[],
+  { leniency }: Pick<Settings, 'leniency'>,
+): { readonly method: string; readonly path: string } {
   const fault = methodFault(method)
   if (fault !== undefined) throw new UsageFault(`METHOD ${fault}`)
   if (!written.startsWith('/')) throw new UsageFault(`PATH begins with "/", not as "${written}"`)
-  const target = readTarget(written)
+  const target = readTarget(written, leniency)
   if (typeof target === 'string') {
     throw new CommandFault(`${method} ${written}: refused, 400 invalid_target: ${target}`)
   }

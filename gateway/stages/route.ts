@@ -7,17 +7,20 @@ import { checkLeniency } from './screening/check-leniency.ts'
 
 const NOT_FOUND = refusal('not_found')
 
-/** What of an exchange the stage needs. */
+/** What of an exchange the stage needs: `countersign explain route` asks it about requests that nobody has sent. */
 export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
-  readonly headers: Pick<Exchange['headers'], 'contentLength'>
+  readonly headers: Pick<Exchange['headers'], 'contentLength' | 'oddNames'>
+  readonly req: Pick<Exchange['req'], 'fields'>
 }
+
+type RoutingGateway = Pick<Gateway, 'routes'> & Parameters<typeof checkLeniency>[0]
 
 /**
  * Finds the row that governs the exchange; without one nothing is forwarded. A path that differs from a more specific
  * row only in letter case or a closing slash is refused too: an upstream that takes both for the same would otherwise
  * be reached under the wrong row. Writes `route`.
  */
-export function route(gateway: Pick<Gateway, 'routes'>, exchange: RoutedExchange): Refusal | undefined {
+export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusal | undefined {
   const entry = gateway.routes.find(exchange.path)
   if (entry === undefined) return NOT_FOUND
   const alias = gateway.routes.findFolded(exchange.path)
@@ -34,7 +37,10 @@ export function route(gateway: Pick<Gateway, 'routes'>, exchange: RoutedExchange
 }
 
 /** The row that a preflight asks about, if that row answers preflights. */
-function rowOfPreflight(entry: PathEntry<ServedRoute>, { method, req }: Exchange): ServedRoute | undefined {
+function rowOfPreflight(
+  entry: PathEntry<ServedRoute>,
+  { method, req }: RoutedExchange,
+): ServedRoute | undefined {
   const preflight = preflightIn(method, req.fields)
   const row = preflight && rowForMethod(entry, preflight.requestedMethod)
   return row?.cors === undefined ? undefined : row

@@ -26,6 +26,16 @@ export function arePassable(
   return oddNames.every((name) => allowedFieldNames.has(name) || (underscores && UNDERSCORE_NAME.test(name)))
 }
 
+/** What is known of every route and limit. */
+interface Lookups extends Pick<Gateway, 'routes'> {
+  readonly settings: Pick<Settings, 'allowedFieldNames' | 'leniency'>
+  readonly limiter: Pick<Gateway['limiter'], 'find'>
+}
+
+interface Asked extends Pick<Exchange, 'path' | 'method'> {
+  readonly headers: Pick<Exchange['headers'], 'oddNames'>
+}
+
 interface Found {
   readonly entry: PathEntry<Route>
   readonly row: Route
@@ -36,8 +46,8 @@ interface Found {
  * must get to what this row and the same limit govern.
  */
 export function checkLeniency(
-  { settings, routes, limiter }: Gateway,
-  { path, method, headers: { oddNames } }: Exchange,
+  { settings, routes, limiter }: Lookups,
+  { path, method, headers: { oddNames } }: Asked,
   { entry, row }: Found,
 ): Refusal | undefined {
   const { leniency } = row
