@@ -56,8 +56,7 @@ export const command: Command = {
 
 function describeRefusal(refused: Refusal | undefined): string {
   if (refused === undefined) return 'by no row'
-  const { status, detail } = REFUSALS[refused.code]
-  return `${status} ${refused.code}: ${refused.detail ?? detail}`
+  return `${refused.status} ${refused.code}: ${refused.detail}`
 }
 
 function describeRoute(row: Route, upstreams: readonly string[]): string {
