@@ -1,13 +1,21 @@
-import type { Route } from '../config/settings.ts'
+import type { Route, Settings } from '../config/settings.ts'
+import { groupsInUse } from '../config/upstreams/group-rules.ts'
 import { PathTable } from '../http/rules/path-table.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
-import { REFUSALS, type Refusal } from '../refusals.ts'
+import type { Refusal } from '../refusals.ts'
 import { type RoutedExchange, route } from '../stages/route.ts'
 import { type Command, EXIT } from './command.ts'
 import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
 import { print } from './print.ts'
 import { readRequest, readTables } from './request-words.ts'
 import { methodsOf, whyNot } from './row-reasons.ts'
+
+/** The stage finds rows with clients of their upstreams. */
+const NOTHING_SENT = {
+  send: () => {
+    throw new Error('nothing is sent')
+  },
+}
 
 export const command: Command = {
   words: 'METHOD PATH',
@@ -25,7 +33,8 @@ export const command: Command = {
   run({ words, flags }) {
     const { settings, rows } = readTables(environmentOf(flags))
     const { method, path } = readRequest(words, settings)
-    const { routes, configFile, upstreams } = settings
+    const routes = settings.routes.map((row) => ({ ...row, client: NOTHING_SENT }))
+    const { configFile } = settings
     const exchange: RoutedExchange = {
       path,
       method,
@@ -40,7 +49,7 @@ export const command: Command = {
     else {
       const limit = limiter.find(path, method)?.row.name
       print(`${method} ${path}: row ${routes.indexOf(winner) + 1} of ${configFile}, ${winner.path}`)
-      print(describeRoute(winner, upstreams))
+      print(describeRoute(winner, settings))
       print(
         `  limit     ${limit === undefined ? 'none' : `${limit}: countersign explain limit ${method} ${path}`}`,
       )
@@ -59,7 +68,8 @@ function describeRefusal(refused: Refusal | undefined): string {
   return `${refused.status} ${refused.code}: ${refused.detail}`
 }
 
-function describeRoute(row: Route, upstreams: readonly string[]): string {
+function describeRoute(row: Route, settings: Settings): string {
+  const group = groupsInUse(settings).find(({ name }) => name === row.upstream)
   const seconds = (ms: number | undefined) => (ms === undefined ? 'any time' : `${ms / 1000} s`)
   const rows: [string, string][] = [
     ['methods', methodsOf(row)],
@@ -67,7 +77,7 @@ function describeRoute(row: Route, upstreams: readonly string[]): string {
     ['scopes', row.scopes.length === 0 ? 'none needed' : row.scopes.join(' and ')],
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
-    ['upstream', upstreams.join(', ')],
+    ['upstream', group?.targets.join(', ') ?? row.upstream],
     ...(row.screening?.maintenance === undefined
       ? []
       : [['closed', 'for maintenance, now'] as [string, string]]),
