@@ -1,5 +1,6 @@
 import type { Route, Settings } from '../config/settings.ts'
 import { groupsInUse } from '../config/upstreams/group-rules.ts'
+import type { ServedRoute } from '../exchange.ts'
 import { PathTable } from '../http/rules/path-table.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import type { Refusal } from '../refusals.ts'
@@ -11,7 +12,7 @@ import { readRequest, readTables } from './request-words.ts'
 import { methodsOf, whyNot } from './row-reasons.ts'
 
 /** The stage finds rows with clients of their upstreams. */
-const NOTHING_SENT = {
+const NOTHING_SENT: ServedRoute['client'] = {
   send: () => {
     throw new Error('nothing is sent')
   },

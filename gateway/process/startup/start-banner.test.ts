@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { stripVTControlCharacters } from 'node:util'
-import { loadSettings } from '../config/load-settings.ts'
+import { loadSettings } from '../../config/load-settings.ts'
 import { startBanner } from './start-banner.ts'
 
 function banner(gateway: object): string {

@@ -1,14 +1,14 @@
-import { parseClients } from '../config/clients-file.ts'
-import { configFiles, type Environment } from '../config/environment.ts'
-import type { Parsed } from '../config/faults.ts'
-import { loadFile } from '../config/load-file.ts'
-import { readSettings } from '../config/reload/reread-settings.ts'
-import { parseAdminToken } from '../config/secret-line.ts'
-import { parseLimits } from '../limits/table/limits-file.ts'
-import packageJson from '../package.json' with { type: 'json' }
-import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
-import { loadTls } from '../tls/listener/tls-reload.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
+import { parseClients } from '../../config/clients-file.ts'
+import { configFiles, type Environment } from '../../config/environment.ts'
+import type { Parsed } from '../../config/faults.ts'
+import { loadFile } from '../../config/load-file.ts'
+import { readSettings } from '../../config/reload/reread-settings.ts'
+import { parseAdminToken } from '../../config/secret-line.ts'
+import { parseLimits } from '../../limits/table/limits-file.ts'
+import packageJson from '../../package.json' with { type: 'json' }
+import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
+import { loadTls } from '../../tls/listener/tls-reload.ts'
+import type { StartupConfiguration } from '../startup-configuration.ts'
 
 const NOTHING = { value: undefined, faults: undefined }
 

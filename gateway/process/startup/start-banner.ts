@@ -1,8 +1,8 @@
 import { styleText } from 'node:util'
-import { configFiles } from '../config/environment.ts'
-import type { Route } from '../config/settings.ts'
-import { printable } from '../terminal/printable.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
+import { configFiles } from '../../config/environment.ts'
+import type { Route } from '../../config/settings.ts'
+import { printable } from '../../terminal/printable.ts'
+import type { StartupConfiguration } from '../startup-configuration.ts'
 
 const DEFAULT_FILES = configFiles({})
 
