@@ -17,6 +17,22 @@ it('a method that is not one of the usual is counted as OTHER, and a request wit
   ])
 })
 
+it('a status that HTTP does not define is counted as the first of its class, so that nobody can make hundreds', async () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  for (let status = 100; status < 600; status++) metrics.closed({ method: 'GET' } as Exchange, status, 0.001)
+  const counted = await lines(metrics, 'gateway_http_requests_total')
+  assert.ok(counted.length < 70, `${counted.length}`)
+  assert.equal(counted.filter((line) => line.includes('status="5')).length, 12)
+  for (const [status, count] of [
+    ['429', 1],
+    ['499', 1],
+    ['500', 89],
+  ] as const) {
+    const line = `gateway_http_requests_total{route="none",method="GET",status="${status}"} ${count}`
+    assert.ok(counted.includes(line), `${line} is not in\n${counted.join('\n')}`)
+  }
+})
+
 it('a request in flight is counted from its opening to its close, and a refusal by its code', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   metrics.opened()

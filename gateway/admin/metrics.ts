@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client'
 import type { Exchange } from '../exchange.ts'
+import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import { REFUSALS } from '../refusals.ts'
 import { watchEventLoop } from './event-loop.ts'
 import { expiryMetrics } from './expiry-metrics.ts'
@@ -33,6 +34,13 @@ const METHODS: ReadonlySet<string> = new Set([
   'PUT',
   'TRACE',
 ])
+/**
+ * How each status is counted: one that HTTP does not define as the first of its class (RFC 9110 section 15). Otherwise a
+ * service that lets its callers choose the status would let them make hundreds of series.
+ */
+const COUNTED_STATUS = Uint16Array.from({ length: 600 }, (_, status) =>
+  status === 499 || status in STATUS_CODES ? status : status - (status % 100),
+)
 /** Label of an exchange without a route; a route's path begins with a slash. */
 const NO_ROUTE = 'none'
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -184,7 +192,7 @@ function httpMetrics(registers: Registry[]) {
       const route = exchange.route?.path ?? NO_ROUTE
       const method = METHODS.has(exchange.method) ? exchange.method : 'OTHER'
       inFlight--
-      requests.count(route, method, statusCode)
+      requests.count(route, method, COUNTED_STATUS[statusCode] ?? 0)
       durations.observe(durationSeconds, route, method)
       if (exchange.refusalCode !== undefined) refusals.count(exchange.refusalCode)
     },
