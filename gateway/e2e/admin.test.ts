@@ -174,6 +174,38 @@ describe('the admin listener', () => {
     agent.destroy()
   })
 
+  it('has no label that a client wrote, wherever it wrote it', async () => {
+    const mark = 'written-by-a-client'
+    const good = await upstream.issuer.token({
+      sub: mark,
+      client_id: mark,
+      sid: mark,
+      jti: mark,
+      scope: mark,
+    })
+    const part = Buffer.from(JSON.stringify({ alg: 'ES256', kid: mark, iss: mark, sub: mark })).toString(
+      'base64url',
+    )
+    const headers = [
+      { authorization: `Bearer ${good}` },
+      { authorization: `Bearer ${part}.${part}.${part}` },
+      { authorization: `Basic ${mark}` },
+      { authorization: mark },
+      { 'x-api-key': mark, 'webhook-id': mark, 'webhook-timestamp': mark, 'webhook-signature': mark },
+      { dpop: mark, 'x-request-id': mark, 'user-agent': mark, origin: `https://${mark}`, traceparent: mark },
+      { 'x-forwarded-for': mark, forwarded: `for=${mark}`, 'content-type': mark, cookie: mark, [mark]: mark },
+    ]
+    for (const path of ['/private', `/open/${mark}?${mark}=${mark}`, `/${mark}`])
+      for (const each of headers) await call(gateway.url + path, { headers: each as Record<string, string> })
+    const port = Number(new URL(gateway.url).port)
+    await sendBytes(port, `${mark.toUpperCase()} / HTTP/1.1\r\nHost: ${mark}\r\nConnection: close\r\n\r\n`)
+    await sendBytes(port, `GET ${mark} ${mark}\r\n\r\n`)
+    const page = await expose()
+    assert.match(page, /^gateway_auth_decisions_total\{method="bearer",outcome="accepted"\} [2-9]/m)
+    assert.doesNotMatch(page, new RegExp(mark, 'i'))
+    assert.ok(!page.includes(part))
+  })
+
   it('responds to probes, and nothing but GET and HEAD of what it has', async () => {
     const cases: [path: string, method: string, status: number, body: RegExp][] = [
       ['/healthz', 'GET', 200, /^alive\n$/],
