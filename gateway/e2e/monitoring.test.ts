@@ -160,6 +160,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
+        upstreams: { default: { breaker: { failures: 0, failurePercent: 100 }, retry: { statuses: [503] } } },
         routes: [
           { path: '/open/*', auth: ['none'] },
           { path: '/private', auth: ['bearer'] },
