@@ -8,9 +8,8 @@ import { metricsRoute } from './admin/metrics-route.ts'
 import { probeRoutes } from './admin/probes.ts'
 import { Primary } from './cluster/primary.ts'
 import { describeFault, type Fault, showFault } from './config/faults.ts'
-import { issuerWarnings } from './config/rules/issuer-rules.ts'
 import { watchAdminToken } from './process/admin-token.ts'
-import { fileWarnings } from './process/config-warnings.ts'
+import { fileWarnings, settingsWarnings } from './process/config-warnings.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './process/public-listeners.ts'
 import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
@@ -44,7 +43,7 @@ export async function runGateway(): Promise<void> {
   const stop = listenForStop()
   const startup = await readStartupConfiguration()
   const { settings, log } = startup
-  const warnings = [...fileWarnings(process.env), ...issuerWarnings(settings.issuers, settings.routes)]
+  const warnings = [...fileWarnings(process.env), ...settingsWarnings(settings)]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
   const serving = orExit(log, () => (withWorkers ? new Primary(startup) : serveAlone(startup)))

@@ -5,13 +5,12 @@ import { type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
-import { issuerWarnings } from '../config/rules/issuer-rules.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
 import type { Route, TlsSettings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
-import { fileWarnings, idleRowWarnings, NOTHING_LIMITED } from '../process/config-warnings.ts'
+import { fileWarnings, idleRowWarnings, NOTHING_LIMITED, settingsWarnings } from '../process/config-warnings.ts'
 import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
@@ -150,7 +149,7 @@ function checkRoutes(
   file: string,
   { routes, issuers }: Pick<GatewayFile, 'routes' | 'issuers'>,
 ): void {
-  found.warnings.push(...issuerWarnings(issuers, routes))
+  found.warnings.push(...settingsWarnings({ issuers, routes }))
   found.routes.push(...routes)
   found.good.push(`${file}: OK, routes: ${routes.length}`)
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../config/gateway-file.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
-import { fileWarnings, idleRowWarnings, limitWarnings } from './config-warnings.ts'
+import { fileWarnings, idleRowWarnings, limitWarnings, settingsWarnings } from './config-warnings.ts'
 
 function warnings(routes: object[], limits: object[]): readonly string[] {
   const gateway = parseGatewayFile(
@@ -85,4 +85,20 @@ test('every limit that comes with the gateway has a route', () => {
   const text = (name: string) => readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8')
   const routes = parseGatewayFile('g', text('gateway.json')).value!.routes
   assert.deepEqual(idleRowWarnings(routes, parseLimits('l', text('limits.json')).value!), [])
+})
+
+test('routes that refuse no caller, or everybody, are named', () => {
+  const gateway = parseGatewayFile(
+    'g',
+    JSON.stringify({
+      routes: [
+        { path: '/a', auth: ['bearer'], mode: 'shadow' },
+        { path: '/b', auth: ['none'], maintenance: { purpose: 'x' } },
+        ...Array.from({ length: 22 }, (_, i) => ({ path: `/c${i}`, auth: ['bearer'], mode: 'shadow' })),
+      ],
+    }),
+  )
+  const [shadow, closed, ...rest] = settingsWarnings(gateway.value!)
+  assert.match(String(shadow), /^in shadow mode.*: \/a, \/c0, .* and 3 more$/)
+  assert.deepEqual([closed, rest], ['closed for maintenance: /b', []])
 })

@@ -1,8 +1,9 @@
 import { dirname, resolve } from 'node:path'
 import { configFiles, type Environment } from '../config/environment.ts'
+import { issuerWarnings } from '../config/rules/issuer-rules.ts'
 import { methodsMeet } from '../config/rules/method-rules.ts'
 import { foldPath } from '../config/rules/path-rules.ts'
-import type { Route } from '../config/settings.ts'
+import type { Route, Settings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
 /** More are only counted: a table can have thousands of rows. */
@@ -23,6 +24,28 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
     .map((row) => `the limit "${row.name}" (${row.path}) has no effect: no route lets such a request through`)
   const more = idle.length - warnings.length
   return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
+}
+
+/** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
+export function settingsWarnings({
+  issuers,
+  routes,
+}: Pick<Settings, 'issuers' | 'routes'>): readonly string[] {
+  const shadow = named(routes.filter(({ isShadow }) => isShadow))
+  const closed = named(routes.filter(({ screening }) => screening?.maintenance !== undefined))
+  return [
+    ...issuerWarnings(issuers, routes),
+    ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
+    ...closed.map((names) => `closed for maintenance: ${names}`),
+  ]
+}
+
+/** One text that names them, or none. */
+function named(routes: readonly Route[]): readonly string[] {
+  if (routes.length === 0) return []
+  const more = routes.length - MAX_WARNINGS
+  const names = routes.slice(0, MAX_WARNINGS).map(({ path }) => path)
+  return [`${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`]
 }
 
 /** Warns when the configuration file is the operator's and the limit table the shipped one: it hardly fits another service. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../gateway-file.ts'
 
@@ -91,6 +92,17 @@ for (const [what, found, expected] of cases) {
     assert.match(String(found[0]), expected)
   })
 }
+
+test('every example in ROUTES.md is good', () => {
+  const text = readFileSync(new URL('../../../config/ROUTES.md', import.meta.url), 'utf8')
+  const examples = [...text.matchAll(/```json\n(.*?)```/gs)].map(([, json]) => JSON.parse(String(json)))
+  assert.ok(examples.length >= 3)
+  for (const example of examples) {
+    const isRow = 'path' in example
+    const found = faults(isRow ? {} : example, isRow ? example : {})
+    assert.deepEqual(found, [], JSON.stringify(example))
+  }
+})
 
 test('a route has the maintenance and the headers of the file, unless it has its own', () => {
   const { value } = parseGatewayFile(

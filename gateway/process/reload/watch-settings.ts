@@ -6,8 +6,8 @@ import { Reloader } from '../../config/reload/reloader.ts'
 import type { EditedSettings } from '../../config/reload/reread-settings.ts'
 import { changeOf } from '../../config/reload/settings-change.ts'
 import { FileWatch } from '../../config/reload/watch.ts'
-import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
 import type { Settings } from '../../config/settings.ts'
+import { settingsWarnings } from '../config-warnings.ts'
 import { rereadApart } from '../parse-apart.ts'
 import { type Reports, reporter, type Watching } from './reload-reports.ts'
 
@@ -88,7 +88,7 @@ function warn(
     const warning = `stays as it is until the gateway is started again: ${needsRestart.join(', ')}`
     log.warn({ file, keys: needsRestart, warning }, 'configuration')
   }
-  for (const warning of issuerWarnings(settings.issuers, settings.routes)) {
+  for (const warning of settingsWarnings(settings)) {
     log.warn({ file, warning }, 'configuration')
   }
 }

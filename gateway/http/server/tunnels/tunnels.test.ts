@@ -141,3 +141,29 @@ describe('permits for tunnels', () => {
     assert.equal(tunnels.isFull, false)
   })
 })
+
+describe('the share of a caller', () => {
+  const place = (tunnels: Tunnels, caller: string | undefined) => tunnels.reserve(caller) !== undefined
+
+  it('leaves a quarter to others, and is nothing for those who stand for many', () => {
+    const tunnels = new Tunnels({ steadyClock: () => 0, maxTunnels: 8 })
+    const alone = Array.from({ length: 8 }, () => place(tunnels, 'a')).filter(Boolean)
+    assert.equal(alone.length, 6)
+    assert.deepEqual([place(tunnels, 'b'), place(tunnels, 'a')], [true, false])
+    assert.deepEqual([place(tunnels, undefined), place(tunnels, 'c')], [true, false])
+    tunnels.bound(16)
+    assert.equal(place(tunnels, 'a'), true)
+  })
+
+  it('counts the tunnels that a caller is likely to have on other threads', () => {
+    const tunnels = new Tunnels({
+      steadyClock: () => 0,
+      maxTunnels: 8,
+      threads: 2,
+      onOtherThreads: () => 3,
+    })
+    const alone = Array.from({ length: 8 }, () => place(tunnels, 'a')).filter(Boolean)
+    assert.equal(alone.length, 3)
+    assert.equal(place(tunnels, 'b'), true)
+  })
+})
