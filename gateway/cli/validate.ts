@@ -10,7 +10,12 @@ import { parseAdminToken } from '../config/secret-line.ts'
 import type { Route, TlsSettings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
-import { fileWarnings, idleRowWarnings, NOTHING_LIMITED, settingsWarnings } from '../process/config-warnings.ts'
+import {
+  fileWarnings,
+  idleRowWarnings,
+  NOTHING_LIMITED,
+  settingsWarnings,
+} from '../process/config-warnings.ts'
 import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
