@@ -11,6 +11,10 @@ import { describeFault, type Fault, showFault } from './config/faults.ts'
 import { watchAdminToken } from './process/admin-token.ts'
 import { fileWarnings, settingsWarnings } from './process/config-warnings.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './process/public-listeners.ts'
+import { ControlSocket } from './process/restart/control-socket.ts'
+import { Predecessor } from './process/restart/predecessor.ts'
+import { placesOf, Restarts } from './process/restart/restarts.ts'
+import type { ListeningSocket } from './process/restart/sockets.ts'
 import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
 import { readConfiguration } from './process/startup/read-configuration.ts'
@@ -40,17 +44,25 @@ if (import.meta.main) {
 export async function runGateway(): Promise<void> {
   // Files (audit trail, counts, sessions) are for this user only.
   process.umask(0o077)
-  const stop = listenForStop()
-  const startup = await readStartupConfiguration()
+  const predecessor = Predecessor.find()
+  const stop = listenForStop(predecessor)
+  const startup = await readStartupConfiguration(predecessor)
   const { settings, log } = startup
   const warnings = [...fileWarnings(process.env), ...settingsWarnings(settings)]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
-  const serving = orExit(log, () => (withWorkers ? new Primary(startup) : serveAlone(startup)))
+  const inheritance = await predecessor?.inherit(placesOf(settings))
+  const serving = await orExit(
+    { log, predecessor },
+    (): ServingMode => (withWorkers ? new Primary(startup) : serveAlone(startup, { inheritance })),
+  )
   process.on('SIGHUP', () => serving.trail.reopen())
   const guard = adminGuard(startup, serving)
   const admin = createAdminServer({ guard, routes: adminRoutes(serving) })
-  const { adminPort, port, tlsPort } = await begin(startup, serving, admin)
+  const { adminPort, port, tlsPort } = await begin(startup, serving, {
+    admin,
+    socket: inheritance?.listeners.admin,
+  })
   // Writes pending records without waiting for a request once the disk has room again.
   setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
   const { host, adminHost, upstreams } = settings
@@ -59,8 +71,16 @@ export async function runGateway(): Promise<void> {
   if (isTerminal()) process.stderr.write(startBanner(startup, { port, tlsPort, adminPort }))
   // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
   // channel from ending the process before it has drained.
-  process.send?.('ready', () => {})
+  if (predecessor === undefined) process.send?.('ready', () => {})
 
+  const { restarts, control } = acceptRestarts({ settings, log, serving, admin, predecessor })
+  const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
+  if (successor !== undefined) {
+    await serving.handOver?.leave(successor, stop.asked)
+    log.info('replaced')
+    process.exit(0)
+  }
+  control.close()
   const reason = await stop.asked
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
   const graceMs = reason === 'SIGTERM' ? serving.settings.drainGraceMs : 0
@@ -89,9 +109,13 @@ function adminGuard({ settings, adminToken }: StartupConfiguration, { reports }:
 }
 
 /** Listens for probes first, then for requests. */
-async function begin({ settings, log }: StartupConfiguration, serving: ServingMode, admin: Server) {
+async function begin(
+  { settings, log }: StartupConfiguration,
+  serving: ServingMode,
+  { admin, socket: open }: { readonly admin: Server; readonly socket: ListeningSocket | undefined },
+) {
   try {
-    const adminPort = await listen(admin, { host: settings.adminHost, port: settings.adminPort })
+    const adminPort = await listen(admin, { host: settings.adminHost, port: settings.adminPort, open })
     return { adminPort, ...(await serving.begin()) }
   } catch (error) {
     const { host, port }: Partial<Place> = error instanceof CannotListen ? error.place : {}
@@ -102,9 +126,12 @@ async function begin({ settings, log }: StartupConfiguration, serving: ServingMo
   }
 }
 
-async function readStartupConfiguration(): Promise<StartupConfiguration> {
+async function readStartupConfiguration(predecessor: Predecessor | undefined): Promise<StartupConfiguration> {
   const { value: read, faults } = readConfiguration(process.env)
-  if (faults !== undefined) stopForFaults(faults)
+  if (faults !== undefined) {
+    await predecessor?.faulty(faults.map(describeFault))
+    stopForFaults(faults)
+  }
   const { settings } = read
   return {
     ...read,
@@ -119,20 +146,50 @@ function stopForFaults(faults: readonly Fault[]): never {
   process.exit(UNUSABLE)
 }
 
-function orExit<T>(log: Logger, make: () => T): T {
+async function orExit<T>(
+  { log, predecessor }: { readonly log: Logger; readonly predecessor: Predecessor | undefined },
+  make: () => T,
+): Promise<T> {
   try {
     return make()
   } catch (error) {
-    log.fatal({ cause: error instanceof Error ? error.message : String(error) }, 'cannot start')
+    const cause = error instanceof Error ? error.message : String(error)
+    log.fatal({ cause }, 'cannot start')
+    await predecessor?.faulty([cause])
     process.exit(UNUSABLE)
   }
+}
+
+/** Listens for `countersign restart`. */
+function acceptRestarts({
+  predecessor,
+  ...parts
+}: Pick<ConstructorParameters<typeof Restarts>[0], 'settings' | 'log' | 'serving' | 'admin'> & {
+  readonly predecessor: Predecessor | undefined
+}) {
+  const { settings, log } = parts
+  const restarts = new Restarts({
+    ...parts,
+    predecessorIsHere: () => predecessor !== undefined && process.connected,
+    onSuspended: () => control.close(),
+    onBack: () => control.open(),
+  })
+  const control = new ControlSocket(settings.dataDir, {
+    restart: () => restarts.restart(),
+    onFault: (cause) => log.warn({ cause }, 'countersign restart cannot reach this process'),
+  })
+  control.open()
+  return { restarts, control }
 }
 
 /**
  * Listens for signals from the start. `asked` resolves to the reason to stop: SIGTERM, SIGINT, or `parent gone`. `hurry`
  * resolves at a second signal.
  */
-function listenForStop(): { readonly asked: Promise<string>; readonly hurry: Promise<void> } {
+function listenForStop(predecessor: Predecessor | undefined): {
+  readonly asked: Promise<string>
+  readonly hurry: Promise<void>
+} {
   const asked = Promise.withResolvers<string>()
   const hurry = Promise.withResolvers<void>()
   let firstAtMs: number | undefined
@@ -143,7 +200,7 @@ function listenForStop(): { readonly asked: Promise<string>; readonly hurry: Pro
       if (performance.now() - firstAtMs >= SAME_CTRL_C_MS) hurry.resolve()
     })
   }
-  if (process.send !== undefined) {
+  if (process.send !== undefined && predecessor === undefined) {
     process.once('disconnect', () => asked.resolve('parent gone'))
     if (!process.connected) asked.resolve('parent gone')
   }

@@ -4,6 +4,7 @@ import { makeDirectory, syncDirectory, unusable } from '../storage/append-file.t
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { TrailHandle } from './file/shared-trail.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
+import { InheritedRequests } from './recovery/inherited-requests.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
 import { Trail, type TrailOptions } from './trail.ts'
 
@@ -18,10 +19,32 @@ const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0
  * @throws Error that names the file, when it cannot be used or another process is writing it.
  */
 export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
+  const { trail, recovery } = open(options)
+  return trail.begin(recovery)
+}
+
+/**
+ * The same when the process that wrote the file has handed it over and still has requests in flight: their responses come
+ * from it. @throws also when the file cannot be written now, because that process can still go on with it
+ */
+export function continueTrail(options: Omit<TrailOptions, 'lock'>): {
+  readonly trail: Trail
+  readonly inherited: InheritedRequests
+} {
+  const { trail, recovery } = open(options)
+  trail.beginAfter(recovery)
+  if (!trail.writable) {
+    trail.close('cannot be written')
+    throw unusable(options.file, new Error('it cannot be written'))
+  }
+  return { trail, inherited: new InheritedRequests(trail, recovery.records) }
+}
+
+function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; readonly recovery: Recovery } {
   const { file, durability } = options
   if (file === STANDARD_OUTPUT || isDevice(file)) {
     if (durability === 'synced') throw unusable(file, new Error('only a regular file can be synced'))
-    return new Trail(options).begin(NOTHING_TO_RECOVER)
+    return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER }
   }
   makeDirectory(file)
   const lock = lockTrail(file)
@@ -29,7 +52,7 @@ export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
     const recovery = recover(file)
     const trail = new Trail({ ...options, lock })
     if (durability === 'synced') syncDirectory(file)
-    return trail.begin(recovery)
+    return { trail, recovery }
   } catch (error) {
     lock.release()
     throw error

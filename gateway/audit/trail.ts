@@ -1,12 +1,13 @@
 import type { Durability } from '../config/settings.ts'
 import { isMadeBy } from '../http/rules/request-id.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
+import { cutTornLine } from '../storage/torn-line.ts'
 import { ownIdOf, recoveredRecord } from './audit-records.ts'
 import { BufferedCommit } from './commit/buffered-commit.ts'
-import type { Commit, CommitPolicy, OnCommitted } from './commit/commit.ts'
+import { type Commit, type CommitPolicy, heldTooLong, type OnCommitted } from './commit/commit.ts'
 import { GroupCommit } from './commit/group-commit.ts'
 import { Outage } from './commit/outage.ts'
-import { rotate } from './file/rotate-trail.ts'
+import { replaceSink, rotate } from './file/rotate-trail.ts'
 import { SharedTrail, type TrailHandle } from './file/shared-trail.ts'
 import { TrailFile } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
@@ -68,6 +69,11 @@ export class Trail {
   readonly #outage: Outage
   readonly #policy: CommitPolicy
   #closed = false
+  #suspended = false
+  /** The other process has failed. */
+  #wantsBack = false
+  /** Writes records in place of this process. */
+  #successor: ((lines: readonly string[]) => Commit) | undefined
 
   /**
    * Opens the file, or joins the threads that have; writes nothing. Use `openTrail` or `joinTrail`.
@@ -106,9 +112,16 @@ export class Trail {
   }
 
   /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. */
-  begin({ records, cutBytes, damagedLines, unresolved }: Recovery): this {
+  begin({ records, ...found }: Recovery): this {
     this.#shared.open = records.length
-    this.#outage.writeFirst(records, { cutBytes, damagedLines, unresolved, locked: this.#lock?.held })
+    this.#outage.writeFirst(records, { ...found, locked: this.#lock?.held })
+    return this
+  }
+
+  /** The same while the process before still has the open requests in flight: it will send their responses. */
+  beginAfter({ records, ...found }: Recovery): this {
+    this.#shared.open = records.length
+    this.#outage.writeFirst([], { ...found, locked: this.#lock?.held }, records.length)
     return this
   }
 
@@ -134,6 +147,7 @@ export class Trail {
       this.#options.onFault(new Error('an audit record came after the trail was closed'))
       return undefined
     }
+    if (this.#successor !== undefined) return this.#successor([record])
     if (this.recheck()) return this.#policy.add(record)
     this.#outage.addPending([record])
     return undefined
@@ -147,6 +161,10 @@ export class Trail {
 
   /** To be called once a second: tries again what could not be written, and replaces a file that was removed. */
   maintain(): void {
+    if (this.#suspended) {
+      if (this.#wantsBack) this.goOn()
+      return
+    }
     if (!this.#closed && this.#isOwner && this.#trailFile.sink.isRemoved) this.#replaceRemoved()
     this.recheck()
   }
@@ -193,6 +211,59 @@ export class Trail {
     }
     this.#shared.releaseCommitLock()
     this.recheck()
+  }
+
+  /**
+   * Stops writing, with AUDIT_STOP, and gives up the lock, so that another process can go on. Until `goOn` or `leaveTo`
+   * requests cannot be recorded, and what has happened stays pending. Only in the thread that opened the file.
+   *
+   * @returns why it could not be; it then goes on
+   */
+  async suspend(reason: string): Promise<Error | undefined> {
+    const { timeoutMs = RESPONSE_TIMEOUT_MS } = this.#options
+    const untilMs = performance.now() + timeoutMs
+    while (!this.#shared.takeCommitLock()) {
+      if (performance.now() >= untilMs) return heldTooLong()
+      await this.#shared.commitLockFreed()
+    }
+    const { lines, commit } = this.#policy.close()
+    this.#outage.addPending(lines)
+    const error = this.#outage.suspend(reason)
+    this.#suspended = true
+    this.#shared.releaseCommitLock()
+    commit.finish(error)
+    this.#lock?.release()
+    if (error !== undefined) this.goOn()
+    return error
+  }
+
+  /** Goes on after `suspend`: the other process has failed. If the lock cannot be had, `maintain` tries again. */
+  goOn(): void {
+    const { file, onFault } = this.#options
+    if (!this.#suspended) return
+    this.#wantsBack = true
+    try {
+      // Standard output and devices have no lock, and cannot be repaired.
+      if (this.#lock !== undefined) {
+        this.#lock = this.#lock.renewed()
+        cutTornLine(file)
+        replaceSink(this.#trailFile, TrailSink.open(file))
+      }
+    } catch (error) {
+      onFault(error as Error)
+      return
+    }
+    this.#suspended = false
+    this.#wantsBack = false
+    this.#outage.unsuspend()
+    this.recheck()
+  }
+
+  /** After `suspend`: from now on another process writes what this one has to settle. It gets what is pending first. */
+  leaveTo(successor: (lines: readonly string[]) => Commit): void {
+    this.#successor = successor
+    const { lines, written } = this.#outage.leave()
+    successor(lines).whenDone(written)
   }
 
   /**

@@ -48,6 +48,8 @@ export class Revocations {
   readonly #sessions: RememberedKeys
   readonly #replication: KeyReplication | undefined
   readonly #group: SessionGroup | undefined
+  /** Told of each session that ends here: the process that takes over from this one, or the one before it. */
+  otherProcess: ((sid: string) => void) | undefined
 
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
   constructor({ dataDir, clock, onFault, onRemoved, replication, group }: RevocationsOptions) {
@@ -97,6 +99,7 @@ export class Revocations {
       return true
     }
     this.#group?.publish(sid)
+    this.otherProcess?.(sid)
     this.#replication?.enter()
     try {
       return this.#sessions.add(sid)

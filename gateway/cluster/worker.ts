@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { MetricsSnapshot } from '../admin/merged-metrics.ts'
 import { createMetrics } from '../admin/metrics.ts'
@@ -11,10 +10,10 @@ import { trailOptions } from '../process/data-files.ts'
 import { drain } from '../process/drain.ts'
 import { GatewayInForce } from '../process/gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from '../process/public-listeners.ts'
+import { reachStore } from '../process/reach-store.ts'
 import { gatewayIdOf } from '../process/shared-state.ts'
 import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
-import type { StoreMember } from '../store/store-member.ts'
 import { operationalLog } from '../terminal/operational-log.ts'
 import { parseTls, type TlsTexts } from '../tls/listener/tls-context.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
@@ -30,9 +29,6 @@ const TRAIL_RECHECK_MS = 1000
 
 /** How often a worker sends what it could not send to the shared store. */
 const STORE_MAINTENANCE_MS = 1000
-/** How long a new worker waits for the shared store before it serves without it. */
-const MAX_STORE_WAIT_MS = 2000
-const STORE_CHECK_MS = 10
 
 await main(workerData as WorkerConfiguration)
 
@@ -77,15 +73,6 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
   inForce.startKeys()
   followCommands(inForce, listeners)
   send({ type: 'serving' })
-}
-
-/**
- * Until then it would let through what the other gateways have counted, although the gateway is ready. A worker that starts
- * while the store is away goes on by itself like the others.
- */
-async function reachStore(member: Pick<StoreMember, 'isComplete'> | undefined): Promise<void> {
-  const endMs = performance.now() + MAX_STORE_WAIT_MS
-  while (member?.isComplete === false && performance.now() < endMs) await delay(STORE_CHECK_MS)
 }
 
 /** The configuration as the main thread read it: the files may have changed since. */

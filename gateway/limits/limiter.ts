@@ -25,6 +25,7 @@ export class Limiter {
   #counters: readonly Counters[] = []
   #byId: ReadonlyMap<number, Counters> = new Map()
   #lastId = 0
+  #closed = false
 
   /**
    * Loads the counts of the journal; the first `replace` assigns them to rows.
@@ -63,10 +64,7 @@ export class Limiter {
     this.#table = table
     this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
     this.#budget.divide(this.#counters.map((counters) => counters.size))
-    this.#journal?.putTable(
-      this.#counters.map((counters) => counters.record),
-      nowMs,
-    )
+    if (!this.#closed) this.#putTable(nowMs)
   }
 
   /** The limit that the table in force sets for a request; undefined when it sets none. */
@@ -84,6 +82,8 @@ export class Limiter {
   take(row: LimitRow, key: string): Take {
     const counters = this.#countersOf.get(row)
     if (counters === undefined) throw new Error(`limit "${row.name}" was never in the table`)
+    // Another process may count now.
+    if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
     const take = counters.take(key, nowMs)
     if (take.allowed && this.#journal !== undefined) {
@@ -121,6 +121,11 @@ export class Limiter {
     return this.#counters.reduce((keys, counters) => keys + counters.size, 0)
   }
 
+  /** By its clock. */
+  get nowMs(): number {
+    return this.#clock()
+  }
+
   /** Hits refused because there was no memory for their new key. */
   get refusedForCapacity(): number {
     return this.#counters.reduce((hits, counters) => hits + counters.refusedForCapacity, 0)
@@ -139,11 +144,26 @@ export class Limiter {
     return !this.#counters.some((counters) => isDurable(counters.record))
   }
 
-  /** Writes all counts to disk for the next run. Nothing may be taken afterwards. */
+  /** Writes all counts to disk for the next run. What is taken afterwards is refused as unrecorded. */
   close(): void {
     const nowMs = this.#clock()
     const brief = this.#counters.filter((counters) => !isDurable(counters.record))
     this.#journal?.close(hitsOf(brief, nowMs), nowMs)
+    this.#closed = true
+  }
+
+  /** Counts again after `close`; no other process has counted meanwhile. @throws Error when another has the journal now */
+  reopen(): void {
+    this.#journal?.reopen?.()
+    this.#closed = false
+    this.#putTable(this.#clock())
+  }
+
+  #putTable(nowMs: number): void {
+    this.#journal?.putTable(
+      this.#counters.map((counters) => counters.record),
+      nowMs,
+    )
   }
 
   #restore(): void {

@@ -1,11 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { createMetrics } from '../admin/metrics.ts'
-import { openTrail } from '../audit/open-trail.ts'
+import { continueTrail, openTrail } from '../audit/open-trail.ts'
+import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { journalOptions, trailOptions } from './data-files.ts'
 import { GatewayInForce } from './gateway-in-force.ts'
+import type { PassedState } from './restart/messages.ts'
 import { gatewayIdOf, maintainState, makeSharedState, type SharedState } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
@@ -16,17 +18,22 @@ interface Assembled {
   readonly state: SharedState
   /** Watches the files of the shared state. */
   readonly watch: StoreWatch
+  /** Requests that the process before has in flight; undefined: there was none. */
+  readonly inherited: InheritedRequests | undefined
 }
 
 /**
  * Makes a gateway that runs in one thread, and recovers the state of an earlier run: open audit pairs, counts, revocations.
  *
+ * @param passed of the process that this one takes over from: the trail is then continued
  * @throws when a required file or directory cannot be opened; the message names it.
  */
-export function assemble(startup: StartupConfiguration): Assembled {
+export function assemble(startup: StartupConfiguration, passed?: PassedState): Assembled {
   const { settings, log, version } = startup
   const metrics = createMetrics({ version })
-  const trail = openTrail(trailOptions(startup, metrics))
+  const options = trailOptions(startup, metrics)
+  const { trail, inherited } =
+    passed === undefined ? { trail: openTrail(options), inherited: undefined } : continueTrail(options)
   const watch = new StoreWatch({ log, metrics, trail })
   const journal = new Journal(journalOptions(startup, watch))
   const secret = randomBytes(32)
@@ -40,5 +47,16 @@ export function assemble(startup: StartupConfiguration): Assembled {
   // Last, because with the first table the snapshot of the last run is removed.
   limiter.replace(startup.limits.value)
   maintainState(state, watch)
-  return { inForce, state, watch }
+  if (passed !== undefined) {
+    restore(passed, state)
+    inForce.restoreKeys(passed.keys)
+  }
+  return { inForce, state, watch, inherited }
+}
+
+/** Takes over what only the memory of the process before had. */
+function restore(passed: PassedState, { proofs, failures, throttle, limiter }: SharedState): void {
+  for (const [key, atMs] of passed.proofs) proofs.apply(key, atMs, true)
+  for (const [key, entry] of passed.failures) failures.restore(key, entry, limiter.nowMs)
+  throttle?.block(passed.blocked)
 }

@@ -24,6 +24,8 @@ interface Draining {
   readonly listeners: readonly HttpServer[]
   /** Called when the grace ends: from now on no connection is accepted. */
   graceOver(): void
+  /** Awaited when the last request has ended, before the parts are closed. */
+  beforeClose?(): Promise<void> | undefined
 }
 
 /**
@@ -34,7 +36,7 @@ interface Draining {
 export async function drain(
   inForce: InForce,
   { reason, graceMs, hurry }: Stop,
-  { listeners, graceOver }: Draining,
+  { listeners, graceOver, beforeClose }: Draining,
 ): Promise<void> {
   const { load, log } = inForce.gateway
   load.phase = 'draining'
@@ -52,6 +54,7 @@ export async function drain(
   await closed
   clearInterval(sweep)
   clearTimeout(deadline)
+  await beforeClose?.()
   await closeParts(inForce, reason)
 }
 

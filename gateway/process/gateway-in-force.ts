@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Metrics } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
+import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import { ProofVerifier } from '../auth/possession/dpop.ts'
 import { Nonces } from '../auth/possession/nonces.ts'
 import { trustedIssuers } from '../auth/tokens/issuers.ts'
@@ -66,6 +67,19 @@ export class GatewayInForce {
   startKeys(): void {
     this.#fetching = true
     this.#fetchKeys()
+  }
+
+  /** The last good signing keys, for the process that takes over. */
+  lastGoodKeys(): LastGoodKeys[] {
+    return this.#gateway.verifier.issuers.flatMap(({ keys }) => keys.lastGood() ?? [])
+  }
+
+  /** Goes on with those of the process before. */
+  restoreKeys(kept: readonly LastGoodKeys[]): void {
+    for (const { keys } of this.#gateway.verifier.issuers) {
+      const same = kept.find(({ uri }) => uri === keys.uri)
+      if (same !== undefined) keys.restore(same)
+    }
   }
 
   stopKeys(): void {

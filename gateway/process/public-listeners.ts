@@ -1,10 +1,20 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import type { Logger } from 'pino'
+import type { Exchange } from '../exchange.ts'
 import type { InForce } from '../gateway.ts'
-import { createHttpServer, createSecureHttpServer, type HttpServer } from '../http/server/http-server.ts'
+import {
+  type Connections,
+  createHttpServer,
+  createSecureHttpServer,
+  type HttpServer,
+} from '../http/server/http-server.ts'
 import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
 import { boundClients, connectionsOf } from './listener.ts'
+import type { ListeningSocket, ListeningSockets } from './restart/sockets.ts'
+
+/** How many connections may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
+const BACKLOG = 4096
 
 /** Where to listen. */
 export interface Place {
@@ -12,6 +22,8 @@ export interface Place {
   readonly port: number
   /** Other threads listen there too (SO_REUSEPORT); the system distributes connections among them. */
   readonly shared?: boolean
+  /** A socket that listens there already; undefined: one is opened. */
+  readonly open?: ListeningSocket | undefined
 }
 
 /** An address that cannot be listened on. */
@@ -27,6 +39,7 @@ export class CannotListen extends Error {
 /** The public listeners of one thread. */
 export interface PublicListeners {
   readonly listeners: readonly HttpServer[]
+  readonly connections: Connections<Exchange>
   readonly port: number
   /** Undefined: there is no HTTPS listener. */
   readonly tlsPort: number | undefined
@@ -39,30 +52,38 @@ export interface PublicListeners {
 /** Resolves when all listen. @throws CannotListen */
 export async function openPublicListeners(
   inForce: InForce,
-  options: { readonly material: TlsMaterial | undefined; readonly shared?: boolean },
+  options: {
+    readonly material: TlsMaterial | undefined
+    readonly shared?: boolean
+    /** Sockets that listen already; undefined: they are opened. */
+    readonly open?: ListeningSockets | undefined
+  },
 ): Promise<PublicListeners> {
   const { settings, tls } = inForce.gateway
-  const { material, shared = false } = options
+  const { material, shared = false, open = {} } = options
   const connections = connectionsOf(inForce)
   const bound = () => boundClients(connections, inForce.gateway.settings)
   const listener = createHttpServer(connections)
-  const port = await listen(listener.server, { host: settings.host, port: settings.port, shared })
+  const place = { host: settings.host, shared }
+  const port = await listen(listener.server, { ...place, port: settings.port, open: open.http })
   if (settings.tls === undefined || material === undefined) {
-    return { listeners: [listener], port, tlsPort: undefined, enforce: () => {}, boundClients: bound }
+    const none = { tlsPort: undefined, enforce: () => {} }
+    return { listeners: [listener], connections, port, ...none, boundClients: bound }
   }
   const secure = createSecureHttpServer(connections, listenerOptions(material, settings.timeouts.handshakeMs))
-  const tlsPort = await listen(secure.server, { host: settings.host, port: settings.tls.port, shared })
+  const tlsPort = await listen(secure.server, { ...place, port: settings.tls.port, open: open.https })
   const enforce = (changed: TlsMaterial) => {
     secure.setSecureContext(changed.secure)
     tls.trust = changed.trust
   }
-  return { listeners: [listener, secure], port, tlsPort, enforce, boundClients: bound }
+  return { listeners: [listener, secure], connections, port, tlsPort, enforce, boundClients: bound }
 }
 
 /** Resolves to the bound port. @throws CannotListen */
 export async function listen(server: Server, place: Place): Promise<number> {
-  const { host, port, shared = false } = place
-  server.listen({ host, port, reusePort: shared })
+  const { host, port, shared = false, open } = place
+  if (open === undefined) server.listen({ host, port, reusePort: shared, backlog: BACKLOG })
+  else server.listen(open, BACKLOG)
   try {
     await once(server, 'listening')
   } catch (error) {

@@ -3,6 +3,7 @@ import type { Trail } from '../audit/trail.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Stop } from './drain.ts'
 import type { Reports } from './reload/reload-reports.ts'
+import type { HandOver } from './restart/hand-over.ts'
 
 /** A running gateway, with or without workers. */
 export interface ServingMode {
@@ -12,6 +13,8 @@ export interface ServingMode {
   readonly reports: Reports
   /** In force now. */
   readonly settings: Settings
+  /** With it another process can take over; undefined: none can, or not yet. */
+  readonly handOver?: HandOver | undefined
   /** Opens the public listeners; resolves when requests are served. @throws CannotListen */
   begin(): Promise<{ readonly port: number; readonly tlsPort: number | undefined }>
   /** Why the gateway is not ready, for the probe; undefined when it is ready. */

@@ -2,43 +2,54 @@ import { ConfigInForce } from '../admin/config-in-force.ts'
 import { assemble } from './assemble.ts'
 import { watchFiles, watchTls } from './config-reloads.ts'
 import { closeParts, drain } from './drain.ts'
+import type { GatewayInForce } from './gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
+import { reachStore } from './reach-store.ts'
 import { checkNow, type Watching } from './reload/reload-reports.ts'
+import { HandOver, type StateFiles } from './restart/hand-over.ts'
+import type { Inheritance } from './restart/predecessor.ts'
+import { adoptConnection, type ListeningSockets, type PassedSocket } from './restart/sockets.ts'
 import type { ServingMode } from './serving-mode.ts'
-import { maintainState, whyDegraded, whyUnready } from './shared-state.ts'
+import { maintainState, type SharedState, whyDegraded, whyUnready } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
+import type { StoreWatch } from './store-watch.ts'
 
 /** How often the files of the shared state are checked. */
 const MAINTAIN_MS = 1000
 
+/** Where a process begins. */
+interface Origin {
+  /** Of the process that it takes over from; undefined: it starts by itself. */
+  readonly inheritance?: Inheritance | undefined
+  /** Sockets that listen already. */
+  readonly sockets?: ListeningSockets | undefined
+}
+
 /** A gateway in this one thread. @throws what `assemble` throws */
-export function serveAlone(startup: StartupConfiguration): ServingMode {
-  const { inForce, state, watch } = assemble(startup)
+export function serveAlone(
+  startup: StartupConfiguration,
+  { inheritance, sockets = inheritance?.listeners }: Origin = {},
+): ServingMode {
+  const { inForce, state, watch, inherited } = assemble(startup, inheritance?.state)
   const { trail, metrics, load, clients, tls: trust } = inForce.gateway
-  const maintaining = setInterval(() => maintainState(state, watch), MAINTAIN_MS).unref()
+  const files = keepFiles({ state, watch, inForce })
   let open: PublicListeners | undefined
-  const enforce = {
-    limits: state.limiter.replace.bind(state.limiter),
-    clients: (table: typeof clients.table) => {
-      clients.table = table
-    },
-    settings: (settings: StartupConfiguration['settings']) => {
-      inForce.replace(settings)
-      open?.boundClients()
-    },
-  }
+  let handOver: HandOver | undefined
   const reports = { ...inForce.gateway, config: new ConfigInForce(startup) }
+  const enforce = enforceIn({ state, inForce, whenBound: () => open?.boundClients() })
   const watching: Watching[] = watchFiles({ ...reports, startup, tls: trust, enforce })
+  const unwatch = () => {
+    for (const each of watching) each.stop()
+    files.stop()
+    inForce.stopKeys()
+  }
   const notReady = () => {
     if (open === undefined) return 'starting'
     if (load.phase !== 'serving') return 'draining'
     return trail.recheck() ? whyUnready(state, startup.settings) : 'the audit trail cannot be written'
   }
-  metrics.state({
-    isReady: () => notReady() === undefined,
-    isTrailWritable: () => trail.writable,
-    workers: () => 1,
-  })
+  const isReady = () => notReady() === undefined
+  metrics.state({ isReady, isTrailWritable: () => trail.writable, workers: () => 1 })
   return {
     trail,
     metrics,
@@ -46,20 +57,25 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
     get settings() {
       return inForce.gateway.settings
     },
+    get handOver() {
+      return handOver
+    },
     begin: async () => {
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
-      open = await openPublicListeners(inForce, { material: tls?.material })
+      if (inheritance !== undefined) await reachStore(state.member)
+      open = await openPublicListeners(inForce, { material: tls?.material, open: sockets })
       if (settings.tls !== undefined && tls !== undefined) {
-        const options = {
-          settings: settings.tls,
-          loaded: tls,
-          enforce: open.enforce,
-          clients: () => clients.table,
-        }
-        watching.push(watchTls(reports, options))
+        const { enforce } = open
+        const inUse = () => clients.table
+        watching.push(watchTls(reports, { settings: settings.tls, loaded: tls, enforce, clients: inUse }))
       }
       inForce.startKeys()
+      handOver = new HandOver({ inForce, state, open, files, unwatch })
+      const { connections } = open
+      const adopt = (socket: PassedSocket, unread?: Buffer) =>
+        connections.accept(adoptConnection(socket, unread))
+      inheritance?.predecessor.serve({ trail, inherited, revocations: state.revocations, adopt })
       return open
     },
     notReady,
@@ -68,17 +84,68 @@ export function serveAlone(startup: StartupConfiguration): ServingMode {
     drain: async (stop) => {
       await drain(inForce, stop, {
         listeners: open?.listeners ?? [],
-        graceOver: () => {
-          for (const each of watching) each.stop()
-          clearInterval(maintaining)
-          inForce.stopKeys()
-        },
+        graceOver: unwatch,
+        beforeClose: () => inheritance?.predecessor.over(stop.hurry),
       })
       state.member?.close()
     },
     abandon: async (reason) => {
       await closeParts(inForce, reason)
       state.member?.close()
+    },
+  }
+}
+
+interface Edited {
+  readonly state: SharedState
+  readonly inForce: GatewayInForce
+  /** Called when other settings are in force. */
+  readonly whenBound: () => void
+}
+
+/** How an edit of a file is put in force. */
+function enforceIn({ state, inForce, whenBound }: Edited) {
+  const { clients } = inForce.gateway
+  return {
+    limits: state.limiter.replace.bind(state.limiter),
+    clients: (table: typeof clients.table) => {
+      clients.table = table
+    },
+    settings: (settings: StartupConfiguration['settings']) => {
+      inForce.replace(settings)
+      whenBound()
+    },
+  }
+}
+
+interface KeptFiles {
+  readonly state: SharedState
+  readonly watch: StoreWatch
+  readonly inForce: GatewayInForce
+}
+
+/** Maintains the files of the shared state, except while another process may have them. */
+function keepFiles({ state, watch, inForce }: KeptFiles): Pick<Watching, 'stop'> & StateFiles {
+  const { proofs, failures, throttle, limiter } = state
+  const maintain = () => maintainState(state, watch)
+  const start = () => setInterval(maintain, MAINTAIN_MS).unref()
+  let timer = start()
+  return {
+    stop: () => clearInterval(timer),
+    suspend: () => {
+      clearInterval(timer)
+      maintain()
+      limiter.close()
+      return {
+        proofs: [...proofs.entries()],
+        failures: [...failures.entries(limiter.nowMs)],
+        blocked: throttle?.blocked() ?? [],
+        keys: inForce.lastGoodKeys(),
+      }
+    },
+    resume: () => {
+      limiter.reopen()
+      timer = start()
     },
   }
 }

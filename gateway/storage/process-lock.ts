@@ -8,7 +8,7 @@ export interface ProcessLock {
   readonly fault: Error | undefined
   /** The lock file was removed or replaced, so another process could take the lock. */
   readonly isRemoved: boolean
-  /** Takes the lock again if its file was removed. @throws Error when another process has it now; this one stays as it is. */
+  /** Takes the lock again if its file was removed or it was released. @throws Error when another process has it now; this one stays as it is. */
   renewed(): ProcessLock
   release(): void
 }
@@ -67,7 +67,7 @@ function heldBy(database: DatabaseSync, options: ProcessLockOptions): ProcessLoc
       return inodeOf(options.path) !== inode
     },
     renewed() {
-      if (!lock.isRemoved) return lock
+      if (held.has(database) && !lock.isRemoved) return lock
       const next = takeProcessLock(options)
       // Kept otherwise: an open file's inode is not given to another, so `isRemoved` stays true.
       if (next.held) lock.release()

@@ -38,6 +38,8 @@ export class Outage {
   readonly #pending: PendingRecords
   #writable = true
   #ended = false
+  /** Another process has the file: nothing is written, though it is not the end. */
+  #suspended = false
   /** Why the trail cannot be written, if known. */
   #fault: Error | undefined = undefined
   /** Requests refused since the trail became unwritable. */
@@ -65,9 +67,13 @@ export class Outage {
     return this.#fault ?? new Error('the audit trail cannot be written yet')
   }
 
-  /** Writes the first lines of a trail: the responses that recovery found missing, then AUDIT_START. */
-  writeFirst(recovered: readonly string[], facts: Partial<StartFacts>): void {
-    this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, 0)])
+  /**
+   * Writes the first lines of a trail: the responses that recovery found missing, then AUDIT_START.
+   *
+   * @param open requests that another process still has in flight
+   */
+  writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
+    this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
     const error = this.#allOrNothing(() => this.#pending.flush())
     if (error !== undefined) this.#pause(error)
   }
@@ -152,7 +158,7 @@ export class Outage {
 
   /** Tries to end the outage, if there is one. @returns `writable` afterwards. */
   recheck(): boolean {
-    if (this.#writable || this.#ended) return this.#writable
+    if (this.#writable || this.#ended || this.#suspended) return this.#writable
     const { syncs, shared } = this.#options
     if (syncs && !shared.takeCommitLock()) return false
     this.resume()
@@ -164,10 +170,35 @@ export class Outage {
   /** As `recheck`, for a caller that has the commit lock if it `syncs`. @returns why the trail still cannot be written. */
   resume(): Error | undefined {
     if (this.#writable) return undefined
-    if (!this.#ended) this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
+    if (!this.#ended && !this.#suspended)
+      this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
     this.#writable = this.#fault === undefined
     if (this.#writable) this.#finishWaiting(undefined)
     return this.#fault
+  }
+
+  /** Writes what is pending and an AUDIT_STOP, and then nothing until `unsuspend`. @returns why that failed */
+  suspend(reason: string): Error | undefined {
+    this.addStop(reason)
+    const error = this.#writeLast()
+    this.#suspended = true
+    this.#writable = false
+    this.#sinceMs = performance.now()
+    this.#fault = new Error('the audit trail is being handed over')
+    return error
+  }
+
+  /** Goes on at the next `recheck`, with what has become pending meanwhile and an AUDIT_START. */
+  unsuspend(): void {
+    this.#suspended = false
+  }
+
+  /** Ends for a trail that another process goes on with. @returns what it must write, and who waits for that */
+  leave(): { readonly lines: readonly string[]; readonly written: OnCommitted } {
+    const lines = this.#pending.copy().filter((record) => typeof record === 'string')
+    this.#pending.restore([])
+    this.#ended = true
+    return { lines, written: (error) => this.#finishWaiting(error) }
   }
 
   /** Writes what is pending for the last time. @returns how many records were not written, and why. */

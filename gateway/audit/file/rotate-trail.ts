@@ -52,3 +52,13 @@ export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boole
   }
   return true
 }
+
+/** Goes on in `next`, which may be the same file: another process has written to it. */
+export function replaceSink(trailFile: TrailFile, next: TrailSink): void {
+  let old: TrailSink | undefined
+  trailFile.underLock(() => {
+    old = trailFile.moveTo(next)
+    return undefined
+  })
+  ;(old ?? next).close()
+}

@@ -20,6 +20,13 @@ export interface KeySetOptions {
 /** `refreshed`: the keys are up to date. `cooling`: too soon after the last fetch. `failed`: the last good keys stay. */
 export type Refreshed = 'refreshed' | 'cooling' | 'failed'
 
+export interface LastGoodKeys {
+  readonly uri: string
+  /** The JWK Set, as published. */
+  readonly document: unknown
+  readonly ageMs: number
+}
+
 const COOLING_MS = 10_000
 const REFRESH_EVERY_MS = 5 * 60_000
 const FIRST_RETRY_MS = 250
@@ -45,6 +52,8 @@ export class KeySet {
   #timer: NodeJS.Timeout | undefined
   /** Whether it fetches in the background. */
   #started = false
+  /** As last fetched with success. */
+  #document: unknown
   /** Which of the times that it was started; a loop of an earlier one ends. */
   #round = 0
 
@@ -95,6 +104,19 @@ export class KeySet {
     this.#started = false
     this.#round += 1
     clearTimeout(this.#timer)
+  }
+
+  /** The last good document and its age, for the process that takes over; undefined when there is none. */
+  lastGood(): LastGoodKeys | undefined {
+    const ageMs = this.#steadyClock() - this.#publishedAtMs
+    return this.loaded ? { uri: this.uri, document: this.#document, ageMs } : undefined
+  }
+
+  /** Goes on with the last good document of another process. */
+  restore({ document, ageMs }: LastGoodKeys): void {
+    this.#swap(readKeys(document, []))
+    this.#document = document
+    this.#publishedAtMs -= ageMs
   }
 
   /** Aborts a running fetch and never fetches again. The keys stay. */
@@ -155,6 +177,7 @@ export class KeySet {
     try {
       const document = await this.#fetch(this.#options.uri, this.#stopped.signal)
       const keys = readKeys(document, faults)
+      this.#document = document
       if (keys.size === 0) faults.push('the issuer publishes no usable key: none of its tokens is accepted')
       for (const [kid, key] of keys) {
         const before = this.#keys.get(kid)

@@ -1,11 +1,10 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../syntax/deadlines.ts'
 import type { ClientNetwork } from './client-networks.ts'
-import { ClientResponse, type ResponseConnection, type ResponseTerms } from './client-response.ts'
-import type { DeadlineTerms } from './connection-deadline.ts'
+import { ClientResponse, type ResponseConnection } from './client-response.ts'
 import type { ConnectionPhase } from './connection-phase.ts'
+import type { ConnectionTerms } from './connection-terms.ts'
 import { awaitHalfClosed } from './half-closed.ts'
-import type { Handler } from './handler.ts'
 import type { IncomingRequest, Origin } from './incoming-request.ts'
 import { Lingering } from './lingering.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
@@ -13,15 +12,6 @@ import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from 
 import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { isWebSocketUpgrade } from './tunnels/websocket.ts'
 import { WriteWatch } from './write-watch.ts'
-
-/** What all connections of one listener share. */
-export interface ConnectionTerms<E> extends DeadlineTerms, ResponseTerms {
-  readonly handler: Handler<E>
-  /** The connection is closed or detached. */
-  readonly left: (connection: Connection<E>) => void
-  /** For tests of the transitions. */
-  readonly onPhase?: (from: ConnectionPhase, to: ConnectionPhase) => void
-}
 
 /**
  * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in
@@ -33,7 +23,7 @@ export class Connection<E> implements Timed, ResponseConnection {
   /** The client's address. */
   readonly peer: string
   readonly network: ClientNetwork
-  readonly terms: ConnectionTerms<E>
+  readonly terms: ConnectionTerms<E, Connection<E>>
   readonly #reader: RequestReader
   readonly #pipelined: PipelinedBytes
   readonly #writes: WriteWatch
@@ -46,7 +36,11 @@ export class Connection<E> implements Timed, ResponseConnection {
   #exchange: E | undefined = undefined
 
   /** @param origin read at accept: a closed socket no longer knows it. */
-  constructor(socket: Socket, origin: Pick<Origin, 'peer' | 'network'>, terms: ConnectionTerms<E>) {
+  constructor(
+    socket: Socket,
+    origin: Pick<Origin, 'peer' | 'network'>,
+    terms: ConnectionTerms<E, Connection<E>>,
+  ) {
     this.socket = socket
     this.peer = origin.peer
     this.network = origin.network
@@ -126,7 +120,8 @@ export class Connection<E> implements Timed, ResponseConnection {
   }
 
   #nextRequest(): void {
-    if (!this.#pipelined.isEmpty) this.#readPipelined()
+    if (this.terms.between !== undefined) this.terms.between(this)
+    else if (!this.#pipelined.isEmpty) this.#readPipelined()
     else if (this.#ended) this.#linger()
     else this.#becomeIdle()
   }
@@ -136,15 +131,20 @@ export class Connection<E> implements Timed, ResponseConnection {
     this.#reader.idle()
   }
 
+  /** No request has begun, though a part of a head may have come: the socket can be detached without loss. */
+  get isBetween(): boolean {
+    return (this.#phase === 'idle' || this.#phase === 'head') && !this.socket.destroyed
+  }
+
   detach(): Socket {
     const { socket } = this
-    const pipelined = this.#pipelined.take()
+    const unread = this.#phase === 'head' ? this.#reader.partialHead : this.#pipelined.take()
     this.#enter('detached')
     socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
     socket.off('close', this.#onClose)
     socket.pause()
-    if (pipelined !== undefined) socket.unshift(pipelined)
+    if (unread !== undefined) socket.unshift(unread)
     this.terms.left(this)
     this.#res?.close()
     return socket
@@ -202,6 +202,7 @@ export class Connection<E> implements Timed, ResponseConnection {
   #readPipelined(): void {
     setImmediate(() => {
       if (this.#phase !== 'response' || this.#res !== undefined || this.socket.destroyed) return
+      if (this.terms.between !== undefined) return this.terms.between(this)
       const bytes = this.#pipelined.take()
       if (bytes !== undefined) {
         this.#becomeIdle()

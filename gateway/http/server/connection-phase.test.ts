@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import {
+  connectionsOf,
   respond,
   respondEmpty,
   type Seen,
   scribe,
-  serverOf,
   transitionsSeen,
   wireTo,
 } from './conformance/scribe.test-support.ts'
 import { turns, type Wire } from './conformance/wire.test-support.ts'
 import { TRANSITIONS } from './connection-phase.ts'
+import { type Connections, createHttpServer } from './http-server.ts'
 
 const GET = 'GET / HTTP/1.1\r\n\r\n'
 const LAST = 'GET / HTTP/1.1\r\nConnection: close\r\n\r\n'
@@ -22,10 +23,28 @@ interface Step {
   readonly wire: Wire
   readonly seen: readonly Seen[]
   readonly time: { nowMs: number }
+  readonly connections: Connections<Seen>
 }
 
 /** One connection each. Requests are not responded to unless the steps do so. */
 const LIVES: readonly ((step: Step) => unknown)[] = [
+  // Another process takes the connections over.
+  async ({ wire, connections }) => {
+    await turns()
+    connections.park(() => {})
+    wire.send(GET)
+  },
+  async ({ wire, connections }) => {
+    wire.send('GET')
+    await turns()
+    connections.park(() => {})
+  },
+  async ({ wire, seen, connections }) => {
+    wire.send(GET)
+    await turns()
+    connections.park(() => {})
+    respond((seen[0] as Seen).res)
+  },
   // A response that is not taken, until the keep-alive time is over.
   async ({ wire, seen, time }) => {
     wire.stall(true)
@@ -82,8 +101,9 @@ describe('the table of transitions of a connection', () => {
     for (const live of LIVES) {
       const time = { nowMs: 0 }
       const handler = scribe({ begun: () => {}, refused: () => {} })
-      const wire = wireTo(serverOf(handler, () => time.nowMs))
-      await live({ wire, seen: handler.seen, time })
+      const connections = connectionsOf(handler, { steadyClock: () => time.nowMs })
+      const wire = wireTo(createHttpServer(connections))
+      await live({ wire, seen: handler.seen, time, connections })
       await new Promise((resolve) => setTimeout(resolve, 120))
       wire.destroy()
       await turns()

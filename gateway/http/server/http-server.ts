@@ -6,7 +6,7 @@ import { isOverShare } from '../rules/fair-share.ts'
 import { networkOf } from '../rules/network.ts'
 import { Deadlines } from '../syntax/deadlines.ts'
 import { acceptQueued } from './accept-queue.ts'
-import { Connection, type ConnectionTerms } from './client-connection.ts'
+import { Connection } from './client-connection.ts'
 import {
   type AcceptedConnection,
   type Activity,
@@ -14,6 +14,7 @@ import {
   ClientNetworks,
 } from './client-networks.ts'
 import type { ClientTimeouts } from './connection-deadline.ts'
+import type { ConnectionTerms } from './connection-terms.ts'
 
 /** Beyond this part of all connections, an address may lose busy ones too. */
 const EXCESS = 1 / 8
@@ -21,8 +22,10 @@ const EXCESS = 1 / 8
 /** Enough for an honest client's TLS handshake from anywhere. */
 const HANDSHAKE_MS = 1000
 
+type Terms<E> = ConnectionTerms<E, Connection<E>>
+
 /** What all servers of a thread and their connections share. */
-export interface ServerTerms<E> extends Omit<ConnectionTerms<E>, 'left' | 'timeouts' | 'keepAliveSeconds'> {
+export interface ServerTerms<E> extends Omit<Terms<E>, 'left' | 'between' | 'timeouts' | 'keepAliveSeconds'> {
   readonly timeouts: ClientTimeouts
   /** Most open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
@@ -66,6 +69,13 @@ export interface HttpServer {
   /** @param quietMs how long a connection must have been idle; 0 when left out */
   closeIdleConnections(quietMs?: number): void
   closeAllConnections(): void
+}
+
+/** A connection on which no request has begun, and nothing is read. */
+export interface ParkedConnection {
+  readonly socket: Socket
+  /** Serves it again. */
+  goOn(): void
 }
 
 /** The same with TLS. */
@@ -135,6 +145,8 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
     close: async () => {
       await acceptQueued(server)
       await new Promise<void>((resolve) => server.close(() => resolve()))
+      // Those that came from another process do not belong to the server.
+      await connections.emptied()
     },
     closeIdleConnections: (quietMs = 0) => connections.closeIdle(quietMs),
     closeAllConnections: () => connections.closeAll(),
@@ -144,12 +156,13 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
 /** The connections of all listeners of a thread, under one bound. */
 export class Connections<E> {
   /** Changes for all connections; each request goes on with the time-outs that it began with. */
-  readonly #terms: { -readonly [Key in keyof ConnectionTerms<E>]: ConnectionTerms<E>[Key] }
+  readonly #terms: { -readonly [Key in keyof Terms<E>]: Terms<E>[Key] }
   #max: number
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
   readonly #open: Deadlines<Connection<E>>
   readonly #networks = new ClientNetworks()
+  readonly #whenClosed: (() => void)[] = []
 
   constructor({ maxConnections, handshakeMs, isProxy, ...terms }: ServerTerms<E>) {
     this.#max = maxConnections
@@ -187,7 +200,10 @@ export class Connections<E> {
     const deadlineMs = this.#terms.steadyClock() + this.#handshakeMs
     const accepted = new Accepted(socket, { peer, network, activity: { isIdle: true, deadlineMs } })
     this.#networks.add(accepted)
-    socket.once('close', () => this.#networks.remove(accepted))
+    socket.once('close', () => {
+      this.#networks.remove(accepted)
+      for (const resolve of this.#whenClosed.splice(0)) resolve()
+    })
     return accepted
   }
 
@@ -196,6 +212,43 @@ export class Connections<E> {
     const connection = new Connection(socket, accepted, this.#terms)
     accepted.activity = connection
     this.#open.add(connection)
+  }
+
+  /**
+   * Begins no more requests: each connection is detached and given to `take`, paused and with what has come of the next
+   * request unshifted, now or when its present response is written.
+   */
+  park(take: (parked: ParkedConnection) => void): void {
+    const detach = (connection: Connection<E>) =>
+      take({ socket: connection.detach(), goOn: () => this.#goOn(connection) })
+    this.#terms.between = detach
+    this.#open.visitAll((connection) => {
+      if (connection.isBetween) detach(connection)
+    })
+  }
+
+  /** From now on connections are not parked. */
+  unpark(): void {
+    this.#terms.between = undefined
+  }
+
+  #goOn(before: Connection<E>): void {
+    const again = new Connection(before.socket, before, this.#terms)
+    this.#open.add(again)
+    before.socket.resume()
+    before.network.connections.visitAll((accepted) => {
+      if (accepted.activity === before) accepted.activity = again
+    })
+  }
+
+  /** Resolves when no connection is left. */
+  async emptied(): Promise<void> {
+    while (this.size > 0) await new Promise<void>((resolve) => this.#whenClosed.push(resolve))
+  }
+
+  /** Connections that are open, in their TLS handshake and parked ones too. */
+  get size(): number {
+    return this.#networks.size
   }
 
   closeIdle(quietMs: number): void {
@@ -238,9 +291,7 @@ export class Connections<E> {
   }
 }
 
-function timeTerms(
-  timeouts: ClientTimeouts,
-): Pick<ConnectionTerms<unknown>, 'timeouts' | 'keepAliveSeconds'> {
+function timeTerms(timeouts: ClientTimeouts): Pick<Terms<unknown>, 'timeouts' | 'keepAliveSeconds'> {
   return {
     timeouts: { ...timeouts, pace: new BodyPace(timeouts.bodyPace) },
     keepAliveSeconds: Math.floor(timeouts.keepAliveMs / 1000),

@@ -24,6 +24,8 @@ export class RequestReader {
   readonly deadline: ConnectionDeadline
   /** Why the current request will never be complete. */
   fault: RequestFault | undefined = undefined
+  /** What has come of a head that is not complete yet. */
+  partialHead: Buffer | undefined = undefined
   readonly #origin: Origin
   readonly #lines = new RequestLines()
   readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_HEAD_BYTES, maxFields: MAX_FIELDS })
@@ -48,6 +50,7 @@ export class RequestReader {
   /** The next request is awaited. */
   idle(): void {
     this.#body = null
+    this.partialHead = undefined
     this.#head.rest()
     this.deadline.idle()
   }
@@ -75,7 +78,10 @@ export class RequestReader {
   readHead(bytes: Buffer, from: number): number {
     let at = from
     while (at < bytes.length && this.#phase === 'head') at += this.#readFields(bytes, at)
-    if (this.#phase === 'head') this.deadline.awaitHead()
+    if (this.#phase === 'head') {
+      this.partialHead = this.partialHead === undefined ? bytes : Buffer.concat([this.partialHead, bytes])
+      this.deadline.awaitHead()
+    }
     return at
   }
 

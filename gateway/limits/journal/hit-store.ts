@@ -27,4 +27,6 @@ export interface HitStore {
   readonly isWritable: boolean
   /** Stores the rest and closes. @param hits those of rows that are not durable */
   close(hits: Iterable<Hit>, nowMs: number): void
+  /** Goes on after `close`; `putTable` follows. Only where a process can hand the files over. @throws Error when another has them */
+  reopen?(): void
 }

@@ -240,6 +240,12 @@ export class Journal implements HitStore {
     this.#lock.release()
   }
 
+  reopen(): void {
+    this.#lock = held(this.#directory, this.#lock.renewed())
+    this.#reopenAtMs = Number.NEGATIVE_INFINITY
+    this.#rotateAtMs = Number.NEGATIVE_INFINITY
+  }
+
   /** @returns whether a new segment was due and could be opened */
   #rotateWhenDue(nowMs: number): boolean {
     const due = nowMs >= this.#rotateAtMs || this.#log.sizeBytes >= SEGMENT_BYTES

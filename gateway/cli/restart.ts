@@ -1,0 +1,26 @@
+import { describeFault } from '../config/faults.ts'
+import { loadSettings } from '../config/load-settings.ts'
+import { askRestart } from '../process/restart/control-socket.ts'
+import { type Command, CommandFault, EXIT } from './command.ts'
+import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
+import { print } from './print.ts'
+
+export const command: Command = {
+  words: '',
+  count: [0, 0],
+  flags: { ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }) },
+  about: [
+    'Replaces a running gateway by a new process, which reads the program and its files as they are now, without refusing a connection. Counts, sessions and the audit trail go over to it; the old process ends what is under way.',
+    'Nothing changes when the new process cannot start. The gateway must run on this machine, as the same user, without workers, and not under npm.',
+  ],
+  examples: [['countersign restart', 'the gateway that the files and variables here are of']],
+  fault: 'the gateway goes on as it was, or cannot be reached',
+  async run({ flags }) {
+    const { value: settings, faults } = loadSettings(environmentOf(flags))
+    if (settings === undefined) throw new CommandFault(faults.map(describeFault).join('\n'))
+    const { restarted, text } = await askRestart(settings.dataDir)
+    if (!restarted) throw new CommandFault(`not restarted: ${text}`)
+    print(`restarted: ${text}`)
+    return EXIT.good
+  },
+}

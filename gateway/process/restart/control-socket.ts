@@ -1,0 +1,118 @@
+import { once } from 'node:events'
+import { rmSync } from 'node:fs'
+import { connect, createServer, type Server } from 'node:net'
+import { join } from 'node:path'
+
+const REQUEST = 'restart\n'
+/** A client that says nothing for this long is cut off. */
+const CLIENT_MS = 5000
+
+/** A process that has just taken over listens a moment later. */
+const REACH_MS = 1000
+const REACH_AGAIN_MS = 20
+
+/** The end of a restart, as the command shows it. */
+export interface RestartReport {
+  readonly restarted: boolean
+  readonly text: string
+}
+
+function pathIn(dataDir: string): string {
+  return join(dataDir, 'control.sock')
+}
+
+/** Listens in the data directory, which only the gateway's own user can reach, for `countersign restart`. */
+export class ControlSocket {
+  readonly #dataDir: string
+  readonly #onFault: (cause: string) => void
+  readonly #restart: () => Promise<number>
+  #server: Server | undefined
+
+  /** @param restart resolves to the process id of the new process */
+  constructor(
+    dataDir: string,
+    { restart, onFault }: { restart(): Promise<number>; onFault(cause: string): void },
+  ) {
+    this.#dataDir = dataDir
+    this.#restart = restart
+    this.#onFault = onFault
+  }
+
+  /** Call it only while this process has the data directory: what lies there is from one that has ended. */
+  open(): void {
+    const path = pathIn(this.#dataDir)
+    const server = createServer((socket) => {
+      socket.setTimeout(CLIENT_MS, () => socket.destroy())
+      socket.on('error', () => socket.destroy())
+      let text = ''
+      socket.setEncoding('latin1').on('data', (piece: string) => {
+        text += piece
+        if (text.length >= REQUEST.length) socket.pause()
+        if (text !== REQUEST) return
+        socket.setTimeout(0)
+        void this.#report().then((report) => socket.end(`${JSON.stringify(report)}\n`))
+      })
+    })
+    server.on('error', ({ message }) => this.#onFault(message))
+    try {
+      rmSync(path, { force: true })
+      server.listen(path)
+      server.unref()
+    } catch (error) {
+      this.#onFault((error as Error).message)
+    }
+    this.#server = server
+  }
+
+  /** Removes it; a command that waits still gets its report. */
+  close(): void {
+    this.#server?.close()
+    this.#server = undefined
+  }
+
+  async #report(): Promise<RestartReport> {
+    try {
+      const pid = await this.#restart()
+      return { restarted: true, text: `process ${pid} serves in place of process ${process.pid}` }
+    } catch (error) {
+      return { restarted: false, text: (error as Error).message }
+    }
+  }
+}
+
+/** Has the gateway of that data directory replaced by a new process. Never rejects. */
+export async function askRestart(dataDir: string): Promise<RestartReport> {
+  const path = pathIn(dataDir)
+  const untilMs = performance.now() + REACH_MS
+  for (;;) {
+    try {
+      return reportFrom(await askOnce(path))
+    } catch (error) {
+      if (performance.now() >= untilMs)
+        return { restarted: false, text: `no gateway can be reached at ${path}: ${(error as Error).message}` }
+      await new Promise((resolve) => setTimeout(resolve, REACH_AGAIN_MS))
+    }
+  }
+}
+
+/** Resolves to everything that comes. @throws Error when nobody listens */
+async function askOnce(path: string): Promise<string> {
+  const socket = connect(path)
+  await once(socket, 'connect')
+  socket.on('error', () => {})
+  socket.write(REQUEST)
+  let text = ''
+  socket.setEncoding('utf8').on('data', (piece: string) => {
+    text += piece
+  })
+  await new Promise((resolve) => socket.on('close', resolve))
+  return text
+}
+
+function reportFrom(text: string): RestartReport {
+  try {
+    return JSON.parse(text) as RestartReport
+  } catch {
+    return { restarted: false, text: 'the gateway ended without a report: see its log' }
+  }
+}

@@ -1,0 +1,38 @@
+import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { ListenerName } from './sockets.ts'
+
+/** What a restart cannot change: both processes share the sockets and the files. By name, as configured. */
+export type Places = Readonly<Record<string, string | number | undefined>>
+
+/** State that is in memory only. Plain data. */
+export interface PassedState {
+  readonly proofs: readonly (readonly [key: string, atMs: number])[]
+  readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
+  readonly blocked: readonly (readonly [key: string, untilMs: number])[]
+  readonly keys: readonly LastGoodKeys[]
+}
+
+/** From the process before to the one that takes over. A socket comes with `listener` and `connection`. */
+export type ToSuccessor =
+  | { readonly type: 'listener'; readonly name: ListenerName }
+  /** The files are free: take over. */
+  | { readonly type: 'state'; readonly state: PassedState }
+  /** @param unread base64 */
+  | { readonly type: 'connection'; readonly unread: string | undefined }
+  /** Audit records to write, and to acknowledge. */
+  | { readonly type: 'records'; readonly id: number; readonly lines: readonly string[] }
+  | { readonly type: 'revoked'; readonly sid: string }
+
+/** From the process that takes over to the one before. A socket comes with `listener`. */
+export type ToPredecessor =
+  /** Why it cannot start. */
+  | { readonly type: 'faulty'; readonly faults: readonly string[] }
+  | { readonly type: 'prepared'; readonly places: Places }
+  /** A copy of the socket comes back: with it the process before can listen again. */
+  | { readonly type: 'listener'; readonly name: ListenerName }
+  /** It serves: there is no way back. */
+  | { readonly type: 'serving' }
+  | { readonly type: 'recorded'; readonly id: number; readonly fault: string | undefined }
+  | { readonly type: 'revoked'; readonly sid: string }
+  /** It is being stopped. */
+  | { readonly type: 'hurry' }

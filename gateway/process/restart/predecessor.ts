@@ -1,0 +1,122 @@
+import type { SendHandle } from 'node:child_process'
+import type { InheritedRequests } from '../../audit/recovery/inherited-requests.ts'
+import type { Trail } from '../../audit/trail.ts'
+import type { Revocations } from '../../auth/revocations.ts'
+import type { PassedState, Places, ToPredecessor, ToSuccessor } from './messages.ts'
+import type { ListenerName, ListeningSockets, PassedSocket } from './sockets.ts'
+import { TAKES_OVER } from './successor.ts'
+
+/** What a process gets from the one that it takes over from. */
+export interface Inheritance {
+  readonly state: PassedState
+  readonly listeners: ListeningSockets
+  readonly predecessor: Predecessor
+}
+
+/** What the requests that the process before has in flight still need here. */
+interface Followed {
+  readonly trail: Trail
+  readonly inherited: InheritedRequests | undefined
+  readonly revocations: Revocations
+  adopt(socket: PassedSocket, unread: Buffer | undefined): void
+}
+
+/** The process that this one takes over from: its parent. */
+export class Predecessor {
+  readonly #listeners: Partial<Record<ListenerName, PassedSocket>> = {}
+  readonly #inheritance = Promise.withResolvers<Inheritance>()
+  readonly #gone = Promise.withResolvers<void>()
+  #followed: Followed | undefined
+  /** The process before has given up the files. */
+  #isFree = false
+
+  /** @returns undefined when this process was not started to take over. */
+  static find(): Predecessor | undefined {
+    const takesOver = process.env[TAKES_OVER] !== undefined && process.send !== undefined
+    delete process.env[TAKES_OVER]
+    return takesOver ? new Predecessor() : undefined
+  }
+
+  constructor() {
+    process.on('message', (message, handle) => this.#receive(message as ToSuccessor, handle))
+    process.on('disconnect', () => this.#disconnected())
+  }
+
+  /** Resolves when the process before has ended, and nothing of it is open any more. */
+  get gone(): Promise<void> {
+    return this.#gone.promise
+  }
+
+  /** Says that the configuration is good, and resolves when the files are free. */
+  inherit(places: Places): Promise<Inheritance> {
+    this.#send({ type: 'prepared', places })
+    return this.#inheritance.promise
+  }
+
+  /** Says why this process cannot take over. Resolves when that is on its way. */
+  faulty(faults: readonly string[]): Promise<void> {
+    return this.#send({ type: 'faulty', faults })
+  }
+
+  /** This process serves from now on, and does for the requests of the one before what they need. */
+  serve(followed: Followed): void {
+    this.#followed = followed
+    followed.revocations.otherProcess = (sid) => void this.#send({ type: 'revoked', sid })
+    void this.#send({ type: 'serving' })
+    if (!process.connected) this.#disconnected()
+  }
+
+  /** This process is to end: resolves when the one before has, which must send its records first. */
+  async over(hurry: Promise<void>): Promise<void> {
+    void hurry.then(() => this.#send({ type: 'hurry' }))
+    await this.#gone.promise
+  }
+
+  #send(message: ToPredecessor, socket?: PassedSocket): Promise<void> {
+    return new Promise((resolve) => {
+      if (!process.connected) resolve()
+      else process.send?.(message, socket as unknown as SendHandle, {}, () => resolve())
+    })
+  }
+
+  #receive(message: ToSuccessor, handle: unknown): void {
+    const followed = this.#followed
+    switch (message.type) {
+      case 'listener':
+        this.#listeners[message.name] = handle as PassedSocket
+        void this.#send(message, handle as PassedSocket)
+        break
+      case 'state':
+        this.#isFree = true
+        this.#inheritance.resolve({ state: message.state, listeners: this.#listeners, predecessor: this })
+        break
+      case 'connection': {
+        const unread = message.unread === undefined ? undefined : Buffer.from(message.unread, 'base64')
+        followed?.adopt(handle as PassedSocket, unread)
+        break
+      }
+      case 'records':
+        if (followed !== undefined) this.#record(followed, message)
+        break
+      default:
+        followed?.revocations.apply(message.sid, Date.now(), true)
+    }
+  }
+
+  #record({ trail, inherited }: Followed, { id, lines }: Extract<ToSuccessor, { type: 'records' }>): void {
+    const reply = (error: Error | undefined) =>
+      void this.#send({ type: 'recorded', id, fault: error?.message })
+    const commit = inherited?.settle(lines)
+    if (commit === undefined) trail.whenPendingWritten(reply)
+    else commit.whenDone((error) => (error === undefined ? reply(error) : trail.whenPendingWritten(reply)))
+  }
+
+  /** The process before has ended, or was killed: then this one goes on alone, if the files have been given up. */
+  #disconnected(): void {
+    if (!this.#isFree) process.exit(1)
+    if (this.#followed === undefined) return
+    this.#followed.revocations.otherProcess = undefined
+    this.#followed.inherited?.end()
+    this.#gone.resolve()
+  }
+}

@@ -1,0 +1,156 @@
+import type { Server } from 'node:http'
+import type { Logger } from 'pino'
+import type { Settings } from '../../config/settings.ts'
+import type { ServingMode } from '../serving-mode.ts'
+import type { HandOver } from './hand-over.ts'
+import type { Places } from './messages.ts'
+import { type ListenerName, type PassedSocket, socketOf } from './sockets.ts'
+import { Successor, SuccessorFailed } from './successor.ts'
+
+/** How long the other process may take to read its configuration, and to read the files and serve. */
+const PREPARE_MS = 30_000
+const SERVE_MS = 30_000
+
+/** Why this process is not replaced. The message is for the operator. */
+export class CannotRestart extends Error {}
+
+interface RestartParts {
+  readonly settings: Settings
+  readonly log: Logger
+  readonly serving: ServingMode
+  readonly admin: Server
+  /** This process took over from another, which still has requests in flight. */
+  readonly predecessorIsHere: () => boolean
+  /** Called when the files are given up, and when this process has them again. */
+  readonly onSuspended: () => void
+  readonly onBack: () => void
+}
+
+/** Replaces this process by a new one without refusing a connection. */
+export class Restarts {
+  readonly #parts: RestartParts
+  readonly #replaced = Promise.withResolvers<Successor>()
+  #successor: Successor | undefined
+  #isStopping = false
+  #isReplaced = false
+
+  constructor(parts: RestartParts) {
+    this.#parts = parts
+  }
+
+  /** Resolves when another process serves in place of this one. */
+  get replaced(): Promise<Successor> {
+    return this.#replaced.promise
+  }
+
+  /** Resolves to the process id of the other, when it serves. @throws CannotRestart; this process then serves as before */
+  async restart(): Promise<number> {
+    const handOver = this.#checked()
+    const { log, settings } = this.#parts
+    log.info('restarting')
+    const successor = new Successor()
+    this.#successor = successor
+    const release = () => {
+      this.#successor = undefined
+    }
+    try {
+      const theirs = await within(PREPARE_MS, successor.prepared())
+      const different = differenceOf(placesOf(settings), theirs)
+      if (different !== undefined) throw new CannotRestart(different)
+      await this.#handOver(handOver, successor)
+    } catch (error) {
+      await successor.end()
+      release()
+      const cause = error instanceof Error ? error.message : String(error)
+      log.error({ cause }, 'not restarted')
+      throw new CannotRestart(cause)
+    }
+    const pid = successor.pid as number
+    log.info({ pid }, 'restarted')
+    this.#isReplaced = true
+    this.#replaced.resolve(successor)
+    return pid
+  }
+
+  /** This process is to end. @returns the process that serves in its place; undefined: none does, nor will */
+  async stop(): Promise<Successor | undefined> {
+    this.#isStopping = true
+    while (this.#successor !== undefined && !this.#isReplaced) {
+      await this.#successor.end()
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    return this.#successor
+  }
+
+  #checked(): HandOver {
+    const { serving, predecessorIsHere } = this.#parts
+    if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
+    if (this.#successor !== undefined) throw new CannotRestart('a restart is under way')
+    if (predecessorIsHere())
+      throw new CannotRestart('the process before this one still finishes its requests: try again later')
+    if (process.send !== undefined && process.connected)
+      throw new CannotRestart(
+        'the gateway was started by npm or another program that ends with this process: stop and start that',
+      )
+    if (process.pid === 1)
+      throw new CannotRestart('the gateway is the first process of its container, which would end with it')
+    const { handOver } = serving
+    if (handOver === undefined)
+      throw new CannotRestart('a gateway with workers cannot be handed over: stop and start it')
+    const { obstacle } = handOver
+    if (obstacle !== undefined) throw new CannotRestart(obstacle)
+    return handOver
+  }
+
+  /** @throws when the other process does not serve; this one does again */
+  async #handOver(handOver: HandOver, successor: Successor): Promise<void> {
+    const { admin, onSuspended, onBack } = this.#parts
+    const adminSocket = socketOf(admin)
+    const copies: PassedSocket[] = []
+    const pass = async (name: ListenerName, socket: PassedSocket) => {
+      copies.push(await within(PREPARE_MS, successor.pass(name, socket)))
+    }
+    for (const [name, socket] of handOver.sockets()) await pass(name, socket)
+    const publicCopies = [...copies]
+    if (adminSocket !== undefined) await pass('admin', adminSocket)
+    if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
+    try {
+      onSuspended()
+      const state = await handOver.suspend()
+      successor.send({ type: 'state', state })
+      await within(SERVE_MS, successor.serving())
+    } catch (error) {
+      // First: two processes must never have the files.
+      await successor.end()
+      handOver.goOn(publicCopies)
+      onBack()
+      throw error
+    }
+    for (const copy of copies) copy.close()
+    admin.close()
+  }
+}
+
+/** What must be the same before and after, as the operator names it. */
+export function placesOf(settings: Settings): Places {
+  const { host, port, tls, adminHost, adminPort, dataDir, auditFile, workers } = settings
+  return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile, workers }
+}
+
+function differenceOf(ours: Places, theirs: Places): string | undefined {
+  const name = Object.keys(ours).find((key) => ours[key] !== theirs[key])
+  if (name === undefined) return undefined
+  return `${name} is ${ours[name] ?? 'not set'} and would be ${theirs[name] ?? 'not set'}: that takes a stop and a start`
+}
+
+async function within<T>(ms: number, promise: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new SuccessorFailed(`it took longer than ${ms / 1000} s`)), ms)
+  })
+  try {
+    return await Promise.race([promise, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
