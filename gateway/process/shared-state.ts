@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
 import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
 import { Revocations } from '../auth/revocations.ts'
@@ -13,6 +14,10 @@ import type { KeyReplication } from '../storage/expiring-keys.ts'
 import type { StoreMember } from '../store/store-member.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
+
+/** How long a new worker or process waits for the shared store before it serves without it. */
+const MAX_STORE_WAIT_MS = 2000
+const STORE_CHECK_MS = 10
 
 /** Counts and memories that all threads of a gateway share. With workers, each thread has an equal copy. */
 export interface SharedState {
@@ -160,6 +165,15 @@ export function maintainState(
   acceptedWebhooks.maintain()
   watch.observe('revocations', revocations.isWritable && revocations.isSafe)
   watch.observe('webhooks', acceptedWebhooks.isWritable)
+}
+
+/**
+ * Until then it would let through what the other gateways have counted, although the gateway is ready. One that starts while
+ * the store is away goes on by itself like the others.
+ */
+export async function reachStore(member: Pick<StoreMember, 'isComplete'> | undefined): Promise<void> {
+  const endMs = performance.now() + MAX_STORE_WAIT_MS
+  while (member?.isComplete === false && performance.now() < endMs) await delay(STORE_CHECK_MS)
 }
 
 /** Why the gateway is not ready, for the probe; undefined when it is ready. */
