@@ -112,7 +112,7 @@ export class HandOver {
    */
   async leave(successor: Successor, hurry: Promise<unknown>): Promise<void> {
     const { inForce, state, open, unwatch } = this.#parts
-    const { trail, settings, load, upstream } = inForce.gateway
+    const { trail, settings, load, upstreams } = inForce.gateway
     unwatch()
     trail.leaveTo((lines) => successor.record(lines))
     successor.onRevoked = (sid) => state.revocations.apply(sid, Date.now(), true)
@@ -126,7 +126,7 @@ export class HandOver {
     await open.connections.emptied()
     clearTimeout(deadline)
     load.phase = 'over'
-    await upstream.close()
+    await upstreams.close()
     state.member?.close()
   }
 

@@ -90,7 +90,7 @@ export class Restarts {
       throw new CannotRestart('the process before this one still finishes its requests: try again later')
     if (process.send !== undefined && process.connected)
       throw new CannotRestart(
-        'the gateway was started by npm or another program that ends with this process: stop and start that',
+        'the gateway was started by npm, `countersign run` or another program that ends with this process: stop and start that',
       )
     if (process.pid === 1)
       throw new CannotRestart('the gateway is the first process of its container, which would end with it')
