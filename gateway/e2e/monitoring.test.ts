@@ -211,7 +211,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
         if (samples.some(({ value }) => !Number.isNaN(value))) left.delete(query)
       }
       return left.size === 0 ? true : undefined
-    }, 15_000).catch(() => assert.deepEqual([...left], [], 'queries without data'))
+    }, 40_000).catch(() => assert.deepEqual([...left], [], 'queries without data'))
   }
 
   it('gets data for every query of the dashboard, every recording rule and all that alerts look at', async () => {
@@ -223,6 +223,15 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     )
     assert.ok(shown.length > 50 && !shown.some((query) => query.includes('$')))
     await allHaveData([...shown, ...records, ...rules.flatMap(({ expr }) => selectorsOf(expr))])
+  })
+
+  it('has nothing to find fault with on the page', async () => {
+    const { body } = await call(`${gateway.adminUrl}/metrics`, {
+      headers: { authorization: `Bearer ${TOKEN}` },
+    })
+    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], { input: body })
+    assert.equal(status, 0, `${stdout}${stderr}`)
+    assert.match(body, /^gateway_store_takes_total\{outcome="decided"\} [1-9]/m)
   })
 
   it('evaluates every rule without a fault, and wakes nobody up', async () => {
