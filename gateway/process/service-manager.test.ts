@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { notifyServiceManager } from './service-manager.ts'
+
+const skip =
+  spawnSync('systemd-notify', ['--version']).status === 0 && spawnSync('python3', ['--version']).status === 0
+    ? false
+    : 'NOT TESTED: systemd-notify or python3 is not installed'
+/** Receives one datagram, as systemd does. */
+const RECEIVER = `
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+print('bound', flush=True)
+print(s.recv(4096).decode(), flush=True)
+`
+
+function setSocket(t: TestContext, path: string | undefined): void {
+  const before = process.env.NOTIFY_SOCKET
+  const set = (value: string | undefined) => {
+    if (value === undefined) delete process.env.NOTIFY_SOCKET
+    else process.env.NOTIFY_SOCKET = value
+  }
+  set(path)
+  t.after(() => set(before))
+}
+
+test('systemd is told the state and the main process', { skip }, async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  t.after(() => rmSync(dir, { recursive: true, force: true }))
+  const path = join(dir, 'notify')
+  const receiver = spawn('python3', ['-c', RECEIVER, path], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let text = ''
+  receiver.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk
+  })
+  await once(receiver.stdout, 'data')
+  setSocket(t, path)
+  notifyServiceManager(['READY=1', 'MAINPID=4711'], assert.fail)
+  await once(receiver, 'close')
+  assert.deepEqual(text.split('\n').filter(Boolean), ['bound', 'READY=1', 'MAINPID=4711'])
+})
+
+test('a systemd that cannot be told is a fault, and no reason to end', { skip }, async (t) => {
+  setSocket(t, '/nowhere/notify')
+  const { promise, resolve } = Promise.withResolvers<Error>()
+  notifyServiceManager(['READY=1'], resolve)
+  assert.match((await promise).message, /systemd-notify/)
+})
+
+test('without systemd nobody is told', (t) => {
+  setSocket(t, undefined)
+  notifyServiceManager(['READY=1'], assert.fail)
+})
