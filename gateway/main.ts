@@ -15,6 +15,7 @@ import { ControlSocket } from './process/restart/control-socket.ts'
 import { Predecessor } from './process/restart/predecessor.ts'
 import { placesOf, Restarts } from './process/restart/restarts.ts'
 import type { ListeningSocket } from './process/restart/sockets.ts'
+import { notifyServiceManager } from './process/service-manager.ts'
 import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
 import { readConfiguration } from './process/startup/read-configuration.ts'
@@ -69,6 +70,10 @@ export async function runGateway(): Promise<void> {
   const workers = withWorkers ? settings.workers : 1
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
   if (isTerminal()) process.stderr.write(startBanner(startup, { port, tlsPort, adminPort }))
+  const tellSystemd = (...states: string[]) =>
+    notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
+  // After a restart the main process is another one.
+  tellSystemd('READY=1', `MAINPID=${process.pid}`)
   // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
   // channel from ending the process before it has drained.
   if (predecessor === undefined) process.send?.('ready', () => {})
@@ -82,6 +87,7 @@ export async function runGateway(): Promise<void> {
   }
   control.close()
   const reason = await stop.asked
+  tellSystemd('STOPPING=1')
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
   const graceMs = reason === 'SIGTERM' ? serving.settings.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })
