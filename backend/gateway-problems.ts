@@ -10,6 +10,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
     'invalid_target',
     'token_in_query',
     'invalid_credentials',
+    'schema_violation',
   ],
   401: [
     'missing_token',
@@ -27,6 +28,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   409: ['webhook_replayed'],
   413: ['body_too_large'],
   414: ['target_too_long'],
+  415: ['unsupported_media_type'],
   417: ['expectation_failed'],
   429: ['too_many_failures', 'address_rate_exceeded', 'limit_exceeded'],
   431: ['headers_too_large'],

@@ -75,7 +75,7 @@ export class Exchange implements Slotted {
   route: ServedRoute | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
-  /** authenticate: the whole body, when it had to be verified before forwarding. */
+  /** authenticate, validate: the whole body, when it had to be checked before forwarding. */
   bufferedBody: Buffer | undefined = undefined
   /** askStore: what the shared store decides about the request's limit. */
   pendingTake: PendingTake | undefined = undefined

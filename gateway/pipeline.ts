@@ -6,13 +6,14 @@ import { admit, readPath } from './stages/admit.ts'
 import { askStore } from './stages/ask-store.ts'
 import { authenticate } from './stages/authenticate.ts'
 import { authorize } from './stages/authorize.ts'
+import { receive } from './stages/body/receive.ts'
+import { validate } from './stages/body/validate-request.ts'
 import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
 import { limitAddress } from './stages/limit-address.ts'
 import { occupy } from './stages/occupy.ts'
 import { closeAbandoned, open } from './stages/open.ts'
 import type { PendingRefusal } from './stages/pending-refusal.ts'
-import { receive } from './stages/receive.ts'
 import { record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
@@ -35,6 +36,7 @@ const STAGES: readonly Stage[] = [
   askStore,
   record,
   authorize,
+  validate,
   receive,
   occupy,
   limit,

@@ -27,6 +27,7 @@ export const REFUSALS = {
       detail: 'An access token belongs in the Authorization header, not in the query.',
     },
     invalid_credentials: { status: 400, detail: 'The Authorization header is not well-formed.' },
+    schema_violation: { status: 400, detail: 'The request does not fit the description of the API.' },
     missing_token: { status: 401, detail: 'An access token is needed.' },
     invalid_token: { status: 401, detail: 'The access token is not valid.' },
     invalid_dpop_proof: { status: 401, detail: 'The DPoP proof is not valid.' },
@@ -49,6 +50,10 @@ export const REFUSALS = {
       closes: true,
     },
     target_too_long: { status: 414, detail: 'The request target is longer than 8 KiB.' },
+    unsupported_media_type: {
+      status: 415,
+      detail: 'The description of the API has no such media type for this request.',
+    },
     expectation_failed: { status: 417, detail: 'The only expectation supported is 100-continue.' },
     address_rate_exceeded: { status: 429, detail: 'Too many requests from this address.', closes: true },
     limit_exceeded: { status: 429, detail: 'Too many requests.' },

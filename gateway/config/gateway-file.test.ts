@@ -8,6 +8,7 @@ import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 const NO_POLICY = {
   screening: undefined,
   isShadow: false,
+  operations: undefined,
   leniency: undefined,
   cors: undefined,
   forwarded: undefined,
@@ -47,6 +48,7 @@ test('a file with nothing but a route gets every default', () => {
   assert.deepEqual(rest, {
     upstreams: ['http://127.0.0.1:3000'],
     upstreamGroups: [],
+    openapi: undefined,
     host: '127.0.0.1',
     port: 8080,
     adminHost: '127.0.0.1',
@@ -171,6 +173,7 @@ test('every key of the file arrives, and a route has its own bounds before those
   assert.equal(trustedProxies?.check('10.9.9.9'), true)
   assert.deepEqual([timeouts.totalMs, timeouts.headersMs], [5000, 30_000])
   assert.deepEqual(rest, {
+    openapi: undefined,
     upstreams: ['http://a:1', 'unix:/run/b.sock'],
     upstreamGroups: [],
     host: '::',

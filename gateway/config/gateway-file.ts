@@ -4,6 +4,8 @@ import type { Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
 import { schemaCheck } from './json/schema-check.ts'
 import { validateGateway } from './json/validators.ts'
+import { type ReadFile, readText } from './load-file.ts'
+import { type DocumentedRoutes, documentedRoutes, type WrittenOpenApi } from './openapi/documented-routes.ts'
 import {
   algorithmsAndProfile,
   checkAlgorithms,
@@ -13,6 +15,7 @@ import {
   type WrittenProfile,
 } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
+import { routePathFault } from './rules/path-rules.ts'
 import {
   checkPolicies,
   filePolicy,
@@ -94,6 +97,7 @@ interface Written
   readonly maxBodyBytes: number
   readonly timeouts: Timeouts & { readonly drainGraceMs: number }
   readonly routes: readonly WrittenRoute[]
+  readonly openapi?: WrittenOpenApi
 }
 
 interface WrittenRoute extends WrittenRoutePolicy {
@@ -106,14 +110,31 @@ interface WrittenRoute extends WrittenRoutePolicy {
   readonly idleTimeoutMs?: number
   readonly maxBodyBytes?: number
   readonly clientCert: boolean
+  readonly validateRequests?: boolean
 }
+
+/** What a row has that names no more than it must. */
+const ROUTE_DEFAULTS = Object.fromEntries(
+  Object.entries(schema.$defs.route.properties).flatMap(([key, property]) =>
+    'default' in property ? [[key, property.default]] : [],
+  ),
+) as unknown as Pick<WrittenRoute, 'clientCert' | 'scopes' | 'mode'>
 
 const NEVER = Number.POSITIVE_INFINITY
 const MAX_WINDOW_MS = 86_400_000
 const checkSchema = schemaCheck(validateGateway, schema)
 
-/** Parses config/gateway.json. @param file its name, for the faults */
-export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile> {
+/**
+ * Parses config/gateway.json.
+ *
+ * @param file its name, for the faults
+ * @param readFile reads the API's description that it names
+ */
+export function parseGatewayFile(
+  file: string,
+  text: string,
+  readFile: ReadFile = readText,
+): Parsed<GatewayFile> {
   const json = new JsonFile<Written>(file, text, checkSchema)
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
@@ -138,13 +159,16 @@ export function parseGatewayFile(file: string, text: string): Parsed<GatewayFile
     clientCertProxies: readNetworks(json, 'clientCertProxies'),
   }
   json.checkEach('$.allowedFieldNames', written.allowedFieldNames, fieldNameFault)
-  const faults = json.faults()
-  return faults.length > 0 ? { faults } : { value: gatewayFile(written, proxies) }
+  const own = json.faults()
+  if (own.length > 0) return { faults: own }
+  const documented = documentedRoutes(written.openapi, written.routes, readFile)
+  const { faults } = documented
+  return faults.length > 0 ? { faults } : { value: gatewayFile(written, proxies, documented) }
 }
 
 type Proxies = Pick<GatewayFile, 'trustedProxies' | 'clientCertProxies'>
 
-function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
+function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedRoutes): GatewayFile {
   const {
     $schema: _,
     upstream,
@@ -179,8 +203,9 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
     workers: workerCount(written.workers),
     drainGraceMs,
     timeouts,
+    openapi: documented.openapi,
     // Every route has its keys in one order: look-ups in the path of requests are then faster.
-    routes: written.routes.map((route) => ({
+    routes: allRows(written, documented).map((route, index) => ({
       path: route.path,
       methods: methodSet(route.methods),
       auth: new Set(route.auth),
@@ -191,8 +216,13 @@ function gatewayFile(written: Written, proxies: Proxies): GatewayFile {
       maxBodyBytes: route.maxBodyBytes ?? maxBodyBytes,
       clientCert: route.clientCert,
       ...routePolicy(route, written),
+      operations: documented.operations[index],
     })),
   }
+}
+
+function allRows({ routes }: Written, { rows }: DocumentedRoutes): readonly WrittenRoute[] {
+  return [...routes, ...rows.map((row) => ({ ...ROUTE_DEFAULTS, ...row }) as WrittenRoute)]
 }
 
 function windowFault(window: string): string | undefined {
@@ -229,9 +259,13 @@ function checkTimeouts(json: JsonFile<unknown>, { timeouts }: Written): void {
   }
 }
 
-function checkRoutes(json: JsonFile<unknown>, { routes }: Written): void {
+function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: Written): void {
   if (!Array.isArray(routes)) return
-  checkRows(json, '$.routes', routes)
+  if (routes.length === 0 && openapi === undefined) {
+    const reason = json.wrote('$.routes') ? 'must not be empty' : 'is missing'
+    json.refuse({ path: '$.routes', reason })
+  }
+  checkRows(json, '$.routes', routes, routePathFault)
   for (const [index, route] of routes.entries()) {
     const path = `$.routes[${index}].scopes`
     if (!json.sound(path) || !json.sound(`$.routes[${index}].auth`)) continue

@@ -45,7 +45,8 @@ const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
 export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
   const { configFile, limitsFile, clientsFile } = configFiles(env)
   const environment = parseEnvironment(env)
-  const file = loadFile(configFile, parseGatewayFile, readFile)
+  const parse = (name: string, text: string) => parseGatewayFile(name, text, readFile)
+  const file = loadFile(configFile, parse, readFile)
   if (environment.faults !== undefined || file.faults !== undefined) {
     return { faults: [...(environment.faults ?? []), ...(file.faults ?? [])] }
   }

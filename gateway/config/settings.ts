@@ -28,7 +28,7 @@ export interface Maintenance {
 
 /** One row of config/gateway.json's `routes`, with every default filled in. Immutable. */
 export interface Route {
-  /** Exact path, or a prefix ending in `/*`. Also the `route` label of metrics. */
+  /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
   readonly path: string
   /** Undefined: every method but CONNECT and TRACE. */
   readonly methods: ReadonlySet<string> | undefined
@@ -55,6 +55,19 @@ export interface Route {
   readonly forwarded: ForwardedPolicy | undefined
   /** Header lines of every response: the mandatory ones and what the route adds. */
   readonly responseLines: string
+  /** The operations of the API's description that requests are validated by, by method; undefined: none. */
+  readonly operations:
+    | Readonly<Record<string, { readonly path: string; readonly pointer: string }>>
+    | undefined
+}
+
+/** An OpenAPI document in force. Plain data. */
+export interface OpenApiSettings {
+  readonly file: string
+  /** SHA-256 of its text. */
+  readonly hash: string
+  /** With schemas of JSON Schema 2020-12; undefined: requests are not validated. */
+  readonly document: object | undefined
 }
 
 /** Bounds on time, and one rate. */
@@ -204,4 +217,6 @@ export interface Settings extends SettingsAsWritten, IssuerSettings {
   /** Header lines of responses to requests without a route. */
   readonly responseLines: string
   readonly routes: readonly Route[]
+  /** The API's description that some of the routes are made of; undefined: none. */
+  readonly openapi: OpenApiSettings | undefined
 }

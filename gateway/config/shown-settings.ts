@@ -9,6 +9,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   upstreamSecret: false,
   store: false,
   routes: false,
+  openapi: false,
   host: true,
   port: true,
   adminHost: true,
@@ -56,6 +57,7 @@ export function shownSettings(settings: Settings): Record<string, unknown> {
   const shown = Object.entries(settings).filter(([key]) => SHOWN[key as keyof Settings])
   return plain({
     ...Object.fromEntries(shown),
+    openapi: settings.openapi && { file: settings.openapi.file, hash: settings.openapi.hash },
     hasUpstreamSecret: upstreamSecret !== undefined,
     store: store && {
       kind: store.kind,

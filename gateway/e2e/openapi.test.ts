@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { REFUSALS } from '../refusals.ts'
 import { call } from './client.ts'
 import { LONGER } from './long-runs.ts'
+import { until } from './running-gateway.ts'
 import { startService, type TestService } from './running-service.ts'
 
 const REDOCLY = fileURLToPath(new URL('../../node_modules/@redocly/cli/bin/cli.js', import.meta.url))
@@ -131,5 +132,46 @@ describe('the description of the API, as callers get it from the gateway', () =>
   it('is what the service does, for whatever schemathesis thinks of', options, async () => {
     await tryOut(ENDS_SESSION.map((id) => `--exclude-operation-id=${id}`))
     await tryOut(ENDS_SESSION.map((id) => `--include-operation-id=${id}`))
+  })
+
+  it('stands for the routes before the service itself, with requests validated, from one edit on', async () => {
+    const file = join(service.gateway.dir, 'gateway.json')
+    const shipped = JSON.parse(readFileSync(file, 'utf8')) as { routes: { path: string }[] }
+    const routes = shipped.routes.filter(({ path }) =>
+      /^\/(?:docs|oauth|openapi|\.well-known\/o)|^\/api\/data/.test(path),
+    )
+    const openapi = { file: join(dir, 'openapi.json'), schemes: { webhook: 'hmac' }, validateRequests: true }
+    writeFileSync(file, JSON.stringify({ ...shipped, routes, openapi }))
+    const send = (method: string, path: string, body?: object, token?: string) =>
+      call(service.url + path, {
+        method,
+        ...(body === undefined ? {} : { body }),
+        ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
+      })
+    const code = async (response: ReturnType<typeof send>) => (await response).json<{ code?: string }>().code
+    await until(async () =>
+      (await code(send('POST', '/api/login', {}))) === 'schema_violation' ? true : undefined,
+    )
+
+    const login = await send('POST', '/api/login', { email: 'alice@example.com', password: 'demo-password' })
+    const { accessToken: alice } = login.json<{ accessToken: string }>()
+    const operator = await operatorToken()
+    assert.equal((await send('GET', '/api/balance', undefined, alice)).status, 200)
+    assert.equal(await code(send('GET', '/api/balance')), 'missing_token')
+    assert.equal(await code(send('GET', '/api/users', undefined, alice)), 'insufficient_scope')
+    assert.equal((await send('GET', '/api/users?limit=1', undefined, operator)).status, 200)
+    assert.equal(await code(send('GET', '/api/users?limit=1000', undefined, operator)), 'schema_violation')
+    assert.equal(await code(send('GET', '/api/users/none', undefined, operator)), 'schema_violation')
+    assert.equal(await code(send('POST', '/api/webhooks/acme', {})), 'missing_credentials')
+    assert.equal(await code(send('GET', '/api/nothing', undefined, alice)), 'not_found')
+    assert.equal(await code(send('PUT', '/api/balance', {}, alice)), 'method_not_allowed')
+    assert.equal((await send('GET', '/api/data', undefined, alice)).status, 200)
+    const transfer = { toAccountId: '0199f4a8-6c1e-7d53-9f0e-0c7c1c6b1f7e', amount: '1.00', currency: 'EUR' }
+    assert.equal(
+      await code(send('POST', '/api/transfer', { ...transfer, amount: '1,00' }, alice)),
+      'schema_violation',
+    )
+    // The gateway lets it through, and the service knows no such account.
+    assert.equal((await send('POST', '/api/transfer', transfer, alice)).status, 422)
   })
 })

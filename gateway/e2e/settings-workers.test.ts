@@ -66,6 +66,21 @@ describe('an edit of gateway.json with two workers', () => {
     assert.equal(await gateway.metric(`gateway_upstream_healthy{upstream="${other.url}"}`), 1)
   })
 
+  it('that brings a description of the API is followed by each, which compiles its schemas for itself', async () => {
+    const schema = { type: 'integer', maximum: 5 }
+    const get = { security: [], parameters: [{ name: 'n', in: 'query', schema }] }
+    const document = { openapi: '3.1.0', paths: { '/items/{id}': { get } } }
+    const api = join(gateway.dir, 'api.json')
+    writeFileSync(api, JSON.stringify(document))
+    const openapi = { file: api, validateRequests: true }
+    writeFileSync(
+      join(gateway.dir, 'gateway.json'),
+      JSON.stringify({ ...configOf(other.url, '/b'), openapi }),
+    )
+    await until(async () => ((await everywhere('/items/1?n=5')).join() === 'other' ? true : undefined))
+    assert.deepEqual(await everywhere('/items/1?n=6'), ['400'])
+  })
+
   it('that is faulty reaches none of them', async () => {
     writeFileSync(join(gateway.dir, 'gateway.json'), JSON.stringify({ upstream: one.url, routes: [] }))
     const sample = 'gateway_config_last_reload_successful{file="gateway.json"}'

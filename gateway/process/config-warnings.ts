@@ -4,6 +4,7 @@ import { issuerWarnings } from '../config/rules/issuer-rules.ts'
 import { methodsMeet } from '../config/rules/method-rules.ts'
 import { foldPath } from '../config/rules/path-rules.ts'
 import type { Route, Settings } from '../config/settings.ts'
+import { fixedLength, isTemplate } from '../http/rules/path-template.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
 /** More are only counted: a table can have thousands of rows. */
@@ -67,8 +68,10 @@ class Reach {
 
   constructor(routes: readonly Route[]) {
     for (const route of routes) {
-      const base = baseOf(route.path)
-      add(isPrefix(route.path) ? this.#prefixes : this.#exact, base, route)
+      const fixed = route.path.slice(0, fixedLength(route.path))
+      // A template reaches what is below its fixed part.
+      const base = baseOf(fixed)
+      add(isPrefix(route.path) || isTemplate(route.path) ? this.#prefixes : this.#exact, base, route)
       for (const prefix of prefixesOf(base)) add(this.#below, prefix, route)
     }
   }

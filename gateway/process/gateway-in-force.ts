@@ -7,6 +7,8 @@ import { Nonces } from '../auth/possession/nonces.ts'
 import { trustedIssuers } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients-file.ts'
+import { compileOperations } from '../config/openapi/compiled-operations.ts'
+import { placesOf } from '../config/openapi/documented-routes.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Configured, Gateway, Load } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
@@ -30,6 +32,8 @@ export interface Foundation {
   readonly secret: Uint8Array
   readonly load: Pick<Load, 'tunnels' | 'permits'>
 }
+
+const NO_RULES: Gateway['requestRules'] = new Map()
 
 /** The parts that an edit of the configuration leaves as they are. */
 type Fixed = Omit<Gateway, keyof Configured>
@@ -113,12 +117,25 @@ export class GatewayInForce {
       settings,
       addressRate: this.#addressCounts,
       routes: servedRoutes(settings, upstreams),
+      requestRules: this.#requestRules(settings, before),
       verifier: this.#verifier(settings, before),
       proofs: this.#proofs(settings, before),
       throttle: authThrottle.failures === 0 ? undefined : state.throttle,
       upstreams,
       upstreamSecret: secret,
     }
+  }
+
+  /** Compiling takes longer than all else, so what has not changed is kept. */
+  #requestRules({ openapi, routes }: Settings, before: Gateway | undefined): Gateway['requestRules'] {
+    if (openapi?.document === undefined) return NO_RULES
+    const places = placesOf(routes.map(({ operations }) => operations))
+    const known = before?.settings
+    const isSame =
+      known?.openapi?.document !== undefined &&
+      known.openapi.hash === openapi.hash &&
+      isDeepStrictEqual(placesOf(known.routes.map(({ operations }) => operations)), places)
+    return before !== undefined && isSame ? before.requestRules : compileOperations(openapi.document, places)
   }
 
   #verifier(settings: Settings, before: Gateway | undefined): TokenVerifier {
@@ -233,6 +250,7 @@ function gatewayOf(fixed: Fixed, configured: Configured): Gateway {
     trail: fixed.trail,
     addressRate: configured.addressRate,
     routes: configured.routes,
+    requestRules: configured.requestRules,
     verifier: configured.verifier,
     proofs: configured.proofs,
     throttle: configured.throttle,

@@ -9,7 +9,7 @@ import { limitKey } from '../limits/limit-key.ts'
  * `limit`, so that they do not count. Writes `pendingTake`.
  */
 export function askStore({ limiter }: Gateway, exchange: Exchange): undefined {
-  if (limiter.ask === undefined || !exchange.req.complete) return
+  if (limiter.ask === undefined || !exchange.req.complete || exchange.route?.operations !== undefined) return
   if (missingScope(exchange.principal, exchange.route?.scopes) !== undefined) return
   const policy = limiter.find(exchange.path, exchange.method)
   if (policy === undefined) return

@@ -77,7 +77,7 @@ const MAX_SHOWN = 64 * 1024
 /** @returns undefined when nothing differs, whatever the spelling in the file */
 export function changeOf(before: Settings, after: Settings): SettingsChange | undefined {
   const all = new Set([...Object.keys(before), ...Object.keys(after)]) as Set<keyof Settings>
-  const keys = [...all].filter((key) => !isSame(before[key], after[key]))
+  const keys = [...all].filter((key) => !isSame(shortened(key, before[key]), shortened(key, after[key])))
   if (keys.length === 0) return undefined
   const shown = (one: Settings, other: Settings) =>
     Object.fromEntries(keys.map((key) => [nameInFile(key), shownValue(key, one[key], other[key])]))
@@ -88,6 +88,13 @@ function nameInFile(key: string): string {
   return NAMES_IN_FILE[key] ?? key
 }
 
+/** Of the API's description which one it is. */
+function shortened(key: string, value: unknown): unknown {
+  if (key !== 'openapi' || value === undefined) return value
+  const { file, hash, document } = value as NonNullable<Settings['openapi']>
+  return { file, hash, validated: document !== undefined }
+}
+
 /** Of what JSON shows: Node takes any two lists of networks for equal. */
 function isSame(one: unknown, other: unknown): boolean {
   return isDeepStrictEqual(plain({ value: one }), plain({ value: other }))
@@ -95,7 +102,8 @@ function isSame(one: unknown, other: unknown): boolean {
 
 function shownValue(key: string, value: unknown, other: unknown): unknown {
   if (SECRETS.has(key)) return value === undefined ? null : '(secret)'
-  const shown = withoutEqualRows(plain({ value }).value ?? null, plain({ value: other }).value)
+  const [own, others] = [value, other].map((one) => plain({ one: shortened(key, one) }).one)
+  const shown = withoutEqualRows(own ?? null, others)
   const length = JSON.stringify(shown).length
   if (length <= MAX_SHOWN) return shown
   return Array.isArray(shown) ? `(${shown.length} rows, ${length} characters)` : `(${length} characters)`

@@ -1,4 +1,5 @@
 import { canonicalPath, standsForItself } from '../../http/rules/canonical-path.ts'
+import { isParameter, isTemplate, parametersOf, segmentsOf } from '../../http/rules/path-template.ts'
 
 /** What RFC 3986 allows in a path (`pchar` and `/`), except `;` and `*`. */
 const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
@@ -19,6 +20,24 @@ export function pathFault(path: string): string | undefined {
     return `must not hold the segment "${parameter}": it would be taken as it stands, and a part that varies is a closing "/*"`
   }
   return characterFault(fixed)
+}
+
+/** The same for the path of a route, which may have segments such as `{id}`. */
+export function routePathFault(path: string): string | undefined {
+  if (!isTemplate(path) || !path.startsWith('/')) return pathFault(path)
+  const odd = segmentsOf(path).find((segment) => segment.includes('{') && !isParameter(segment))
+  if (odd !== undefined) {
+    return `must have "{name}" only as a whole segment, but has ${JSON.stringify(odd)}`
+  }
+  if (path.endsWith('/*')) return 'must not have both "{name}" and a closing "/*"'
+  const names = parametersOf(path).map(({ name }) => name)
+  const twice = names.find((name, index) => names.indexOf(name) < index)
+  if (twice !== undefined) return `must not have "{${twice}}" twice`
+  return pathFault(
+    `/${segmentsOf(path)
+      .map((segment) => (isParameter(segment) ? 'x' : segment))
+      .join('/')}`,
+  )
 }
 
 function characterFault(path: string): string | undefined {

@@ -1,3 +1,4 @@
+import { withoutNames } from '../../http/rules/path-template.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
 import { foldPath, pathFault } from './path-rules.ts'
@@ -17,14 +18,15 @@ export function checkRows(
   file: JsonFile<unknown>,
   list: string,
   rows: readonly WrittenRow[],
+  faultOf: (path: string) => string | undefined = pathFault,
 ): ReadonlySet<number> {
   const good = new Set<number>()
   const seen = new Map<string, Seen[]>()
   for (const [index, row] of rows.entries()) {
     const at = `${list}[${index}]`
-    if (!file.check(`${at}.path`, row?.path, pathFault)) continue
+    if (!file.check(`${at}.path`, row?.path, faultOf)) continue
     if (!file.checkEach(`${at}.methods`, row?.methods, methodFault)) continue
-    const others = seen.get(foldPath(row.path)) ?? []
+    const others = seen.get(foldedPattern(row.path)) ?? []
     const reason = firstConflict(row, others)
     if (reason !== undefined) {
       file.refuse({ path: `${at}.path`, reason })
@@ -33,9 +35,14 @@ export function checkRows(
     good.add(index)
     // Rows without a conflict differ in their methods, so there are only a few.
     others.push({ row, at })
-    seen.set(foldPath(row.path), others)
+    seen.set(foldedPattern(row.path), others)
   }
   return good
+}
+
+/** Equal for rows that an upstream may take for one: two templates may differ in the names of their parameters. */
+export function foldedPattern(path: string): string {
+  return foldPath(withoutNames(path))
 }
 
 interface Seen {
@@ -53,7 +60,7 @@ function firstConflict(row: WrittenRow, others: readonly Seen[]): string | undef
 
 function conflict(row: WrittenRow, other: Seen): string | undefined {
   const written = JSON.stringify(row.path)
-  if (row.path !== other.row.path) {
+  if (withoutNames(row.path) !== withoutNames(other.row.path)) {
     return `${written} differs from ${JSON.stringify(other.row.path)} of ${other.at} only in letter case or a closing slash, and an upstream may take them for one`
   }
   if (!methodsMeet(methodSet(row.methods), methodSet(other.row.methods))) return undefined

@@ -1,6 +1,8 @@
+import { fixedLength, isTemplate, TemplateTree, templateRank, withoutNames } from './path-template.ts'
+
 /** A row that applies to a path: a route or a limit. */
 interface PathRow {
-  /** Exact path, or a prefix ending in `/*`. */
+  /** Exact path, a template with segments such as `{id}`, or a prefix ending in `/*`. */
   readonly path: string
   /** Undefined: every method. */
   readonly methods: ReadonlySet<string> | undefined
@@ -9,22 +11,39 @@ interface PathRow {
 /** The rows that share one path, with different methods. */
 export interface PathEntry<Row> {
   readonly rows: readonly Row[]
-  /** Length of the path's fixed part without a closing slash: the greater, the more specific. */
+  /** The greater, the more specific: length of the path's fixed part without a closing slash, more for a template. */
   readonly weight: number
 }
 
 /**
- * Finds rows by path. An exact path is more specific than a prefix, a longer prefix than a shorter one. Immutable; made at
- * load.
+ * Finds rows by path. An exact path is more specific than a template, and a longer prefix than a shorter one. A template is
+ * more specific than a prefix that ends before its first parameter. Immutable; made at load.
  */
 export class PathTable<Row extends PathRow> {
   readonly #exact = new Map<string, { rows: Row[]; weight: number }>()
   readonly #prefixes = new Map<string, { rows: Row[]; weight: number }>()
   readonly #foldedExact = new Map<string, PathEntry<Row>>()
   readonly #foldedPrefixes = new Map<string, PathEntry<Row>>()
+  /** Undefined: there is none. */
+  readonly #templates: TemplateTree<PathEntry<Row>> | undefined
+  readonly #foldedTemplates: TemplateTree<PathEntry<Row>> | undefined
 
   constructor(rows: readonly Row[]) {
+    const templates = Map.groupBy(
+      rows.filter(({ path }) => isTemplate(path)),
+      ({ path }) => withoutNames(path),
+    )
+    if (templates.size > 0) {
+      this.#templates = new TemplateTree()
+      this.#foldedTemplates = new TemplateTree()
+    }
+    for (const [path, same] of templates) {
+      const weight = withoutClosingSlash(path.slice(0, fixedLength(path))).length + templateRank(path)
+      this.#templates?.add(path, { rows: same, weight })
+      this.#foldedTemplates?.add(foldTemplate(path), { rows: same, weight })
+    }
     for (const row of rows) {
+      if (isTemplate(row.path)) continue
       const prefix = row.path.endsWith('/*')
       const fixed = prefix ? row.path.slice(0, -1) : row.path
       const entries = prefix ? this.#prefixes : this.#exact
@@ -38,7 +57,10 @@ export class PathTable<Row extends PathRow> {
 
   /** The rows of the most specific path that covers exactly this one. */
   find(path: string): PathEntry<Row> | undefined {
-    return this.#exact.get(path) ?? longestPrefix(this.#prefixes, path)
+    const exact = this.#exact.get(path)
+    if (exact !== undefined) return exact
+    const prefix = longestPrefix(this.#prefixes, path)
+    return this.#templates === undefined ? prefix : moreSpecific(this.#templates.find(path), prefix)
   }
 
   /**
@@ -47,7 +69,12 @@ export class PathTable<Row extends PathRow> {
    */
   findFolded(path: string): PathEntry<Row> | undefined {
     const bare = withoutClosingSlash(path.toLowerCase())
-    return this.#foldedExact.get(bare) ?? longestPrefix(this.#foldedPrefixes, `${bare}/`)
+    const exact = this.#foldedExact.get(bare)
+    if (exact !== undefined) return exact
+    const prefix = longestPrefix(this.#foldedPrefixes, `${bare}/`)
+    return this.#foldedTemplates === undefined
+      ? prefix
+      : moreSpecific(this.#foldedTemplates.find(bare), prefix)
   }
 }
 
@@ -55,6 +82,19 @@ export class PathTable<Row extends PathRow> {
 export function rowForMethod<Row extends PathRow>(entry: PathEntry<Row>, method: string): Row | undefined {
   for (const row of entry.rows) if (row.methods === undefined || row.methods.has(method)) return row
   return undefined
+}
+
+function moreSpecific<Row>(
+  one: PathEntry<Row> | undefined,
+  other: PathEntry<Row> | undefined,
+): PathEntry<Row> | undefined {
+  if (one === undefined || other === undefined) return one ?? other
+  return one.weight > other.weight ? one : other
+}
+
+/** The fixed segments in lower case; names of parameters match nothing. */
+function foldTemplate(path: string): string {
+  return withoutClosingSlash(path.toLowerCase())
 }
 
 function longestPrefix<Entry>(prefixes: ReadonlyMap<string, Entry>, path: string): Entry | undefined {

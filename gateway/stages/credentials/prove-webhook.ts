@@ -1,4 +1,3 @@
-import type { Readable } from 'node:stream'
 import type { ReplayFault } from '../../auth/replay.ts'
 import { quote } from '../../auth/tokens/quote.ts'
 import {
@@ -11,17 +10,12 @@ import {
 import type { WebhookKey } from '../../config/clients-file.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { bufferBody } from '../../http/bodies/buffered-body.ts'
-import { networkOf } from '../../http/rules/network.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
+import { readWholeBody } from '../body/whole-body.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
-
-/** The whole body must be in memory before its signature can be verified. */
-const MAX_BODY_BYTES = 1024 * 1024
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
-const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'webhook bodies' })
 const MEMORY_FULL = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '60'],
   cause: 'no more accepted webhooks can be remembered',
@@ -57,34 +51,12 @@ export function proveWebhook(
   if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause))
   const source = exchange.req.body
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
-  const body = readBody(gateway, exchange, { keyId: key.keyId, source })
+  const body = readWholeBody(gateway, exchange, { owner: key.keyId, source })
   if (!(body instanceof Promise)) return decided(gateway, body.code, body)
   return body.then((buffered) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
     exchange.bufferedBody = buffered
     return accept(gateway, exchange, { key, message, body: buffered })
-  })
-}
-
-/** Reads the whole body into memory, as long as there is room. A body announced as too long is refused unread. */
-function readBody(
-  { load: { bodyRoom } }: Gateway,
-  exchange: Exchange,
-  { keyId, source }: { readonly keyId: string; readonly source: Readable },
-): Refusal | Promise<Buffer | Refusal> {
-  const { req, res, headers, route } = exchange
-  const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, MAX_BODY_BYTES)
-  const { contentLength } = headers
-  if (contentLength !== undefined && contentLength > maxBytes) return refusal('body_too_large')
-  const waiting = { keyId, network: networkOf(exchange.address), bytes: 0 }
-  res.onClose(() => bodyRoom.release(waiting))
-  // The sender waits for 100 (Continue), and the signature cannot be verified without the body.
-  if (headers.expect !== undefined && req.version === '1.1') res.writeInterim(100, '')
-  const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
-  return bufferBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
-    if (body === 'too_large') return refusal('body_too_large')
-    if (body === 'no_room') return OVERLOADED
-    return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
   })
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { makeExchange, makeGateway } from '../stage.test-support.ts'
 import { receive } from './receive.ts'
-import { makeExchange, makeGateway } from './stage.test-support.ts'
 
 function received(length: string | undefined, more: { complete?: boolean; expect?: string } = {}) {
   const headers = {

@@ -1,5 +1,5 @@
-import type { Exchange } from '../exchange.ts'
-import type { Gateway } from '../gateway.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
 
 /** Longest body that is awaited: enough for a form or a JSON document. */
 const MAX_BYTES = 16 * 1024

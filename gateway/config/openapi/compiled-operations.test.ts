@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { compileOperations } from './compiled-operations.ts'
+import { asJsonSchemas } from './openapi-schemas.ts'
+
+/** What is wrong with a JSON body of `POST /a`, as `pointer reason`. */
+function checker(schema: object, components: object = {}) {
+  const document = {
+    paths: { '/a': { post: { requestBody: { content: { 'application/json': { schema } } } } } },
+    components,
+  }
+  const pointer = '/paths/~1a/post'
+  const rules = compileOperations(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+  return (value: unknown) => {
+    const misfit = rules?.content?.[0]?.fits?.(value)
+    return misfit && `${misfit.pointer} ${misfit.reason}`
+  }
+}
+
+test('a misfit names its place by a pointer, and a member that is missing or unknown by its own', () => {
+  const check = checker({
+    type: 'object',
+    required: ['a'],
+    additionalProperties: false,
+    properties: { a: { type: 'string' }, 'b/c': { type: 'array', items: { type: 'integer', maximum: 3 } } },
+  })
+  assert.equal(check({ a: 'x', 'b/c': [1, 2] }), undefined)
+  assert.equal(check({}), '/a is missing')
+  assert.equal(check({ a: 1 }), '/a must be string')
+  assert.equal(check({ a: 'x', d: 1 }), '/d is not among the known members')
+  assert.equal(check({ a: 'x', 'b/c': [1, 9] }), '/b~1c/1 must be <= 3')
+  assert.ok((check({ a: 'x', ['y'.repeat(5000)]: 1 }) ?? '').length < 300)
+})
+
+test('references are followed within the document, recursive ones too, and members of Object.prototype are not there', () => {
+  const tree = {
+    type: 'object',
+    required: ['toString'],
+    properties: { child: { $ref: '#/components/schemas/Tree' } },
+  }
+  const check = checker({ $ref: '#/components/schemas/Tree' }, { schemas: { Tree: tree } })
+  assert.equal(check({ toString: 1, child: { toString: 2 } }), undefined)
+  assert.equal(check({ toString: 1, child: {} }), '/child/toString is missing')
+})
+
+test('what OpenAPI 3.0 says in its own way is understood, and examples are left alone', () => {
+  const check = checker(
+    {
+      type: 'object',
+      required: ['id', 'n', 'r'],
+      properties: {
+        id: { type: 'string', readOnly: true },
+        r: { $ref: '#/components/schemas/Id' },
+        n: {
+          type: 'integer',
+          nullable: true,
+          minimum: 0,
+          exclusiveMinimum: true,
+          maximum: 9,
+          exclusiveMaximum: false,
+        },
+        e: { type: 'string', nullable: true, enum: ['a'] },
+      },
+      example: { nullable: true, type: 'no schema' },
+    },
+    { schemas: { Id: { type: 'string', readOnly: true } } },
+  )
+  assert.equal(check({ n: null, e: null }), undefined)
+  assert.equal(check({ n: 9 }), undefined)
+  assert.equal(check({ n: 0 }), '/n must be > 0')
+  assert.equal(check({}), '/n is missing')
+})
+
+test('nothing is added, changed or removed', () => {
+  const check = checker({ type: 'object', properties: { a: { type: 'integer', default: 5 } } })
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (value) => {
+      const before = JSON.stringify(value)
+      check(value)
+      assert.equal(JSON.stringify(value), before)
+    }),
+  )
+})
+
+test('a format that is known is checked, another says nothing', () => {
+  const check = checker({
+    properties: { d: { format: 'date' }, t: { format: 'date-time' }, u: { format: 'unheard-of' } },
+  })
+  assert.equal(check({ d: '2024-02-29', t: '2024-02-29T23:59:60Z', u: 'anything' }), undefined)
+  assert.equal(check({ d: '2023-02-29' }), '/d must match format "date"')
+  assert.equal(check({ t: '2024-02-29 10:00' }), '/t must match format "date-time"')
+})
+
+test('a pattern that takes exponential time refuses a text that it takes too long for, and later ones at once', () => {
+  const check = checker({ type: 'array', items: { pattern: '^(a+)+$' } })
+  assert.equal(check(['aaaa', 'aaaaaaaaaaaaaaaa']), undefined)
+  assert.match(check(['aaab']) ?? '', /^\/0 must match pattern/)
+  const attack = `${'a'.repeat(60)}b`
+  const startMs = performance.now()
+  for (let i = 0; i < 20; i++) assert.equal(check([attack]), ' is too complex to be checked')
+  assert.ok(performance.now() - startMs < 10_000)
+})
+
+test('many texts for costly patterns are refused, and for cheap ones are not', () => {
+  const texts = (count: number) => Array.from({ length: count }, () => `${'ab '.repeat(20)}x`)
+  const costly = checker({ type: 'array', items: { pattern: '[a-z]+ [a-z]+ [a-z]+$' } })
+  assert.equal(costly(texts(3)), undefined)
+  assert.equal(costly(texts(20_000)), ' is too complex to be checked')
+  const cheap = checker({ type: 'array', items: { pattern: '^[a-z ]*$' } })
+  assert.equal(cheap(texts(20_000)), undefined)
+})
+
+test('many entries that must differ are compared in time that grows with their number', () => {
+  const check = checker({ type: 'array', uniqueItems: true })
+  const entries = Array.from({ length: 50_000 }, (_, i) => ({ a: i, b: { c: i } }))
+  const startMs = performance.now()
+  assert.equal(check(entries), undefined)
+  assert.ok(performance.now() - startMs < 10_000)
+  assert.match(check([...entries, { b: { c: 7 }, a: 7 }]) ?? '', /uniqueItems/)
+})

@@ -1,0 +1,274 @@
+import { createRequire } from 'node:module'
+import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import { parametersOf } from '../../http/rules/path-template.ts'
+import { BoundedPattern, beginSteps, TooComplex } from './bounded-pattern.ts'
+import { at, childPointer, followed, type Located } from './references.ts'
+import { FORMATS } from './text-formats.ts'
+
+/** What is wrong with a value, in words for the caller. */
+export interface Misfit {
+  /** A JSON pointer within the value. */
+  readonly pointer: string
+  /** Without the value itself. */
+  readonly reason: string
+}
+
+/** @returns undefined when the value fits */
+export type Fits = (value: unknown) => Misfit | undefined
+
+/** How the texts of a parameter are read. */
+export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
+
+export interface RequestParameter {
+  readonly in: 'path' | 'query' | 'header'
+  /** Of a header in lower case. */
+  readonly name: string
+  readonly required: boolean
+  readonly form: ParameterForm
+  /** Of `path`: which segment, from 0. */
+  readonly segment: number
+  /** The types that its text, or each of its texts, may stand for; empty: a text. */
+  readonly types: ReadonlySet<string>
+  readonly fits: Fits
+}
+
+export interface RequestContent {
+  /** In lower case: `application/json`, or a range such as `text/*`. */
+  readonly type: string
+  /** Undefined: passed on as it is, because it is not JSON or has no schema. */
+  readonly fits: Fits | undefined
+}
+
+/** What a request of one operation must have. */
+export interface RequestRules {
+  readonly parameters: readonly RequestParameter[]
+  readonly bodyRequired: boolean
+  /** Undefined: the document describes no body, and none is looked at. */
+  readonly content: readonly RequestContent[] | undefined
+}
+
+/** An operation of which a request must have what the document says. */
+export interface OperationPlace {
+  readonly path: string
+  readonly pointer: string
+}
+
+const require = createRequire(import.meta.url)
+const IGNORED_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type', 'authorization'])
+const JSON_TYPE = /^application\/(?:json|[a-z0-9.!#$&^_-]+\+json)$/
+const MAX_POINTER = 200
+
+/** A part of the document that cannot be compiled. */
+export class Unusable extends Error {
+  readonly pointer: string
+
+  constructor(pointer: string, reason: string) {
+    super(reason)
+    this.pointer = pointer
+  }
+}
+
+/** Compiles what requests must have, by the pointer of each operation. @throws Unusable */
+export function compileOperations(
+  document: object,
+  places: readonly OperationPlace[],
+): ReadonlyMap<string, RequestRules> {
+  const compiler = new Compiler(document)
+  return new Map(places.map((place) => [place.pointer, compiler.rulesOf(place)]))
+}
+
+class Compiler {
+  readonly #document: object
+  readonly #ajv: Ajv2020
+
+  constructor(document: object) {
+    this.#document = document
+    // Loaded here, because an import would cost time at start even where no document is validated by.
+    const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
+    this.#ajv = new Ajv2020({
+      // OpenAPI has keywords of its own.
+      strict: false,
+      logger: false,
+      validateSchema: false,
+      ownProperties: true,
+      formats: FORMATS,
+      code: { regExp: boundedPatterns },
+    })
+    // That of the library compares each with each.
+    this.#ajv.removeKeyword('uniqueItems')
+    this.#ajv.addKeyword({
+      keyword: 'uniqueItems',
+      type: 'array',
+      schemaType: 'boolean',
+      validate: (unique: boolean, items: readonly unknown[]) => !unique || areUnique(items),
+    })
+    this.#ajv.addSchema(document, 'api')
+  }
+
+  rulesOf({ path, pointer }: OperationPlace): RequestRules {
+    const operation = Object(at(this.#document, pointer)) as { requestBody?: unknown }
+    const { requestBody } = operation
+    const body =
+      requestBody === undefined
+        ? undefined
+        : this.#followed({ value: requestBody, pointer: `${pointer}/requestBody` })
+    return {
+      parameters: this.#parametersOf(path, pointer),
+      bodyRequired: Object(body?.value).required === true,
+      content: body && this.#contentOf(body),
+    }
+  }
+
+  #contentOf(body: Located): RequestContent[] {
+    const content = Object(Object(body.value).content) as Readonly<Record<string, unknown>>
+    return Object.entries(content).map(([name, media]) => {
+      const type = (name.split(';')[0] ?? '').trim().toLowerCase()
+      const pointer = childPointer(`${body.pointer}/content`, name)
+      const isChecked = JSON_TYPE.test(type) && Object(media).schema !== undefined
+      return { type, fits: isChecked ? this.#fits(`${pointer}/schema`) : undefined }
+    })
+  }
+
+  /** Those of the operation before those of the path that have the same name. */
+  #parametersOf(path: string, pointer: string): RequestParameter[] {
+    const item = pointer.slice(0, pointer.lastIndexOf('/'))
+    const own = this.#listOf(`${pointer}/parameters`)
+    const common = this.#listOf(`${item}/parameters`)
+    const nameOf = ({ value }: Located) => `${Object(value).in} ${Object(value).name}`
+    const names = new Set(own.map(nameOf))
+    return [...own, ...common.filter((one) => !names.has(nameOf(one)))].flatMap((one) =>
+      this.#parameter(path, one),
+    )
+  }
+
+  #listOf(pointer: string): Located[] {
+    const list = at(this.#document, pointer)
+    if (!Array.isArray(list)) return []
+    return list.map((value, index) => this.#followed({ value, pointer: childPointer(pointer, index) }))
+  }
+
+  #parameter(path: string, { value, pointer }: Located): RequestParameter[] {
+    const written = Object(value) as Readonly<Record<string, unknown>>
+    const place = written.in
+    if (place !== 'path' && place !== 'query' && place !== 'header') return []
+    const name = place === 'header' ? String(written.name).toLowerCase() : String(written.name)
+    if (place === 'header' && IGNORED_HEADERS.has(name)) return []
+    const media = Object.keys(Object(written.content))[0]
+    const schema =
+      media === undefined ? `${pointer}/schema` : `${childPointer(`${pointer}/content`, media)}/schema`
+    const segment = parametersOf(path).find((one) => one.name === name)?.at ?? -1
+    if (place === 'path' && segment === -1) throw new Unusable(pointer, 'is not in the template of its path')
+    const known = this.#typesOf(schema)
+    const form = media === undefined ? formOf(written, known) : JSON_TYPE.test(media) ? 'json' : 'unread'
+    const isList = form === 'repeated' || form === 'commas'
+    return [
+      {
+        in: place,
+        name,
+        required: written.required === true || place === 'path',
+        form,
+        segment,
+        types: isList ? this.#typesOf(`${this.#pointerOf(schema)}/items`) : known,
+        fits:
+          at(this.#document, schema) === undefined || form === 'unread'
+            ? () => undefined
+            : this.#fits(schema),
+      },
+    ]
+  }
+
+  #pointerOf(pointer: string): string {
+    return this.#followed({ value: at(this.#document, pointer), pointer }).pointer
+  }
+
+  /** The types that a schema names, in its branches too. */
+  #typesOf(pointer: string, depth = 0): ReadonlySet<string> {
+    if (depth > 8 || at(this.#document, pointer) === undefined) return new Set()
+    const found = this.#followed({ value: at(this.#document, pointer), pointer })
+    const schema = Object(found.value) as Readonly<Record<string, unknown>>
+    const types = new Set([schema.type].flat().filter((type) => typeof type === 'string'))
+    const values = [
+      ...(Array.isArray(schema.enum) ? schema.enum : []),
+      ...('const' in schema ? [schema.const] : []),
+    ]
+    for (const value of values) types.add(typeof value === 'number' ? 'number' : typeof value)
+    for (const key of ['allOf', 'anyOf', 'oneOf']) {
+      const branches = schema[key]
+      if (!Array.isArray(branches)) continue
+      for (const index of branches.keys()) {
+        for (const type of this.#typesOf(`${found.pointer}/${key}/${index}`, depth + 1)) types.add(type)
+      }
+    }
+    return types
+  }
+
+  #followed(located: Located): Located {
+    const found = followed(this.#document, located)
+    if (typeof found === 'string') throw new Unusable(located.pointer, found)
+    return found
+  }
+
+  #fits(pointer: string): Fits {
+    const fragment = pointer.split('/').map(encodeURIComponent).join('/')
+    const schema = at(this.#document, pointer) as object
+    if (this.#ajv.validateSchema(schema) === false) {
+      throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
+    }
+    try {
+      return fitsBy(this.#ajv.compile({ $ref: `api#${fragment}` }))
+    } catch (error) {
+      throw new Unusable(pointer, `cannot be used: ${error instanceof Error ? error.message : String(error)}`)
+    }
+  }
+}
+
+function formOf(
+  { in: place, style, explode }: Readonly<Record<string, unknown>>,
+  types: ReadonlySet<string>,
+): ParameterForm {
+  const usual = place === 'query' ? 'form' : 'simple'
+  if ((style ?? usual) !== usual || types.has('object')) return 'unread'
+  if (!types.has('array')) return 'single'
+  return place === 'query' && explode !== false ? 'repeated' : 'commas'
+}
+
+const boundedPatterns = Object.assign(
+  (pattern: string, flags: string) => new BoundedPattern(pattern, flags),
+  { code: 'bounded-pattern' },
+)
+
+function fitsBy(validate: ValidateFunction): Fits {
+  return (value) => {
+    beginSteps()
+    try {
+      return validate(value) ? undefined : misfitOf(validate.errors?.[0])
+    } catch (error) {
+      if (error instanceof TooComplex) return { pointer: '', reason: 'is too complex to be checked' }
+      throw error
+    }
+  }
+}
+
+function misfitOf(error: ErrorObject | undefined): Misfit {
+  const { instancePath = '', params = {}, message = 'does not fit', keyword } = error ?? {}
+  const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty
+  const pointer = key === undefined ? instancePath : childPointer(instancePath, key)
+  const reason =
+    keyword === 'required' ? 'is missing' : key === undefined ? message : 'is not among the known members'
+  return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
+}
+
+function areUnique(items: readonly unknown[]): boolean {
+  const seen = new Set<string>()
+  for (const item of items) {
+    const text = JSON.stringify(item, sortedKeys)
+    if (seen.has(text)) return false
+    seen.add(text)
+  }
+  return true
+}
+
+function sortedKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+}

@@ -1,0 +1,120 @@
+import type { Fault } from '../faults.ts'
+import { pathOfPointer } from '../json/json-path.ts'
+import { loadFile, type ReadFile } from '../load-file.ts'
+import { methodSet, methodsMeet } from '../rules/method-rules.ts'
+import { foldedPattern } from '../rules/row-rules.ts'
+import type { OpenApiSettings, RouteAuth } from '../settings.ts'
+import { compileOperations, type OperationPlace, Unusable } from './compiled-operations.ts'
+import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
+
+/** `openapi` as it may be written: the name of the file alone is the short form. */
+export type WrittenOpenApi = string | (Partial<OpenApiFile> & Pick<OpenApiFile, 'file'>)
+
+/** The keys of a row that decide which operations it covers. */
+interface OwnRow {
+  readonly path: string
+  readonly methods?: readonly string[]
+  readonly validateRequests?: boolean
+}
+
+/** A row that an operation stands for. */
+export interface DocumentedRow {
+  readonly path: string
+  readonly methods: readonly string[]
+  readonly auth: readonly RouteAuth[]
+  readonly scopes: readonly string[]
+}
+
+/** Operations whose requests are validated, by method. */
+export type ValidatedOperations = Readonly<Record<string, OperationPlace>>
+
+export interface DocumentedRoutes {
+  readonly openapi: OpenApiSettings | undefined
+  /** The operations that no row of the file covers. */
+  readonly rows: readonly DocumentedRow[]
+  /** What requests of a row are validated by: of the file's rows in their order, then of `rows`. */
+  readonly operations: readonly (ValidatedOperations | undefined)[]
+  readonly faults: readonly Fault[]
+}
+
+/** Reads the document that gateway.json names, and what rows it stands for besides those of the file. */
+export function documentedRoutes(
+  written: WrittenOpenApi | undefined,
+  own: readonly OwnRow[],
+  readFile: ReadFile,
+): DocumentedRoutes {
+  if (written === undefined) return { openapi: undefined, rows: [], operations: [], faults: [] }
+  const options: OpenApiFile = {
+    schemes: {},
+    validateRequests: false,
+    ...(typeof written === 'string' ? { file: written } : written),
+  }
+  const { file } = options
+  const { value, faults } = loadFile(file, (_, text) => parseOpenApi(options, text), readFile)
+  if (faults !== undefined) return { openapi: undefined, rows: [], operations: [], faults }
+  return merged(options, value.value, own)
+}
+
+function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[]): DocumentedRoutes {
+  const { file, validateRequests } = options
+  const validated = own.map(() => ({}) as Record<string, OperationPlace>)
+  const patterns = new Map<string, number[]>()
+  for (const [index, { path }] of own.entries()) {
+    patterns.set(foldedPattern(path), [...(patterns.get(foldedPattern(path)) ?? []), index])
+  }
+  const rows: DocumentedRow[] = []
+  const operations: ValidatedOperations[] = []
+  const faults: Fault[] = []
+  const seen = new Map<string, ApiOperation>()
+  for (const operation of api.operations) {
+    const { path, method, auth, scopes, pointer } = operation
+    const place = { path, pointer }
+    const reason = sameElsewhere(operation, seen)
+    if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
+    const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
+      methodsMeet(methodSet(own[index]?.methods), new Set([method])),
+    )
+    if (covering === undefined) {
+      rows.push({ path, methods: [method], auth, scopes })
+      operations.push({ [method]: place })
+    } else if (own[covering]?.validateRequests !== false) {
+      validated[covering] = { ...validated[covering], [method]: place }
+    }
+  }
+  if (!validateRequests || faults.length > 0) {
+    const openapi = { file, hash: api.hash, document: undefined }
+    return { openapi, rows, operations: [], faults }
+  }
+  const all = [...validated.map((one) => (Object.keys(one).length > 0 ? one : undefined)), ...operations]
+  const found = compileFault(file, api, all)
+  const openapi = { file, hash: api.hash, document: api.document }
+  return { openapi, rows, operations: all, faults: found === undefined ? [] : [found] }
+}
+
+/** Two paths that an upstream may take for one, or one operation twice. */
+function sameElsewhere(operation: ApiOperation, seen: Map<string, ApiOperation>): string | undefined {
+  const key = `${operation.method} ${foldedPattern(operation.path)}`
+  const other = seen.get(key)
+  seen.set(key, operation)
+  return other && `has a path that may be taken for ${JSON.stringify(other.path)}, which has this method too`
+}
+
+/** A schema that cannot be used is found when the file is read, not with the first request. */
+function compileFault(
+  file: string,
+  { document }: ApiDescription,
+  operations: DocumentedRoutes['operations'],
+): Fault | undefined {
+  try {
+    compileOperations(document, placesOf(operations))
+    return undefined
+  } catch (error) {
+    if (!(error instanceof Unusable)) throw error
+    return { file, path: pathOfPointer(error.pointer), reason: error.message }
+  }
+}
+
+/** Every operation that requests are validated by. */
+export function placesOf(operations: Iterable<ValidatedOperations | undefined>): OperationPlace[] {
+  return [...operations].flatMap((one) => (one === undefined ? [] : Object.values(one)))
+}

@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { describeFault } from '../faults.ts'
+import { parseGatewayFile } from '../gateway-file.ts'
+
+const OPEN = { responses: {} }
+
+/** The routes of a document, with those of gateway.json; or the faults. */
+function read(document: object | string, openapi: object = {}, routes?: readonly object[]) {
+  const text = typeof document === 'string' ? document : JSON.stringify(document)
+  const file = { openapi: { file: 'api.json', ...openapi }, ...(routes === undefined ? {} : { routes }) }
+  const { value, faults } = parseGatewayFile('gateway.json', JSON.stringify(file), (name) => {
+    assert.equal(name, 'api.json')
+    return text
+  })
+  return {
+    faults: faults?.map(describeFault) ?? [],
+    settings: value,
+    routes: value?.routes.map(({ path, methods, auth, scopes }) =>
+      [path, [...(methods ?? [])].join(), [...auth].join(), scopes.join()].join(' '),
+    ),
+  }
+}
+
+function api(paths: object, more: object = {}) {
+  return { openapi: '3.1.0', security: [], paths, ...more }
+}
+
+test('each operation is a row, with the base path of the first server, and gateway.json needs no rows of its own', () => {
+  const servers = [{ url: 'https://api.example/v1/' }, { url: '/v2' }]
+  const document = api(
+    { '/users': { get: OPEN, post: OPEN }, '/users/{id}': { delete: OPEN, 'x-y': 1 } },
+    { servers },
+  )
+  assert.deepEqual(read(document).routes, [
+    '/v1/users GET,HEAD none ',
+    '/v1/users POST none ',
+    '/v1/users/{id} DELETE none ',
+  ])
+  assert.deepEqual(read(document, { basePath: '' }).routes?.[0], '/users GET,HEAD none ')
+})
+
+test('a row has every default that a row of the file has', () => {
+  const { settings } = read(api({ '/a': { get: OPEN } }), {}, [
+    { path: '/b', methods: ['GET'], auth: ['none'] },
+  ])
+  const [own, documented] = settings!.routes
+  assert.deepEqual({ ...documented, path: '/b' }, own)
+})
+
+test('security says who may call, and schemes that do not say what they are must be named', () => {
+  const securitySchemes = {
+    token: { type: 'http', scheme: 'Bearer' },
+    oauth: { type: 'oauth2' },
+    certificate: { type: 'mutualTLS' },
+    key: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+  }
+  const secured = (security: unknown) =>
+    api({ '/a': { get: { security } } }, { components: { securitySchemes } })
+  assert.deepEqual(read(secured([{ token: ['a', 'b'] }])).routes, ['/a GET,HEAD bearer a,b'])
+  assert.deepEqual(read(secured([{ oauth: [] }, { certificate: [] }])).routes, ['/a GET,HEAD bearer,mtls '])
+  assert.deepEqual(read(secured([{}, { token: [] }])).routes, ['/a GET,HEAD none,bearer '])
+  assert.deepEqual(read(secured([{ key: [] }]), { schemes: { key: 'hmac' } }).routes, ['/a GET,HEAD hmac '])
+  assert.match(
+    read(secured([{ key: [] }])).faults.join(),
+    /\$\.paths\["\/a"\]\.get: asks for the scheme "key"/,
+  )
+  assert.match(read(secured([{ unknown: [] }])).faults.join(), /asks for the scheme "unknown"/)
+  assert.match(read(secured([{ token: [], key: [] }])).faults.join(), /asks for token and key together/)
+  assert.match(read(secured([{ token: ['a'] }, { certificate: [] }])).faults.join(), /other scopes/)
+})
+
+test('an operation of which nothing says who may call it is a fault, unless gateway.json says so', () => {
+  const silent = { ...api({ '/a': { get: OPEN } }), security: undefined }
+  assert.match(
+    read(silent).faults.join(),
+    /^api\.json: \$\.paths\["\/a"\]\.get: does not say who may call it/,
+  )
+  assert.deepEqual(read(silent, { auth: ['bearer'] }).routes, ['/a GET,HEAD bearer '])
+})
+
+test('rows of gateway.json take the place of operations with the same path and method', () => {
+  const document = api({ '/users/{id}': { get: OPEN, put: OPEN }, '/a': { get: OPEN } })
+  const own = [{ path: '/users/{user}', methods: ['GET'], auth: ['bearer'] }]
+  assert.deepEqual(read(document, {}, own).routes, [
+    '/users/{user} GET,HEAD bearer ',
+    '/users/{id} PUT none ',
+    '/a GET,HEAD none ',
+  ])
+  const all = [{ path: '/users/{id}', auth: ['bearer'] }]
+  assert.deepEqual(read(document, {}, all).routes, ['/users/{id}  bearer ', '/a GET,HEAD none '])
+})
+
+test('what the gateway cannot do is a fault that names its place', () => {
+  const cases: [document: object | string, fault: RegExp][] = [
+    ['openapi: 3.1.0', /^api\.json: line 1 column 1/],
+    [{ openapi: '2.0', paths: {} }, /\$\.openapi: must be a version 3\.0 or 3\.1/],
+    [{ swagger: '2.0', paths: {} }, /but is that of Swagger 2\.0/],
+    [api({}), /\$\.paths: must name a path/],
+    [api({ '/files/{name}.json': { get: OPEN } }), /only as a whole segment, but has "\{name\}\.json"/],
+    [api({ '/a/{x}/{x}': { get: OPEN } }), /must not have "\{x\}" twice/],
+    [api({ '/a;b': { get: OPEN } }), /must not hold ";"/],
+    [api({ '/a': { servers: [], get: OPEN } }), /has servers of its own/],
+    [api({ '/a': { $ref: 'other.json' } }), /refers to "other\.json", and only what is in this document/],
+    [api({ '/a': { $ref: '#/components/none' } }), /is not in this document/],
+    [api({ '/a/{x}': { get: OPEN }, '/A/{y}': { get: OPEN } }), /may be taken for "\/a\/\{x\}"/],
+  ]
+  for (const [document, fault] of cases) assert.match(read(document).faults.join('\n'), fault)
+})
+
+test('a schema that cannot be used is a fault only when requests are validated', () => {
+  const schema = (value: object) =>
+    api({ '/a': { post: { requestBody: { content: { 'application/json': { schema: value } } } } } })
+  const at = /\$\.paths\["\/a"\]\.post\.requestBody\.content\["application\/json"\]\.schema: /
+  for (const bad of [
+    { type: 'strin' },
+    { $ref: 'http://elsewhere/x.json' },
+    { $ref: './x.json#/a' },
+    { pattern: '(' },
+  ]) {
+    assert.deepEqual(read(schema(bad)).faults, [])
+    assert.match(read(schema(bad), { validateRequests: true }).faults.join(), at)
+  }
+})
+
+test('neither rows nor a document is a fault', () => {
+  const faults = (file: object) =>
+    parseGatewayFile('g', JSON.stringify(file)).faults?.map(({ path, reason }) => `${path} ${reason}`)
+  assert.deepEqual(faults({}), ['$.routes is missing'])
+  assert.deepEqual(faults({ routes: [] }), ['$.routes must not be empty'])
+  assert.match(faults({ openapi: '/nowhere/api.json' })?.join() ?? '', /^\$ cannot be read/)
+})

@@ -1,0 +1,169 @@
+import { hash } from 'node:crypto'
+import type { Fault, Parsed } from '../faults.ts'
+import { JsonFile } from '../json/json-file.ts'
+import { pathOfPointer } from '../json/json-path.ts'
+import { routePathFault } from '../rules/path-rules.ts'
+import type { RouteAuth } from '../settings.ts'
+import { asJsonSchemas } from './openapi-schemas.ts'
+import { childPointer, followed } from './references.ts'
+import { readSecurity } from './request-security.ts'
+
+/** `openapi` of gateway.json, with its defaults. */
+export interface OpenApiFile {
+  /** Relative to the working directory. */
+  readonly file: string
+  /** Before every path; undefined: the path of the document's first server. */
+  readonly basePath?: string
+  /** What security schemes are that do not say so themselves, by name. */
+  readonly schemes: Readonly<Record<string, RouteAuth>>
+  /** Who may call operations of which the document says nothing. Undefined: such an operation is a fault. */
+  readonly auth?: readonly RouteAuth[]
+  readonly validateRequests: boolean
+}
+
+/** One method of one path. */
+export interface ApiOperation {
+  /** With the base path; a template where the document has one. */
+  readonly path: string
+  readonly method: string
+  readonly auth: readonly RouteAuth[]
+  readonly scopes: readonly string[]
+  /** Where it stands in the document. */
+  readonly pointer: string
+}
+
+/** What a document says. Plain data. */
+export interface ApiDescription {
+  /** The document, its schemas as JSON Schema 2020-12. */
+  readonly document: object
+  /** SHA-256 of its text. */
+  readonly hash: string
+  readonly operations: readonly ApiOperation[]
+}
+
+const METHODS = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch'] as const
+const ANYTHING = () => ({ problems: [], unsound: [], more: 0 })
+const MAX_OPERATIONS = 10_000
+
+interface Written {
+  readonly openapi?: unknown
+  readonly swagger?: unknown
+  readonly servers?: readonly { readonly url?: unknown }[]
+  readonly paths?: Readonly<Record<string, unknown>>
+  readonly security?: unknown
+  readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
+}
+
+/** Reads an OpenAPI 3.0 or 3.1 document in JSON. */
+export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDescription> {
+  const { file } = options
+  if (/\.ya?ml$/i.test(file) && !/^\s*\{/.test(text)) {
+    return { faults: [{ file, path: '$', reason: 'must be JSON: write the document out as JSON first' }] }
+  }
+  const json = new JsonFile<Written>(file, text, ANYTHING)
+  const { value: document } = json
+  const known = json.faults()
+  if (document === undefined || known.length > 0) return { faults: known }
+  const version = versionFault(document)
+  if (version !== undefined) return { faults: [{ file, path: '$.openapi', reason: version }] }
+  const reading = new Reading(options, document)
+  const operations = reading.operations()
+  for (const { pointer, reason } of reading.faults) json.refuse({ path: pathOfPointer(pointer), reason })
+  const faults: readonly Fault[] = json.faults()
+  if (faults.length > 0) return { faults }
+  return { value: { document: asJsonSchemas(document), hash: hash('sha256', text), operations } }
+}
+
+function versionFault({ openapi, swagger }: Written): string | undefined {
+  if (typeof openapi === 'string' && /^3\.[01]\.\d+/.test(openapi)) return undefined
+  const found = swagger === undefined ? JSON.stringify(openapi) : `that of Swagger ${String(swagger)}`
+  return `must be a version 3.0 or 3.1 of OpenAPI, but is ${found ?? 'missing'}`
+}
+
+interface Finding {
+  readonly pointer: string
+  readonly reason: string
+}
+
+/** Reads the operations of one document and collects what is wrong with them. */
+class Reading {
+  readonly faults: Finding[] = []
+  readonly #options: OpenApiFile
+  readonly #document: Written
+  readonly #basePath: string
+
+  constructor(options: OpenApiFile, document: Written) {
+    this.#options = options
+    this.#document = document
+    this.#basePath = options.basePath ?? this.#serverPath()
+  }
+
+  operations(): ApiOperation[] {
+    const operations: ApiOperation[] = []
+    const paths = Object.entries(Object(this.#document.paths) as object)
+    if (paths.length === 0) this.#refuse('/paths', 'must name a path: nothing would be let through')
+    for (const [path, item] of paths) {
+      if (path.startsWith('x-')) continue
+      const found = this.#operationsOf(path, item)
+      operations.push(...found)
+      if (operations.length > MAX_OPERATIONS) {
+        this.#refuse('/paths', `must not have more than ${MAX_OPERATIONS} operations`)
+        return operations
+      }
+    }
+    return operations
+  }
+
+  #operationsOf(written: string, value: unknown): ApiOperation[] {
+    const place = childPointer('/paths', written)
+    const item = followed(this.#document, { value, pointer: place })
+    if (typeof item === 'string') return this.#refuse(place, item)
+    const path = joined(this.#basePath, written)
+    const fault = routePathFault(path)
+    if (fault !== undefined) return this.#refuse(place, `the path ${JSON.stringify(path)} ${fault}`)
+    const methods = Object(item.value) as Readonly<Record<string, unknown>>
+    if (methods.servers !== undefined) {
+      return this.#refuse(place, 'has servers of its own: only those of the document are followed')
+    }
+    return METHODS.filter((method) => methods[method] !== undefined).flatMap((method) => {
+      const pointer = childPointer(item.pointer, method)
+      const operation = Object(methods[method]) as { security?: unknown; servers?: unknown }
+      if (operation.servers !== undefined) {
+        return this.#refuse(pointer, 'has servers of its own: only those of the document are followed')
+      }
+      const security = this.#securityOf(operation)
+      if (typeof security === 'string') return this.#refuse(pointer, security)
+      return [{ path, method: method.toUpperCase(), ...security, pointer }]
+    })
+  }
+
+  #securityOf({ security }: { readonly security?: unknown }) {
+    const asked = security ?? this.#document.security
+    if (asked !== undefined) {
+      const schemes = this.#document.components?.securitySchemes ?? {}
+      return readSecurity(asked, { schemes, mapped: this.#options.schemes })
+    }
+    const { auth } = this.#options
+    if (auth !== undefined) return { auth, scopes: [] }
+    return 'does not say who may call it: give it or the document "security" ([] lets anyone call it), or set openapi.auth'
+  }
+
+  /** The path of the first server; templates of servers are not followed. */
+  #serverPath(): string {
+    const url = this.#document.servers?.[0]?.url
+    if (typeof url !== 'string') return ''
+    const { pathname } = URL.parse(url, 'http://service/') ?? { pathname: undefined }
+    if (pathname !== undefined && !url.includes('{')) return pathname
+    this.#refuse('/servers/0/url', 'has no path that can be read: set openapi.basePath')
+    return ''
+  }
+
+  #refuse(pointer: string, reason: string): [] {
+    this.faults.push({ pointer, reason })
+    return []
+  }
+}
+
+function joined(base: string, path: string): string {
+  return (base.endsWith('/') ? base.slice(0, -1) : base) + path
+}

@@ -1,0 +1,64 @@
+import { at } from './references.ts'
+
+/** Their values are data, not schemas. */
+const DATA: ReadonlySet<string> = new Set(['example', 'examples', 'default', 'enum', 'const'])
+/** Below them are names. */
+const NAMES: ReadonlySet<string> = new Set(['properties', 'patternProperties', '$defs', 'schemas'])
+
+interface Schema {
+  readonly properties?: Readonly<Record<string, unknown>>
+  readonly required?: unknown
+  readonly nullable?: unknown
+  readonly type?: unknown
+  readonly enum?: unknown
+}
+
+/**
+ * A document with its schemas as JSON Schema 2020-12, for requests: `nullable` and the exclusive bounds of OpenAPI 3.0 are
+ * written as that has them, and no property is required that only responses have (`readOnly`).
+ */
+export function asJsonSchemas(document: object): object {
+  return converted(document, document, false) as object
+}
+
+function converted(document: object, value: unknown, areNames: boolean): unknown {
+  if (Array.isArray(value)) return value.map((item) => converted(document, item, false))
+  if (typeof value !== 'object' || value === null) return value
+  const parts = Object.entries(value).map(([key, part]) => [
+    key,
+    !areNames && DATA.has(key) ? part : converted(document, part, !areNames && NAMES.has(key)),
+  ])
+  const copy: Record<string, unknown> = Object.fromEntries(parts)
+  return areNames ? copy : schemaFixed(document, copy)
+}
+
+function schemaFixed(document: object, schema: Record<string, unknown>): Record<string, unknown> {
+  if (schema.nullable === true) allowNull(schema)
+  for (const [bound, exclusive] of [
+    ['minimum', 'exclusiveMinimum'],
+    ['maximum', 'exclusiveMaximum'],
+  ] as const) {
+    if (typeof schema[exclusive] !== 'boolean') continue
+    if (schema[exclusive] === true && schema[bound] !== undefined) {
+      schema[exclusive] = schema[bound]
+      delete schema[bound]
+    } else delete schema[exclusive]
+  }
+  const { required, properties }: Schema = schema
+  if (Array.isArray(required) && typeof properties === 'object' && properties !== null) {
+    schema.required = required.filter((name) => !isReadOnly(document, properties[String(name)]))
+  }
+  return schema
+}
+
+function allowNull(schema: Record<string, unknown>): void {
+  if (typeof schema.type === 'string') schema.type = [schema.type, 'null']
+  if (Array.isArray(schema.enum) && !schema.enum.includes(null)) schema.enum = [...schema.enum, null]
+}
+
+function isReadOnly(document: object, property: unknown): boolean {
+  const { readOnly, $ref } = Object(property)
+  if (readOnly === true) return true
+  const target = typeof $ref === 'string' && $ref.startsWith('#/') ? at(document, $ref.slice(1)) : undefined
+  return Object(target).readOnly === true
+}

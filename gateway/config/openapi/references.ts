@@ -1,0 +1,51 @@
+/** A value in a document and where it stands, as a JSON pointer (RFC 6901). */
+export interface Located {
+  readonly value: unknown
+  readonly pointer: string
+}
+
+const MAX_HOPS = 16
+
+/** The pointer of a key or index in what `pointer` names. */
+export function childPointer(pointer: string, step: string | number): string {
+  return `${pointer}/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`
+}
+
+export function at(document: unknown, pointer: string): unknown {
+  let value = document
+  for (const token of pointer.split('/').slice(1)) {
+    const step = token.replaceAll('~1', '/').replaceAll('~0', '~')
+    value = Object.hasOwn(Object(value), step) ? (value as Record<string, unknown>)[step] : undefined
+  }
+  return value
+}
+
+/**
+ * Follows `$ref`, within the document only: nothing is fetched and no other file is read.
+ *
+ * @returns what it leads to, or a sentence about what is wrong with it
+ */
+export function followed(document: unknown, { value, pointer }: Located): Located | string {
+  let found: Located = { value, pointer }
+  for (let hops = 0; hops < MAX_HOPS; hops++) {
+    const reference = (found.value as { $ref?: unknown } | null | undefined)?.$ref
+    if (reference === undefined) return found
+    if (typeof reference !== 'string' || !reference.startsWith('#/')) {
+      return `refers to ${JSON.stringify(reference)}, and only what is in this document is followed ("#/…")`
+    }
+    const target = decoded(reference.slice(1))
+    if (target === undefined || at(document, target) === undefined) {
+      return `refers to ${JSON.stringify(reference)}, which is not in this document`
+    }
+    found = { value: at(document, target), pointer: target }
+  }
+  return 'refers to itself'
+}
+
+function decoded(fragment: string): string | undefined {
+  try {
+    return decodeURIComponent(fragment)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,59 @@
+import type { RouteAuth } from '../settings.ts'
+
+/** Who may call an operation. */
+export interface OperationSecurity {
+  readonly auth: readonly RouteAuth[]
+  readonly scopes: readonly string[]
+}
+
+export interface SecurityRules {
+  /** `components.securitySchemes`. */
+  readonly schemes: Readonly<Record<string, unknown>>
+  /** What the operator has said of some of them. */
+  readonly mapped: Readonly<Record<string, RouteAuth>>
+}
+
+/**
+ * Reads `security` of an operation: a list of which one entry is enough.
+ *
+ * @returns a sentence when the gateway cannot ask for just that
+ */
+export function readSecurity(security: unknown, rules: SecurityRules): OperationSecurity | string {
+  if (!Array.isArray(security)) return 'must be a list of security requirements'
+  if (security.length === 0) return { auth: ['none'], scopes: [] }
+  const alternatives = security.map((requirement) => readRequirement(requirement, rules))
+  const fault = alternatives.find((one) => typeof one === 'string')
+  if (fault !== undefined) return fault
+  const all = alternatives as OperationSecurity[]
+  const scopes = all[0]?.scopes ?? []
+  if (all.some((one) => [...one.scopes].sort().join(' ') !== [...scopes].sort().join(' '))) {
+    return 'asks for other scopes in one alternative than in another, and a route has the same for all: write this one in "routes"'
+  }
+  return { auth: [...new Set(all.flatMap(({ auth }) => auth))], scopes }
+}
+
+function readRequirement(requirement: unknown, rules: SecurityRules): OperationSecurity | string {
+  if (typeof requirement !== 'object' || requirement === null)
+    return 'must be a list of security requirements'
+  const entries = Object.entries(requirement)
+  const [entry, another] = entries
+  if (entry === undefined) return { auth: ['none'], scopes: [] }
+  if (another !== undefined) {
+    return `asks for ${entries.map(([name]) => name).join(' and ')} together, and a route accepts any one of its kinds: write this one in "routes"`
+  }
+  const [name, scopes] = entry
+  const auth = authOf(name, rules)
+  if (auth === undefined) {
+    return `asks for the scheme ${JSON.stringify(name)}, which is neither bearer, OAuth, OpenID Connect nor mutual TLS: say in openapi.schemes what it is`
+  }
+  return { auth: [auth], scopes: Array.isArray(scopes) ? scopes.map(String) : [] }
+}
+
+function authOf(name: string, { schemes, mapped }: SecurityRules): RouteAuth | undefined {
+  const said = Object.hasOwn(mapped, name) ? mapped[name] : undefined
+  if (said !== undefined) return said
+  const { type, scheme } = Object(Object.hasOwn(schemes, name) ? schemes[name] : undefined)
+  if (type === 'oauth2' || type === 'openIdConnect') return 'bearer'
+  if (type === 'http' && String(scheme).toLowerCase() === 'bearer') return 'bearer'
+  return type === 'mutualTLS' ? 'mtls' : undefined
+}

@@ -1,0 +1,197 @@
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import fc from 'fast-check'
+import { type Call, call } from './client.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const NODE = {
+  type: 'object',
+  properties: { name: { type: 'string', maxLength: 20 }, child: { $ref: '#/components/schemas/Node' } },
+}
+
+const DOCUMENT = {
+  openapi: '3.1.0',
+  info: { title: 'Test', version: '1' },
+  security: [],
+  servers: [{ url: 'https://api.example/v1' }],
+  components: { schemas: { Node: NODE } },
+  paths: {
+    '/items': {
+      get: {
+        parameters: [
+          {
+            name: 'limit',
+            in: 'query',
+            required: true,
+            schema: { type: 'integer', minimum: 1, maximum: 100 },
+          },
+          { name: 'tag', in: 'query', schema: { type: 'array', items: { type: 'string', minLength: 2 } } },
+          { name: 'X-Flag', in: 'header', schema: { type: 'boolean' } },
+        ],
+      },
+      post: {
+        requestBody: {
+          required: true,
+          content: {
+            'application/json': { schema: { $ref: '#/components/schemas/Node' } },
+            'text/*': {},
+          },
+        },
+      },
+    },
+    '/items/{id}': {
+      parameters: [
+        { name: 'id', in: 'path', required: true, schema: { type: 'string', pattern: '^[a-z ]{1,8}$' } },
+      ],
+      put: { requestBody: { content: { 'application/merge-patch+json': { schema: { type: 'object' } } } } },
+    },
+  },
+}
+
+describe('a gateway that validates requests by a document', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+
+  before(async () => {
+    upstream = await startUpstream()
+    // The directory is known only when the gateway has started: the document comes with the first edit.
+    gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/other', auth: ['none'] }] },
+    })
+    write(DOCUMENT)
+    writeFileSync(
+      join(gateway.dir, 'gateway.json'),
+      JSON.stringify({
+        upstream: upstream.url,
+        openapi: { file: join(gateway.dir, 'api.json'), validateRequests: true },
+      }),
+    )
+    await until(async () => ((await send('/v1/items?limit=1')).status === 200 ? true : undefined))
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  function write(document: object | string): void {
+    const text = typeof document === 'string' ? document : JSON.stringify(document)
+    writeFileSync(join(gateway.dir, 'api.json'), text)
+  }
+
+  const send = (path: string, options: Call = {}) => call(gateway.url + path, options)
+  const post = (body: string | Buffer, type = 'application/json', path = '/v1/items') =>
+    send(path, { method: 'POST', body, headers: { 'content-type': type } })
+
+  async function refused(response: Promise<Awaited<ReturnType<typeof call>>>): Promise<string> {
+    const { status, json } = await response
+    const { code, detail } = json<{ code: string; detail: string }>()
+    return `${status} ${code}: ${detail}`
+  }
+
+  it('lets through the operations of the document and nothing else', async () => {
+    assert.equal((await send('/v1/items?limit=1')).status, 200)
+    assert.equal((await send('/items?limit=1')).status, 404)
+    assert.equal((await send('/other')).status, 404)
+    const response = await send('/v1/items', { method: 'DELETE' })
+    assert.deepEqual([response.status, response.headers.allow], [405, 'GET, HEAD, POST'])
+    assert.equal((await send('/v1/items?limit=1', { method: 'HEAD' })).status, 200)
+    assert.equal(
+      await gateway.metric('gateway_http_requests_total{route="/v1/items",method="HEAD",status="200"}'),
+      1,
+    )
+  })
+
+  const PARAMETERS: readonly [path: string, headers: Record<string, string>, refusal: RegExp | undefined][] =
+    [
+      ['/v1/items', {}, /The query parameter "limit" is missing\./],
+      ['/v1/items?limit=0', {}, /The query parameter "limit" must be >= 1\./],
+      ['/v1/items?limit=0x10', {}, /"limit" must be integer/],
+      ['/v1/items?limit=5&limit=500', {}, /"limit" must be there once/],
+      ['/v1/items?limit=5&tag=ab&tag=c', {}, /"tag" at "\/1": must NOT have fewer than 2 characters/],
+      ['/v1/items?limit=5&tag=ab&tag=cd&more=1', {}, undefined],
+      ['/v1/items?limit=5', { 'x-flag': 'yes' }, /The header parameter "x-flag" must be boolean/],
+      ['/v1/items?limit=5', { 'x-flag': 'true' }, undefined],
+    ]
+  it('refuses a parameter that does not fit, and names it', async () => {
+    for (const [path, headers, refusal] of PARAMETERS) {
+      if (refusal === undefined) assert.equal((await send(path, { headers })).status, 200, path)
+      else
+        assert.match(
+          await refused(send(path, { headers })),
+          new RegExp(`^400 schema_violation: .*${refusal.source}`),
+        )
+    }
+    const put = (path: string) =>
+      send(path, { method: 'PUT', body: '{}', headers: { 'content-type': 'application/merge-patch+json' } })
+    assert.equal((await put('/v1/items/a%20b')).status, 200)
+    assert.match(await refused(put('/v1/items/UPPER')), /The path parameter "id" must match pattern/)
+  })
+
+  it('refuses a body that does not fit, and names the place by a pointer, never the value', async () => {
+    assert.match(
+      await refused(post('{"child":{"name":5}}')),
+      /^400 schema_violation: The request body at "\/child\/name": must be string\.$/,
+    )
+    assert.match(await refused(post('{"name":"a","name":"b"}')), /body has a member twice/)
+    assert.match(await refused(post('{"name"')), /body is not JSON/)
+    assert.match(await refused(post('{"child":'.repeat(100_000))), /nested deeper than 64 levels/)
+    assert.match(await refused(post(Buffer.from([0x22, 0xff, 0x22]))), /body is not UTF-8/)
+    assert.match(await refused(send('/v1/items', { method: 'POST' })), /A request body is needed/)
+    assert.match(await refused(post('{}', 'application/xml')), /^415 unsupported_media_type/)
+    const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' }
+    assert.match(
+      await refused(send('/v1/items', { method: 'POST', body: '{}', headers })),
+      /^415 .*must not be encoded/,
+    )
+    assert.match(await refused(post(`"${'x'.repeat(2 * 1024 * 1024)}"`)), /^413 body_too_large/)
+    const secret = 'a-secret-value-that-is-too-long'
+    const response = await post(JSON.stringify({ name: secret }))
+    assert.equal(response.status, 400)
+    assert.ok(!response.body.includes(secret))
+    const id = String(response.headers['x-request-id'])
+    assert.equal((await gateway.pair(id))[1].statusCode, 400)
+  })
+
+  it('passes what fits on byte for byte, and types without a schema unread', async () => {
+    const node = fc.letrec((tie) => ({
+      node: fc.record(
+        {
+          name: fc.string({ maxLength: 10, unit: 'grapheme' }),
+          child: tie('node'),
+          'other\u2028': fc.jsonValue(),
+        },
+        { requiredKeys: [] },
+      ),
+    })).node
+    await fc.assert(
+      fc.asyncProperty(node, fc.constantFrom(undefined, 1, '\t'), async (value, indent) => {
+        const body = ` ${JSON.stringify(value, null, indent)}\r\n`
+        const response = await post(body, 'application/json; charset=utf-8')
+        assert.equal(response.status, 200, response.body)
+        assert.equal(response.json<SeenRequest & object>().body, body)
+      }),
+      { numRuns: 60 },
+    )
+    assert.equal((await post('{"name":5}', 'text/plain')).json<SeenRequest & object>().body, '{"name":5}')
+  })
+
+  it('follows the document as it is edited, and keeps the last good one while it is faulty', async () => {
+    const successful = 'gateway_config_last_reload_successful{file="gateway.json"}'
+    const from = gateway.process.lines.length
+    write('{"openapi":')
+    await until(async () => ((await gateway.metric(successful)) === 0 ? true : undefined))
+    assert.equal((await send('/v1/items?limit=1')).status, 200)
+    const [line] = gateway.process.lines.slice(from).filter(({ faults }) => faults !== undefined)
+    assert.match(String(line?.faults), /api\.json: line 1 column/)
+    write({ ...DOCUMENT, servers: [], paths: { '/new': { get: {} } } })
+    await until(async () => ((await send('/new')).status === 200 ? true : undefined))
+    assert.equal((await send('/v1/items?limit=1')).status, 404)
+    assert.equal(await gateway.metric(successful), 1)
+    const change = gateway.audit().findLast(({ type }) => type === 'CONFIG_CHANGE')
+    const [after] = (change as object as { after: [{ openapi: { hash: string } }] }).after
+    assert.match(after.openapi.hash, /^[0-9a-f]{64}$/)
+  })
+})

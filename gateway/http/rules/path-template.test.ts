@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { PathTable } from './path-table.ts'
+
+function row(path: string, ...methods: string[]) {
+  return { path, methods: methods.length === 0 ? undefined : new Set(methods) }
+}
+
+function finder(...paths: string[]) {
+  const table = new PathTable(paths.map((path) => row(path)))
+  return {
+    found: (path: string) => table.find(path)?.rows[0]?.path,
+    /** Whether a request is refused because it may be taken for one of a more specific row. */
+    isAlias: (path: string) => (table.findFolded(path)?.weight ?? 0) > (table.find(path)?.weight ?? 0),
+  }
+}
+
+test('a parameter stands for any one segment, never for none and never for two', () => {
+  const { found } = finder('/users/{id}', '/users/{id}/keys/{key}')
+  assert.equal(found('/users/5'), '/users/{id}')
+  assert.equal(found('/users/a%20b'), '/users/{id}')
+  assert.equal(found('/users/5/keys/7'), '/users/{id}/keys/{key}')
+  for (const path of [
+    '/users',
+    '/users/',
+    '/users/5/',
+    '/users/5/keys',
+    '/users/5/keys/',
+    '/users//keys/7',
+    '/',
+  ])
+    assert.equal(found(path), undefined, path)
+})
+
+test('a fixed path comes before a template, and the template that is fixed longer before others', () => {
+  const { found } = finder(
+    '/users/me',
+    '/users/{id}',
+    '/{kind}/me',
+    '/{kind}/{id}',
+    '/users/{id}/a',
+    '/users/{x}/{y}',
+  )
+  assert.equal(found('/users/me'), '/users/me')
+  assert.equal(found('/users/5'), '/users/{id}')
+  assert.equal(found('/other/me'), '/{kind}/me')
+  assert.equal(found('/other/5'), '/{kind}/{id}')
+  assert.equal(found('/users/5/a'), '/users/{id}/a')
+  assert.equal(found('/users/5/b'), '/users/{x}/{y}')
+})
+
+test('a branch that leads nowhere is left again', () => {
+  const { found } = finder('/a/b/c', '/a/{x}/d', '/{y}/b/e')
+  assert.equal(found('/a/b/d'), '/a/{x}/d')
+  assert.equal(found('/a/b/e'), '/{y}/b/e')
+  assert.equal(found('/a/b/f'), undefined)
+})
+
+test('a template comes before a prefix that ends where it still is fixed, and after one that goes further', () => {
+  const { found } = finder('/api/*', '/api/users/{id}', '/{tenant}/{thing}', '/*')
+  assert.equal(found('/api/users/5'), '/api/users/{id}')
+  assert.equal(found('/api/x'), '/api/*')
+  assert.equal(found('/t/x'), '/{tenant}/{thing}')
+  assert.equal(found('/t/x/y'), '/*')
+})
+
+test('a request that an upstream may take for one of a more specific row is known, by letter case and closing slash', () => {
+  const { isAlias } = finder('/*', '/users/{id}', '/users/me', '/users/{id}/Keys')
+  for (const path of ['/USERS/5', '/users/5/', '/users/Me', '/users/me/', '/users/5/keys']) {
+    assert.ok(isAlias(path), path)
+  }
+  for (const path of ['/users/5', '/users/me', '/users/5/Keys', '/other', '/'])
+    assert.ok(!isAlias(path), path)
+})
+
+test('templates that differ in nothing but names share their rows', () => {
+  const table = new PathTable([row('/users/{id}', 'GET'), row('/users/{name}', 'PUT')])
+  assert.equal(table.find('/users/5')?.rows.length, 2)
+})
+
+test('what is found is what a comparison of all rows segment by segment finds', () => {
+  const segment = fc.constantFrom('a', 'b', '{x}')
+  const template = fc.array(segment, { minLength: 1, maxLength: 4 }).map((parts) => `/${parts.join('/')}`)
+  const path = fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 4 })
+  fc.assert(
+    fc.property(fc.uniqueArray(template, { maxLength: 12 }), path, (templates, parts) => {
+      const matches = templates.filter((one) => {
+        const own = one.slice(1).split('/')
+        return own.length === parts.length && own.every((part, at) => part === '{x}' || part === parts[at])
+      })
+      const [best] = matches.sort((one, other) => (rank(one) < rank(other) ? -1 : 1))
+      assert.equal(finder(...templates).found(`/${parts.join('/')}`), best)
+    }),
+  )
+})
+
+/** The most specific first. */
+function rank(template: string): string {
+  return template.replaceAll('{x}', '~')
+}

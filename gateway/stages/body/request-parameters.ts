@@ -1,0 +1,63 @@
+import type { Misfit, RequestParameter, RequestRules } from '../../config/openapi/compiled-operations.ts'
+import type { Exchange } from '../../exchange.ts'
+import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
+import { segmentsOf } from '../../http/rules/path-template.ts'
+
+/** A number as JSON has it: what services may read otherwise, such as `0x10`, is a text. */
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+
+/** What is wrong with a parameter, in words for the caller. */
+export interface ParameterMisfit extends Misfit {
+  readonly parameter: RequestParameter
+}
+
+/** Checks path, query and header against what the operation asks for; undefined when all fit. */
+export function parameterMisfit(
+  { parameters }: RequestRules,
+  { path, query, req }: Pick<Exchange, 'path' | 'query' | 'req'>,
+): ParameterMisfit | undefined {
+  let segments: readonly string[] | undefined
+  let search: URLSearchParams | undefined
+  for (const parameter of parameters) {
+    let texts: readonly string[]
+    if (parameter.in === 'path') {
+      segments ??= segmentsOf(path)
+      texts = [decodeURIComponent(segments[parameter.segment] ?? '')]
+    } else if (parameter.in === 'query') {
+      search ??= new URLSearchParams(query)
+      texts = search.getAll(parameter.name)
+    } else texts = req.fields.filter(({ lower }) => lower === parameter.name).map(({ value }) => value)
+    const misfit = misfitOf(parameter, texts)
+    if (misfit !== undefined) return { parameter, ...misfit }
+  }
+  return undefined
+}
+
+function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit | undefined {
+  const { required, form, types, fits } = parameter
+  const [first, another] = texts
+  if (first === undefined) return required ? { pointer: '', reason: 'is missing' } : undefined
+  if (form === 'unread') return undefined
+  if (form === 'repeated') return fits(texts.map((text) => meant(text, types)))
+  const text = parameter.in === 'header' ? texts.join(', ') : first
+  // Services differ in which of several they take.
+  if (another !== undefined && parameter.in === 'query') return { pointer: '', reason: 'must be there once' }
+  if (form === 'commas') return fits(text.split(',').map((part) => meant(part.trim(), types)))
+  if (form === 'single') return singleMisfit(text, parameter)
+  const json = parseCheckedJson(Buffer.from(text))
+  return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
+}
+
+/** A text may stand for a number, and where the schema allows both it is enough that one fits. */
+function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit | undefined {
+  const value = meant(text, types)
+  const misfit = fits(value)
+  if (misfit === undefined || value === text || !types.has('string')) return misfit
+  return fits(text) === undefined ? undefined : misfit
+}
+
+function meant(text: string, types: ReadonlySet<string>): unknown {
+  if ((types.has('number') || types.has('integer')) && NUMBER.test(text)) return Number(text)
+  if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true'
+  return text
+}

@@ -1,0 +1,87 @@
+import type { Misfit, RequestContent, RequestRules } from '../../config/openapi/compiled-operations.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
+import { networkOf } from '../../http/rules/network.ts'
+import { valueIn } from '../../http/syntax/field.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+import { type ParameterMisfit, parameterMisfit } from './request-parameters.ts'
+import { readWholeBody } from './whole-body.ts'
+
+const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is needed.' })
+const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
+const UNSUPPORTED = refusal('unsupported_media_type')
+
+/**
+ * Checks parameters and JSON body against the API's description, where the route's operation has one and is not in shadow
+ * mode. Waits for the body. What is let through goes on byte for byte as it came. Writes `bufferedBody`.
+ */
+export function validate(
+  gateway: Gateway,
+  exchange: Exchange,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const { route, method } = exchange
+  const operations = route?.operations
+  if (operations === undefined || route?.isShadow === true) return undefined
+  const place = operations[method] ?? (method === 'HEAD' ? operations.GET : undefined)
+  const rules = place && gateway.requestRules.get(place.pointer)
+  if (rules === undefined) return undefined
+  const misfit = parameterMisfit(rules, exchange)
+  if (misfit !== undefined) return refuseParameter(misfit)
+  return checkBody(gateway, exchange, rules)
+}
+
+function checkBody(
+  gateway: Gateway,
+  exchange: Exchange,
+  { content, bodyRequired }: RequestRules,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const { req, headers, bufferedBody } = exchange
+  if (content === undefined) return undefined
+  if (!headers.hasBody || headers.contentLength === 0) return bodyRequired ? BODY_MISSING : undefined
+  const described = contentFor(content, valueIn(req.fields, 'content-type'))
+  if (described === undefined) return UNSUPPORTED
+  const { fits } = described
+  if (fits === undefined) return undefined
+  const encoding = valueIn(req.fields, 'content-encoding')
+  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return ENCODED
+  if (bufferedBody !== undefined) return bodyMisfit(bufferedBody, fits)
+  if (req.body === null) return undefined
+  const owner = exchange.principal?.key ?? networkOf(exchange.address)
+  const body = readWholeBody(gateway, exchange, { owner, source: req.body })
+  if (!(body instanceof Promise)) return body
+  return body.then((whole) => {
+    if (!Buffer.isBuffer(whole)) return whole
+    exchange.bufferedBody = whole
+    return exchange.closed ? undefined : bodyMisfit(whole, fits)
+  })
+}
+
+/** The described type, else the narrowest range of types. */
+function contentFor(
+  content: readonly RequestContent[],
+  contentType: string | undefined,
+): RequestContent | undefined {
+  const type = contentType?.split(';')[0]?.trim().toLowerCase()
+  if (type === undefined || type === '') return undefined
+  const range = `${type.slice(0, type.indexOf('/'))}/*`
+  return [type, range, '*/*'].map((name) => content.find((one) => one.type === name)).find(Boolean)
+}
+
+function bodyMisfit(body: Buffer, fits: NonNullable<RequestContent['fits']>): Refusal | undefined {
+  const json = parseCheckedJson(body)
+  const misfit: Misfit | undefined = 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
+  if (misfit === undefined) return undefined
+  return refusal('schema_violation', { detail: `The request body ${placed(misfit)}.` })
+}
+
+function refuseParameter(misfit: ParameterMisfit): Refusal {
+  const { parameter } = misfit
+  const detail = `The ${parameter.in} parameter ${JSON.stringify(parameter.name)} ${placed(misfit)}.`
+  return refusal('schema_violation', { detail })
+}
+
+/** `at "/amount": must be string`. */
+function placed({ pointer, reason }: Misfit): string {
+  return pointer === '' ? reason : `at ${JSON.stringify(pointer)}: ${reason}`
+}
