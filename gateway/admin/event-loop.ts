@@ -1,7 +1,7 @@
 import { Counter, type Registry } from 'prom-client'
 import { Spreading } from './tally.ts'
 
-const SAMPLE_MS = 100
+const SAMPLE_MS = 250
 const BUCKETS_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
 /**
@@ -21,7 +21,7 @@ export function watchEventLoop(registers: Registry[]): Spreading {
   const lag = new Spreading(
     {
       name: 'gateway_event_loop_lag_seconds',
-      help: 'How late a timer fired, ten times a second in each thread: how long any event waits for its turn.',
+      help: 'How late a timer fired, four times a second in each thread: how long any event waits for its turn.',
       labelNames: [],
     },
     BUCKETS_SECONDS,

@@ -67,13 +67,13 @@ it('an event loop that is held up is late by as much, and has been active for as
   // The event loop begins after the first turn.
   await new Promise((resolve) => setTimeout(resolve, 1))
   const activeBefore = await value('active_seconds_total')
-  const until = performance.now() + 350
+  const until = performance.now() + 500
   while (performance.now() < until);
   while ((await value('lag_seconds_count')) === 0) await new Promise((resolve) => setTimeout(resolve, 5))
-  // The timer was due after 100 ms.
+  // The timer was due after 250 ms.
   assert.ok((await value('lag_seconds_sum')) >= 0.24)
   assert.equal(await value('lag_seconds_bucket\\{le="0.1"\\}'), 0)
-  assert.ok((await value('active_seconds_total')) - activeBefore >= 0.34)
+  assert.ok((await value('active_seconds_total')) - activeBefore >= 0.49)
 })
 
 it('what the main thread knows of the whole gateway is read at each scrape', async () => {
