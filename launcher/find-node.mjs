@@ -12,7 +12,8 @@ const PINNED = {
 const PLATFORM = `${process.platform}-${process.arch}`
 
 const require = createRequire(import.meta.url)
-const { engines } = require('../package.json')
+/** `countersign` where this is part of the package of the gateway. */
+const { engines, name: owner } = require('../package.json')
 
 /**
  * Paths of the Nodes that may run this project, the best first: the one that package.json pins, then the one that runs
@@ -39,6 +40,8 @@ function remedy(version, platform, isMusl) {
     )
   if (PINNED[platform] === undefined)
     return `npm has none for ${platform}. Install one from https://nodejs.org.`
+  if (owner === 'countersign')
+    return `run "npm install ${PINNED[platform]}@${version}", or install a newer one from https://nodejs.org.`
   return (
     'run "npm ci" without --omit=optional, which brings the right Node for Linux and macOS, ' +
     'or install a newer one from https://nodejs.org.'

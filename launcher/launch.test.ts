@@ -101,6 +101,13 @@ describe('the launcher', () => {
       )
     })
 
+    it('or in the package of the gateway, which package brings it', NOT_PINNED, () => {
+      const dir = project('>=99.1')
+      const engines = { node: '>=99.1' }
+      writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'countersign', engines }))
+      assert.match(launch(dir, PRINT_VERSION).stderr, new RegExp(`: run "npm install ${PINNED}@99\\.1", or `))
+    })
+
     it('and says so where no Node can be pinned', () => {
       const said = (platform: string, isMusl: boolean) => {
         const source = `import('./launcher/find-node.mjs').then((it) => console.log(it.whatToInstall('${platform}', ${isMusl})))`

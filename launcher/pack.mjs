@@ -1,23 +1,45 @@
-import { copyFileSync, rmSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { launch } from './launch.mjs'
 
 /**
- * What `npm pack -w gateway` runs before (`prepack`) and after (`postpack`): a package holds compiled JavaScript, because
- * Node strips no types below node_modules, and the license, which stands outside of gateway/.
+ * What `npm pack -w gateway` runs before (`prepack`) and after (`postpack`). A package holds compiled JavaScript with its types,
+ * because Node strips no types below node_modules; the license and the launcher, which stand outside of gateway/; and a
+ * package.json whose exports are what was compiled.
  */
 const pathOf = (path) => fileURLToPath(new URL(path, import.meta.url))
 const compiled = pathOf('../gateway/dist')
 const license = pathOf('../gateway/LICENSE')
+const launcher = pathOf('../gateway/launcher')
+const manifest = pathOf('../gateway/package.json')
+/** As it was. A run that was killed leaves it behind. */
+const kept = pathOf('../gateway/package.json.orig')
 
-for (const made of [compiled, license]) rmSync(made, { recursive: true, force: true })
+for (const made of [compiled, license, launcher]) rmSync(made, { recursive: true, force: true })
+if (existsSync(kept)) renameSync(kept, manifest)
 if (process.argv[2] === 'prepack') {
   copyFileSync(pathOf('../LICENSE'), license)
+  mkdirSync(launcher)
+  for (const name of ['find-node.mjs', 'launch.mjs']) copyFileSync(pathOf(name), `${launcher}/${name}`)
+  const text = readFileSync(manifest, 'utf8')
+  writeFileSync(kept, text)
+  writeFileSync(manifest, `${JSON.stringify(packedManifest(JSON.parse(text)), null, 2)}\n`)
   launch([
     pathOf('../node_modules/typescript/bin/tsc'),
     '-p',
     pathOf('../tsconfig.build.json'),
+    '--declaration',
     '--outDir',
     compiled,
   ])
+}
+
+/** With the scripts of a checkout left out. */
+function packedManifest({ scripts: _, exports, ...rest }) {
+  const packed = Object.entries(exports).map(([name, target]) => {
+    if (!target.endsWith('.ts')) return [name, target]
+    const base = `./dist/gateway/${target.slice('./'.length, -'.ts'.length)}`
+    return [name, { types: `${base}.d.ts`, default: `${base}.js` }]
+  })
+  return { ...rest, exports: { ...Object.fromEntries(packed), './schemas/*': './dist/config/schemas/*' } }
 }

@@ -1,19 +1,5 @@
-import { existsSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { type Command, CommandFault, EXIT } from './command.ts'
 import { complain, print } from './print.ts'
-
-const EXTENSION = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-/** It needs packages that only a checkout has, so the package of the gateway leaves it out. */
-const MODULE = new URL(`../tls/demo/demo-certs.${EXTENSION}`, import.meta.url)
-
-/** Not by the type of the module, which would compile it into the package. */
-interface DemoCerts {
-  makeDemoCertificates(
-    directory: string,
-    force: boolean,
-  ): Promise<{ readonly present: readonly string[]; readonly instructions: string }>
-}
 
 export const command: Command = {
   words: '[DIRECTORY]',
@@ -21,20 +7,15 @@ export const command: Command = {
   flags: { force: { about: 'overwrites those that are there' } },
   about: [
     'Makes an authority, a server certificate for localhost, two client certificates and revocation lists, valid for 30 days, in data/certs or DIRECTORY. It prints how to start a gateway with them. Never use them for anything real.',
-    'Only in a checkout: the package of the gateway has nothing that issues certificates.',
+    'The package of the gateway leaves out what issues certificates: `npm install --save-dev @peculiar/x509 reflect-metadata`. A checkout has both.',
   ],
   examples: [
     ['countersign certs demo', 'into data/certs'],
     ['countersign certs demo --force data/my-certs', 'anew, into another directory'],
   ],
-  fault: 'there are certificates already, or this is no checkout',
+  fault: 'there are certificates already, or what issues them is not installed',
   async run({ words: [directory = 'data/certs'], flags }) {
-    if (!existsSync(fileURLToPath(MODULE))) {
-      throw new CommandFault(
-        'certificates for a demo are made in a checkout of Countersign: this package leaves that out',
-      )
-    }
-    const { makeDemoCertificates } = (await import(MODULE.href)) as DemoCerts
+    const { makeDemoCertificates } = await import('../tls/demo/demo-certs.ts').catch(explain)
     const { present, instructions } = await makeDemoCertificates(directory, flags.force === true)
     if (present.length === 0) {
       print(instructions)
@@ -43,4 +24,12 @@ export const command: Command = {
     complain(`${directory} already holds ${present.join(', ')}: --force makes them anew`)
     return EXIT.fault
   },
+}
+
+/** It is no dependency of the gateway, which must stay small. */
+function explain(error: NodeJS.ErrnoException): never {
+  if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
+  throw new CommandFault(
+    'needs what issues certificates: npm install --save-dev @peculiar/x509 reflect-metadata',
+  )
 }

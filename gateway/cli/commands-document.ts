@@ -8,6 +8,9 @@ The command line of the gateway. In a checkout, and wherever the package is inst
 \`gateway\`, \`validate\`, \`certs:demo\` and \`keys:rotate\` call it. This page is what \`--help\` says (\`npm run schemas\` writes it);
 a test runs every example.
 
+The package is not published: \`npm pack -w gateway\` in a checkout makes \`countersign-${packageJson.version}.tgz\`, and
+\`npm install ./countersign-${packageJson.version}.tgz\` brings the command to any folder. On a Node older than 26 it says what to install.
+
 `
 
 /** config/COMMANDS.md. */

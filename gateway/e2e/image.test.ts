@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import packageJson from '../package.json' with { type: 'json' }
 import { freePort } from './free-port.ts'
 import { buildImages, copyModules, npm, type Stage } from './image-build.ts'
 import { until } from './running-gateway.ts'
@@ -14,6 +24,39 @@ const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** PGlite's WebAssembly is slow to compile on a busy machine. */
 const READY_MS = 60_000
+
+/** A service's own test that uses what the package exports: it runs, and its types are known. */
+const SERVICE_TEST = `
+import { startGateway, type TestGateway } from 'countersign/testing'
+import schema from 'countersign/schemas/limits.schema.json' with { type: 'json' }
+
+const routes = [{ path: '/*', auth: ['none'] }]
+const gateway: TestGateway = await startGateway({ upstream: 'http://127.0.0.1:9', config: { routes } })
+const { status } = await fetch(gateway.url)
+await gateway.stop()
+// @ts-expect-error: a URL is no number, so the types are there
+const number: number = gateway.url
+console.log(status, schema.title, typeof number)
+`
+
+function checkExports(dir: string): void {
+  writeFileSync(join(dir, 'service.test.mts'), SERVICE_TEST)
+  const options = { cwd: dir, encoding: 'utf8', env: { ...process.env, NODE_V8_COVERAGE: '' } } as const
+  const { stdout, stderr } = spawnSync(process.execPath, ['service.test.mts'], options)
+  assert.match(stdout, /^502 \S.* string\n$/, stderr)
+  const compilerOptions = {
+    strict: true,
+    noEmit: true,
+    module: 'nodenext',
+    target: 'es2024',
+    types: ['node'],
+    typeRoots: [join(ROOT, 'node_modules/@types')],
+  }
+  writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['service.test.mts'] }))
+  const tsc = join(ROOT, 'node_modules/typescript/bin/tsc')
+  const { status, stdout: faults } = spawnSync(process.execPath, [tsc, '-p', '.'], options)
+  assert.equal(status, 0, faults)
+}
 
 describe('what the images and the package are made of', () => {
   const root = mkdtempSync(join(tmpdir(), 'countersign-image-'))
@@ -123,13 +166,39 @@ describe('what the images and the package are made of', () => {
     assert.ok(files.includes('dist/gateway/main.js') && files.includes('LICENSE'), files.join())
     const unexpected = files.filter(
       (path) =>
-        !/^(package\.json|LICENSE|dist\/gateway\/.+\.js(on)?|dist\/config\/schemas\/.+\.json)$/.test(path),
+        !/^(package\.json|LICENSE|cli\/countersign\.mjs|launcher\/.+\.mjs|dist\/gateway\/.+\.js(on)?|dist\/gateway\/testing\/.+\.d\.ts|dist\/config\/schemas\/.+\.json)$/.test(
+          path,
+        ),
     )
     assert.deepEqual(unexpected, [])
-    assert.deepEqual(readdirSync(join(checkout, 'gateway')).includes('dist'), false)
+    const left = readdirSync(join(checkout, 'gateway'))
+    for (const made of ['dist', 'launcher', 'package.json.orig'])
+      assert.equal(left.includes(made), false, made)
+    assert.equal(
+      readFileSync(join(checkout, 'gateway/package.json'), 'utf8'),
+      readFileSync(join(ROOT, 'gateway/package.json'), 'utf8'),
+    )
 
+    // As npm installs it, with the link to its command.
     spawnSync('tar', ['-xzf', packed.filename, '-C', 'node_modules'], { cwd: dir })
+    renameSync(join(dir, 'node_modules/package'), join(dir, 'node_modules/countersign'))
     copyModules('gateway', dir)
+    const command = (...args: string[]) => {
+      const file = join(dir, 'node_modules/countersign/cli/countersign.mjs')
+      const env = { PATH: process.env.PATH } as Record<string, string>
+      const { status, stdout, stderr } = spawnSync(process.execPath, [file, ...args], {
+        cwd: dir,
+        env,
+        encoding: 'utf8',
+      })
+      return { status, said: stdout + stderr }
+    }
+    assert.deepEqual(command('--version'), { status: 0, said: `${packageJson.version}\n` })
+    assert.equal(command('init', '--upstream', 'http://127.0.0.1:9').status, 0)
+    assert.match(command('validate').said, /gateway\.json: OK, routes: 1\n/)
+    assert.match(command('certs', 'demo').said, /npm install --save-dev @peculiar\/x509/)
+    assert.match(command('keys', 'rotate').said, /there is no backend here/)
+    checkExports(dir)
     const route = { path: '/*', methods: ['GET'], auth: ['none'] }
     writeFileSync(
       join(dir, 'gateway.json'),
@@ -143,11 +212,10 @@ describe('what the images and the package are made of', () => {
         dir,
         env: {},
         labels: {},
-        command: ['node', 'node_modules/package/dist/gateway/main.js'],
+        command: ['node', 'node_modules/countersign/cli/countersign.mjs', 'run', '--config', 'gateway.json'],
         healthCheck,
       },
       {
-        GATEWAY_CONFIG: 'gateway.json',
         GATEWAY_LIMITS: 'limits.json',
         GATEWAY_PORT: String(port),
         GATEWAY_ADMIN_PORT: String(adminPort),

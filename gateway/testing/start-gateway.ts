@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { type AuditRecord, readAudit } from './audit-file.ts'
 import { type Configuration, writeConfiguration } from './configuration-files.ts'
 import { type LogLine, type RunningProcess, startProgram } from './running-process.ts'
-import { type AuthorityFiles, type ClientCertificate, makeAuthorityFiles } from './test-authority.ts'
+import type { AuthorityFiles, ClientCertificate } from './test-authority.ts'
 import { createIssuer, type TestIssuer } from './test-issuer.ts'
 import { type Webhook, webhookHeaders } from './webhook-headers.ts'
 
@@ -81,7 +81,9 @@ export async function startGateway(options: GatewayOptions = {}): Promise<TestGa
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   const issuer = await createIssuer()
   const keys = await serveKeys(issuer)
-  const authority = options.https === true ? await makeAuthorityFiles(dir) : undefined
+  // Loaded only here: what issues certificates is no dependency of the package.
+  const authority =
+    options.https === true ? await (await import('./test-authority.ts')).makeAuthorityFiles(dir) : undefined
   const env = environmentOf(dir, options, { keys, authority })
   const program = startProgram([PROGRAM], { env })
   const end = async () => {
