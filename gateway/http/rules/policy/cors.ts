@@ -37,6 +37,8 @@ export const CORS_RESPONSE_FIELDS: readonly string[] = [
 ]
 
 const ANY = '*'
+/** Longer ones are not compared with patterns: a host name has 253 characters at most. */
+const MAX_ORIGIN_LENGTH = 300
 /** The response to another origin, or to a preflight with another request, would be a different one. */
 const VARY = 'Vary: Origin\r\n'
 const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
@@ -68,7 +70,8 @@ function patternOf(origin: string): RegExp {
 
 /** Whether scripts of this origin may read the route's responses. */
 export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: string): boolean {
-  return isPublic || origins.has(origin) || patterns.some((pattern) => pattern.test(origin))
+  if (isPublic || origins.has(origin)) return true
+  return origin.length <= MAX_ORIGIN_LENGTH && patterns.some((pattern) => pattern.test(origin))
 }
 
 /** Header lines of every response of the route. @param fields of the request */
