@@ -127,6 +127,7 @@ describe('a gateway that validates requests by a document', () => {
     const put = (path: string) =>
       send(path, { method: 'PUT', body: '{}', headers: { 'content-type': 'application/merge-patch+json' } })
     assert.equal((await put('/v1/items/a%20b')).status, 200)
+    assert.match(await refused(put('/v1/items/%FF')), /^400 /)
     assert.match(await refused(put('/v1/items/UPPER')), /The path parameter "id" must match pattern/)
   })
 

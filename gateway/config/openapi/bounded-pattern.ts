@@ -1,9 +1,9 @@
 import { createContext, Script } from 'node:vm'
 
-/** A value would take too long to be compared with the patterns of its schema. */
+/** A value would take too long to be compared with its schema. */
 export class TooComplex extends Error {}
 
-/** Steps that the patterns of one request may take, as estimated: some 100 ms. */
+/** Steps that the check of one value may take, as estimated: some 100 ms. */
 const MAX_STEPS = 20_000_000
 /** A match that may take more has a time limit, which costs as much as so many. */
 const TIMED_STEPS = 100_000
@@ -16,9 +16,15 @@ const TIMED = new Script('test()')
 let context: { test: () => void } | undefined
 let steps = 0
 
-/** Begins to count the steps of one request. What follows must be synchronous. */
+/** Begins to count the steps of one check. What follows must be synchronous. */
 export function beginSteps(): void {
   steps = 0
+}
+
+/** @throws TooComplex */
+export function takeSteps(count: number): void {
+  steps += count
+  if (steps > MAX_STEPS) throw new TooComplex('it takes too many steps')
 }
 
 /**
@@ -43,8 +49,7 @@ export class BoundedPattern {
     if (this.#degree <= 1) return this.#regexp.test(text)
     const estimate =
       this.#degree === Number.POSITIVE_INFINITY ? 2 ** text.length : text.length ** this.#degree
-    steps += Math.min(estimate, TIMED_STEPS)
-    if (steps > MAX_STEPS) throw new TooComplex('its texts are too many for their patterns')
+    takeSteps(Math.min(estimate, TIMED_STEPS))
     return estimate <= TIMED_STEPS ? this.#regexp.test(text) : this.#timed(text)
   }
 

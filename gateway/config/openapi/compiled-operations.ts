@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module'
 import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import { parametersOf } from '../../http/rules/path-template.ts'
-import { BoundedPattern, beginSteps, TooComplex } from './bounded-pattern.ts'
+import { BoundedPattern, beginSteps, TooComplex, takeSteps } from './bounded-pattern.ts'
+import { COUNTED } from './openapi-schemas.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import { FORMATS } from './text-formats.ts'
 
@@ -102,6 +103,7 @@ class Compiler {
       schemaType: 'boolean',
       validate: (unique: boolean, items: readonly unknown[]) => !unique || areUnique(items),
     })
+    this.#ajv.addKeyword({ keyword: COUNTED, before: 'not', errors: false, validate: countApplied })
     this.#ajv.addSchema(document, 'api')
   }
 
@@ -237,6 +239,14 @@ const boundedPatterns = Object.assign(
   { code: 'bounded-pattern' },
 )
 
+/** What applying one schema takes, in the steps of a pattern. */
+const APPLIED_STEPS = 40
+
+function countApplied(): boolean {
+  takeSteps(APPLIED_STEPS)
+  return true
+}
+
 function fitsBy(validate: ValidateFunction): Fits {
   return (value) => {
     beginSteps()
@@ -253,8 +263,9 @@ function misfitOf(error: ErrorObject | undefined): Misfit {
   const { instancePath = '', params = {}, message = 'does not fit', keyword } = error ?? {}
   const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty
   const pointer = key === undefined ? instancePath : childPointer(instancePath, key)
+  const said = keyword === 'uniqueItems' ? 'must not have equal entries' : message
   const reason =
-    keyword === 'required' ? 'is missing' : key === undefined ? message : 'is not among the known members'
+    keyword === 'required' ? 'is missing' : key === undefined ? said : 'is not among the known members'
   return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
 }
 
@@ -262,6 +273,7 @@ function areUnique(items: readonly unknown[]): boolean {
   const seen = new Set<string>()
   for (const item of items) {
     const text = JSON.stringify(item, sortedKeys)
+    takeSteps(text.length)
     if (seen.has(text)) return false
     seen.add(text)
   }

@@ -5,6 +5,31 @@ const DATA: ReadonlySet<string> = new Set(['example', 'examples', 'default', 'en
 /** Below them are names. */
 const NAMES: ReadonlySet<string> = new Set(['properties', 'patternProperties', '$defs', 'schemas'])
 
+/** Keywords that apply further schemas: one that applies itself again does so by one of them. */
+const APPLYING = [
+  'properties',
+  'patternProperties',
+  'additionalProperties',
+  'items',
+  'prefixItems',
+  'contains',
+].concat([
+  'allOf',
+  'anyOf',
+  'oneOf',
+  'not',
+  'if',
+  'dependentSchemas',
+  'unevaluatedProperties',
+  'unevaluatedItems',
+])
+
+/**
+ * A keyword of our own: each time such a schema is applied is counted. Alternatives that each apply themselves again double
+ * the work at each level of a value, as those of a language of filters: sixty levels would take for ever.
+ */
+export const COUNTED = 'x-countersign-counted'
+
 interface Schema {
   readonly properties?: Readonly<Record<string, unknown>>
   readonly required?: unknown
@@ -44,6 +69,7 @@ function schemaFixed(document: object, schema: Record<string, unknown>): Record<
       delete schema[bound]
     } else delete schema[exclusive]
   }
+  if (APPLYING.some((keyword) => Object.hasOwn(schema, keyword))) schema[COUNTED] = true
   const { required, properties }: Schema = schema
   if (Array.isArray(required) && typeof properties === 'object' && properties !== null) {
     schema.required = required.filter((name) => !isReadOnly(document, properties[String(name)]))

@@ -36,8 +36,9 @@ export function checkClientsSchema(value: unknown): SchemaReport {
 
 /** The same faults without the secrets that they may repeat. */
 export function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
-  return faults.map(({ file, path, reason }) => ({
-    file,
+  // Their places stay: such a file shows no lines.
+  return faults.map(({ path, reason, ...rest }) => ({
+    ...rest,
     path: path.replace(SECRET, 'whsec_…'),
     reason: reason.replace(SECRET, 'whsec_…'),
   }))
