@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import { revokedSessions } from '../http/rules/response-headers.ts'
 import type { Timed } from '../http/syntax/deadlines.ts'
 import type { Field } from '../http/syntax/field.ts'
 import { NO_PROBE } from './balancing/circuit-breaker.ts'
@@ -209,15 +210,16 @@ export abstract class PooledExchange<
     const { health, breaker } = this.chosenOrigin
     health.responded(status)
     breaker?.responded(status, this.#takeProbe())
-    if (this.state.retries !== undefined && this.#isSentAgain(this.state.retries, status)) return
+    if (this.state.retries !== undefined && this.#isSentAgain(this.state.retries, status, fields)) return
     this.headReceived = true
     this.idleDeadlineMs = nowMs + this.request.idleMs
     this.response.head(status, fields)
   }
 
   /** Drops the response and sends the request again, where the group's retries allow it. */
-  #isSentAgain(retries: RetryBudget, status: number): boolean {
-    const isUnwanted = retries.covers(status)
+  #isSentAgain(retries: RetryBudget, status: number, fields: readonly Field[]): boolean {
+    // The end of a session must not be lost with its response.
+    const isUnwanted = retries.covers(status) && revokedSessions(fields).length === 0
     this.#resendOver(isUnwanted ? 'failed' : 'succeeded')
     if (!isUnwanted || !isRepeatable(this.request) || !this.#mayResend(retries, this.#tried)) return false
     this.dropConnection()

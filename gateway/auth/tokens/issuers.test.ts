@@ -20,7 +20,13 @@ function options(
   sources: Partial<ReturnType<TrustOptions['sources']>> = {},
   onFault: TrustOptions['onFault'] = assert.fail,
 ): TrustOptions {
-  const all = { upstreams: [], jwksMaxStaleMs: 86_400_000, upstreamSecret: undefined, ...sources }
+  const all = {
+    upstreams: [],
+    upstreamGroups: [],
+    jwksMaxStaleMs: 86_400_000,
+    upstreamSecret: undefined,
+    ...sources,
+  }
   return { clock: () => NOW_MS, onFault, sources: () => all }
 }
 
@@ -146,4 +152,28 @@ test('an issuer that has not changed is the same object, and one that has keeps 
   assert.equal(narrower?.keys, other?.keys)
   const [, moved] = next({ jwksUri: 'http://127.0.0.1:9/other' })
   assert.notEqual(moved?.keys, other?.keys)
+})
+
+test('a target of an upstream group gets the proof too, and only others of its group are asked in its place', async (t) => {
+  const asked: string[] = []
+  const served = (name: string, respond: Parameters<typeof serve>[1]) =>
+    serve(t, (request, response) => {
+      asked.push(`${name} ${request.headers['x-proof']}`)
+      respond(request, response)
+    })
+  const down = await served('down', (_request, response) => response.writeHead(503).end())
+  const stranger = await served('stranger', answerJson({ keys: [freshKey('strange').jwk] }))
+  const up = await served('up', answerJson({ keys: [freshKey('own').jwk] }))
+  const origin = ({ uri }: { readonly uri: string }) => new URL(uri).origin
+  const [own] = trustedIssuers(
+    { ...OWN, jwksUri: down.uri, issuers: [] },
+    options({
+      upstreams: [origin(stranger)],
+      upstreamGroups: [{ targets: [origin(stranger)] }, { targets: [origin(down), origin(up)] }],
+      upstreamSecret: checkedField('X-Proof', 'secret'),
+    }),
+  )
+  t.after(() => own?.keys.stop())
+  assert.equal(await own?.keys.refresh(), 'refreshed')
+  assert.deepEqual(asked, ['down secret', 'up secret'])
 })

@@ -24,6 +24,7 @@ export interface TrustOptions {
 /** What the fetching of keys depends on, besides their URI. */
 export interface KeySources {
   readonly upstreams: readonly string[]
+  readonly upstreamGroups: readonly { readonly targets: readonly string[] }[]
   /** How long keys stay in force that cannot be fetched again. */
   readonly jwksMaxStaleMs: number
   /** Sent when keys are fetched from one of our upstreams, which may require it. */
@@ -66,11 +67,14 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** An upstream gets its secret, and when it has no keys the others are asked, because they are the same service. */
+/** An upstream gets its secret, and when it has no keys the others of its group are asked: they are the same service. */
 function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
-  const upstreams = new Set(sources.upstreams.map(originOf))
-  if (!upstreams.has(originOf(uri))) return fetchJwks(uri, signal)
-  return fetchFirst([uri, ...urisAtOthers(uri, upstreams)], signal, sources.upstreamSecret)
+  const groups = [sources.upstreams, ...sources.upstreamGroups.map(({ targets }) => targets)]
+  const own = groups
+    .map((targets) => targets.map(originOf))
+    .filter((origins) => origins.includes(originOf(uri)))
+  if (own.length === 0) return fetchJwks(uri, signal)
+  return fetchFirst([uri, ...urisAtOthers(uri, new Set(own.flat()))], signal, sources.upstreamSecret)
 }
 
 /** Undefined for a Unix socket: keys are never fetched over one. */

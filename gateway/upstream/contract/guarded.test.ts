@@ -176,6 +176,17 @@ describe('a retry by response', () => {
     assert.deepEqual(asked(scripted), [1])
   })
 
+  it('is not made of a response that ends sessions: that must not be lost', async (t) => {
+    const ends: ScriptedOptions = {
+      onRequest: ({ socket }) =>
+        socket.write('HTTP/1.1 503 X\r\nX-Revoke-Session: s1\r\nContent-Length: 0\r\n\r\n'),
+    }
+    const { scripted, upstream } = await guarded(t, [ends, ends], { retry: RETRY })
+    const received = await send(upstream).over
+    assert.deepEqual([received.status, asked(scripted).sort()], [503, [0, 1]])
+    assert.ok(received.headers.includes('s1'))
+  })
+
   it('ends with its client, and within the total time of the exchange', async (t) => {
     const silent: ScriptedOptions = {}
     for (const end of ['client', 'time'] as const) {
