@@ -152,9 +152,10 @@ function isTable(kind: 'clients' | 'limits', text: string): boolean {
 function checkRoutes(
   found: Findings,
   file: string,
-  { routes, issuers }: Pick<GatewayFile, 'routes' | 'issuers'>,
+  settings: Pick<GatewayFile, 'routes' | 'issuers' | 'upstreamGroups'>,
 ): void {
-  found.warnings.push(...settingsWarnings({ issuers, routes }))
+  const { routes } = settings
+  found.warnings.push(...settingsWarnings(settings))
   found.routes.push(...routes)
   found.good.push(`${file}: OK, routes: ${routes.length}`)
 }

@@ -77,7 +77,7 @@ describe('upstream groups', { timeout: 60_000 }, () => {
           healthCheck: {
             path: '/healthz',
             intervalMs: 100,
-            timeoutMs: 100,
+            timeoutMs: 10_000,
             unhealthyAfter: 1,
             healthyAfter: 1,
           },
@@ -194,7 +194,7 @@ describe('upstream groups', { timeout: 60_000 }, () => {
         broken: { ...broken, targets: [url(3), url(6)] },
         fresh: {
           targets: [url(7)],
-          healthCheck: { path: '/healthz', intervalMs: 100, timeoutMs: 100, unhealthyAfter: 1 },
+          healthCheck: { path: '/healthz', intervalMs: 100, timeoutMs: 10_000, unhealthyAfter: 1 },
         },
       },
       routes: [

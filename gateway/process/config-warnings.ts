@@ -4,6 +4,7 @@ import { issuerWarnings } from '../config/rules/issuer-rules.ts'
 import { methodsMeet } from '../config/rules/method-rules.ts'
 import { foldPath } from '../config/rules/path-rules.ts'
 import type { Route, Settings } from '../config/settings.ts'
+import { groupWarnings } from '../config/upstreams/group-rules.ts'
 import { fixedLength, isTemplate } from '../http/rules/path-template.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
@@ -31,11 +32,13 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
 export function settingsWarnings({
   issuers,
   routes,
-}: Pick<Settings, 'issuers' | 'routes'>): readonly string[] {
+  upstreamGroups,
+}: Pick<Settings, 'issuers' | 'routes' | 'upstreamGroups'>): readonly string[] {
   const shadow = named(routes.filter(({ isShadow }) => isShadow))
   const closed = named(routes.filter(({ screening }) => screening?.maintenance !== undefined))
   return [
     ...issuerWarnings(issuers, routes),
+    ...groupWarnings(upstreamGroups, routes),
     ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
     ...closed.map((names) => `closed for maintenance: ${names}`),
   ]

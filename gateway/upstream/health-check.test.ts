@@ -109,6 +109,15 @@ describe('a health check', () => {
     assert.deepEqual([health.passesChecks, changes], [true, ['down: status 503', 'up']])
   })
 
+  it('takes a target up at the first good one when other checks had found it down', async (t) => {
+    const { health, check, planned, next } = await checked(t, status(200), { healthyAfter: 9 })
+    planned.splice(0)
+    health.checked(false)
+    check.start()
+    await next()
+    assert.equal(health.passesChecks, true)
+  })
+
   it('ends the back-off of a target that could not be connected to, and not what its responses have cost it', async (t) => {
     const { health, next } = await checked(t, status(200))
     for (let i = 0; i < 3; i++) health.responded(503)

@@ -52,7 +52,9 @@ export class HealthCheck {
   }
 
   start(): void {
-    const { settings, timers } = this.#options
+    const { health, settings, timers } = this.#options
+    // Other checks, perhaps faulty ones, have found it down: the first of these decides.
+    if (!health.passesChecks) this.#inRow = settings.healthyAfter - 1
     this.#cancel = timers.after(Math.min(FIRST_MS, settings.intervalMs) * timers.random(), () =>
       this.#check(),
     )

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../gateway-file.ts'
 import { loadSettings } from '../load-settings.ts'
-import { groupsInUse } from './group-rules.ts'
+import { groupsInUse, groupWarnings } from './group-rules.ts'
 
 const ROUTES = [{ path: '/*', auth: ['none'], upstream: 'pay' }]
 const TARGETS = ['http://a:1', 'unix:/b']
@@ -89,10 +89,6 @@ test('a faulty group is named with its path and the reason', () => {
   assert.match(check({ host: 'a b' }), /healthCheck\.host: must be a host name or an address/)
   assert.match(check({ host: 'a:0' }), /healthCheck\.host: must be/)
   assert.match(check({ host: 'a\r\nX: y' }), /healthCheck\.host: must be/)
-  assert.match(
-    check({ intervalMs: 200 }),
-    /timeoutMs: must not be longer than intervalMs \(200\), but is 2000/,
-  )
   for (const name of ['', '1', 'a.b', 'a"b', '__proto__x.', 'x'.repeat(65)]) {
     const upstreams = { pay: { targets: TARGETS }, [name]: { targets: TARGETS } }
     assert.match(fault(upstreams), /must have a name of at most 64 letters/)
@@ -136,6 +132,20 @@ test('the default group has the targets of upstream or the environment, and may 
     'default',
     ['http://b', 'http://c'],
     7,
+  ])
+})
+
+test('a group that no route names is a warning', () => {
+  const { value } = loadSettings({}, () =>
+    JSON.stringify({
+      upstreams: { pay: { targets: TARGETS }, default: { breaker: {} } },
+      jwksUri: 'http://k',
+      routes: ROUTES,
+    }),
+  )
+  assert.ok(value)
+  assert.deepEqual(groupWarnings(value.upstreamGroups, value.routes), [
+    'the upstream group "default" has no effect: no route names it',
   ])
 })
 

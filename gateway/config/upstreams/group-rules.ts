@@ -92,6 +92,17 @@ export function groupsInUse({
   return all.filter(({ name }) => used.has(name))
 }
 
+/** One sentence for each group that no route names. */
+export function groupWarnings(
+  groups: readonly UpstreamGroup[],
+  routes: readonly { readonly upstream: string }[],
+): readonly string[] {
+  const used = new Set(routes.map(({ upstream }) => upstream))
+  return groups
+    .filter(({ name }) => !used.has(name))
+    .map(({ name }) => `the upstream group "${name}" has no effect: no route names it`)
+}
+
 function checkTargets(
   json: JsonFile<unknown>,
   path: string,
@@ -114,10 +125,6 @@ function checkHealthCheck(json: JsonFile<unknown>, path: string, check: WrittenG
   if (check === undefined) return
   json.check(`${path}.path`, check.path, checkPathFault)
   json.check(`${path}.host`, check.host, authorityFault)
-  const { timeoutMs = 0, intervalMs = 0 } = check
-  if (timeoutMs <= intervalMs) return
-  const reason = `must not be longer than intervalMs (${intervalMs}), but is ${timeoutMs}`
-  json.refuse({ path: `${path}.timeoutMs`, reason })
 }
 
 function checkBreaker(json: JsonFile<unknown>, path: string, breaker: WrittenGroup['breaker']): void {
