@@ -23,6 +23,7 @@ export class Limiter {
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
+  #rows: readonly LimitRow[] = []
   #byId: ReadonlyMap<number, Counters> = new Map()
   #lastId = 0
   #closed = false
@@ -62,6 +63,7 @@ export class Limiter {
       return current
     })
     this.#table = table
+    this.#rows = rows
     this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
     this.#budget.divide(this.#counters.map((counters) => counters.size))
     if (!this.#closed) this.#putTable(nowMs)
@@ -114,6 +116,15 @@ export class Limiter {
   copy(): { readonly records: readonly RowRecord[]; readonly hits: Iterable<Hit> } {
     const records = this.#counters.map((counters) => counters.record)
     return { records, hits: hitsOf(this.#counters, this.#clock()) }
+  }
+
+  /** The rows in force with what is counted under each, and the time by which it counts. For who only looks. */
+  inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
+    const rows = this.#rows.flatMap((row, i) => {
+      const counters = this.#counters[i]
+      return counters === undefined ? [] : [[row, counters] as const]
+    })
+    return { nowMs: this.#clock(), rows }
   }
 
   /** Keys of all rows, including idle ones that are not dropped yet. */

@@ -100,6 +100,16 @@ export class Counters {
     return this.#windows.size
   }
 
+  /** The keys in memory, in the order in which they came. Stays valid while keys come and go. */
+  keys(): MapIterator<string> {
+    return this.#windows.keys()
+  }
+
+  /** How many hits of `key` count at `nowMs`. Changes nothing. */
+  countOf(key: string, nowMs: number): number {
+    return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
+  }
+
   /** Hits refused because there was no memory for their new key. */
   get refusedForCapacity(): number {
     return this.#refusedForCapacity

@@ -37,6 +37,8 @@ export interface Window {
   giveBack(): void
   /** How many hits count now. */
   hitsAt(nowMs: number, rule: WindowRule): number
+  /** The same, without dropping the expired hits: for who only looks. */
+  countAt(nowMs: number, rule: WindowRule): number
   /** Whether every hit has expired, so that the window can be dropped. */
   isIdle(nowMs: number, rule: WindowRule): boolean
   /** All hits, oldest first, including expired ones: for a copy under another rule or in another run. */
@@ -113,6 +115,18 @@ export class LogWindow implements Window {
   hitsAt(nowMs: number, rule: WindowRule): number {
     this.#expire(nowMs, rule)
     return this.#count
+  }
+
+  countAt(nowMs: number, rule: WindowRule): number {
+    // The ring is sorted: half by half to the oldest hit that counts.
+    let expired = 0
+    let end = this.#count
+    while (expired < end) {
+      const middle = (expired + end) >> 1
+      if (isExpired(this.#at(middle) ?? 0, nowMs, rule)) expired = middle + 1
+      else end = middle
+    }
+    return this.#count - expired
   }
 
   isIdle(nowMs: number, rule: WindowRule): boolean {
@@ -220,6 +234,15 @@ export class SliceWindow implements Window {
   hitsAt(nowMs: number, rule: WindowRule): number {
     this.#expire(nowMs, rule)
     return this.#total
+  }
+
+  countAt(nowMs: number, rule: WindowRule): number {
+    let held = this.#total
+    for (const [i, newestMs] of this.#newestMs.entries()) {
+      if (!isExpired(newestMs, nowMs, rule)) break
+      held -= this.#counts[i] ?? 0
+    }
+    return held
   }
 
   isIdle(nowMs: number, rule: WindowRule): boolean {

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { it } from 'node:test'
+import { Limiter } from './limiter.ts'
+import { NearestCallers } from './nearest-callers.ts'
+import type { LimitRow } from './table/limit-row.ts'
+
+function row(name: string, limit: number): LimitRow {
+  return {
+    name,
+    path: `/${name}`,
+    methods: undefined,
+    limit,
+    window: '1m',
+    windowMs: 60_000,
+    purpose: 'a test',
+    per: 'caller',
+    mode: 'enforce',
+    onStoreFailure: 'local',
+  }
+}
+
+function limiterWith(rows: readonly LimitRow[]) {
+  const time = { nowMs: 1_000_000 }
+  const limiter = new Limiter({ clock: () => time.nowMs })
+  limiter.replace(rows)
+  const take = (of: LimitRow, key: string, hits: number) => {
+    for (let i = 0; i < hits; i++) limiter.take(of, key)
+  }
+  return { limiter, time, take }
+}
+
+for (const [kind, limit] of [
+  ['hit by hit', 100],
+  ['in slices', 5000],
+] as const) {
+  it(`names the ten callers nearest to a limit counted ${kind}, without saying who they are`, () => {
+    const login = row('login', limit)
+    const { limiter, time, take } = limiterWith([login, row('idle', 5)])
+    for (let i = 1; i <= 15; i++) take(login, i % 2 === 0 ? `p:user-${i}` : `a:10.0.0.${i}`, i)
+    const nearest = new NearestCallers(limiter)
+    const [first, second] = nearest.look()
+    assert.deepEqual([first?.row.name, first?.callers, second?.nearest], ['login', 15, []])
+    assert.deepEqual(
+      first?.nearest.map(({ hits }) => hits),
+      [15, 14, 13, 12, 11, 10, 9, 8, 7, 6],
+    )
+    assert.match(first?.nearest[0]?.caller ?? '', /^address [0-9a-f]{12}$/)
+    assert.match(first?.nearest[1]?.caller ?? '', /^caller [0-9a-f]{12}$/)
+    assert.deepEqual(nearest.look()[0]?.nearest, first?.nearest)
+    time.nowMs += 60_001
+    assert.deepEqual(nearest.look()[0]?.nearest, [])
+  })
+}
+
+it('changes nothing of what is counted', () => {
+  const login = row('login', 3)
+  const { limiter, time, take } = limiterWith([login])
+  take(login, 'p:a', 2)
+  time.nowMs += 30_000
+  take(login, 'p:a', 1)
+  time.nowMs += 31_000
+  const nearest = new NearestCallers(limiter)
+  assert.deepEqual(
+    nearest.look()[0]?.nearest.map(({ hits }) => hits),
+    [1],
+  )
+  assert.equal(limiter.take(login, 'p:a').remaining, 1)
+})
+
+it('goes through many callers in several looks, and keeps the best of them meanwhile', () => {
+  const login = row('login', 100)
+  const { limiter, take } = limiterWith([login])
+  for (let i = 0; i < 50; i++) take(login, `p:${i}`, i === 3 || i === 47 ? 90 : 1)
+  const nearest = new NearestCallers(limiter, 10)
+  const hits = () => nearest.look()[0]?.nearest.map((one) => one.hits)
+  assert.equal(hits()?.[0], 90)
+  for (let look = 0; look < 4; look++) hits()
+  assert.deepEqual(hits()?.slice(0, 3), [90, 90, 1])
+})

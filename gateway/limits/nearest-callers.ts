@@ -1,0 +1,84 @@
+import { createHmac, randomBytes } from 'node:crypto'
+import type { Limiter } from './limiter.ts'
+import type { LimitRow } from './table/limit-row.ts'
+import type { Counters } from './windows/counters.ts'
+
+/** A caller of a row, under a name that tells nothing else. */
+export interface NearCaller {
+  /** `user 3f2a…` or `address 09bc…`: the hash differs in each run of the gateway. */
+  readonly caller: string
+  readonly hits: number
+}
+
+export interface RowUse {
+  readonly row: LimitRow
+  /** Callers in memory; some of them may have no hit left. */
+  readonly callers: number
+  /** Those with the most hits, the nearest to the limit first. */
+  readonly nearest: readonly NearCaller[]
+}
+
+/** Callers shown for each row. */
+const NEAREST = 10
+/** Callers looked at in each row by one look: about a millisecond for ten rows. */
+const KEYS_PER_LOOK = 2000
+const HASH_LENGTH = 12
+
+interface Pass {
+  keys: MapIterator<string>
+  /** The best so far, by key; those of the last look are among them. */
+  best: Map<string, number>
+}
+
+/**
+ * Finds the callers that are nearest to their limits, without slowing the limiter: each look goes through a part of a row's
+ * callers, so a row with many is gone through in several looks, and the best found so far are counted anew each time.
+ */
+export class NearestCallers {
+  readonly #limiter: Pick<Limiter, 'inForce'>
+  readonly #keysPerLook: number
+  readonly #secret = randomBytes(32)
+  readonly #passes = new WeakMap<Counters, Pass>()
+
+  constructor(limiter: Pick<Limiter, 'inForce'>, keysPerLook = KEYS_PER_LOOK) {
+    this.#limiter = limiter
+    this.#keysPerLook = keysPerLook
+  }
+
+  /** To be called about once a second while somebody looks. */
+  look(): RowUse[] {
+    const { nowMs, rows } = this.#limiter.inForce()
+    return rows.map(([row, counters]) => ({
+      row,
+      callers: counters.size,
+      nearest: this.#nearestIn(counters, nowMs).map(([key, hits]) => ({ caller: this.#nameOf(key), hits })),
+    }))
+  }
+
+  #nearestIn(counters: Counters, nowMs: number): (readonly [key: string, hits: number])[] {
+    const pass = this.#passes.get(counters) ?? { keys: counters.keys(), best: new Map() }
+    this.#passes.set(counters, pass)
+    const seen = new Set(pass.best.keys())
+    for (let left = this.#keysPerLook; left > 0; left--) {
+      const next = pass.keys.next()
+      if (next.done) {
+        pass.keys = counters.keys()
+        break
+      }
+      seen.add(next.value)
+    }
+    const best = [...seen]
+      .map((key) => [key, counters.countOf(key, nowMs)] as const)
+      .filter(([, hits]) => hits > 0)
+      .sort(([, one], [, other]) => other - one)
+      .slice(0, NEAREST)
+    pass.best = new Map(best)
+    return best
+  }
+
+  /** Keys are `p:` with the principal, or `a:` with the network. */
+  #nameOf(key: string): string {
+    const digest = createHmac('sha256', this.#secret).update(key).digest('hex').slice(0, HASH_LENGTH)
+    return `${key.startsWith('p:') ? 'caller' : 'address'} ${digest}`
+  }
+}
