@@ -4,6 +4,8 @@ import { AdminGuard } from './admin/admin-guard.ts'
 import type { AdminRoute } from './admin/admin-route.ts'
 import { createAdminServer } from './admin/admin-server.ts'
 import { configRoutes } from './admin/config-routes.ts'
+import { ConsoleFeed } from './admin/console/console-feed.ts'
+import { consoleRoutes } from './admin/console/console-routes.ts'
 import { metricsRoute } from './admin/metrics-route.ts'
 import { probeRoutes } from './admin/probes.ts'
 import { Primary } from './cluster/primary.ts'
@@ -59,11 +61,14 @@ export async function runGateway(): Promise<void> {
   )
   process.on('SIGHUP', () => serving.trail.reopen())
   const guard = adminGuard(startup, serving)
-  const admin = createAdminServer({ guard, routes: adminRoutes(serving) })
+  const feed = consoleFeed(serving)
+  const routes = [...consoleRoutes(feed, guard), ...adminRoutes(serving)]
+  const admin = createAdminServer({ guard, routes })
   const { adminPort, port, tlsPort } = await begin(startup, serving, {
     admin,
     socket: inheritance?.listeners.admin,
   })
+  feed.start()
   // Writes pending records without waiting for a request once the disk has room again.
   setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
   const { host, adminHost, upstreams } = settings
@@ -103,6 +108,16 @@ function adminRoutes(serving: ServingMode): AdminRoute[] {
     metricsRoute(serving.metrics),
     ...configRoutes({ config: serving.reports.config, reload: () => serving.reload() }),
   ]
+}
+
+function consoleFeed(serving: ServingMode): ConsoleFeed {
+  return new ConsoleFeed({
+    collect: () => serving.collect(),
+    readiness: () => serving.notReady(),
+    degradation: () => serving.degraded(),
+    config: () => serving.reports.config.report(),
+    limiter: serving.limiter,
+  })
 }
 
 function adminGuard({ settings, adminToken }: StartupConfiguration, { reports }: ServingMode): AdminGuard {

@@ -1,6 +1,6 @@
 import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { launch } from './launch.mjs'
+import { compile } from './compile.mjs'
 
 /**
  * What `npm pack -w gateway` runs before (`prepack`) and after (`postpack`). A package holds compiled JavaScript with its types,
@@ -24,14 +24,7 @@ if (process.argv[2] === 'prepack') {
   const text = readFileSync(manifest, 'utf8')
   writeFileSync(kept, text)
   writeFileSync(manifest, `${JSON.stringify(packedManifest(JSON.parse(text)), null, 2)}\n`)
-  launch([
-    pathOf('../node_modules/typescript/bin/tsc'),
-    '-p',
-    pathOf('../tsconfig.build.json'),
-    '--declaration',
-    '--outDir',
-    compiled,
-  ])
+  compile(compiled, ['--declaration'])
 }
 
 /** With the scripts of a checkout left out. */

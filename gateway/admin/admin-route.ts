@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 
 /** Who may ask for a path of the admin listener. See `admin-guard.ts`. */
 export type AdminAccess =
@@ -12,7 +12,8 @@ export type AdminAccess =
 export interface AdminResponse {
   readonly status: number
   readonly contentType: string
-  readonly body: string | Buffer
+  /** A function writes the body itself, for as long as it likes. */
+  readonly body: string | Buffer | ((res: ServerResponse) => void)
   /** Further fields: name, value, name, value. */
   readonly headers?: readonly string[] | undefined
 }

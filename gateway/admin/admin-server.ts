@@ -44,17 +44,22 @@ function notAllowed(routes: readonly AdminRoute[]): AdminResponse {
   return text(405, `only ${allowed}\n`, ['Allow', allowed])
 }
 
-function send(req: IncomingMessage, res: ServerResponse, made: AdminResponse): void {
-  const headers = [
+function send(
+  req: IncomingMessage,
+  res: ServerResponse,
+  { status, contentType, body, headers }: AdminResponse,
+): void {
+  const length = typeof body === 'function' ? [] : ['Content-Length', String(Buffer.byteLength(body))]
+  const fields = [
     'Content-Type',
-    made.contentType,
-    'Content-Length',
-    String(Buffer.byteLength(made.body)),
+    contentType,
+    ...length,
     ...MANDATORY_HEADERS,
     'X-Request-ID',
     newRequestId(),
-    ...(made.headers ?? []),
   ]
-  res.writeHead(made.status, headers)
-  res.end(req.method === 'HEAD' ? undefined : made.body)
+  res.writeHead(status, [...fields, ...(headers ?? [])])
+  if (req.method === 'HEAD') res.end()
+  else if (typeof body === 'function') body(res)
+  else res.end(body)
 }

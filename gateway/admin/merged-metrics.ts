@@ -31,12 +31,18 @@ function bySeries(values: readonly MetricValue<string>[]): MetricValue<string>[]
   return [...series.values()].flat()
 }
 
-/** The counts, but not the gauges, of threads that have ended: without them counters would go back. */
-export function countedBy(snapshots: readonly MetricsSnapshot[]): MetricsSnapshot {
-  const counted = snapshots.map((snapshot) =>
-    snapshot.filter(({ type }) => ['counter', 'histogram'].includes(String(type))),
-  )
-  const merged: unknown[] = Registry.aggregate(counted).getMetricsAsArray()
+/** The metrics of all threads together, as data. */
+export function mergedSnapshot(snapshots: readonly MetricsSnapshot[]): MetricsSnapshot {
+  const merged: unknown[] = Registry.aggregate(snapshots.map((snapshot) => [...snapshot])).getMetricsAsArray()
   // The library's merged metrics are plain data with a `get` function.
   return merged.map((metric) => ({ ...(metric as MetricsSnapshot[number]), get: undefined }))
+}
+
+/** The counts, but not the gauges, of threads that have ended: without them counters would go back. */
+export function countedBy(snapshots: readonly MetricsSnapshot[]): MetricsSnapshot {
+  return mergedSnapshot(
+    snapshots.map((snapshot) =>
+      snapshot.filter(({ type }) => ['counter', 'histogram'].includes(String(type))),
+    ),
+  )
 }

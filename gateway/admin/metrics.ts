@@ -244,6 +244,17 @@ function insideMetrics(registers: Registry[]) {
   })
   expose(registers, [auth, limits, overlooked, records, writeErrors])
   return {
+    /** Exposes how many records wait, read when the metrics are collected. Called once for each thread. */
+    auditPending: (pending: () => number) => {
+      new Gauge({
+        name: 'gateway_audit_records_pending',
+        help: 'Records that are not yet where the durability promises them: in the file, or on the disk.',
+        registers,
+        collect() {
+          this.set(pending())
+        },
+      })
+    },
     authDecision: (method: string, outcome: string) => auth.count(method, outcome),
     overlooked: (route: string, code: string) => overlooked.count(route, code),
     limitDecision: (limit: string, decision: LimitDecision) => limits.count(limit, decision),

@@ -106,6 +106,11 @@ export class Trail {
     return this.#outage.writable
   }
 
+  /** Records of this thread that are not where the durability promises them. */
+  get pending(): number {
+    return this.#policy.uncommitted + this.#outage.pending
+  }
+
   /** What another thread needs to join. */
   get handle(): TrailHandle {
     return { file: this.#options.file, shared: this.#shared.buffer }

@@ -1,5 +1,6 @@
 import type { Settings } from '../config/settings.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
+import type { Limiter } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { journalOptions } from '../process/data-files.ts'
@@ -114,6 +115,11 @@ export class PrimaryState {
       copy: copyState(this.#state, this.eventLog.nowMs),
       descriptor: this.#publishedDescriptor,
     }
+  }
+
+  /** For who only looks at what is counted. */
+  get limiter(): Pick<Limiter, 'inForce'> {
+    return this.#state.limiter
   }
 
   /** Why the gateway is not ready, for the probe; undefined when it is ready. */

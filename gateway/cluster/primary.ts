@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ConfigInForce } from '../admin/config-in-force.ts'
-import { countedBy, exposeMerged, type MetricsSnapshot } from '../admin/merged-metrics.ts'
+import { countedBy, exposeMerged, type MetricsSnapshot, mergedSnapshot } from '../admin/merged-metrics.ts'
 import { createMetrics, type Metrics } from '../admin/metrics.ts'
 import { openTrail } from '../audit/open-trail.ts'
 import type { Trail } from '../audit/trail.ts'
@@ -31,6 +31,7 @@ export class Primary implements ServingMode {
   readonly trail: Trail
   readonly metrics: Pick<Metrics, 'expose' | 'contentType'>
   readonly reports: Reports
+  readonly limiter: ServingMode['limiter']
   readonly #startup: StartupConfiguration
   readonly #own: Metrics
   readonly #counted: ReturnType<Metrics['state']>
@@ -49,12 +50,17 @@ export class Primary implements ServingMode {
     const { settings, version, clients, tls, log } = startup
     this.#startup = startup
     this.#own = createMetrics({ version })
-    this.metrics = { contentType: this.#own.contentType, expose: () => this.#expose() }
+    this.metrics = {
+      contentType: this.#own.contentType,
+      expose: async () => exposeMerged(await this.#snapshots()),
+    }
     this.trail = openTrail(trailOptions(startup, this.#own))
+    this.#own.auditPending(() => this.trail.pending)
     const config = new ConfigInForce(startup)
     this.reports = { log, metrics: this.#own, trail: this.trail, clock: Date.now, config }
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
     this.#state = new PrimaryState(startup, watch, gatewayIdOf(this.#secret))
+    this.limiter = this.#state.limiter
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
     this.#pool = new WorkerPool({
       size: settings.workers,
@@ -192,10 +198,14 @@ export class Primary implements ServingMode {
     if (lastReport !== undefined) this.#ended = [countedBy([...this.#ended, lastReport])]
   }
 
-  async #expose(): Promise<string> {
+  async collect(): Promise<MetricsSnapshot> {
+    return mergedSnapshot(await this.#snapshots())
+  }
+
+  async #snapshots(): Promise<MetricsSnapshot[]> {
     const own = await this.#own.snapshot()
     const workers = await this.#pool.collectReports()
-    return exposeMerged([own, ...workers, ...this.#ended])
+    return [own, ...workers, ...this.#ended]
   }
 }
 

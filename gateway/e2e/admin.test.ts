@@ -29,6 +29,7 @@ const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_audit_records_total: ['type'],
   gateway_audit_write_errors_total: [],
   gateway_audit_writable: [],
+  gateway_audit_records_pending: [],
   gateway_store_writable: ['store'],
   gateway_store_write_errors_total: ['store'],
   gateway_tunnels_open: [],
@@ -213,7 +214,8 @@ describe('the admin listener', () => {
       ['/readyz?verbose', 'GET', 200, /^ready\n$/],
       ['/healthz', 'HEAD', 200, /^$/],
       ['/metrics', 'POST', 405, /GET/],
-      ['/', 'GET', 404, /metrics/],
+      ['/', 'GET', 200, /^<!doctype html>/],
+      ['/console', 'GET', 404, /metrics/],
       ['/open/x', 'GET', 404, /metrics/],
     ]
     for (const [path, method, status, body] of cases) {

@@ -70,8 +70,8 @@ it('changes nothing of what is counted', () => {
 it('goes through many callers in several looks, and keeps the best of them meanwhile', () => {
   const login = row('login', 100)
   const { limiter, take } = limiterWith([login])
-  for (let i = 0; i < 50; i++) take(login, `p:${i}`, i === 3 || i === 47 ? 90 : 1)
-  const nearest = new NearestCallers(limiter, 10)
+  for (let i = 0; i < 100; i++) take(login, `p:${i}`, i === 3 || i === 97 ? 90 : 1)
+  const nearest = new NearestCallers(limiter, 20)
   const hits = () => nearest.look()[0]?.nearest.map((one) => one.hits)
   assert.equal(hits()?.[0], 90)
   for (let look = 0; look < 4; look++) hits()

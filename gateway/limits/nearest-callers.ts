@@ -5,7 +5,7 @@ import type { Counters } from './windows/counters.ts'
 
 /** A caller of a row, under a name that tells nothing else. */
 export interface NearCaller {
-  /** `user 3f2a…` or `address 09bc…`: the hash differs in each run of the gateway. */
+  /** `caller 3f2a…` or `address 09bc…`: the hash differs in each run of the gateway. */
   readonly caller: string
   readonly hits: number
 }
@@ -20,8 +20,10 @@ export interface RowUse {
 
 /** Callers shown for each row. */
 const NEAREST = 10
-/** Callers looked at in each row by one look: about a millisecond for ten rows. */
-const KEYS_PER_LOOK = 2000
+/** Callers looked at by one look, all rows together. */
+const KEYS_PER_LOOK = 20_000
+/** Of each row at least, however many rows there are. */
+const MIN_KEYS = 20
 const HASH_LENGTH = 12
 
 interface Pass {
@@ -48,18 +50,22 @@ export class NearestCallers {
   /** To be called about once a second while somebody looks. */
   look(): RowUse[] {
     const { nowMs, rows } = this.#limiter.inForce()
+    const keys = Math.max(MIN_KEYS, Math.floor(this.#keysPerLook / rows.length))
     return rows.map(([row, counters]) => ({
       row,
       callers: counters.size,
-      nearest: this.#nearestIn(counters, nowMs).map(([key, hits]) => ({ caller: this.#nameOf(key), hits })),
+      nearest: this.#nearestIn(counters, keys, nowMs).map(([key, hits]) => ({
+        caller: this.#nameOf(key),
+        hits,
+      })),
     }))
   }
 
-  #nearestIn(counters: Counters, nowMs: number): (readonly [key: string, hits: number])[] {
+  #nearestIn(counters: Counters, keys: number, nowMs: number): (readonly [key: string, hits: number])[] {
     const pass = this.#passes.get(counters) ?? { keys: counters.keys(), best: new Map() }
     this.#passes.set(counters, pass)
     const seen = new Set(pass.best.keys())
-    for (let left = this.#keysPerLook; left > 0; left--) {
+    for (let left = keys; left > 0; left--) {
       const next = pass.keys.next()
       if (next.done) {
         pass.keys = counters.keys()

@@ -1,6 +1,8 @@
+import type { MetricsSnapshot } from '../admin/merged-metrics.ts'
 import type { Exposition } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
 import type { Settings } from '../config/settings.ts'
+import type { Limiter } from '../limits/limiter.ts'
 import type { Stop } from './drain.ts'
 import type { Reports } from './reload/reload-reports.ts'
 import type { HandOver } from './restart/hand-over.ts'
@@ -9,6 +11,10 @@ import type { HandOver } from './restart/hand-over.ts'
 export interface ServingMode {
   readonly trail: Trail
   readonly metrics: Exposition
+  /** The metrics of all threads, as data. */
+  collect(): Promise<MetricsSnapshot>
+  /** For who only looks at what is counted. */
+  readonly limiter: Pick<Limiter, 'inForce'>
   /** Where edits of files are reported that the gateway itself does not watch. */
   readonly reports: Reports
   /** In force now. */

@@ -52,6 +52,8 @@ export function serveAlone(
   return {
     trail,
     metrics,
+    collect: metrics.snapshot,
+    limiter: state.limiter,
     reports,
     get settings() {
       return inForce.gateway.settings

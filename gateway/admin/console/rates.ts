@@ -1,18 +1,5 @@
 import type { Spread, Totals } from './totals.ts'
-
-/** One moment of the plots. Rates are per second and over the time since the moment before; latencies null without requests. */
-export interface Point {
-  /** Epoch seconds, as the plots have it. */
-  readonly t: number
-  /** Responses below 400. */
-  readonly ok: number
-  readonly clientErrors: number
-  readonly serverErrors: number
-  readonly refused: number
-  readonly p50Ms: number | null
-  readonly p95Ms: number | null
-  readonly p99Ms: number | null
-}
+import type { Point } from './wire.ts'
 
 /** Per second; never negative, as after counters that began anew. */
 export function perSecond(before: number | undefined, after: number | undefined, ms: number): number {

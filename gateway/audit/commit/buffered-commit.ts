@@ -28,6 +28,10 @@ export class BufferedCommit implements CommitPolicy {
     else this.#timer ??= setTimeout(() => this.flush(), BUFFER_MS)
   }
 
+  get uncommitted(): number {
+    return this.#lines.length
+  }
+
   flush(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined

@@ -24,6 +24,8 @@ export interface Group {
 export interface CommitPolicy {
   /** @returns what the request must wait for; `undefined`: nothing. */
   add(line: string): Commit | undefined
+  /** Lines that are not committed yet. */
+  readonly uncommitted: number
   /** Writes the waiting lines now. With `synced` they stay for the next commit. */
   flush(): void
   /** Ends the policy. @returns what the caller has to write and finish. */

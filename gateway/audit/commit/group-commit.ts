@@ -29,6 +29,8 @@ export class GroupCommit implements CommitPolicy {
   #next = new Commit()
   #scheduled = false
   #syncing = false
+  /** Lines that an `fdatasync` under way will commit. */
+  #underway = 0
 
   constructor(options: GroupCommitOptions) {
     this.#options = options
@@ -38,6 +40,10 @@ export class GroupCommit implements CommitPolicy {
     this.#lines.push(line)
     this.#schedule()
     return this.#next
+  }
+
+  get uncommitted(): number {
+    return this.#lines.length + this.#underway
   }
 
   flush(): void {
@@ -93,12 +99,14 @@ export class GroupCommit implements CommitPolicy {
       return
     }
     this.#syncing = true
+    this.#underway = group.lines.length
     fdatasync(trailFile.sink.fd, (failed) => this.#endSync(failed, group, start))
   }
 
   #endSync(error: Error | null, group: Group, start: CommitStart): void {
     const { trailFile, shared } = this.#options
     this.#syncing = false
+    this.#underway = 0
     if (error !== null) trailFile.rollBackTo(start)
     shared.releaseCommitLock()
     if (error !== null) {

@@ -63,6 +63,10 @@ export class Outage {
     return this.#writable
   }
 
+  get pending(): number {
+    return this.#pending.count
+  }
+
   get fault(): Error {
     return this.#fault ?? new Error('the audit trail cannot be written yet')
   }

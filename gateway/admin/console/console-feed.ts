@@ -1,0 +1,143 @@
+import type { Limiter } from '../../limits/limiter.ts'
+import { NearestCallers } from '../../limits/nearest-callers.ts'
+import { type ConsoleSources, consoleState } from './console-state.ts'
+import { pointBetween } from './rates.ts'
+import { type Totals, totalsOf } from './totals.ts'
+import type { FeedFault, Moment, Point } from './wire.ts'
+
+/** Receives the events of a console. */
+export interface Listener {
+  /** @returns whether it still takes events; one that does not is forgotten */
+  receive(event: string): boolean
+  /** No event follows. */
+  end(): void
+}
+
+export interface FeedOptions extends ConsoleSources {
+  readonly limiter: Pick<Limiter, 'inForce'>
+  /** Epoch milliseconds. */
+  readonly clock?: () => number
+}
+
+/** A console more gets 503: the connections of the listener are needed by probes. */
+export const MAX_LISTENERS = 10
+const LIVE_MS = 1000
+/** Between two points of the history. */
+const HISTORY_MS = 5000
+/** Fifteen minutes. */
+const HISTORY_POINTS = 180
+/** Rates of the tables are over a minute. */
+const PAST_TOTALS = 12
+
+/**
+ * What all open consoles are told: each second one moment, computed once. While none is open only the counters are read every
+ * five seconds, for the plots of the last quarter of an hour.
+ */
+export class ConsoleFeed {
+  readonly #options: FeedOptions
+  readonly #clock: () => number
+  readonly #listeners = new Set<Listener>()
+  readonly #history: Point[] = []
+  /** Of the last minute, oldest first. */
+  readonly #past: Totals[] = []
+  #last: Totals | undefined
+  /** Only while a console is open, because it holds on to the callers that it has looked at. */
+  #callers: NearestCallers | undefined
+  #timer: NodeJS.Timeout | undefined
+  #isLive = false
+  #isBusy = false
+
+  constructor(options: FeedOptions) {
+    this.#options = options
+    this.#clock = options.clock ?? Date.now
+  }
+
+  start(): void {
+    this.#setTimer(HISTORY_MS)
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+    for (const listener of this.#listeners) listener.end()
+    this.#listeners.clear()
+  }
+
+  /** Whether another listener would be one too many. */
+  get isFull(): boolean {
+    return this.#listeners.size >= MAX_LISTENERS
+  }
+
+  /** @returns what forgets the listener */
+  add(listener: Listener): () => void {
+    listener.receive(eventOf('history', this.#history))
+    this.#listeners.add(listener)
+    if (!this.#isLive) this.#goLive()
+    return () => this.#forget(listener)
+  }
+
+  /** Called by the timer. Never rejects. */
+  async look(): Promise<void> {
+    // Metrics of a busy worker can take a second.
+    if (this.#isBusy) return
+    this.#isBusy = true
+    try {
+      await this.#look()
+    } catch (error) {
+      this.#tell(eventOf('fault', { reason: String(error) } satisfies FeedFault))
+    }
+    this.#isBusy = false
+  }
+
+  async #look(): Promise<void> {
+    const { collect } = this.#options
+    const snapshot = await collect()
+    const totals = totalsOf(snapshot, this.#clock())
+    this.#remember(totals)
+    const callers = this.#callers
+    if (this.#listeners.size > 0 && callers !== undefined) {
+      const past = this.#past[0] ?? totals
+      const point = pointBetween(this.#last ?? past, totals)
+      const state = consoleState({ sources: this.#options, callers, snapshot, totals, past })
+      this.#tell(eventOf('moment', { point, state } satisfies Moment))
+    }
+    this.#last = totals
+  }
+
+  #remember(totals: Totals): void {
+    const before = this.#past.at(-1)
+    if (before !== undefined && totals.atMs - before.atMs < HISTORY_MS - LIVE_MS / 2) return
+    if (before !== undefined) this.#history.push(pointBetween(before, totals))
+    this.#past.push(totals)
+    if (this.#past.length > PAST_TOTALS) this.#past.shift()
+    if (this.#history.length > HISTORY_POINTS) this.#history.shift()
+  }
+
+  #tell(event: string): void {
+    for (const listener of this.#listeners) if (!listener.receive(event)) this.#forget(listener)
+  }
+
+  #goLive(): void {
+    this.#isLive = true
+    this.#callers = new NearestCallers(this.#options.limiter)
+    this.#setTimer(LIVE_MS)
+    void this.look()
+  }
+
+  #forget(listener: Listener): void {
+    if (!this.#listeners.delete(listener)) return
+    listener.end()
+    if (this.#listeners.size > 0) return
+    this.#isLive = false
+    this.#callers = undefined
+    this.#setTimer(HISTORY_MS)
+  }
+
+  #setTimer(intervalMs: number): void {
+    clearInterval(this.#timer)
+    this.#timer = setInterval(() => void this.look(), intervalMs).unref()
+  }
+}
+
+function eventOf(name: 'history' | 'moment' | 'fault', data: object): string {
+  return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`
+}

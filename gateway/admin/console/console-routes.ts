@@ -1,0 +1,103 @@
+import { readFileSync } from 'node:fs'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createRequire } from 'node:module'
+import type { AdminGuard } from '../admin-guard.ts'
+import { type AdminResponse, type AdminRoute, text } from '../admin-route.ts'
+import { type ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
+
+/** A console that reads more slowly than this is dropped: it connects again and begins with the present. */
+const MAX_UNREAD_BYTES = 256 * 1024
+const RETRY_SECONDS = '5'
+
+/** No script, style or request but our own paths; nothing inline; no markup made from text, and no frame around it. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join('; ')
+const PAGE_HEADERS = [
+  'Content-Security-Policy',
+  POLICY,
+  'Referrer-Policy',
+  'no-referrer',
+  'Cross-Origin-Opener-Policy',
+  'same-origin',
+  'Cross-Origin-Resource-Policy',
+  'same-origin',
+]
+
+const HTML = 'text/html; charset=utf-8'
+const SCRIPT = 'text/javascript; charset=utf-8'
+const STYLE = 'text/css; charset=utf-8'
+const OWN = ['main.js', 'stream.js', 'plots.js', 'panels.js', 'elements.js', 'words.js'] as const
+
+/** The console: its page at `/`, what the page loads, and `/events`, which tells it what happens. */
+export function consoleRoutes(feed: ConsoleFeed, guard: AdminGuard): AdminRoute[] {
+  return [
+    page('/', HTML, ownFile('index.html')),
+    page('/console/console.css', STYLE, ownFile('console.css')),
+    page('/console/icon.svg', 'image/svg+xml', ownFile('icon.svg')),
+    page('/console/uPlot.js', SCRIPT, plotFile('uPlot.iife.min.js')),
+    page('/console/uPlot.css', STYLE, plotFile('uPlot.min.css')),
+    ...OWN.map((name) => page(`/console/${name}`, SCRIPT, ownFile(name))),
+    {
+      path: '/events',
+      method: 'GET',
+      access: 'operator',
+      respond: (req) => eventsFor(req, feed, guard),
+    },
+  ]
+}
+
+/** Says nothing about this gateway, so nobody is asked for a token. The file is read when it is first asked for. */
+function page(path: string, contentType: string, read: () => Buffer): AdminRoute {
+  let body: Buffer | undefined
+  return {
+    path,
+    method: 'GET',
+    access: 'page',
+    respond: () => {
+      body ??= read()
+      return { status: 200, contentType, body, headers: PAGE_HEADERS }
+    },
+  }
+}
+
+function ownFile(name: string): () => Buffer {
+  return () => readFileSync(new URL(`./page/${name}`, import.meta.url))
+}
+
+function plotFile(name: string): () => Buffer {
+  return () => readFileSync(createRequire(import.meta.url).resolve(`uplot/dist/${name}`))
+}
+
+function eventsFor(req: IncomingMessage, feed: ConsoleFeed, guard: AdminGuard): AdminResponse {
+  const contentType = 'text/event-stream; charset=utf-8'
+  if (req.method === 'HEAD') return { status: 200, contentType, body: '' }
+  if (feed.isFull) {
+    const reason = `${MAX_LISTENERS} consoles are open, and no more are served\n`
+    return text(503, reason, ['Retry-After', RETRY_SECONDS])
+  }
+  const isAllowed = () => guard.refuse(req, 'operator') === undefined
+  return { status: 200, contentType, body: (res) => sendEvents(res, feed, isAllowed) }
+}
+
+/** @param isAllowed whether the token that the request came with is still in force */
+function sendEvents(res: ServerResponse, feed: ConsoleFeed, isAllowed: () => boolean): void {
+  const forget = feed.add({
+    receive: (event) => {
+      if (!isAllowed() || res.writableLength > MAX_UNREAD_BYTES) return false
+      res.write(event)
+      return true
+    },
+    end: () => res.destroy(),
+  })
+  res.on('close', forget)
+}

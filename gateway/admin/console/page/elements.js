@@ -1,0 +1,162 @@
+/* Everything shown is text: `textContent` and attributes of numbers only, never markup. */
+
+/**
+ * The element of the page that has this id.
+ *
+ * @template {HTMLElement} [Kind=HTMLElement]
+ * @param {string} id
+ * @param {new () => Kind} [kind]
+ * @returns {Kind}
+ */
+export function byId(id, kind) {
+  const element = document.getElementById(id)
+  if (element === null || (kind !== undefined && !(element instanceof kind))) throw new Error(`no ${id}`)
+  return /** @type {Kind} */ (element)
+}
+
+/**
+ * A cell: a text, a number with its text, how near something is to its limit, or a state.
+ *
+ * @typedef {string | { number: string } | { near: number, of: number } | { text: string, is: 'good' | 'bad' | 'warn' }} Cell
+ */
+
+/**
+ * Shows the rows in a table. What has not changed is left alone, so that a selection survives.
+ *
+ * @param {string} id
+ * @param {readonly string[]} titles
+ * @param {readonly (readonly Cell[])[]} rows
+ * @param {string} none shown without rows
+ * @param {number} [more] rows that are not shown
+ */
+export function showTable(id, titles, rows, none, more = 0) {
+  const table = byId(id, HTMLTableElement)
+  const body = table.tBodies[0] ?? tableWith(table, titles)
+  const numbers = new Set(rows[0]?.flatMap((cell, i) => (isNumber(cell) ? [i] : [])) ?? [])
+  for (const [i, head] of [...(table.tHead?.rows[0]?.cells ?? [])].entries())
+    head.className = numbers.has(i) ? 'number' : ''
+  const shown = rows.length === 0 ? [[none]] : more > 0 ? [...rows, [`and ${more} more`]] : rows
+  while (body.rows.length > shown.length) body.deleteRow(-1)
+  for (const [i, cells] of shown.entries()) {
+    const isNote = cells.length < titles.length
+    showRow(body.rows[i] ?? body.insertRow(), cells, isNote ? titles.length : 1)
+  }
+}
+
+/** @param {Cell} cell */
+function isNumber(cell) {
+  return typeof cell === 'object' && 'number' in cell
+}
+
+/**
+ * @param {HTMLTableElement} table
+ * @param {readonly string[]} titles
+ */
+function tableWith(table, titles) {
+  const head = table.createTHead().insertRow()
+  for (const title of titles) {
+    const cell = document.createElement('th')
+    cell.scope = 'col'
+    cell.textContent = title
+    head.append(cell)
+  }
+  return table.createTBody()
+}
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {readonly Cell[]} cells
+ * @param {number} span
+ */
+function showRow(row, cells, span) {
+  if (row.cells.length !== cells.length || row.cells[0]?.colSpan !== span) {
+    row.replaceChildren(
+      ...cells.map((_, i) => {
+        const cell = document.createElement(i === 0 && span === 1 ? 'th' : 'td')
+        if (cell.tagName === 'TH') cell.scope = 'row'
+        cell.colSpan = span
+        return cell
+      }),
+    )
+  }
+  for (const [i, value] of cells.entries()) {
+    const cell = row.cells[i]
+    if (cell !== undefined) showCell(cell, value, span)
+  }
+}
+
+/**
+ * @param {HTMLTableCellElement} cell
+ * @param {Cell} value
+ * @param {number} span
+ */
+function showCell(cell, value, span) {
+  if (typeof value === 'object' && 'near' in value) {
+    showNear(cell, value)
+    return
+  }
+  cell.className =
+    span > 1 ? 'empty' : typeof value === 'string' ? '' : 'number' in value ? 'number' : value.is
+  setText(cell, typeof value === 'string' ? value : 'number' in value ? value.number : value.text)
+}
+
+/**
+ * @param {HTMLTableCellElement} cell
+ * @param {{ near: number, of: number }} value
+ */
+function showNear(cell, { near, of }) {
+  const found = cell.querySelector('meter')
+  const meter = found ?? document.createElement('meter')
+  if (found === null) cell.replaceChildren(meter, document.createElement('span'))
+  meter.min = 0
+  meter.max = Math.max(1, of)
+  meter.low = meter.max * 0.7
+  meter.high = meter.max * 0.95
+  meter.optimum = 0
+  meter.value = near
+  const text = `${near} of ${of}`
+  if (meter.ariaLabel !== text) meter.ariaLabel = text
+  setText(/** @type {HTMLElement} */ (meter.nextElementSibling), text)
+}
+
+/**
+ * Names and their values.
+ *
+ * @param {string} id
+ * @param {readonly (readonly [name: string, value: Cell])[]} facts
+ */
+export function showFacts(id, facts) {
+  const list = byId(id)
+  while (list.children.length > facts.length) list.lastElementChild?.remove()
+  for (const [i, [name, value]] of facts.entries()) {
+    let pair = list.children[i]
+    if (pair === undefined) {
+      pair = document.createElement('div')
+      pair.append(document.createElement('dt'), document.createElement('dd'))
+      list.append(pair)
+    }
+    const [term, definition] = /** @type {HTMLElement[]} */ ([...pair.children])
+    if (term === undefined || definition === undefined) continue
+    setText(term, name)
+    if (typeof value === 'object' && 'is' in value) definition.className = value.is
+    else definition.className = ''
+    setText(
+      definition,
+      typeof value === 'string'
+        ? value
+        : 'text' in value
+          ? value.text
+          : 'number' in value
+            ? value.number
+            : '',
+    )
+  }
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {string} text
+ */
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text
+}

@@ -1,0 +1,228 @@
+/** @import { ConsoleState, Count, LimitState, PartState } from '../wire.ts' */
+import { byId, setText, showFacts, showTable } from './elements.js'
+import { duration, megabytes, milliseconds, rate, time, whole } from './words.js'
+
+/** A certificate that expires sooner is marked. */
+const SOON_DAYS = 21
+const DAY_SECONDS = 86_400
+
+/**
+ * Shows everything but the plots.
+ *
+ * @param {ConsoleState} state
+ */
+export function showPanels(state) {
+  setText(byId('version'), state.version)
+  showHealth(state)
+  showLimits(state)
+  showTraffic(state)
+  showTrail(state)
+  showStores(state)
+  showProcess(state)
+  showKeys(state)
+  showConfig(state)
+}
+
+/** @param {ConsoleState} state */
+function showHealth({ unready, degraded }) {
+  const health = byId('health')
+  health.className = `pill ${unready !== undefined ? 'bad' : degraded !== undefined ? 'warn' : 'good'}`
+  setText(
+    health,
+    unready !== undefined
+      ? `not ready: ${unready}`
+      : degraded !== undefined
+        ? `degraded: ${degraded}`
+        : 'ready',
+  )
+}
+
+/** @param {ConsoleState} state */
+function showLimits({ limits }) {
+  showTable(
+    'limits',
+    ['Limit', 'Path', 'Allows', 'Nearest caller', 'Let through', 'Refused', 'Callers'],
+    limits.rows.map(({ name, path, limit, window, per, mode, nearest, ...row }) => [
+      mode === 'shadow' ? `${name} (shadow)` : name,
+      path,
+      `${whole(limit)} in ${window} per ${per}`,
+      { near: nearest[0]?.hits ?? 0, of: limit },
+      { number: rate(row.allowedPerSecond) },
+      { number: rate(row.refusedPerSecond) },
+      { number: whole(row.callers) },
+    ]),
+    'No limits: requests are not counted.',
+    limits.more,
+  )
+  showNearest(limits.rows)
+}
+
+/** @param {readonly LimitState[]} rows */
+function showNearest(rows) {
+  const choice = byId('near-limit', HTMLSelectElement)
+  const names = rows.map(({ name }) => name).sort()
+  const shown = [...choice.options].map(({ value }) => value)
+  if (shown.join('\n') !== names.join('\n')) {
+    const chosen = choice.value || rows[0]?.name
+    choice.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)))
+  }
+  choice.disabled = rows.length === 0
+  const row = rows.find(({ name }) => name === choice.value)
+  showTable(
+    'near',
+    ['Caller', 'Used'],
+    (row?.nearest ?? []).map(({ caller, hits }) => [caller, { near: hits, of: row?.limit ?? 0 }]),
+    'Nobody is counted now.',
+  )
+}
+
+/** @param {ConsoleState} state */
+function showTraffic({ statuses, refusals, routes, upstreams }) {
+  const counts = (/** @type {readonly Count[]} */ rows) =>
+    rows.map(({ name, perSecond, total }) => [name, { number: rate(perSecond) }, { number: whole(total) }])
+  showTable('statuses', ['Status', 'Rate', 'Since start'], counts(statuses), 'No responses yet.')
+  showTable('refusals', ['Code', 'Rate', 'Since start'], counts(refusals), 'Nothing has been refused.')
+  showTable(
+    'routes',
+    ['Route', 'Requests', '5xx', 'p95'],
+    routes.rows.map(({ route, perSecond, errorsPerSecond, p95Ms }) => [
+      route === 'none' ? 'none (no route matches)' : route,
+      { number: rate(perSecond) },
+      { number: rate(errorsPerSecond) },
+      { number: milliseconds(p95Ms) },
+    ]),
+    'No requests yet.',
+    routes.more,
+  )
+  showTable(
+    'upstreams',
+    ['Upstream', 'State', 'Requests', 'p95'],
+    upstreams.map(({ upstream, healthy, perSecond, p95Ms }) => [
+      upstream,
+      healthy ? { text: 'healthy', is: 'good' } : { text: 'down', is: 'bad' },
+      { number: rate(perSecond) },
+      { number: milliseconds(p95Ms) },
+    ]),
+    'No upstream.',
+  )
+}
+
+/** @param {ConsoleState} state */
+function showTrail({ audit }) {
+  showFacts('audit', [
+    ['State', audit.writable ? { text: 'written', is: 'good' } : { text: 'cannot be written', is: 'bad' }],
+    ['File', audit.file === '-' ? 'standard output' : audit.file],
+    ['Durability', audit.durability],
+    ['Records', rate(audit.recordsPerSecond)],
+    [
+      'Lag',
+      audit.pending === 0
+        ? 'none'
+        : { text: `${whole(audit.pending)} records wait`, is: audit.writable ? 'warn' : 'bad' },
+    ],
+    ['Write errors', audit.writeErrors === 0 ? '0' : { text: whole(audit.writeErrors), is: 'warn' }],
+  ])
+}
+
+/** @param {ConsoleState} state */
+function showStores({ stores, sharedStore }) {
+  /** @type {Parameters<typeof showFacts>[1][number][]} */
+  const facts = stores
+    .filter(({ store }) => store !== 'shared')
+    .map(({ store, writable }) => [
+      store,
+      writable ? { text: 'written', is: 'good' } : { text: 'cannot be written', is: 'bad' },
+    ])
+  if (sharedStore === undefined) facts.push(['Shared store', 'none: counts are this gateway’s own'])
+  else {
+    facts.push(
+      ['Shared store', sharedStore.away ? { text: 'away', is: 'bad' } : { text: 'reached', is: 'good' }],
+      ['Round trips', `${rate(sharedStore.roundTripsPerSecond)}, p95 ${milliseconds(sharedStore.p95Ms)}`],
+      ['Outages', whole(sharedStore.outages)],
+      [
+        'Unsent log-outs',
+        sharedStore.unsentSessions === 0 ? '0' : { text: whole(sharedStore.unsentSessions), is: 'warn' },
+      ],
+    )
+  }
+  showFacts('stores', facts)
+}
+
+/** @param {ConsoleState} state */
+function showProcess({ workers, node, uptimeSeconds }) {
+  const { serving, configured, died } = workers
+  showFacts('workers', [
+    [
+      'Workers',
+      serving < configured
+        ? { text: `${serving} of ${configured} serve`, is: 'bad' }
+        : `${serving}, all serve`,
+    ],
+    ['Died', died === 0 ? '0' : { text: whole(died), is: 'warn' }],
+    ['Event loop lag', `p99 ${milliseconds(workers.loopLagP99Ms)}`],
+    ['CPU', `${(workers.cpuCores * 100).toFixed(0)} % of a core`],
+    ['Memory', megabytes(workers.memoryBytes)],
+    ['Running for', duration(uptimeSeconds)],
+    ['Node', node],
+  ])
+}
+
+/** @param {ConsoleState} state */
+function showKeys({ certificate, issuers }) {
+  /** @type {Parameters<typeof showFacts>[1][number][]} */
+  const facts = []
+  if (certificate === undefined) facts.push(['Certificate', 'no HTTPS listener'])
+  else {
+    const seconds = certificate.notAfterSeconds - Date.now() / 1000
+    const until = time(certificate.notAfterSeconds * 1000)
+    facts.push(
+      ['Certificate', certificate.subject],
+      [
+        'Expires',
+        seconds <= 0
+          ? { text: `expired ${until}`, is: 'bad' }
+          : seconds < SOON_DAYS * DAY_SECONDS
+            ? { text: `in ${duration(seconds)}, ${until}`, is: 'warn' }
+            : `in ${duration(seconds)}, ${until}`,
+      ],
+      ['SHA-256', certificate.thumbprint],
+      ['Client authorities', certificate.clientAuthorities.join(', ') || 'none'],
+    )
+  }
+  for (const { issuer, keysAgeSeconds } of issuers) {
+    facts.push([
+      issuer,
+      Number.isFinite(keysAgeSeconds)
+        ? `keys fetched ${duration(keysAgeSeconds)} ago`
+        : { text: 'no keys yet', is: 'bad' },
+    ])
+  }
+  showFacts('keys', facts)
+}
+
+/** @param {ConsoleState} state */
+function showConfig({ config }) {
+  setText(byId('config-hash'), config.hash)
+  showTable(
+    'config',
+    ['Part', 'File', 'SHA-256', 'In force since', 'Last reload'],
+    config.parts.map((part) => [
+      part.part,
+      part.file,
+      part.hash.slice(0, 16),
+      time(part.sinceMs),
+      lastReload(part),
+    ]),
+    'Nothing is known of the configuration.',
+  )
+}
+
+/**
+ * @param {PartState} part
+ * @returns {string | { text: string, is: 'bad' }}
+ */
+function lastReload({ lastReload: last }) {
+  if (last === undefined) return 'none since the start'
+  if (last.result === 'success') return `good, ${time(last.atMs)}`
+  return { text: `refused, ${time(last.atMs)}: ${last.faults.join('; ')}`, is: 'bad' }
+}

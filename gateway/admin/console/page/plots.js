@@ -1,0 +1,163 @@
+/** @import { History, Point } from '../wire.ts' */
+/** @import UPlot from 'uplot' */
+import { byId } from './elements.js'
+
+/** Fifteen minutes. */
+const SHOWN_SECONDS = 900
+const HEIGHT = 220
+
+/**
+ * One line of a plot.
+ *
+ * @typedef {object} Line
+ * @property {string} label
+ * @property {'--plot-1' | '--plot-2' | '--plot-3'} color
+ * @property {(point: Point) => number | null} value
+ * @property {number[]} [dash] So that lines differ not by colour alone.
+ */
+
+/** @type {Readonly<Record<string, readonly Line[]>>} */
+const PLOTS = {
+  'requests-plot': [
+    { label: 'below 400', color: '--plot-1', value: ({ ok }) => ok },
+    { label: '4xx', color: '--plot-2', value: ({ clientErrors }) => clientErrors, dash: [8, 3] },
+    { label: '5xx', color: '--plot-3', value: ({ serverErrors }) => serverErrors, dash: [2, 2] },
+  ],
+  'refused-plot': [{ label: 'refused', color: '--plot-2', value: ({ refused }) => refused }],
+  'latency-plot': [
+    { label: 'p50', color: '--plot-1', value: ({ p50Ms }) => p50Ms },
+    { label: 'p95', color: '--plot-2', value: ({ p95Ms }) => p95Ms, dash: [8, 3] },
+    { label: 'p99', color: '--plot-3', value: ({ p99Ms }) => p99Ms, dash: [2, 2] },
+  ],
+}
+
+/** The plots, and the points that they show. */
+export class Plots {
+  /** @type {Point[]} */
+  #points = []
+  /** @type {{ id: string, lines: readonly Line[], plot: UPlot }[]} */
+  #plots = []
+
+  constructor() {
+    this.draw()
+    const resized = new ResizeObserver(() => {
+      for (const { id, plot } of this.#plots) plot.setSize({ width: widthOf(id), height: HEIGHT })
+    })
+    for (const id of Object.keys(PLOTS)) resized.observe(byId(id))
+  }
+
+  /** Draws them anew: at the beginning, and in the colours of another theme. */
+  draw() {
+    for (const { plot } of this.#plots) plot.destroy()
+    this.#plots = Object.entries(PLOTS).map(([id, lines]) => {
+      const plot = new uPlot(optionsOf(id, lines), [[], ...lines.map(() => [])], byId(id))
+      plot.root.querySelector('canvas')?.setAttribute('role', 'img')
+      return { id, lines, plot }
+    })
+    this.#show()
+  }
+
+  /** @param {History} points */
+  begin(points) {
+    this.#points = [...points]
+    this.#show()
+  }
+
+  /** @param {Point} point */
+  add(point) {
+    this.#points.push(point)
+    const from = point.t - SHOWN_SECONDS
+    while ((this.#points[0]?.t ?? from) < from) this.#points.shift()
+    this.#show()
+  }
+
+  #show() {
+    const end = this.#points.at(-1)?.t ?? Date.now() / 1000
+    const times = this.#points.map(({ t }) => t)
+    for (const { lines, plot } of this.#plots) {
+      const values = lines.map(({ value }) => this.#points.map(value))
+      const highest = Math.max(1, ...values.flat().map((value) => value ?? 0))
+      plot.batch(() => {
+        plot.setData([times, ...values], false)
+        plot.setScale('x', { min: end - SHOWN_SECONDS, max: end })
+        plot.setScale('y', { min: 0, max: highest * 1.05 })
+      })
+      // Under the pointer, or the present.
+      plot.setLegend({}, false)
+      const now = lines.map(({ label }, i) => `${label} ${inWords(values[i]?.at(-1))}`)
+      const canvas = plot.root.querySelector('canvas')
+      canvas?.setAttribute('aria-label', `The last 15 minutes; now ${now.join(', ')}`)
+    }
+  }
+}
+
+/** @param {number | null | undefined} value */
+function inWords(value) {
+  return value?.toLocaleString('en', { maximumFractionDigits: 1 }) ?? '–'
+}
+
+/**
+ * Only values without a neighbour are marked: no line shows them.
+ *
+ * @param {UPlot} plot
+ * @param {number} seriesIndex
+ */
+function alone(plot, seriesIndex) {
+  const values = plot.data[seriesIndex] ?? []
+  return [...values.keys()].filter(
+    (i) =>
+      (values[i] ?? null) !== null && (values[i - 1] ?? null) === null && (values[i + 1] ?? null) === null,
+  )
+}
+
+/** @param {number | undefined} seconds */
+function clockTime(seconds) {
+  return seconds === undefined ? '–' : new Date(seconds * 1000).toLocaleTimeString('en-GB')
+}
+
+/** @param {string} id */
+function widthOf(id) {
+  return Math.max(200, byId(id).clientWidth)
+}
+
+/**
+ * @param {string} id
+ * @param {readonly Line[]} lines
+ * @returns {UPlot.Options}
+ */
+function optionsOf(id, lines) {
+  const style = getComputedStyle(document.documentElement)
+  const color = (/** @type {string} */ name) => style.getPropertyValue(name).trim()
+  const axis = {
+    stroke: color('--faint'),
+    font: '12px system-ui, sans-serif',
+    grid: { stroke: color('--grid'), width: 1 },
+    ticks: { stroke: color('--grid'), width: 1 },
+  }
+  return {
+    width: widthOf(id),
+    height: HEIGHT,
+    scales: { x: { time: true, auto: false }, y: { auto: false } },
+    cursor: { drag: { x: false, y: false }, points: { size: 6 } },
+    axes: [
+      { ...axis, values: '{HH}:{mm}', space: 60 },
+      { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => tick.toLocaleString('en')) },
+    ],
+    series: [
+      { label: 'at', value: (plot, seconds) => clockTime(seconds ?? plot.data[0].at(-1)) },
+      ...lines.map((line) => ({
+        label: line.label,
+        stroke: color(line.color),
+        width: 2,
+        ...(line.dash !== undefined && { dash: line.dash }),
+        points: { show: true, size: 4, filter: alone },
+        value: (
+          /** @type {UPlot} */ plot,
+          /** @type {number | null} */ value,
+          /** @type {number} */ series,
+          /** @type {number | null} */ index,
+        ) => inWords(index === null ? plot.data[series]?.at(-1) : value),
+      })),
+    ],
+  }
+}

@@ -1,0 +1,39 @@
+/** @param {number} perSecond */
+export function rate(perSecond) {
+  if (perSecond === 0) return '0/s'
+  if (perSecond < 0.1) return `${(perSecond * 60).toFixed(perSecond * 60 < 1 ? 2 : 1)}/min`
+  return `${perSecond < 10 ? perSecond.toFixed(1) : Math.round(perSecond).toLocaleString('en')}/s`
+}
+
+/** @param {number | null | undefined} ms */
+export function milliseconds(ms) {
+  if (ms === null || ms === undefined) return '–'
+  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`
+  return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
+}
+
+/** @param {number} value */
+export function whole(value) {
+  return Math.round(value).toLocaleString('en')
+}
+
+/** @param {number} bytes */
+export function megabytes(bytes) {
+  return `${whole(bytes / 1024 / 1024)} MB`
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  if (seconds < 90) return `${Math.round(seconds)} s`
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`
+  if (seconds < 129_600) return `${Math.round(seconds / 3600)} h`
+  return `${Math.round(seconds / 86_400)} days`
+}
+
+/** @param {number} epochMs */
+export function time(epochMs) {
+  return new Date(epochMs)
+    .toISOString()
+    .replace('T', ' ')
+    .replace(/\.\d+Z$/, ' UTC')
+}

@@ -1,0 +1,155 @@
+/** What the gateway tells an open console, as JSON in server-sent events. Every text in it may have been chosen by others. */
+
+/** One moment of the plots. Rates are per second and over the time since the moment before; latencies null without requests. */
+export interface Point {
+  /** Epoch seconds, as the plots have it. */
+  readonly t: number
+  /** Responses below 400. */
+  readonly ok: number
+  readonly clientErrors: number
+  readonly serverErrors: number
+  readonly refused: number
+  readonly p50Ms: number | null
+  readonly p95Ms: number | null
+  readonly p99Ms: number | null
+}
+
+/** Event `history`: once, at the beginning. Oldest first. */
+export type History = readonly Point[]
+
+/** Event `moment`: each second. */
+export interface Moment {
+  readonly point: Point
+  readonly state: ConsoleState
+}
+
+/** Rates are per second over the last minute. */
+export interface ConsoleState {
+  readonly version: string
+  readonly node: string
+  readonly uptimeSeconds: number
+  /** Why it is not ready; undefined when it is. */
+  readonly unready?: string
+  /** What does not work although it is ready. */
+  readonly degraded?: string
+  readonly inFlight: number
+  readonly tunnels: number
+  readonly statuses: readonly Count[]
+  readonly refusals: readonly Count[]
+  readonly routes: Shown<RouteState>
+  readonly limits: Shown<LimitState>
+  readonly upstreams: readonly UpstreamState[]
+  readonly stores: readonly StoreState[]
+  readonly sharedStore?: SharedStoreState
+  readonly audit: AuditState
+  readonly config: ConfigState
+  readonly certificate?: CertificateState
+  readonly issuers: readonly IssuerState[]
+  readonly workers: WorkersState
+}
+
+/** Event `fault`: in place of a moment that could not be made. */
+export interface FeedFault {
+  readonly reason: string
+}
+
+/** The first of some rows, and how many more there are. */
+export interface Shown<Row> {
+  readonly rows: readonly Row[]
+  readonly more: number
+}
+
+export interface Count {
+  readonly name: string
+  readonly perSecond: number
+  readonly total: number
+}
+
+export interface RouteState {
+  readonly route: string
+  readonly perSecond: number
+  readonly errorsPerSecond: number
+  readonly p95Ms: number | null
+}
+
+export interface LimitState {
+  readonly name: string
+  readonly path: string
+  readonly limit: number
+  readonly window: string
+  readonly per: string
+  readonly mode: string
+  readonly allowedPerSecond: number
+  readonly refusedPerSecond: number
+  readonly callers: number
+  readonly nearest: readonly { readonly caller: string; readonly hits: number }[]
+}
+
+export interface UpstreamState {
+  readonly upstream: string
+  readonly healthy: boolean
+  readonly perSecond: number
+  readonly p95Ms: number | null
+}
+
+export interface StoreState {
+  readonly store: string
+  readonly writable: boolean
+}
+
+export interface SharedStoreState {
+  readonly away: boolean
+  readonly roundTripsPerSecond: number
+  readonly p95Ms: number | null
+  readonly outages: number
+  readonly unsentSessions: number
+}
+
+export interface AuditState {
+  readonly file: string
+  readonly durability: string
+  readonly writable: boolean
+  readonly recordsPerSecond: number
+  /** Records that are not in the file yet. */
+  readonly pending: number
+  readonly writeErrors: number
+}
+
+export interface ConfigState {
+  readonly hash: string
+  readonly parts: readonly PartState[]
+}
+
+export interface PartState {
+  readonly part: string
+  readonly file: string
+  readonly hash: string
+  readonly sinceMs: number
+  readonly lastReload?: {
+    readonly atMs: number
+    readonly result: string
+    readonly faults: readonly string[]
+  }
+}
+
+export interface CertificateState {
+  readonly subject: string
+  readonly thumbprint: string
+  readonly notAfterSeconds: number
+  readonly clientAuthorities: readonly string[]
+}
+
+export interface IssuerState {
+  readonly issuer: string
+  /** Seconds since its keys were last fetched. */
+  readonly keysAgeSeconds: number
+}
+
+export interface WorkersState {
+  readonly serving: number
+  readonly configured: number
+  readonly died: number
+  readonly loopLagP99Ms: number | null
+  readonly cpuCores: number
+  readonly memoryBytes: number
+}

@@ -1,0 +1,14 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import type { Page } from 'playwright-core'
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+/** WCAG 2.2 A and AA, and what axe calls best practice. */
+const RUN = `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.flatMap(({ id, nodes }) =>
+  nodes.map(({ target, failureSummary }) => id + ' ' + target.join(' ') + ': ' + failureSummary)))`
+
+/** What axe finds wrong with a page as it is now, a line each; none when it is good. */
+export async function accessibilityFindings(page: Page): Promise<string[]> {
+  await page.evaluate(AXE)
+  return (await page.evaluate(RUN)) as string[]
+}

@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { type Browser, chromium, type Page } from 'playwright-core'
+import { accessibilityFindings } from './accessibility.ts'
+import { call } from './client.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
+/** Where to put pictures of the pages, for people to look at; none when it is not set. */
+const SCREENSHOTS = process.env.SCREENSHOTS
+const TOKEN = 'the-token-of-the-admin-listener-of-this-test'
+const PATIENCE_MS = 10_000
+const MARKUP = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
+
+if (existsSync(CHROMIUM)) describe('the console in a browser', describeConsole)
+// A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
+else it('the console in a browser', { skip: `${CHROMIUM} is not installed` })
+
+function describeConsole(): void {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-console-'))
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let browser: Browser
+  before(async () => {
+    writeFileSync(join(dir, 'token'), TOKEN)
+    upstream = await startUpstream((req, res) => {
+      res.statusCode = req.url === '/open/broken' ? 500 : 200
+      res.end('whole')
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        routes: [
+          { path: '/private', auth: ['bearer'] },
+          { path: '/open/*', auth: ['none'] },
+        ],
+      },
+      limits: [
+        { name: 'limited', path: '/open/limited', limit: 8, window: '1m', purpose: 'a test' },
+        { name: 'large', path: '/open/large', limit: 5000, window: '1h', purpose: 'a test', mode: 'shadow' },
+      ],
+      env: { GATEWAY_ADMIN_TOKEN_FILE: join(dir, 'token') },
+    })
+    browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+    if (SCREENSHOTS !== undefined) mkdirSync(SCREENSHOTS, { recursive: true })
+  })
+  after(async () => {
+    await browser?.close()
+    await gateway?.end('SIGKILL')
+    upstream?.close()
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  /** A page at the console, and what its policy blocked or its scripts complained of. */
+  async function open() {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 900 } })
+    const page = await context.newPage()
+    const complaints: string[] = []
+    page.on('pageerror', (error) => complaints.push(String(error)))
+    page.on('console', (message) => {
+      // Chromium reports responses of 4xx.
+      if (!/status of 401/.test(message.text())) complaints.push(message.text())
+    })
+    page.setDefaultTimeout(PATIENCE_MS)
+    await page.goto(gateway.adminUrl)
+    return { context, page, complaints }
+  }
+
+  async function signIn(page: Page, token: string): Promise<void> {
+    await page.getByLabel('Admin token').fill(token)
+    await page.keyboard.press('Enter')
+  }
+
+  const picture = async (page: Page, name: string) => {
+    if (SCREENSHOTS !== undefined)
+      await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), fullPage: true })
+  }
+
+  const overflow = (page: Page) => page.evaluate('document.documentElement.scrollWidth - window.innerWidth')
+
+  it('asks for the token, and then shows live what passes through the gateway', async () => {
+    const { context, page, complaints } = await open()
+    await signIn(page, 'x'.repeat(32))
+    await page.getByRole('alert').getByText('This is not the token in force.').waitFor()
+    await signIn(page, TOKEN)
+    await page.getByText('live').waitFor()
+    for (let i = 0; i < 10; i++) await call(`${gateway.url}/open/limited`)
+    await call(`${gateway.url}/open/broken`)
+    await call(`${gateway.url}/private`)
+    await page.getByRole('row', { name: /^limit_exceeded .* 2$/ }).waitFor()
+    await page.getByRole('row', { name: /^missing_token .* 1$/ }).waitFor()
+    await page.getByRole('row', { name: /^address [0-9a-f]{12} .*8 of 8$/ }).waitFor()
+    await page.getByRole('row', { name: /^large \(shadow\) \/open\/large 5,000 in 1h per caller/ }).waitFor()
+    await page.getByRole('row', { name: new RegExp(`^${upstream.url} healthy`) }).waitFor()
+    await page.getByRole('img', { name: /^The last 15 minutes; now below 400 / }).waitFor()
+    await page.getByText('ready', { exact: true }).waitFor()
+
+    writeFileSync(gateway.limitsFile, JSON.stringify({ limits: [{ name: MARKUP, [MARKUP]: 1 }] }))
+    await page.getByRole('cell', { name: /^refused, .*<script>/ }).waitFor()
+    // A reload of the page does not ask again, and another tab does.
+    await page.reload()
+    await page.getByText('live').waitFor()
+    const other = await context.newPage()
+    await other.goto(gateway.adminUrl)
+    await other.getByLabel('Admin token').waitFor()
+    assert.equal(await page.evaluate('window.hit'), undefined)
+    assert.deepEqual(complaints, [], 'the policy blocks nothing that the page needs')
+    assert.deepEqual(await context.cookies(), [])
+    await context.close()
+  })
+
+  it('fits 360 and 1280 px, light and dark, without a finding of axe', async () => {
+    const { context, page } = await open()
+    const look = async (name: string) => {
+      for (const width of [360, 1280]) {
+        await page.setViewportSize({ width, height: 900 })
+        for (const colorScheme of ['light', 'dark'] as const) {
+          await page.emulateMedia({ colorScheme })
+          await page.locator(`html[data-theme=${colorScheme}]`).waitFor()
+          assert.deepEqual(await accessibilityFindings(page), [], `${name}, ${width} px, ${colorScheme}`)
+          assert.ok(((await overflow(page)) as number) <= 0, `${name} scrolls sideways at ${width} px`)
+          await picture(page, `${name}-${width}-${colorScheme}`)
+        }
+      }
+    }
+    await page.getByLabel('Admin token').waitFor()
+    await look('sign-in')
+    await signIn(page, TOKEN)
+    await page.getByRole('row', { name: /^limited / }).waitFor()
+    await look('console')
+    await context.close()
+  })
+
+  it('is used by keyboard: past the bar, paused, and in another theme', async () => {
+    const { context, page } = await open()
+    assert.equal(await page.evaluate('document.activeElement.id'), 'token')
+    await page.keyboard.type(TOKEN)
+    await page.keyboard.press('Enter')
+    await page.getByRole('row', { name: /^limited / }).waitFor()
+    await page.getByRole('button', { name: 'Pause' }).focus()
+    await page.keyboard.press('Space')
+    await page.locator('#pause[aria-pressed=true]').waitFor()
+    await page.keyboard.press('Tab')
+    const themeOf = () => page.evaluate('document.documentElement.dataset.theme')
+    await page.keyboard.press('Enter')
+    await page.keyboard.press('Enter')
+    assert.equal(await themeOf(), 'dark')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await page.getByLabel('Admin token').waitFor()
+    assert.equal(await themeOf(), 'dark')
+    await context.close()
+  })
+
+  it('shows every text as text, whatever is in it', async () => {
+    const { context, page } = await open()
+    const moment = await firstMoment(gateway.adminUrl)
+    const body = `event: history\ndata: []\n\nevent: moment\ndata: ${JSON.stringify(withMarkup(moment))}\n\n`
+    await page.route('**/events', (route) => route.fulfill({ contentType: 'text/event-stream', body }))
+    await signIn(page, TOKEN)
+    await page
+      .getByRole('row', { name: /<img src=x .*<script>/ })
+      .first()
+      .waitFor()
+    assert.equal(await page.locator('main img, main script').count(), 0)
+    assert.equal(await page.evaluate('window.hit'), undefined)
+    await context.close()
+  })
+}
+
+/** The first moment of the stream that an open console reads. */
+async function firstMoment(adminUrl: string): Promise<unknown> {
+  const response = await fetch(`${adminUrl}/events`, { headers: { authorization: `Bearer ${TOKEN}` } })
+  let text = ''
+  for await (const chunk of response.body ?? []) {
+    text += Buffer.from(chunk).toString('utf8')
+    const [, data] = /event: moment\ndata: (.*)\n\n/.exec(text) ?? []
+    if (data !== undefined) return JSON.parse(data)
+  }
+  throw new Error('the stream ended')
+}
+
+/** The same with markup for every text. */
+function withMarkup(value: unknown): unknown {
+  if (typeof value === 'string') return MARKUP
+  if (Array.isArray(value)) return value.map(withMarkup)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, withMarkup(part)]))
+}
