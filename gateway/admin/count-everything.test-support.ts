@@ -21,6 +21,7 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   metrics.limitDecision('transfers', 'shadow_refused')
   metrics.auditRecord('API_REQUEST')
   metrics.auditWriteError()
+  metrics.auditPending(() => 2)
   metrics.storeWritable('limits', true)
   metrics.storeWriteError('limits')
   metrics.configReload('limits.json', 'failure')

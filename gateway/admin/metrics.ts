@@ -73,6 +73,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
   prepareToMerge(registry, build.worker === true)
   const http = httpMetrics(registers)
   const inside = insideMetrics(registers)
+  const audit = auditMetrics(registers)
   const stores = storeMetrics(registers)
   expose(registers, [watchEventLoop(registers)])
   const info = new Gauge({
@@ -91,6 +92,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
     ...tunnelMetrics(registers),
     ...inside,
     ...expiryMetrics(registers),
+    ...audit,
     ...stores,
     /** Exposes what only the main thread knows. Called there, once. */
     state: (state: GatewayState) => exposeState(registers, state),
@@ -215,16 +217,6 @@ function insideMetrics(registers: Registry[]) {
     help: 'Requests counted against a limit, by its name and the decision.',
     labelNames: ['limit', 'decision'],
   })
-  const records = new Tally({
-    name: 'gateway_audit_records_total',
-    help: 'Records handed to the audit trail, by type.',
-    labelNames: ['type'],
-  })
-  const writeErrors = new Tally({
-    name: 'gateway_audit_write_errors_total',
-    help: 'Writes to the audit trail that failed.',
-    labelNames: [],
-  })
   const reloads = new Counter({
     name: 'gateway_config_reloads_total',
     help: 'Configuration files read, by file and result.',
@@ -242,28 +234,46 @@ function insideMetrics(registers: Registry[]) {
     help: 'Requests that a route in shadow mode let through and would have refused, by route and code.',
     labelNames: ['route', 'code'],
   })
-  expose(registers, [auth, limits, overlooked, records, writeErrors])
+  expose(registers, [auth, limits, overlooked])
   return {
-    /** Exposes how many records wait, read when the metrics are collected. Called once for each thread. */
-    auditPending: (pending: () => number) => {
-      new Gauge({
-        name: 'gateway_audit_records_pending',
-        help: 'Records that are not yet where the durability promises them: in the file, or on the disk.',
-        registers,
-        collect() {
-          this.set(pending())
-        },
-      })
-    },
     authDecision: (method: string, outcome: string) => auth.count(method, outcome),
     overlooked: (route: string, code: string) => overlooked.count(route, code),
     limitDecision: (limit: string, decision: LimitDecision) => limits.count(limit, decision),
-    auditRecord: (type: string) => records.count(type),
-    auditWriteError: () => writeErrors.count(),
     configReload: (file: string, result: 'success' | 'failure') => {
       reloads.inc({ file, result: 'failure' }, 0)
       reloads.inc({ file, result })
       lastReload.set({ file }, result === 'success' ? 1 : 0)
+    },
+  }
+}
+
+function auditMetrics(registers: Registry[]) {
+  const records = new Tally({
+    name: 'gateway_audit_records_total',
+    help: 'Records handed to the audit trail, by type.',
+    labelNames: ['type'],
+  })
+  const writeErrors = new Tally({
+    name: 'gateway_audit_write_errors_total',
+    help: 'Writes to the audit trail that failed.',
+    labelNames: [],
+  })
+  expose(registers, [records, writeErrors])
+  let pending = () => 0
+  new Gauge({
+    name: 'gateway_audit_records_pending',
+    help: 'Records that are not yet where the durability promises them: in the file, or on the disk.',
+    registers,
+    collect() {
+      this.set(pending())
+    },
+  })
+  return {
+    auditRecord: (type: string) => records.count(type),
+    auditWriteError: () => writeErrors.count(),
+    /** What counts the records that wait, read when the metrics are collected. */
+    auditPending: (count: () => number) => {
+      pending = count
     },
   }
 }

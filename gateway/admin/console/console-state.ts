@@ -180,7 +180,11 @@ function configOf({ hash, parts }: ConfigReport): ConfigState {
       hash: own,
       sinceMs,
       ...(lastReload !== undefined && {
-        lastReload: { atMs: lastReload.atMs, result: lastReload.result, faults: lastReload.faults.slice(0, MAX_FAULTS) },
+        lastReload: {
+          atMs: lastReload.atMs,
+          result: lastReload.result,
+          faults: lastReload.faults.slice(0, MAX_FAULTS),
+        },
       }),
     })),
   }

@@ -1,0 +1,161 @@
+import assert from 'node:assert/strict'
+import { it, mock } from 'node:test'
+import type { Exchange } from '../../exchange.ts'
+import { Limiter } from '../../limits/limiter.ts'
+import type { ConfigReport } from '../config-in-force.ts'
+import { createMetrics } from '../metrics.ts'
+import { ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
+import type { History, Moment } from './wire.ts'
+
+const CONFIG: ConfigReport = { version: '1.2.3', hash: 'h', parts: {} }
+
+/** A feed with a clock of its own, whose timers fire when the test says. */
+function feedWith(collect?: () => Promise<never[]>) {
+  mock.timers.enable({ apis: ['setInterval'] })
+  const metrics = createMetrics({ version: '1' })
+  const time = { nowMs: 1_000_000 }
+  let collected = 0
+  const feed = new ConsoleFeed({
+    collect: () => {
+      collected++
+      return collect?.() ?? metrics.snapshot()
+    },
+    readiness: () => undefined,
+    degradation: () => undefined,
+    config: () => CONFIG,
+    limiter: new Limiter({ clock: () => time.nowMs }),
+    clock: () => time.nowMs,
+  })
+  const tick = async (ms: number) => {
+    time.nowMs += ms
+    mock.timers.tick(ms)
+    // What a look awaits is ready by then.
+    await new Promise((done) => setImmediate(done))
+  }
+  const request = () => {
+    metrics.opened()
+    metrics.closed({ method: 'GET', route: { path: '/a' } } as unknown as Exchange, 200, 0.01)
+  }
+  const end = () => {
+    feed.stop()
+    mock.timers.reset()
+  }
+  return { feed, tick, request, collected: () => collected, end }
+}
+
+function listener(takes = () => true) {
+  const events: string[] = []
+  let ended = false
+  const end = () => {
+    ended = true
+  }
+  const receive = (event: string) => {
+    events.push(event)
+    return takes()
+  }
+  return { receive, end, events, isEnded: () => ended }
+}
+
+const dataOf = <T>(event: string | undefined): T =>
+  JSON.parse(/^data: (.*)$/m.exec(event ?? '')?.[1] ?? '') as T
+
+it('shows a console that has just been opened what came before', async () => {
+  const { feed, tick, request, end } = feedWith()
+  feed.start()
+  await tick(5000)
+  for (let i = 0; i < 10; i++) request()
+  await tick(5000)
+  await tick(5000)
+  const console = listener()
+  feed.add(console)
+  const history = dataOf<History>(console.events[0])
+  assert.deepEqual(
+    history.map(({ ok }) => ok),
+    [2, 0],
+  )
+  end()
+})
+
+it('keeps a quarter of an hour, and no more', async () => {
+  const { feed, tick, end } = feedWith()
+  feed.start()
+  for (let i = 0; i < 200; i++) await tick(5000)
+  const console = listener()
+  feed.add(console)
+  assert.equal(dataOf<History>(console.events[0]).length, 180)
+  end()
+})
+
+it('tells each second what happens, computed once for all, and only while a console is open', async () => {
+  const { feed, tick, request, collected, end } = feedWith()
+  feed.start()
+  await tick(5000)
+  const consoles = [listener(), listener()] as const
+  const forget = consoles.map((one) => feed.add(one))
+  await tick(0)
+  const before = collected()
+  for (let i = 0; i < 5; i++) request()
+  await tick(1000)
+  assert.equal(collected(), before + 1)
+  const [one, other] = consoles.map(({ events }) => events.at(-1))
+  assert.equal(one, other)
+  const { point, state } = dataOf<Moment>(one)
+  assert.equal(point.ok, 5)
+  assert.deepEqual([state.version, state.statuses[0]?.name, state.statuses[0]?.total], ['1.2.3', '200', 5])
+  for (const stop of forget) stop()
+  const closed = collected()
+  await tick(4000)
+  assert.equal(collected(), closed)
+  await tick(1000)
+  assert.equal(collected(), closed + 1)
+  end()
+})
+
+it('drops a console that takes nothing more, and goes on with the others', async () => {
+  const { feed, tick, end } = feedWith()
+  feed.start()
+  let takes = true
+  const stalled = listener(() => takes)
+  const good = listener()
+  feed.add(stalled)
+  feed.add(good)
+  takes = false
+  await tick(1000)
+  await tick(1000)
+  const seen = stalled.events.length
+  await tick(1000)
+  assert.deepEqual([stalled.isEnded(), stalled.events.length], [true, seen])
+  assert.ok(!good.isEnded() && good.events.length > seen)
+  end()
+  assert.ok(good.isEnded())
+})
+
+it('says that it is full, and has room again', () => {
+  const { feed, end } = feedWith()
+  const forget = Array.from({ length: MAX_LISTENERS }, () => feed.add(listener()))
+  assert.ok(feed.isFull)
+  forget[0]?.()
+  assert.ok(!feed.isFull)
+  end()
+})
+
+it('tells what keeps it from looking, and looks again', async () => {
+  let fails = true
+  const { feed, tick, end } = feedWith(() =>
+    fails ? Promise.reject(new Error('no numbers')) : Promise.resolve([]),
+  )
+  feed.start()
+  const console = listener()
+  feed.add(console)
+  await tick(1000)
+  assert.deepEqual(dataOf(console.events.at(-1)), { reason: 'Error: no numbers' })
+  fails = false
+  await tick(1000)
+  // No metric at all: everything has a value nevertheless.
+  const { state } = dataOf<Moment>(console.events.at(-1))
+  assert.deepEqual(
+    [state.routes.rows, state.upstreams, state.audit.pending, state.sharedStore],
+    [[], [], 0, undefined],
+  )
+  end()
+})
