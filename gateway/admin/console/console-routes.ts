@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { createRequire } from 'node:module'
 import type { AdminGuard } from '../admin-guard.ts'
 import { type AdminResponse, type AdminRoute, text } from '../admin-route.ts'
 import { type ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
@@ -44,8 +43,8 @@ export function consoleRoutes(feed: ConsoleFeed, guard: AdminGuard): AdminRoute[
     page('/', HTML, ownFile('index.html')),
     page('/console/console.css', STYLE, ownFile('console.css')),
     page('/console/icon.svg', 'image/svg+xml', ownFile('icon.svg')),
-    page('/console/uPlot.js', SCRIPT, plotFile('uPlot.iife.min.js')),
-    page('/console/uPlot.css', STYLE, plotFile('uPlot.min.css')),
+    page('/console/uPlot.js', SCRIPT, fileAt(import.meta.resolve('uplot/dist/uPlot.iife.min.js'))),
+    page('/console/uPlot.css', STYLE, fileAt(import.meta.resolve('uplot/dist/uPlot.min.css'))),
     ...OWN.map((name) => page(`/console/${name}`, SCRIPT, ownFile(name))),
     {
       path: '/events',
@@ -71,11 +70,11 @@ function page(path: string, contentType: string, read: () => Buffer): AdminRoute
 }
 
 function ownFile(name: string): () => Buffer {
-  return () => readFileSync(new URL(`./page/${name}`, import.meta.url))
+  return fileAt(new URL(`./page/${name}`, import.meta.url))
 }
 
-function plotFile(name: string): () => Buffer {
-  return () => readFileSync(createRequire(import.meta.url).resolve(`uplot/dist/${name}`))
+function fileAt(url: string | URL): () => Buffer {
+  return () => readFileSync(new URL(url))
 }
 
 function eventsFor(req: IncomingMessage, feed: ConsoleFeed, guard: AdminGuard): AdminResponse {
