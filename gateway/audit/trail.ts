@@ -106,8 +106,7 @@ export class Trail {
     return this.#outage.writable
   }
 
-  /** Records of this thread that are not where the durability promises them. */
-  get pending(): number {
+  get uncommittedRecords(): number {
     return this.#policy.uncommitted + this.#outage.pending
   }
 

@@ -55,7 +55,7 @@ export class Primary implements ServingMode {
       expose: async () => exposeMerged(await this.#snapshots()),
     }
     this.trail = openTrail(trailOptions(startup, this.#own))
-    this.#own.auditPending(() => this.trail.pending)
+    this.#own.auditPending(() => this.trail.uncommittedRecords)
     const config = new ConfigInForce(startup)
     this.reports = { log, metrics: this.#own, trail: this.trail, clock: Date.now, config }
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })

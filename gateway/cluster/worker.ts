@@ -45,7 +45,7 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
     },
   })
   const trail = joinTrail(configuration.trail, trailOptions(startup, metrics))
-  metrics.auditPending(() => trail.pending)
+  metrics.auditPending(() => trail.uncommittedRecords)
   const watch = new StoreWatch({ log: startup.log, metrics, trail })
   const state = joinState(configuration, {
     startup,

@@ -34,7 +34,7 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   const options = trailOptions(startup, metrics)
   const { trail, inherited } =
     passed === undefined ? { trail: openTrail(options), inherited: undefined } : continueTrail(options)
-  metrics.auditPending(() => trail.pending)
+  metrics.auditPending(() => trail.uncommittedRecords)
   const watch = new StoreWatch({ log, metrics, trail })
   const journal = new Journal(journalOptions(startup, watch))
   const secret = randomBytes(32)
