@@ -15,11 +15,11 @@ export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | 
 
 /** Counts a bad credential against the address that it came from. */
 export function countGuess(gateway: Gateway, exchange: Exchange): void {
-  // Shadow mode must not block an address from the routes that are enforced.
-  if (exchange.route?.isShadow === true) return
   gateway.throttle?.failed(addressKey(exchange))
 }
 
-function addressKey(exchange: Exchange): string {
-  return limitKey('address', undefined, exchange.address)
+/** Shadow mode counts by itself: it must not block an address from the routes that are enforced. */
+function addressKey({ address, route }: Exchange): string {
+  const key = limitKey('address', undefined, address)
+  return route?.isShadow === true ? `shadow ${key}` : key
 }
