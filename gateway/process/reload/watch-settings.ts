@@ -8,7 +8,7 @@ import { changeOf } from '../../config/reload/settings-change.ts'
 import { FileWatch } from '../../config/reload/watch.ts'
 import type { Settings } from '../../config/settings.ts'
 import { settingsWarnings } from '../config-warnings.ts'
-import { rereadApart } from '../parse-apart.ts'
+import { rereadApart } from './parse-apart.ts'
 import { type Reports, reporter, type Watching } from './reload-reports.ts'
 
 export interface SettingsWatch {

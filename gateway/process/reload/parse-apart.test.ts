@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { ClientTable } from '../config/clients-file.ts'
-import { parseClients } from '../config/clients-file.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
-import { parseLimits } from '../limits/table/limits-file.ts'
+import type { ClientTable } from '../../config/clients-file.ts'
+import { parseClients } from '../../config/clients-file.ts'
+import type { LimitRow } from '../../limits/table/limit-row.ts'
+import { parseLimits } from '../../limits/table/limits-file.ts'
 import { parseApart } from './parse-apart.ts'
 
 function table(count: number): string {

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import type { LoadedFile } from '../config/load-file.ts'
-import { Reloader } from '../config/reload/reloader.ts'
-import { parseAdminToken } from '../config/secret-line.ts'
-import { type Reports, reporter, type Watching } from './reload/reload-reports.ts'
+import type { LoadedFile } from '../../config/load-file.ts'
+import { Reloader } from '../../config/reload/reloader.ts'
+import { parseAdminToken } from '../../config/secret-line.ts'
+import { type Reports, reporter, type Watching } from './reload-reports.ts'
 
 interface WatchedToken {
   readonly file: string

@@ -1,8 +1,8 @@
 import { Worker } from 'node:worker_threads'
-import type { Fault, Parsed } from '../config/faults.ts'
-import type { ParseFile } from '../config/load-file.ts'
-import type { ParseApart } from '../config/reload/reloader.ts'
-import { type Reread, type RereadOptions, rereadSettings } from '../config/reload/reread-settings.ts'
+import type { Fault, Parsed } from '../../config/faults.ts'
+import type { ParseFile } from '../../config/load-file.ts'
+import type { ParseApart } from '../../config/reload/reloader.ts'
+import { type Reread, type RereadOptions, rereadSettings } from '../../config/reload/reread-settings.ts'
 
 /** The files that can be parsed in a thread. */
 export type Kind = 'limits' | 'clients'

@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { parseClients } from '../config/clients-file.ts'
-import { rereadSettings } from '../config/reload/reread-settings.ts'
-import { parseLimits } from '../limits/table/limits-file.ts'
+import { parseClients } from '../../config/clients-file.ts'
+import { rereadSettings } from '../../config/reload/reread-settings.ts'
+import { parseLimits } from '../../limits/table/limits-file.ts'
 import type { ParseJob } from './parse-apart.ts'
 
 // The thread that parse-apart.ts starts: parses one text, posts the result, and ends.
