@@ -22,6 +22,7 @@ import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
 import { readConfiguration } from './process/startup/read-configuration.ts'
 import { startBanner } from './process/startup/start-banner.ts'
+import { notifySystemd, socketsFromSystemd } from './process/startup/systemd.ts'
 import { loadStoreModule, type StartupConfiguration } from './process/startup-configuration.ts'
 import { isTerminal, operationalLog } from './terminal/operational-log.ts'
 
@@ -55,9 +56,14 @@ export async function runGateway(): Promise<void> {
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
   const inheritance = await predecessor?.inherit(placesOf(settings))
+  const exiting = { log, predecessor }
+  const sockets = await orExit(
+    exiting,
+    () => inheritance?.listeners ?? socketsFromSystemd(process.env, { pid: process.pid, withWorkers }),
+  )
   const serving = await orExit(
-    { log, predecessor },
-    (): ServingMode => (withWorkers ? new Primary(startup) : serveAlone(startup, { inheritance })),
+    exiting,
+    (): ServingMode => (withWorkers ? new Primary(startup) : serveAlone(startup, { inheritance, sockets })),
   )
   process.on('SIGHUP', () => serving.trail.reopen())
   const guard = adminGuard(startup, serving)
@@ -66,7 +72,7 @@ export async function runGateway(): Promise<void> {
   const admin = createAdminServer({ guard, routes })
   const { adminPort, port, tlsPort } = await begin(startup, serving, {
     admin,
-    socket: inheritance?.listeners.admin,
+    socket: sockets.admin,
   })
   feed.start()
   // Writes pending records without waiting for a request once the disk has room again.
@@ -82,15 +88,20 @@ export async function runGateway(): Promise<void> {
   // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
   // channel from ending the process before it has drained.
   if (predecessor === undefined) process.send?.('ready', () => {})
+  if (predecessor === undefined) void notifySystemd(log, 'READY=1')
 
   const { restarts, control } = acceptRestarts({ settings, log, serving, admin, predecessor })
   const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
   if (successor !== undefined) {
+    // Before this process ends, or systemd takes the service for ended.
+    const told = notifySystemd(log, 'READY=1', `MAINPID=${successor.pid}`)
     await serving.handOver?.leave(successor, stop.asked)
+    await told
     log.info('replaced')
     process.exit(0)
   }
   control.close()
+  void notifySystemd(log, 'STOPPING=1')
   const reason = await stop.asked
   tellSystemd('STOPPING=1')
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.

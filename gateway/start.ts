@@ -38,7 +38,8 @@ const backend: Child = {
 }
 const gateway: Child = { name: 'gateway', flags: YOUNG, script: `./main.${extension}`, child: undefined }
 const backendReady = Promise.withResolvers<void>()
-const env = { ...process.env, ...sharedSecret(process.env) }
+// The service is this process: systemd must not hear of its parts.
+const env = { ...process.env, ...sharedSecret(process.env), NOTIFY_SOCKET: undefined }
 let stopping = false
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {

@@ -25,10 +25,7 @@ interface Origin {
 }
 
 /** A gateway in this one thread. @throws what `assemble` throws */
-export function serveAlone(
-  startup: StartupConfiguration,
-  { inheritance, sockets = inheritance?.listeners }: Origin = {},
-): ServingMode {
+export function serveAlone(startup: StartupConfiguration, { inheritance, sockets }: Origin): ServingMode {
   const { inForce, state, watch, inherited } = assemble(startup, inheritance?.state)
   const { trail, metrics, load, clients, tls: trust } = inForce.gateway
   const files = keepFiles({ state, watch, inForce })

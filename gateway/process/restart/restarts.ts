@@ -88,7 +88,8 @@ export class Restarts {
     if (this.#successor !== undefined) throw new CannotRestart('a restart is under way')
     if (predecessorIsHere())
       throw new CannotRestart('the process before this one still finishes its requests: try again later')
-    if (process.send !== undefined && process.connected)
+    // With systemd a launcher may end: the service goes on with the new main process.
+    if (process.send !== undefined && process.connected && process.env.NOTIFY_SOCKET === undefined)
       throw new CannotRestart(
         'the gateway was started by npm, `countersign run` or another program that ends with this process: stop and start that',
       )

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { socketsFromSystemd } from './systemd.ts'
+
+const sockets = (env: Record<string, string>) => socketsFromSystemd(env, { pid: 7, withWorkers: false })
+
+test('sockets of systemd are known by their names, and one alone is that of HTTP', () => {
+  assert.deepEqual(sockets({}), {})
+  assert.deepEqual(sockets({ LISTEN_PID: '8', LISTEN_FDS: '1' }), {})
+  assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1' }), { http: { fd: 3 } })
+  assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'countersign.socket' }), {
+    http: { fd: 3 },
+  })
+  assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'admin' }), {
+    admin: { fd: 3 },
+  })
+  assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '2', LISTEN_FDNAMES: 'https:http' }), {
+    https: { fd: 3 },
+    http: { fd: 4 },
+  })
+})
+
+test('sockets of systemd with other names stop the start', () => {
+  for (const names of ['http:metrics', 'http:http', 'http']) {
+    assert.throws(
+      () => sockets({ LISTEN_PID: '7', LISTEN_FDS: '2', LISTEN_FDNAMES: names }),
+      /FileDescriptorName= must be each of http, https, admin once/,
+    )
+  }
+})
+
+test('workers cannot share sockets of systemd, except that of the admin listener', () => {
+  const env = { LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'admin' }
+  assert.deepEqual(socketsFromSystemd(env, { pid: 7, withWorkers: true }), { admin: { fd: 3 } })
+  assert.throws(
+    () => socketsFromSystemd({ ...env, LISTEN_FDNAMES: 'http' }, { pid: 7, withWorkers: true }),
+    /set GATEWAY_WORKERS=1/,
+  )
+})
