@@ -17,12 +17,12 @@ import { ControlSocket } from './process/restart/control-socket.ts'
 import { Predecessor } from './process/restart/predecessor.ts'
 import { placesOf, Restarts } from './process/restart/restarts.ts'
 import type { ListeningSocket } from './process/restart/sockets.ts'
-import { notifyServiceManager } from './process/service-manager.ts'
 import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
+import { socketsFromSystemd } from './process/startup/activated-sockets.ts'
 import { readConfiguration } from './process/startup/read-configuration.ts'
+import { notifyServiceManager } from './process/startup/service-manager.ts'
 import { startBanner } from './process/startup/start-banner.ts'
-import { notifySystemd, socketsFromSystemd } from './process/startup/systemd.ts'
 import { loadStoreModule, type StartupConfiguration } from './process/startup-configuration.ts'
 import { isTerminal, operationalLog } from './terminal/operational-log.ts'
 
@@ -84,26 +84,24 @@ export async function runGateway(): Promise<void> {
   const tellSystemd = (...states: string[]) =>
     notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
   // After a restart the main process is another one.
-  tellSystemd('READY=1', `MAINPID=${process.pid}`)
+  void tellSystemd('READY=1', `MAINPID=${process.pid}`)
   // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
   // channel from ending the process before it has drained.
   if (predecessor === undefined) process.send?.('ready', () => {})
-  if (predecessor === undefined) void notifySystemd(log, 'READY=1')
 
   const { restarts, control } = acceptRestarts({ settings, log, serving, admin, predecessor })
   const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
   if (successor !== undefined) {
-    // Before this process ends, or systemd takes the service for ended.
-    const told = notifySystemd(log, 'READY=1', `MAINPID=${successor.pid}`)
+    // Before this process ends, or systemd would take the service for ended.
+    const told = tellSystemd('READY=1', `MAINPID=${successor.pid}`)
     await serving.handOver?.leave(successor, stop.asked)
     await told
     log.info('replaced')
     process.exit(0)
   }
   control.close()
-  void notifySystemd(log, 'STOPPING=1')
   const reason = await stop.asked
-  tellSystemd('STOPPING=1')
+  void tellSystemd('STOPPING=1')
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
   const graceMs = reason === 'SIGTERM' ? serving.settings.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })

@@ -23,7 +23,7 @@ describe('config/systemd/countersign.service', () => {
     const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
     const file = join(dir, 'countersign.service')
     // The program is not installed where the unit has it.
-    writeFileSync(file, UNIT.replace(/^ExecStart=\S+/m, 'ExecStart=/bin/true'))
+    writeFileSync(file, UNIT.replace(/^(Exec\w+)=\S+/gm, '$1=/bin/true'))
     const verified = spawnSync('systemd-analyze', ['verify', file], { encoding: 'utf8' })
     const safe = spawnSync('systemd-analyze', ['security', '--offline=true', '--threshold=20', file], {
       encoding: 'utf8',

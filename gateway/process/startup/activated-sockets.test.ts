@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { socketsFromSystemd } from './systemd.ts'
+import { socketsFromSystemd } from './activated-sockets.ts'
 
 const sockets = (env: Record<string, string>) => socketsFromSystemd(env, { pid: 7, withWorkers: false })
 

@@ -1,11 +1,8 @@
-import { execFile } from 'node:child_process'
-import type { Logger } from 'pino'
 import type { Environment } from '../../config/environment.ts'
 import { LISTENERS, type ListenerName, type ListeningSockets } from '../restart/sockets.ts'
 
 /** The first descriptor that systemd passes (sd_listen_fds(3)). */
 const FIRST_FD = 3
-const NOTIFY_MS = 2000
 
 /**
  * The sockets that systemd has opened for this process (`Sockets=`), by their `FileDescriptorName=`: `http`, `https`, `admin`.
@@ -36,18 +33,4 @@ export function socketsFromSystemd(
 
 function isListener(name: string | undefined): name is ListenerName {
   return (LISTENERS as readonly (string | undefined)[]).includes(name)
-}
-
-/**
- * Tells systemd how this process stands (sd_notify(3): `READY=1`, `STOPPING=1`, `MAINPID=…`), if it asks (`Type=notify`). Node has
- * no datagram sockets of the Unix kind, so systemd's own program sends it, which needs `NotifyAccess=all`. Resolves when it is sent.
- */
-export function notifySystemd(log: Pick<Logger, 'warn'>, ...states: readonly string[]): Promise<void> {
-  if (process.env.NOTIFY_SOCKET === undefined) return Promise.resolve()
-  return new Promise((resolve) => {
-    execFile('systemd-notify', states, { timeout: NOTIFY_MS }, (error) => {
-      if (error !== null) log.warn({ cause: error.message, states }, 'systemd cannot be told')
-      resolve()
-    })
-  })
 }
