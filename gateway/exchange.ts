@@ -8,6 +8,7 @@ import type { Slotted } from './http/syntax/slots.ts'
 import type { PendingTake } from './limits/pending-take.ts'
 import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
+import type { Trace } from './tracing/trace.ts'
 import type { UpstreamClient } from './upstream/upstream-client.ts'
 import type { Share } from './upstream/upstream-permits.ts'
 
@@ -65,6 +66,8 @@ export class Exchange implements Slotted {
   readonly viaTrustedProxy: boolean
   /** The connection, if it uses TLS. */
   readonly secure: TLSSocket | undefined
+  /** open: undefined unless the request is sampled for tracing. */
+  trace: Trace | undefined = undefined
   /** admit (or the pipeline, for an unreadable request): the normalised path; `-` when there is no target. */
   path = '-'
   /** admit: the query as received, with its question mark. */
@@ -87,6 +90,8 @@ export class Exchange implements Slotted {
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded response. */
   refusalCode: RefusalCode | undefined = undefined
+  /** forward: the traceparent that went upstream. */
+  traceparent: string | undefined = undefined
   /** forward: the upstream side. */
   forwarding: OngoingForwarding | undefined = undefined
   /** close. */

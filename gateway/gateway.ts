@@ -22,6 +22,7 @@ import type { LimitPolicy } from './limits/table/limit-table.ts'
 import type { Counters } from './limits/windows/counters.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { ClientTrust } from './tls/clients/trust.ts'
+import type { Tracer } from './tracing/tracer.ts'
 import type { UpstreamGroups } from './upstream/upstream-groups.ts'
 import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
@@ -99,6 +100,8 @@ export interface Gateway extends Configured {
   readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'> & {
     ask?(policy: LimitPolicy, key: string): PendingTake
   }
+  /** Undefined: no request is traced. */
+  readonly tracer: Tracer | undefined
   readonly load: Load
   /** Identifies this process in CDN-Loop (RFC 8586): a request that carries it has looped. */
   readonly loopMark: string

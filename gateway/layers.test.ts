@@ -16,7 +16,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['http/bodies'],
   ['http/server'],
   ['config'],
-  ['tls', 'auth', 'limits', 'audit', 'upstream'],
+  ['tls', 'auth', 'limits', 'audit', 'upstream', 'tracing'],
   ['store'],
   ['exchange.ts'],
   ['admin'],

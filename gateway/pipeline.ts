@@ -19,6 +19,7 @@ import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
 import { screenAddress } from './stages/screening/screen-address.ts'
 import { screenRoute } from './stages/screening/screen-route.ts'
+import { traceIdOf } from './tracing/trace-id.ts'
 
 /** `undefined` continues with the next stage, a refusal ends the exchange; other results are waited for. */
 type Stage = (
@@ -114,6 +115,7 @@ function goOn(
 
 /** A fault of the gateway refuses the request; it never lets one through. */
 function fail(gateway: Gateway, exchange: Exchange, fault: unknown): void {
-  gateway.log.error({ err: fault, requestId: exchange.requestId }, 'a stage failed')
+  const { requestId } = exchange
+  gateway.log.error({ err: fault, requestId, traceId: traceIdOf(exchange) }, 'a stage failed')
   giveUp(gateway, exchange, refusal('internal_fault', { cause: String(fault) }))
 }

@@ -8,6 +8,7 @@ import { exposeState, type GatewayState } from './gateway-state.ts'
 import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
 import { storeMetrics } from './store-metrics.ts'
 import { Spreading, Tally } from './tally.ts'
+import { traceMetrics } from './trace-metrics.ts'
 import { upstreamMetrics } from './upstream-metrics.ts'
 
 /** The page for Prometheus. */
@@ -96,6 +97,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
     ...stores,
     /** Exposes what only the main thread knows. Called there, once. */
     state: (state: GatewayState) => exposeState(registers, state),
+    ...traceMetrics(registers),
   }
 }
 

@@ -44,6 +44,7 @@ import type {
   SettingsAsWritten,
   Timeouts,
 } from './settings.ts'
+import type { WrittenTracing } from './tracing-settings.ts'
 import { checkGroups, upstreamGroups, type WrittenGroups } from './upstreams/group-rules.ts'
 
 /** Settings that need the environment, or another file, to be complete. */
@@ -57,6 +58,7 @@ type Completed =
   | 'audience'
   | 'dpop'
   | 'store'
+  | 'tracing'
 
 /** The settings of config/gateway.json, with every default that does not depend on the environment. Immutable. */
 export interface GatewayFile extends Omit<Settings, Completed> {
@@ -72,6 +74,7 @@ export interface GatewayFile extends Omit<Settings, Completed> {
     readonly publicUrls?: readonly string[]
   }
   readonly upstreamSecretFile?: string
+  readonly tracing?: WrittenTracing
 }
 
 /** The file as the schema allows it, with the schema's defaults. */
@@ -79,7 +82,7 @@ interface Written
   extends SettingsAsWritten,
     WrittenProfile,
     WrittenFilePolicy,
-    Pick<GatewayFile, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile'> {
+    Pick<GatewayFile, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile' | 'tracing'> {
   readonly $schema?: string
   readonly upstream: string | readonly string[]
   readonly upstreams: WrittenGroups

@@ -14,6 +14,7 @@ import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
+import { loadTracing, type TracingSettings } from './tracing-settings.ts'
 
 /** Where each key that can be in conflict with another is set: in the file, and in the environment. */
 const PLACES = {
@@ -28,7 +29,7 @@ const PLACES = {
 } as const
 
 /** What the environment has overridden already. */
-type Merged = Omit<GatewayFile, 'tls'>
+type Merged = Omit<GatewayFile, 'tls' | 'tracing'>
 
 /** Which of two conflicting keys a fault names: the one set by the environment, else the first. */
 type Place = (
@@ -55,9 +56,11 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const tls = completeTls(tlsSources)
   const secret = loadUpstreamSecret(merged, readFile)
   const store = parseStoreSettings(env, readFile)
+  const tracing = loadTracing({ configFile, written: merged.tracing, env, readFile })
   const conflicts = [
     ...(secret.faults ?? []),
     ...(store.faults ?? []),
+    ...(tracing.faults ?? tracingConflicts(configFile, merged, tracing.value)),
     ...conflictsOf(merged, placeIn(configFile, environment.value)),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
     ...(tls.faults ?? [
@@ -77,6 +80,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       ...files,
       tls: tls.value,
       store: store.value,
+      tracing: tracing.value,
       upstreamSecret,
       jwksUri,
       audience,
@@ -186,6 +190,21 @@ function tlsConflicts(
     reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would loop`)
   }
   return reasons.map((reason) => ({ ...place, reason }))
+}
+
+/** Each batch of spans would make new spans. */
+function tracingConflicts(
+  configFile: string,
+  { host, port, tls }: Pick<GatewayFile, 'host' | 'port' | 'tls'>,
+  tracing: TracingSettings | undefined,
+): Fault[] {
+  if (tracing === undefined) return []
+  const { endpoint } = tracing.receiver
+  const isOwn =
+    reaches(endpoint, { protocol: 'http:', host, port }) ||
+    (tls?.port !== undefined && reaches(endpoint, { protocol: 'https:', host, port: tls.port }))
+  const reason = `${endpoint} is the gateway's own listener: spans of spans would never end`
+  return isOwn ? [{ file: configFile, path: '$.tracing.endpoint', reason }] : []
 }
 
 /** A route with `mtls` alone needs a listener that asks for certificates, or no client could use it. */

@@ -6,6 +6,7 @@ import type { ForwardedPolicy } from '../http/rules/policy/response-policy.ts'
 import type { Refusal } from '../refusals.ts'
 import type { CredentialKind } from './clients-file.ts'
 import type { StoreSettings } from './rules/store-address.ts'
+import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamGroup } from './upstreams/upstream-group.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
@@ -195,6 +196,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings {
   readonly auditDurability: Durability
   /** Where gateways share their counts; undefined: in the memory of each. */
   readonly store: StoreSettings | undefined
+  /** Undefined: no request is traced. */
+  readonly tracing: TracingSettings | undefined
   /** What happens to requests under limits of an hour or more when the journal cannot be written. */
   readonly onJournalFailure: 'unready' | 'degraded'
   /** Addresses whose forwarded headers are trusted; undefined: none. */

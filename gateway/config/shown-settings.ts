@@ -8,6 +8,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   clientsFile: false,
   upstreamSecret: false,
   store: false,
+  tracing: false,
   routes: false,
   openapi: false,
   host: true,

@@ -3,6 +3,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { REFUSALS } from '../refusals.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -85,4 +86,13 @@ test('every test that THREATS.md names exists', () => {
     return !existsSync(join(ROOT, `${file}.test.ts`))
   })
   assert.deepEqual(missing, [])
+})
+
+test('REFUSALS.md lists every refusal with its status, its source and its sentence', () => {
+  const document = readFileSync(join(ROOT, 'gateway/REFUSALS.md'), 'utf8')
+  const rows = Object.entries(REFUSALS).map(
+    ([code, { status, source, detail }]) => `| \`${code}\` | ${status} | ${source} | ${detail} |`,
+  )
+  const table = document.slice(document.indexOf('| code | status |')).trim().split('\n').slice(2)
+  assert.deepEqual(table, rows, 'refusals.ts was changed: npm run schemas')
 })

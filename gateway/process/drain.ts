@@ -9,6 +9,8 @@ const SWEEP_MS = 50
 const QUIET_MS = 100
 /** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
+/** A stop waits for a receiver of spans no longer, and not beyond the drain deadline. */
+const MAX_SPANS_MS = 3000
 
 export interface Stop {
   /** Goes into the AUDIT_STOP record. */
@@ -46,16 +48,17 @@ export async function drain(
   graceOver()
   const closed = Promise.all(listeners.map((listener) => listener.close()))
   const sweep = setInterval(() => closeIdle(listeners), SWEEP_MS)
-  const deadline = setTimeout(
-    () => breakOffRest(inForce, listeners),
-    inForce.gateway.settings.timeouts.drainMs,
-  )
+  const { steadyClock, settings, tracer } = inForce.gateway
+  const endMs = steadyClock() + settings.timeouts.drainMs
+  const deadline = setTimeout(() => breakOffRest(inForce, listeners), settings.timeouts.drainMs)
   void hurry.then(() => breakOffRest(inForce, listeners))
   await closed
   clearInterval(sweep)
   clearTimeout(deadline)
   await beforeClose?.()
   await closeParts(inForce, reason)
+  const restMs = Math.max(LAST_WORDS_MS, endMs - steadyClock())
+  await tracer?.close(Math.min(restMs, MAX_SPANS_MS), hurry)
 }
 
 /** Resolves after that time, or earlier when `hurry` resolves. */

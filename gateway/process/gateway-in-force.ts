@@ -18,6 +18,7 @@ import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
+import { makeTracer } from './make-tracer.ts'
 import { changeThrottle, type SharedState } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
@@ -198,7 +199,8 @@ function acceptsTokens({ routes }: Settings): boolean {
   return routes.some(({ auth }) => auth.has('bearer'))
 }
 
-function fixedParts({ log, clients, tls }: StartupConfiguration, foundation: Foundation): Fixed {
+function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixed {
+  const { log, clients, tls } = startup
   const { state, limiter, trail, metrics, secret, load } = foundation
   return {
     clock: Date.now,
@@ -211,6 +213,7 @@ function fixedParts({ log, clients, tls }: StartupConfiguration, foundation: Fou
     acceptedWebhooks: state.guards.webhooks,
     tls: { trust: tls?.material.trust },
     limiter: state.member?.limits(limiter) ?? limiter,
+    tracer: makeTracer(startup, { metrics, secret }),
     load: {
       ...load,
       inFlight: new Slots(),
@@ -261,6 +264,7 @@ function gatewayOf(fixed: Fixed, configured: Configured): Gateway {
     limiter: fixed.limiter,
     upstreams: configured.upstreams,
     upstreamSecret: configured.upstreamSecret,
+    tracer: fixed.tracer,
     load: fixed.load,
     loopMark: fixed.loopMark,
   }

@@ -5,7 +5,7 @@ import type { Gateway } from '../gateway.ts'
 import { recordAtEnd } from './record.ts'
 
 /**
- * Ends an exchange, exactly once: API_RESPONSE, metrics, in-flight. It runs before the last byte of a response is written
+ * Ends an exchange, exactly once: API_RESPONSE, metrics, in-flight, spans. It runs before the last byte of a response is written
  * to the socket, so that every response that a client has seen is in the trail. While the record is not committed, the
  * rest of the response is held back.
  *
@@ -26,6 +26,7 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
     if (commit !== undefined || !gateway.trail.writable) holdBack(gateway, exchange, commit)
   }
   gateway.metrics.closed(exchange, statusCode, durationMs / 1000)
+  if (exchange.trace !== undefined) gateway.tracer?.finish(exchange.trace, exchange, statusCode)
 }
 
 /**

@@ -37,6 +37,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
       upgrade: exchange.upgrade,
       idleMs: route.idleTimeoutMs,
       totalMs: route.timeoutMs,
+      attempts: exchange.trace,
     },
     forwarding,
   )

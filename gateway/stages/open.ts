@@ -28,6 +28,9 @@ export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
     peer: downstream.peer,
     viaTrustedProxy: downstream.viaTrustedProxy,
   })
+  if (gateway.tracer !== undefined) {
+    exchange.trace = gateway.tracer.begin(req.fields, downstream.viaTrustedProxy)
+  }
   gateway.load.inFlight.add(exchange)
   gateway.metrics.opened()
   res.onClose(() => closeAbandoned(gateway, exchange))

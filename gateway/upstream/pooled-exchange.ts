@@ -62,6 +62,8 @@ export abstract class PooledExchange<
     this.chosenOrigin = state.choice.first
   }
 
+  /** The fields of the request are others than those of the last attempt. */
+  protected abstract fieldsChanged(): void
   /** Sends the request on a leased connection. */
   protected abstract use(connection: Connection): void
   /** The request body is still being sent. */
@@ -127,8 +129,12 @@ export abstract class PooledExchange<
       this.#unwanted === undefined
         ? this.#lease(this.#tried)
         : (this.#lease([...this.#tried, this.#unwanted]) ?? this.#lease(this.#tried))
-    if (this.connection !== undefined) this.use(this.connection)
-    else this.noneFree(fault === ALL_IN_USE ? this.#whyNone() : fault)
+    if (this.connection === undefined) {
+      this.noneFree(fault === ALL_IN_USE ? this.#whyNone() : fault)
+      return
+    }
+    if (this.request.attempts?.began(this.chosenOrigin.url) === true) this.fieldsChanged()
+    this.use(this.connection)
   }
 
   #whyNone(): UpstreamFault {
@@ -162,6 +168,7 @@ export abstract class PooledExchange<
   protected connectionRefused(fault: UpstreamFault): void {
     const { retries, choice } = this.state
     this.chosenOrigin.breaker?.failed(this.#takeProbe())
+    this.request.attempts?.failed(fault.kind)
     this.#tried = [...this.#tried, this.chosenOrigin]
     this.detach()
     this.#resendOver('failed')
@@ -180,6 +187,7 @@ export abstract class PooledExchange<
     const again = mayRetry(fault.kind, this.request, { ...progress, retried: this.#retried })
     if (!again && isOfUpstream(fault)) this.#failed()
     this.detach()
+    this.request.attempts?.failed(fault.kind)
     if (again) {
       this.#retried = true
       this.nowMs = this.state.clock()
@@ -222,6 +230,7 @@ export abstract class PooledExchange<
     const isUnwanted = retries.covers(status) && revokedSessions(fields).length === 0
     this.#resendOver(isUnwanted ? 'failed' : 'succeeded')
     if (!isUnwanted || !isRepeatable(this.request) || !this.#mayResend(retries, this.#tried)) return false
+    this.request.attempts?.failed(String(status), status)
     this.dropConnection()
     this.#unwanted = this.chosenOrigin
     this.nowMs = this.state.clock()

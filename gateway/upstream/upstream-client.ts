@@ -18,6 +18,16 @@ export interface UpstreamRequest {
   readonly idleMs: number
   /** For the whole exchange, from `send` to the last byte of the response; undefined: no limit. */
   readonly totalMs: number | undefined
+  /** Told of each attempt; undefined: nobody is. */
+  readonly attempts?: Attempts | undefined
+}
+
+/** Learns how often a request is sent. */
+export interface Attempts {
+  /** The request is about to be sent to this upstream. @returns whether `fields` have changed since they were sent last */
+  began(upstream: string): boolean
+  /** The attempt failed. Another may follow. @param status of a response that is not passed on */
+  failed(error: string, status?: number): void
 }
 
 /**

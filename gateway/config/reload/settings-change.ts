@@ -25,6 +25,7 @@ export const NEEDS_RESTART = [
   'onJournalFailure',
   'onStoreFailure',
   'store',
+  'tracing',
   'limitsFile',
   'configFile',
 ] as const satisfies readonly (keyof Settings)[]
@@ -39,7 +40,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   drainGraceMs: 'timeouts.drainGraceMs',
 }
 
-const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'store'])
+const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'store', 'tracing'])
 
 /** The settings that come into force when the file is `wanted`: keys that need a restart stay as they are. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {

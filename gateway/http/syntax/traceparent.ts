@@ -1,10 +1,35 @@
+import type { Field } from './field.ts'
 import { HexText } from './hex-text.ts'
 import { randomness } from './randomness.ts'
 
 /** Version, trace id, parent id, flags. Flags 00: not sampled. */
-const TRACEPARENT = new HexText(`00-${'##'.repeat(16)}-${'##'.repeat(8)}-00`)
+const UNSAMPLED = new HexText(`00-${'##'.repeat(16)}-${'##'.repeat(8)}-00`)
+
+/** W3C Trace Context: version 00, or a later one, which begins alike and may be longer. An id of zeros is invalid. */
+const TRACEPARENT =
+  /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
 
 /** Begins a new trace (W3C Trace Context section 3.2). */
 export function newTraceparent(): string {
-  return TRACEPARENT.of(randomness(24))
+  return UNSAMPLED.of(randomness(24))
+}
+
+export function isTraceparent(value: string): boolean {
+  return TRACEPARENT.test(value)
+}
+
+/** The trace id: 32 lower-case hexadecimal digits. @param traceparent a valid one */
+export function traceIdIn(traceparent: string): string {
+  return traceparent.slice(3, 35)
+}
+
+/** The traceparent of a received head; undefined when there is none, more than one, or it is not valid. */
+export function receivedTraceparent(fields: readonly Field[]): string | undefined {
+  let found: string | undefined
+  for (const { lower, value } of fields) {
+    if (lower !== 'traceparent') continue
+    if (found !== undefined) return undefined
+    found = value
+  }
+  return found !== undefined && TRACEPARENT.test(found) ? found : undefined
 }

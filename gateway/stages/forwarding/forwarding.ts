@@ -91,6 +91,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   head(status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     this.#status = status
+    this.#exchange.trace?.responded(status)
     this.#gateway.metrics.upstreamAnswered(
       this.#upstream(),
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
@@ -152,6 +153,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   upgrade(fields: readonly Field[], socket: Duplex): void {
+    this.#exchange.trace?.responded(101)
     const refused = openTunnel(this.#gateway, this.#exchange, { fields, socket })
     if (refused === undefined) return
     socket.destroy()
@@ -179,6 +181,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   fault({ kind, cause, retryAfterMs }: UpstreamFault): void {
+    this.#exchange.trace?.failed(kind)
     const headers =
       retryAfterMs === undefined ? [] : ['Retry-After', String(Math.max(1, Math.ceil(retryAfterMs / 1000)))]
     this.give(refusal(REFUSAL_OF_FAULT[kind], { headers, cause }))

@@ -9,6 +9,7 @@ import { upgradeHead } from '../../http/server/tunnels/websocket.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { peerOf } from '../../tls/clients/peer.ts'
+import { traceIdOf } from '../../tracing/trace-id.ts'
 import { close } from '../close.ts'
 import { withMandatory } from '../response/write-response.ts'
 
@@ -36,6 +37,7 @@ export function openTunnel(
   const { lines } = filterResponseHead(fields, 101, exchange.limitHeaders.length > 0, route.forwarded)
   const downstream = exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)))
   gateway.metrics.tunnelOpened()
+  const traceId = traceIdOf(exchange)
   const hadCertificate = hasGoodCertificate(gateway, exchange)
   place.open(downstream, upstream, {
     idleMs: route.idleTimeoutMs,
@@ -43,7 +45,7 @@ export function openTunnel(
     lapsed: () => lapseOf(gateway, exchange, hadCertificate),
     ended: (why) => {
       gateway.metrics.tunnelEnded(why)
-      gateway.log.debug({ requestId, route: route.path, why }, 'tunnel ended')
+      gateway.log.debug({ requestId, traceId, route: route.path, why }, 'tunnel ended')
     },
   })
   return undefined

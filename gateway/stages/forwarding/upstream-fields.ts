@@ -4,14 +4,10 @@ import { isTrusted } from '../../http/rules/client-address.ts'
 import { ruleOf } from '../../http/rules/field-rules.ts'
 import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
 import { checkedField, Field } from '../../http/syntax/field.ts'
-import { newTraceparent } from '../../http/syntax/traceparent.ts'
+import { isTraceparent, newTraceparent } from '../../http/syntax/traceparent.ts'
 import type { Principal } from '../../principal.ts'
 import { clientCertHeader, isClientCertHeader } from '../../tls/clients/client-cert.ts'
 import { peerOf } from '../../tls/clients/peer.ts'
-
-/** W3C Trace Context: version 00, or a later one, which begins alike and may be longer. An id of zeros is invalid. */
-const TRACEPARENT =
-  /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|(?<!^00.{53})-)/
 
 /**
  * The fields that go upstream: the end-to-end fields, then how the request came and who the caller is. The gateway's own
@@ -21,7 +17,8 @@ export function upstreamFields(gateway: Gateway, exchange: Exchange): Field[] {
   const fields = [HOST.of(exchange.host)]
   const kept = copyEndToEnd(exchange, fields)
   addForwarded(gateway, exchange, { fields, kept })
-  addTrace(fields, kept)
+  if (exchange.trace === undefined) exchange.traceparent = addTrace(fields, kept)
+  else exchange.trace.addTo(fields)
   if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
   if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, { fields, kept })
   if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
@@ -151,16 +148,18 @@ function addVia({ req }: Exchange, fields: Field[], via: string | undefined): vo
   fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
 }
 
-/** tracestate goes on only with its traceparent (W3C Trace Context section 3.3). */
+/** tracestate goes on only with its traceparent (W3C Trace Context section 3.3). @returns the traceparent */
 function addTrace(
   fields: Field[],
   { traceparent, traceparentRepeated, tracestates }: Readonly<SetAside>,
-): void {
-  if (traceparent === undefined || traceparentRepeated || !TRACEPARENT.test(traceparent.value)) {
-    fields.push(new Field('traceparent', newTraceparent()))
-    return
+): string {
+  if (traceparent === undefined || traceparentRepeated || !isTraceparent(traceparent.value)) {
+    const begun = newTraceparent()
+    fields.push(new Field('traceparent', begun))
+    return begun
   }
   fields.push(traceparent, ...tracestates)
+  return traceparent.value
 }
 
 /** The fields of each principal. */

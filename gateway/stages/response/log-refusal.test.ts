@@ -6,7 +6,7 @@ import { logRefusal } from './log-refusal.ts'
 
 function logOf() {
   const made = makeGateway()
-  const { exchange } = makeExchange()
+  const { exchange } = makeExchange({ headers: { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-00` } })
   const log = (code: RefusalCode, cause?: string) =>
     logRefusal(made.gateway, exchange, refusal(code, cause === undefined ? {} : { cause }))
   const levels = () => made.logged.map(([level]) => level)
@@ -23,7 +23,13 @@ describe('logRefusal', () => {
     const [, line] = logged[1] ?? []
     assert.deepEqual(
       { ...line },
-      { requestId: 'request-1', code: 'invalid_token', route: undefined, cause: 'the signature' },
+      {
+        requestId: 'request-1',
+        traceId: 'a'.repeat(32),
+        code: 'invalid_token',
+        route: undefined,
+        cause: 'the signature',
+      },
     )
   })
 

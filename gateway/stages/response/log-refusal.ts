@@ -1,6 +1,7 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../../refusals.ts'
+import { traceIdOf } from '../../tracing/trace-id.ts'
 
 /** Minimum time between two log lines of one code, after a burst. */
 const EVERY_MS = 1000
@@ -35,6 +36,7 @@ function writeLine(gateway: Gateway, exchange: Exchange, { refusal, level, messa
   const { code, cause } = refusal
   const line = {
     requestId: exchange.requestId,
+    traceId: traceIdOf(exchange),
     code,
     route: exchange.route?.path,
     cause: cause?.slice(0, MAX_CAUSE_LENGTH),

@@ -66,6 +66,10 @@ export class PlainExchange
     this.attempt(ALL_IN_USE)
   }
 
+  protected fieldsChanged(): void {
+    this.#requestHead = requestHead(this.request)
+  }
+
   protected use(connection: PlainConnection): void {
     connection.assignTo(this)
   }

@@ -25,7 +25,7 @@ export class UndiciExchange
 {
   readonly path: string
   readonly method: string
-  readonly headers: string[]
+  headers: string[]
   /** Set when the first attempt begins: the request's body as a buffer or an Upload. */
   body: Readable | Buffer | null = null
   readonly upgrade: string | null
@@ -43,7 +43,7 @@ export class UndiciExchange
     super(state, request, response)
     this.path = request.target
     this.method = request.method
-    this.headers = request.fields.flatMap(({ name, value }) => [name, value])
+    this.headers = flatFields(request)
     this.upgrade = request.upgrade ?? null
     this.reset = mayLeaveBody(request.method, request.body !== null)
   }
@@ -75,6 +75,10 @@ export class UndiciExchange
   /** undici pauses the source while its connection takes nothing. */
   get #isUploadPaused(): boolean {
     return this.#isUploading && this.request.body?.isPaused() === true
+  }
+
+  protected fieldsChanged(): void {
+    this.headers = flatFields(this.request)
   }
 
   protected use(): void {
@@ -171,6 +175,10 @@ export class UndiciExchange
     else if (pooled !== undefined) pool.discard(pooled)
     return pooled
   }
+}
+
+function flatFields({ fields }: UpstreamRequest): string[] {
+  return fields.flatMap(({ name, value }) => [name, value])
 }
 
 /** An Upload has all that undici uses of a stream, but not all that the type asks for. */

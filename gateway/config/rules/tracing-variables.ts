@@ -1,0 +1,144 @@
+import type { Fault, Parsed } from '../faults.ts'
+import { describeValue } from '../json/schema-check.ts'
+import { urlFault } from './value-rules.ts'
+
+/** What the variables of OpenTelemetry say; undefined: nothing. */
+export interface TracingVariables {
+  /** Tracing is switched off. */
+  readonly isOff: boolean
+  readonly endpoint: string | undefined
+  readonly headers: readonly (readonly [name: string, value: string])[] | undefined
+  /** The variable that the headers come from. */
+  readonly headersVariable: string
+  readonly caFile: string | undefined
+  readonly compression: 'gzip' | 'none' | undefined
+  readonly timeoutMs: number | undefined
+  readonly delayMs: number | undefined
+  readonly maxQueue: number | undefined
+  readonly serviceName: string | undefined
+  readonly resource: Readonly<Record<string, string>> | undefined
+  readonly sampler: { readonly ratio: number; readonly isParentBased: boolean } | undefined
+  readonly knownMethods: readonly string[] | undefined
+}
+
+/** The shape of `process.env`. */
+type Environment = Readonly<Partial<Record<string, string>>>
+
+const MAX_MS = 600_000
+const MIN_QUEUE = 128
+const MAX_QUEUE = 65_536
+const SAMPLER = /^(parentbased_)?(always_on|always_off|traceidratio)$/
+const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
+
+/** One of several names for a setting, the first that is set. An empty variable counts as not set (OpenTelemetry says so). */
+type Take = (...names: readonly [string, ...string[]]) => {
+  readonly name: string
+  readonly text: string | undefined
+}
+
+/**
+ * Reads the variables that OpenTelemetry defines for SDKs and exporters, as far as the gateway has what they set. Other
+ * programs share them, so those that it does not know are no faults; values that it cannot follow are.
+ */
+export function parseTracingVariables(env: Environment): Parsed<TracingVariables> {
+  const faults: Fault[] = []
+  const refuse = (path: string, reason: string) => {
+    faults.push({ file: 'environment', path, reason })
+    return undefined
+  }
+  const take: Take = (...names) => {
+    const name = names.find((each) => (env[each] ?? '') !== '') ?? names[0]
+    return { name, text: env[name] || undefined }
+  }
+  /** @param read throws words for the operator */
+  const value = <T>({ name, text }: ReturnType<Take>, read: (text: string) => T): T | undefined => {
+    if (text === undefined) return undefined
+    try {
+      return read(text)
+    } catch (error) {
+      return refuse(name, (error as Error).message)
+    }
+  }
+  const headers = take('OTEL_EXPORTER_OTLP_TRACES_HEADERS', 'OTEL_EXPORTER_OTLP_HEADERS')
+  const own = take('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT')
+  const variables: TracingVariables = {
+    isOff: env.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER === 'none',
+    endpoint:
+      own.text === undefined
+        ? value(take('OTEL_EXPORTER_OTLP_ENDPOINT'), (text) => `${url(text).replace(/\/$/, '')}/v1/traces`)
+        : value(own, url),
+    headers: value(headers, (text) => Object.entries(pairs(text))),
+    headersVariable: headers.name,
+    caFile: take('OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE', 'OTEL_EXPORTER_OTLP_CERTIFICATE').text,
+    compression: value(
+      take('OTEL_EXPORTER_OTLP_TRACES_COMPRESSION', 'OTEL_EXPORTER_OTLP_COMPRESSION'),
+      (text) => choice(text, ['gzip', 'none'] as const),
+    ),
+    timeoutMs: value(take('OTEL_EXPORTER_OTLP_TRACES_TIMEOUT', 'OTEL_EXPORTER_OTLP_TIMEOUT'), (text) =>
+      whole(text, 1, MAX_MS),
+    ),
+    delayMs: value(take('OTEL_BSP_SCHEDULE_DELAY'), (text) => whole(text, 1, MAX_MS)),
+    maxQueue: value(take('OTEL_BSP_MAX_QUEUE_SIZE'), (text) => whole(text, MIN_QUEUE, MAX_QUEUE)),
+    serviceName: take('OTEL_SERVICE_NAME').text,
+    resource: value(take('OTEL_RESOURCE_ATTRIBUTES'), pairs),
+    sampler: value(take('OTEL_TRACES_SAMPLER'), (text) => samplerOf(text, env.OTEL_TRACES_SAMPLER_ARG)),
+    knownMethods: value(take('OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS'), (text) =>
+      text.split(',').map((method) => method.trim()),
+    ),
+  }
+  value(take('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'), (text) =>
+    choice(text, ['http/json', 'http/protobuf']),
+  )
+  value(take('OTEL_TRACES_EXPORTER'), (text) => choice(text, ['otlp', 'none']))
+  return faults.length > 0 && !variables.isOff ? { faults } : { value: variables }
+}
+
+function url(text: string): string {
+  const reason = urlFault(text)
+  if (reason !== undefined) throw new Error(reason)
+  return text
+}
+
+function choice<T extends string>(text: string, choices: readonly T[]): T {
+  const found = choices.find((each) => each === text)
+  if (found !== undefined) return found
+  throw new Error(
+    `must be ${choices.join(' or ')}: the gateway has nothing else, but is ${describeValue(text)}`,
+  )
+}
+
+function whole(text: string, min: number, max: number): number {
+  const number = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN
+  if (number >= min && number <= max) return number
+  throw new Error(`must be a whole number between ${min} and ${max}, but is ${describeValue(text)}`)
+}
+
+/** `name=value,name=value`, percent-encoded (W3C Baggage). The fault does not repeat it: values may be secret. */
+function pairs(text: string): Record<string, string> {
+  const found: Record<string, string> = {}
+  for (const pair of text.split(',')) {
+    if (pair.trim() === '') continue
+    const [, name = '', value = ''] = /^([^=]+)=(.*)$/s.exec(pair) ?? []
+    if (name.trim() === '') throw new Error('must be a list of name=value with commas between them')
+    try {
+      found[decodeURIComponent(name.trim())] = decodeURIComponent(value.trim())
+    } catch {
+      throw new Error('must be percent-encoded: a % without two hexadecimal digits stands in it')
+    }
+  }
+  return found
+}
+
+function samplerOf(text: string, argument: string | undefined): TracingVariables['sampler'] {
+  const [, parent, own] = SAMPLER.exec(text) ?? []
+  if (own === undefined) {
+    const known = 'always_on, always_off or traceidratio, alone or after parentbased_'
+    throw new Error(`must be ${known}, but is ${describeValue(text)}`)
+  }
+  const isParentBased = parent !== undefined
+  if (own !== 'traceidratio') return { ratio: own === 'always_on' ? 1 : 0, isParentBased }
+  if (argument !== undefined && argument !== '' && !RATIO.test(argument)) {
+    throw new Error(`needs OTEL_TRACES_SAMPLER_ARG between 0 and 1, but that is ${describeValue(argument)}`)
+  }
+  return { ratio: Number(argument || 1), isParentBased }
+}

@@ -1,0 +1,143 @@
+import type { Post } from './span-post.ts'
+import { type Envelope, type SpanBatch, SpanQueue } from './span-queue.ts'
+
+/**
+ * Why spans were lost: the queue was full, the receiver refused them, it did not take them in time, or the gateway
+ * stopped first.
+ */
+export type DropReason = 'queue_full' | 'refused' | 'undelivered' | 'stopped'
+
+export interface ExporterOptions {
+  readonly envelope: Envelope
+  readonly post: Post
+  /** How long a span waits for others. */
+  readonly delayMs: number
+  /** How many spans may wait. */
+  readonly maxQueue: number
+  /** Default 1 s; it doubles with each retry. */
+  readonly firstRetryMs?: number
+  readonly reports: ExportReports
+}
+
+/** What is told of exports. */
+export interface ExportReports {
+  exported(spans: number): void
+  dropped(reason: DropReason, spans: number): void
+  /** A batch could not be sent, or was not taken whole. */
+  fault(cause: string): void
+}
+
+const FIRST_RETRY_MS = 1000
+const LAST_RETRY_MS = 30_000
+/** A batch that cannot be sent for so long is dropped: it may be what the receiver fails at. */
+const GIVE_UP_MS = 5 * 60_000
+
+/** Sends spans in batches, one at a time, and again when that may help. What does not fit into the queue is dropped. */
+export class SpanExporter {
+  readonly #options: ExporterOptions
+  readonly #queue: SpanQueue
+  readonly #aborted = new AbortController()
+  #timer: NodeJS.Timeout | undefined = undefined
+  #exporting: Promise<void> | undefined = undefined
+  #wake: (() => void) | undefined = undefined
+  #closing = false
+
+  constructor(options: ExporterOptions) {
+    this.#options = options
+    this.#queue = new SpanQueue(options.envelope, options.maxQueue)
+  }
+
+  /** Whether a span may find room. */
+  get hasRoom(): boolean {
+    return this.#queue.hasRoom
+  }
+
+  /** @param text spans as JSON, separated by commas */
+  add(text: string, spans: number): void {
+    if (this.#closing || !this.#queue.add(text, spans)) this.drop(spans)
+    else if (this.#queue.hasFullBatch) this.#export()
+    else this.#exportLater()
+  }
+
+  /** Spans that found no room. */
+  drop(spans: number): void {
+    this.#options.reports.dropped(this.#closing ? 'stopped' : 'queue_full', spans)
+  }
+
+  /** Sends what waits, each batch once, and drops what is not sent in that time or before `hurry`. */
+  async close(withinMs: number, hurry: Promise<void>): Promise<void> {
+    this.#closing = true
+    clearTimeout(this.#timer)
+    const deadline = setTimeout(() => this.#aborted.abort(), withinMs)
+    void hurry.then(() => this.#aborted.abort())
+    this.#wake?.()
+    while (this.#exporting !== undefined || this.#queue.spans > 0) {
+      this.#export()
+      await this.#exporting
+    }
+    clearTimeout(deadline)
+  }
+
+  #exportLater(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined
+      this.#export()
+    }, this.#options.delayMs).unref()
+  }
+
+  #export(): void {
+    this.#exporting ??= this.#exportAll().finally(() => {
+      this.#exporting = undefined
+      if (this.#queue.spans > 0 && !this.#closing) this.#exportLater()
+    })
+  }
+
+  async #exportAll(): Promise<void> {
+    let batch = this.#queue.take()
+    while (batch !== undefined) {
+      await this.#deliver(batch)
+      batch = this.#closing ? this.#queue.take() : this.#queue.takeFull()
+    }
+  }
+
+  async #deliver(batch: SpanBatch): Promise<void> {
+    const { post, reports, firstRetryMs = FIRST_RETRY_MS } = this.#options
+    const { spans } = batch
+    const body = batch.body()
+    const giveUpMs = performance.now() + GIVE_UP_MS
+    let delayMs = firstRetryMs
+    for (;;) {
+      const posted = await post(body, this.#aborted.signal)
+      if (posted.delivered) {
+        const rejected = Math.min(posted.rejected, spans)
+        reports.exported(spans - rejected)
+        if (rejected > 0) reports.dropped('refused', rejected)
+        if (posted.reason !== '') reports.fault(`the receiver says: ${posted.reason}`)
+        return
+      }
+      reports.fault(posted.cause)
+      let waitMs = posted.retryAfterMs
+      if (waitMs === undefined) {
+        // Gateways that lost the receiver together do not come back together.
+        waitMs = delayMs * (0.5 + Math.random())
+        delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)
+      }
+      const isLast = this.#closing || performance.now() + waitMs > giveUpMs
+      if (isLast || !posted.mayRetry) {
+        reports.dropped(!posted.mayRetry ? 'refused' : this.#closing ? 'stopped' : 'undelivered', spans)
+        return
+      }
+      await this.#pause(waitMs)
+    }
+  }
+
+  /** Resolves after that time, or at the close. */
+  async #pause(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const timer = setTimeout(resolve, ms).unref()
+    this.#wake = resolve
+    await promise
+    clearTimeout(timer)
+    this.#wake = undefined
+  }
+}
