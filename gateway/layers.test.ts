@@ -16,7 +16,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['http/bodies'],
   ['http/server'],
   ['config'],
-  ['tls', 'auth', 'limits', 'audit', 'upstream', 'tracing'],
+  ['tls', 'auth', 'limits', 'audit', 'upstream', 'http/tracing'],
   ['store'],
   ['exchange.ts'],
   ['admin'],

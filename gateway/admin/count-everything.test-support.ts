@@ -22,6 +22,8 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   metrics.auditRecord('API_REQUEST')
   metrics.auditWriteError()
   metrics.auditPending(() => 2)
+  metrics.spansExported(2)
+  metrics.spansDropped('queue_full', 3)
   metrics.storeWritable('limits', true)
   metrics.storeWriteError('limits')
   metrics.configReload('limits.json', 'failure')

@@ -1,10 +1,13 @@
 import { Counter, type Registry } from 'prom-client'
 
+const REASONS = ['queue_full', 'refused', 'undelivered', 'stopped'] as const
+
 /** How many spans became what. Without tracing there are no such metrics. */
 export function traceMetrics(registers: Registry[]) {
   let counters: { readonly exported: Counter; readonly dropped: Counter<'reason'> } | undefined
   const begin = () => {
-    counters ??= {
+    if (counters !== undefined) return counters
+    counters = {
       exported: new Counter({
         name: 'gateway_trace_spans_exported_total',
         help: 'Spans that the OTLP receiver took.',
@@ -17,6 +20,7 @@ export function traceMetrics(registers: Registry[]) {
         registers,
       }),
     }
+    for (const reason of REASONS) counters.dropped.inc({ reason }, 0)
     return counters
   }
   return {
@@ -25,6 +29,6 @@ export function traceMetrics(registers: Registry[]) {
       begin()
     },
     spansExported: (spans: number) => begin().exported.inc(spans),
-    spansDropped: (reason: string, spans: number) => begin().dropped.inc({ reason }, spans),
+    spansDropped: (reason: (typeof REASONS)[number], spans: number) => begin().dropped.inc({ reason }, spans),
   }
 }

@@ -1,5 +1,5 @@
 import type { Metrics } from '../admin/metrics.ts'
-import { Tracer } from '../tracing/tracer.ts'
+import { Tracer } from '../http/tracing/tracer.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import { gatewayIdOf } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'

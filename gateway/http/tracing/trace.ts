@@ -1,7 +1,7 @@
-import { Field } from '../http/syntax/field.ts'
-import { HexText } from '../http/syntax/hex-text.ts'
-import { randomness } from '../http/syntax/randomness.ts'
-import { traceIdIn } from '../http/syntax/traceparent.ts'
+import { Field } from '../syntax/field.ts'
+import { HexText } from '../syntax/hex-text.ts'
+import { randomness } from '../syntax/randomness.ts'
+import { traceIdIn } from '../syntax/traceparent.ts'
 
 const TRACE_ID = new HexText('##'.repeat(16))
 const SPAN_ID = new HexText('##'.repeat(8))

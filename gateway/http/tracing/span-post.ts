@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Agent } from 'undici'
-import type { ReceiverSettings } from '../config/tracing-settings.ts'
+import type { ReceiverSettings } from '../../config/tracing-settings.ts'
 
 /** What became of a batch (OTLP specification, "OTLP/HTTP Response"). */
 export type Posted =

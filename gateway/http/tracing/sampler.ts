@@ -1,4 +1,4 @@
-import type { Sampling } from '../config/tracing-settings.ts'
+import type { Sampling } from '../../config/tracing-settings.ts'
 import { flagsIn, SAMPLED } from './trace.ts'
 
 /** The digits of a trace id that decide: its last, which Trace Context level 2 wants random. */

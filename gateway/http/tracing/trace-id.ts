@@ -1,5 +1,5 @@
-import type { Field } from '../http/syntax/field.ts'
-import { receivedTraceparent, traceIdIn } from '../http/syntax/traceparent.ts'
+import type { Field } from '../syntax/field.ts'
+import { receivedTraceparent, traceIdIn } from '../syntax/traceparent.ts'
 
 /** What an exchange knows of its trace. */
 interface InTrace {
