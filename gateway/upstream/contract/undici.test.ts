@@ -2,6 +2,7 @@ import { client, throughUndici } from './scripted.test-support.ts'
 
 /** The same contract through undici, which serves all upstreams once one of them is `https://`. */
 client.create = throughUndici
+await import('./attempts.test.ts')
 await import('./responses.test.ts')
 await import('./connections.test.ts')
 await import('./flow.test.ts')
