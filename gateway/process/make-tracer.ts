@@ -27,7 +27,11 @@ export function makeTracer(
         if (fault.cause !== undefined) log.info('spans are exported again')
         fault.cause = undefined
       },
-      dropped: (reason, spans) => metrics.spansDropped(reason, spans),
+      dropped: (reason, spans) => {
+        metrics.spansDropped(reason, spans)
+        // Nobody will read the metric.
+        if (reason === 'stopped') log.warn({ spans }, 'spans were lost at the stop')
+      },
       fault: (cause) => {
         if (fault.isDue(cause)) log.warn({ cause }, 'spans are not exported')
       },

@@ -62,7 +62,6 @@ export abstract class PooledExchange<
     this.chosenOrigin = state.choice.first
   }
 
-  /** The fields of the request are others than those of the last attempt. */
   protected abstract fieldsChanged(): void
   /** Sends the request on a leased connection. */
   protected abstract use(connection: Connection): void
@@ -129,12 +128,8 @@ export abstract class PooledExchange<
       this.#unwanted === undefined
         ? this.#lease(this.#tried)
         : (this.#lease([...this.#tried, this.#unwanted]) ?? this.#lease(this.#tried))
-    if (this.connection === undefined) {
-      this.noneFree(fault === ALL_IN_USE ? this.#whyNone() : fault)
-      return
-    }
-    if (this.request.attempts?.began(this.chosenOrigin.url) === true) this.fieldsChanged()
-    this.use(this.connection)
+    if (this.connection !== undefined) this.use(this.connection)
+    else this.noneFree(fault === ALL_IN_USE ? this.#whyNone() : fault)
   }
 
   #whyNone(): UpstreamFault {
@@ -153,6 +148,7 @@ export abstract class PooledExchange<
       if (connection !== undefined) {
         origin.inFlight += 1
         if (origin.breaker !== undefined) this.#probe = origin.breaker.begin()
+        if (this.request.attempts?.began(origin.url) === true) this.fieldsChanged()
         return connection
       }
       skipped = [...skipped, origin]
