@@ -175,7 +175,6 @@ export abstract class PooledExchange<
     this.attempt(fault)
   }
 
-  /** The connection is lost. */
   protected connectionLost(
     fault: UpstreamFault,
     progress: { readonly sent: boolean; readonly responseBegan: boolean },

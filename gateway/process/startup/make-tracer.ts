@@ -1,8 +1,8 @@
-import type { Metrics } from '../admin/metrics.ts'
-import { Tracer } from '../http/tracing/tracer.ts'
-import { RepeatedFault } from './repeated-fault.ts'
-import { gatewayIdOf } from './shared-state.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
+import type { Metrics } from '../../admin/metrics.ts'
+import { Tracer } from '../../http/tracing/tracer.ts'
+import { RepeatedFault } from '../repeated-fault.ts'
+import { gatewayIdOf } from '../shared-state.ts'
+import type { StartupConfiguration } from '../startup-configuration.ts'
 
 /** A receiver that is away is tried every half minute. */
 const REPEAT_MS = 60_000
