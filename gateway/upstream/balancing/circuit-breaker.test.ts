@@ -123,7 +123,7 @@ describe('a circuit breaker', () => {
     assert.equal(one.admits(), false)
   })
 
-  it('half open lets at most so many through in each openMs, whatever comes of them', () => {
+  it('half open lets at most so many through in each round, and begins rounds openMs apart, whatever comes of them', () => {
     const step = fc.record({
       waitMs: fc.nat(3000),
       result: fc.constantFrom('none', 'success', 'failure', 'abandoned'),
@@ -133,26 +133,32 @@ describe('a circuit breaker', () => {
       fc.property(fc.integer({ min: 1, max: 4 }), fc.array(step, { maxLength: 200 }), (probes, steps) => {
         const { breaker: one, time } = breaker({ failures: 1, probes })
         one.failed(NO_PROBE)
-        const underWay: { readonly probe: number; readonly atMs: number }[] = []
-        const let_: number[] = []
+        const underWay: number[] = []
+        const rounds = new Map<number, { readonly beganMs: number; held: number }>()
         for (const { waitMs, result, which } of steps) {
           time.nowMs += waitMs
-          if (one.admits() && one.state !== 'closed') {
-            underWay.push({ probe: one.begin(), atMs: time.nowMs })
-            let_.push(time.nowMs)
+          if (one.admits()) {
+            const probe = one.begin()
+            const round = rounds.get(probe) ?? { beganMs: time.nowMs, held: 0 }
+            rounds.set(probe, round)
+            round.held += 1
+            underWay.push(probe)
+            assert.ok(round.held <= probes, `${round.held} of ${probes}`)
           }
-          const [ended] = underWay.splice(which % (underWay.length + 1), 1)
-          if (ended === undefined || result === 'none') continue
-          if (result === 'success') one.responded(200, ended.probe)
-          else if (result === 'failure') one.failed(ended.probe)
+          const [ended] = result === 'none' ? [] : underWay.splice(which % (underWay.length + 1), 1)
+          if (ended === undefined) continue
+          if (result === 'success') one.responded(200, ended)
+          else if (result === 'failure') one.failed(ended)
           else {
-            one.abandoned(ended.probe)
-            // One that was given up makes room for one more.
-            let_.splice(let_.indexOf(ended.atMs), 1)
+            one.abandoned(ended)
+            const round = rounds.get(ended)
+            if (round !== undefined) round.held -= 1
           }
           if (one.state === 'closed') one.failed(NO_PROBE)
-          const recent = let_.filter((atMs) => atMs > time.nowMs - 5000)
-          assert.ok(recent.length <= 2 * probes, `${recent.length} with ${probes} probes`)
+        }
+        const begins = [...rounds.values()].map(({ beganMs }) => beganMs)
+        for (const [i, beganMs] of begins.entries()) {
+          assert.ok(i === 0 || beganMs - (begins[i - 1] as number) >= 5000)
         }
       }),
     )

@@ -215,3 +215,48 @@ describe('a retry by response', () => {
     await until(() => scripted[0].open.size === 0)
   })
 })
+
+describe('breakers and retries', () => {
+  it('leave nothing behind, whatever becomes of requests', async (t) => {
+    let seed = 7
+    const dice = (sides: number) => {
+      seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+      return Math.floor(seed / 65_536) % sides
+    }
+    const moody: ScriptedOptions = {
+      onRequest: ({ socket }) => {
+        const mood = dice(6)
+        if (mood === 0) socket.destroy()
+        else if (mood === 1) socket.write('HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n')
+        else if (mood === 2) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx')
+        else if (mood === 3) socket.end('nonsense\r\n\r\n')
+        else socket.write(ok('fine'))
+      },
+    }
+    const policy = {
+      breaker: { ...BREAKER, failures: 2, openMs: 100, probes: 2 },
+      retry: { ...RETRY, attempts: 2 },
+      slowStartMs: 300,
+    }
+    const { upstream, events, time } = await guarded(t, [moody, moody, moody], policy)
+    for (let round = 0; round < 40; round++) {
+      const sent = Array.from({ length: 8 }, () => send(upstream, { method: dice(2) === 0 ? 'GET' : 'POST' }))
+      const ends = sent.map(({ over, call }) => {
+        if (dice(5) > 0) return over
+        const aborted = Promise.withResolvers<void>()
+        setImmediate(() => aborted.resolve(call.abort()))
+        return aborted.promise
+      })
+      await Promise.all(ends)
+      time.nowMs += 60
+    }
+    time.nowMs += 10_000
+    for (const event of ['open', 'half-open', 'closed', 'succeeded', 'failed']) {
+      assert.ok(events.includes(event), event)
+    }
+    for (const target of upstream.targets) {
+      assert.equal((target as { readonly inFlight?: number }).inFlight, 0)
+      assert.equal(target.breaker?.admits(), true)
+    }
+  })
+})
