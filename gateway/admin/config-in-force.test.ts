@@ -66,6 +66,7 @@ it('tells the last edit of each file, and keeps what was in force when one fails
     faults: ['limits.json: $: is bad'],
   })
   // The fault is still there, though it was reported before.
+  assert.equal(config.report(), config.report())
   const again = await config.reloadedBy(() => Promise.resolve())
   assert.deepEqual([again.limits?.result, again.gateway?.result], ['failure', 'unchanged'])
   nowMs = 3

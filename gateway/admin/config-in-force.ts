@@ -62,7 +62,9 @@ interface Read {
 export class ConfigInForce {
   readonly #version: string
   readonly #clock: () => number
-  readonly #parts: Partial<Record<ConfigPart, PartInForce>> = {}
+  #parts: Readonly<Partial<Record<ConfigPart, PartInForce>>> = {}
+  /** Undefined: something has changed since it was made. */
+  #report: ConfigReport | undefined
 
   constructor({ version, settings, limits, clients, tls }: Read, clock: () => number = Date.now) {
     this.#version = version
@@ -83,7 +85,7 @@ export class ConfigInForce {
     if (before === undefined) return
     const lastReload: LastReload = { atMs: this.#clock(), result: 'success', changed, faults: [] }
     if (changed) this.#put(part, before.file, { rows: plain(rows) }, lastReload)
-    else this.#parts[part] = { ...before, lastReload }
+    else this.#set(part, { ...before, lastReload })
   }
 
   /** An edit of gateway.json was put in force, or changed nothing. */
@@ -91,7 +93,7 @@ export class ConfigInForce {
     const before = this.#parts.gateway
     const lastReload: LastReload = { atMs: this.#clock(), result: 'success', changed, faults: [] }
     if (changed || before === undefined) this.#putSettings(settings, lastReload)
-    else this.#parts.gateway = { ...before, lastReload }
+    else this.#set('gateway', { ...before, lastReload })
   }
 
   /** Clients are accepted that were not when the gateway started. */
@@ -110,17 +112,19 @@ export class ConfigInForce {
       changed: false,
       faults: sentences,
     }
-    this.#parts[part] = { ...before, lastReload }
+    this.#set(part, { ...before, lastReload })
   }
 
+  /** The same object until something changes. */
   report(): ConfigReport {
     const hashes = Object.entries(this.#parts).map(([part, { hash: own }]) => `${part} ${own}`)
-    return { version: this.#version, hash: hash('sha256', hashes.join()), parts: this.#parts }
+    this.#report ??= { version: this.#version, hash: hash('sha256', hashes.join()), parts: this.#parts }
+    return this.#report
   }
 
   /** Runs `reload` and tells what came of it, part by part. */
   async reloadedBy(reload: () => Promise<void>): Promise<Partial<Record<ConfigPart, ReloadResult>>> {
-    const before = { ...this.#parts }
+    const before = this.#parts
     await reload()
     const results = Object.entries(this.#parts).map(([name, { file, lastReload }]) => {
       const isNew = lastReload !== before[name as ConfigPart]?.lastReload
@@ -142,12 +146,17 @@ export class ConfigInForce {
     content: Pick<PartInForce, 'settings' | 'rows'>,
     lastReload?: LastReload,
   ): void {
-    this.#parts[part] = {
+    this.#set(part, {
       file,
       hash: hash('sha256', JSON.stringify(content)),
       sinceMs: this.#clock(),
       ...content,
       lastReload,
-    }
+    })
+  }
+
+  #set(part: ConfigPart, inForce: PartInForce): void {
+    this.#parts = { ...this.#parts, [part]: inForce }
+    this.#report = undefined
   }
 }

@@ -21,6 +21,8 @@ it('/reload is for operators, and reads the files once for all who ask at the sa
     routes.map(({ path, method, access }) => `${method} ${path} ${access}`),
     ['GET /config operator', 'POST /reload operator'],
   )
+  const get = async () => (await routes[0]?.respond({} as never))?.body
+  assert.equal(await get(), await get())
   const post = () => routes[1]?.respond({} as never)
   const [one, other] = await Promise.all([post(), post()])
   assert.equal(reloads, 1)
@@ -33,4 +35,5 @@ it('/reload is for operators, and reads the files once for all who ask at the sa
   const bad = await post()
   assert.equal(bad?.status, 422)
   assert.deepEqual(JSON.parse(String(bad?.body)).limits.faults, ['limits.json: $: is bad'])
+  assert.match(String(await get()), /limits\.json: \$: is bad/)
 })

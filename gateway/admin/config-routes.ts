@@ -1,5 +1,5 @@
 import type { AdminResponse, AdminRoute } from './admin-route.ts'
-import type { ConfigInForce } from './config-in-force.ts'
+import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
 
 interface Parts {
   readonly config: ConfigInForce
@@ -15,8 +15,15 @@ export function configRoutes({ config, reload }: Parts): AdminRoute[] {
     const isGood = Object.values(results).every(({ result }) => result !== 'failure')
     return json(isGood ? 200 : 422, results)
   }
+  let shown: { readonly report: ConfigReport; readonly response: AdminResponse } | undefined
+  // A table of thousands of rows is written once, however often it is asked for.
+  const show = () => {
+    const report = config.report()
+    if (shown?.report !== report) shown = { report, response: json(200, report) }
+    return shown.response
+  }
   return [
-    { path: '/config', method: 'GET', access: 'operator', respond: () => json(200, config.report()) },
+    { path: '/config', method: 'GET', access: 'operator', respond: show },
     {
       path: '/reload',
       method: 'POST',

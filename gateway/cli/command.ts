@@ -54,7 +54,7 @@ export function parseCommandLine({ words, count, flags }: Command, args: readonl
   )
   const { tokens } = parseArgs({ args: [...args], options, strict: false, tokens: true })
   for (const token of tokens) {
-    if (token.kind === 'option' && !(token.name in flags)) throw unknownFlag(token.rawName, flags)
+    if (token.kind === 'option' && !Object.hasOwn(flags, token.name)) throw unknownFlag(token.rawName, flags)
   }
   const { values, positionals } = strictly(() =>
     parseArgs({ args: [...args], options, allowPositionals: true }),

@@ -33,7 +33,7 @@ async function main(args: readonly string[]): Promise<number> {
 }
 
 async function runCommand(args: readonly string[]): Promise<number> {
-  const name = [args.slice(0, 2).join(' '), String(args[0])].find((words) => words in COMMANDS)
+  const name = [args.slice(0, 2).join(' '), String(args[0])].find((words) => Object.hasOwn(COMMANDS, words))
   if (name === undefined) return unknownCommand(args)
   const { command } = await (COMMANDS[name] as (typeof COMMANDS)[string]).load()
   const own = args.slice(name.split(' ').length)

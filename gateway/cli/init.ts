@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { constants, copyFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { showFault } from '../config/faults.ts'
@@ -110,7 +110,8 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
     }
     for (const name of SCHEMA_FILES) {
       const schema = join(directory, 'schemas', name)
-      if (!existsSync(schema)) copyFileSync(fileURLToPath(new URL(name, SCHEMAS)), schema)
+      if (!existsSync(schema))
+        copyFileSync(fileURLToPath(new URL(name, SCHEMAS)), schema, constants.COPYFILE_EXCL)
     }
   } catch (error) {
     for (const file of written) rmSync(file, { force: true })

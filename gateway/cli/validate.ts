@@ -75,18 +75,17 @@ async function compareWith(
   asked: Pick<Parameters<typeof askAdmin>[0], 'base' | 'flags' | 'env'>,
 ): Promise<void> {
   const { url, status, body } = await askAdmin({ method: 'GET', path: '/config', ...asked })
-  const inForce = status === 200 ? parseReport(body) : undefined
-  if (inForce === undefined) throw new CommandFault(`${url} responded ${status}, and no configuration`)
   const ours = new ConfigInForce(readOrRefuse(readConfiguration(asked.env))).report()
-  const changes = compareConfig(inForce, ours)
+  const changes = status === 200 ? compareWithText(body, ours) : undefined
+  if (changes === undefined) throw new CommandFault(`${url} responded ${status}, and no configuration`)
   if (changes.length === 0) print(`${url}: the same configuration is in force`)
   else print([`${url}: what would change`, ...changes].join('\n'))
 }
 
-function parseReport(body: string): ConfigReport | undefined {
+/** Undefined when the text is not what a gateway responds. */
+function compareWithText(body: string, ours: ConfigReport): string[] | undefined {
   try {
-    const report: ConfigReport = JSON.parse(body)
-    return typeof report.parts === 'object' ? report : undefined
+    return compareConfig(JSON.parse(body), ours)
   } catch {
     return undefined
   }

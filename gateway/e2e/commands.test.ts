@@ -65,7 +65,13 @@ describe('the command line', () => {
       cwd: dir,
       encoding: 'utf8',
       // What a reader runs has not the tests' loader, and its coverage could not be added to theirs.
-      env: { PATH: `${join(dir, 'bin')}:${process.env.PATH}`, HOME: dir, NODE_V8_COVERAGE: '', ...env },
+      env: {
+        PATH: `${join(dir, 'bin')}:${process.env.PATH}`,
+        HOME: dir,
+        NODE_V8_COVERAGE: '',
+        BACKEND_DATA_DIR: join(dir, 'data/backend'),
+        ...env,
+      },
     })
     return { status, out: stdout, errors: stderr }
   }
@@ -106,11 +112,12 @@ describe('the command line', () => {
     'countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token': {
       says: /limits\.json: unchanged\n/,
     },
+    'countersign keys rotate': { says: /^signing key \S+ is published and signs from / },
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
     'countersign certs demo --force data/my-certs': { says: /are in data\/my-certs\./ },
   }
-  /** Started and stopped by a test of its own, and what needs the data of a backend. */
-  const ELSEWHERE = /^(GATEWAY_\S+ )*countersign (run|keys rotate)/
+  /** Run by tests of their own: below, and in restart.test.ts. */
+  const ELSEWHERE = /^(GATEWAY_\S+ )*countersign (run|restart)/
 
   for (const [name, { load }] of Object.entries(COMMANDS)) {
     it(`does what the examples of "${name}" say`, async () => {
@@ -215,6 +222,8 @@ describe('the command line', () => {
         2,
         /has no command "valdate"; did you mean "validate"\?\nSee: countersign --help/,
       ],
+      ['countersign constructor', 2, /has no command "constructor"/],
+      ['countersign health --constructor', 2, /has no --constructor/],
       ['countersign explain', 2, /is not a command: there is explain route, explain limit/],
       ['countersign health --admn x', 2, /^countersign health has no --admn; did you mean --admin\?/],
       ['countersign health --admin http://127.0.0.1:1', 1, /does not answer: (ECONNREFUSED|bad port)/],
