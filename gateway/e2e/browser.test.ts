@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import * as client from 'openid-client'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { accessibilityFindings } from './accessibility.ts'
 import { call } from './client.ts'
 import { ALICE, discover } from './oauth-client.ts'
 import { startService, type TestService } from './running-service.ts'
@@ -125,6 +126,7 @@ function describeBrowser(): void {
           assert.ok(box !== null && box.height >= 44 && box.width >= 44, `${name} has a small button`)
         }
         assert.deepEqual(await page.evaluate(FAINT_TEXT), [], `${name} has faint text`)
+        assert.deepEqual(await accessibilityFindings(page), [], name)
         await page.keyboard.press('Tab')
         const outline = await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')
         assert.equal(outline, 'solid', name)
@@ -150,6 +152,21 @@ function describeBrowser(): void {
     await page.getByLabel('Password').fill(password)
     await page.keyboard.press('Enter')
   }
+
+  it('reads the documents of the API, light and dark, narrow and wide', async () => {
+    const page = await browser.newPage()
+    await page.goto(`${service.url}/docs`)
+    await page.waitForLoadState('networkidle')
+    for (const width of [360, 1280]) {
+      await page.setViewportSize({ width, height: 900 })
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        assert.deepEqual(await accessibilityFindings(page), [], `${width} px, ${colorScheme}`)
+        await picture(page, `${width}-${colorScheme}-docs`)
+      }
+    }
+    await page.close()
+  })
 
   it('who says no sends the app back without a code', async () => {
     const { context, page } = await begin(360, false)

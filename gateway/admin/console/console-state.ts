@@ -13,6 +13,7 @@ import type {
   RouteState,
   SharedStoreState,
   Shown,
+  UpstreamState,
   WorkersState,
 } from './wire.ts'
 
@@ -62,18 +63,7 @@ export function consoleState(look: Look): ConsoleState {
     refusals: countsOf(past, past.refusals, totals, totals.refusals),
     routes: routesOf(look),
     limits: limitsOf(callers.look(), look),
-    upstreams: valuesOf(snapshot, 'gateway_upstream_healthy').map(({ labels, value }) => {
-      const upstream = String(labels.upstream)
-      const latency = totals.upstreamLatency.get(upstream)
-      const before = past.upstreamLatency.get(upstream)
-      const ms = totals.atMs - past.atMs
-      return {
-        upstream,
-        healthy: value === 1,
-        perSecond: perSecond(before?.counts.at(-1), latency?.counts.at(-1), ms),
-        p95Ms: latency === undefined ? null : quantileMs(0.95, before, latency),
-      }
-    }),
+    upstreams: upstreamsOf(look),
     stores: valuesOf(snapshot, 'gateway_store_writable').map(({ labels, value }) => ({
       store: String(labels.store),
       writable: value === 1,
@@ -82,6 +72,10 @@ export function consoleState(look: Look): ConsoleState {
     audit: auditOf(config, look),
     config: configOf(config),
     ...(certificate !== undefined && { certificate }),
+    clientTrust: valuesOf(snapshot, 'gateway_tls_client_trust_expiry_timestamp_seconds')
+      // Infinity: it never expires.
+      .filter(({ value }) => Number.isFinite(value))
+      .map(({ labels, value }) => ({ what: String(labels.what), untilSeconds: value })),
     issuers: valuesOf(snapshot, 'gateway_issuer_keys_age_seconds').map(({ labels, value }) => ({
       issuer: String(labels.issuer),
       keysAgeSeconds: value,
@@ -139,6 +133,29 @@ function limitsOf(uses: readonly RowUse[], { totals, past }: Look): Shown<LimitS
 
 function nearness({ limit, nearest }: LimitState): number {
   return (nearest[0]?.hits ?? 0) / Math.max(1, limit)
+}
+
+/** By the values of `gateway_upstream_breaker_state`. */
+const BREAKERS = ['closed', 'half open', 'open'] as const
+
+function upstreamsOf({ snapshot, totals, past }: Look): UpstreamState[] {
+  const ms = totals.atMs - past.atMs
+  const breakers = new Map(
+    valuesOf(snapshot, 'gateway_upstream_breaker_state').map(({ labels, value }) => [labels.upstream, value]),
+  )
+  return valuesOf(snapshot, 'gateway_upstream_healthy').map(({ labels, value }) => {
+    const upstream = String(labels.upstream)
+    const latency = totals.upstreamLatency.get(upstream)
+    const before = past.upstreamLatency.get(upstream)
+    const breaker = BREAKERS[breakers.get(upstream) ?? -1]
+    return {
+      upstream,
+      healthy: value === 1,
+      ...(breaker !== undefined && { breaker }),
+      perSecond: perSecond(before?.counts.at(-1), latency?.counts.at(-1), ms),
+      p95Ms: latency === undefined ? null : quantileMs(0.95, before, latency),
+    }
+  })
 }
 
 function sharedStoreOf({ totals, past }: Look): SharedStoreState | undefined {

@@ -44,6 +44,8 @@ export interface ConsoleState {
   readonly audit: AuditState
   readonly config: ConfigState
   readonly certificate?: CertificateState
+  /** Client authorities and revocation lists that expire. */
+  readonly clientTrust: readonly { readonly what: string; readonly untilSeconds: number }[]
   readonly issuers: readonly IssuerState[]
   readonly workers: WorkersState
 }
@@ -88,6 +90,8 @@ export interface LimitState {
 export interface UpstreamState {
   readonly upstream: string
   readonly healthy: boolean
+  /** Of its circuit breaker, if it has one. */
+  readonly breaker?: 'closed' | 'half open' | 'open'
   readonly perSecond: number
   readonly p95Ms: number | null
 }
@@ -141,7 +145,7 @@ export interface CertificateState {
 
 export interface IssuerState {
   readonly issuer: string
-  /** Seconds since its keys were last fetched. */
+  /** Seconds since its keys were last fetched, or since the start. */
   readonly keysAgeSeconds: number
 }
 

@@ -5,6 +5,10 @@ import { duration, megabytes, milliseconds, rate, time, whole } from './words.js
 /** A certificate that expires sooner is marked. */
 const SOON_DAYS = 21
 const DAY_SECONDS = 86_400
+/** Records. */
+const MUCH_LAG = 1000
+/** Keys are fetched every 5 minutes. */
+const OLD_KEYS_SECONDS = 660
 
 /**
  * Shows everything but the plots.
@@ -97,14 +101,24 @@ function showTraffic({ statuses, refusals, routes, upstreams }) {
   showTable(
     'upstreams',
     ['Upstream', 'State', 'Requests', 'p95'],
-    upstreams.map(({ upstream, healthy, perSecond, p95Ms }) => [
+    upstreams.map(({ upstream, perSecond, p95Ms, ...state }) => [
       upstream,
-      healthy ? { text: 'healthy', is: 'good' } : { text: 'down', is: 'bad' },
+      upstreamState(state),
       { number: rate(perSecond) },
       { number: milliseconds(p95Ms) },
     ]),
     'No upstream.',
   )
+}
+
+/**
+ * @param {Pick<ConsoleState['upstreams'][number], 'healthy' | 'breaker'>} upstream
+ * @returns {{ text: string, is: 'good' | 'bad' | 'warn' }}
+ */
+function upstreamState({ healthy, breaker }) {
+  if (!healthy) return { text: 'down', is: 'bad' }
+  if (breaker === 'open') return { text: 'breaker open', is: 'bad' }
+  return breaker === 'half open' ? { text: 'breaker half open', is: 'warn' } : { text: 'healthy', is: 'good' }
 }
 
 /** @param {ConsoleState} state */
@@ -114,14 +128,22 @@ function showTrail({ audit }) {
     ['File', audit.file === '-' ? 'standard output' : audit.file],
     ['Durability', audit.durability],
     ['Records', rate(audit.recordsPerSecond)],
-    [
-      'Lag',
-      audit.pending === 0
-        ? 'none'
-        : { text: `${whole(audit.pending)} records wait`, is: audit.writable ? 'warn' : 'bad' },
-    ],
+    ['Lag', lagOf(audit)],
     ['Write errors', audit.writeErrors === 0 ? '0' : { text: whole(audit.writeErrors), is: 'warn' }],
   ])
+}
+
+/**
+ * A few records wait at any moment, under `synced` as many as come during one write.
+ *
+ * @param {ConsoleState['audit']} audit
+ * @returns {string | { text: string, is: 'bad' | 'warn' }}
+ */
+function lagOf({ pending, writable }) {
+  if (pending === 0) return 'none'
+  const text = pending === 1 ? '1 record waits' : `${whole(pending)} records wait`
+  if (!writable) return { text, is: 'bad' }
+  return pending < MUCH_LAG ? text : { text, is: 'warn' }
 }
 
 /** @param {ConsoleState} state */
@@ -168,36 +190,36 @@ function showProcess({ workers, node, uptimeSeconds }) {
 }
 
 /** @param {ConsoleState} state */
-function showKeys({ certificate, issuers }) {
+function showKeys({ certificate, clientTrust, issuers }) {
   /** @type {Parameters<typeof showFacts>[1][number][]} */
   const facts = []
   if (certificate === undefined) facts.push(['Certificate', 'no HTTPS listener'])
   else {
-    const seconds = certificate.notAfterSeconds - Date.now() / 1000
-    const until = time(certificate.notAfterSeconds * 1000)
     facts.push(
       ['Certificate', certificate.subject],
-      [
-        'Expires',
-        seconds <= 0
-          ? { text: `expired ${until}`, is: 'bad' }
-          : seconds < SOON_DAYS * DAY_SECONDS
-            ? { text: `in ${duration(seconds)}, ${until}`, is: 'warn' }
-            : `in ${duration(seconds)}, ${until}`,
-      ],
+      ['Expires', expiry(certificate.notAfterSeconds)],
       ['SHA-256', certificate.thumbprint],
       ['Client authorities', certificate.clientAuthorities.join(', ') || 'none'],
     )
   }
+  for (const { what, untilSeconds } of clientTrust) facts.push([`Client ${what}`, expiry(untilSeconds)])
   for (const { issuer, keysAgeSeconds } of issuers) {
-    facts.push([
-      issuer,
-      Number.isFinite(keysAgeSeconds)
-        ? `keys fetched ${duration(keysAgeSeconds)} ago`
-        : { text: 'no keys yet', is: 'bad' },
-    ])
+    const text = `keys fetched, or gateway started, ${duration(keysAgeSeconds)} ago`
+    facts.push([issuer, keysAgeSeconds < OLD_KEYS_SECONDS ? text : { text, is: 'warn' }])
   }
   showFacts('keys', facts)
+}
+
+/**
+ * @param {number} epochSeconds
+ * @returns {string | { text: string, is: 'bad' | 'warn' }}
+ */
+function expiry(epochSeconds) {
+  const seconds = epochSeconds - Date.now() / 1000
+  const until = time(epochSeconds * 1000)
+  if (seconds <= 0) return { text: `expired ${until}`, is: 'bad' }
+  const text = `in ${duration(seconds)}, ${until}`
+  return seconds < SOON_DAYS * DAY_SECONDS ? { text, is: 'warn' } : text
 }
 
 /** @param {ConsoleState} state */

@@ -4,6 +4,8 @@ import { byId } from './elements.js'
 
 /** Fifteen minutes. */
 const SHOWN_SECONDS = 900
+/** Of a gateway that has just been started. */
+const LEAST_SECONDS = 60
 const HEIGHT = 220
 
 /**
@@ -73,20 +75,25 @@ export class Plots {
 
   #show() {
     const end = this.#points.at(-1)?.t ?? Date.now() / 1000
+    const begin = Math.max(end - SHOWN_SECONDS, Math.min(end - LEAST_SECONDS, this.#points[0]?.t ?? end))
     const times = this.#points.map(({ t }) => t)
-    for (const { lines, plot } of this.#plots) {
+    for (const { id, lines, plot } of this.#plots) {
       const values = lines.map(({ value }) => this.#points.map(value))
       const highest = Math.max(1, ...values.flat().map((value) => value ?? 0))
       plot.batch(() => {
         plot.setData([times, ...values], false)
-        plot.setScale('x', { min: end - SHOWN_SECONDS, max: end })
+        plot.setScale('x', { min: begin, max: end })
         plot.setScale('y', { min: 0, max: highest * 1.05 })
       })
       // Under the pointer, or the present.
       plot.setLegend({}, false)
       const now = lines.map(({ label }, i) => `${label} ${inWords(values[i]?.at(-1))}`)
+      const title = byId(id).previousElementSibling?.textContent
       const canvas = plot.root.querySelector('canvas')
-      canvas?.setAttribute('aria-label', `The last 15 minutes; now ${now.join(', ')}`)
+      canvas?.setAttribute(
+        'aria-label',
+        `${title}, the last ${Math.round((end - begin) / 60)} minutes; now ${now.join(', ')}`,
+      )
     }
   }
 }
