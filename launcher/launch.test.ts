@@ -275,7 +275,8 @@ describe('package.json', () => {
   it('runs every script by the launcher, and leaves no shell above the last command', () => {
     for (const [name, script] of scripts) {
       const commands = script.split(' && ')
-      for (const command of commands) assert.match(command, /^(exec )?node launcher\/(build|main|test)\.mjs/, name)
+      for (const command of commands)
+        assert.match(command, /^(exec )?node launcher\/(build|main|test)\.mjs/, name)
       assert.match(commands.at(-1) as string, /^exec /, name)
     }
   })

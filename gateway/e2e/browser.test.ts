@@ -153,21 +153,6 @@ function describeBrowser(): void {
     await page.keyboard.press('Enter')
   }
 
-  it('reads the documents of the API, light and dark, narrow and wide', async () => {
-    const page = await browser.newPage()
-    await page.goto(`${service.url}/docs`)
-    await page.waitForLoadState('networkidle')
-    for (const width of [360, 1280]) {
-      await page.setViewportSize({ width, height: 900 })
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme })
-        assert.deepEqual(await accessibilityFindings(page), [], `${width} px, ${colorScheme}`)
-        await picture(page, `${width}-${colorScheme}-docs`)
-      }
-    }
-    await page.close()
-  })
-
   it('who says no sends the app back without a code', async () => {
     const { context, page } = await begin(360, false)
     await page.getByRole('button', { name: 'Cancel' }).click()

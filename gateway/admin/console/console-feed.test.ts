@@ -40,7 +40,10 @@ function feedWith(collect?: () => Promise<never[]>) {
     feed.stop()
     mock.timers.reset()
   }
-  return { feed, tick, request, collected: () => collected, end }
+  const set = (byMs: number) => {
+    time.nowMs += byMs
+  }
+  return { feed, tick, set, request, collected: () => collected, end }
 }
 
 function listener(takes = () => true) {
@@ -73,6 +76,20 @@ it('shows a console that has just been opened what came before', async () => {
     history.map(({ ok }) => ok),
     [2, 0],
   )
+  end()
+})
+
+it('begins anew when the clock is set back, because a plot goes forward only', async () => {
+  const { feed, tick, set, end } = feedWith()
+  feed.start()
+  for (let i = 0; i < 4; i++) await tick(5000)
+  set(-3_600_000)
+  for (let i = 0; i < 3; i++) await tick(5000)
+  const console = listener()
+  feed.add(console)
+  const history = dataOf<History>(console.events[0])
+  assert.equal(history.length, 2)
+  assert.ok(history[0] !== undefined && history[1] !== undefined && history[0].t < history[1].t)
   end()
 })
 

@@ -92,6 +92,7 @@ export class ConsoleFeed {
     const { collect } = this.#options
     const snapshot = await collect()
     const totals = totalsOf(snapshot, this.#clock())
+    if (totals.atMs < (this.#last?.atMs ?? 0)) this.#beginAnew()
     this.#remember(totals)
     const callers = this.#callers
     if (this.#listeners.size > 0 && callers !== undefined) {
@@ -101,6 +102,13 @@ export class ConsoleFeed {
       this.#tell(eventOf('moment', { point, state } satisfies Moment))
     }
     this.#last = totals
+  }
+
+  /** The clock was set back, and a plot goes forward only. */
+  #beginAnew(): void {
+    this.#history.length = 0
+    this.#past.length = 0
+    this.#last = undefined
   }
 
   #remember(totals: Totals): void {

@@ -67,6 +67,8 @@ export class Plots {
 
   /** @param {Point} point */
   add(point) {
+    // The clock of the gateway was set back.
+    if (point.t < (this.#points.at(-1)?.t ?? 0)) this.#points = []
     this.#points.push(point)
     const from = point.t - SHOWN_SECONDS
     while ((this.#points[0]?.t ?? from) < from) this.#points.shift()
