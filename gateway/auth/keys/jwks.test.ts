@@ -409,3 +409,34 @@ test('an issuer over HTTP rotates its keys, breaks in every way, and comes back'
   assert.equal(await refresh(), 'refreshed')
   assert.ok(keys.find('first'))
 })
+
+test('a retired key set is no longer fetched in the background, but still for a request, and can be started again', async (t) => {
+  const { pass } = handTimers(t)
+  const harness = keySetOf({ keys: [es256] })
+  harness.keys.start()
+  t.after(() => harness.keys.stop())
+  await pass(0)
+  harness.keys.start()
+  harness.keys.retire()
+  await pass(600_000)
+  assert.equal(harness.fetches, 1)
+  harness.time.nowMs += 10_000
+  assert.equal(await harness.keys.refresh(), 'refreshed')
+  harness.keys.start()
+  await pass(0)
+  await pass(300_000)
+  assert.equal(harness.fetches, 4)
+})
+
+test('a key set that is retired and started while it loads has one loop', async (t) => {
+  const { pass } = handTimers(t)
+  const harness = keySetOf({ keys: [es256] })
+  harness.keys.start()
+  harness.keys.retire()
+  harness.keys.start()
+  t.after(() => harness.keys.stop())
+  await pass(0)
+  const { fetches } = harness
+  await pass(300_000)
+  assert.equal(harness.fetches, fetches + 1)
+})

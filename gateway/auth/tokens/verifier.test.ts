@@ -508,3 +508,21 @@ test('what a token is bound to is told at every use, from memory too', async (t)
     assert.deepEqual(assertSync(verifier.verify(token)).binding, { jkt, thumbprint: undefined })
   }
 })
+
+test('a verifier that takes the place of another keeps its tokens, but of issuers that both trust alone', async (t) => {
+  const { verifier, keys, revocations, time } = await harnessOf(t)
+  const token = await joseToken('ES256')
+  const first = assertSync(verifier.verify(token))
+  const options = { revocations, clock: () => time.nowMs }
+  const [issuer] = verifier.issuers
+  assert.ok(issuer)
+  const same = new TokenVerifier({ ...options, issuers: [issuer] }, verifier)
+  assert.equal(same.verify(token), first)
+  const narrower = trusted(keys, { audience: 'another' })
+  assert.ok(assertSync(new TokenVerifier({ ...options, issuers: [narrower] }, verifier).verify(token)).fault)
+  const none = new TokenVerifier({ ...options, issuers: [] }, verifier)
+  // A request that began before may still add a token to the one that was replaced.
+  assertSync(verifier.verify(await joseToken('PS256')))
+  assert.ok(assertSync(none.verify(token)).fault)
+  assert.ok(assertSync(none.verify(await joseToken('PS256'))).fault)
+})

@@ -40,6 +40,16 @@ test('each operation is a row, with the base path of the first server, and gatew
   assert.deepEqual(read(document, { basePath: '' }).routes?.[0], '/users GET,HEAD none ')
 })
 
+test('HEAD has its own row where the document describes it, and otherwise that of GET', () => {
+  const document = api(
+    { '/a': { get: OPEN, head: { security: [{ token: [] }] } } },
+    {
+      components: { securitySchemes: { token: { type: 'http', scheme: 'bearer' } } },
+    },
+  )
+  assert.deepEqual(read(document).routes, ['/a HEAD bearer ', '/a GET,HEAD none '])
+})
+
 test('a row has every default that a row of the file has', () => {
   const { settings } = read(api({ '/a': { get: OPEN } }), {}, [
     { path: '/b', methods: ['GET'], auth: ['none'] },

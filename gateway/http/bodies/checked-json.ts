@@ -8,9 +8,10 @@ const MAX_DEPTH = 64
 const QUOTE = 34
 const BACKSLASH = 92
 const COLON = 58
-const OPEN = new Set([91, 123])
-const CLOSE = new Set([93, 125])
-const OBJECT = 123
+const BEGIN_ARRAY = 91
+const END_ARRAY = 93
+const BEGIN_OBJECT = 123
+const END_OBJECT = 125
 
 /**
  * Parses a body as JSON (RFC 8259) of at most 64 levels. A key that is written twice in one object is a fault: the service may
@@ -18,57 +19,55 @@ const OBJECT = 123
  */
 export function parseCheckedJson(body: Buffer): CheckedJson {
   if (!isUtf8(body)) return { fault: 'is not UTF-8' }
-  const fault = structureFault(body)
-  if (fault !== undefined) return { fault }
+  const text = body.toString('utf8')
+  const keys = writtenKeys(text)
+  if (keys === undefined) return { fault: `is nested deeper than ${MAX_DEPTH} levels` }
+  let value: unknown
   try {
-    return { value: JSON.parse(body.toString('utf8')) }
+    value = JSON.parse(text)
   } catch {
     return { fault: 'is not JSON' }
   }
+  // Of a key that is written twice the parser keeps one.
+  return keysOf(value) === keys ? { value } : { fault: 'has a member twice in one object' }
 }
 
-/** One pass over the bytes; what is no JSON at all is left to the parser. */
-function structureFault(body: Buffer): string | undefined {
-  /** For each level its keys so far; undefined for an array. */
-  const levels: (Set<string> | undefined)[] = []
-  for (let at = 0; at < body.length; at++) {
-    const byte = body[at] as number
-    if (byte === QUOTE) {
-      const end = endOfText(body, at)
-      const keys = levels.at(-1)
-      if (keys !== undefined && nextVisible(body, end + 1) === COLON) {
-        const key = textOf(body, at, end)
-        if (keys.has(key)) return 'has a member twice in one object'
-        keys.add(key)
-      }
-      at = end
-    } else if (OPEN.has(byte)) {
-      if (levels.length >= MAX_DEPTH) return `is nested deeper than ${MAX_DEPTH} levels`
-      levels.push(byte === OBJECT ? new Set() : undefined)
-    } else if (CLOSE.has(byte)) levels.pop()
+/** How many keys a JSON text has; undefined when it is too deep. Of what is no JSON the number means nothing. */
+function writtenKeys(text: string): number | undefined {
+  let depth = 0
+  let keys = 0
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charCodeAt(at)
+    if (character === QUOTE) at = endOfText(text, at)
+    // Outside of texts a colon stands after a key, and nowhere else.
+    else if (character === COLON) keys++
+    else if (character === BEGIN_OBJECT || character === BEGIN_ARRAY) {
+      depth++
+      if (depth > MAX_DEPTH) return undefined
+    } else if (character === END_OBJECT || character === END_ARRAY) depth--
   }
-  return undefined
+  return keys
 }
 
 /** The closing quote; the length when there is none. */
-function endOfText(body: Buffer, from: number): number {
-  let at = from + 1
-  while (at < body.length && body[at] !== QUOTE) at += body[at] === BACKSLASH ? 2 : 1
-  return at
-}
-
-function nextVisible(body: Buffer, from: number): number | undefined {
+function endOfText(text: string, from: number): number {
   let at = from
-  while (body[at] === 32 || body[at] === 9 || body[at] === 10 || body[at] === 13) at++
-  return body[at]
+  for (;;) {
+    at = text.indexOf('"', at + 1)
+    if (at === -1) return text.length
+    let backslashes = 0
+    while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++
+    if (backslashes % 2 === 0) return at
+  }
 }
 
-function textOf(body: Buffer, from: number, to: number): string {
-  const text = body.toString('utf8', from + 1, to)
-  if (!text.includes('\\')) return text
-  try {
-    return JSON.parse(`"${text}"`)
-  } catch {
-    return text
+function keysOf(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  let keys = 0
+  if (Array.isArray(value)) {
+    for (const item of value) keys += keysOf(item)
+    return keys
   }
+  for (const key of Object.keys(value)) keys += 1 + keysOf((value as Record<string, unknown>)[key])
+  return keys
 }

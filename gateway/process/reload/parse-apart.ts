@@ -29,8 +29,8 @@ export function parseApart<T>(kind: Kind, parse: ParseFile<T>): ParseApart<T> {
 /** The same for gateway.json, with the files that it names. */
 export async function rereadApart(options: RereadOptions): Promise<Reread> {
   const { text, running } = options
-  // The description of an API is seldom short.
-  if (text.length <= SMALL_LENGTH && running.openapi === undefined) return rereadSettings(options)
+  // The description of an API is seldom short, and its schemas are compiled to see whether they can be.
+  if (text.length <= SMALL_LENGTH && !text.includes('"openapi"')) return rereadSettings(options)
   return inThread<Reread>({ kind: 'settings', options }, (why) => ({
     parsed: { faults: [unread(running.configFile, why)] },
     texts: new Map(),
