@@ -112,12 +112,8 @@ export abstract class PooledExchange<
 
   protected stepFault(): UpstreamFault {
     const { headReceived, isSending: sending } = this
-    return stepTimeout({
-      headReceived,
-      sending,
-      headersMs: this.state.headersMs,
-      idleMs: this.request.idleMs,
-    })
+    const { headersMs } = this.state
+    return stepTimeout({ headReceived, sending, headersMs, idleMs: this.request.idleMs })
   }
 
   /** @param fault the fault when no upstream is left. */
@@ -280,7 +276,7 @@ export abstract class PooledExchange<
 
   /** Ends the exchange by our own decision. */
   protected abortWith(fault: UpstreamFault): void {
-    if (isOfUpstream(fault) && this.connection !== undefined) this.chosenOrigin.health.exchangeFailed()
+    if (isOfUpstream(fault) && this.connection !== undefined) this.#failed()
     this.abort()
     this.response.fault(fault)
   }

@@ -105,6 +105,28 @@ describe('a circuit breaker', () => {
     assert.deepEqual(events, ['open', 'half-open', 'closed'])
   })
 
+  it('counts what gives no whole response: none in time, one that is malformed, one that breaks off', async (t) => {
+    const bad = ['', 'nonsense\r\n\r\n', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx']
+    const [silent, ...others] = bad.map(
+      (bytes): ScriptedOptions => ({
+        onRequest: ({ socket }) => bytes === '' || socket.end(bytes),
+      }),
+    )
+    for (const script of others) {
+      const { upstream, events } = await guarded(t, [script], { breaker: { ...BREAKER, failures: 1 } })
+      assert.ok((await send(upstream, { method: 'POST' }).over).fault)
+      assert.deepEqual(events, ['open'])
+    }
+    const { scripted, upstream, events, time } = await guarded(t, [silent as ScriptedOptions], {
+      breaker: { ...BREAKER, failures: 1 },
+    })
+    const { over } = send(upstream)
+    await until(() => scripted[0].requests.length === 1)
+    time.nowMs += 20_000
+    assert.equal((await over).fault?.kind, 'timeout')
+    assert.deepEqual(events, ['open'])
+  })
+
   it('of one target leaves the others alone', async (t) => {
     const { scripted, upstream, time } = await guarded(t, [status(500), status(200, 'b')], {
       breaker: BREAKER,
