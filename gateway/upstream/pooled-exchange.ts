@@ -187,9 +187,8 @@ export abstract class PooledExchange<
   }
 
   #failed(): void {
-    const { health, breaker } = this.chosenOrigin
-    health.exchangeFailed()
-    breaker?.failed(this.#takeProbe())
+    this.chosenOrigin.health.exchangeFailed()
+    this.chosenOrigin.breaker?.failed(this.#takeProbe())
   }
 
   /** The upstream must send its head now, unless it has. */
@@ -274,7 +273,6 @@ export abstract class PooledExchange<
     }
   }
 
-  /** Ends the exchange by our own decision. */
   protected abortWith(fault: UpstreamFault): void {
     if (isOfUpstream(fault) && this.connection !== undefined) this.#failed()
     this.abort()
