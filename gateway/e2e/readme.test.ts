@@ -161,7 +161,9 @@ describe('the README', () => {
     'Reading the trail': [
       /"API_REQUEST","requestId":"to-find"[\s\S]*"API_RESPONSE","requestId":"to-find"[\s\S]*T.*Z \S+ GET \/api\/balance 200\n[\s\S]* \d+ \/api\/\S+ 4\d\d\n[\s\S]*Z config\/limits\.json\n/,
     ],
-    'Before your own service': [/HTTP\/1\.1 200 OK[\s\S]*X-Frame-Options: DENY[\s\S]*hello from behind/],
+    'Before your own service': [
+      /gateway\.json: OK, routes: 1[\s\S]*limits\.json: OK[\s\S]*data\/mine\/limits\.json[\s\S]*ready\n[\s\S]*HTTP\/1\.1 200 OK[\s\S]*X-Frame-Options: DENY[\s\S]*hello from behind/,
+    ],
   }
 
   const outputs = new Map<string, string>()

@@ -22,8 +22,8 @@ describe('config/systemd/countersign.service', () => {
   it('is a unit without a fault, and of little exposure', { skip: NO_SYSTEMD }, () => {
     const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
     const file = join(dir, 'countersign.service')
-    // The program is not installed where the unit has it.
-    writeFileSync(file, UNIT.replace(/^(Exec\w+)=\S+/gm, '$1=/bin/true'))
+    // The programs are not installed where the unit has them.
+    writeFileSync(file, UNIT.replaceAll(/^(Exec\w+)=\S+/gm, '$1=/bin/true'))
     const verified = spawnSync('systemd-analyze', ['verify', file], { encoding: 'utf8' })
     const safe = spawnSync('systemd-analyze', ['security', '--offline=true', '--threshold=20', file], {
       encoding: 'utf8',
