@@ -6,6 +6,7 @@ import { after, before, describe, it } from 'node:test'
 import { type Browser, chromium, type Page } from 'playwright-core'
 import { accessibilityFindings } from './accessibility.ts'
 import { call } from './client.ts'
+import { firstMoment } from './console-events.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -13,7 +14,7 @@ const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
 /** Where to put pictures of the pages, for people to look at; none when it is not set. */
 const SCREENSHOTS = process.env.SCREENSHOTS
 const TOKEN = 'the-token-of-the-admin-listener-of-this-test'
-const PATIENCE_MS = 10_000
+const PATIENCE_MS = 30_000
 const MARKUP = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 
 if (existsSync(CHROMIUM)) describe('the console in a browser', describeConsole)
@@ -160,7 +161,7 @@ function describeConsole(): void {
 
   it('shows every text as text, whatever is in it', async () => {
     const { context, page } = await open()
-    const moment = await firstMoment(gateway.adminUrl)
+    const moment = await firstMoment(gateway.adminUrl, TOKEN)
     const body = `event: history\ndata: []\n\nevent: moment\ndata: ${JSON.stringify(withMarkup(moment))}\n\n`
     await page.route('**/events', (route) => route.fulfill({ contentType: 'text/event-stream', body }))
     await signIn(page, TOKEN)
@@ -172,18 +173,6 @@ function describeConsole(): void {
     assert.equal(await page.evaluate('window.hit'), undefined)
     await context.close()
   })
-}
-
-/** The first moment of the stream that an open console reads. */
-async function firstMoment(adminUrl: string): Promise<unknown> {
-  const response = await fetch(`${adminUrl}/events`, { headers: { authorization: `Bearer ${TOKEN}` } })
-  let text = ''
-  for await (const chunk of response.body ?? []) {
-    text += Buffer.from(chunk).toString('utf8')
-    const [, data] = /event: moment\ndata: (.*)\n\n/.exec(text) ?? []
-    if (data !== undefined) return JSON.parse(data)
-  }
-  throw new Error('the stream ended')
 }
 
 /** The same with markup for every text. */

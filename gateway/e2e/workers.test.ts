@@ -11,6 +11,7 @@ import { Webhook } from 'standardwebhooks'
 import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
 import { run } from './child-process.ts'
 import { type Call, call, type ReceivedResponse } from './client.ts'
+import { firstMoment } from './console-events.ts'
 import { INSPECTABLE, inspectThreads } from './inspector.ts'
 import { ath, proof } from './proofs.ts'
 import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -107,6 +108,15 @@ describe('a gateway with two workers', () => {
       call(`${gateway.url}/api/login`, { method: 'POST', body: {}, agent: new Agent() }),
     )
     assert.deepEqual(tally(await Promise.all(logins)), { 200: 5, 429: 45 })
+  })
+
+  it('tells an open console what all of them do together, and who is nearest to a limit', async () => {
+    const { state } = await firstMoment(gateway.adminUrl)
+    assert.deepEqual([state.workers.serving, state.workers.configured], [2, 2])
+    assert.equal(state.refusals.find(({ name }) => name === 'limit_exceeded')?.total, 45)
+    const [row] = state.limits.rows
+    assert.deepEqual([row?.path, row?.nearest.map(({ hits }) => hits)], ['/api/login', [5]])
+    assert.equal(state.audit.pending, 0)
   })
 
   it('adds the metrics of all up on one page', async () => {
