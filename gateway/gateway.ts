@@ -7,7 +7,7 @@ import type { Revocations } from './auth/revocations.ts'
 import type { AuthThrottle } from './auth/throttle.ts'
 import type { TokenVerifier } from './auth/tokens/verifier.ts'
 import type { ClientTable } from './config/clients-file.ts'
-import type { RequestRules } from './config/openapi/compiled-operations.ts'
+import type { OperationRules } from './config/openapi/compiled-operations.ts'
 import type { Settings } from './config/settings.ts'
 import type { Exchange, ServedRoute } from './exchange.ts'
 import type { BodyRoom } from './http/bodies/body-room.ts'
@@ -67,7 +67,7 @@ export interface Configured {
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<ServedRoute>
   /** What requests of operations must have, by pointer into the API's description. Empty unless requests are validated. */
-  readonly requestRules: ReadonlyMap<string, RequestRules>
+  readonly requestRules: Pick<OperationRules, 'get'>
   readonly verifier: TokenVerifier
   readonly proofs: ProofVerifier
   /** Undefined: failed credentials are not throttled. */

@@ -7,7 +7,7 @@ import { Nonces } from '../auth/possession/nonces.ts'
 import { trustedIssuers } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients-file.ts'
-import { compileOperations } from '../config/openapi/compiled-operations.ts'
+import { OperationRules } from '../config/openapi/compiled-operations.ts'
 import { placesOf } from '../config/openapi/documented-routes.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Configured, Gateway, Load } from '../gateway.ts'
@@ -127,7 +127,7 @@ export class GatewayInForce {
     }
   }
 
-  /** Compiling takes longer than all else, so what has not changed is kept. */
+  /** What has been compiled of a document that has not changed is kept. */
   #requestRules({ openapi, routes }: Settings, before: Gateway | undefined): Gateway['requestRules'] {
     if (openapi?.document === undefined) return NO_RULES
     const places = placesOf(routes.map(({ operations }) => operations))
@@ -136,7 +136,7 @@ export class GatewayInForce {
       known?.openapi?.document !== undefined &&
       known.openapi.hash === openapi.hash &&
       isDeepStrictEqual(placesOf(known.routes.map(({ operations }) => operations)), places)
-    return before !== undefined && isSame ? before.requestRules : compileOperations(openapi.document, places)
+    return before !== undefined && isSame ? before.requestRules : new OperationRules(openapi.document, places)
   }
 
   #verifier(settings: Settings, before: Gateway | undefined): TokenVerifier {

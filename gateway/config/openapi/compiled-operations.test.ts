@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { compileOperations } from './compiled-operations.ts'
+import { OperationRules } from './compiled-operations.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
 
 /** What is wrong with a JSON body of `POST /a`, as `pointer reason`. */
@@ -11,7 +11,7 @@ function checker(schema: object, components: object = {}) {
     components,
   }
   const pointer = '/paths/~1a/post'
-  const rules = compileOperations(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
   return (value: unknown) => {
     const misfit = rules?.content?.[0]?.fits?.(value)
     return misfit && `${misfit.pointer} ${misfit.reason}`

@@ -69,13 +69,34 @@ export class Unusable extends Error {
   }
 }
 
-/** Compiles what requests must have, by the pointer of each operation. @throws Unusable */
-export function compileOperations(
-  document: object,
-  places: readonly OperationPlace[],
-): ReadonlyMap<string, RequestRules> {
-  const compiler = new Compiler(document)
-  return new Map(places.map((place) => [place.pointer, compiler.rulesOf(place)]))
+/**
+ * What requests of each operation must have. An operation is compiled when it is first asked for: all together would keep
+ * requests waiting when a document is put in force.
+ */
+export class OperationRules {
+  readonly #compiler: Compiler
+  readonly #places: ReadonlyMap<string, OperationPlace>
+  readonly #compiled = new Map<string, RequestRules>()
+
+  constructor(document: object, places: readonly OperationPlace[]) {
+    this.#compiler = new Compiler(document)
+    this.#places = new Map(places.map((place) => [place.pointer, place]))
+  }
+
+  /** @param pointer of the operation @throws Unusable */
+  get(pointer: string): RequestRules | undefined {
+    const known = this.#compiled.get(pointer)
+    if (known !== undefined) return known
+    const place = this.#places.get(pointer)
+    const rules = place && this.#compiler.rulesOf(place)
+    if (rules !== undefined) this.#compiled.set(pointer, rules)
+    return rules
+  }
+
+  /** Compiles all of them. @throws Unusable */
+  check(): void {
+    for (const pointer of this.#places.keys()) this.get(pointer)
+  }
 }
 
 class Compiler {

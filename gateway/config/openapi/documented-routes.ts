@@ -4,7 +4,7 @@ import { loadFile, type ReadFile } from '../load-file.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import { foldedPattern } from '../rules/row-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
-import { compileOperations, type OperationPlace, Unusable } from './compiled-operations.ts'
+import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
 import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
 
 /** `openapi` as it may be written: the name of the file alone is the short form. */
@@ -106,7 +106,7 @@ function compileFault(
   operations: DocumentedRoutes['operations'],
 ): Fault | undefined {
   try {
-    compileOperations(document, placesOf(operations))
+    new OperationRules(document, placesOf(operations)).check()
     return undefined
   } catch (error) {
     if (!(error instanceof Unusable)) throw error
