@@ -88,7 +88,7 @@ test('a file with nothing but a route gets every default', () => {
       bodyGraceMs: 20_000,
       minBodyBytesPerSecond: 500,
       keepAliveMs: 65_000,
-      drainMs: 30_000,
+      drainMs: 6000,
     },
     routes: [
       {

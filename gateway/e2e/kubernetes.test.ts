@@ -23,8 +23,8 @@ import { until } from './running-gateway.ts'
 const FOLDER = fileURLToPath(new URL('../../config/kubernetes/', import.meta.url))
 const MOUNTED_SECRETS = '/run/secrets/countersign'
 const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
-/** Grace and `timeouts.drainMs`, both by default. */
-const STOP_SECONDS = 32
+/** Grace and `timeouts.drainMs`, both by default, and the last words. */
+const STOP_SECONDS = 8.5
 const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0
 const NO_VALIDATOR = has('kubernetes-validate')
   ? false

@@ -40,6 +40,8 @@ export class Predecessor {
   constructor() {
     process.on('message', (message, handle) => this.#receive(message as ToSuccessor, handle))
     process.on('disconnect', () => this.#disconnected())
+    // It may have ended while this program was loaded.
+    if (!process.connected) this.#disconnected()
   }
 
   /** Resolves when the process before has ended, and nothing of it is open any more. */

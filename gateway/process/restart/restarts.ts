@@ -53,11 +53,12 @@ export class Restarts {
     const release = () => {
       this.#successor = undefined
     }
+    let heldMs: number
     try {
       const theirs = await within(PREPARE_MS, successor.prepared())
       const different = differenceOf(placesOf(settings), theirs)
       if (different !== undefined) throw new CannotRestart(different)
-      await this.#handOver(handOver, successor)
+      heldMs = await this.#handOver(handOver, successor)
     } catch (error) {
       await successor.end()
       release()
@@ -66,7 +67,7 @@ export class Restarts {
       throw new CannotRestart(cause)
     }
     const pid = successor.pid as number
-    log.info({ pid }, 'restarted')
+    log.info({ pid, heldMs: Math.round(heldMs) }, 'restarted')
     this.#isReplaced = true
     this.#replaced.resolve(successor)
     return pid
@@ -103,8 +104,8 @@ export class Restarts {
     return handOver
   }
 
-  /** @throws when the other process does not serve; this one does again */
-  async #handOver(handOver: HandOver, successor: Successor): Promise<void> {
+  /** @returns for how long nobody served. @throws when the other process does not serve; this one does again */
+  async #handOver(handOver: HandOver, successor: Successor): Promise<number> {
     const { admin, onSuspended, onBack } = this.#parts
     const adminSocket = socketOf(admin)
     const copies: PassedSocket[] = []
@@ -115,6 +116,7 @@ export class Restarts {
     const publicCopies = [...copies]
     if (adminSocket !== undefined) await pass('admin', adminSocket)
     if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
+    const fromMs = performance.now()
     try {
       onSuspended()
       const state = await handOver.suspend()
@@ -127,8 +129,10 @@ export class Restarts {
       onBack()
       throw error
     }
+    const heldMs = performance.now() - fromMs
     for (const copy of copies) copy.close()
     admin.close()
+    return heldMs
   }
 }
 
