@@ -1,4 +1,5 @@
 import { createContext, Script } from 'node:vm'
+import { choicesOf } from './pattern-choices.ts'
 
 /** A value would take too long to be compared with its schema. */
 export class TooComplex extends Error {}
@@ -7,6 +8,11 @@ export class TooComplex extends Error {}
 const MAX_STEPS = 20_000_000
 /** A match that may take more has a time limit, which costs as much as so many. */
 const TIMED_STEPS = 100_000
+/** So many ways to match a text are no work. */
+const FEW_CHOICES = 2048
+/** A match with many choices that takes no more needs no time limit: some 100 ms at worst. */
+const MEASURED_STEPS = 20_000_000
+const STEPS_PER_MS = 200_000
 /** Longest time of one match, milliseconds; much more than it takes, because the machine may be busy. */
 const MATCH_MS = 250
 /** How long longer texts are refused after a match took too long. */
@@ -36,21 +42,39 @@ export class BoundedPattern {
   readonly #regexp: RegExp
   /** How the time may grow with the text: 1 is linear, infinite is exponential. */
   readonly #degree: number
+  /** In how many ways its bounded repetitions can divide one text. */
+  readonly #choices: number
   #pausedUntilMs = 0
 
   /** @throws SyntaxError */
   constructor(source: string, flags: string) {
     this.#regexp = regexpOf(source, flags)
-    this.#degree = degreeOf(source)
+    const plain = plainOf(source)
+    this.#degree = degreeOf(plain)
+    this.#choices = choicesOf(plain)
   }
 
   /** @throws TooComplex */
   test(text: string): boolean {
-    if (this.#degree <= 1) return this.#regexp.test(text)
-    const estimate =
-      this.#degree === Number.POSITIVE_INFINITY ? 2 ** text.length : text.length ** this.#degree
+    const many = this.#choices > FEW_CHOICES ? this.#choices : 1
+    if (this.#degree <= 1) return many === 1 ? this.#regexp.test(text) : this.#measured(text, many)
+    const growing = this.#degree === Number.POSITIVE_INFINITY ? 2 ** text.length : text.length ** this.#degree
+    const estimate = growing * many
     takeSteps(Math.min(estimate, TIMED_STEPS))
     return estimate <= TIMED_STEPS ? this.#regexp.test(text) : this.#timed(text)
+  }
+
+  /** What many choices take depends on the text, and is mostly nothing: what it took is counted. */
+  #measured(text: string, choices: number): boolean {
+    // Each letter ends a part or does not, so a short text has few ways however many choices there are.
+    if (Math.min(choices, 2 ** text.length) * text.length > MEASURED_STEPS) {
+      takeSteps(TIMED_STEPS)
+      return this.#timed(text)
+    }
+    const beganMs = performance.now()
+    const matches = this.#regexp.test(text)
+    takeSteps((performance.now() - beganMs) * STEPS_PER_MS)
+    return matches
   }
 
   /** A key of compiled schemas. */
@@ -85,15 +109,20 @@ function regexpOf(source: string, flags: string): RegExp {
   }
 }
 
+/** A pattern with each escape and each class as one letter; what refers back is U+0001. */
+function plainOf(source: string): string {
+  const text = source.replaceAll(/\\(?:u\{[^}]*\}|p\{[^}]*\}|[\s\S])/gi, (escaped) =>
+    /\\[1-9k]/.test(escaped) ? '\u0001' : 'x',
+  )
+  // In ECMAScript `[]` and `[^]` are whole classes.
+  return text.replaceAll(/\[[^\]]*\]/g, 'x')
+}
+
 /**
  * An upper bound for how the time of a match grows with the text: one for each repetition without end, one more when it may
  * begin anywhere; exponential when one repetition holds another, or alternatives, or when it refers back.
  */
-function degreeOf(source: string): number {
-  const text = source.replaceAll(/\\(?:u\{[^}]*\}|p\{[^}]*\}|[\s\S])/gi, (escaped) =>
-    /\\[1-9k]/.test(escaped) ? '\u0001' : 'x',
-  )
-  const plain = text.replaceAll(/\[\^?\]?[^\]]*\]/g, 'x')
+function degreeOf(plain: string): number {
   if (plain.includes('\u0001')) return Number.POSITIVE_INFINITY
   const isOpen = (at: number) => /^(?:[*+]|\{\d+,\})/.test(plain.slice(at)) || isLong(plain.slice(at))
   const groups: { risky: boolean }[] = []

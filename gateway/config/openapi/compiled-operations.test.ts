@@ -140,3 +140,38 @@ test('a body of many members is checked as a whole', () => {
   const check = checker({ type: 'array', items: { type: 'object', properties: { a: { type: 'integer' } } } })
   assert.equal(check(Array.from({ length: 100_000 }, (_, a) => ({ a }))), undefined)
 })
+
+test('repetitions with an end that hold others have their bound too, and cheap ones none', () => {
+  const texts = (text: string, count: number) => Array.from({ length: count }, () => text)
+  const startMs = performance.now()
+  const single = checker({ pattern: '^(\\w{1,30}\\s?){1,20}$' })
+  assert.equal(single(`${'a'.repeat(200)}!`), ' is too complex to be checked')
+  const classes = checker({ pattern: '^[^](a+)+$|[]x]' })
+  assert.equal(classes(`${'a'.repeat(60)}!`), ' is too complex to be checked')
+  const many = checker({ type: 'array', items: { pattern: '^(?:[A-Z0-9]{1,8}-?){1,20}$' } })
+  assert.equal(many([`${'A'.repeat(90)}!`]), ' is too complex to be checked')
+  assert.ok(performance.now() - startMs < 10_000)
+  assert.equal(many(texts('AB12-CD34-EF', 20_000)), undefined)
+  const iban = checker({
+    type: 'array',
+    items: { pattern: '^[A-Z]{2}[0-9]{2}[A-Z0-9]{4}[0-9]{7}([A-Z0-9]?){0,16}$' },
+  })
+  assert.equal(iban(texts('DE89370400440532013000', 20_000)), undefined)
+  const name = checker({ type: 'array', items: { pattern: '^[A-Z][a-z]{1,30}(?: [A-Z][a-z]{1,30}){0,4}$' } })
+  assert.equal(name(texts('Anna Maria Lopez', 20_000)), undefined)
+})
+
+test('a multiple is one in decimal, as amounts are, and what is beyond all numbers is no number', () => {
+  const check = checker({ multipleOf: 0.01 })
+  for (const amount of [19.99, 0.07, 4.35, -1.1, 123456789012.34, 1e300, 0, 3]) {
+    assert.equal(check(amount), undefined, String(amount))
+  }
+  assert.equal(check(19.999), ' must be a multiple of 0.01')
+  assert.equal(check(1e-7), ' must be a multiple of 0.01')
+  assert.equal(checker({ multipleOf: 5 })(12), ' must be a multiple of 5')
+  assert.equal(checker({ type: 'integer' })(JSON.parse('1e400')), ' must be integer')
+  assert.equal(checker({ type: 'number', minimum: 0 })(JSON.parse('1e400')), ' must be number')
+  const list = checker({ type: 'array', items: { multipleOf: 0.01 } })
+  assert.equal(list(Array.from({ length: 100_000 }, () => 19.99)), undefined)
+  assert.equal(list(Array.from({ length: 150_000 }, () => 1e300)), ' is too complex to be checked')
+})

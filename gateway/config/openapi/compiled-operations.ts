@@ -2,6 +2,7 @@ import { createRequire } from 'node:module'
 import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import { parametersOf } from '../../http/rules/path-template.ts'
 import { BoundedPattern, beginSteps, TooComplex, takeSteps } from './bounded-pattern.ts'
+import { isMultiple } from './decimal-multiple.ts'
 import { COUNTED } from './openapi-schemas.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import { FORMATS } from './text-formats.ts'
@@ -36,7 +37,7 @@ export interface RequestParameter {
 export interface RequestContent {
   /** In lower case: `application/json`, or a range such as `text/*`. */
   readonly type: string
-  /** Undefined: passed on as it is, because it is not JSON or has no schema. */
+  /** Of a body that is JSON. Undefined: none is looked at, because the type is not JSON or has no schema. */
   readonly fits: Fits | undefined
 }
 
@@ -56,7 +57,9 @@ export interface OperationPlace {
 
 const require = createRequire(import.meta.url)
 const IGNORED_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type', 'authorization'])
-const JSON_TYPE = /^application\/(?:json|[a-z0-9.!#$&^_-]+\+json)$/
+/** Ranges of types that JSON is in. */
+const JSON_RANGES: ReadonlySet<string> = new Set(['*/*', 'application/*'])
+export const JSON_TYPE = /^application\/(?:json|[a-z0-9.!#$&^_-]+\+json)$/
 const MAX_POINTER = 200
 
 /** A part of the document that cannot be compiled. */
@@ -113,6 +116,8 @@ class Compiler {
       logger: false,
       validateSchema: false,
       ownProperties: true,
+      // 1e400 is none: services differ in what they make of it, and some make it in full.
+      strictNumbers: true,
       formats: FORMATS,
       code: { regExp: boundedPatterns },
     })
@@ -123,6 +128,15 @@ class Compiler {
       type: 'array',
       schemaType: 'boolean',
       validate: (unique: boolean, items: readonly unknown[]) => !unique || areUnique(items),
+    })
+    // That of the library divides binary fractions, and 19.99 is no multiple of 0.01 then.
+    this.#ajv.removeKeyword('multipleOf')
+    this.#ajv.addKeyword({
+      keyword: 'multipleOf',
+      type: 'number',
+      schemaType: 'number',
+      validate: (divisor: number, value: number) => isMultiple(value, divisor),
+      error: { message: ({ schema }) => `must be a multiple of ${schema}` },
     })
     this.#ajv.addKeyword({ keyword: COUNTED, before: 'not', errors: false, validate: countApplied })
     this.#ajv.addSchema(document, 'api')
@@ -147,7 +161,7 @@ class Compiler {
     return Object.entries(content).map(([name, media]) => {
       const type = (name.split(';')[0] ?? '').trim().toLowerCase()
       const pointer = childPointer(`${body.pointer}/content`, name)
-      const isChecked = JSON_TYPE.test(type) && Object(media).schema !== undefined
+      const isChecked = (JSON_TYPE.test(type) || JSON_RANGES.has(type)) && Object(media).schema !== undefined
       return { type, fits: isChecked ? this.#fits(`${pointer}/schema`) : undefined }
     })
   }

@@ -1,4 +1,9 @@
-import type { Misfit, RequestContent, RequestRules } from '../../config/openapi/compiled-operations.ts'
+import {
+  JSON_TYPE,
+  type Misfit,
+  type RequestContent,
+  type RequestRules,
+} from '../../config/openapi/compiled-operations.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
@@ -10,6 +15,7 @@ import { readWholeBody } from './whole-body.ts'
 
 const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is needed.' })
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
+const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
 const UNSUPPORTED = refusal('unsupported_media_type')
 
 /**
@@ -39,10 +45,13 @@ function checkBody(
   const { req, headers, bufferedBody } = exchange
   if (content === undefined) return undefined
   if (!headers.hasBody || headers.contentLength === 0) return bodyRequired ? BODY_MISSING : undefined
-  const described = contentFor(content, valueIn(req.fields, 'content-type'))
+  const contentType = valueIn(req.fields, 'content-type')
+  const described = contentFor(content, contentType)
   if (described === undefined) return UNSUPPORTED
   const { fits } = described
-  if (fits === undefined) return undefined
+  if (fits === undefined || contentType === undefined || !JSON_TYPE.test(typeOf(contentType)))
+    return undefined
+  if (!isInUtf8(contentType)) return CHARSET
   const encoding = valueIn(req.fields, 'content-encoding')
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return ENCODED
   if (bufferedBody !== undefined) return bodyMisfit(bufferedBody, fits)
@@ -62,10 +71,23 @@ function contentFor(
   content: readonly RequestContent[],
   contentType: string | undefined,
 ): RequestContent | undefined {
-  const type = contentType?.split(';')[0]?.trim().toLowerCase()
-  if (type === undefined || type === '') return undefined
+  const type = typeOf(contentType ?? '')
+  if (type === '') return undefined
   const range = `${type.slice(0, type.indexOf('/'))}/*`
   return [type, range, '*/*'].map((name) => content.find((one) => one.type === name)).find(Boolean)
+}
+
+function typeOf(contentType: string): string {
+  return (contentType.split(';')[0] ?? '').trim().toLowerCase()
+}
+
+/**
+ * Whether a service reads the bytes as they are checked here. Some follow a charset: in UTF-7 what is one text here is a
+ * text and further members.
+ */
+function isInUtf8(contentType: string): boolean {
+  const charsets = contentType.toLowerCase().split('charset').slice(1)
+  return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))
 }
 
 function bodyMisfit(body: Buffer, fits: NonNullable<RequestContent['fits']>): Refusal | undefined {
