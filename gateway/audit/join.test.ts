@@ -159,7 +159,8 @@ for (const durability of DURABILITIES) {
       }, 10)
       const written = await results
       clearInterval(timer)
-      while (!trail.recheck()) await new Promise((resolve) => setTimeout(resolve, 5))
+      // The last rotation may still be under way.
+      while (!fs.existsSync(file) || !trail.recheck()) await new Promise((resolve) => setTimeout(resolve, 5))
       trail.close('end')
       console.log(JSON.stringify({ written, rotations }))
       process.exit(0)

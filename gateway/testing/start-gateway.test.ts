@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -7,6 +8,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { startGateway, type TestGateway } from './start-gateway.ts'
 
 describe('a gateway in the tests of a service', () => {
@@ -69,5 +71,13 @@ describe('a gateway in the tests of a service', () => {
     assert.equal(readdirSync(temporary).length, 1)
     await brief.stop()
     assert.deepEqual(readdirSync(temporary), [])
+  })
+
+  it('is shown by config/examples/service.test.mjs, which passes', () => {
+    const example = fileURLToPath(new URL('../../config/examples/service.test.mjs', import.meta.url))
+    const env = { PATH: process.env.PATH, HOME: process.env.HOME }
+    const { status, stdout } = spawnSync(process.execPath, ['--test', example], { encoding: 'utf8', env })
+    assert.equal(status, 0, stdout)
+    assert.match(stdout, /pass 3\n/)
   })
 })

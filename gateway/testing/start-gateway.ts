@@ -81,9 +81,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<TestGa
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   const issuer = await createIssuer()
   const keys = await serveKeys(issuer)
-  // Loaded only here: what issues certificates is no dependency of the package.
-  const authority =
-    options.https === true ? await (await import('./test-authority.ts')).makeAuthorityFiles(dir) : undefined
+  const authority = options.https === true ? await makeAuthority(dir) : undefined
   const env = environmentOf(dir, options, { keys, authority })
   const program = startProgram([PROGRAM], { env })
   const end = async () => {
@@ -116,6 +114,15 @@ export async function startGateway(options: GatewayOptions = {}): Promise<TestGa
       readAudit(GATEWAY_AUDIT_FILE).filter((one) => requestId === undefined || one.requestId === requestId),
     stop: end,
   }
+}
+
+/** Loaded only here: what issues certificates is no dependency of the package. */
+async function makeAuthority(dir: string): Promise<AuthorityFiles> {
+  const { makeAuthorityFiles } = await import('./test-authority.ts').catch((error) => {
+    if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
+    throw new Error('`https` issues certificates: npm install --save-dev @peculiar/x509 reflect-metadata')
+  })
+  return makeAuthorityFiles(dir)
 }
 
 interface Surroundings {
@@ -159,7 +166,7 @@ function namesOf(configFile: string, env: Readonly<Record<string, string>>) {
   return { iss, aud: env.GATEWAY_AUDIENCE ?? config.audience ?? `${iss}/api` }
 }
 
-function claimsOf({ subject, client, scope = '', session, lifetimeSeconds = 600, claims }: TokenOptions) {
+function claimsOf({ subject, client, scope = [], session, lifetimeSeconds = 600, claims }: TokenOptions) {
   const nowSeconds = Math.floor(Date.now() / 1000)
   const isMachine = subject === undefined && client !== undefined
   return {
@@ -167,7 +174,8 @@ function claimsOf({ subject, client, scope = '', session, lifetimeSeconds = 600,
     // The name of a user's own session.
     client_id: client ?? 'session',
     sid: isMachine ? undefined : (session ?? crypto.randomUUID()),
-    scope: typeof scope === 'string' ? scope : scope.join(' '),
+    // An empty scope is no scope (RFC 6749).
+    scope: (typeof scope === 'string' ? scope : scope.join(' ')) || undefined,
     iat: nowSeconds + Math.min(lifetimeSeconds, 0),
     exp: nowSeconds + lifetimeSeconds,
     ...claims,
