@@ -1,9 +1,8 @@
 import { createRequire } from 'node:module'
 import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
 import { parametersOf } from '../../http/rules/path-template.ts'
-import { BoundedPattern, beginSteps, TooComplex, takeSteps } from './bounded-pattern.ts'
-import { isMultiple } from './decimal-multiple.ts'
-import { COUNTED } from './openapi-schemas.ts'
+import { BoundedPattern, beginSteps, TooComplex } from './bounded-pattern.ts'
+import { replaceKeywords } from './keywords.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import { FORMATS } from './text-formats.ts'
 
@@ -121,24 +120,7 @@ class Compiler {
       formats: FORMATS,
       code: { regExp: boundedPatterns },
     })
-    // That of the library compares each with each.
-    this.#ajv.removeKeyword('uniqueItems')
-    this.#ajv.addKeyword({
-      keyword: 'uniqueItems',
-      type: 'array',
-      schemaType: 'boolean',
-      validate: (unique: boolean, items: readonly unknown[]) => !unique || areUnique(items),
-    })
-    // That of the library divides binary fractions, and 19.99 is no multiple of 0.01 then.
-    this.#ajv.removeKeyword('multipleOf')
-    this.#ajv.addKeyword({
-      keyword: 'multipleOf',
-      type: 'number',
-      schemaType: 'number',
-      validate: (divisor: number, value: number) => isMultiple(value, divisor),
-      error: { message: ({ schema }) => `must be a multiple of ${schema}` },
-    })
-    this.#ajv.addKeyword({ keyword: COUNTED, before: 'not', errors: false, validate: countApplied })
+    replaceKeywords(this.#ajv)
     this.#ajv.addSchema(document, 'api')
   }
 
@@ -274,14 +256,6 @@ const boundedPatterns = Object.assign(
   { code: 'bounded-pattern' },
 )
 
-/** What applying one schema takes, in the steps of a pattern. */
-const APPLIED_STEPS = 40
-
-function countApplied(): boolean {
-  takeSteps(APPLIED_STEPS)
-  return true
-}
-
 function fitsBy(validate: ValidateFunction): Fits {
   return (value) => {
     beginSteps()
@@ -302,20 +276,4 @@ function misfitOf(error: ErrorObject | undefined): Misfit {
   const reason =
     keyword === 'required' ? 'is missing' : key === undefined ? said : 'is not among the known members'
   return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
-}
-
-function areUnique(items: readonly unknown[]): boolean {
-  const seen = new Set<string>()
-  for (const item of items) {
-    const text = JSON.stringify(item, sortedKeys)
-    takeSteps(text.length)
-    if (seen.has(text)) return false
-    seen.add(text)
-  }
-  return true
-}
-
-function sortedKeys(_key: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
 }
