@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
+import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,6 +9,7 @@ import { askRestart } from '../process/restart/control-socket.ts'
 import type { AuditRecord } from '../testing/audit-file.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { makeTlsSetup, secureCall } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire, statuses } from './wire.ts'
 
@@ -147,6 +149,19 @@ describe('a restart', () => {
     await serves()
   })
 
+  it('is one at a time', async () => {
+    const reports = await Promise.all([report(), report()])
+    for (const { restarted, text } of reports) {
+      // On a slow machine the second may come after the first.
+      if (!restarted) assert.match(text, /a restart is under way/)
+    }
+    const texts = reports.flatMap(({ restarted, text }) => (restarted ? [text] : []))
+    const replaced = texts.map((text) => /in place of process (\d+)/.exec(text)?.[1])
+    const serving = texts.map((text) => /^process (\d+)/.exec(text)?.[1])
+    pid = Number(serving.find((one) => !replaced.includes(one)))
+    await serves()
+  })
+
   it('goes back to its work when the other process fails with the files in its hands', async () => {
     const file = join(dataDir(), 'revocations.ndjson')
     const good = readFileSync(file)
@@ -171,6 +186,31 @@ describe('a restart', () => {
 
   it('pairs all audit records', () => {
     assert.deepEqual(unpaired(gateway.audit()), [])
+  })
+})
+
+describe('a restart of a gateway with an HTTPS listener', () => {
+  it('ends TLS connections with a response, and loses no request of clients that go on asking', async () => {
+    const tls = await makeTlsSetup()
+    const upstream = await startUpstream((_req, res) => res.end('whole'))
+    const gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+      env: tls.env,
+    })
+    const statusOf = async (agent: Agent) =>
+      (await secureCall({ port: gateway.tlsPort, path: '/', ca: tls.ca, agent })).status
+    let over = false
+    const asking = async (agent: Agent) => {
+      while (!over) assert.equal(await statusOf(agent), 200)
+    }
+    const clients = [new Agent({ keepAlive: true, maxSockets: 1 }), new Agent()].map(asking)
+    const { restarted, text } = await askRestart(join(gateway.dir, 'data'))
+    over = true
+    await Promise.all(clients)
+    assert.ok(restarted, text)
+    assert.equal(await statusOf(new Agent()), 200)
+    process.kill(Number(/^process (\d+)/.exec(text)?.[1]), 'SIGKILL')
+    upstream.close()
   })
 })
 

@@ -12,6 +12,8 @@ import type { Successor } from './successor.ts'
 /** How long requests that have begun may take to be counted, while all others wait. */
 const DECIDE_MS = 1000
 const LOOK_EVERY_MS = 2
+/** How long new TLS clients wait so that those before can have a last response. */
+const TLS_MS = 300
 /** How often files that another process has taken are tried again. */
 const RETRY_MS = 1000
 /** Time for the last refusals to be recorded and read by clients. */
@@ -44,7 +46,9 @@ export class HandOver {
   #parked: ParkedConnection[] = []
   /** On their way to the other process, if that has not ended. */
   readonly #passing = new Set<Socket>()
-  #take = (connection: ParkedConnection): void => void this.#parked.push(connection)
+  #take = (connection: ParkedConnection): void => {
+    if (!closedIfTls(connection.socket)) this.#parked.push(connection)
+  }
 
   constructor(parts: HandOverParts) {
     this.#parts = parts
@@ -78,7 +82,10 @@ export class HandOver {
     const { inForce, open, files } = this.#parts
     const { gateway } = inForce
     // The sockets stay open: the copies of the other process, and those to go back to.
-    for (const { server } of open.listeners) server.close()
+    const [http, https] = open.listeners
+    https?.server.close()
+    if (https !== undefined) await this.#letTlsClientsGo()
+    http?.server.close()
     open.connections.park((connection) => this.#take(connection))
     await this.#decided()
     const passed = files.suspend()
@@ -101,6 +108,7 @@ export class HandOver {
     }
     reopen()
     gateway.trail.goOn()
+    gateway.load.phase = 'serving'
     open.connections.unpark()
     for (const [at, { server }] of open.listeners.entries()) server.listen(sockets[at])
     for (const { goOn } of this.#parked.splice(0)) goOn()
@@ -144,12 +152,17 @@ export class HandOver {
     }, LAST_WORDS_MS)
   }
 
-  /** Gives a connection away when its client has taken the last response. A TLS connection cannot be given away. */
+  /** TLS connections cannot be given away. For a while each ends with its next response, so that few are left. */
+  async #letTlsClientsGo(): Promise<void> {
+    this.#parts.inForce.gateway.load.phase = 'draining'
+    await new Promise((resolve) => setTimeout(resolve, TLS_MS))
+    // After the sockets have been read in this turn of the loop: one with a request waiting is not idle.
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+
+  /** Gives a connection away when its client has taken the last response. */
   #pass(socket: Socket, successor: Successor): void {
-    if ('encrypted' in socket) {
-      socket.destroySoon()
-      return
-    }
+    if (closedIfTls(socket)) return
     if (socket.writableLength > 0) {
       socket.write('', () => this.#pass(socket, successor))
       return
@@ -175,4 +188,11 @@ export class HandOver {
       await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS))
     }
   }
+}
+
+/** Closes a TLS connection between two requests. @returns false for any other */
+function closedIfTls(socket: Socket): boolean {
+  if (!('encrypted' in socket)) return false
+  socket.destroySoon()
+  return true
 }

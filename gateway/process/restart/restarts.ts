@@ -89,6 +89,9 @@ export class Restarts {
     if (this.#successor !== undefined) throw new CannotRestart('a restart is under way')
     if (predecessorIsHere())
       throw new CannotRestart('the process before this one still finishes its requests: try again later')
+    const { handOver } = serving
+    if (handOver === undefined)
+      throw new CannotRestart('a gateway with workers cannot be handed over: stop and start it')
     // With systemd a launcher may end: the service goes on with the new main process.
     if (process.send !== undefined && process.connected && process.env.NOTIFY_SOCKET === undefined)
       throw new CannotRestart(
@@ -96,9 +99,6 @@ export class Restarts {
       )
     if (process.pid === 1)
       throw new CannotRestart('the gateway is the first process of its container, which would end with it')
-    const { handOver } = serving
-    if (handOver === undefined)
-      throw new CannotRestart('a gateway with workers cannot be handed over: stop and start it')
     const { obstacle } = handOver
     if (obstacle !== undefined) throw new CannotRestart(obstacle)
     return handOver
