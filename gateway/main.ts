@@ -44,7 +44,7 @@ if (import.meta.main) {
   await runGateway()
 }
 
-/** The gateway as a process: read the configuration or exit, make the parts, listen, serve until a signal, drain. */
+/** The gateway as a process: read the configuration or exit, start, serve until a signal or a successor, end. */
 export async function runGateway(): Promise<void> {
   // Files (audit trail, counts, sessions) are for this user only.
   process.umask(0o077)
@@ -52,35 +52,7 @@ export async function runGateway(): Promise<void> {
   const stop = listenForStop(predecessor)
   const startup = await readStartupConfiguration(predecessor)
   const { settings, log } = startup
-  const warnings = [...fileWarnings(process.env), ...settingsWarnings(settings)]
-  for (const warning of warnings) log.warn({ warning }, 'configuration')
-  const withWorkers = settings.workers > 1 && (await canSharePorts(log))
-  const inheritance = await predecessor?.inherit(placesOf(settings))
-  const exiting = { log, predecessor }
-  const sockets = await orExit(
-    exiting,
-    () => inheritance?.listeners ?? socketsFromSystemd(process.env, { pid: process.pid, withWorkers }),
-  )
-  const serving = await orExit(
-    exiting,
-    (): ServingMode => (withWorkers ? new Primary(startup) : serveAlone(startup, { inheritance, sockets })),
-  )
-  process.on('SIGHUP', () => serving.trail.reopen())
-  const guard = adminGuard(startup, serving)
-  const feed = consoleFeed(serving)
-  const routes = [...consoleRoutes(feed, guard), ...adminRoutes(serving)]
-  const admin = createAdminServer({ guard, routes })
-  const { adminPort, port, tlsPort } = await begin(startup, serving, {
-    admin,
-    socket: sockets.admin,
-  })
-  feed.start()
-  // Writes pending records without waiting for a request once the disk has room again.
-  setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
-  const { host, adminHost, upstreams } = settings
-  const workers = withWorkers ? settings.workers : 1
-  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
-  if (isTerminal()) process.stderr.write(startBanner(startup, { port, tlsPort, adminPort }))
+  const { serving, admin } = await start(startup, predecessor)
   const tellSystemd = (...states: string[]) =>
     notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
   // After a restart the main process is another one.
@@ -109,6 +81,48 @@ export async function runGateway(): Promise<void> {
   admin.closeAllConnections()
   log.info({ reason }, 'stopped')
   process.exit(0)
+}
+
+/** Makes the parts, listens for probes and then for requests, and says where. Exits when it cannot. */
+async function start(startup: StartupConfiguration, predecessor: Predecessor | undefined) {
+  const { settings, log } = startup
+  const warnings = [...fileWarnings(process.env), ...settingsWarnings(settings)]
+  for (const warning of warnings) log.warn({ warning }, 'configuration')
+  const { serving, adminSocket } = await makeParts(startup, predecessor)
+  process.on('SIGHUP', () => serving.trail.reopen())
+  const guard = adminGuard(startup, serving)
+  const feed = consoleFeed(serving)
+  const admin = createAdminServer({
+    guard,
+    routes: [...consoleRoutes(feed, guard), ...adminRoutes(serving)],
+  })
+  const ports = await begin(startup, serving, { admin, socket: adminSocket })
+  feed.start()
+  // Writes pending records without waiting for a request once the disk has room again.
+  setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
+  const { host, adminHost, upstreams } = settings
+  const { port, tlsPort, adminPort } = ports
+  const workers = serving instanceof Primary ? settings.workers : 1
+  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
+  if (isTerminal()) process.stderr.write(startBanner(startup, ports))
+  return { serving, admin }
+}
+
+/** With what a predecessor or systemd hands over, if there is one. */
+async function makeParts(startup: StartupConfiguration, predecessor: Predecessor | undefined) {
+  const { settings, log } = startup
+  const withWorkers = settings.workers > 1 && (await canSharePorts(log))
+  const inheritance = await predecessor?.inherit(placesOf(settings))
+  const exiting = { log, predecessor }
+  const sockets = await orExit(
+    exiting,
+    () => inheritance?.listeners ?? socketsFromSystemd(process.env, { pid: process.pid, withWorkers }),
+  )
+  const serving = await orExit(
+    exiting,
+    (): ServingMode => (withWorkers ? new Primary(startup) : serveAlone(startup, { inheritance, sockets })),
+  )
+  return { serving, adminSocket: sockets.admin }
 }
 
 function adminRoutes(serving: ServingMode): AdminRoute[] {
