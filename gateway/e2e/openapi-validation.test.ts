@@ -42,6 +42,7 @@ const DOCUMENT = {
         },
       },
     },
+    '/any': { post: { requestBody: { content: { '*/*': { schema: { type: 'object' } } } } } },
     '/items/{id}': {
       parameters: [
         { name: 'id', in: 'path', required: true, schema: { type: 'string', pattern: '^[a-z ]{1,8}$' } },
@@ -148,6 +149,8 @@ describe('a gateway that validates requests by a document', () => {
       /^415 .*must not be encoded/,
     )
     assert.match(await refused(post(`"${'x'.repeat(2 * 1024 * 1024)}"`)), /^413 body_too_large/)
+    assert.match(await refused(post('[]', 'application/vnd.x+json', '/v1/any')), /body must be object/)
+    assert.equal((await post('[]', 'text/plain', '/v1/any')).status, 200)
     const secret = 'a-secret-value-that-is-too-long'
     const response = await post(JSON.stringify({ name: secret }))
     assert.equal(response.status, 400)
