@@ -34,6 +34,7 @@ export const command: Command = {
   about: [
     'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
     'Without --openapi one route lets everything through, for anyone: limits, headers, audit trail and metrics, but no authentication. With it only what the document names is let through; what it secures by bearer tokens or client certificates the gateway demands.',
+    'The routes are written out and then yours to edit. To have them follow the document instead, and requests checked against its schemas, gateway.json has the key "openapi" (config/README.md).',
   ],
   examples: [
     ['countersign init --upstream http://127.0.0.1:3000', 'config/gateway.json and config/limits.json'],

@@ -1,3 +1,5 @@
+import { isParameter, segmentsOf } from '../http/rules/path-template.ts'
+
 /** A row of `routes`, as it is written. */
 export interface RouteRow {
   readonly path: string
@@ -20,11 +22,11 @@ const METHODS = ['get', 'put', 'post', 'delete', 'options', 'patch']
 type Json = Readonly<Record<string, unknown>>
 
 /**
- * The routes of an OpenAPI document (3.0, 3.1; 2.0 has what is needed in the same places): a row for each path, `/users/{id}` as
- * `/users/*`; its security as `auth` and `scopes`. What the gateway cannot check itself is left to the service.
+ * The routes of an OpenAPI document (3.0, 3.1; 2.0 has what is needed in the same places): a row for each path; one with a
+ * parameter in a part of a segment, such as `/files/{name}.pdf`, as the prefix `/files/*`; its security as `auth` and `scopes`. What the gateway cannot check itself is left to the service.
  *
  * @returns notes: sentences on what a reader should know
- * @throws Error when it is no such document
+ * @throws Error when it is no such document, or demands what no row can
  */
 export function routesOf(document: unknown): {
   readonly routes: readonly RouteRow[]
@@ -34,39 +36,43 @@ export function routesOf(document: unknown): {
     throw new Error('is no OpenAPI document: it has no "paths"')
   const notes = new Set<string>()
   const base = basePath(document)
-  const demands = new Map<string, Map<string, Demand>>()
+  const demands = new Map<string, { readonly path: string; readonly atPath: Map<string, Demand> }>()
   for (const [template, item] of Object.entries(document.paths)) {
     if (!template.startsWith('/') || !isObject(item)) continue
     const path = rowPath(base + template)
-    if (path.endsWith('/*'))
-      notes.add('a path with a {parameter} became a prefix: everything below it is let through')
-    const atPath = demands.get(path) ?? new Map<string, Demand>()
+    if (path.endsWith('/*')) notes.add(`${template} became ${path}: everything below it is let through`)
+    // What a parameter is called makes no difference.
+    const shape = path.replaceAll(/\{[^}]*\}/g, '{}')
+    const { atPath } = demands.get(shape) ?? { atPath: new Map<string, Demand>() }
     for (const method of METHODS) {
       const operation = item[method]
       if (!isObject(operation)) continue
       const demand = demandOf(document, operation.security ?? document.security, notes)
       const name = method.toUpperCase()
-      atPath.set(name, stricter(atPath.get(name), demand))
+      atPath.set(name, bothOf(atPath.get(name), demand, `${name} ${path}`))
     }
-    demands.set(path, atPath)
+    demands.set(shape, { path: demands.get(shape)?.path ?? path, atPath })
   }
-  const routes = [...demands].flatMap(([path, atPath]) => rowsOf(path, atPath))
+  const routes = [...demands.values()].flatMap(({ path, atPath }) => rowsOf(path, atPath))
   if (routes.length === 0) throw new Error('has no path with a method')
   if (routes.some(({ auth }) => auth.includes('bearer')))
     notes.add('tokens need "issuer", "audience" and "jwksUri" in gateway.json')
   if (routes.some(({ auth }) => auth.includes('mtls')))
     notes.add('client certificates need "tls" with "clientCaFile", and clients.json')
+  notes.add(
+    'what the document does not name gets 404: add rows for WebSockets, pages of documentation and the like',
+  )
   return { routes, notes: [...notes] }
 }
 
-/** Of several operations that became one row. */
-function stricter(one: Demand | undefined, other: Demand): Demand {
+/** Of several operations that became one row: what all of them demand. @throws Error when no caller could give it */
+function bothOf(one: Demand | undefined, other: Demand, row: string): Demand {
   if (one === undefined) return other
   if (one.auth.length === 0 || other.auth.length === 0) return one.auth.length === 0 ? other : one
-  return {
-    auth: one.auth.filter((kind) => other.auth.includes(kind)),
-    scopes: one.scopes.filter((scope) => other.scopes.includes(scope)),
-  }
+  const auth = one.auth.filter((kind) => other.auth.includes(kind))
+  if (auth.length === 0)
+    throw new Error(`has several operations for ${row}, whose callers have no credential in common`)
+  return { auth, scopes: [...new Set([...one.scopes, ...other.scopes])] }
 }
 
 /** The path of the first server, which all paths begin with. */
@@ -79,7 +85,8 @@ function basePath({ basePath: base, servers }: Json): string {
 
 function rowPath(template: string): string {
   const brace = template.indexOf('{')
-  return brace < 0 ? template : `${template.slice(0, template.lastIndexOf('/', brace))}/*`
+  const isWhole = segmentsOf(template).every((segment) => !segment.includes('{') || isParameter(segment))
+  return isWhole ? template : `${template.slice(0, template.lastIndexOf('/', brace))}/*`
 }
 
 /** Methods that demand the same share a row. */
