@@ -127,6 +127,14 @@ function from<Code extends string>(
 
 const NO_HEADERS: readonly string[] = []
 
+/** Of a body longer than this many bytes, which a caller may know. */
+export function bodyTooLarge(maxBytes: number): Refusal {
+  return refusal('body_too_large', {
+    detail: `The request body is larger than ${maxBytes} bytes, which is the most that this path accepts.`,
+    cause: `longer than ${maxBytes} bytes (maxBodyBytes; never more than 1 MiB where the gateway reads the body itself)`,
+  })
+}
+
 /** Makes the refusal of a code; `detail` replaces the public sentence, `cause` is for the log. */
 export function refusal(
   code: RefusalCode,

@@ -38,6 +38,14 @@ describe('admit', () => {
     assert.equal(codeFor({ headers: { Expect: '100-Continue' } }), undefined)
   })
 
+  it('tells the log which key could let through what is refused', () => {
+    const causeFor = (request: Request) => admit(makeGateway().gateway, makeExchange(request).exchange)?.cause
+    assert.match(String(causeFor({ target: '/npm/@a%2fb' })), /^encodedSlashes /)
+    assert.match(String(causeFor({ target: '/a;v=1' })), /^pathParameters /)
+    assert.match(String(causeFor({ headers: { X_Folded: '1' } })), /^underscoreNames .* allowedFieldNames /)
+    assert.equal(causeFor({ target: '/%00?a=;%2F' }), undefined)
+  })
+
   it('lets a folded header name pass that the operator allows', () => {
     const { gateway } = makeGateway({ settings: { allowedFieldNames: new Set(['x_folded']) } })
     assert.equal(admit(gateway, makeExchange({ headers: { X_Folded: '1' } }).exchange), undefined)

@@ -64,12 +64,22 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   if (fault !== undefined) return refusal(fault.code, { detail: fault.detail })
   if (oddNames !== undefined && !arePassable(gateway.settings, oddNames)) return ODD_NAME
   if (target === undefined) return TARGET_TOO_LONG
-  if (typeof target === 'string') return refusal('invalid_target', { detail: target })
+  if (typeof target === 'string') {
+    const cause = causeOf(exchange.req.target)
+    return refusal('invalid_target', { detail: target, ...(cause !== undefined && { cause }) })
+  }
   const host = exchange.headers.host
   if (!isValidHost(host)) return INVALID_HOST
   if (target.authority !== undefined && !isValidHost(target.authority)) return INVALID_HOST
   exchange.host = target.authority ?? host
   return undefined
+}
+
+/** For the operator, which keys let through what no route does yet; undefined when none could. */
+function causeOf(target: string): string | undefined {
+  const [path = ''] = target.split('?')
+  if (/%2f/i.test(path)) return 'encodedSlashes of a route can let %2F through'
+  return path.includes(';') ? 'pathParameters of a route can let ";" through' : undefined
 }
 
 function checkLoad(gateway: Gateway, { upgrade, headers }: Exchange): Refusal | undefined {

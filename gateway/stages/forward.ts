@@ -3,7 +3,7 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { boundedBody } from '../http/bodies/bounded-body.ts'
 import { bodyOf } from '../http/bodies/buffered-body.ts'
-import { refusal } from '../refusals.ts'
+import { bodyTooLarge } from '../refusals.ts'
 import { Forwarding } from './forwarding/forwarding.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 
@@ -25,7 +25,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
         ? req.body
         : boundedBody(req.body, {
             maxBytes: route.maxBodyBytes,
-            onExceeded: () => forwarding.give(refusal('body_too_large')),
+            onExceeded: () => forwarding.give(bodyTooLarge(route.maxBodyBytes)),
           })
   }
   forwarding.call = route.client.send(

@@ -43,8 +43,11 @@ describe('route', () => {
 
   it('refuses a body that is announced as longer than the row accepts', () => {
     const withLength = (length: number) =>
-      routed('/api/x', { method: 'POST', headers: { 'Content-Length': String(length) } }).refused?.code
-    assert.equal(withLength(101), 'body_too_large')
+      routed('/api/x', { method: 'POST', headers: { 'Content-Length': String(length) } }).refused
+    assert.equal(withLength(101)?.code, 'body_too_large')
     assert.equal(withLength(100), undefined)
+    // The caller learns the bound, the operator also the key to change.
+    assert.match(String(withLength(101)?.detail), /larger than 100 bytes/)
+    assert.match(String(withLength(101)?.cause), /100 bytes \(maxBodyBytes/)
   })
 })

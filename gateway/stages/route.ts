@@ -2,7 +2,7 @@ import type { Exchange, ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
 import { preflightIn } from '../http/rules/policy/cors.ts'
-import { type Refusal, refusal } from '../refusals.ts'
+import { bodyTooLarge, type Refusal, refusal } from '../refusals.ts'
 import { checkLeniency } from './screening/check-leniency.ts'
 
 const NOT_FOUND = refusal('not_found')
@@ -33,7 +33,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   }
   exchange.route = row
   const length = exchange.headers.contentLength
-  return length !== undefined && length > row.maxBodyBytes ? refusal('body_too_large') : undefined
+  return length !== undefined && length > row.maxBodyBytes ? bodyTooLarge(row.maxBodyBytes) : undefined
 }
 
 /** The row that a preflight asks about, if that row answers preflights. */

@@ -3,7 +3,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { bufferBody } from '../../http/bodies/buffered-body.ts'
 import { networkOf } from '../../http/rules/network.ts'
-import { type Refusal, refusal } from '../../refusals.ts'
+import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
 /** A body that must be in memory as a whole is never longer, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
@@ -22,14 +22,14 @@ export function readWholeBody(
   const { req, res, headers, route } = exchange
   const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, MAX_BODY_BYTES)
   const { contentLength } = headers
-  if (contentLength !== undefined && contentLength > maxBytes) return refusal('body_too_large')
+  if (contentLength !== undefined && contentLength > maxBytes) return bodyTooLarge(maxBytes)
   const waiting = { keyId: owner, network: networkOf(exchange.address), bytes: 0 }
   res.onClose(() => bodyRoom.release(waiting))
   // The sender waits for 100 (Continue), and the body is needed before anything else is decided.
   if (headers.expect !== undefined && req.version === '1.1') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
   return bufferBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
-    if (body === 'too_large') return refusal('body_too_large')
+    if (body === 'too_large') return bodyTooLarge(maxBytes)
     if (body === 'no_room') return OVERLOADED
     return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
   })

@@ -7,9 +7,12 @@ import { type Refusal, refusal } from '../../refusals.ts'
 
 export const ODD_NAME = refusal('invalid_header', {
   detail: 'A header name has a character other than letters, digits and hyphens.',
+  cause: 'underscoreNames of a route and allowedFieldNames can let such names through',
 })
 const NOT_HERE = refusal('invalid_target', {
   detail: 'This path must not have an encoded slash or a semicolon.',
+  cause:
+    'encodedSlashes and pathParameters of a route can let them through, and this route has not the one it needs',
 })
 const LEADS_ELSEWHERE = refusal('invalid_target', {
   detail:
