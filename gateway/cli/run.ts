@@ -12,8 +12,8 @@ export const command: Command = {
   examples: [
     ['countersign run', 'with the files in config/'],
     [
-      'GATEWAY_PORT=8081 GATEWAY_ADMIN_PORT=9091 countersign run --config shop.json --limits shop-limits.json',
-      'a second one, for another service',
+      'GATEWAY_PORT=8081 GATEWAY_ADMIN_PORT=9091 GATEWAY_DATA_DIR=data/shop GATEWAY_AUDIT_FILE=data/shop/audit.ndjson countersign run --config shop.json --limits shop-limits.json',
+      'a second one beside it, for another service: with ports, data and trail of its own',
     ],
   ],
   fault: 'the configuration is faulty, or an address is taken',
