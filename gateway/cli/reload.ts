@@ -6,7 +6,7 @@ import { complain, print } from './print.ts'
 
 const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
   success: 'in force',
-  unchanged: 'unchanged',
+  unchanged: 'in force already',
   failure: 'refused: what was in force stays so',
 }
 

@@ -108,9 +108,9 @@ describe('the command line', () => {
     'countersign explain limit GET /api/data': { says: /nothing limits it/, status: 1 },
     'countersign health': { says: /^ready\n$/ },
     'countersign health --admin http://127.0.0.1:9090': { says: /^ready\n$/ },
-    'countersign reload': { says: /limits\.json: unchanged\n/ },
+    'countersign reload': { says: /limits\.json: in force already\n/ },
     'countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token': {
-      says: /limits\.json: unchanged\n/,
+      says: /limits\.json: in force already\n/,
     },
     'countersign keys rotate': { says: /^signing key \S+ is published and signs from / },
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
