@@ -175,3 +175,17 @@ test('a multiple is one in decimal, as amounts are, and what is beyond all numbe
   assert.equal(list(Array.from({ length: 100_000 }, () => 19.99)), undefined)
   assert.equal(list(Array.from({ length: 150_000 }, () => 1e300)), ' is too complex to be checked')
 })
+
+test('under a range of types an object is looked for in JSON, and a file in nothing', () => {
+  const content = {
+    '*/*': { schema: { $ref: '#/components/schemas/Any' } },
+    'application/*': { schema: { type: 'string', format: 'binary' } },
+  }
+  const components = { schemas: { Any: { allOf: [{ type: 'object', required: ['a'] }] } } }
+  const document = { paths: { '/a': { post: { requestBody: { content } } } }, components }
+  const pointer = '/paths/~1a/post'
+  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+  const [any, file] = rules?.content ?? []
+  assert.deepEqual(any?.fits?.({}), { pointer: '/a', reason: 'is missing' })
+  assert.equal(file?.fits, undefined)
+})

@@ -143,9 +143,17 @@ class Compiler {
     return Object.entries(content).map(([name, media]) => {
       const type = (name.split(';')[0] ?? '').trim().toLowerCase()
       const pointer = childPointer(`${body.pointer}/content`, name)
-      const isChecked = (JSON_TYPE.test(type) || JSON_RANGES.has(type)) && Object(media).schema !== undefined
-      return { type, fits: isChecked ? this.#fits(`${pointer}/schema`) : undefined }
+      const schema = `${pointer}/schema`
+      const isJson = JSON_TYPE.test(type) || (JSON_RANGES.has(type) && this.#isStructure(schema))
+      const isChecked = isJson && Object(media).schema !== undefined
+      return { type, fits: isChecked ? this.#fits(schema) : undefined }
     })
+  }
+
+  /** Under a range a text is often a file of any type, not JSON that is a text. */
+  #isStructure(pointer: string): boolean {
+    const types = this.#typesOf(pointer)
+    return types.has('object') || types.has('array')
   }
 
   /** Those of the operation before those of the path that have the same name. */
