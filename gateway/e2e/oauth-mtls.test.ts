@@ -1,18 +1,16 @@
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
 import { createHash, X509Certificate } from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
 import { Agent, fetch as undiciFetch } from 'undici'
+import { makeDemoCertificates } from '../tls/demo/demo-certs.ts'
 import { tokensFor } from './oauth-client.ts'
 import { startService, type TestService } from './running-service.ts'
 
-const DEMO_CERTS = fileURLToPath(new URL('../tls/demo/demo-certs.ts', import.meta.url))
 const REDIRECT = 'https://bank-b.example.com/callback'
 const CLIENT = {
   client_id: 'bank-b',
@@ -36,7 +34,7 @@ describe('a token bound to a client certificate', () => {
   const agents: Agent[] = []
   before(async () => {
     dir = mkdtempSync(join(tmpdir(), 'countersign-mtls-'))
-    execFileSync(process.execPath, [DEMO_CERTS, dir])
+    await makeDemoCertificates(dir, false)
     writeFileSync(join(dir, 'clients.json'), JSON.stringify([CLIENT]))
     service = await startService({
       limits: 'logins-unlimited',
