@@ -8,6 +8,8 @@ export class TooComplex extends Error {}
 const MAX_STEPS = 20_000_000
 /** A match that may take more has a time limit, which costs as much as so many. */
 const TIMED_STEPS = 100_000
+/** What beginning a time limit takes. */
+const TIMER_STEPS = 20_000
 /** So many ways to match a text are no work. */
 const FEW_CHOICES = 2048
 /** A match with many choices that takes no more needs no time limit: some 100 ms at worst. */
@@ -60,17 +62,15 @@ export class BoundedPattern {
     if (this.#degree <= 1) return many === 1 ? this.#regexp.test(text) : this.#measured(text, many)
     const growing = this.#degree === Number.POSITIVE_INFINITY ? 2 ** text.length : text.length ** this.#degree
     const estimate = growing * many
-    takeSteps(Math.min(estimate, TIMED_STEPS))
-    return estimate <= TIMED_STEPS ? this.#regexp.test(text) : this.#timed(text)
+    if (estimate > TIMED_STEPS) return this.#timed(text)
+    takeSteps(estimate)
+    return this.#regexp.test(text)
   }
 
   /** What many choices take depends on the text, and is mostly nothing: what it took is counted. */
   #measured(text: string, choices: number): boolean {
     // Each letter ends a part or does not, so a short text has few ways however many choices there are.
-    if (Math.min(choices, 2 ** text.length) * text.length > MEASURED_STEPS) {
-      takeSteps(TIMED_STEPS)
-      return this.#timed(text)
-    }
+    if (Math.min(choices, 2 ** text.length) * text.length > MEASURED_STEPS) return this.#timed(text)
     const beganMs = performance.now()
     const matches = this.#regexp.test(text)
     takeSteps((performance.now() - beganMs) * STEPS_PER_MS)
@@ -85,17 +85,20 @@ export class BoundedPattern {
   #timed(text: string): boolean {
     if (performance.now() < this.#pausedUntilMs) throw new TooComplex(`a text is too long for ${this}`)
     let matches = false
+    takeSteps(TIMER_STEPS)
+    const beganMs = performance.now()
     context ??= createContext({ test: () => {} }) as { test: () => void }
     context.test = () => {
       matches = this.#regexp.test(text)
     }
     try {
       TIMED.runInContext(context, { timeout: MATCH_MS })
-      return matches
     } catch {
       this.#pausedUntilMs = performance.now() + PAUSE_MS
       throw new TooComplex(`a text takes too long to be compared with ${this}`)
     }
+    takeSteps((performance.now() - beganMs) * STEPS_PER_MS)
+    return matches
   }
 }
 
@@ -119,31 +122,41 @@ function plainOf(source: string): string {
 }
 
 /**
- * An upper bound for how the time of a match grows with the text: one for each repetition without end, one more when it may
- * begin anywhere; exponential when one repetition holds another, or alternatives, or when it refers back.
+ * An upper bound for how the time of a match grows with the text: one for each repetition without end, as often as it is itself
+ * repeated, one more when it may begin anywhere; exponential when one repetition holds another, or alternatives, or when it refers back.
  */
 function degreeOf(plain: string): number {
   if (plain.includes('\u0001')) return Number.POSITIVE_INFINITY
   const isOpen = (at: number) => /^(?:[*+]|\{\d+,\})/.test(plain.slice(at)) || isLong(plain.slice(at))
-  const groups: { risky: boolean }[] = []
+  const groups: { risky: boolean; open: number }[] = []
   let repetitions = 0
   for (let at = 0; at < plain.length; at++) {
     const inside = groups.at(-1)
-    if (plain[at] === '(') groups.push({ risky: false })
+    if (plain[at] === '(') groups.push({ risky: false, open: 0 })
     else if (plain[at] === '|' && inside !== undefined) inside.risky = true
     else if (plain[at] === ')') {
       const group = groups.pop()
       if (isOpen(at + 1) && group?.risky === true) return Number.POSITIVE_INFINITY
       const outer = groups.at(-1)
+      const open = (group?.open ?? 0) * timesAfter(plain, at)
+      repetitions += open - (group?.open ?? 0)
+      if (outer !== undefined) outer.open += open
       if (outer !== undefined && group?.risky === true) outer.risky = true
     }
     if (!isOpen(at)) continue
     repetitions += 1
-    if (inside !== undefined) inside.risky = true
-    const outer = groups.at(-1)
-    if (outer !== undefined) outer.risky = true
+    if (inside !== undefined) {
+      inside.risky = true
+      inside.open += 1
+    }
   }
   return plain.startsWith('^') && !hasTopAlternative(plain) ? repetitions : repetitions + 1
+}
+
+/** How often a group that ends here is repeated at most, where that has an end. */
+function timesAfter(plain: string, at: number): number {
+  const [, least, most] = /^\{(\d+)(?:,(\d+))?\}/.exec(plain.slice(at + 1)) ?? []
+  return Math.max(1, Number(most ?? least ?? 1))
 }
 
 /** A repetition with a high bound is as good as one without. */

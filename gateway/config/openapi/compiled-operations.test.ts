@@ -146,6 +146,11 @@ test('repetitions with an end that hold others have their bound too, and cheap o
   const startMs = performance.now()
   const single = checker({ pattern: '^(\\w{1,30}\\s?){1,20}$' })
   assert.equal(single(`${'a'.repeat(200)}!`), ' is too complex to be checked')
+  for (const pattern of ['^(\\w+\\s?){1,10}$', '^(?:\\w+){12}$', '^((\\w{1,99}){0,4}\\s?){0,4}$']) {
+    assert.equal(checker({ pattern })(`${'a'.repeat(400)}!`), ' is too complex to be checked', pattern)
+  }
+  const mail = checker({ type: 'array', items: { pattern: '^[^@]{1,64}@[^@]{1,255}$' } })
+  assert.equal(mail(texts('somebody@some.example', 10_000)), undefined)
   const classes = checker({ pattern: '^[^](a+)+$|[]x]' })
   assert.equal(classes(`${'a'.repeat(60)}!`), ' is too complex to be checked')
   const many = checker({ type: 'array', items: { pattern: '^(?:[A-Z0-9]{1,8}-?){1,20}$' } })

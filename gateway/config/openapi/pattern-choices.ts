@@ -4,6 +4,8 @@ interface Choices {
   readonly empty: number
 }
 
+/** A repetition that may be longer is as good as one without end. */
+const MOST = 32
 const LETTER: Choices = { all: 1, empty: 0 }
 const NOTHING: Choices = { all: 1, empty: 1 }
 const QUANTIFIER = /^(?:[*+?]|\{(\d+)(?:(,)(\d*))?\})\??/
@@ -66,7 +68,7 @@ class Reader {
     if (found === '') return part
     const isOnce = found.startsWith('?')
     const min = found.startsWith('+') ? 1 : Number(least ?? 0)
-    const max = isOnce ? 1 : comma !== undefined && most !== '' ? Number(most) : min
+    const max = isOnce ? 1 : comma !== undefined && Number(most) <= MOST ? Number(most) : min
     const taking = part.all - part.empty
     const further = Math.max(max - min, 0)
     const ways = taking === 1 ? further + 1 : (taking ** (further + 1) - 1) / (taking - 1)
