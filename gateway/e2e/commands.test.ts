@@ -27,6 +27,9 @@ const TOKEN = 'a-token-of-the-admin-listener-0123456789'
 
 const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
 
+/** What the commands run is covered; of functions that were compiled before, that is not known exactly. */
+const COVERAGE = { NODE_V8_COVERAGE: process.env.NODE_V8_COVERAGE ?? '', NODE_DISABLE_COMPILE_CACHE: '1' }
+
 describe('the command line', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-cli-'))
   let gateway: TestGateway
@@ -64,11 +67,10 @@ describe('the command line', () => {
     const { status, stdout, stderr } = spawnSync('bash', ['-c', adapted], {
       cwd: dir,
       encoding: 'utf8',
-      // What a reader runs has not the tests' loader, and its coverage could not be added to theirs.
       env: {
         PATH: `${join(dir, 'bin')}:${process.env.PATH}`,
         HOME: dir,
-        NODE_V8_COVERAGE: '',
+        ...COVERAGE,
         BACKEND_DATA_DIR: join(dir, 'data/backend'),
         ...env,
       },
@@ -154,7 +156,7 @@ describe('the command line', () => {
       stdio: ['pipe', 'pipe', 'inherit'],
       env: {
         PATH: `${join(dir, 'bin')}:${process.env.PATH}`,
-        NODE_V8_COVERAGE: '',
+        ...COVERAGE,
         TERM: 'xterm',
         GATEWAY_DATA_DIR: 'data/run',
         GATEWAY_AUDIT_FILE: 'data/run/audit.ndjson',

@@ -1,5 +1,5 @@
 import { subscribe } from 'node:diagnostics_channel'
-import { writeFileSync } from 'node:fs'
+import { renameSync, writeFileSync } from 'node:fs'
 import { registerHooks } from 'node:module'
 
 /** What the process had loaded when it last opened a listener. */
@@ -29,5 +29,8 @@ registerHooks({
  */
 subscribe('tracing:net.server.listen:asyncEnd', () => {
   const loaded: Loaded = { files, builtins }
-  writeFileSync(process.env.LOADED_FILE ?? '', JSON.stringify(loaded))
+  const file = process.env.LOADED_FILE ?? ''
+  // Whole at any moment: it may be read while another listener is opened.
+  writeFileSync(`${file}.next`, JSON.stringify(loaded))
+  renameSync(`${file}.next`, file)
 })
