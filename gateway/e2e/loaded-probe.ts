@@ -1,6 +1,7 @@
 import { subscribe } from 'node:diagnostics_channel'
-import { renameSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { registerHooks } from 'node:module'
+import type { Server } from 'node:net'
 
 /** What the process had loaded when it last opened a listener. */
 export interface Loaded {
@@ -24,13 +25,14 @@ registerHooks({
 })
 
 /**
- * Loaded before a program (`--import`), writes what the program had loaded when it last opened a listener into the file
+ * Loaded before a program (`--import`), writes what the program had loaded when it last opened a port into the file
  * that `LOADED_FILE` names.
  */
-subscribe('tracing:net.server.listen:asyncEnd', () => {
+subscribe('tracing:net.server.listen:asyncEnd', (message) => {
+  const { server } = message as { readonly server: Server }
+  // The control socket is opened when the gateway serves already, and fetches keys.
+  if (typeof server.address() === 'string') return
   const loaded: Loaded = { files, builtins }
   const file = process.env.LOADED_FILE ?? ''
-  // Whole at any moment: it may be read while another listener is opened.
-  writeFileSync(`${file}.next`, JSON.stringify(loaded))
-  renameSync(`${file}.next`, file)
+  writeFileSync(file, JSON.stringify(loaded))
 })
