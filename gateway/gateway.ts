@@ -77,6 +77,11 @@ export interface Configured {
   readonly upstreamSecret: Field | undefined
 }
 
+type CountedHere = Pick<Limiter, 'find' | 'take' | 'close'> & { readonly ask?: undefined }
+type CountedByStore = Pick<Limiter, 'find' | 'close'> & {
+  ask(policy: LimitPolicy, key: string): PendingTake
+}
+
 /**
  * The parts of a running gateway as a request sees them, passed to every stage. A request has one `Gateway` from its begin to
  * its end; an edit of gateway.json makes another for later ones, with the same unconfigured parts.
@@ -96,10 +101,8 @@ export interface Gateway extends Configured {
   readonly acceptedWebhooks: ReplayGuard
   /** What client certificates are verified against; undefined when clients are not asked for any. A reload swaps it. */
   readonly tls: { trust: ClientTrust | undefined }
-  /** Has the limit table in force. `ask` is there when a shared store decides, and then nobody calls `take`. */
-  readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'> & {
-    ask?(policy: LimitPolicy, key: string): PendingTake
-  }
+  /** Has the limit table in force. */
+  readonly limiter: CountedHere | CountedByStore
   /** Undefined: no request is traced. */
   readonly tracer: Tracer | undefined
   readonly load: Load

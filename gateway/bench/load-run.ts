@@ -10,7 +10,7 @@ const READ_BYTES = 64 * 1024
 /** Connections are made in groups, because a listener's queue is bounded. */
 const CONNECT_AT_ONCE = 64
 /** How long to wait for the last responses. */
-const PATIENCE_MS = 10_000
+const MAX_WAIT_MS = 10_000
 /** More than an hour. */
 const LONGEST_US = 2 ** 32
 
@@ -117,19 +117,19 @@ export class LoadRun {
   }
 
   async #drain(): Promise<void> {
-    const patience = new AbortController()
+    const waiting = new AbortController()
     const drained = new Promise<void>((resolve) => {
       this.#drained = resolve
       this.#settle()
     })
-    const late = sleep(PATIENCE_MS, undefined, { signal: patience.signal }).then(
+    const late = sleep(MAX_WAIT_MS, undefined, { signal: waiting.signal }).then(
       () => Promise.reject(new Error(`${this.#underWay} responses did not come`)),
       () => {},
     )
     try {
       await Promise.race([drained, late, this.#failed.promise])
     } finally {
-      patience.abort()
+      waiting.abort()
     }
   }
 

@@ -23,9 +23,9 @@ export const ADMIN_FLAGS: Readonly<Record<string, Flag>> = {
 }
 
 /** A gateway that is busy answers late; one that does not answer in this time is not healthy. */
-const PATIENCE_MS = 5000
+const TIMEOUT_MS = 5000
 /** To read and check the largest files three times. */
-const RELOAD_PATIENCE_MS = 30_000
+const RELOAD_TIMEOUT_MS = 30_000
 /** As long as the longest configuration, several times over. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const DEFAULTS = schema.properties
@@ -62,10 +62,10 @@ export async function askAdmin({
   const token = signed
     ? readToken(flagValue(flags, 'token-file') ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile)
     : undefined
-  const patienceMs = method === 'POST' ? RELOAD_PATIENCE_MS : PATIENCE_MS
+  const timeoutMs = method === 'POST' ? RELOAD_TIMEOUT_MS : TIMEOUT_MS
   const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` }
   try {
-    const signal = AbortSignal.timeout(patienceMs)
+    const signal = AbortSignal.timeout(timeoutMs)
     const response = await fetch(url, { method, headers, redirect: 'manual', signal })
     const body = await textOf(response)
     if (response.status === 401) {
@@ -76,7 +76,7 @@ export async function askAdmin({
     return { url, status: response.status, body }
   } catch (error) {
     if (error instanceof CommandFault) throw error
-    throw new CommandFault(`${url} does not answer: ${causeOf(error, patienceMs)}`)
+    throw new CommandFault(`${url} does not answer: ${causeOf(error, timeoutMs)}`)
   }
 }
 
@@ -134,9 +134,9 @@ function readToken(file: string | undefined): string | undefined {
 }
 
 /** `fetch failed` has the reason inside. */
-function causeOf(error: unknown, patienceMs: number): string {
+function causeOf(error: unknown, timeoutMs: number): string {
   if (!(error instanceof Error)) return String(error)
-  if (error.name === 'TimeoutError') return `nothing came within ${patienceMs / 1000} s`
+  if (error.name === 'TimeoutError') return `nothing came within ${timeoutMs / 1000} s`
   const { cause } = error
   return cause instanceof Error ? ((cause as NodeJS.ErrnoException).code ?? cause.message) : error.message
 }

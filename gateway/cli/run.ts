@@ -7,7 +7,7 @@ export const command: Command = {
   flags: CONFIG_FLAGS,
   about: [
     'Starts the gateway: requests on port 8080, metrics and health on port 9090 of this machine. In a terminal it logs lines for people, elsewhere JSON, both on standard error.',
-    'limits.json and clients.json take effect as soon as they are saved. SIGTERM and Ctrl-C stop it when the requests under way are done; SIGHUP opens the audit trail anew.',
+    'Files take effect as soon as they are saved; what needs a restart is named in the log. SIGTERM and Ctrl-C stop it when the requests under way are done; SIGHUP opens the audit trail anew.',
   ],
   examples: [
     ['countersign run', 'with the files in config/'],

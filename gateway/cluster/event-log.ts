@@ -210,14 +210,14 @@ export class EventLog {
     }
   }
 
-  /** Bytes that the slowest thread has yet to read. Once `impatient`, threads that block the publisher are marked LOST. */
-  #longestLag(written: number, bytes: number, impatient: boolean): number {
+  /** Bytes that the slowest thread has yet to read. Once `isOverdue`, threads that block the publisher are marked LOST. */
+  #longestLag(written: number, bytes: number, isOverdue: boolean): number {
     let longest = 0
     for (let seat = 0; seat < SEATS; seat++) {
       const state = wordOf(seat, STATE)
       if (seat === this.#options.seat || Atomics.load(this.#words, state) !== TAKEN) continue
       const lag = (written - (Atomics.load(this.#words, wordOf(seat, READ)) >>> 0)) >>> 0
-      if (impatient && seat !== MAIN_SEAT && this.#ringBytes - lag < bytes) {
+      if (isOverdue && seat !== MAIN_SEAT && this.#ringBytes - lag < bytes) {
         Atomics.store(this.#words, state, LOST)
       } else longest = Math.max(longest, lag)
     }

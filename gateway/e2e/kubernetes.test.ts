@@ -23,7 +23,7 @@ import { until } from './running-gateway.ts'
 const FOLDER = fileURLToPath(new URL('../../config/kubernetes/', import.meta.url))
 const MOUNTED_SECRETS = '/run/secrets/countersign'
 const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
-/** Grace and `timeouts.drainMs`, both by default, and the last words. */
+/** Grace and `timeouts.drainMs`, both by default, and half a second for the last refusals. */
 const STOP_SECONDS = 8.5
 const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0
 const NO_VALIDATOR = has('kubernetes-validate')

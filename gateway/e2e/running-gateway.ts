@@ -100,9 +100,9 @@ function sampleOf(exposition: string, sample: string): number {
 /** Tries again at intervals until there is a value; rejects after a time limit. */
 export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
-  patienceMs = 20_000,
+  timeoutMs = 20_000,
 ): Promise<T> {
-  const deadline = performance.now() + patienceMs
+  const deadline = performance.now() + timeoutMs
   for (;;) {
     const found = await look()
     if (found !== undefined) return found

@@ -7,7 +7,7 @@ import { describe, it } from 'node:test'
 import { parseEnvironment } from '../config/environment.ts'
 
 const UNIT = readFileSync(new URL('../../config/systemd/countersign.service', import.meta.url), 'utf8')
-/** Grace and `timeouts.drainMs`, both by default, and the last words. */
+/** Grace and `timeouts.drainMs`, both by default, and half a second for the last refusals. */
 const STOP_SECONDS = 8.5
 const NO_SYSTEMD =
   spawnSync('systemd-analyze', ['--version']).status === 0

@@ -16,6 +16,7 @@ import { loopMark } from '../http/rules/loop-mark.ts'
 import { Shedding } from '../http/server/overload/shedding.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
+import type { Limiter } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
 import { changeThrottle, type SharedState } from './shared-state.ts'
@@ -26,7 +27,7 @@ import { makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.
 /** The parts that the gateway of a thread is built on; with workers, most of them are shared. */
 export interface Foundation {
   readonly state: SharedState
-  readonly limiter: Gateway['limiter']
+  readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly trail: Trail
   readonly metrics: Metrics
   /** At least 32 random bytes, the same in all threads. */

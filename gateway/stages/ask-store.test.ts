@@ -65,7 +65,6 @@ describe('askStore', () => {
     const { gateway } = makeGateway({
       limiter: {
         find: table.find.bind(table),
-        take: () => assert.fail(),
         close: () => {},
         ask: (policy, key) => {
           keys.push(key)

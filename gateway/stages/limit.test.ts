@@ -102,7 +102,6 @@ function asking(row: Partial<LimitRow> = {}) {
   const made = makeGateway({
     limiter: {
       find: table.find.bind(table),
-      take: () => assert.fail('the store decides'),
       close: () => {},
       ask: (policy) => {
         const pending = new PendingTake(policy)
@@ -137,7 +136,6 @@ describe('limit with a shared store', () => {
     const { gateway } = makeGateway({
       limiter: {
         find: () => assert.fail('was found before'),
-        take: () => assert.fail('the store decides'),
         close: () => {},
         ask: () => assert.fail('was asked before'),
       },

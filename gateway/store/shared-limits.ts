@@ -40,11 +40,6 @@ export class SharedLimits {
     return pending
   }
 
-  /** See Limiter.take: this gateway alone. */
-  take(row: LimitRow, key: string): Take {
-    return this.#local.take(row, key)
-  }
-
   close(): void {
     this.#local.close()
   }

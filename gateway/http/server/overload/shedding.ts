@@ -28,7 +28,7 @@ export class Shedding {
   /** The share that is refused. */
   #percent = 0
   /** The sum of the shares of all requests, less a hundred for each refused. */
-  #owed = 0
+  #accumulatedPercent = 0
   #lastMs = 0
   #windowEndMs = 0
   #samples = 0
@@ -55,9 +55,9 @@ export class Shedding {
   /** Whether the request that is asked for is among those refused. */
   refusesNext(): boolean {
     if (this.#percent === 0) return false
-    this.#owed += this.#percent
-    if (this.#owed < 100) return false
-    this.#owed -= 100
+    this.#accumulatedPercent += this.#percent
+    if (this.#accumulatedPercent < 100) return false
+    this.#accumulatedPercent -= 100
     return true
   }
 
