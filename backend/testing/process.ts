@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
 
-const MAIN = new URL('../main.ts', import.meta.url).pathname
+const MAIN = fileURLToPath(new URL('../main.ts', import.meta.url))
 
 /** A backend started as a process of its own. */
 export interface BackendProcess {
