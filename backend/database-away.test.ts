@@ -139,7 +139,10 @@ describe('the start of a backend whose database is not there yet', () => {
   })
   const waits = () => backend?.log.filter(({ msg }) => msg === 'waiting for the database') ?? []
   async function waiting(times: number): Promise<void> {
-    while (waits().length < times) await pause(20)
+    while (waits().length < times) {
+      assert.equal(backend?.child.exitCode, null, JSON.stringify(backend?.log))
+      await pause(20)
+    }
   }
 
   it('waits, says so without the password, and ends in good order when it is told to', async () => {
