@@ -249,7 +249,7 @@ describe('the command line', () => {
   })
 
   it('does not start a gateway when the bare program is given a flag', () => {
-    const { status, errors } = type(`${process.execPath} ${join(ROOT, 'gateway/main.ts')} --version`)
+    const { status, errors } = type(`"${process.execPath}" "${join(ROOT, 'gateway/main.ts')}" --version`)
     assert.equal(status, 2)
     assert.match(errors, /takes no arguments: the command line is/)
   })
