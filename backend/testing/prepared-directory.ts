@@ -1,4 +1,4 @@
-import { cpSync, existsSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { startBackendProcess } from './process.ts'
 
@@ -13,6 +13,15 @@ export async function prepareBackendDirectory(directory: string): Promise<void> 
   const prepared = join(run, 'backend')
   if (!existsSync(prepared)) await prepare(run, prepared)
   cpSync(prepared, directory, { recursive: true })
+  keepFromOthers(directory)
+}
+
+/** Node 26.0 copies directories with the mode of new ones, and the backend then replaces keys that others could read. */
+function keepFromOthers(directory: string): void {
+  chmodSync(directory, 0o700)
+  for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
+    if (entry.isDirectory()) chmodSync(join(entry.parentPath, entry.name), 0o700)
+  }
 }
 
 async function prepare(run: string, prepared: string): Promise<void> {
