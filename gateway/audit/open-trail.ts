@@ -1,6 +1,5 @@
-import { realpathSync, statSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
-import { makeDirectory, syncDirectory, unusable } from '../storage/append-file.ts'
+import { statSync } from 'node:fs'
+import { makeDirectory, realPathOf, syncDirectory, unusable } from '../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { TrailHandle } from './file/shared-trail.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
@@ -76,15 +75,6 @@ function lockTrail(file: string): ProcessLock {
     path,
     whenTaken: `audit file ${file} is being written by another process, which holds ${path}`,
   })
-}
-
-/** So that two names of one file share a lock. */
-function realPathOf(file: string): string {
-  try {
-    return realpathSync(file)
-  } catch {
-    return join(realpathSync(dirname(file)), basename(file))
-  }
 }
 
 /** Not a regular file. A directory is refused by the trail itself. */

@@ -1,5 +1,5 @@
-import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs'
-import { dirname } from 'node:path'
+import { closeSync, constants, fstatSync, openSync, realpathSync, type Stats } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { syncDirectory as syncDirectoryOf } from './line-file.ts'
 import { makeDirectory as makeDirectoryOf } from './make-directory.ts'
 
@@ -31,6 +31,15 @@ export function openToAppend(file: string): number {
   if (stats.isFile() || stats.isCharacterDevice()) return fd
   closeSync(fd)
   throw unusable(file, new Error(`${kindOf(stats)} is no place for a trail; - is standard output`))
+}
+
+/** The same for all names of one file, which need not exist. */
+export function realPathOf(file: string): string {
+  try {
+    return realpathSync(file)
+  } catch {
+    return join(realpathSync(dirname(file)), basename(file))
+  }
 }
 
 /** Syncs the directory, so that a new file's name survives a power failure. @throws Error that names the file. */

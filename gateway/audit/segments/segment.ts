@@ -1,0 +1,57 @@
+import { basename } from 'node:path'
+
+/** How a segment lies on the disk. Only `none`, `zstd` and `gzip` can be read. */
+export type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
+
+/** A file of the trail: the open one, which has the name of the audit file, or one that a rotation has closed. */
+export interface Segment {
+  readonly path: string
+  readonly compression: Compression
+  /** In bytes, as it lies on the disk. */
+  readonly sizeBytes: number
+  /** As AUDIT_START has it in `continues`. Compression gives a segment another inode. */
+  readonly inode: string
+}
+
+/** Where a closed segment stands among those of the same family: a higher rank is later. */
+export interface NamePlace {
+  readonly family: 'stamped' | 'dated' | 'numbered'
+  readonly rank: string
+}
+
+const COMPRESSIONS: ReadonlyMap<string | undefined, Compression> = new Map([
+  ['zst', 'zstd'],
+  ['gz', 'gzip'],
+  ['bz2', 'bzip2'],
+  ['xz', 'xz'],
+])
+const COMPRESSED = /\.(zst|gz|bz2|xz)$/
+
+/** `.20261122T151602123Z`: a rotation of ours. */
+const STAMPED = /\.(\d{8}T\d{9}Z)$/
+/** `-20261122`, `-20261122-15`, `-1795360562`: logrotate with `dateext`. */
+const DATED = /-(\d{8,}(?:[-_.T]?\d+)*)$/
+/** `.1`, `.2`: logrotate, whose lowest number is the latest. */
+const NUMBERED = /\.(\d{1,9})$/
+const MAX_NUMBER = 999_999_999
+
+export function compressionOf(path: string): Compression {
+  return COMPRESSIONS.get(COMPRESSED.exec(path)?.[1]) ?? 'none'
+}
+
+/** The path that a segment has without the ending of its compression. */
+export function plainPath(path: string): string {
+  return path.replace(COMPRESSED, '')
+}
+
+/** What the name of a segment tells of its place; undefined for the open one, and for names that an operator chose. */
+export function placeOf(path: string): NamePlace | undefined {
+  const name = basename(plainPath(path))
+  const stamp = STAMPED.exec(name)?.[1]
+  if (stamp !== undefined) return { family: 'stamped', rank: stamp }
+  const number = NUMBERED.exec(name)?.[1]
+  if (number !== undefined)
+    return { family: 'numbered', rank: `${MAX_NUMBER - Number(number)}`.padStart(9, '0') }
+  const date = DATED.exec(name)?.[1]
+  return date === undefined ? undefined : { family: 'dated', rank: date }
+}

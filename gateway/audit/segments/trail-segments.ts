@@ -1,0 +1,128 @@
+import { readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { firstLineOf, timeOf } from './read-segment.ts'
+import { compressionOf, type NamePlace, placeOf, plainPath, type Segment } from './segment.ts'
+
+/** A segment with what tells its place. */
+interface Headed extends Segment {
+  readonly place: NamePlace | undefined
+  /** Of the first line, as a rule AUDIT_START. */
+  readonly timeMs: number
+  /** Inode of the segment before. */
+  readonly continues: string | undefined
+  /** The first line is one of a trail, or there is none. */
+  readonly isTrail: boolean
+}
+
+const RECORD_HEAD = '{"type":"'
+
+/**
+ * The segments of a trail, oldest first; the open one last, if it exists. They are the files beside the audit file that are
+ * named after it as a rotation names them, compressed or not, and those that an AUDIT_START names by their inode. Where a
+ * segment lies there compressed and not, only the latter counts: the other may not be whole.
+ *
+ * @throws Error that names the file or directory, when it cannot be read.
+ */
+export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
+  const open = realPathOf(auditFile)
+  const files = namesIn(open).map((name) => join(dirname(open), name))
+  const named = files.filter((path) => path === open || isNamedAfter(path, open))
+  const found = await headed(withoutCopies(named))
+  const inodes = new Set(found.map(({ inode }) => inode))
+  const missing = new Set(
+    found.flatMap(({ continues }) => continues ?? []).filter((inode) => !inodes.has(inode)),
+  )
+  if (missing.size === 0) return inOrder(found)
+  const others = files.filter(
+    (path) => !named.includes(path) && missing.has(statsOf(path)?.ino.toString() ?? ''),
+  )
+  // A file that was removed may have left its inode to a stranger.
+  return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
+}
+
+/**
+ * The segments that these files are, oldest first.
+ *
+ * @throws Error that names the file, when one cannot be read.
+ */
+export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]> {
+  const found = await headed(withoutCopies([...new Set(paths)]))
+  return inOrder(found)
+}
+
+/**
+ * By the time of the first line, because that always stands there; but a clock can go backwards, so names of one family
+ * have their own order, and the open segment is last.
+ */
+function inOrder(segments: readonly Headed[]): Segment[] {
+  const sorted = segments.toSorted((a, b) => a.timeMs - b.timeMs || compareText(a.path, b.path))
+  for (const family of new Set(sorted.flatMap(({ place }) => place?.family ?? []))) {
+    const isMember = ({ place }: Headed) => place?.family === family
+    const members = sorted
+      .filter(isMember)
+      .toSorted((a, b) => compareText(a.place?.rank ?? '', b.place?.rank ?? ''))
+    for (const [i, one] of sorted.entries()) if (isMember(one)) sorted[i] = members.shift() ?? one
+  }
+  const isOpen = ({ path }: Segment) => segments.some((other) => isNamedAfter(other.path, path))
+  return [...sorted.filter((one) => !isOpen(one)), ...sorted.filter(isOpen)].map(asSegment)
+}
+
+function asSegment({ path, compression, sizeBytes, inode }: Headed): Segment {
+  return { path, compression, sizeBytes, inode }
+}
+
+async function headed(paths: readonly string[]): Promise<Headed[]> {
+  const segments: Headed[] = []
+  for (const path of paths) {
+    const stats = statsOf(path)
+    if (stats === undefined) throw unusable(path, new Error('it is no regular file'))
+    const compression = compressionOf(path)
+    const line = await firstLineOf({ path, compression })
+    const text = line?.toString()
+    segments.push({
+      path,
+      compression,
+      sizeBytes: Number(stats.size),
+      inode: stats.ino.toString(),
+      place: placeOf(path),
+      timeMs: (line && timeOf(line)) ?? Number.MAX_SAFE_INTEGER,
+      continues: text && continuesIn(text),
+      isTrail: text === undefined || text.startsWith(RECORD_HEAD),
+    })
+  }
+  return segments
+}
+
+function continuesIn(line: string): string | undefined {
+  return /,"continues":"(\d+)"/.exec(line)?.[1]
+}
+
+function withoutCopies(paths: readonly string[]): string[] {
+  const present = new Set(paths)
+  return paths.filter((path) => plainPath(path) === path || !present.has(plainPath(path)))
+}
+
+/** As a rotation names a file, by us or by logrotate. */
+function isNamedAfter(path: string, open: string): boolean {
+  const base = basename(open)
+  const ending = basename(path).slice(base.length)
+  return basename(path).startsWith(base) && /^[.-]\d/.test(ending) && placeOf(ending) !== undefined
+}
+
+function namesIn(open: string): string[] {
+  try {
+    return readdirSync(dirname(open))
+  } catch (error) {
+    throw unusable(open, error)
+  }
+}
+
+function statsOf(path: string) {
+  const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
+  return stats?.isFile() ? stats : undefined
+}
+
+function compareText(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b)
+}
