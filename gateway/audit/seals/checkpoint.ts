@@ -1,0 +1,32 @@
+import { HASH_BYTES } from './hashes.ts'
+import { NoteFault } from './signed-note.ts'
+
+/** The head of a log: C2SP tlog-checkpoint. */
+export interface Checkpoint {
+  /** The name of the log. */
+  readonly origin: string
+  /** Leaves of the tree. */
+  readonly size: number
+  readonly root: Buffer
+}
+
+/** The text that is signed. */
+export function checkpointText({ origin, size, root }: Checkpoint): string {
+  return `${origin}\n${size}\n${root.toString('base64')}\n`
+}
+
+/** @param text of a note, whose signatures the caller verifies. @throws NoteFault when it is no checkpoint. */
+export function parseCheckpoint(text: string): Checkpoint {
+  const [origin = '', decimal = '', base64 = '', ...extensions] = text.split('\n')
+  const size = Number(decimal)
+  const root = Buffer.from(base64, 'base64')
+  const isWhole = origin !== '' && extensions.pop() === '' && !extensions.includes('')
+  if (!isWhole || !/^(?:0|[1-9]\d*)$/.test(decimal)) {
+    throw new NoteFault('is no checkpoint: origin, size and root, each on its line')
+  }
+  if (!Number.isSafeInteger(size)) throw new NoteFault('has a tree size that is too large')
+  if (root.length !== HASH_BYTES || root.toString('base64') !== base64) {
+    throw new NoteFault('has a root that is not the base64 of 32 bytes')
+  }
+  return { origin, size, root }
+}

@@ -1,0 +1,19 @@
+import { hash } from 'node:crypto'
+
+/** An entry of a log is at most this long (C2SP tlog-tiles: a uint16 tells its length). */
+export const LEAF_MAX_BYTES = 65_535
+
+/**
+ * The leaf that stands for a line of the trail: the line itself, byte for byte, or for one that is too long for a log
+ * `{"type":"OVERSIZE","bytes","sha256"}`, the length and SHA-256 of the whole line.
+ *
+ * @param line with its `\n`.
+ */
+export function leafOf(line: Uint8Array): Uint8Array {
+  return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
+}
+
+/** @param sha256Hex of the whole line with its `\n`, which has so many bytes. */
+export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
+  return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
+}

@@ -1,0 +1,109 @@
+import { createHash, type Hash } from 'node:crypto'
+import { type HashText, LEAF_PREFIX, sha256 } from './hashes.ts'
+import { LEAF_MAX_BYTES, oversizeLeaf } from './leaf.ts'
+
+/**
+ * Called for each whole line. The leaf stands at `start` (inclusive) to `end` of `bytes`, with its `\n`, and only until the
+ * call returns. `lineBytes` is the length of the line in the file; the leaf of an oversize line is shorter.
+ */
+export type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
+
+const NEWLINE = 10
+const BUFFER_BYTES = 256 * 1024
+
+/**
+ * Turns the bytes of a trail into leaf hashes, line by line, in memory that does not grow with them.
+ *
+ * Give it bytes by `push`, or without a copy: read some into `space`, then `take` their number. For speed the byte before a
+ * line, which is the `\n` of the line before, becomes the prefix that is hashed with it.
+ */
+export class LineHasher {
+  readonly #onLeaf: OnLeaf
+  readonly #buffer: Buffer
+  /** Of the line that is not whole yet, which begins at 1. */
+  #end = 1
+  /** Of a line that is too long to be kept. */
+  #oversize: Hash | undefined
+  #oversizeBytes = 0
+
+  constructor(onLeaf: OnLeaf, bufferBytes = BUFFER_BYTES) {
+    this.#onLeaf = onLeaf
+    this.#buffer = Buffer.allocUnsafeSlow(Math.max(bufferBytes, 2 * LEAF_MAX_BYTES))
+  }
+
+  /** Bytes of a last line that has no `\n` yet. */
+  get unfinishedBytes(): number {
+    return this.#oversizeBytes + this.#end - 1
+  }
+
+  /** Where the next bytes may be put; never empty. */
+  get space(): Buffer {
+    return this.#buffer.subarray(this.#end)
+  }
+
+  push(chunk: Uint8Array): void {
+    for (let at = 0; at < chunk.length; ) {
+      const { space } = this
+      const part = chunk.subarray(at, at + space.length)
+      space.set(part)
+      this.take(part.length)
+      at += part.length
+    }
+  }
+
+  /** So many bytes have been put into `space`. */
+  take(count: number): void {
+    const filled = this.#buffer.subarray(0, this.#end + count)
+    let newline = filled.indexOf(NEWLINE, this.#end)
+    this.#end += count
+    let start = 1
+    while (newline !== -1) {
+      this.#emit(start, newline + 1)
+      start = newline + 1
+      newline = filled.indexOf(NEWLINE, start)
+    }
+    this.#keepRest(start)
+  }
+
+  /** Forgets a line that is not whole, for another file. */
+  reset(): void {
+    this.#end = 1
+    this.#oversize = undefined
+    this.#oversizeBytes = 0
+  }
+
+  #emit(start: number, end: number): void {
+    const buffer = this.#buffer
+    if (this.#oversize !== undefined || end - start > LEAF_MAX_BYTES) {
+      this.#emitOversize(start, end)
+      return
+    }
+    buffer[start - 1] = LEAF_PREFIX
+    this.#onLeaf(sha256(buffer.subarray(start - 1, end)), buffer, start, end, end - start)
+  }
+
+  #emitOversize(start: number, end: number): void {
+    const digest = (this.#oversize ?? createHash('sha256')).update(this.#buffer.subarray(start, end))
+    const lineBytes = this.#oversizeBytes + end - start
+    this.#oversize = undefined
+    this.#oversizeBytes = 0
+    const leaf = oversizeLeaf(lineBytes, digest.digest('hex'))
+    const bytes = Buffer.concat([Buffer.of(LEAF_PREFIX), leaf])
+    this.#onLeaf(sha256(bytes), bytes, 1, bytes.length, lineBytes)
+  }
+
+  /** Moves an unfinished line to the beginning, so that there is space behind it. */
+  #keepRest(start: number): void {
+    const buffer = this.#buffer
+    const rest = this.#end - start
+    const isOversize = this.#oversize !== undefined || rest > LEAF_MAX_BYTES
+    if (isOversize) {
+      this.#oversize ??= createHash('sha256')
+      this.#oversize.update(buffer.subarray(start, this.#end))
+      this.#oversizeBytes += rest
+    } else if (start > 1) {
+      buffer.copyWithin(1, start, this.#end)
+    }
+    this.#end = isOversize ? 1 : 1 + rest
+  }
+}

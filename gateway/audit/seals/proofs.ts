@@ -1,0 +1,142 @@
+import { nodeHash } from './hashes.ts'
+
+/** Gives the hashes of complete subtrees: `TileReader`, or what holds a whole tree. */
+export interface Subtrees {
+  /** MTH(D[index·2^height : (index+1)·2^height]). @throws Error when it is not there. */
+  subtree(height: number, index: number): Buffer
+}
+
+/** MTH(D[start:end]) of RFC 6962 section 2.1, for the ranges that a tree is split into. */
+export function rangeHash(tree: Subtrees, start: number, end: number): Buffer {
+  const split = splitOf(end - start)
+  if (split * 2 === end - start || end - start === 1) {
+    return tree.subtree(Math.log2(end - start), start / (end - start))
+  }
+  return nodeHash(rangeHash(tree, start, start + split), rangeHash(tree, start + split, end))
+}
+
+/** PATH(index, D[0:size]) of RFC 6962 section 2.1.1: proves that a leaf is in the tree. */
+export function inclusionProof(tree: Subtrees, index: number, size: number): Buffer[] {
+  if (!(index >= 0 && index < size)) throw new RangeError(`leaf ${index} is not in a tree of ${size}`)
+  const proof: Buffer[] = []
+  let start = 0
+  let end = size
+  while (end - start > 1) {
+    const middle = start + splitOf(end - start)
+    if (index < middle) {
+      proof.push(rangeHash(tree, middle, end))
+      end = middle
+    } else {
+      proof.push(rangeHash(tree, start, middle))
+      start = middle
+    }
+  }
+  return proof.reverse()
+}
+
+/** PROOF(oldSize, D[0:size]) of RFC 6962 section 2.1.2: proves that a tree goes on where a smaller one ended. */
+export function consistencyProof(tree: Subtrees, oldSize: number, size: number): Buffer[] {
+  if (!(oldSize > 0 && oldSize <= size))
+    throw new RangeError(`a tree of ${size} has no proof from ${oldSize}`)
+  const proof: Buffer[] = []
+  let start = 0
+  let end = size
+  while (end !== oldSize) {
+    const middle = start + splitOf(end - start)
+    if (oldSize <= middle) {
+      proof.push(rangeHash(tree, middle, end))
+      end = middle
+    } else {
+      proof.push(rangeHash(tree, start, middle))
+      start = middle
+    }
+  }
+  // The verifier has the old root itself.
+  if (start > 0) proof.push(rangeHash(tree, start, end))
+  return proof.reverse()
+}
+
+/** RFC 9162 section 2.1.3.2. @returns whether the proof shows the leaf in the tree with that root. */
+export function verifyInclusion(facts: {
+  readonly index: number
+  readonly size: number
+  readonly leafHash: Uint8Array
+  readonly proof: readonly Uint8Array[]
+  readonly root: Uint8Array
+}): boolean {
+  const { index, size, leafHash, proof, root } = facts
+  if (!(Number.isSafeInteger(size) && Number.isSafeInteger(index) && index >= 0 && index < size)) return false
+  let node = index
+  let last = size - 1
+  let hash: Uint8Array = leafHash
+  for (const sibling of proof) {
+    if (last === 0) return false
+    if (node % 2 === 1 || node === last) {
+      hash = nodeHash(sibling, hash)
+      while (node % 2 === 0 && node !== 0) {
+        node /= 2
+        last = Math.floor(last / 2)
+      }
+    } else {
+      hash = nodeHash(hash, sibling)
+    }
+    node = Math.floor(node / 2)
+    last = Math.floor(last / 2)
+  }
+  return last === 0 && equal(hash, root)
+}
+
+/** RFC 9162 section 2.1.4.2. @returns whether the proof shows that the tree begins with the old one. */
+export function verifyConsistency(facts: {
+  readonly oldSize: number
+  readonly oldRoot: Uint8Array
+  readonly size: number
+  readonly root: Uint8Array
+  readonly proof: readonly Uint8Array[]
+}): boolean {
+  const { oldSize, oldRoot, size, root, proof } = facts
+  if (!(Number.isSafeInteger(oldSize) && Number.isSafeInteger(size) && oldSize >= 0 && oldSize <= size)) {
+    return false
+  }
+  if (oldSize === size) return proof.length === 0 && equal(oldRoot, root)
+  // The empty tree is the beginning of each.
+  if (oldSize === 0) return proof.length === 0
+  const path = [...proof]
+  let node = oldSize - 1
+  let last = size - 1
+  while (node % 2 === 1) {
+    node = Math.floor(node / 2)
+    last = Math.floor(last / 2)
+  }
+  const first = node === 0 ? oldRoot : path.shift()
+  if (first === undefined) return false
+  let oldHash = first
+  let newHash = first
+  for (const sibling of path) {
+    if (last === 0) return false
+    if (node % 2 === 1 || node === last) {
+      oldHash = nodeHash(sibling, oldHash)
+      newHash = nodeHash(sibling, newHash)
+      while (node % 2 === 0 && node !== 0) {
+        node /= 2
+        last = Math.floor(last / 2)
+      }
+    } else {
+      newHash = nodeHash(newHash, sibling)
+    }
+    node = Math.floor(node / 2)
+    last = Math.floor(last / 2)
+  }
+  return last === 0 && equal(oldHash, oldRoot) && equal(newHash, root)
+}
+
+/** The largest power of two below `size`; 1 for 1. */
+function splitOf(size: number): number {
+  let split = 1
+  while (split * 2 < size) split *= 2
+  return split
+}
+
+function equal(a: Uint8Array, b: Uint8Array): boolean {
+  return Buffer.compare(a, b) === 0
+}

@@ -1,0 +1,113 @@
+import { createHash } from 'node:crypto'
+
+/** C2SP signed-note: a text with the signatures of those who vouch for it. */
+export interface Note {
+  /** Ends in `\n`. */
+  readonly text: string
+  readonly signatures: readonly NoteSignature[]
+}
+
+export interface NoteSignature {
+  /** Of the key. */
+  readonly name: string
+  /** Eight hexadecimal digits. */
+  readonly keyId: string
+  /** Without the key id. */
+  readonly signature: Buffer
+}
+
+/** What a note, a checkpoint or a key is not, in a sentence without its subject. */
+export class NoteFault extends Error {}
+
+/** Knows one key. */
+export interface NoteVerifier {
+  readonly name: string
+  readonly keyId: string
+  verify(text: Buffer, signature: Buffer): boolean
+}
+
+/** Post-quantum signatures have up to 5 kB, and 16 must be accepted. */
+const NOTE_MAX_BYTES = 256 * 1024
+const SIGNATURES_MAX = 64
+const KEY_ID_BYTES = 4
+const SIGNATURE_LINE = /^— ([^\s+]+) ([A-Za-z0-9+/]+={0,2})$/u
+// biome-ignore lint/suspicious/noControlCharactersInRegex: a note must not contain them
+const CONTROL = /[\u0000-\u0009\u000b-\u001f]/
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** A name that a key may have. */
+export function isKeyName(name: string): boolean {
+  return /^[^\s+]+$/u.test(name) && !CONTROL.test(name)
+}
+
+/** First bytes of SHA-256(name ‖ `\n` ‖ type ‖ public key), as hexadecimal digits. */
+export function keyIdOf(name: string, type: number, publicKey: Uint8Array): string {
+  return createHash('sha256')
+    .update(`${name}\n`)
+    .update(Buffer.of(type))
+    .update(publicKey)
+    .digest()
+    .toString('hex', 0, KEY_ID_BYTES)
+}
+
+export function formatNote({ text, signatures }: Note): string {
+  return `${text}\n${signatures.map(formatSignature).join('')}`
+}
+
+export function formatSignature({ name, keyId, signature }: NoteSignature): string {
+  return `— ${name} ${Buffer.concat([Buffer.from(keyId, 'hex'), signature]).toString('base64')}\n`
+}
+
+/** Reads a note; verifies nothing. @throws NoteFault */
+export function parseNote(bytes: Uint8Array): Note {
+  if (bytes.length > NOTE_MAX_BYTES) throw new NoteFault('is too long for a note')
+  const whole = decoded(bytes)
+  if (CONTROL.test(whole)) throw new NoteFault('has a control character, which a note must not have')
+  const split = whole.lastIndexOf('\n\n')
+  if (split === -1 || !whole.endsWith('\n')) throw new NoteFault('is no signed note')
+  const lines = whole.slice(split + 2, -1).split('\n')
+  if (lines.length > SIGNATURES_MAX) throw new NoteFault('has too many signatures')
+  return { text: whole.slice(0, split + 1), signatures: lines.map(parseSignature) }
+}
+
+function decoded(bytes: Uint8Array): string {
+  try {
+    return UTF8.decode(bytes)
+  } catch {
+    throw new NoteFault('is not UTF-8')
+  }
+}
+
+function parseSignature(line: string): NoteSignature {
+  const [, name, base64] = SIGNATURE_LINE.exec(line) ?? []
+  if (name === undefined || base64 === undefined) throw new NoteFault('has a signature line that is none')
+  const bytes = Buffer.from(base64, 'base64')
+  if (bytes.toString('base64') !== base64 || bytes.length <= KEY_ID_BYTES) {
+    throw new NoteFault('has a signature that is not base64')
+  }
+  return {
+    name,
+    keyId: bytes.toString('hex', 0, KEY_ID_BYTES),
+    signature: bytes.subarray(KEY_ID_BYTES),
+  }
+}
+
+/**
+ * The keys that have signed the note. Signatures of other keys are ignored.
+ *
+ * @throws NoteFault when the signature of one of these keys is wrong.
+ */
+export function signersOf<Verifier extends NoteVerifier>(
+  { text, signatures }: Note,
+  verifiers: readonly Verifier[],
+): Verifier[] {
+  const bytes = Buffer.from(text)
+  const signers = new Set<Verifier>()
+  for (const { name, keyId, signature } of signatures) {
+    const verifier = verifiers.find((one) => one.name === name && one.keyId === keyId)
+    if (verifier === undefined || signers.has(verifier)) continue
+    if (!verifier.verify(bytes, signature)) throw new NoteFault(`has a wrong signature of ${name}`)
+    signers.add(verifier)
+  }
+  return [...signers]
+}

@@ -1,0 +1,123 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { HASH_BYTES } from './hashes.ts'
+import type { Subtrees } from './proofs.ts'
+import { rootOf } from './tree-edge.ts'
+
+/** Hashes in a full tile. */
+export const TILE_WIDTH = 256
+/** A tile holds the hashes of a level; the tree levels up to the next are made from them. */
+export const TILE_HEIGHT = 8
+
+/** Read before more tiles are: enough for any proof of one leaf. */
+const CACHED_TILES = 64
+
+/** Where the log of a trail stands: `data/audit-log` beside `data/audit.ndjson`. */
+export function logDirectory(auditFile: string): string {
+  return `${auditFile.replace(/\.ndjson$/, '')}-log`
+}
+
+/** The signed head of the log that stands in this directory. */
+export function checkpointFile(directory: string): string {
+  return join(directory, 'checkpoint')
+}
+
+/**
+ * Path of a tile in the directory of its log (C2SP tlog-tiles): `tile/0/x001/234`, `tile/0/x001/234.p/5`.
+ *
+ * @param level of the tile, or `entries`.
+ * @param width below 256 for a partial tile.
+ */
+export function tilePath(level: number | 'entries', index: number, width = TILE_WIDTH): string {
+  const groups: string[] = []
+  for (let rest = index; groups.length === 0 || rest > 0; rest = Math.floor(rest / 1000)) {
+    groups.unshift(String(rest % 1000).padStart(3, '0'))
+  }
+  const last = groups.pop()
+  const path = `tile/${level}/${groups.map((group) => `x${group}/`).join('')}${last}`
+  return width === TILE_WIDTH ? path : `${path}.p/${width}`
+}
+
+/** Hashes on a level of tiles in a tree of so many leaves. */
+export function hashesOnLevel(size: number, level: number): number {
+  return Math.floor(size / TILE_WIDTH ** level)
+}
+
+/** Width of a tile in a tree of so many leaves, 0 to 256. */
+export function tileWidth(size: number, level: number, index: number): number {
+  return Math.max(0, Math.min(TILE_WIDTH, hashesOnLevel(size, level) - index * TILE_WIDTH))
+}
+
+/** The tiles of the right edge of a tree: one a level, the partial ones only. */
+export function partialTiles(size: number): { level: number; index: number; width: number }[] {
+  const tiles: { level: number; index: number; width: number }[] = []
+  for (let level = 0, hashes = size; hashes > 0; level++, hashes = hashesOnLevel(size, level)) {
+    const width = hashes % TILE_WIDTH
+    if (width > 0) tiles.push({ level, index: Math.floor(hashes / TILE_WIDTH), width })
+  }
+  return tiles
+}
+
+/** A tile is missing, or not as long as it must be. The message names the file. */
+export class TileFault extends Error {}
+
+/** Reads the tiles of a log as a tree of a certain size, whose checkpoint the caller has verified. */
+export class TileReader implements Subtrees {
+  readonly directory: string
+  readonly size: number
+  readonly #cache = new Map<string, Buffer>()
+
+  constructor(directory: string, size: number) {
+    this.directory = directory
+    this.size = size
+  }
+
+  /** The hashes of a tile, `HASH_BYTES` each. @throws TileFault */
+  tile(level: number, index: number): Buffer {
+    const width = tileWidth(this.size, level, index)
+    const path = tilePath(level, index, width)
+    const cached = this.#cache.get(path)
+    if (cached !== undefined) return cached
+    if (width === 0) throw new TileFault(`a tree of ${this.size} has no ${path}`)
+    const bytes = this.#read(level, index, width)
+    if (this.#cache.size >= CACHED_TILES) this.#cache.clear()
+    this.#cache.set(path, bytes)
+    return bytes
+  }
+
+  subtree(height: number, index: number): Buffer {
+    const level = Math.floor(height / TILE_HEIGHT)
+    const count = 2 ** (height % TILE_HEIGHT)
+    const first = index * count
+    const tile = this.tile(level, Math.floor(first / TILE_WIDTH))
+    const at = (first % TILE_WIDTH) * HASH_BYTES
+    if (at + count * HASH_BYTES > tile.length) {
+      throw new TileFault(`a tree of ${this.size} has no subtree ${index} of height ${height}`)
+    }
+    return rootOf(hashesIn(tile.subarray(at, at + count * HASH_BYTES)))
+  }
+
+  /** The full tile stands for a partial one, which may be deleted then. */
+  #read(level: number, index: number, width: number): Buffer {
+    const path = join(this.directory, tilePath(level, index, width))
+    let bytes = width < TILE_WIDTH ? readIfThere(join(this.directory, tilePath(level, index))) : undefined
+    bytes = bytes?.subarray(0, width * HASH_BYTES) ?? readIfThere(path)
+    if (bytes === undefined) throw new TileFault(`${path} is missing`)
+    if (bytes.length === width * HASH_BYTES) return bytes
+    throw new TileFault(`${path} has ${bytes.length} bytes, and must have ${width * HASH_BYTES}`)
+  }
+}
+
+export function* hashesIn(tile: Buffer): Generator<Buffer, void, undefined> {
+  for (let at = 0; at < tile.length; at += HASH_BYTES) yield tile.subarray(at, at + HASH_BYTES)
+}
+
+function readIfThere(path: string): Buffer | undefined {
+  try {
+    return readFileSync(path)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    throw new TileFault(`${path} cannot be read: ${message}`, { cause: error })
+  }
+}

@@ -1,0 +1,99 @@
+import { EMPTY_ROOT, HASH_BYTES, type HashText, hashBytes, NODE_PREFIX, sha256 } from './hashes.ts'
+
+/** Depth of a tree of 2^53 leaves, and one more while two are joined. */
+const MAX_HASHES = 55
+
+/** Called for each complete subtree of 1, 256, 256² … leaves: the hashes that tiles hold. `level` is that of the tile. */
+export type OnTileHash = (level: number, hash: HashText) => void
+
+/**
+ * The right edge of a growing tree: the roots of the complete subtrees that it is made of, the largest first (a "compact
+ * range"). So a leaf costs one hash on average, and memory does not grow with the tree.
+ */
+export class TreeEdge {
+  readonly #onTileHash: OnTileHash | undefined
+  /** The hashes one after the other, behind one byte for the prefix of a node. */
+  readonly #stack = Buffer.alloc(1 + MAX_HASHES * HASH_BYTES)
+  /** Of the subtrees, by their place in the stack. */
+  readonly #heights: number[] = []
+  #size = 0
+
+  constructor(onTileHash?: OnTileHash) {
+    this.#onTileHash = onTileHash
+  }
+
+  /** @param hashes of the complete subtrees of a tree of that size, the largest first. */
+  static from(size: number, hashes: readonly Uint8Array[], onTileHash?: OnTileHash): TreeEdge {
+    const edge = new TreeEdge(onTileHash)
+    edge.#heights.push(...subtreeHeights(size))
+    if (edge.#heights.length !== hashes.length) throw new RangeError('the hashes are not those of the size')
+    for (const [i, bytes] of hashes.entries()) edge.#stack.set(bytes, 1 + i * HASH_BYTES)
+    edge.#size = size
+    return edge
+  }
+
+  /** Number of leaves. */
+  get size(): number {
+    return this.#size
+  }
+
+  append(leafHash: HashText): void {
+    const stack = this.#stack
+    const heights = this.#heights
+    let at = 1 + heights.length * HASH_BYTES
+    let height = 0
+    stack.write(leafHash, at, 'latin1')
+    this.#onTileHash?.(0, leafHash)
+    while (heights.at(-1) === height) {
+      heights.pop()
+      height++
+      at -= HASH_BYTES
+      const joined = joinAt(stack, at)
+      if (height % 8 === 0) this.#onTileHash?.(height / 8, joined)
+    }
+    heights.push(height)
+    this.#size++
+  }
+
+  root(): Buffer {
+    if (this.#size === 0) return EMPTY_ROOT
+    const used = 1 + this.#heights.length * HASH_BYTES
+    const scratch = Buffer.from(this.#stack.subarray(0, used))
+    for (let at = used - 2 * HASH_BYTES; at > 0; at -= HASH_BYTES) joinAt(scratch, at)
+    return scratch.subarray(1, 1 + HASH_BYTES)
+  }
+
+  /** A tree that grows from here by itself. */
+  copy(onTileHash?: OnTileHash): TreeEdge {
+    const hashes = this.#heights.map((_, i) =>
+      this.#stack.subarray(1 + i * HASH_BYTES, 1 + (i + 1) * HASH_BYTES),
+    )
+    return TreeEdge.from(this.#size, hashes, onTileHash)
+  }
+}
+
+/** The complete subtrees that a tree of so many leaves is made of, by height, the largest first. */
+export function subtreeHeights(size: number): number[] {
+  const heights: number[] = []
+  for (let height = 0, rest = size; rest > 0; height++, rest = Math.floor(rest / 2)) {
+    if (rest % 2 === 1) heights.unshift(height)
+  }
+  return heights
+}
+
+/** Replaces the hash at `at` by the node over it and the next. The byte before is lent for the prefix. */
+function joinAt(stack: Buffer, at: number): HashText {
+  const before = stack[at - 1] as number
+  stack[at - 1] = NODE_PREFIX
+  const node = sha256(stack.subarray(at - 1, at + 2 * HASH_BYTES))
+  stack[at - 1] = before
+  stack.write(node, at, 'latin1')
+  return node
+}
+
+/** The root over all of these leaves. */
+export function rootOf(leafHashes: Iterable<Uint8Array>): Buffer {
+  const edge = new TreeEdge()
+  for (const bytes of leafHashes) edge.append(Buffer.from(bytes).toString('latin1'))
+  return hashBytes(edge.root().toString('latin1'))
+}
