@@ -56,7 +56,7 @@ function isHeader(file: string, line: string, format: FileFormat): boolean {
  *
  * @throws Error of the system; the old file is then unchanged.
  */
-export function replaceFile(file: string, parts: Iterable<string>): void {
+export function replaceFile(file: string, parts: Iterable<string | Uint8Array>): void {
   const draft = `${file}.tmp`
   const fd = openSync(draft, 'w', OWNER_ONLY)
   try {

@@ -5,6 +5,7 @@ import {
   type DerSpan,
   derAt,
   derIn,
+  dotted,
   EXPLICIT_0,
   GENERALIZED_TIME,
   INTEGER,
@@ -12,7 +13,7 @@ import {
   SEQUENCE,
   timeOf,
   UTC_TIME,
-} from './der.ts'
+} from '../../asn1/der.ts'
 
 /** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */
 export interface RevocationList {
@@ -134,23 +135,6 @@ function oidOf(der: Buffer, { contentAt, end }: DerSpan): DerSpan {
 function isCritical(der: Buffer, extension: DerSpan): boolean {
   const { tag, contentAt } = derAt(der, oidOf(der, extension).end, extension.end)
   return tag === BOOLEAN && der[contentAt] !== 0
-}
-
-/** An OID as people write it (X.690 section 8.19). */
-function dotted(oid: Buffer): string {
-  const arcs: number[] = []
-  let arc = 0
-  for (const byte of oid) {
-    arc = arc * 128 + (byte & 0x7f)
-    if (byte < 0x80) {
-      // The first two share a number.
-      if (arcs.length === 0)
-        arcs.push(Math.min(Math.floor(arc / 40), 2), arc - 40 * Math.min(Math.floor(arc / 40), 2))
-      else arcs.push(arc)
-      arc = 0
-    }
-  }
-  return arcs.join('.')
 }
 
 function signatureCheck(

@@ -50,6 +50,23 @@ export function* derIn(bytes: Buffer, { tag, contentAt, end }: DerSpan): Iterabl
   }
 }
 
+/** An OID as people write it (X.690 section 8.19). */
+export function dotted(oid: Buffer): string {
+  const arcs: number[] = []
+  let arc = 0
+  for (const byte of oid) {
+    arc = arc * 128 + (byte & 0x7f)
+    if (byte < 0x80) {
+      // The first two share a number.
+      if (arcs.length === 0)
+        arcs.push(Math.min(Math.floor(arc / 40), 2), arc - 40 * Math.min(Math.floor(arc / 40), 2))
+      else arcs.push(arc)
+      arc = 0
+    }
+  }
+  return arcs.join('.')
+}
+
 /**
  * Milliseconds since the epoch of a UTCTime or GeneralizedTime as certificates write them (RFC 5280 section 4.1.2.5).
  *

@@ -1,0 +1,78 @@
+import { createPublicKey, type KeyObject, verify } from 'node:crypto'
+import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { NoteFault, type NoteVerifier } from '../seals/signed-note.ts'
+import { ed25519PublicKey, type VerifierKey } from '../seals/verifier-key.ts'
+
+/** Signature types of C2SP tlog-cosignature. */
+export const COSIGNATURE_ED25519 = 0x04
+export const COSIGNATURE_ML_DSA_44 = 0x06
+
+const TIME_BYTES = 8
+const ED25519_KEY_BYTES = 32
+const ML_DSA_44_KEY_BYTES = 1312
+/** DER before the key: SEQUENCE, the algorithm 2.16.840.1.101.3.4.3.17, BIT STRING (RFC 9881). */
+const ML_DSA_44_SPKI = Buffer.from('30820532300b06096086480165030403110382052100', 'hex')
+const SUBTREE_LABEL = Buffer.from('subtree/v1\n\0')
+
+/**
+ * Verifies what a witness adds to a checkpoint: that at a certain time the tree was consistent with all that the witness
+ * had seen of the log before.
+ *
+ * @throws NoteFault when the key is not that of a witness
+ */
+export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
+  if (type === COSIGNATURE_ED25519 && publicKey.length === ED25519_KEY_BYTES) {
+    const key = ed25519PublicKey(publicKey)
+    return { name, keyId, verify: (text, signature) => verifyTimed(key, signature, ed25519Message(text)) }
+  }
+  if (type === COSIGNATURE_ML_DSA_44 && publicKey.length === ML_DSA_44_KEY_BYTES) {
+    const spki = Buffer.concat([ML_DSA_44_SPKI, publicKey])
+    const key = createPublicKey({ key: spki, format: 'der', type: 'spki' })
+    return { name, keyId, verify: (text, signature) => verifyTimed(key, signature, mlDsaMessage(name, text)) }
+  }
+  throw new NoteFault(`is of signature type ${type}, and must be the key of a witness (type 4 or 6)`)
+}
+
+/** When a cosignature was made, milliseconds since the epoch. */
+export function cosignedAtMs(signature: Buffer): number {
+  return Number(signature.readBigUInt64BE()) * 1000
+}
+
+type Message = (timestamp: bigint) => Buffer
+
+function verifyTimed(key: KeyObject, signature: Buffer, message: Message): boolean {
+  if (signature.length <= TIME_BYTES) return false
+  const timestamp = signature.readBigUInt64BE()
+  // A witness that states no time does not say that it has seen no larger tree.
+  if (timestamp === 0n || timestamp >= 2n ** 63n) return false
+  return verify(null, message(timestamp), key, signature.subarray(TIME_BYTES))
+}
+
+function ed25519Message(text: Buffer): Message {
+  return (timestamp) => Buffer.concat([Buffer.from(`cosignature/v1\ntime ${timestamp}\n`), text])
+}
+
+function mlDsaMessage(name: string, text: Buffer): Message {
+  const { origin, size, root } = parseCheckpoint(text.toString())
+  return (timestamp) =>
+    Buffer.concat([
+      SUBTREE_LABEL,
+      withLength(name),
+      uint64(timestamp),
+      withLength(origin),
+      uint64(0n),
+      uint64(BigInt(size)),
+      root,
+    ])
+}
+
+function withLength(text: string): Buffer {
+  const bytes = Buffer.from(text)
+  return Buffer.concat([Buffer.of(bytes.length), bytes])
+}
+
+function uint64(value: bigint): Buffer {
+  const bytes = Buffer.alloc(8)
+  bytes.writeBigUInt64BE(value)
+  return bytes
+}

@@ -1,0 +1,131 @@
+import type { Checkpoint } from '../seals/checkpoint.ts'
+import { consistencyProof } from '../seals/proofs.ts'
+import { NoteFault, type NoteSignature, type NoteVerifier, parseNote, signersOf } from '../seals/signed-note.ts'
+import { TileReader } from '../seals/tiles.ts'
+import { type BoundedPost, causeOf } from './bounded-post.ts'
+
+/**
+ * Why a witness did not cosign: no response of it, or none with a status for it; a response that is not what it must be; no
+ * proof of ours, because a tile is missing; or it has seen a tree that this one does not go on from.
+ */
+export type WitnessFailure = 'unreachable' | 'refused' | 'invalid' | 'unprovable' | 'conflict'
+
+export class WitnessFault extends Error {
+  readonly failure: WitnessFailure
+
+  constructor(failure: WitnessFailure, message: string) {
+    super(message)
+    this.failure = failure
+  }
+}
+
+/** What is to be cosigned. */
+export interface Submission {
+  /** The checkpoint with the signature of the log, as it stands on disk. */
+  readonly bytes: Buffer
+  /** What is signed of it. */
+  readonly text: string
+  readonly checkpoint: Checkpoint
+  /** Of the log, where its tiles are. */
+  readonly directory: string
+}
+
+const CONTENT_TYPE = 'text/plain; charset=utf-8'
+const SIZE_LINE = /^(?:0|[1-9]\d{0,15})\n$/
+/** The size that a witness has, and another that it got meanwhile. */
+const MAX_TRIES = 3
+/** What the specification says of a status. */
+const REFUSALS: Readonly<Record<number, string>> = {
+  400: 'finds the request malformed',
+  403: 'does not accept the signature of the log: it has another key for this origin',
+  404: 'does not know the origin of the log',
+}
+
+/** Asks one witness for cosignatures: `add-checkpoint` of C2SP tlog-witness. */
+export class WitnessClient {
+  readonly verifier: NoteVerifier
+  readonly #post: BoundedPost
+  /** Of the tree that the witness cosigned last, as far as we know. */
+  #size = 0
+
+  constructor(verifier: NoteVerifier, post: BoundedPost) {
+    this.verifier = verifier
+    this.#post = post
+  }
+
+  /** @returns the verified signature. @throws WitnessFault */
+  async cosign(submission: Submission, signal: AbortSignal): Promise<NoteSignature> {
+    const { size } = submission.checkpoint
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const old = this.#size <= size ? this.#size : 0
+      const request = requestBody(submission, old)
+      const { statusCode, body } = await this.#send(request, signal)
+      if (statusCode === 200) {
+        const signature = this.#cosignatureIn(submission.text, body)
+        this.#size = size
+        return signature
+      }
+      if (statusCode !== 409) throw refusal(statusCode)
+      this.#size = sizeIn(body)
+      if (this.#size > size) {
+        throw new WitnessFault(
+          'conflict',
+          `has cosigned a tree of ${this.#size} leaves, and this one has ${size}: leaves were removed`,
+        )
+      }
+    }
+    throw new WitnessFault('invalid', 'names another size of the tree each time')
+  }
+
+  async #send(body: Buffer, signal: AbortSignal) {
+    try {
+      return await this.#post(CONTENT_TYPE, body, signal)
+    } catch (error) {
+      throw new WitnessFault('unreachable', causeOf(error))
+    }
+  }
+
+  #cosignatureIn(text: string, body: Buffer): NoteSignature {
+    try {
+      const note = parseNote(Buffer.concat([Buffer.from(`${text}\n`), body]))
+      // An empty line in the response would make more of it the text.
+      if (note.text !== text) throw new NoteFault('has more than signatures')
+      signersOf(note, [this.verifier])
+      const { name, keyId } = this.verifier
+      const found = note.signatures.find((one) => one.name === name && one.keyId === keyId)
+      if (found === undefined) throw new NoteFault('has no signature of its key')
+      return found
+    } catch (error) {
+      if (!(error instanceof NoteFault)) throw error
+      throw new WitnessFault('invalid', `the response ${error.message}`)
+    }
+  }
+}
+
+function requestBody({ bytes, checkpoint, directory }: Submission, old: number): Buffer {
+  const { size } = checkpoint
+  const proof = old === 0 ? [] : proofFrom(directory, old, size)
+  const lines = proof.map((hash) => `${hash.toString('base64')}\n`)
+  return Buffer.concat([Buffer.from(`old ${old}\n${lines.join('')}\n`), bytes])
+}
+
+function proofFrom(directory: string, old: number, size: number): readonly Buffer[] {
+  try {
+    return consistencyProof(new TileReader(directory, size), old, size)
+  } catch (error) {
+    throw new WitnessFault('unprovable', `no proof from ${old} leaves can be made: ${(error as Error).message}`)
+  }
+}
+
+function sizeIn(body: Buffer): number {
+  const text = body.toString('latin1')
+  if (SIZE_LINE.test(text) && Number.isSafeInteger(Number(text))) return Number(text)
+  throw new WitnessFault('invalid', 'the response has not the size of the tree that it has cosigned')
+}
+
+function refusal(statusCode: number): WitnessFault {
+  if (statusCode === 422) {
+    return new WitnessFault('conflict', 'says that the tree does not go on from the one that it has cosigned')
+  }
+  return new WitnessFault('refused', REFUSALS[statusCode] ?? `responds with status ${statusCode}`)
+}

@@ -1,0 +1,129 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { type NoteSignature, parseNote } from '../seals/signed-note.ts'
+import { CHECKPOINT_FILE } from '../seals/tiles.ts'
+import { PacedRounds } from './paced-rounds.ts'
+import { type Progress, ProgressCount } from './progress.ts'
+import { type Submission, type WitnessClient, type WitnessFailure, WitnessFault } from './witness-client.ts'
+import { keepWitnessed, lastWitnessed } from './witnessed-checkpoint.ts'
+
+export interface WitnessReports {
+  /** The witnesses have followed, or the log has gone on. */
+  progress(progress: Progress): void
+  /** A witness has cosigned. @param witness name of its key */
+  cosigned(witness: string): void
+  /** @param witness undefined: it is of no witness */
+  fault(witness: string | undefined, failure: WitnessFailure | 'internal', cause: string): void
+}
+
+export interface WitnessRoundsOptions {
+  /** Of the log. */
+  readonly directory: string
+  readonly clients: readonly WitnessClient[]
+  /** How many must have cosigned a checkpoint. */
+  readonly quorum: number
+  /** Between two checkpoints that they are asked to cosign, at least. */
+  readonly everyMs: number
+  readonly firstRetryMs?: number
+  readonly reports: WitnessReports
+}
+
+/** One checkpoint on its way to all witnesses. */
+interface Round {
+  readonly submission: Submission
+  readonly signatures: Map<WitnessClient, NoteSignature>
+}
+
+/**
+ * Has checkpoints cosigned: at most one in `everyMs`, by all witnesses at once; those that fail are asked again. When enough
+ * have signed, the checkpoint with their signatures is kept beside that of the log.
+ */
+export class WitnessRounds {
+  readonly #options: WitnessRoundsOptions
+  readonly #paced: PacedRounds
+  readonly #count: ProgressCount
+  readonly #aborted = new AbortController()
+  #round: Round | undefined
+
+  constructor(options: WitnessRoundsOptions) {
+    const { directory, clients, quorum, everyMs, firstRetryMs } = options
+    const witnesses = clients.map(({ verifier }) => verifier)
+    const last = lastWitnessed(directory, { witnesses, count: quorum })
+    this.#options = options
+    this.#count = new ProgressCount(last?.size ?? 0)
+    this.#paced = new PacedRounds({
+      everyMs,
+      begunAgoMs: last?.ageMs,
+      ...(firstRetryMs !== undefined && { firstRetryMs }),
+      round: () => this.#begin(),
+      retry: () => (this.#round === undefined ? this.#begin() : this.#ask(this.#round)),
+    })
+  }
+
+  /** A checkpoint of so many leaves stands on disk. */
+  sealed(size: number): void {
+    if (this.#count.sealed(size, Date.now())) this.#paced.want()
+    this.#options.reports.progress(this.#count.progress)
+  }
+
+  /** Asks no more, and gives up what is under way. */
+  close(): void {
+    this.#paced.close()
+    this.#aborted.abort()
+  }
+
+  async #begin(): Promise<boolean> {
+    const { directory, reports } = this.#options
+    this.#round = undefined
+    try {
+      const bytes = readFileSync(join(directory, CHECKPOINT_FILE))
+      const { text } = parseNote(bytes)
+      const checkpoint = parseCheckpoint(text)
+      this.#round = { submission: { bytes, text, checkpoint, directory }, signatures: new Map() }
+      this.#count.asked(checkpoint.size)
+    } catch (error) {
+      reports.fault(undefined, 'internal', `the checkpoint cannot be read: ${(error as Error).message}`)
+      return false
+    }
+    return this.#ask(this.#round)
+  }
+
+  /** Asks those that have not signed. @returns whether all have then */
+  async #ask(round: Round): Promise<boolean> {
+    const { clients } = this.#options
+    const missing = clients.filter((client) => !round.signatures.has(client))
+    await Promise.all(missing.map((client) => this.#askOne(client, round)))
+    return round.signatures.size === clients.length
+  }
+
+  async #askOne(client: WitnessClient, round: Round): Promise<void> {
+    const { reports } = this.#options
+    const { name } = client.verifier
+    try {
+      const signature = await client.cosign(round.submission, this.#aborted.signal)
+      this.#keep(round, client, signature)
+      reports.cosigned(name)
+    } catch (error) {
+      if (this.#aborted.signal.aborted) return
+      const failure = error instanceof WitnessFault ? error.failure : 'internal'
+      // A tile of this checkpoint may have become part of a full one; a newer checkpoint has all of its own.
+      if (failure === 'unprovable' && this.#round === round) this.#round = undefined
+      reports.fault(name, failure, (error as Error).message)
+    }
+  }
+
+  /** @throws Error of the system; the witness is then asked again. */
+  #keep({ submission, signatures }: Round, client: WitnessClient, signature: NoteSignature): void {
+    const { directory, quorum, clients, reports } = this.#options
+    const all = new Map(signatures).set(client, signature)
+    if (all.size >= quorum) {
+      // In the order of the configuration, whoever was first.
+      const found = clients.flatMap((one) => all.get(one) ?? [])
+      keepWitnessed(directory, submission.bytes, found)
+      this.#count.vouched()
+      reports.progress(this.#count.progress)
+    }
+    signatures.set(client, signature)
+  }
+}

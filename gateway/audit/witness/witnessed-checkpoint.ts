@@ -1,0 +1,57 @@
+import { readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { replaceFile } from '../../storage/line-file.ts'
+import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
+import {
+  formatSignature,
+  type NoteSignature,
+  type NoteVerifier,
+  parseNote,
+  signersOf,
+} from '../seals/signed-note.ts'
+
+/** Beside `checkpoint`: the newest one that a quorum of witnesses has cosigned, with their signatures. */
+export const WITNESSED_FILE = 'checkpoint.witnessed'
+
+export interface Quorum {
+  readonly witnesses: readonly NoteVerifier[]
+  /** How many of them must have signed. */
+  readonly count: number
+}
+
+/** @param checkpoint as it stands on disk, with the signature of the log. @throws Error of the system */
+export function keepWitnessed(
+  directory: string,
+  checkpoint: Uint8Array,
+  signatures: readonly NoteSignature[],
+): void {
+  replaceFile(join(directory, WITNESSED_FILE), [checkpoint, ...signatures.map(formatSignature)])
+}
+
+/**
+ * Verifies a checkpoint with signatures of witnesses; that of the log is not looked at.
+ *
+ * @throws NoteFault when it is none, or a signature of one of the witnesses is wrong
+ */
+export function readWitnessed(
+  bytes: Uint8Array,
+  witnesses: readonly NoteVerifier[],
+): { readonly checkpoint: Checkpoint; readonly signers: readonly NoteVerifier[] } {
+  const note = parseNote(bytes)
+  return { checkpoint: parseCheckpoint(note.text), signers: signersOf(note, witnesses) }
+}
+
+/** What a run before has left. @returns undefined when there is none, or it has no quorum of these witnesses */
+export function lastWitnessed(
+  directory: string,
+  { witnesses, count }: Quorum,
+): { readonly size: number; readonly ageMs: number } | undefined {
+  const file = join(directory, WITNESSED_FILE)
+  try {
+    const { checkpoint, signers } = readWitnessed(readFileSync(file), witnesses)
+    const ageMs = Math.max(Date.now() - statSync(file).mtimeMs, 0)
+    return signers.length >= count ? { size: checkpoint.size, ageMs } : undefined
+  } catch {
+    return undefined
+  }
+}
