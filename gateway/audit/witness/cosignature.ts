@@ -33,11 +33,6 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
   throw new NoteFault(`is of signature type ${type}, and must be the key of a witness (type 4 or 6)`)
 }
 
-/** When a cosignature was made, milliseconds since the epoch. */
-export function cosignedAtMs(signature: Buffer): number {
-  return Number(signature.readBigUInt64BE()) * 1000
-}
-
 type Message = (timestamp: bigint) => Buffer
 
 function verifyTimed(key: KeyObject, signature: Buffer, message: Message): boolean {

@@ -1,5 +1,6 @@
-import { createHash, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
-import { createServer, type Server } from 'node:http'
+import { createHash, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 
 /*
@@ -12,23 +13,26 @@ export interface TestWitness {
   /** For the log: base of `add-checkpoint`. */
   readonly url: string
   readonly vkey: string
-  /** Of the tree that was cosigned last, by origin. */
-  readonly sizes: ReadonlyMap<string, number>
+  /** Leaves of the tree of a log that was cosigned last. */
+  sizeOf(origin: string): number | undefined
   /** Status of each response. */
   readonly statuses: readonly number[]
   readonly server: Server
 }
 
 /** What a response is changed to, or `stall` for none. */
-export type Lie = (status: number, body: string) => { readonly status: number; readonly body: string } | 'stall'
+export type Lie = (
+  status: number,
+  body: string,
+) => { readonly status: number; readonly body: string } | 'stall'
 
 export interface TestWitnessOptions {
   readonly name: string
   /** Verifier keys of the logs that it knows. */
   readonly logs: readonly string[]
   readonly keyType?: 'ed25519' | 'ml-dsa-44'
-  /** TLS or plain: makes the server. */
-  readonly makeServer?: typeof createServer
+  /** PEM; undefined: plain HTTP. */
+  readonly tls?: { readonly cert: string; readonly key: string }
   readonly lie?: Lie
 }
 
@@ -43,52 +47,11 @@ const RAW_KEY_BYTES = { ed25519: 32, 'ml-dsa-44': 1312 } as const
 const REQUEST = /^old (0|[1-9]\d*)\n((?:[A-Za-z0-9+/]+={0,2}\n){0,63})\n(\S[\s\S]*)$/
 
 export async function startTestWitness(options: TestWitnessOptions): Promise<TestWitness> {
-  const { name, logs, keyType = 'ed25519', lie, makeServer = createServer } = options
-  const { privateKey, publicKey } = generateKeyPairSync(keyType as 'ed25519')
-  const raw = publicKey.export({ format: 'der', type: 'spki' }).subarray(-RAW_KEY_BYTES[keyType])
-  const key = Buffer.concat([Buffer.of(TYPES[keyType]), raw])
-  const keyId = sha256(Buffer.from(`${name}\n`), key).subarray(0, 4)
+  const { name, logs, keyType = 'ed25519', lie, tls } = options
+  const { vkey, cosign } = makeCosigner(name, keyType)
   const heads = new Map<string, Head>()
-  const sizes = new Map<string, number>()
   const statuses: number[] = []
-  const cosign = (text: string, origin: string, size: number, root: Buffer) => {
-    const time = uint64(Math.floor(Date.now() / 1000))
-    const message =
-      keyType === 'ed25519'
-        ? Buffer.from(`cosignature/v1\ntime ${time.readBigUInt64BE()}\n${text}`)
-        : subtreeMessage({ name, time, origin, size, root })
-    const signature = Buffer.concat([keyId, time, sign(null, message, privateKey)])
-    return `— ${name} ${signature.toString('base64')}\n`
-  }
-  const addCheckpoint = (body: string): { status: number; body: string } => {
-    const [, old = '', lines = '', note = ''] = REQUEST.exec(body) ?? []
-    const split = note.lastIndexOf('\n\n')
-    const text = note.slice(0, split + 1)
-    const [origin = '', decimal = '', base64 = ''] = text.split('\n')
-    if (split < 0 || base64 === '') return { status: 400, body: 'malformed' }
-    const log = logs.find((vkey) => vkey.split('+')[0] === origin)
-    if (log === undefined) return { status: 404, body: 'unknown log' }
-    if (!isSigned(text, note.slice(split + 2), log)) return { status: 403, body: 'not signed' }
-    const size = Number(decimal)
-    const root = Buffer.from(base64, 'base64')
-    if (Number(old) > size) return { status: 400, body: 'old is larger' }
-    const known = heads.get(origin)
-    if (Number(old) !== (known?.size ?? 0)) return { status: 409, body: `${known?.size ?? 0}\n` }
-    const proof = lines
-      .split('\n')
-      .slice(0, -1)
-      .map((line) => Buffer.from(line, 'base64'))
-    const isConsistent =
-      known === undefined || known.size === 0
-        ? proof.length === 0 && (size > 0 || root.equals(sha256()))
-        : goesOn(known, { size, root }, proof)
-    if (!isConsistent) return { status: 422, body: 'inconsistent' }
-    const lineOfOwn = cosign(text, origin, size, root)
-    heads.set(origin, { size, root, note: note + lineOfOwn })
-    sizes.set(origin, size)
-    return { status: 200, body: lineOfOwn }
-  }
-  const server = makeServer(async (request, response) => {
+  const listener: RequestListener = async (request, response) => {
     const pieces: Buffer[] = []
     for await (const piece of request) pieces.push(piece)
     const [, originHash] = /^\/([0-9a-f]{64})\/checkpoint$/.exec(request.url ?? '') ?? []
@@ -98,18 +61,81 @@ export async function startTestWitness(options: TestWitnessOptions): Promise<Tes
       return
     }
     const isAdd = request.method === 'POST' && request.url === '/add-checkpoint'
-    const honest = isAdd ? addCheckpoint(Buffer.concat(pieces).toString()) : { status: 404, body: '' }
+    const body = Buffer.concat(pieces).toString()
+    const honest = isAdd ? addCheckpoint(body, { logs, heads, cosign }) : { status: 404, body: '' }
     const said = lie === undefined ? honest : lie(honest.status, honest.body)
     if (said === 'stall') return
     statuses.push(said.status)
     const type = said.status === 409 ? 'text/x.tlog.size' : 'text/plain'
     response.writeHead(said.status, { 'content-type': type }).end(said.body)
-  })
+  }
+  const server = tls === undefined ? createServer(listener) : createHttpsServer(tls, listener)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
-  const scheme = makeServer === createServer ? 'http' : 'https'
-  const vkey = `${name}+${keyId.toString('hex')}+${key.toString('base64')}`
-  return { name, url: `${scheme}://127.0.0.1:${port}`, vkey, sizes, statuses, server }
+  const url = `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`
+  return { name, url, vkey, statuses, server, sizeOf: (origin) => heads.get(origin)?.size }
+}
+
+/** @returns the signature line over a checkpoint */
+type Cosign = (
+  text: string,
+  head: { readonly origin: string; readonly size: number; readonly root: Buffer },
+) => string
+
+function makeCosigner(
+  name: string,
+  keyType: keyof typeof TYPES,
+): { readonly vkey: string; readonly cosign: Cosign } {
+  const { privateKey, publicKey } = generateKeyPairSync(keyType as 'ed25519')
+  const raw = publicKey.export({ format: 'der', type: 'spki' }).subarray(-RAW_KEY_BYTES[keyType])
+  const key = Buffer.concat([Buffer.of(TYPES[keyType]), raw])
+  const keyId = sha256(Buffer.from(`${name}\n`), key).subarray(0, 4)
+  return {
+    vkey: `${name}+${keyId.toString('hex')}+${key.toString('base64')}`,
+    cosign: (text, head) => {
+      const time = uint64(Math.floor(Date.now() / 1000))
+      const message =
+        keyType === 'ed25519'
+          ? Buffer.from(`cosignature/v1\ntime ${time.readBigUInt64BE()}\n${text}`)
+          : subtreeMessage({ name, time, ...head })
+      const signature = Buffer.concat([keyId, time, sign(null, message, privateKey)])
+      return `— ${name} ${signature.toString('base64')}\n`
+    },
+  }
+}
+
+interface Memory {
+  readonly logs: readonly string[]
+  readonly heads: Map<string, Head>
+  readonly cosign: Cosign
+}
+
+function addCheckpoint(request: string, { logs, heads, cosign }: Memory): { status: number; body: string } {
+  const [, old = '', lines = '', note = ''] = REQUEST.exec(request) ?? []
+  const split = note.lastIndexOf('\n\n')
+  const text = note.slice(0, split + 1)
+  const [origin = '', decimal = '', base64 = ''] = text.split('\n')
+  if (split < 0 || base64 === '') return { status: 400, body: 'malformed' }
+  const log = logs.find((vkey) => vkey.split('+')[0] === origin)
+  if (log === undefined) return { status: 404, body: 'unknown log' }
+  if (!isSigned(text, note.slice(split + 2), log)) return { status: 403, body: 'not signed' }
+  const size = Number(decimal)
+  const root = Buffer.from(base64, 'base64')
+  if (Number(old) > size) return { status: 400, body: 'old is larger' }
+  const known = heads.get(origin)
+  if (Number(old) !== (known?.size ?? 0)) return { status: 409, body: `${known?.size ?? 0}\n` }
+  const proof = lines
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => Buffer.from(line, 'base64'))
+  const isConsistent =
+    known === undefined || known.size === 0
+      ? proof.length === 0 && (size > 0 || root.equals(sha256()))
+      : goesOn(known, { size, root }, proof)
+  if (!isConsistent) return { status: 422, body: 'inconsistent' }
+  const line = cosign(text, { origin, size, root })
+  heads.set(origin, { size, root, note: note + line })
+  return { status: 200, body: line }
 }
 
 /** A signature of the log's Ed25519 key is there, and none of that key is wrong. */
@@ -125,11 +151,8 @@ function isSigned(text: string, lines: string, vkey: string): boolean {
 }
 
 function ed25519Key(raw: Buffer): KeyObject {
-  return {
-    key: Buffer.concat([Buffer.from('302a300506032b6570032100', 'hex'), raw]),
-    format: 'der',
-    type: 'spki',
-  } as unknown as KeyObject
+  const spki = Buffer.concat([Buffer.from('302a300506032b6570032100', 'hex'), raw])
+  return createPublicKey({ key: spki, format: 'der', type: 'spki' })
 }
 
 /** RFC 6962 section 2.1.2, backwards: the roots that follow from SUBPROOF. */

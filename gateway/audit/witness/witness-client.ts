@@ -1,6 +1,12 @@
 import type { Checkpoint } from '../seals/checkpoint.ts'
 import { consistencyProof } from '../seals/proofs.ts'
-import { NoteFault, type NoteSignature, type NoteVerifier, parseNote, signersOf } from '../seals/signed-note.ts'
+import {
+  NoteFault,
+  type NoteSignature,
+  type NoteVerifier,
+  parseNote,
+  signersOf,
+} from '../seals/signed-note.ts'
 import { TileReader } from '../seals/tiles.ts'
 import { type BoundedPost, causeOf } from './bounded-post.ts'
 
@@ -113,7 +119,10 @@ function proofFrom(directory: string, old: number, size: number): readonly Buffe
   try {
     return consistencyProof(new TileReader(directory, size), old, size)
   } catch (error) {
-    throw new WitnessFault('unprovable', `no proof from ${old} leaves can be made: ${(error as Error).message}`)
+    throw new WitnessFault(
+      'unprovable',
+      `no proof from ${old} leaves can be made: ${(error as Error).message}`,
+    )
   }
 }
 

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { type NoteSignature, parseNote } from '../seals/signed-note.ts'
-import { CHECKPOINT_FILE } from '../seals/tiles.ts'
+import { checkpointFile } from '../seals/tiles.ts'
 import { PacedRounds } from './paced-rounds.ts'
 import { type Progress, ProgressCount } from './progress.ts'
 import { type Submission, type WitnessClient, type WitnessFailure, WitnessFault } from './witness-client.ts'
@@ -77,7 +76,7 @@ export class WitnessRounds {
     const { directory, reports } = this.#options
     this.#round = undefined
     try {
-      const bytes = readFileSync(join(directory, CHECKPOINT_FILE))
+      const bytes = readFileSync(checkpointFile(directory))
       const { text } = parseNote(bytes)
       const checkpoint = parseCheckpoint(text)
       this.#round = { submission: { bytes, text, checkpoint, directory }, signatures: new Map() }

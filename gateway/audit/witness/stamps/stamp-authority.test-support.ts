@@ -40,7 +40,9 @@ export function makeStampAuthority(folder: string, kind = P_256): StampAuthority
   writeFileSync(join(folder, 'serial'), '01\n')
   openssl(`genpkey -algorithm ${P_256} -out ca-key.pem`)
   openssl(`genpkey -algorithm ${kind} -out tsa-key.pem`)
-  openssl('req -x509 -new -key ca-key.pem -out ca.pem -subj /CN=Stamp-Root -days 2 -config tsa.cnf -extensions ca')
+  openssl(
+    'req -x509 -new -key ca-key.pem -out ca.pem -subj /CN=Stamp-Root -days 2 -config tsa.cnf -extensions ca',
+  )
   openssl('req -new -key tsa-key.pem -out tsa.csr -subj /CN=Stamps -config tsa.cnf')
   openssl(
     'x509 -req -in tsa.csr -CA ca.pem -CAkey ca-key.pem -set_serial 2 -days 2 -extfile tsa.cnf -extensions tsa -out tsa.pem',
@@ -49,7 +51,8 @@ export function makeStampAuthority(folder: string, kind = P_256): StampAuthority
     caFile: join(folder, 'ca.pem'),
     respond: async (request) => {
       writeFileSync(join(folder, 'request.tsq'), request)
-      const args = 'ts -reply -queryfile request.tsq -signer tsa.pem -inkey tsa-key.pem -config tsa.cnf -section reply -out reply.tsr'
+      const args =
+        'ts -reply -queryfile request.tsq -signer tsa.pem -inkey tsa-key.pem -config tsa.cnf -section reply -out reply.tsr'
       await run('openssl', args.split(' '), { cwd: folder })
       return readFileSync(join(folder, 'reply.tsr'))
     },
@@ -57,12 +60,14 @@ export function makeStampAuthority(folder: string, kind = P_256): StampAuthority
 }
 
 /** Serves it over HTTP as RFC 3161 section 3.4 says. @returns its URL; requests one after the other */
-export async function serveStamps(authority: StampAuthority): Promise<{ readonly url: string; readonly server: Server }> {
+export async function serveStamps(
+  authority: StampAuthority,
+): Promise<{ readonly url: string; readonly server: Server }> {
   const server = createServer(async (request, response) => {
     const pieces: Buffer[] = []
     for await (const piece of request) pieces.push(piece)
     const isQuery = request.headers['content-type'] === 'application/timestamp-query'
-    if (request.method !== 'POST' || !isQuery) response.writeHead(400).end()
+    if (request.method !== 'POST' || request.url !== '/' || !isQuery) response.writeHead(404).end()
     else {
       const reply = await authority.respond(Buffer.concat(pieces))
       response.writeHead(200, { 'content-type': 'application/timestamp-reply' }).end(reply)

@@ -52,7 +52,10 @@ describe('a time stamp', () => {
     const reply = await rsa.respond(stampRequest(digest, nonce, policy))
     const authorities = [certificateIn(rsa.caFile)]
     assert.equal(checkStamp(reply, { ...expected, policy, authorities }).policy, policy)
-    assert.throws(() => checkStamp(reply, { ...expected, policy: '1.2.3.4.6', authorities }), /has the policy 1.2.3.4.5/)
+    assert.throws(
+      () => checkStamp(reply, { ...expected, policy: '1.2.3.4.6', authorities }),
+      /has the policy 1.2.3.4.5/,
+    )
     assert.throws(() => checkStamp(reply, expected), /no trusted authority/)
   })
 

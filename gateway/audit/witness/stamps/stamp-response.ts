@@ -1,7 +1,15 @@
-import { type Der, derInteger, expectTag, membersIn, oidOf, readDer, TAG } from '../../../asn1/der-elements.ts'
+import type { X509Certificate } from 'node:crypto'
+import {
+  type Der,
+  derInteger,
+  expectTag,
+  membersIn,
+  oidOf,
+  readDer,
+  TAG,
+} from '../../../asn1/der-elements.ts'
 import { SHA_256 } from './stamp-request.ts'
 import { verifySigned } from './stamp-signature.ts'
-import type { X509Certificate } from 'node:crypto'
 
 /** A time stamp whose signature and contents have been checked. */
 export interface Stamp {
@@ -77,7 +85,8 @@ function checkInfo(info: Der, { hash, nonce, policy }: ExpectedStamp): Stamp {
   const [algorithm, digest] = membersIn(imprint, TAG.sequence)
   const [algorithmName] = membersIn(algorithm, TAG.sequence)
   if (oidOf(algorithmName) !== SHA_256) throw new Error('the time stamp is not for a SHA-256')
-  if (!expectTag(digest, TAG.octets).content.equals(hash)) throw new Error('the time stamp is for another hash')
+  if (!expectTag(digest, TAG.octets).content.equals(hash))
+    throw new Error('the time stamp is for another hash')
   const found = { policy: oidOf(foundPolicy), serial: expectTag(serial, TAG.integer).content.toString('hex') }
   if (policy !== undefined && found.policy !== policy) {
     throw new Error(`the time stamp has the policy ${found.policy}, not ${policy}`)

@@ -1,0 +1,221 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import { parseVerifierKey } from '../seals/verifier-key.ts'
+import { createBoundedPost } from './bounded-post.ts'
+import { cosignatureVerifier } from './cosignature.ts'
+import type { Progress } from './progress.ts'
+import { makeSealedLog, type SealedLog } from './sealed-log.test-support.ts'
+import { type Lie, startTestWitness, type TestWitness } from './test-witness.test-support.ts'
+import { WitnessClient } from './witness-client.ts'
+import { WitnessRounds } from './witness-rounds.ts'
+import { lastWitnessed, readWitnessed, WITNESSED_FILE } from './witnessed-checkpoint.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'witnesses '))
+const witnesses: TestWitness[] = []
+after(() => {
+  for (const { server } of witnesses) {
+    server.close()
+    server.closeAllConnections()
+  }
+  rmSync(folder, { recursive: true })
+})
+
+let logs = 0
+function newLog(): SealedLog {
+  return makeSealedLog(join(folder, `log-${logs++}`))
+}
+
+async function start(log: SealedLog, name: string, rest: { lie?: Lie; keyType?: 'ml-dsa-44' } = {}) {
+  const witness = await startTestWitness({ name, logs: [log.vkey], ...rest })
+  witnesses.push(witness)
+  return witness
+}
+
+interface Running {
+  readonly rounds: WitnessRounds
+  readonly faults: string[]
+  readonly progress: () => Progress
+  /** Resolves when the condition holds after a report. */
+  until(condition: () => boolean): Promise<void>
+}
+
+function run(
+  log: SealedLog,
+  asked: readonly Pick<TestWitness, 'url' | 'vkey'>[],
+  rest: { readonly quorum?: number; readonly everyMs?: number; readonly timeoutMs?: number } = {},
+): Running {
+  const faults: string[] = []
+  let last: Progress | undefined
+  const waiting = new Set<() => void>()
+  const wake = () => {
+    for (const look of waiting) look()
+  }
+  const rounds = new WitnessRounds({
+    directory: log.directory,
+    clients: asked.map(
+      ({ url, vkey }) =>
+        new WitnessClient(
+          cosignatureVerifier(parseVerifierKey(vkey)),
+          createBoundedPost(`${url}/add-checkpoint`, undefined, rest.timeoutMs),
+        ),
+    ),
+    quorum: rest.quorum ?? asked.length,
+    everyMs: rest.everyMs ?? 1,
+    firstRetryMs: 1,
+    reports: {
+      progress: (progress) => {
+        last = progress
+        wake()
+      },
+      cosigned: wake,
+      fault: (witness, failure, cause) => {
+        faults.push(`${witness} ${failure}: ${cause}`)
+        wake()
+      },
+    },
+  })
+  return {
+    rounds,
+    faults,
+    progress: () => last as Progress,
+    until: (condition) =>
+      new Promise((resolve) => {
+        const look = () => {
+          if (!condition()) return
+          waiting.delete(look)
+          resolve()
+        }
+        waiting.add(look)
+        look()
+      }),
+  }
+}
+
+function kept(log: SealedLog, asked: readonly TestWitness[]) {
+  const keys = asked.map(({ vkey }) => cosignatureVerifier(parseVerifierKey(vkey)))
+  const { checkpoint, signers } = readWitnessed(readFileSync(join(log.directory, WITNESSED_FILE)), keys)
+  return { size: checkpoint.size, signers: signers.map(({ name }) => name) }
+}
+
+describe('a log with witnesses', () => {
+  it('has each of its checkpoints cosigned by all, over tiles, whatever size they have', async () => {
+    const log = newLog()
+    const asked = [await start(log, 'w.example/1'), await start(log, 'w.example/2', { keyType: 'ml-dsa-44' })]
+    const { rounds, faults, progress, until } = run(log, asked)
+    for (const leaves of [1, 2, 254, 256, 300, 70_000]) {
+      const size = log.grow(leaves)
+      rounds.sealed(size)
+      await until(() => progress().vouched === size)
+      await until(() => asked.every(({ sizeOf }) => sizeOf(log.key.origin) === size))
+    }
+    assert.deepEqual(faults, [])
+    assert.deepEqual(kept(log, asked), { size: 70_813, signers: ['w.example/1', 'w.example/2'] })
+    assert.equal(progress().behindSinceMs, undefined)
+    rounds.close()
+  })
+
+  it('goes on with a witness that knows it, and at the next start from what was kept', async () => {
+    const log = newLog()
+    const witness = await start(log, 'w.example/again')
+    const first = run(log, [witness])
+    first.rounds.sealed(log.grow(5))
+    await first.until(() => first.progress().vouched === 5)
+    first.rounds.close()
+    const second = run(log, [witness])
+    second.rounds.sealed(5)
+    assert.deepEqual(second.progress(), { sealed: 5, vouched: 5, behindSinceMs: undefined })
+    second.rounds.sealed(log.grow(5))
+    await second.until(() => second.progress().vouched === 10)
+    assert.deepEqual(witness.statuses, [200, 409, 200])
+    second.rounds.close()
+  })
+
+  it('needs only a quorum of them: one is away, one stalls', async () => {
+    const log = newLog()
+    const honest = [await start(log, 'w.example/a'), await start(log, 'w.example/b')]
+    const away = await start(log, 'w.example/away')
+    await new Promise((resolve) => away.server.close(resolve))
+    const stalls = await start(log, 'w.example/stalls', { lie: () => 'stall' })
+    const { rounds, progress, until, faults } = run(log, [away, stalls, ...honest], { quorum: 2 })
+    rounds.sealed(log.grow(3))
+    await until(() => progress().vouched === 3)
+    await until(() => faults.some((fault) => fault.startsWith('w.example/away unreachable: ')))
+    assert.deepEqual(kept(log, [stalls, ...honest]), { size: 3, signers: ['w.example/a', 'w.example/b'] })
+    assert.ok(lastWitnessed(log.directory, { witnesses: [], count: 0 }))
+    assert.equal(lastWitnessed(log.directory, { witnesses: [], count: 1 }), undefined)
+    rounds.close()
+  })
+
+  it('is told by an honest witness that it was put back or forked, and gets no signature', async () => {
+    const log = newLog()
+    const witness = await start(log, 'w.example/keeps')
+    const before = run(log, [witness])
+    before.rounds.sealed(log.grow(10))
+    await before.until(() => before.progress().vouched === 10)
+    before.rounds.close()
+    const fork = makeSealedLog(join(folder, 'fork'), log.key)
+    const after = run(fork, [witness])
+    after.rounds.sealed(fork.grow(9))
+    await after.until(() => after.faults.length > 0)
+    assert.match(
+      after.faults[0] ?? '',
+      /^w.example\/keeps conflict: has cosigned a tree of 10 leaves, .* has 9/,
+    )
+    after.rounds.sealed(fork.grow(20, 'other'))
+    await after.until(() => after.faults.some((fault) => fault.includes('does not go on from')))
+    assert.equal(after.progress().vouched, 0)
+    assert.equal(witness.sizeOf(log.key.origin), 10)
+    after.rounds.close()
+  })
+})
+
+describe('a witness that lies', async () => {
+  const other = await startTestWitness({ name: 'w.example/liar', logs: [] })
+  witnesses.push(other)
+  let sizes = 0
+  const of = (status: number, body: string) => () => ({ status, body })
+  const cases: Record<string, readonly [Lie, RegExp]> = {
+    'signs another text': [signedElsewhere, /invalid: the response has more than signatures/],
+    'changes its signature': [
+      (status, body) => ({ status, body: body.replace(/.{8}\n$/, 'AAAAAAA=\n') }),
+      /invalid: the response has a wrong signature of w.example\/liar/,
+    ],
+    'signs with the key of another': [
+      of(200, '— w.example/other AAAAAAAAAAAAAAAAAAAAAAAA\n'),
+      /invalid: the response has no signature of its key/,
+    ],
+    'says nothing': [
+      of(200, ''),
+      /invalid: the response has a signature line that is none|is no signed note/,
+    ],
+    'sends too much': [of(200, 'x'.repeat(70_000)), /unreachable: the response is longer than 65536 bytes/],
+    'sends somewhere else': [of(307, ''), /refused: responds with status 307/],
+    'names a size each time': [
+      () => ({ status: 409, body: `${sizes++ % 3}\n` }),
+      /invalid: names another size of the tree each time/,
+    ],
+    'names a size that is none': [of(409, '1e3\n'), /invalid: the response has not the size/],
+    'does not know the log': [of(404, ''), /refused: does not know the origin of the log/],
+  }
+  for (const [what, [lie, expected]] of Object.entries(cases)) {
+    it(`that ${what} is not counted`, async () => {
+      const log = newLog()
+      const witness = await start(log, 'w.example/liar', { lie })
+      const { rounds, faults, progress, until } = run(log, [witness], { everyMs: 60_000 })
+      rounds.sealed(log.grow(3))
+      await until(() => faults.length > 0)
+      rounds.close()
+      assert.match(faults[0] ?? '', expected)
+      assert.equal(progress().vouched, 0)
+      assert.ok((progress().behindSinceMs ?? 0) > 0)
+    })
+  }
+})
+
+/** With an empty line before its signature, so that a careless reader takes more for what is signed. */
+function signedElsewhere(status: number, body: string) {
+  return { status, body: `— w.example/x AAAAAAAA\n\n${body}` }
+}
