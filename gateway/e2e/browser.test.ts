@@ -147,6 +147,44 @@ function describeBrowser(): void {
     })
   }
 
+  it('reads what the API does and tries it, at any width, light and dark, without a finding of axe', async () => {
+    const page = await browser.newPage()
+    const complaints: string[] = []
+    page.on('console', (message) => complaints.push(message.text()))
+    await page.goto(`${service.url}/docs`)
+    const look = async (name: string) => {
+      for (const width of [360, 1280]) {
+        await page.setViewportSize({ width, height: 900 })
+        for (const colorScheme of ['light', 'dark'] as const) {
+          await page.emulateMedia({ colorScheme })
+          const overflow = await page.evaluate('document.documentElement.scrollWidth - window.innerWidth')
+          assert.ok((overflow as number) <= 0, `${name} scrolls sideways at ${width} px`)
+          assert.deepEqual(await accessibilityFindings(page), [], `${name}, ${width} px, ${colorScheme}`)
+          await picture(page, `${name}-${width}-${colorScheme}`)
+        }
+      }
+    }
+    await picture(page, 'docs')
+    await page.getByLabel('E-mail address').fill(ALICE.email)
+    await page.getByLabel('Password').fill(ALICE.password)
+    await page.keyboard.press('Enter')
+    await page.getByText('Signed in').waitFor()
+    await page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
+    await page.getByRole('button', { name: 'Send GET /api/balance' }).click()
+    await page.getByText('"balance": "1000.00"').waitFor()
+    const change = page.locator('form[data-method=PATCH]')
+    await change.getByLabel('id').fill('no/such')
+    await change.getByRole('button').click()
+    await change.getByText('"requestId"').waitFor()
+    await look('docs')
+    assert.deepEqual(
+      complaints.filter((line) => !/status of 4\d\d/.test(line)),
+      [],
+      'the policy blocks nothing that the page needs',
+    )
+    await page.close()
+  })
+
   async function signIn(page: Page, password: string): Promise<void> {
     await page.getByLabel('E-mail address').fill(ALICE.email)
     await page.getByLabel('Password').fill(password)

@@ -1,31 +1,28 @@
+import { readFileSync } from 'node:fs'
 import swagger from '@fastify/swagger'
-import swaggerUi from '@fastify/swagger-ui'
-import { ProblemSchema } from '../problems.ts'
-import type { App, Services } from '../services.ts'
+import { ProblemSchema } from '../../problems.ts'
+import type { App, Services } from '../../services.ts'
+import type { OpenApiDocument } from './openapi.ts'
+import { referencePage } from './reference-page.ts'
 
-/**
- * The page loads everything from here, and may only call the API that it documents. Inline styles are allowed because Swagger
- * UI needs them for its icons; inline scripts are not.
- */
+/** The page loads everything from here, and may only call the API that it documents. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
-  "style-src 'self' 'unsafe-inline'",
-  "img-src 'self' data:",
+  "style-src 'self'",
+  "img-src 'self'",
   "connect-src 'self'",
-  "form-action 'self'",
+  "form-action 'none'",
   "base-uri 'none'",
   "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
 ].join('; ')
 
-/** Stands at the top of the page, on a dark bar, in place of the framework's. */
-const LOGO = Buffer.from(
-  `<svg xmlns="http://www.w3.org/2000/svg" width="240" height="40" viewBox="0 0 240 40" role="img" aria-label="Countersign">
-<path d="M20 4 6 9v10c0 8 6 14 14 17 8-3 14-9 14-17V9z" fill="none" stroke="#7fd1ae" stroke-width="2.5"/>
-<path d="m13 20 5 5 9-10" fill="none" stroke="#7fd1ae" stroke-width="3" stroke-linecap="round" stroke-linejoin="round"/>
-<text x="44" y="28" fill="#fff" font-family="system-ui, sans-serif" font-size="23" font-weight="600">Countersign</text>
-</svg>`,
-)
+const FILES = [
+  { name: 'reference.css', type: 'text/css; charset=utf-8' },
+  { name: 'reference.js', type: 'text/javascript; charset=utf-8' },
+  { name: 'icon.svg', type: 'image/svg+xml' },
+]
 
 const DESCRIPTION = `The API behind the gateway. Every error is \`application/problem+json\` (RFC 9457) with a stable
 \`code\`; a 400 names each field. Amounts are decimal strings.
@@ -76,16 +73,19 @@ export async function registerDocs(app: App, { publicUrl }: Services): Promise<v
       ],
     },
   })
-  await app.register(swaggerUi, {
-    routePrefix: '/docs',
-    staticCSP: CONTENT_SECURITY_POLICY,
-    logo: { type: 'image/svg+xml', content: LOGO, href: '/docs', target: '_self' },
-    theme: {
-      title: 'Countersign demo API',
-      favicon: [{ filename: 'favicon.svg', rel: 'icon', type: 'image/svg+xml', sizes: 'any', content: LOGO }],
-    },
-    uiConfig: { deepLinking: true, displayRequestDuration: true, validatorUrl: null },
+  for (const { name, type } of FILES) {
+    const bytes = readFileSync(new URL(`page/${name}`, import.meta.url))
+    app.get(`/docs/${name}`, { schema: { hide: true } }, async (_, reply) => reply.type(type).send(bytes))
+  }
+  let page: string | undefined
+  app.get('/docs', { schema: { hide: true } }, async (_, reply) => {
+    page ??= referencePage(app.swagger() as unknown as OpenApiDocument)
+    return reply
+      .header('content-security-policy', CONTENT_SECURITY_POLICY)
+      .type('text/html; charset=utf-8')
+      .send(page)
   })
+  app.get('/docs/', { schema: { hide: true } }, async (_, reply) => reply.redirect('/docs', 308))
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger())
 }
 
