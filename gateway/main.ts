@@ -8,6 +8,7 @@ import { ConsoleFeed } from './admin/console/console-feed.ts'
 import { consoleRoutes } from './admin/console/console-routes.ts'
 import { metricsRoute } from './admin/metrics-route.ts'
 import { probeRoutes } from './admin/probes.ts'
+import { Rotation } from './audit/segments/rotation.ts'
 import { Primary } from './cluster/primary.ts'
 import { describeFault, type Fault, showFault } from './config/faults.ts'
 import { fileWarnings, settingsWarnings } from './process/config-warnings.ts'
@@ -32,8 +33,8 @@ const UNUSABLE = 1
 const USAGE = 2
 /** Under npm one Ctrl-C arrives twice: from the terminal and from npm. */
 const SAME_CTRL_C_MS = 1000
-/** How often an idle gateway retries an audit trail that could not be written. */
-const TRAIL_RECHECK_MS = 1000
+/** How often an idle gateway retries an audit trail that could not be written, and looks whether it has to be rotated. */
+const TRAIL_MAINTAIN_MS = 1000
 
 if (import.meta.main) {
   // Whoever adds a word to a program wants something else of it than a gateway.
@@ -98,14 +99,25 @@ async function start(startup: StartupConfiguration, predecessor: Predecessor | u
   })
   const ports = await begin(startup, serving, { admin, socket: adminSocket })
   feed.start()
-  // Writes pending records without waiting for a request once the disk has room again.
-  setInterval(() => serving.trail.maintain(), TRAIL_RECHECK_MS).unref()
+  maintainTrail(startup, serving)
   const { host, adminHost, upstreams } = settings
   const { port, tlsPort, adminPort } = ports
   const workers = serving instanceof Primary ? settings.workers : 1
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
   if (isTerminal()) process.stderr.write(startBanner(startup, ports))
   return { serving, admin }
+}
+
+/** Writes pending records without waiting for a request once the disk has room again, and begins new segments. */
+function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingMode): void {
+  const { auditFile: file } = settings
+  const onFault = ({ message: cause }: Error) => log.error({ cause }, 'the audit trail cannot be rotated')
+  const rotation = new Rotation({ file, trail: serving.trail, now: Date.now, onFault })
+  const maintain = () => {
+    serving.trail.maintain()
+    rotation.maintain(serving.settings.auditRotation)
+  }
+  setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
 }
 
 /** With what a predecessor or systemd hands over, if there is one. */

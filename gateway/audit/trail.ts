@@ -1,8 +1,7 @@
 import type { Durability } from '../config/settings.ts'
-import { isMadeBy } from '../http/rules/request-id.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
-import { ownIdOf, recoveredRecord } from './audit-records.ts'
+import { recoveredRecord } from './audit-records.ts'
 import { BufferedCommit } from './commit/buffered-commit.ts'
 import { type Commit, type CommitPolicy, heldTooLong, type OnCommitted } from './commit/commit.ts'
 import { GroupCommit } from './commit/group-commit.ts'
@@ -11,7 +10,7 @@ import { replaceSink, rotate } from './file/rotate-trail.ts'
 import { SharedTrail, type TrailHandle } from './file/shared-trail.ts'
 import { TrailFile } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
-import { openLines, type Recovery } from './recovery/recovery.ts'
+import { linesLeftBy, type Recovery } from './recovery/recovery.ts'
 import { type TrailListeners, TrailReports } from './trail-reports.ts'
 
 export interface TrailOptions extends TrailListeners {
@@ -31,7 +30,7 @@ export interface TrailOptions extends TrailListeners {
 
 /** Shorter than the timeout of clients and most proxies. */
 const RESPONSE_TIMEOUT_MS = 5000
-/** How often a rotation is retried that could not get a lock. */
+/** How often a rotation without a lock is retried. */
 const ROTATE_RETRY_MS = 5
 
 /**
@@ -51,13 +50,11 @@ const ROTATE_RETRY_MS = 5
  * A torn line is always the last one of the file: what a failed write left is cut off. Where that cannot be done (standard
  * output, an append-only file) the rest of the line is written first.
  *
- * After an outage the trail holds an AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused. A
- * rotation leaves the same two, at the end of one file and the beginning of the next. Both count the open requests,
- * which recovery relies on.
+ * After an outage the trail holds an AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused, after
+ * a rotation too, at the end of one file and the beginning of the next. Both count the open requests for recovery.
  *
- * Standard output is for a supervisor that collects it. A full non-blocking pipe is given 50 ms, then the trail is
- * unwritable until `recheck` finds room; a full blocking pipe stops the whole gateway; and nothing is recovered at the
- * next start. A file is the better choice.
+ * Standard output: a full non-blocking pipe is given 50 ms, then the trail is unwritable until `recheck` finds room; a full
+ * blocking pipe stops the whole gateway; nothing is recovered at the next start.
  */
 export class Trail {
   readonly #options: TrailOptions
@@ -113,6 +110,14 @@ export class Trail {
   /** What another thread needs to join. */
   get handle(): TrailHandle {
     return { file: this.#options.file, shared: this.#shared.buffer }
+  }
+
+  /** Of the file in use; undefined when it is not for this thread to rotate, or not now. */
+  get inode(): string | undefined {
+    const isOurs = this.#isOwner && !this.#closed && !this.#suspended
+    return isOurs && this.#options.file !== STANDARD_OUTPUT
+      ? this.#trailFile.sink.identity().inode
+      : undefined
   }
 
   /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. */
@@ -184,12 +189,7 @@ export class Trail {
     }
   }
 
-  /**
-   * Tries to write again after a failed write; costs nothing otherwise. New requests call it; /readyz or a timer must too,
-   * so that the trail recovers without traffic.
-   *
-   * @returns `writable` afterwards.
-   */
+  /** Tries to write again after a failed write; costs nothing otherwise. For new requests, and /readyz. @returns `writable` */
   recheck(): boolean {
     return this.#outage.recheck()
   }
@@ -289,9 +289,8 @@ export class Trail {
   }
 
   /**
-   * Settles what a dead worker left: gives up its lock, cuts off the line it was writing, and writes a `recovered` response
-   * for each request that it had open. Call it once, in the thread that opened the trail, when the other has ended; if that
-   * one held the lock, no thread can write before this.
+   * Settles what a dead worker left: gives up its lock, without which no thread can write, cuts off the line it was writing,
+   * and writes a `recovered` response for each request that it had open. Only once, in the thread that opened the trail.
    *
    * @param thread its `threadId`, which its request ids contain.
    * @returns how many responses were written.
@@ -299,9 +298,7 @@ export class Trail {
   settleDeadWorker(thread: number): number {
     this.#trailFile.release(thread)
     try {
-      const { file } = this.#options
-      const open = file === STANDARD_OUTPUT ? [] : openLines(file, this.#trailFile)
-      const lines = open.filter((line) => isMadeBy(thread, ownIdOf(line)))
+      const lines = linesLeftBy(thread, this.#options.file, this.#trailFile)
       for (const line of lines) this.settle(recoveredRecord(line))
       return lines.length
     } catch (error) {

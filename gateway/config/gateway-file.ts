@@ -6,6 +6,7 @@ import { schemaCheck } from './json/schema-check.ts'
 import { validateGateway } from './json/validators.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes, type WrittenOpenApi } from './openapi/documented-routes.ts'
+import { auditRotation, type WrittenAudit } from './rules/audit-rules.ts'
 import {
   algorithmsAndProfile,
   checkAlgorithms,
@@ -36,14 +37,7 @@ import {
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
 import { workerCount } from './rules/worker-count.ts'
-import type {
-  DpopSettings,
-  Durability,
-  RouteAuth,
-  Settings,
-  SettingsAsWritten,
-  Timeouts,
-} from './settings.ts'
+import type { DpopSettings, RouteAuth, Settings, SettingsAsWritten, Timeouts } from './settings.ts'
 import type { WrittenTracing } from './tracing-settings.ts'
 import { checkGroups, upstreamGroups, type WrittenGroups } from './upstreams/group-rules.ts'
 
@@ -90,7 +84,7 @@ interface Written
   readonly issuers: readonly WrittenIssuer[]
   readonly authThrottle: { readonly failures: number; readonly window: string }
   readonly addressRate?: { readonly requests: number; readonly window: string }
-  readonly audit: { readonly file: string; readonly durability: Durability }
+  readonly audit: WrittenAudit
   readonly limits: Pick<Settings, 'onJournalFailure'>
   readonly trustedProxies: readonly string[]
   readonly clientCertProxies: readonly string[]
@@ -201,6 +195,7 @@ function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedR
     },
     auditFile: audit.file,
     auditDurability: audit.durability,
+    auditRotation: auditRotation(audit),
     onJournalFailure: limits.onJournalFailure,
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
     workers: workerCount(written.workers),

@@ -140,6 +140,12 @@ export interface TlsSettings {
 /** How durable an audit record must be before its request continues. */
 export type Durability = 'written' | 'synced' | 'buffered'
 
+/** When the gateway closes the audit file and begins a new one; undefined members: never. */
+export interface AuditRotation {
+  readonly maxBytes: number | undefined
+  readonly maxAgeMs: number | undefined
+}
+
 /** Keys of config/gateway.json that are settings as they stand there. Immutable. */
 export interface SettingsAsWritten {
   readonly host: string
@@ -194,6 +200,7 @@ export interface Settings extends SettingsAsWritten, IssuerSettings {
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
   readonly auditFile: string
   readonly auditDurability: Durability
+  readonly auditRotation: AuditRotation | undefined
   /** Where gateways share their counts; undefined: in the memory of each. */
   readonly store: StoreSettings | undefined
   /** Undefined: no request is traced. */

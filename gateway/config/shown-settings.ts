@@ -33,6 +33,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   addressRate: true,
   auditFile: true,
   auditDurability: true,
+  auditRotation: true,
   dataDir: true,
   logLevel: true,
   via: true,

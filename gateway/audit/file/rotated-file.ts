@@ -1,7 +1,7 @@
 import { type BigIntStats, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
-const NOT_A_TRAIL = /\.(?:lock|gz|bz2|xz|zst)$/
+const NOT_A_TRAIL = /\.(?:lock|tmp|gz|bz2|xz|zst)$/
 
 /**
  * The file before `file` in the same directory: the one with the inode `continues`. Without an inode the process was killed

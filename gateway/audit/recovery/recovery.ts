@@ -1,11 +1,12 @@
 import { closeSync, existsSync, fstatSync, openSync, statSync } from 'node:fs'
-import { resolve } from 'node:path'
-import { unusable } from '../../storage/append-file.ts'
+import { isMadeBy } from '../../http/rules/request-id.ts'
+import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
-import { recoveredRecord } from '../audit-records.ts'
+import { ownIdOf, recoveredRecord } from '../audit-records.ts'
 import { rotatedFile } from '../file/rotated-file.ts'
 import type { TrailFile } from '../file/trail-file.ts'
+import { STANDARD_OUTPUT } from '../file/trail-sink.ts'
 import { OpenRequests } from './open-requests.ts'
 
 /** What a start found in the trail of the last run. */
@@ -37,7 +38,7 @@ export function recover(file: string): Recovery {
   try {
     const cutBytes = existsSync(file) ? cutTornLine(file) : 0
     if (existsSync(file)) readTrail(file, requests)
-    readRotated(resolve(file), requests)
+    readRotated(realPathOf(file), requests)
     const records = requests.lines().map(recoveredRecord)
     return { records, cutBytes, damagedLines: requests.damagedLines, unresolved: requests.missing() }
   } catch (error) {
@@ -51,20 +52,30 @@ export function recover(file: string): Recovery {
  * @param file its name; the file in use may have been renamed already.
  * @throws Error that names the file, when it cannot be read.
  */
-export function openLines(file: string, trailFile: TrailFile): string[] {
+function openLines(file: string, trailFile: TrailFile): string[] {
   const { end, open } = trailFile.fileEnd()
   const requests = new OpenRequests(open)
   try {
     const { inode } = trailFile.sink.identity()
     const present = statSync(file, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
-    const path = present ? file : rotatedFile(file, inode, new Set())
+    const path = present ? file : rotatedFile(realPathOf(file), inode, new Set())
     if (path === undefined) return []
     readTrail(path, requests, end)
-    readRotated(resolve(path), requests)
+    readRotated(realPathOf(path), requests)
     return requests.lines()
   } catch (error) {
     throw unusable(file, error)
   }
+}
+
+/**
+ * Those of `openLines` that a thread has made, which has ended.
+ *
+ * @param thread its `threadId`. @throws Error as `openLines`.
+ */
+export function linesLeftBy(thread: number, file: string, trailFile: TrailFile): string[] {
+  const open = file === STANDARD_OUTPUT ? [] : openLines(file, trailFile)
+  return open.filter((line) => isMadeBy(thread, ownIdOf(line)))
 }
 
 /** Reads back through rotated files, as far as needed and found. */

@@ -12,7 +12,7 @@ const RATIO_FROM_BYTES = 64 * 1024 * 1024
 
 const TIMESTAMP_KEY = '"timestamp":"'
 /** Of the lines of a trail; the timestamp stands behind type and request id, which have at most 128 characters. */
-const HEAD_BYTES = 512
+export const HEAD_BYTES = 512
 
 /**
  * The bytes of a segment from its beginning, decompressed, in blocks that end with a line. Only the last block may end

@@ -33,6 +33,7 @@ const STAMPED = /\.(\d{8}T\d{9}Z)$/
 const DATED = /-(\d{8,}(?:[-_.T]?\d+)*)$/
 /** `.1`, `.2`: logrotate, whose lowest number is the latest. */
 const NUMBERED = /\.(\d{1,9})$/
+const LAST_YEAR_MS = Date.UTC(9999, 0)
 const MAX_NUMBER = 999_999_999
 
 export function compressionOf(path: string): Compression {
@@ -42,6 +43,21 @@ export function compressionOf(path: string): Compression {
 /** The path that a segment has without the ending of its compression. */
 export function plainPath(path: string): string {
   return path.replace(COMPRESSED, '')
+}
+
+/** The name of a segment that we close at `nowMs`: each later one has a later name. */
+export function stampedPath(auditFile: string, nowMs: number): string {
+  return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
+}
+
+/** When we closed the segment, by its name, in milliseconds; undefined when the name is not ours. */
+export function stampOf(path: string): number | undefined {
+  const digits = STAMPED.exec(plainPath(path))?.[1]
+  if (digits === undefined) return undefined
+  const iso = digits.replace(/^(....)(..)(..T..)(..)(..)(...Z)$/, '$1-$2-$3:$4:$5.$6')
+  const ms = Date.parse(iso)
+  // Of the last year that has four digits, no name could be later.
+  return ms < LAST_YEAR_MS ? ms : undefined
 }
 
 /** What the name of a segment tells of its place; undefined for the open one, and for names that an operator chose. */

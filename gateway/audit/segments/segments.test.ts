@@ -121,7 +121,7 @@ test('a compressed file that is cut, damaged, a bomb or of another kind is named
     ['empty.gz', Buffer.alloc(0), /ends too early/],
     ['damaged.zst', damaged, /corrupt/i],
     ['none.gz', Buffer.from(text), /incorrect header/],
-    ['zeros.gz', gzipSync(zeros), /a line of more than/],
+    ['zeros.gz', gzipSync(zeros), /a line of more than|1000 times its size/],
     ['lines.zst', zstdCompressSync(lines), /more than 1000 times its size/],
     ['a.xz', Buffer.from(text), /xz: decompress it to .*a first/],
   ]

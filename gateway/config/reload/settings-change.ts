@@ -36,6 +36,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   upstreamGroups: 'upstreams',
   auditFile: 'audit.file',
   auditDurability: 'audit.durability',
+  auditRotation: 'audit.rotation',
   onJournalFailure: 'limits.onJournalFailure',
   drainGraceMs: 'timeouts.drainGraceMs',
 }

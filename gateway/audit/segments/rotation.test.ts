@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { basename, join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { openTrail } from '../open-trail.ts'
+import { recover } from '../recovery/recovery.ts'
+import { endOf, linesOf, requestLine, temporaryDirectory, unpaired } from '../trail.test-support.ts'
+import { Rotation } from './rotation.ts'
+import { segmentsOfTrail } from './trail-segments.ts'
+
+const BEGIN_MS = Date.UTC(2026, 10, 22, 15)
+const HOUR_MS = 3_600_000
+
+/** A trail in a new directory with its rotation, and a clock that the test sets. */
+function rotatedTrail(t: TestContext, { durability = 'written' as 'written' | 'synced' } = {}) {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const clock = { ms: BEGIN_MS }
+  const now = () => clock.ms
+  const faults: Error[] = []
+  const onFault = (error: Error) => faults.push(error)
+  const open = () => openTrail({ file, durability, now, onFault, onRecord: () => {} })
+  const trail = open()
+  t.after(() => trail.close('test'))
+  return { file, clock, trail, faults, open, rotation: new Rotation({ file, trail, now, onFault }) }
+}
+
+async function namesOf(file: string): Promise<string[]> {
+  return (await segmentsOfTrail(file)).map(({ path }) => basename(path))
+}
+
+const SMALL = { maxBytes: 1000, maxAgeMs: undefined }
+const HOURLY = { maxBytes: undefined, maxAgeMs: HOUR_MS }
+
+for (const durability of ['written', 'synced'] as const) {
+  test(`${durability}: a file that is large enough is closed, and its records are in order over the segments`, async (t) => {
+    const { file, clock, trail, faults, rotation } = rotatedTrail(t, { durability })
+    const lines = Array.from({ length: 40 }, (_, i) => requestLine(`id-${i}`))
+    for (const line of lines) {
+      assert.equal(await endOf(trail.append(line)), undefined)
+      clock.ms += 1000
+      rotation.maintain(SMALL)
+    }
+    const names = await namesOf(file)
+    assert.equal(names.length, 7)
+    const all = names.flatMap((name) => linesOf(join(file, '..', name)))
+    assert.deepEqual(
+      all.filter(({ type }) => type === 'API_REQUEST').map(({ requestId }) => requestId),
+      lines.map((_, i) => `id-${i}`),
+    )
+    assert.deepEqual(faults, [])
+  })
+}
+
+test('a file that is old enough is closed, by the time of its first record; a clock that goes backwards only delays that', async (t) => {
+  const { file, clock, trail, rotation, open } = rotatedTrail(t)
+  rotation.maintain(HOURLY)
+  clock.ms += HOUR_MS - 1
+  rotation.maintain(HOURLY)
+  assert.deepEqual(await namesOf(file), ['audit.ndjson'])
+  trail.close('restart')
+  const next = open()
+  t.after(() => next.close('test'))
+  const after = new Rotation({ file, trail: next, now: () => clock.ms, onFault: assert.fail })
+  clock.ms += 1
+  after.maintain(HOURLY)
+  after.maintain(HOURLY)
+  assert.deepEqual(await namesOf(file), ['audit.ndjson.20261122T160000000Z', 'audit.ndjson'])
+  clock.ms -= 10 * HOUR_MS
+  after.maintain(HOURLY)
+  clock.ms += HOUR_MS
+  after.maintain(HOURLY)
+  // Later than the name before, though the clock is not.
+  assert.deepEqual(await namesOf(file), [
+    'audit.ndjson.20261122T160000000Z',
+    'audit.ndjson.20261122T160000001Z',
+    'audit.ndjson',
+  ])
+})
+
+test('without limits, of what somebody else has renamed, and while another process has the trail, nothing is renamed', async (t) => {
+  const { file, clock, trail, rotation } = rotatedTrail(t)
+  clock.ms += HOUR_MS
+  rotation.maintain(undefined)
+  rotation.maintain({ maxBytes: undefined, maxAgeMs: undefined })
+  assert.deepEqual(await namesOf(file), ['audit.ndjson'])
+  fs.renameSync(file, `${file}.1`)
+  fs.writeFileSync(file, 'not ours yet\n')
+  rotation.maintain(HOURLY)
+  assert.deepEqual(await namesOf(file), ['audit.ndjson.1', 'audit.ndjson'])
+  fs.rmSync(file)
+  fs.renameSync(`${file}.1`, file)
+  assert.equal(await trail.suspend('restart'), undefined)
+  rotation.maintain(HOURLY)
+  assert.deepEqual(await namesOf(file), ['audit.ndjson'])
+})
+
+test('a new file that cannot be opened is tried again each second, and meanwhile the records go to the renamed one', async (t) => {
+  const { file, clock, trail, faults, rotation } = rotatedTrail(t)
+  clock.ms += HOUR_MS
+  const { openSync } = fs
+  const full = () => {
+    throw Object.assign(new Error('ENOSPC: no space left on device, open'), { code: 'ENOSPC' })
+  }
+  const replace = (open: typeof fs.openSync) => {
+    fs.openSync = open
+    syncBuiltinESMExports()
+  }
+  t.after(() => replace(openSync))
+  rotation.maintain(undefined)
+  replace(full as typeof openSync)
+  rotation.maintain(HOURLY)
+  rotation.maintain(HOURLY)
+  replace(openSync)
+  assert.equal(await endOf(trail.append(requestLine('meanwhile'))), undefined)
+  assert.deepEqual([fs.existsSync(file), faults.length], [false, 2])
+  rotation.maintain(HOURLY)
+  assert.equal(await endOf(trail.append(requestLine('after'))), undefined)
+  const names = await namesOf(file)
+  assert.deepEqual(names, ['audit.ndjson.20261122T160000000Z', 'audit.ndjson'])
+  const ids = names.map((name) => linesOf(join(file, '..', name)).flatMap(({ requestId }) => requestId ?? []))
+  assert.deepEqual(ids, [['meanwhile'], ['after']])
+})
+
+test('a process that is killed at any step of a rotation loses nothing: the next start goes on', async (t) => {
+  const { file, clock, trail } = rotatedTrail(t)
+  await endOf(trail.append(requestLine('open')))
+  trail.close('a crash writes no such line')
+  const text = fs.readFileSync(file, 'utf8')
+  const crashed = text.slice(0, text.indexOf('{"type":"AUDIT_STOP"'))
+  const renamed = `${file}.20261122T160000000Z`
+  const steps: [string, Record<string, string>][] = [
+    ['renamed', { [renamed]: crashed }],
+    ['new file', { [renamed]: crashed, [file]: '' }],
+    [
+      'old file ended',
+      { [renamed]: text.replace('"reason":"a crash writes no such line"', '"reason":"rotated"'), [file]: '' },
+    ],
+  ]
+  for (const [step, files] of steps) {
+    for (const path of [file, renamed]) fs.rmSync(path, { force: true })
+    for (const [path, content] of Object.entries(files)) fs.writeFileSync(path, content)
+    // Left by a compression that was killed too, and newer.
+    fs.writeFileSync(`${renamed}.zst.tmp`, 'half')
+    assert.equal(recover(file).records.length, 1, step)
+    const next = openTrail({ file, now: () => clock.ms, onFault: assert.fail, onRecord: () => {} })
+    next.close('test')
+    const lines = (await namesOf(file)).flatMap((name) => linesOf(join(file, '..', name)))
+    assert.deepEqual(unpaired(lines), [], step)
+  }
+})
