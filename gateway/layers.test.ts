@@ -17,7 +17,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['http/server'],
   ['config'],
   ['tls', 'auth', 'limits', 'audit', 'upstream', 'http/tracing'],
-  ['store'],
+  ['store', 'evidence'],
   ['exchange.ts'],
   ['admin'],
   ['gateway.ts'],

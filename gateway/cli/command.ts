@@ -24,6 +24,8 @@ export interface Command {
   readonly examples: readonly (readonly [line: string, does: string])[]
   /** What exit code 1 means here. */
   readonly fault: string
+  /** What exit code 2 means here; by default that the command line is not one. */
+  readonly unable?: string
   /** @returns its exit code @throws CommandFault, UsageFault */
   run(given: Given): number | Promise<number>
 }
@@ -44,7 +46,7 @@ export function flagValue(flags: Given['flags'], name: string): string | undefin
 /** The command could not be carried out: exit code 1. */
 export class CommandFault extends Error {}
 
-/** The command line is not one: exit code 2. */
+/** The command line is not one, or what it names cannot be read: exit code 2. */
 export class UsageFault extends Error {}
 
 /** Compares what was written with what the command takes. @throws UsageFault */

@@ -48,4 +48,8 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'replaces the signing keys of the demo backend',
     load: () => import('./keys-rotate.ts'),
   },
+  'audit find': {
+    summary: 'prints records of the audit trail, by id, caller, status or time',
+    load: () => import('./audit/find.ts'),
+  },
 }

@@ -21,7 +21,7 @@ Exit codes: 0 good, 1 a fault, 2 the command line is not one.
 
 /** `countersign NAME --help`. */
 export function helpOf(name: string, command: Command): string {
-  const { words, flags, about, examples, fault } = command
+  const { words, flags, about, examples, fault, unable = 'the command line is not one' } = command
   const usage = ['countersign', name, '[flags]', words].filter((part) => part !== '').join(' ')
   const shown = Object.entries({ ...flags, ...HELP }).map(
     ([flag, { value, about: does }]) =>
@@ -37,7 +37,7 @@ ${columns(shown)}
 Examples
 ${examples.map(([line, does]) => `  ${line}\n      ${does}`).join('\n')}
 
-Exit codes: 0 good; 1 ${fault}; 2 the command line is not one.
+Exit codes: 0 good; 1 ${fault}; 2 ${unable}.
 `
 }
 

@@ -18,14 +18,16 @@ export const HEAD_BYTES = 512
  * The bytes of a segment from its beginning, decompressed, in blocks that end with a line. Only the last block may end
  * without `\n`: a torn line, or one that is being written. Memory does not grow with the segment.
  *
+ * @param fromByte where a line begins, in a segment that is not compressed.
  * @throws Error that names the file: missing, torn, damaged, or compressed in a way that cannot be read here.
  */
 export async function* blocksOf(
   segment: Pick<Segment, 'path' | 'compression'>,
+  fromByte = 0,
 ): AsyncGenerator<Buffer, void, undefined> {
   let pieces: Buffer[] = []
   let carriedBytes = 0
-  for await (const chunk of chunksOf(segment)) {
+  for await (const chunk of chunksOf(segment, fromByte)) {
     const end = chunk.lastIndexOf(NEWLINE) + 1
     if (end > 0) {
       yield pieces.length === 0 ? chunk.subarray(0, end) : Buffer.concat([...pieces, chunk.subarray(0, end)])
@@ -96,12 +98,12 @@ export async function firstLineOf(
   return undefined
 }
 
-async function* chunksOf({
-  path,
-  compression,
-}: Pick<Segment, 'path' | 'compression'>): AsyncGenerator<Buffer> {
+async function* chunksOf(
+  { path, compression }: Pick<Segment, 'path' | 'compression'>,
+  fromByte: number,
+): AsyncGenerator<Buffer> {
   try {
-    if (compression === 'none') yield* createReadStream(path, { highWaterMark: CHUNK_BYTES })
+    if (compression === 'none') yield* createReadStream(path, { start: fromByte, highWaterMark: CHUNK_BYTES })
     else yield* decompressed(path, compression)
   } catch (error) {
     throw unreadable(path, reasonOf(error as NodeJS.ErrnoException))

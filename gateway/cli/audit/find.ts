@@ -1,0 +1,114 @@
+import type { AuditLine } from '../../evidence/records/audit-line.ts'
+import { findRecords, type Search } from '../../evidence/records/find-records.ts'
+import { printable } from '../../terminal/printable.ts'
+import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
+import { complain } from '../print.ts'
+import { Progress } from './progress.ts'
+import { ABOUT_FILES, ableTo, FILES, PERIOD_FLAGS, trailsNamed, whenOf } from './trail-words.ts'
+
+export const command: Command = {
+  words: FILES,
+  count: [0, Number.POSITIVE_INFINITY],
+  flags: {
+    request: { value: 'ID', about: 'a request id, of the gateway or of the client' },
+    user: { value: 'ID', about: 'userId' },
+    client: { value: 'ID', about: 'clientId: a machine caller' },
+    status: { value: 'STATUS', about: 'status of the response; finds responses only' },
+    ...PERIOD_FLAGS,
+    everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
+    format: {
+      value: 'FORMAT',
+      about: 'ndjson, the lines as they are, or table; default: table on a terminal',
+    },
+  },
+  about: [
+    'Prints the records for which all flags hold, in the order of the trail. --since and --until mean the start of a request; its response is found however late it came.',
+    ABOUT_FILES,
+    'It reads only what it must: parts of the trail outside the times are skipped, and an id that the gateway made holds its time. That rests on clocks that are set back by no more than five minutes, and on requests being recorded within ten minutes of their start.',
+  ],
+  examples: [
+    ['countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h', 'what a user did'],
+    ['countersign audit find --status 429 --format table data/audit.ndjson', 'who was too fast'],
+    [
+      'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01',
+      'a month of one client',
+    ],
+  ],
+  fault: 'nothing was found',
+  unable: 'the command line is not one, or a file cannot be read',
+  async run({ words, flags }) {
+    const search = searchOf(flags)
+    const show = formatOf(flags) === 'table' ? tableRow : ndjson
+    const progress = new Progress('searching')
+    let count = 0
+    for (const { segments } of await trailsNamed(words)) {
+      const result = await ableTo(() =>
+        findRecords(segments, search, {
+          onRecord(line, record) {
+            progress.clear()
+            process.stdout.write(show(line, record))
+          },
+          onRead: progress.show,
+          isEnough: () => process.stdout.destroyed,
+        }),
+      )
+      count += result.count
+      progress.clear()
+      if (result.byIdTime && process.stderr.isTTY) {
+        complain('read around the time of the id; --everywhere also finds a later use of it by a client')
+      }
+    }
+    if (count === 0) complain('nothing was found')
+    return count === 0 ? EXIT.fault : EXIT.good
+  },
+}
+
+function searchOf(flags: Given['flags']): Search {
+  const status = flagValue(flags, 'status')
+  if (status !== undefined && !/^\d{1,3}$/.test(status))
+    throw new UsageFault('--status must be a number: 429')
+  const filter = {
+    request: flagValue(flags, 'request'),
+    user: flagValue(flags, 'user'),
+    client: flagValue(flags, 'client'),
+    status: status === undefined ? undefined : Number(status),
+  }
+  const fromMs = whenOf(flags, 'since')
+  const toMs = whenOf(flags, 'until')
+  const hasPeriod = fromMs !== undefined || toMs !== undefined
+  if (!hasPeriod && Object.values(filter).every((value) => value === undefined)) {
+    throw new UsageFault('needs at least one of --request, --user, --client, --status, --since, --until')
+  }
+  const period = { fromMs: fromMs ?? Number.NEGATIVE_INFINITY, toMs: toMs ?? Number.POSITIVE_INFINITY }
+  return { filter, period: hasPeriod ? period : undefined, everywhere: flags.everywhere === true }
+}
+
+function formatOf(flags: Given['flags']): string {
+  const format = flagValue(flags, 'format') ?? (process.stdout.isTTY ? 'table' : 'ndjson')
+  if (format !== 'table' && format !== 'ndjson') throw new UsageFault('--format must be ndjson or table')
+  return format
+}
+
+/** Byte for byte into files and pipes. */
+function ndjson(line: Buffer): Buffer | string {
+  return process.stdout.isTTY ? `${printable(line.toString().trimEnd())}\n` : line
+}
+
+/** Time, record, status, duration, method, path, caller, id; other lines with all that they say. */
+function tableRow(line: Buffer, record: AuditLine): string {
+  const { type, timestamp, statusCode, duration, method, path, userId, clientId, ip, requestId } = record
+  const cells =
+    type === 'API_REQUEST' || type === 'API_RESPONSE'
+      ? [
+          String(timestamp).padEnd(24),
+          (type === 'API_REQUEST' ? 'request' : 'response').padEnd(8),
+          String(statusCode ?? '').padStart(3),
+          (duration === undefined ? '' : `${duration} ms`).padStart(11),
+          String(method).padEnd(6),
+          String(path).padEnd(24),
+          `${userId ?? clientId ?? '-'} ${ip}`,
+          String(requestId),
+        ]
+      : [String(timestamp).padEnd(24), line.toString().trimEnd()]
+  return `${printable(cells.join('  '))}\n`
+}

@@ -1,0 +1,19 @@
+/** A line of the trail as it was parsed; any member may be missing or something else in a damaged one. */
+export type AuditLine = Readonly<Record<string, unknown>>
+
+/** Undefined for what is not a record. @param line with or without its `\n`. */
+export function parseLine(line: Buffer): AuditLine | undefined {
+  try {
+    const value: unknown = JSON.parse(line.toString())
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as AuditLine)
+      : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Milliseconds since the epoch; NaN without one. */
+export function timestampMs(record: AuditLine): number {
+  return typeof record.timestamp === 'string' ? Date.parse(record.timestamp) : Number.NaN
+}

@@ -1,0 +1,123 @@
+import { pairKeyOf } from '../../audit/audit-records.ts'
+import { linesIn } from '../../audit/segments/read-segment.ts'
+import type { Segment } from '../../audit/segments/segment.ts'
+import { type AuditLine, parseLine, timestampMs } from './audit-line.ts'
+import { concerns, idTimeMs, matches, needleOf, type RecordFilter, statusNeedle } from './record-filter.ts'
+import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
+
+export interface Search {
+  readonly filter: RecordFilter
+  /** In which the requests began; `-Infinity` and `Infinity` leave a side open. */
+  readonly period?: Period | undefined
+  /** Reads all of the trail even for an id that tells its time: a client may have used it again. */
+  readonly everywhere?: boolean
+}
+
+interface Found {
+  readonly onRecord: (line: Buffer, record: AuditLine) => void
+  readonly onRead?: OnRead | undefined
+  /** The reader has gone away. */
+  readonly isEnough?: () => boolean
+}
+
+export interface FindResult {
+  readonly count: number
+  /** Only the lines around the time of the id were read. */
+  readonly byIdTime: boolean
+}
+
+const NEWLINE = 10
+
+/**
+ * Finds records in the order of the trail. An id that the gateway made holds its time, so only the lines around it are read;
+ * if nothing is there, a client has made it, and all are.
+ */
+export async function findRecords(
+  segments: readonly Segment[],
+  search: Search,
+  found: Found,
+): Promise<FindResult> {
+  const { filter, period, everywhere } = search
+  const idMs = filter.request === undefined ? undefined : idTimeMs(filter.request)
+  if (idMs !== undefined && period === undefined && everywhere !== true) {
+    const around = { fromMs: idMs, toMs: idMs }
+    const count = await new Finder({ filter }, found).read(segments, around)
+    if (count > 0) return { count, byIdTime: true }
+  }
+  return { count: await new Finder(search, found).read(segments, period), byIdTime: false }
+}
+
+class Finder {
+  readonly #filter: RecordFilter
+  readonly #found: Found
+  readonly #period: Period | undefined
+  /** Keys of pairs: requests that were found and whose responses were not yet. */
+  readonly #open = new Set<string>()
+  #count = 0
+
+  constructor({ filter, period }: Search, found: Found) {
+    this.#filter = filter
+    this.#period = period
+    this.#found = found
+  }
+
+  /** @param around where to read; what is found may be of any time. @returns the number of records found. */
+  async read(segments: readonly Segment[], around: Period | undefined): Promise<number> {
+    const { onRead, isEnough } = this.#found
+    const needle = this.#needle(around)
+    const hasOpen = () => this.#open.size > 0
+    for await (const { bytes } of blocksWritten(segments, { period: around, hasOpen, onRead })) {
+      for (const line of needle === undefined ? linesIn(bytes) : linesWith(needle, bytes)) this.#look(line)
+      if (isEnough?.() === true) break
+    }
+    return this.#count
+  }
+
+  #needle(around: Period | undefined): Buffer | undefined {
+    const { status } = this.#filter
+    // Where reading ends depends on requests, which have no status.
+    const isEndless = around === undefined || around.toMs === Number.POSITIVE_INFINITY
+    const text =
+      needleOf(this.#filter) ?? (status !== undefined && isEndless ? statusNeedle(status) : undefined)
+    return text === undefined ? undefined : Buffer.from(text)
+  }
+
+  #look(line: Buffer): void {
+    if (!this.#isOfTime(line)) return
+    const record = parseLine(line)
+    if (record === undefined || !concerns(this.#filter, record)) return
+    this.#follow(record, line)
+    if (!matches(this.#filter, record)) return
+    this.#count++
+    this.#found.onRecord(line, record)
+  }
+
+  #follow({ type }: AuditLine, line: Buffer): void {
+    const key = pairKeyOf(line.toString('latin1'))
+    if (key === undefined) return
+    if (type === 'API_REQUEST') this.#open.add(key)
+    else if (type === 'API_RESPONSE') this.#open.delete(key)
+  }
+
+  #isOfTime(line: Buffer): boolean {
+    if (this.#period === undefined) return true
+    const ms = timestampMs({ timestamp: TIMESTAMP.exec(line.toString('latin1', 0, HEAD_BYTES))?.[1] })
+    return ms >= this.#period.fromMs && ms < this.#period.toMs
+  }
+}
+
+const TIMESTAMP = /"timestamp":"([^"]+)"/
+const HEAD_BYTES = 512
+
+function* linesWith(needle: Buffer, block: Buffer): Generator<Buffer, void, undefined> {
+  for (let at = block.indexOf(needle); at !== -1; ) {
+    const end = lineEnd(block, at)
+    yield block.subarray(block.lastIndexOf(NEWLINE, at) + 1, end)
+    at = block.indexOf(needle, end)
+  }
+}
+
+function lineEnd(block: Buffer, at: number): number {
+  const newline = block.indexOf(NEWLINE, at)
+  return newline === -1 ? block.length : newline + 1
+}

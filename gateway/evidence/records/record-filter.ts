@@ -1,0 +1,43 @@
+import type { AuditLine } from './audit-line.ts'
+
+/** What `audit find` looks for: all that is given must hold. */
+export interface RecordFilter {
+  /** Of the client or of the gateway. */
+  readonly request?: string | undefined
+  readonly user?: string | undefined
+  readonly client?: string | undefined
+  /** Then only responses are found. */
+  readonly status?: number | undefined
+}
+
+/** The same but for the status, which a request has not got yet. */
+export function concerns({ request, user, client }: RecordFilter, record: AuditLine): boolean {
+  return (
+    (request === undefined || record.requestId === request || record.gatewayId === request) &&
+    (user === undefined || record.userId === user) &&
+    (client === undefined || record.clientId === client)
+  )
+}
+
+export function matches(filter: RecordFilter, record: AuditLine): boolean {
+  return concerns(filter, record) && (filter.status === undefined || record.statusCode === filter.status)
+}
+
+/** Bytes that stand in every record that the filter concerns: most lines need not be looked at. */
+export function needleOf({ request, user, client }: RecordFilter): string | undefined {
+  if (request !== undefined) return JSON.stringify(request)
+  if (user !== undefined) return `"userId":${JSON.stringify(user)}`
+  return client === undefined ? undefined : `"clientId":${JSON.stringify(client)}`
+}
+
+export function statusNeedle(status: number): string {
+  return `"statusCode":${status},`
+}
+
+const UUID_V7 = /^([\da-f]{8})-([\da-f]{4})-7[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/i
+
+/** When an id was made that is a UUID of version 7 (RFC 9562), as the gateway makes them, milliseconds since the epoch. */
+export function idTimeMs(id: string): number | undefined {
+  const [, high, low] = UUID_V7.exec(id) ?? []
+  return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16)
+}
