@@ -22,11 +22,11 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
   },
   'explain route': {
     summary: 'which route lets a request through, and why no other',
-    load: () => import('./explain-route.ts'),
+    load: () => import('./explain/explain-route.ts'),
   },
   'explain limit': {
     summary: 'which limit counts a request, and why no other',
-    load: () => import('./explain-limit.ts'),
+    load: () => import('./explain/explain-limit.ts'),
   },
   health: {
     summary: 'asks a running gateway whether it should get traffic',

@@ -16,6 +16,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
+import { requestRecord, responseTo } from '../audit/audit-records.ts'
 import { COMMANDS } from '../cli/commands.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { freePort } from './free-port.ts'
@@ -26,6 +27,22 @@ const BIN = join(ROOT, 'gateway', packageJson.bin.countersign)
 const TOKEN = 'a-token-of-the-admin-listener-0123456789'
 
 const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
+
+/** What the examples of `audit find` look for. */
+function trail(): string {
+  const facts = { method: 'GET', path: '/api/data', ip: '192.0.2.1', userAgent: '', gatewayId: undefined }
+  const user = 'a3f1e7c2-0000-7000-8000-000000000001'
+  const machine = requestRecord({
+    ...facts,
+    requestId: 'one',
+    timestamp: '2026-11-15T12:00:00.000Z',
+    userId: undefined,
+    clientId: 'webhooks',
+  })
+  const timestamp = new Date().toISOString()
+  const person = requestRecord({ ...facts, requestId: 'two', timestamp, userId: user, clientId: undefined })
+  return machine + responseTo(machine, 200, 1) + person + responseTo(person, 429, 1)
+}
 
 /** What the commands run is covered; of functions that were compiled before, that is not known exactly. */
 const COVERAGE = { NODE_V8_COVERAGE: process.env.NODE_V8_COVERAGE ?? '', NODE_DISABLE_COMPILE_CACHE: '1' }
@@ -38,6 +55,7 @@ describe('the command line', () => {
     cpSync(join(ROOT, 'config'), join(dir, 'config'), { recursive: true })
     mkdirSync(join(dir, 'data'))
     writeFileSync(join(dir, 'data/admin-token'), TOKEN, { mode: 0o600 })
+    writeFileSync(join(dir, 'data/audit.ndjson'), trail())
     writeFileSync(join(dir, 'openapi.json'), JSON.stringify({ paths: { '/a/{id}': { get: {} } } }))
     for (const [from, to] of [
       ['any-service.json', 'shop.json'],
@@ -113,6 +131,15 @@ describe('the command line', () => {
     'countersign reload': { says: /limits\.json: in force already\n/ },
     'countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token': {
       says: /limits\.json: in force already\n/,
+    },
+    'countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h': {
+      says: /^\{"type":"API_REQUEST","requestId":"two".*\n\{"type":"API_RESPONSE","requestId":"two".*\n$/,
+    },
+    'countersign audit find --status 429 --format table data/audit.ndjson': {
+      says: /^\S+Z {2}response {2}429 {9}1 ms {2}GET .* two\n$/,
+    },
+    'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01': {
+      says: /^\{"type":"API_REQUEST","requestId":"one".*\n\{"type":"API_RESPONSE","requestId":"one".*\n$/,
     },
     'countersign keys rotate': { says: /^signing key \S+ is published and signs from / },
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },

@@ -1,10 +1,10 @@
-import type { LimitRow } from '../limits/table/limit-row.ts'
-import { LimitTable } from '../limits/table/limit-table.ts'
-import { idleRowWarnings } from '../process/config-warnings.ts'
-import { type Command, EXIT } from './command.ts'
-import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
-import { print } from './print.ts'
-import { readRequest, readTables } from './request-words.ts'
+import type { LimitRow } from '../../limits/table/limit-row.ts'
+import { LimitTable } from '../../limits/table/limit-table.ts'
+import { idleRowWarnings } from '../../process/config-warnings.ts'
+import { type Command, EXIT } from '../command.ts'
+import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
+import { print } from '../print.ts'
+import { readRequest, readTables } from '../request-words.ts'
 import { methodsOf, whyNot } from './row-reasons.ts'
 
 const COUNTED: Readonly<Record<LimitRow['per'], string>> = {

@@ -1,4 +1,4 @@
-import { PathTable } from '../http/rules/path-table.ts'
+import { PathTable } from '../../http/rules/path-table.ts'
 
 /** A row of the routes or of the limits. */
 interface Row {

@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import { gzipSync, zstdCompressSync } from 'node:zlib'
+import fc from 'fast-check'
+import { requestRecord, responseTo, startRecord } from '../../audit/audit-records.ts'
+import { LONGER } from '../../e2e/long-runs.ts'
+import { trailsOf } from '../trail-files.ts'
+import { parseLine, timestampMs } from './audit-line.ts'
+import { findRecords, type Search } from './find-records.ts'
+import { concerns, matches } from './record-filter.ts'
+
+const dir = mkdtempSync(join(tmpdir(), 'find-records-'))
+after(() => rmSync(dir, { recursive: true }))
+const BEGIN = Date.parse('2026-11-20T00:00:00Z')
+const HOURS = 6
+const EXCHANGES = 6000
+
+const iso = (ms: number) => new Date(ms).toISOString()
+
+function idOf(ms: number, n: number): string {
+  const hex = ms.toString(16).padStart(12, '0')
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-${String(n).padStart(12, '0')}`
+}
+
+/** Six hours, four segments of three kinds; some responses come hours later, some requests are recorded minutes late. */
+function writeTrail(): { file: string; lines: string[] } {
+  const written: { atMs: number; line: string }[] = []
+  for (let n = 0; n < EXCHANGES; n++) {
+    const startMs = BEGIN + Math.floor((n / EXCHANGES) * HOURS * 3_600_000)
+    const recordedMs = startMs + (n % 500 === 7 ? 9 * 60_000 : 2)
+    const endMs = recordedMs + (n % 300 === 5 ? 2 * 3_600_000 : (n % 50) * 10)
+    const request = requestRecord({
+      requestId: n % 10 === 0 ? `client-${n % 40}` : idOf(startMs, n),
+      timestamp: iso(startMs),
+      method: 'GET',
+      path: `/api/${n}`,
+      userId: n % 3 === 0 ? undefined : `user-${n % 7}`,
+      clientId: n % 3 === 0 ? 'partner' : undefined,
+      ip: '192.0.2.1',
+      userAgent: 'a'.repeat(200),
+      gatewayId: n % 10 === 0 ? idOf(startMs, n) : undefined,
+    })
+    written.push({ atMs: recordedMs, line: request })
+    written.push({ atMs: endMs, line: responseTo(request, n % 11 === 0 ? 429 : 200, endMs - startMs) })
+  }
+  written.sort((a, b) => a.atMs - b.atMs)
+  const file = join(dir, 'audit.ndjson')
+  const lines: string[] = []
+  const quarter = Math.ceil(written.length / 4)
+  for (let i = 0; i < 4; i++) {
+    const part = written.slice(i * quarter, (i + 1) * quarter)
+    const first = startRecord({ timestamp: iso(part[0]!.atMs), pid: 1, open: 0 })
+    const text = [first, ...part.map(({ line }) => line)]
+    lines.push(...text)
+    const bytes = Buffer.from(text.join(''))
+    if (i === 0) writeFileSync(`${file}.20260101T000000000Z.zst`, zstdCompressSync(bytes))
+    else if (i === 1) writeFileSync(`${file}-20261120.gz`, gzipSync(bytes))
+    else writeFileSync(i === 2 ? `${file}.1` : file, bytes)
+  }
+  return { file, lines }
+}
+
+describe('finding records', () => {
+  const { file, lines } = writeTrail()
+
+  async function find(search: Search) {
+    const found: string[] = []
+    const [trail] = await trailsOf([file])
+    await findRecords(trail!.segments, search, {
+      onRecord: (line) => found.push(line.toString()),
+    })
+    return found
+  }
+
+  const expected = ({ filter, period }: Search) =>
+    lines.filter((line) => {
+      const record = parseLine(Buffer.from(line))!
+      const ms = timestampMs(record)
+      return matches(filter, record) && (period === undefined || (ms >= period.fromMs && ms < period.toMs))
+    })
+
+  it('finds what a look at every line finds, with any filter and period', async () => {
+    const time = fc.integer({ min: -60, max: HOURS * 60 + 60 }).map((minutes) => BEGIN + minutes * 60_000)
+    const search: fc.Arbitrary<Search> = fc.record({
+      filter: fc.record(
+        {
+          request: fc.oneof(
+            fc.constant('client-20'),
+            fc.constant('client-999'),
+            fc
+              .nat(EXCHANGES - 1)
+              .map((n) => idOf(BEGIN + Math.floor((n / EXCHANGES) * HOURS * 3_600_000), n)),
+          ),
+          user: fc.constantFrom('user-1', 'user-5', 'nobody'),
+          client: fc.constant('partner'),
+          status: fc.constantFrom(200, 429),
+        },
+        { requiredKeys: [] },
+      ),
+      period: fc.option(
+        fc.tuple(time, time).map(([a, b]) => ({ fromMs: Math.min(a, b), toMs: Math.max(a, b) })),
+        { nil: undefined },
+      ),
+    })
+    await fc.assert(
+      fc.asyncProperty(search, async (one) => assert.deepEqual(await find(one), expected(one))),
+      { numRuns: 12 * LONGER },
+    )
+  })
+
+  it('reads only what is near the time of an id, and everything for an id of a client that looks like one', async () => {
+    const late = lines.findLast((line) => line.includes('"API_REQUEST"') && !line.includes('client-'))!
+    const { requestId } = JSON.parse(late)
+    assert.equal((await find({ filter: { request: requestId } })).length, 2)
+    const reused = idOf(BEGIN + 1000, 999_999)
+    writeFileSync(file, late.replace(requestId, reused), { flag: 'a' })
+    lines.push(late.replace(requestId, reused))
+    assert.equal((await find({ filter: { request: reused } })).length, 1)
+  })
+
+  it('takes quotes in a filter for themselves, and names of other members for nothing', async () => {
+    assert.equal((await find({ filter: { user: 'user-1","ip":"192.0.2.1' } })).length, 0)
+    assert.equal(concerns({ user: 'x' }, { requestId: 'x', clientId: 'x' }), false)
+  })
+})
+
+describe('the files of a trail', () => {
+  it('are found from its name, from its directory and from a glob, with the lock left out', async () => {
+    const names = async (...paths: string[]) =>
+      (await trailsOf(paths)).map(({ auditFile, segments }) => [auditFile, segments.length])
+    const file = join(dir, 'audit.ndjson')
+    writeFileSync(`${file}.lock`, '')
+    assert.deepEqual(await names(file), [[file, 4]])
+    assert.deepEqual(await names(dir), [[file, 4]])
+    assert.deepEqual(await names(file, `${file}.1`, `${file}.lock`), [[file, 4]])
+    assert.deepEqual(await names(`${file}.1`, `${file}-20261120.gz`), [[file, 2]])
+    await assert.rejects(trailsOf([join(dir, 'none')]), /none cannot be read: ENOENT/)
+  })
+})
