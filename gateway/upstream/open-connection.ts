@@ -1,6 +1,6 @@
-import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from 'node:net'
-import { connect as connectTls } from 'node:tls'
+import { connect, type OnReadOpts, type Socket } from 'node:net'
 import type { Address } from './upstream-address.ts'
+import type { UpstreamTls } from './upstream-tls.ts'
 
 const TCP_KEEP_ALIVE_MS = 60_000
 
@@ -14,35 +14,31 @@ export class ConnectError extends Error {
   }
 }
 
+/** What a connection is made with. */
+export interface ConnectionTarget {
+  readonly address: Address
+  /** Of an `https://` address, else undefined. */
+  readonly tls: UpstreamTls | undefined
+  /** Milliseconds. */
+  readonly connectMs: number
+}
+
 /** Gets exactly one of the two calls, once, after `openConnection` has returned. */
 export interface ConnectionOpening {
-  /** Without TLS: reads into this buffer instead of a stream. */
-  readonly onread?: OnReadOpts
+  /** Reads into this buffer instead of a stream. */
+  readonly onread: OnReadOpts
   connected(socket: Socket): void
   failed(error: ConnectError): void
 }
 
-/**
- * Opens a connection. For `https://` it is connected when the handshake is done and the certificate has been verified
- * against the trusted authorities and the upstream's name (RFC 9110 section 4.3.4); nothing can turn that off. Destroy
- * the returned socket to give up.
- */
-export function openConnection(address: Address, connectMs: number, opening: ConnectionOpening): Socket {
-  const { secure, host, port, socketPath } = address
-  const socket = secure
-    ? connectTls({
-        host,
-        port,
-        // Server Name Indication takes names only (RFC 6066 section 3); an IP address is verified by `host`.
-        ...(isIP(host) === 0 ? { servername: host } : {}),
-        ALPNProtocols: ['http/1.1'],
-        // Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED=0 has no effect.
-        rejectUnauthorized: true,
-      })
-    : connectTcp({
-        ...(socketPath === undefined ? { host, port } : { path: socketPath }),
-        ...(opening.onread === undefined ? {} : { onread: opening.onread }),
-      })
+/** Opens a connection. With TLS it is connected when the handshake is done. Destroy the returned socket to give up. */
+export function openConnection(target: ConnectionTarget, opening: ConnectionOpening): Socket {
+  const { address, tls, connectMs } = target
+  const { host, port, socketPath } = address
+  const { onread } = opening
+  const socket =
+    tls?.connect(onread) ??
+    connect({ ...(socketPath === undefined ? { host, port } : { path: socketPath }), onread })
   socket.setNoDelay(true)
   socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
 
@@ -54,6 +50,7 @@ export function openConnection(address: Address, connectMs: number, opening: Con
     if (error === undefined) {
       opening.connected(socket)
     } else {
+      tls?.forget()
       socket.destroy()
       opening.failed(error)
     }
@@ -62,7 +59,7 @@ export function openConnection(address: Address, connectMs: number, opening: Con
     () => settle(new ConnectError('UPSTREAM_CONNECT_TIMEOUT', `no connection within ${connectMs} ms`)),
     connectMs,
   )
-  socket.once(secure ? 'secureConnect' : 'connect', () => settle(undefined))
+  socket.once(tls === undefined ? 'connect' : 'secureConnect', () => settle(undefined))
   // Never removed: an upgraded socket has no other listener until its receiver takes it.
   socket.on('error', (error: NodeJS.ErrnoException) => settle(connectError(error)))
   socket.once('close', () => settle(new ConnectError('UPSTREAM_CONNECT', 'the attempt was given up')))

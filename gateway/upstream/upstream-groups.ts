@@ -59,7 +59,7 @@ export class UpstreamGroups {
 
   /**
    * @param before groups of other settings. Targets that a group of the same name has too keep connections, health and
-   * checks, unless one of the two has `https://` targets and the other none. It is not changed until it hands over.
+   * checks. It is not changed until it hands over.
    */
   constructor(options: GroupsOptions, before?: UpstreamGroups) {
     this.#options = options

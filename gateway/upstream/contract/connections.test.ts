@@ -5,10 +5,11 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
-import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
 import { openConnection } from '../open-connection.ts'
 import { parseAddress } from '../upstream-address.ts'
 import type { UpstreamsOptions } from '../upstream-options.ts'
+import { UpstreamTls } from '../upstream-tls.ts'
 import {
   bodyOf,
   ok,
@@ -126,7 +127,10 @@ describe('an opening that takes too long', () => {
     await until(() => silent.listening)
     const { port } = silent.address() as { port: number }
     const failed = Promise.withResolvers<boolean>()
-    const socket = openConnection(parseAddress(`https://127.0.0.1:${port}`), 20, {
+    const address = parseAddress(`https://127.0.0.1:${port}`)
+    const target = { address, tls: new UpstreamTls(address), connectMs: 20 }
+    const socket = openConnection(target, {
+      onread: { buffer: Buffer.alloc(1), callback: () => true },
       connected: () => failed.reject(new Error('connected')),
       failed: (error) => failed.resolve(error.code === 'UPSTREAM_CONNECT_TIMEOUT' && socket.destroyed),
     })
@@ -232,6 +236,18 @@ describe('https', () => {
     const received = await send(byName).over
     assert.equal(bodyOf(received), 'x')
     await byName.close()
+  })
+
+  it('resumes the session of the connection before', async (t) => {
+    setDefaultCACertificates([...usual, read('ca.pem').toString()])
+    const resumed: boolean[] = []
+    const { upstream } = await pair(t, {
+      ...secure('right'),
+      onConnection: (socket) => void resumed.push((socket as TLSSocket).isSessionReused()),
+      onRequest: ({ socket }) => socket.end(ok('x', 'Connection: close\r\n')),
+    })
+    for (let i = 0; i < 3; i++) assert.equal(bodyOf(await send(upstream).over), 'x')
+    assert.deepEqual(resumed, [false, true, true])
   })
 
   it('with a certificate for another name is an unreachable fault, whatever Host the caller names', async (t) => {

@@ -230,7 +230,7 @@ describe('a thousand exchanges at once', () => {
     const { scripted, upstream } = await pair(
       t,
       { onRequest: ({ socket, head }) => socket.write(ok(/ \/(\d+)/.exec(head)?.[1] ?? '')) },
-      { maxConnections: 1000 },
+      { maxConnections: 1000, connectMs: 60_000 },
     )
     for (let round = 0; round < 3; round++) {
       const calls = Array.from({ length: 1000 }, (_, i) => send(upstream, { target: `/${round * 1000 + i}` }))

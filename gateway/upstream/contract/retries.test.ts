@@ -7,6 +7,7 @@ import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
   bodyOf,
   ok,
+  reset,
   type ScriptedOptions,
   type ScriptedUpstream,
   scriptedUpstream,
@@ -154,7 +155,7 @@ describe('a kept connection that the upstream closed', () => {
       assert.ok((await send(upstream, { method: 'POST' }).over).ended)
       const closing = [...scripted[0].open].map((socket) => {
         if (how === 'fin') socket.end()
-        else socket.resetAndDestroy()
+        else reset(socket)
         return once(socket, 'close')
       })
       await Promise.all(closing)

@@ -5,8 +5,6 @@ import type { Duplex } from 'node:stream'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
 import { type Field, fieldsOf } from '../../http/syntax/field.ts'
 import { createUpstreams } from '../create-upstreams.ts'
-import { createUndiciUpstreams } from '../undici/undici-upstreams.ts'
-import { parseAddress } from '../upstream-address.ts'
 import type {
   UpstreamCall,
   UpstreamClient,
@@ -50,6 +48,9 @@ export interface ScriptedOptions {
   readonly tls?: TlsOptions
 }
 
+/** How upstreams are spoken to that say nothing of it. Written by the test that runs the others over TLS. */
+export const transport: { tls: TlsOptions | undefined } = { tls: undefined }
+
 export async function scriptedUpstream(options: ScriptedOptions): Promise<ScriptedUpstream> {
   const upstream: ScriptedUpstream = {
     url: '',
@@ -89,18 +90,28 @@ export async function scriptedUpstream(options: ScriptedOptions): Promise<Script
       }
     })
   }
-  const server = options.tls === undefined ? createServer(accept) : createTlsServer(options.tls, accept)
+  const tls = options.socketPath === undefined ? (options.tls ?? transport.tls) : undefined
+  const server = tls === undefined ? createServer(accept) : createTlsServer(tls, accept)
   server.on('tlsClientError', () => {})
+  server.on('connection', (socket: Socket) => rawSockets.set(socket.remotePort, socket))
   if (options.socketPath === undefined)
     server.listen({ port: options.port ?? 0, host: '127.0.0.1', backlog: 4096 })
   else server.listen(options.socketPath)
   await once(server, 'listening')
-  const scheme = options.tls === undefined ? 'http' : 'https'
+  const scheme = tls === undefined ? 'http' : 'https'
   const url =
     options.socketPath === undefined
       ? `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`
       : `unix:${options.socketPath}`
   return Object.assign(upstream, { url })
+}
+
+/** The TCP sockets of all upstreams by the port of their client. */
+const rawSockets = new Map<number | undefined, Socket>()
+
+/** Closes a connection by RST, below TLS where there is TLS. */
+export function reset(socket: Socket): void {
+  rawSockets.get(socket.remotePort)?.resetAndDestroy()
 }
 
 /** Bytes of the first whole request in `text`, if there is one. */
@@ -122,20 +133,11 @@ export function ok(body: string, extra = ''): string {
   return `HTTP/1.1 200 OK\r\n${extra}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
 }
 
-type CreateUpstreams = (options: UpstreamsOptions) => UpstreamClient
-
-/** Which client the tests of this process go through. Written by the test that runs the others through another one. */
-export const client: { create: CreateUpstreams } = { create: createUpstreams }
-
-export const throughUndici: CreateUpstreams = (options) =>
-  createUndiciUpstreams(options.urls.map(parseAddress), options)
-
 export function upstreamsTo(
   urls: readonly string[],
   options: Partial<UpstreamsOptions> = {},
-  create: CreateUpstreams = client.create,
 ): UpstreamClient {
-  return create({
+  return createUpstreams({
     urls,
     connectMs: 2000,
     headersMs: 20_000,

@@ -2,10 +2,11 @@ import type { Deadlines } from '../../http/syntax/deadlines.ts'
 import type { Health } from '../balancing/health.ts'
 import type { ClientState, Pool, PoolBounds } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
-import { type ConnectionOwner, PlainConnection } from './plain-connection.ts'
+import { UpstreamTls } from '../upstream-tls.ts'
+import { type ConnectionOwner, Http1Connection } from './http1-connection.ts'
 import type { WaitingLine } from './waiting-line.ts'
 
-export interface PlainClientState extends ClientState<ConnectionPool> {
+export interface Http1ClientState extends ClientState<ConnectionPool> {
   readonly waitingLine: WaitingLine
 }
 
@@ -18,14 +19,15 @@ interface Options extends PoolBounds {
 }
 
 /** The connections to one upstream. */
-export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
+export class ConnectionPool implements Pool<Http1Connection>, ConnectionOwner {
   readonly address: Address
+  readonly tls: UpstreamTls | undefined
   readonly clock: () => number
   connectMs: number
   readonly #options: Options
   #maxConnections: number
   /** The last used is used first, so that the others reach their idle timeout. */
-  readonly #idle: PlainConnection[] = []
+  readonly #idle: Http1Connection[] = []
   /** Connecting, in use or idle. */
   #open = 0
   /** Sockets that are not closed. */
@@ -34,6 +36,7 @@ export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
 
   constructor(options: Options) {
     this.address = options.address
+    this.tls = options.address.secure ? new UpstreamTls(options.address) : undefined
     this.connectMs = options.connectMs
     this.clock = options.clock
     this.#options = options
@@ -45,7 +48,7 @@ export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
     this.#maxConnections = maxConnections
   }
 
-  lease(fresh: boolean, nowMs: number): PlainConnection | undefined {
+  lease(fresh: boolean, nowMs: number): Http1Connection | undefined {
     while (!fresh) {
       const connection = this.#idle.at(-1)
       if (connection === undefined) break
@@ -71,7 +74,7 @@ export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
     this.#options.health.connectFailed()
   }
 
-  free(connection: PlainConnection): void {
+  free(connection: Http1Connection): void {
     if (this.#closing !== undefined) connection.destroy()
     else {
       this.#idle.push(connection)
@@ -79,7 +82,7 @@ export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
     }
   }
 
-  retired(connection: PlainConnection): void {
+  retired(connection: Http1Connection): void {
     this.#open -= 1
     this.#options.deadlines.remove(connection)
     const at = this.#idle.lastIndexOf(connection)
@@ -92,8 +95,8 @@ export class ConnectionPool implements Pool<PlainConnection>, ConnectionOwner {
     this.#settleClose()
   }
 
-  #connect(): PlainConnection {
-    const connection = new PlainConnection(this)
+  #connect(): Http1Connection {
+    const connection = new Http1Connection(this)
     this.#open += 1
     this.#sockets += 1
     this.#options.deadlines.add(connection)

@@ -5,6 +5,7 @@ import {
   bodyOf,
   ok,
   type Received,
+  reset,
   scriptedUpstream,
   send,
   until,
@@ -40,7 +41,7 @@ const HOSTILE: Readonly<Record<string, readonly [Hostility, 'fin' | 'stays']>> =
   'an end before the last chunk': [`${CHUNKED}4\r\nEVIL\r\n`, 'fin'],
   'an end before the trailers are over': [`${CHUNKED}4\r\nEVIL\r\n0\r\nT: x\r\n`, 'fin'],
   'a reset within the body': [
-    (socket) => socket.write(`${H}Content-Length: 9\r\n\r\nEVIL`, () => socket.resetAndDestroy()),
+    (socket) => socket.write(`${H}Content-Length: 9\r\n\r\nEVIL`, () => reset(socket)),
     'stays',
   ],
   'a giant field without end': [`${H}A: ${'a'.repeat(100_000)}`, 'stays'],

@@ -3,19 +3,18 @@ import { after, before, describe, it } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import {
-  bodyOf,
   type Received,
   type ScriptedUpstream,
   scriptedUpstream,
   send,
-  throughUndici,
   upstreamsTo,
 } from '../contract/scripted.test-support.ts'
 import type { UpstreamClient } from '../upstream-client.ts'
+import { readByUndici, type UndiciReading } from './undici-reader.test-support.ts'
 
 /** Where our client refuses what llhttp takes, each for a rule of RFC 9112. */
 const STRICTER =
-  /no HTTP\/1 status line|frames a body|interim responses|digits|extension|fields|control character/
+  /no HTTP\/1 status line|frames a body|other than chunked|more than one|interim responses|digits|extension|fields|control character/
 
 const METHODS = ['GET', 'HEAD', 'POST'] as const
 
@@ -86,14 +85,12 @@ describe('our own client and undici, given the same responses of an unpredictabl
   let scripted: ScriptedUpstream
   let script = ''
   let ours: UpstreamClient
-  let theirs: UpstreamClient
   before(async () => {
     scripted = await scriptedUpstream({ onRequest: ({ socket }) => socket.end(script, 'latin1') })
     ours = upstreamsTo([scripted.url])
-    theirs = upstreamsTo([scripted.url], {}, throughUndici)
   })
   after(async () => {
-    await Promise.all([ours.close(), theirs.close()])
+    await ours.close()
     await scripted.close()
   })
 
@@ -104,14 +101,16 @@ describe('our own client and undici, given the same responses of an unpredictabl
     fc.pre(!/content-length:.*[ \t]\r/i.test(text))
     script = text
     const own = await send(ours, { method }).over
-    const other = await send(theirs, { method }).over
+    // undici skips every interim response but a 100 that it did not ask for.
+    script = text.replace('HTTP/1.1 100 Continue', 'HTTP/1.1 102 Processing')
+    const other = await readByUndici(scripted.url, method)
     if (own.ended) assert.deepEqual(summary(own), summary(other))
     // Never milder; and stricter for a reason only.
     // llhttp skips line ends before a response.
     else if (other.ended && !/^[\r\n]/.test(text)) assert.match(own.fault?.cause ?? '', STRICTER)
     else if (other.ended) assert.equal(own.fault?.kind, 'malformed')
     // Which of the two it is depends on how early somebody looks.
-    else assert.match(`${own.fault?.kind} ${other.fault?.kind}`, /^(broken|malformed) (broken|malformed)$/)
+    else assert.match(own.fault?.kind ?? '', /^(broken|malformed)$/)
   }
 
   it('read the same from what both accept, and ours accepts nothing that undici refuses', async () => {
@@ -125,13 +124,12 @@ describe('our own client and undici, given the same responses of an unpredictabl
   })
 })
 
-function summary(received: Received) {
-  const headers = received.headers.map((text) => text.trim())
+function summary(read: Received | UndiciReading) {
   return {
-    ended: received.ended,
-    status: received.status,
-    headers,
-    body: bodyOf(received),
-    information: received.information,
+    ended: read.ended,
+    status: read.status,
+    headers: read.headers.map((text) => text.trim()),
+    body: Buffer.concat(read.chunks).toString('latin1'),
+    information: read.information,
   }
 }

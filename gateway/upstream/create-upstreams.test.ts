@@ -7,15 +7,16 @@ import {
   bodyOf,
   ok,
   requestOf,
+  reset,
   type ScriptedOptions,
   scriptedUpstream,
   send,
   until,
   upstreamsTo,
-} from '../contract/scripted.test-support.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
-import { UpgradedStream } from './upgraded-stream.ts'
-import { WaitingLine } from './waiting-line.ts'
+} from './contract/scripted.test-support.ts'
+import { UpgradedStream } from './http1/upgraded-stream.ts'
+import { WaitingLine } from './http1/waiting-line.ts'
+import type { UpstreamsOptions } from './upstream-options.ts'
 
 async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
   const scripted = await scriptedUpstream(script)
@@ -182,7 +183,7 @@ describe('a request that the connection refuses at once', () => {
       assert.ok((await send(upstream, { method: 'POST' }).over).ended)
       // The reset is there before the call, and is read after it.
       const closed = [...scripted.open].map((socket) => {
-        socket.resetAndDestroy()
+        reset(socket)
         return once(socket, 'close')
       })
       await Promise.all(closed)

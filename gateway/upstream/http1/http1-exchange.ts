@@ -2,15 +2,15 @@ import type { ConnectError } from '../open-connection.ts'
 import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import { contentLength, takeWhole } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
-import type { ConnectionPool, PlainClientState } from './connection-pool.ts'
+import type { ConnectionPool, Http1ClientState } from './connection-pool.ts'
+import type { ConnectionUser, Http1Connection } from './http1-connection.ts'
 import { type BodySender, RequestBody } from './outgoing-body.ts'
 import { requestHead } from './outgoing-head.ts'
-import type { ConnectionUser, PlainConnection } from './plain-connection.ts'
 import type { Waiter } from './waiting-line.ts'
 
 /** An exchange over our own client. On an open connection the request is written before `send` returns. */
-export class PlainExchange
-  extends PooledExchange<PlainConnection, ConnectionPool, PlainClientState>
+export class Http1Exchange
+  extends PooledExchange<Http1Connection, ConnectionPool, Http1ClientState>
   implements ConnectionUser, BodySender, Waiter
 {
   #requestHead = ''
@@ -70,7 +70,7 @@ export class PlainExchange
     this.#requestHead = requestHead(this.request)
   }
 
-  protected use(connection: PlainConnection): void {
+  protected use(connection: Http1Connection): void {
     connection.assignTo(this)
   }
 
@@ -99,7 +99,7 @@ export class PlainExchange
     }
   }
 
-  #write(connection: PlainConnection, body: Buffer | undefined): void {
+  #write(connection: Http1Connection, body: Buffer | undefined): void {
     connection.write(this.#requestHead, body)
     this.sent = !connection.tookNothing
     if (this.sent && (body !== undefined || this.request.body === null)) this.bodySent()
@@ -140,7 +140,7 @@ export class PlainExchange
     this.detach()?.destroy()
   }
 
-  protected override detach(): PlainConnection | undefined {
+  protected override detach(): Http1Connection | undefined {
     this.#body?.stop()
     this.#body = undefined
     return super.detach()

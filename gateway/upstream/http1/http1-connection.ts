@@ -1,9 +1,8 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../../http/syntax/deadlines.ts'
 import type { Field } from '../../http/syntax/field.ts'
-import { type ConnectError, openConnection } from '../open-connection.ts'
+import { type ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
 import { hasReadBody } from '../request-body.ts'
-import type { Address } from '../upstream-address.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
 import { copyOf, UpgradedStream } from './upgraded-stream.ts'
@@ -21,17 +20,15 @@ const KEEP_ALIVE_MAX_MS = 60_000
 const readBuffer = Buffer.allocUnsafeSlow(64 * 1024)
 
 /** What a connection tells its owner, which is the pool. */
-export interface ConnectionOwner {
-  readonly address: Address
-  readonly connectMs: number
+export interface ConnectionOwner extends ConnectionTarget {
   readonly clock: () => number
   connected(): void
   /** The connection could not be made. Not called when we aborted the attempt. */
   connectFailed(): void
   /** The connection can take another exchange. */
-  free(connection: PlainConnection): void
+  free(connection: Http1Connection): void
   /** The connection takes no further exchange. */
-  retired(connection: PlainConnection): void
+  retired(connection: Http1Connection): void
   /** A socket was closed. */
   closed(): void
 }
@@ -55,7 +52,7 @@ export interface ConnectionUser extends PendingRequest {
 }
 
 /** One connection to an upstream, used by one exchange at a time (RFC 9112 section 9). */
-export class PlainConnection implements Timed, ResponseReader {
+export class Http1Connection implements Timed, ResponseReader {
   slot = -1
   /** When the idle connection is closed, on the clock. */
   idleUntilMs = Number.POSITIVE_INFINITY
@@ -80,7 +77,7 @@ export class PlainConnection implements Timed, ResponseReader {
   /** Begins to connect. */
   constructor(owner: ConnectionOwner) {
     this.#owner = owner
-    this.#socket = openConnection(owner.address, owner.connectMs, {
+    this.#socket = openConnection(owner, {
       onread: { buffer: readBuffer, callback: (bytes) => this.#received(bytes) },
       connected: () => {
         this.#connected = true
@@ -177,10 +174,14 @@ export class PlainConnection implements Timed, ResponseReader {
     return this.#user?.data(copyOf(bytes, from, to), this.#nowMs) ?? false
   }
 
-  /** @returns `false` to pause reading. */
+  /** @returns `false` to pause reading. With TLS, what has been decrypted still comes after that. */
   #received(length: number): boolean {
     const upgraded = this.#upgraded
     if (upgraded !== undefined) return upgraded.receive(readBuffer, 0, length)
+    if (this.#unread !== undefined) {
+      this.#unread = Buffer.concat([this.#unread, readBuffer.subarray(0, length)])
+      return false
+    }
     // Unsolicited bytes must not become the response to the next request.
     if (this.#user === undefined) this.destroy()
     else this.#read(readBuffer, length)
