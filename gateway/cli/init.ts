@@ -4,15 +4,16 @@ import { fileURLToPath } from 'node:url'
 import { showFault } from '../config/faults.ts'
 import { parseGatewayFile } from '../config/gateway-file.ts'
 import { loadFile } from '../config/load-file.ts'
+import { openApiFile } from '../config/openapi/openapi-document.ts'
+import { authOf } from '../config/openapi/request-security.ts'
 import { tidyUpstream, upstreamFault } from '../config/rules/value-rules.ts'
 import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
-import { type RouteRow, routesOf } from './openapi-routes.ts'
 import { print } from './print.ts'
 
 /** Beside the program, in a checkout and in the package. */
 const SCHEMAS = new URL('../../config/schemas/', import.meta.url)
 const SCHEMA_FILES = ['gateway', 'limits', 'clients'].map((name) => `${name}.schema.json`)
-const EVERYTHING: readonly RouteRow[] = [{ path: '/*', auth: ['none'] }]
+const EVERYTHING = { routes: [{ path: '/*', auth: ['none'] }] }
 const LIMITS = [
   {
     path: '/*',
@@ -28,19 +29,19 @@ export const command: Command = {
   count: [0, 0],
   flags: {
     upstream: { value: 'URL', about: 'your service: http://host:port, https://host:port or unix:/path.sock' },
-    openapi: { value: 'FILE', about: 'its OpenAPI document in JSON: a route for each of its paths' },
+    openapi: { value: 'FILE', about: 'its OpenAPI document, JSON or YAML, which the routes follow' },
     dir: { value: 'DIRECTORY', about: 'where to write; default config' },
   },
   about: [
     'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
     'Without --openapi one route lets everything through, for anyone: limits, headers, audit trail and metrics, but no authentication. With it only what the document names is let through; what it secures by bearer tokens or client certificates the gateway demands.',
-    'The routes are written out and then yours to edit. To have them follow the document instead, and requests checked against its schemas, gateway.json has the key "openapi" (config/README.md).',
+    'gateway.json names the document, so an edit of the document is in force within a second. Rows of "routes" beside it take the place of its operations or add to them; "validateRequests" has requests checked against its schemas (config/README.md).',
   ],
   examples: [
     ['countersign init --upstream http://127.0.0.1:3000', 'config/gateway.json and config/limits.json'],
     [
       'countersign init --upstream http://127.0.0.1:3000 --openapi openapi.json',
-      'a route for each path of the document',
+      'a route for each operation of the document',
     ],
   ],
   fault: 'a file is there already, or the document cannot be used',
@@ -50,17 +51,18 @@ export const command: Command = {
     const reason = upstreamFault(tidyUpstream(upstream))
     if (reason !== undefined) throw new UsageFault(`--upstream ${reason}`)
     const directory = flagValue(flags, 'dir') ?? 'config'
-    const { routes, notes } = readRoutes(flagValue(flags, 'openapi'))
+    const { routing, notes } = routingFor(flagValue(flags, 'openapi'))
     const gatewayFile = join(directory, 'gateway.json')
     const limitsFile = join(directory, 'limits.json')
-    const gateway = jsonFile({ $schema: './schemas/gateway.schema.json', upstream, routes })
-    const { faults } = parseGatewayFile(gatewayFile, gateway)
+    const gateway = jsonFile({ $schema: './schemas/gateway.schema.json', upstream, ...routing })
+    const { value, faults } = parseGatewayFile(gatewayFile, gateway)
     if (faults !== undefined)
       throw new CommandFault(`nothing was written:\n${faults.map(showFault).join('\n')}`)
     writeNew(directory, [
       [gatewayFile, gateway],
       [limitsFile, jsonFile({ $schema: './schemas/limits.schema.json', limits: LIMITS })],
     ])
+    const { routes } = value
     print(`${gatewayFile}: ${routes.length === 1 ? '1 route' : `${routes.length} routes`} to ${upstream}`)
     print(`${limitsFile}: 600 requests a minute for each address`)
     for (const note of notes) print(`note: ${note}`)
@@ -70,26 +72,46 @@ export const command: Command = {
   },
 }
 
-function readRoutes(file: string | undefined): {
-  readonly routes: readonly RouteRow[]
+interface Routing {
+  readonly routing: object
   readonly notes: readonly string[]
-} {
-  if (file === undefined) return { routes: EVERYTHING, notes: [] }
-  const { value, faults } = loadFile(file, (_, text) => ({ value: text }))
-  if (faults !== undefined) throw new CommandFault(faults.map(showFault).join('\n'))
-  try {
-    return routesOf(parseJson(value.text))
-  } catch (error) {
-    throw new CommandFault(`${file} ${error instanceof Error ? error.message : String(error)}`)
-  }
 }
 
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw new Error('is not JSON: convert a document in YAML first')
+/** What gateway.json says of routes, with a note on each thing that the document leaves open. */
+function routingFor(file: string | undefined): Routing {
+  if (file === undefined) return { routing: EVERYTHING, notes: [] }
+  const { value, faults } = loadFile(file, (_, text) => {
+    const document = openApiFile(file, text)
+    return document.value === undefined ? { faults: document.faults() } : { value: document.value }
+  })
+  if (faults !== undefined) throw new CommandFault(faults.map(showFault).join('\n'))
+  const { security, servers, components } = value.value
+  const notes: string[] = []
+  const schemes = components?.securitySchemes ?? {}
+  const known = Object.keys(schemes).map((name) => ({ name, auth: authOf(name, { schemes, mapped: {} }) }))
+  const unknown = known.filter(({ auth }) => auth === undefined).map(({ name }) => name)
+  if (unknown.length > 0)
+    notes.push(
+      `left to the service, as the gateway does not know them: ${unknown.join(', ')} (openapi.schemes)`,
+    )
+  if (security === undefined)
+    notes.push('anyone may call operations of which the document does not say who may (openapi.auth)')
+  const hasTemplate = String(servers?.[0]?.url).includes('{')
+  if (hasTemplate) notes.push('the first server is a template, so no base path is known (openapi.basePath)')
+  if (known.some(({ auth }) => auth === 'bearer'))
+    notes.push('tokens need "issuer", "audience" and "jwksUri" in gateway.json')
+  if (known.some(({ auth }) => auth === 'mtls'))
+    notes.push('client certificates need "tls" with "clientCaFile", and clients.json')
+  notes.push(
+    'what the document does not name gets 404: add rows of "routes" for WebSockets, pages of documentation and the like',
+  )
+  const openapi = {
+    file,
+    ...(hasTemplate && { basePath: '' }),
+    ...(unknown.length > 0 && { schemes: Object.fromEntries(unknown.map((name) => [name, 'none'])) }),
+    ...(security === undefined && { auth: ['none'] }),
   }
+  return { routing: { openapi }, notes }
 }
 
 function jsonFile(value: object): string {

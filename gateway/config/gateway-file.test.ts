@@ -9,6 +9,7 @@ const NO_POLICY = {
   screening: undefined,
   isShadow: false,
   operations: undefined,
+  documentedAt: undefined,
   leniency: undefined,
   cors: undefined,
   forwarded: undefined,

@@ -108,6 +108,8 @@ interface WrittenRoute extends WrittenRoutePolicy {
   readonly maxBodyBytes?: number
   readonly clientCert: boolean
   readonly validateRequests?: boolean
+  /** Not of this file. */
+  readonly documentedAt?: string
 }
 
 /** What a row has that names no more than it must. */
@@ -215,6 +217,7 @@ function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedR
       clientCert: route.clientCert,
       ...routePolicy(route, written),
       operations: documented.operations[index],
+      documentedAt: route.documentedAt,
     })),
   }
 }

@@ -60,6 +60,8 @@ export interface Route {
   readonly operations:
     | Readonly<Record<string, { readonly path: string; readonly pointer: string }>>
     | undefined
+  /** File and pointer of the operation that the row stands for; undefined: gateway.json has the row. */
+  readonly documentedAt: string | undefined
 }
 
 /** An OpenAPI document in force. Plain data. */

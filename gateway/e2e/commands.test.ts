@@ -56,7 +56,10 @@ describe('the command line', () => {
     mkdirSync(join(dir, 'data'))
     writeFileSync(join(dir, 'data/admin-token'), TOKEN, { mode: 0o600 })
     writeFileSync(join(dir, 'data/audit.ndjson'), trail())
-    writeFileSync(join(dir, 'openapi.json'), JSON.stringify({ paths: { '/a/{id}': { get: {} } } }))
+    writeFileSync(
+      join(dir, 'openapi.json'),
+      JSON.stringify({ openapi: '3.1.0', paths: { '/a/{id}': { get: {} } } }),
+    )
     for (const [from, to] of [
       ['any-service.json', 'shop.json'],
       ['any-service-limits.json', 'shop-limits.json'],
@@ -103,7 +106,10 @@ describe('the command line', () => {
 
   /** What an example prints, and where it needs more than the directory. */
   const EXPECTED: Readonly<
-    Record<string, { readonly says: RegExp; readonly status?: number; readonly before?: string }>
+    Record<
+      string,
+      { readonly says: RegExp; readonly status?: number; readonly before?: string; readonly after?: string }
+    >
   > = {
     'countersign init --upstream http://127.0.0.1:3000': {
       before: 'mkdir -p new-1 && cd new-1',
@@ -111,7 +117,8 @@ describe('the command line', () => {
     },
     'countersign init --upstream http://127.0.0.1:3000 --openapi openapi.json': {
       before: 'mkdir -p new-2 && cp openapi.json new-2 && cd new-2',
-      says: /1 route to [\s\S]*note: what the document does not name gets 404/,
+      after: 'countersign explain route GET /a/1',
+      says: /1 route to [\s\S]*note: what the document does not name gets 404[\s\S]*GET \/a\/1: the operation openapi\.json#\/paths\/~1a~1\{id\}\/get, \/a\/\{id\}/,
     },
     'countersign validate': { says: /^config\/gateway\.json: OK, routes: \d+\n/ },
     'countersign validate config/limits.json': { says: /^config\/limits\.json: OK, limits: 6\n$/ },
@@ -159,7 +166,10 @@ describe('the command line', () => {
         const token = line.includes('--against')
           ? { GATEWAY_ADMIN_TOKEN_FILE: adminEnv().GATEWAY_ADMIN_TOKEN_FILE }
           : env
-        const { status, out, errors } = type([expected.before, line].filter(Boolean).join(' && '), token)
+        const { status, out, errors } = type(
+          [expected.before, line, expected.after].filter(Boolean).join(' && '),
+          token,
+        )
         assert.equal(status, expected.status ?? 0, `${line}\n${out}${errors}`)
         assert.match(out, expected.says, line)
       }

@@ -147,6 +147,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     maxBodyBytes: 100,
     clientCert: false,
     operations: undefined,
+    documentedAt: undefined,
     screening: undefined,
     isShadow: false,
     leniency: undefined,

@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto'
 import { after, before, describe, it } from 'node:test'
 import * as client from 'openid-client'
 import { migrate } from '../../database/migrations.ts'
-import { html } from '../../html.ts'
 import { openTestPglite } from '../../testing/databases.ts'
 import {
   allow,
@@ -16,6 +15,7 @@ import {
   tokensFor,
 } from '../../testing/oauth.ts'
 import { cookieOf } from './cookie.ts'
+import { html } from './html.ts'
 
 const VOID = new Set(['meta', 'input', 'br', 'link'])
 

@@ -1,4 +1,4 @@
-import { Html, html } from '../../html.ts'
+import { Html, html } from './html.ts'
 import { STYLE, STYLE_SOURCE } from './page-style.ts'
 import { SIGN_IN_FORM_PATH } from './sign-in-form.ts'
 

@@ -1,4 +1,4 @@
-import { Html, html } from '../../html.ts'
+import { Html, html } from '../../identity/oauth/html.ts'
 import type { OpenApiDocument, Operation, Parameter, Schema } from './openapi.ts'
 
 const SHOWN_VALUES = 6

@@ -23,7 +23,7 @@ export const command: Command = {
   count: [2, 2],
   flags: CONFIG_FLAGS,
   about: [
-    'Says what the gateway would do with a request by its path and method: which row of gateway.json applies, what it demands, where the request goes; and of the rows near it, why they do not apply. It finds the row with the code of the gateway, from the files here; no gateway need run.',
+    'Says what the gateway would do with a request by its path and method: which row of gateway.json, or operation of its OpenAPI document, applies, what it demands, where the request goes; and of the rows near it, why they do not apply. It finds the row with the code of the gateway, from the files here; no gateway need run.',
     'The most specific path applies: an exact path before a prefix, a longer prefix before a shorter one.',
   ],
   examples: [
@@ -34,8 +34,7 @@ export const command: Command = {
   run({ words, flags }) {
     const { settings, rows } = readTables(environmentOf(flags))
     const { method, path } = readRequest(words, settings)
-    const routes = settings.routes.map((row) => ({ ...row, client: NOTHING_SENT }))
-    const { configFile } = settings
+    const routes = settings.routes.map((row, index) => ({ ...row, client: NOTHING_SENT, number: index + 1 }))
     const exchange: RoutedExchange = {
       path,
       method,
@@ -45,11 +44,11 @@ export const command: Command = {
     }
     const limiter = new LimitTable(rows)
     const refused = route({ settings, limiter, routes: new PathTable(routes) }, exchange)
-    const winner = exchange.route
+    const winner = routes.find((row) => row === exchange.route)
     if (winner === undefined) print(`${method} ${path}: refused, ${describeRefusal(refused)}`)
     else {
       const limit = limiter.find(path, method)?.row.name
-      print(`${method} ${path}: row ${routes.indexOf(winner) + 1} of ${configFile}, ${winner.path}`)
+      print(`${method} ${path}: ${placeOf(winner, settings)}, ${winner.path}`)
       print(describeRoute(winner, settings))
       print(
         `  limit     ${limit === undefined ? 'none' : `${limit}: countersign explain limit ${method} ${path}`}`,
@@ -57,11 +56,18 @@ export const command: Command = {
     }
     const { near, others } = whyNot(routes, winner, { path, method, folded: false })
     for (const [row, why] of near) {
-      print(`not row ${routes.indexOf(row) + 1}, ${row.path} (${methodsOf(row)}): ${why}`)
+      print(`not ${placeOf(row, settings)}, ${row.path} (${methodsOf(row)}): ${why}`)
     }
     if (others > 0) print(`${others} rows are for other paths`)
     return winner === undefined ? EXIT.fault : EXIT.good
   },
+}
+
+/** Where a row is written. */
+function placeOf({ number, documentedAt }: Route & { readonly number: number }, settings: Settings): string {
+  return documentedAt === undefined
+    ? `row ${number} of ${settings.configFile}`
+    : `the operation ${documentedAt}`
 }
 
 function describeRefusal(refused: Refusal | undefined): string {

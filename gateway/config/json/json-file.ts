@@ -1,6 +1,6 @@
 import type { Fault, FaultPlace } from '../faults.ts'
 import { parentPath } from './json-path.ts'
-import { scanJson } from './json-scan.ts'
+import { type JsonSyntaxFault, type ScannedJson, scanJson } from './json-scan.ts'
 import { LineIndex } from './line-index.ts'
 import type { Problem, SchemaCheck } from './schema-check.ts'
 
@@ -16,6 +16,11 @@ const MAX_AROUND = 60
 const MAX_SECRET = 400
 /** What people write into a file where it does not belong: a secret of webhooks, user and password of an address. */
 const SECRETS = /(?<=whsec_)[^"\s]*|(?<=:\/\/)[^/"\s]*(?=@)/g
+
+interface JsonFileOptions {
+  readonly secret?: boolean
+  readonly read?: (text: string) => ScannedJson | JsonSyntaxFault
+}
 
 /**
  * A JSON file that has been read and compared with its schema: its value with the schema's defaults, and the faults
@@ -40,21 +45,22 @@ export class JsonFile<T> {
   /**
    * @param file as the operator named it
    * @param options.secret whether people write secrets into such a file; then no fault shows its line
+   * @param options.read reads what stands for JSON in another notation
    */
-  constructor(file: string, text: string, check: SchemaCheck, options: { readonly secret?: boolean } = {}) {
+  constructor(file: string, text: string, check: SchemaCheck, options: JsonFileOptions = {}) {
     this.#file = file
     this.#offsets = new Map()
     this.#unsound = new Set(['$'])
     this.#spoilt = new Set()
     // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
     const json = text.startsWith('\uFEFF') ? text.slice(1) : text
-    this.#shown = options.secret !== true && /^\s*\{/.test(json)
+    this.#shown = options.secret !== true && /^\s*\{|^openapi:/m.test(json)
     this.#index = new LineIndex(text.length > MAX_LENGTH ? '' : json)
     if (text.length > MAX_LENGTH) {
       this.refuse({ path: '$', reason: `must have at most ${MAX_LENGTH} characters, but has ${text.length}` })
       return
     }
-    const scan = scanJson(json)
+    const scan = (options.read ?? readJson)(json)
     if ('reason' in scan) {
       const { offset, reason } = scan
       const { line, column } = this.#index.placeOf(offset)
@@ -62,7 +68,7 @@ export class JsonFile<T> {
       return
     }
     this.#offsets = scan.offsets
-    const value: unknown = JSON.parse(json)
+    const { value } = scan
     for (const { path, first } of scan.repeated) {
       this.refuse({ path, reason: `is written twice, on line ${this.#index.placeOf(first).line} and again` })
     }
@@ -151,6 +157,11 @@ export class JsonFile<T> {
     const text = before + near.slice(column - start, until - start) + (line.length > until ? '…' : '')
     return { ...place, excerpt: { text, caret: before.length } }
   }
+}
+
+function readJson(text: string): ScannedJson | JsonSyntaxFault {
+  const scan = scanJson(text)
+  return 'reason' in scan ? scan : { value: JSON.parse(text), offsets: scan.offsets, repeated: scan.repeated }
 }
 
 /** The paths that contain this one, innermost first. */

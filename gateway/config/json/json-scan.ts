@@ -9,6 +9,11 @@ export interface JsonScan {
   readonly repeated: readonly { readonly path: string; readonly first: number }[]
 }
 
+/** The same with the value. */
+export interface ScannedJson extends JsonScan {
+  readonly value: unknown
+}
+
 /** The first place where a text is not JSON. */
 export interface JsonSyntaxFault {
   /** In UTF-16 code units; of a fault within a text, where the text begins. */
@@ -17,9 +22,9 @@ export interface JsonSyntaxFault {
 }
 
 /** Deeper than any configuration; shallower than the stack. */
-const MAX_DEPTH = 64
+export const MAX_DEPTH = 64
 /** More than the longest lists that the schemas allow, with every key in every row. */
-const MAX_VALUES = 250_000
+export const MAX_VALUES = 250_000
 /** Characters of what stands at a fault. What is longer is not shown: it may be a secret, or as long as the file. */
 const MAX_SHOWN = 7
 

@@ -23,6 +23,7 @@ export interface DocumentedRow {
   readonly methods: readonly string[]
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly string[]
+  readonly documentedAt: string
 }
 
 /** Operations whose requests are validated, by method. */
@@ -75,7 +76,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
       methodsMeet(methodSet(own[index]?.methods), new Set([method])),
     )
     if (covering === undefined) {
-      rows.push({ path, methods: [method], auth, scopes })
+      rows.push({ path, methods: [method], auth, scopes, documentedAt: `${file}#${pointer}` })
       operations.push({ [method]: place })
     } else if (own[covering]?.validateRequests !== false) {
       validated[covering] = { ...validated[covering], [method]: place }

@@ -55,7 +55,7 @@ test('a row has every default that a row of the file has', () => {
     { path: '/b', methods: ['GET'], auth: ['none'] },
   ])
   const [own, documented] = settings!.routes
-  assert.deepEqual({ ...documented, path: '/b' }, own)
+  assert.deepEqual({ ...documented, path: '/b', documentedAt: undefined }, own)
 })
 
 test('security says who may call, and schemes that do not say what they are must be named', () => {
@@ -104,6 +104,7 @@ test('rows of gateway.json take the place of operations with the same path and m
 test('what the gateway cannot do is a fault that names its place', () => {
   const cases: [document: object | string, fault: RegExp][] = [
     ['openapi: 3.1.0', /^api\.json: line 1 column 1/],
+    ['1', /\$: must be an object/],
     [{ openapi: '2.0', paths: {} }, /\$\.openapi: must be a version 3\.0 or 3\.1/],
     [{ swagger: '2.0', paths: {} }, /but is that of Swagger 2\.0/],
     [api({}), /\$\.paths: must name a path/],
@@ -131,6 +132,59 @@ test('a schema that cannot be used is a fault only when requests are validated',
     assert.deepEqual(read(schema(bad)).faults, [])
     assert.match(read(schema(bad), { validateRequests: true }).faults.join(), at)
   }
+})
+
+function readYamlApi(text: string) {
+  const { value, faults } = parseGatewayFile('gateway.json', '{"openapi":"api.yaml"}', () => text)
+  return { faults: faults?.map(describeFault) ?? [], rows: value?.routes }
+}
+
+test('a document in YAML says the same, with its places', () => {
+  const text = `# An API
+openapi: 3.1.0
+security: []
+x-shared: &answers
+  200: { description: yes }
+paths:
+  /a/{id}:
+    get: { responses: *answers }
+    post:
+      responses: *answers
+`
+  const { rows, faults } = readYamlApi(text)
+  assert.deepEqual(faults, [])
+  assert.deepEqual(
+    rows?.map(({ path, documentedAt }) => `${path} ${documentedAt}`),
+    ['/a/{id} api.yaml#/paths/~1a~1{id}/get', '/a/{id} api.yaml#/paths/~1a~1{id}/post'],
+  )
+  assert.match(
+    readYamlApi(text.replace('security: []\n', '')).faults.join('\n'),
+    /\.get: does not say who may call it.* \(line 7\)\n.*\.post: .*\(line 8\)/,
+  )
+})
+
+test('what is no YAML, or YAML that JSON cannot say, is a fault that names line and column', () => {
+  const bomb = [...'abcdefghi'].map((name, index, names) => {
+    const below = index === 0 ? 'x' : `*${names[index - 1]}`
+    return `${name}: &${name} [${Array(8).fill(below).join(', ')}]\n`
+  })
+  const cases: [text: string, fault: RegExp][] = [
+    ['openapi: 3.1.0\npaths: [', /^api\.yaml: line 2 column \d+: is not YAML/],
+    ['openapi: 3.1.0\nopenapi: 3.1.0\n', /line 2 column 1: is not YAML: Map keys must be unique/],
+    ['a: 1\n---\nb: 1\n', /line 2 column 1: is not YAML: .*multiple documents/],
+    ['a: !!binary aGk=\n', /line 1 column \d+: must be a value that JSON can say/],
+    ['a: *b\n', /line 1 column 4: names nothing: \*b/],
+    ['a: &a { b: *a }\n', /must be nested at most 64 deep/],
+    [bomb.join(''), /must have at most 250000 values/],
+    [`a: ${'['.repeat(100_000)}`, /nested at most 64 deep|is not YAML/],
+    ['a: &a { b: 1 }\nc:\n  <<: *a\n', /line 3 column 3: must not be "<<"/],
+    ['? [a]\n: 1\n', /must have texts as keys/],
+    ['a: .inf\n', /line 1 column 4: must be a value that JSON can say/],
+    ['just text', /\$: must be an object/],
+    ['__proto__: { openapi: 3.1.0 }', /must be a version/],
+  ]
+  for (const [text, fault] of cases)
+    assert.match(readYamlApi(text).faults.join('\n'), fault, text.slice(0, 80))
 })
 
 test('neither rows nor a document is a fault', () => {

@@ -2,9 +2,11 @@ import { hash } from 'node:crypto'
 import type { Fault, Parsed } from '../faults.ts'
 import { JsonFile } from '../json/json-file.ts'
 import { pathOfPointer } from '../json/json-path.ts'
+import type { SchemaCheck } from '../json/schema-check.ts'
 import { routePathFault } from '../rules/path-rules.ts'
 import type { RouteAuth } from '../settings.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
+import { readYaml } from './read-yaml.ts'
 import { childPointer, followed } from './references.ts'
 import { readSecurity } from './request-security.ts'
 
@@ -43,7 +45,10 @@ export interface ApiDescription {
 
 /** HEAD first: a row for GET covers it too, and the first row that does counts. */
 const METHODS = ['head', 'get', 'put', 'post', 'delete', 'options', 'patch'] as const
-const ANYTHING = () => ({ problems: [], unsound: [], more: 0 })
+const anyObject: SchemaCheck = (value) =>
+  typeof value === 'object' && value !== null
+    ? { problems: [], unsound: [], more: 0 }
+    : { problems: [{ path: '$', reason: 'must be an object' }], unsound: ['$'], more: 0 }
 const MAX_OPERATIONS = 10_000
 
 interface Written {
@@ -55,13 +60,16 @@ interface Written {
   readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
 }
 
-/** Reads an OpenAPI 3.0 or 3.1 document in JSON. */
+/** Reads a document without looking at what it says: YAML by the name of its file, else JSON. */
+export function openApiFile(file: string, text: string): JsonFile<Written> {
+  const isYaml = /\.ya?ml$/i.test(file) && !/^\s*\{/.test(text)
+  return new JsonFile<Written>(file, text, anyObject, isYaml ? { read: readYaml } : {})
+}
+
+/** Reads an OpenAPI 3.0 or 3.1 document. */
 export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDescription> {
   const { file } = options
-  if (/\.ya?ml$/i.test(file) && !/^\s*\{/.test(text)) {
-    return { faults: [{ file, path: '$', reason: 'must be JSON: write the document out as JSON first' }] }
-  }
-  const json = new JsonFile<Written>(file, text, ANYTHING)
+  const json = openApiFile(file, text)
   const { value: document } = json
   const known = json.faults()
   if (document === undefined || known.length > 0) return { faults: known }

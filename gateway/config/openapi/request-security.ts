@@ -49,7 +49,8 @@ function readRequirement(requirement: unknown, rules: SecurityRules): OperationS
   return { auth: [auth], scopes: Array.isArray(scopes) ? scopes.map(String) : [] }
 }
 
-function authOf(name: string, { schemes, mapped }: SecurityRules): RouteAuth | undefined {
+/** How the gateway itself checks a scheme (OpenAPI 3.1 section 4.8.27); undefined: not at all. */
+export function authOf(name: string, { schemes, mapped }: SecurityRules): RouteAuth | undefined {
   const said = Object.hasOwn(mapped, name) ? mapped[name] : undefined
   if (said !== undefined) return said
   const { type, scheme } = Object(Object.hasOwn(schemes, name) ? schemes[name] : undefined)

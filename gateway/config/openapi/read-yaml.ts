@@ -1,0 +1,106 @@
+import { createRequire } from 'node:module'
+import type { Alias, Document, Node, Pair, ParsedNode, YAMLError } from 'yaml'
+import { childPath } from '../json/json-path.ts'
+import { type JsonSyntaxFault, MAX_DEPTH, MAX_VALUES, type ScannedJson } from '../json/json-scan.ts'
+
+const require = createRequire(import.meta.url)
+/** Loaded when it is needed, because an import would cost time at start even where no document is YAML. */
+const yaml = () => require('yaml') as typeof import('yaml')
+
+/**
+ * Reads YAML 1.2 (core schema) as the JSON that it stands for. An alias is a copy of what it names and counts as one, so that
+ * few lines cannot stand for more than the bounds of JSON files. What JSON cannot say is a fault: several documents, tags,
+ * keys that are lists, numbers without an end.
+ */
+export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
+  try {
+    const document = yaml().parseDocument(text, { version: '1.2', prettyErrors: false })
+    const error: YAMLError | undefined = document.errors[0] ?? document.warnings[0]
+    if (error !== undefined) return { offset: error.pos[0], reason: `is not YAML: ${error.message}` }
+    return new Reading(document).read()
+  } catch (error) {
+    if (error instanceof Unreadable) return { offset: error.offset, reason: error.message }
+    // The library calls itself for what is inside something.
+    if (error instanceof RangeError) return { offset: 0, reason: `must be nested at most ${MAX_DEPTH} deep` }
+    throw error
+  }
+}
+
+class Unreadable extends Error {
+  readonly offset: number
+
+  constructor(node: Node | null, reason: string) {
+    super(reason)
+    this.offset = node?.range?.[0] ?? 0
+  }
+}
+
+/** The value of one document, and where its parts stand. */
+class Reading {
+  readonly #offsets = new Map<string, number>()
+  readonly #document: Document.Parsed
+  readonly #named = new Map<Alias, Node | undefined>()
+  #values = 0
+
+  constructor(document: Document.Parsed) {
+    const anchors = new Map<string, Node>()
+    this.#document = document
+    yaml().visit(document, {
+      Alias: (_, alias) => void this.#named.set(alias, anchors.get(alias.source)),
+      Value: (_, node) => {
+        if (node.anchor !== undefined) anchors.set(node.anchor, node)
+      },
+    })
+  }
+
+  read(): ScannedJson {
+    const value = this.#valueOf(this.#document.contents, '$', 0)
+    // The parser refuses a key that is written twice.
+    return { value, offsets: this.#offsets, repeated: [] }
+  }
+
+  #valueOf(node: Node | null, path: string, depth: number): unknown {
+    const { isAlias, isMap, isSeq, isScalar } = yaml()
+    if (++this.#values > MAX_VALUES) throw new Unreadable(node, `must have at most ${MAX_VALUES} values`)
+    if (depth > MAX_DEPTH) throw new Unreadable(node, `must be nested at most ${MAX_DEPTH} deep`)
+    if (node === null) return null
+    if (!this.#offsets.has(path)) this.#offsets.set(path, node.range?.[0] ?? 0)
+    if (isAlias(node)) {
+      const named = this.#named.get(node)
+      if (named === undefined) throw new Unreadable(node, `names nothing: *${node.source}`)
+      return this.#valueOf(named, path, depth + 1)
+    }
+    if (isScalar(node)) return jsonScalar(node, node.value)
+    if (isSeq(node)) {
+      return node.items.map((item, index) =>
+        this.#valueOf(item as ParsedNode, `${path}[${index}]`, depth + 1),
+      )
+    }
+    if (!isMap(node)) throw new Unreadable(node, 'must be what JSON can say')
+    return Object.fromEntries(
+      node.items.map((pair) => {
+        const { key, value } = pair as Pair<ParsedNode, ParsedNode | null>
+        const name = isScalar(key) ? keyOf(key, key.source ?? key.value) : keyOf(key, undefined)
+        const below = childPath(path, name)
+        this.#offsets.set(below, key.range[0])
+        return [name, this.#valueOf(value, below, depth + 1)]
+      }),
+    )
+  }
+}
+
+function jsonScalar(node: Node, value: unknown): unknown {
+  const isNoJson =
+    typeof value === 'number' ? !Number.isFinite(value) : typeof value === 'object' && value !== null
+  if (isNoJson) throw new Unreadable(node, 'must be a value that JSON can say')
+  return value
+}
+
+/** Keys of JSON are texts: `200` is `"200"`. */
+function keyOf(node: Node, source: unknown): string {
+  if (source === '<<')
+    throw new Unreadable(node, 'must not be "<<", which is not of YAML 1.2: write the keys out')
+  if (typeof source === 'object' || source === undefined)
+    throw new Unreadable(node, 'must have texts as keys')
+  return String(source)
+}
