@@ -40,6 +40,7 @@ import { workerCount } from './rules/worker-count.ts'
 import type { DpopSettings, RouteAuth, Settings, SettingsAsWritten, Timeouts } from './settings.ts'
 import type { WrittenTracing } from './tracing-settings.ts'
 import { checkGroups, upstreamGroups, type WrittenGroups } from './upstreams/group-rules.ts'
+import type { WrittenStamps, WrittenWitnesses } from './witness-settings.ts'
 
 /** Settings that need the environment, or another file, to be complete. */
 type Completed =
@@ -53,6 +54,8 @@ type Completed =
   | 'dpop'
   | 'store'
   | 'tracing'
+  | 'auditWitnesses'
+  | 'auditStamps'
 
 /** The settings of config/gateway.json, with every default that does not depend on the environment. Immutable. */
 export interface GatewayFile extends Omit<Settings, Completed> {
@@ -69,6 +72,8 @@ export interface GatewayFile extends Omit<Settings, Completed> {
   }
   readonly upstreamSecretFile?: string
   readonly tracing?: WrittenTracing
+  readonly auditWitnesses: WrittenWitnesses | undefined
+  readonly auditStamps: WrittenStamps | undefined
 }
 
 /** The file as the schema allows it, with the schema's defaults. */
@@ -198,6 +203,8 @@ function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedR
     auditFile: audit.file,
     auditDurability: audit.durability,
     auditRotation: auditRotation(audit),
+    auditWitnesses: audit.witnesses,
+    auditStamps: audit.stamps,
     onJournalFailure: limits.onJournalFailure,
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
     workers: workerCount(written.workers),

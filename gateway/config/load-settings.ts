@@ -15,6 +15,7 @@ import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
 import { loadTracing, type TracingSettings } from './tracing-settings.ts'
+import { loadVouching } from './witness-settings.ts'
 
 /** Where each key that can be in conflict with another is set: in the file, and in the environment. */
 const PLACES = {
@@ -29,7 +30,7 @@ const PLACES = {
 } as const
 
 /** What the environment has overridden already. */
-type Merged = Omit<GatewayFile, 'tls' | 'tracing'>
+type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'auditWitnesses' | 'auditStamps'>
 
 /** Which of two conflicting keys a fault names: the one set by the environment, else the first. */
 type Place = (
@@ -57,9 +58,11 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const secret = loadUpstreamSecret(merged, readFile)
   const store = parseStoreSettings(env, readFile)
   const tracing = loadTracing({ configFile, written: merged.tracing, env, readFile })
+  const vouching = loadVouching({ configFile, written: merged, readFile })
   const conflicts = [
     ...(secret.faults ?? []),
     ...(store.faults ?? []),
+    ...(vouching.faults ?? []),
     ...(tracing.faults ?? tracingConflicts(configFile, merged, tracing.value)),
     ...conflictsOf(merged, placeIn(configFile, environment.value)),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
@@ -81,6 +84,8 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       tls: tls.value,
       store: store.value,
       tracing: tracing.value,
+      auditWitnesses: vouching.value?.auditWitnesses,
+      auditStamps: vouching.value?.auditStamps,
       upstreamSecret,
       jwksUri,
       audience,

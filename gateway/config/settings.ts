@@ -8,6 +8,7 @@ import type { CredentialKind } from './clients-file.ts'
 import type { StoreSettings } from './rules/store-address.ts'
 import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamGroup } from './upstreams/upstream-group.ts'
+import type { VouchingSettings } from './witness-settings.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
 export type RouteAuth = 'none' | CredentialKind
@@ -180,7 +181,7 @@ export interface SettingsAsWritten {
 }
 
 /** All settings: the environment overrides the file, the file overrides the defaults. Immutable. */
-export interface Settings extends SettingsAsWritten, IssuerSettings {
+export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSettings {
   readonly configFile: string
   readonly limitsFile: string
   /** Undefined: no route accepts machine clients, and GATEWAY_CLIENTS is not set. */

@@ -34,6 +34,8 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   auditFile: true,
   auditDurability: true,
   auditRotation: true,
+  auditWitnesses: true,
+  auditStamps: true,
   dataDir: true,
   logLevel: true,
   via: true,

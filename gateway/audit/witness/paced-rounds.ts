@@ -12,6 +12,8 @@ export interface PacedRoundsOptions {
 }
 
 const FIRST_RETRY_MS = 1000
+/** Longer ones do not fit a timer. */
+const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
 /** Runs rounds one after the other, only when there is something new, and retries those that failed. */
@@ -47,14 +49,15 @@ export class PacedRounds {
     const dueMs = Math.min(this.#isWanted ? this.#begunMs + this.#options.everyMs : NEVER, this.#retryMs)
     clearTimeout(this.#timer)
     if (dueMs === NEVER) return
-    this.#timer = setTimeout(() => void this.#run(), Math.max(dueMs - performance.now(), 0)).unref()
+    const waitMs = Math.min(Math.max(dueMs - performance.now(), 0), LONGEST_WAIT_MS)
+    this.#timer = setTimeout(() => void this.#run(), waitMs).unref()
   }
 
   async #run(): Promise<void> {
     const { everyMs, firstRetryMs = FIRST_RETRY_MS, round, retry } = this.#options
     const nowMs = performance.now()
     const begins = this.#isWanted && nowMs >= this.#begunMs + everyMs
-    // Timers can be early.
+    // Timers can be early, and long waits are cut.
     if (!begins && nowMs < this.#retryMs) return this.#schedule()
     this.#isRunning = true
     if (begins) {

@@ -22,6 +22,8 @@ export const NEEDS_RESTART = [
   'dataDir',
   'auditFile',
   'auditDurability',
+  'auditWitnesses',
+  'auditStamps',
   'onJournalFailure',
   'onStoreFailure',
   'store',
@@ -37,6 +39,8 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   auditFile: 'audit.file',
   auditDurability: 'audit.durability',
   auditRotation: 'audit.rotation',
+  auditWitnesses: 'audit.witnesses',
+  auditStamps: 'audit.stamps',
   onJournalFailure: 'limits.onJournalFailure',
   drainGraceMs: 'timeouts.drainGraceMs',
 }

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
+import { loadVouching } from './witness-settings.ts'
+
+/** Of the public key that has the byte 1 thirty-two times. */
+const KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
+const { certPem } = await makeAuthority({ subject: 'CN=Stamps' })
+const FILES: Readonly<Record<string, string>> = { 'ca.pem': `Two:\n${certPem}${certPem}`, 'none.pem': 'none' }
+
+type Written = Parameters<typeof loadVouching>[0]['written']
+
+function load(written: Partial<Written>) {
+  const readFile = (name: string) => {
+    const text = FILES[name]
+    if (text === undefined) throw Object.assign(new Error('ENOENT'), { code: 'ENOENT' })
+    return text
+  }
+  const sources = { auditWitnesses: undefined, auditStamps: undefined, ...written }
+  return loadVouching({ configFile: 'gateway.json', written: sources, readFile })
+}
+
+describe('who vouches for the trail', () => {
+  it('is read with the certificates in the files', () => {
+    const { value } = load({
+      auditWitnesses: { quorum: 1, every: '1m', members: [{ url: 'https://w.example/', key: KEY }] },
+      auditStamps: { url: 'http://tsa.example/', every: '1s', authorityFile: 'ca.pem', caFile: 'ca.pem' },
+    })
+    assert.deepEqual(value?.auditWitnesses?.members, [{ url: 'https://w.example', key: KEY, ca: undefined }])
+    assert.equal(value?.auditStamps?.authorities.length, 2)
+    assert.equal(value?.auditStamps?.ca, `${certPem}${certPem}`.trim())
+    assert.deepEqual(load({}).value, { auditWitnesses: undefined, auditStamps: undefined })
+  })
+
+  it('is refused with each fault at its place', () => {
+    const { faults } = load({
+      auditWitnesses: {
+        quorum: 4,
+        every: '1s',
+        members: [
+          { url: 'ftp://w.example', key: KEY },
+          { url: 'http://w.example', key: KEY.replace('w.example/1', 'w.example/2') },
+          { url: 'http://w.example', key: `log.example${KEY.slice(11).replace('+BAEB', '+AQEB')}` },
+        ],
+      },
+      auditStamps: { url: 'tsa', every: '1s', authorityFile: 'none.pem', caFile: 'missing.pem' },
+    })
+    const said = faults?.map(({ path, reason }) => `${path} ${reason}`) ?? []
+    const expected = [
+      /^\$\.audit\.witnesses\.members\[0\]\.url must be an http or https URL/,
+      /^\$\.audit\.witnesses\.members\[1\]\.key has the key id 0c86045d, and its key has /,
+      /^\$\.audit\.witnesses\.members\[2\]\.key must be the key of a witness, of signature type 4 or 6, but is of type 1/,
+      /^\$\.audit\.witnesses\.quorum must be at most the number of witnesses, 3/,
+      /^\$\.audit\.stamps\.url must be an http or https URL/,
+      /^\$\.audit\.stamps\.authorityFile must name a file that holds certificates in PEM/,
+      /^\$\.audit\.stamps\.caFile names a file that is not usable: /,
+    ]
+    assert.equal(said.length, expected.length, said.join('\n'))
+    for (const [index, pattern] of expected.entries()) assert.match(said[index] ?? '', pattern)
+  })
+
+  it('is not one key twice, which would count twice', () => {
+    const members = [
+      { url: 'http://a.example', key: KEY },
+      { url: 'http://b.example', key: KEY },
+    ]
+    const { faults } = load({ auditWitnesses: { quorum: 2, every: '1s', members } })
+    assert.deepEqual(
+      faults?.map(({ path, reason }) => `${path} ${reason}`),
+      ['$.audit.witnesses.members[1].key must not be the key of $.audit.witnesses.members[0] too'],
+    )
+  })
+})
