@@ -3,7 +3,7 @@ import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { type NoteSignature, parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 import { PacedRounds } from './paced-rounds.ts'
-import { type Progress, ProgressCount } from './progress.ts'
+import { type Progress, ProgressCount } from './vouched-progress.ts'
 import { type Submission, type WitnessClient, type WitnessFailure, WitnessFault } from './witness-client.ts'
 import { keepWitnessed, lastWitnessed } from './witnessed-checkpoint.ts'
 
