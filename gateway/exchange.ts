@@ -22,6 +22,7 @@ export interface ServedRoute extends Route {
 export interface ExchangeStart extends ReceivedRequest {
   readonly requestId: string
   readonly gatewayId: string | undefined
+  readonly interactionId: string | undefined
   /** Wall time, ISO 8601. */
   readonly timestamp: string
   /** On the gateway's steady clock. */
@@ -54,6 +55,8 @@ export class Exchange implements Slotted {
   readonly requestId: string
   /** The gateway's own id, set only when `requestId` came from the client; it identifies the pair of audit records. */
   readonly gatewayId: string | undefined
+  /** `x-fapi-interaction-id`, if the gateway keeps them. */
+  readonly interactionId: string | undefined
   /** On the steady clock; durations are measured from it. */
   readonly startedSteadyMs: number
   /** Start of the request, ISO 8601; the same in both audit records. */
@@ -104,6 +107,7 @@ export class Exchange implements Slotted {
     this.headers = start.req.headers
     this.requestId = start.requestId
     this.gatewayId = start.gatewayId
+    this.interactionId = start.interactionId
     this.startedSteadyMs = start.startedSteadyMs
     this.timestamp = start.timestamp
     this.method = start.req.method

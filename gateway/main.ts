@@ -8,6 +8,7 @@ import { ConsoleFeed } from './admin/console/console-feed.ts'
 import { consoleRoutes } from './admin/console/console-routes.ts'
 import { metricsRoute } from './admin/metrics-route.ts'
 import { probeRoutes } from './admin/probes.ts'
+import { clockOffset } from './audit/clock-offset.ts'
 import { Rotation } from './audit/segments/rotation.ts'
 import { Primary } from './cluster/primary.ts'
 import { describeFault, type Fault, showFault } from './config/faults.ts'
@@ -183,6 +184,7 @@ async function begin(
 }
 
 async function readStartupConfiguration(predecessor: Predecessor | undefined): Promise<StartupConfiguration> {
+  const clock = clockOffset()
   const { value: read, faults } = readConfiguration(process.env)
   if (faults !== undefined) {
     await predecessor?.faulty(faults.map(describeFault))
@@ -192,6 +194,7 @@ async function readStartupConfiguration(predecessor: Predecessor | undefined): P
   return {
     ...read,
     log: operationalLog(settings.logLevel, null),
+    clock: await clock,
     storeModule: await loadStoreModule(settings),
   }
 }

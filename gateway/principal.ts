@@ -11,6 +11,8 @@ export interface Principal {
   readonly client: string | undefined
   /** `sid` of the token: the session that a logout revokes. */
   readonly session: string | undefined
+  /** What the audit trail calls the session. Undefined without a session, or where sessions are not named. */
+  readonly sessionName: string | undefined
   /** When the credential expires, epoch milliseconds. Undefined when it does not say. */
   readonly expiresAtMs: number | undefined
   /** What the caller may do (RFC 6749 section 3.3). */

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import {
-  configChangeRecord,
   openChangeOf,
   pairKeyOf,
   type RequestFacts,
@@ -13,6 +12,7 @@ import {
   stopRecord,
   typeOf,
 } from './audit-records.ts'
+import { configChangeRecords } from './config-change-records.ts'
 
 const facts: RequestFacts = {
   requestId: '0199a8f0-7c1e-7a3b-9d55-100000000000',
@@ -23,6 +23,9 @@ const facts: RequestFacts = {
   clientId: 'bank-b',
   ip: '203.0.113.7',
   userAgent: 'curl/8',
+  sessionId: undefined,
+  interactionId: undefined,
+  traceId: undefined,
   gatewayId: undefined,
 }
 const GATEWAY_ID = '0199a8f0-7c1e-7a3b-9d55-200000000000'
@@ -45,14 +48,42 @@ test('a recovered API_RESPONSE has status code and duration 0 and says that it w
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true}\n`)
 })
 
-test('the id of the gateway comes last in both records, after status code and duration', () => {
-  const request = requestRecord({ ...facts, gatewayId: GATEWAY_ID })
-  const id = `,"gatewayId":"${GATEWAY_ID}"}\n`
-  assert.equal(request, `{"type":"API_REQUEST"${MIDDLE}${id}`)
-  const response = responseTo(request, 201, 1)
-  assert.equal(response, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":1${id}`)
-  const recovered = recoveredRecord(request)
-  assert.equal(recovered, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true${id}`)
+/** Each optional member with a value of its length, in their order. */
+const OPTIONAL = {
+  sessionId: 'Zm9vYmFyYmF6cXV4X-3456',
+  interactionId: 'C770AEF3-6784-41F7-8E0E-FF5F97BDDB3A',
+  traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
+  gatewayId: GATEWAY_ID,
+}
+
+test('optional members come last in both records, after status code and duration, whichever of them there are', () => {
+  const names = Object.keys(OPTIONAL)
+  for (let chosen = 0; chosen < 1 << names.length; chosen++) {
+    const some = Object.fromEntries(Object.entries(OPTIONAL).filter((_, index) => chosen & (1 << index)))
+    const request = requestRecord({ ...facts, ...some })
+    const tail = Object.entries(some)
+      .map(([name, value]) => `,"${name}":"${value}"`)
+      .join('')
+    assert.equal(request, `{"type":"API_REQUEST"${MIDDLE}${tail}}\n`)
+    const response = responseTo(request, 201, 1)
+    assert.equal(response, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":201,"duration":1${tail}}\n`)
+    assert.equal(
+      recoveredRecord(request),
+      `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true${tail}}\n`,
+    )
+    assert.equal(pairKeyOf(request), pairKeyOf(response))
+  }
+})
+
+test('a user agent that looks like optional members moves nothing', () => {
+  for (const [name, value] of Object.entries(OPTIONAL)) {
+    const userAgent = `x","${name}":"${value}"`
+    const response = JSON.parse(responseTo(requestRecord({ ...facts, userAgent }), 200, 1))
+    assert.deepEqual(
+      [response.userAgent, Object.keys(response).slice(-2)],
+      [userAgent, ['statusCode', 'duration']],
+    )
+  }
 })
 
 test('requests with the same client id and time are two pairs by the ids of the gateway', () => {
@@ -139,6 +170,13 @@ const anyFacts: fc.Arbitrary<RequestFacts> = fc.record({
   clientId: fc.option(anyText, { nil: undefined }),
   ip: anyText,
   userAgent: anyText,
+  sessionId: fc.option(fc.string({ unit: fc.constantFrom(...'aZ09-_'), minLength: 22, maxLength: 22 }), {
+    nil: undefined,
+  }),
+  interactionId: fc.option(fc.uuid(), { nil: undefined }),
+  traceId: fc.option(fc.string({ unit: fc.constantFrom(...'0f'), minLength: 32, maxLength: 32 }), {
+    nil: undefined,
+  }),
   gatewayId: fc.option(fc.uuid(), { nil: undefined }),
 })
 
@@ -170,16 +208,6 @@ test('any strings survive UTF-8 in both records, and a line has one newline, at 
     ),
     { numRuns: 2000 },
   )
-})
-
-test('CONFIG_CHANGE has the configuration before and after', () => {
-  const before = [{ id: 'a', purpose: 'two\nlines' }]
-  const line = configChangeRecord({ timestamp: facts.timestamp, file: 'config/x.json', before, after: [] })
-  const record = JSON.parse(line)
-  assert.deepEqual(Object.keys(record), ['type', 'timestamp', 'file', 'before', 'after'])
-  assert.deepEqual(record.before, before)
-  assert.deepEqual(record.after, [])
-  assert.equal(line.indexOf('\n'), line.length - 1)
 })
 
 test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what does not apply', () => {
@@ -216,7 +244,7 @@ test('the type of a line and its change to the number of open requests are found
     recoveredRecord(request),
     startRecord({ timestamp: '', pid: 1, open: 0 }),
     stopRecord({ timestamp: '', pid: 1, open: 0, reason: '' }),
-    configChangeRecord({ timestamp: '', file: '', before: [], after: [] }),
+    ...configChangeRecords({ timestamp: '', file: '', before: [], after: [] }),
   ]
   for (const line of lines) assert.equal(typeOf(line), JSON.parse(line).type)
   assert.deepEqual(lines.map(openChangeOf), [1, -1, -1, 0, 0, 0])

@@ -16,6 +16,12 @@ export interface RequestFacts {
   readonly ip: string
   /** As received, empty when there was none. Cut to 512 UTF-16 units. */
   readonly userAgent: string
+  /** The session of the caller's token as 22 characters (`SessionNames`): never the id that the token has. */
+  readonly sessionId: string | undefined
+  /** `x-fapi-interaction-id`, a UUID. */
+  readonly interactionId: string | undefined
+  /** W3C Trace Context: 32 hexadecimal digits. */
+  readonly traceId: string | undefined
   /** The gateway's own id, a UUID, when `requestId` is the client's, who may repeat it. */
   readonly gatewayId: string | undefined
 }
@@ -43,6 +49,9 @@ export interface StartFacts {
   readonly continues?: string | undefined
   /** `true`: the file before was removed while it was written, and up to a second of records with it. */
   readonly removed?: true | undefined
+  /** What must be added to the system's clock for the time of its reference, and which program said so. */
+  readonly clockOffsetMs?: number | undefined
+  readonly clockSource?: string | undefined
 }
 
 /** AUDIT_STOP: the trail may have a gap after it. */
@@ -51,15 +60,6 @@ interface StopFacts {
   readonly pid: number
   readonly open: number
   readonly reason: string
-}
-
-/** An accepted change of a configuration file. */
-interface ConfigChangeFacts {
-  readonly timestamp: string
-  readonly file: string
-  /** Entries in readable form, without secrets. */
-  readonly before: readonly object[]
-  readonly after: readonly object[]
 }
 
 /** A store in the data directory can no longer be written, or can again. */
@@ -80,11 +80,20 @@ const CUT_MARK = '…'
 /** Characters that JSON must escape (RFC 8259 section 7), and surrogates, since a lone one has no UTF-8 form. */
 const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/** The last member, if present. Its value is a UUID, whose length is fixed. */
+/**
+ * Optional members, in their order at the end of the object. Their values have fixed lengths, so that they are found from
+ * the end of a line.
+ */
+const SESSION_ID_KEY = ',"sessionId":"'
+const INTERACTION_ID_KEY = ',"interactionId":"'
+const TRACE_ID_KEY = ',"traceId":"'
 const GATEWAY_ID_KEY = ',"gatewayId":"'
 const UUID_CHARS = 36
-/** From the comma before its key to the end of the object. */
-const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + '"}'.length
+/** From the comma before the key to the quote after the value. */
+const SESSION_ID_CHARS = SESSION_ID_KEY.length + 22 + 1
+const INTERACTION_ID_CHARS = INTERACTION_ID_KEY.length + UUID_CHARS + 1
+const TRACE_ID_CHARS = TRACE_ID_KEY.length + 32 + 1
+const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + 1
 
 /** Fields of AUDIT_START in their order. */
 const START_FIELDS: (keyof StartFacts | 'type' | 'format')[] = [
@@ -101,6 +110,8 @@ const START_FIELDS: (keyof StartFacts | 'type' | 'format')[] = [
   'refused',
   'continues',
   'removed',
+  'clockOffsetMs',
+  'clockSource',
   'format',
 ]
 
@@ -130,7 +141,7 @@ export function bounded(text: string, maxChars: number): string {
 
 /**
  * `{"type":"API_REQUEST","requestId","timestamp","method","path"[,"userId"][,"clientId"],"ip","userAgent"
- * [,"gatewayId"]}`
+ * [,"sessionId"][,"interactionId"][,"traceId"][,"gatewayId"]}`
  */
 export function requestRecord(facts: RequestFacts): string {
   return (
@@ -139,13 +150,16 @@ export function requestRecord(facts: RequestFacts): string {
     (facts.userId === undefined ? '' : `,"userId":${quoted(facts.userId)}`) +
     (facts.clientId === undefined ? '' : `,"clientId":${quoted(facts.clientId)}`) +
     `,"ip":${quoted(facts.ip)},"userAgent":${quoted(bounded(facts.userAgent, USER_AGENT_MAX_CHARS))}` +
+    (facts.sessionId === undefined ? '' : `${SESSION_ID_KEY}${facts.sessionId}"`) +
+    (facts.interactionId === undefined ? '' : `${INTERACTION_ID_KEY}${facts.interactionId}"`) +
+    (facts.traceId === undefined ? '' : `${TRACE_ID_KEY}${facts.traceId}"`) +
     (facts.gatewayId === undefined ? '}\n' : `${GATEWAY_ID_KEY}${facts.gatewayId}"}\n`)
   )
 }
 
 /**
- * API_RESPONSE: the fields of the exchange's API_REQUEST, with `"statusCode"` and `"duration"` before `"gatewayId"`. Made
- * from the line of `requestRecord`, which is five times faster than building the fields again.
+ * API_RESPONSE: the fields of the exchange's API_REQUEST, with `"statusCode"` and `"duration"` before the optional members.
+ * Made from the line of `requestRecord`, which is five times faster than building the fields again.
  *
  * @param durationMs written in milliseconds with three decimals; 0 when it is not a number at or above 0.
  */
@@ -167,10 +181,8 @@ export function recoveredRecord(requestLine: string): string {
 
 /** @param members of the response, each with its comma before it. */
 function responseLine(requestLine: string, members: string): string {
-  const idAt = gatewayIdAt(requestLine)
-  return idAt === -1
-    ? `${RESPONSE_HEAD}${requestLine.slice(REQUEST_HEAD.length, -2)}${members}}\n`
-    : `${RESPONSE_HEAD}${requestLine.slice(REQUEST_HEAD.length, idAt)}${members}${requestLine.slice(idAt)}`
+  const at = optionalAt(requestLine)
+  return `${RESPONSE_HEAD}${requestLine.slice(REQUEST_HEAD.length, at)}${members}${requestLine.slice(at)}`
 }
 
 /**
@@ -197,8 +209,23 @@ export function ownIdOf(line: string): string {
 
 /** Index of `,"gatewayId"`, or -1. No value can hold it, because quotes inside values are escaped. */
 function gatewayIdAt(line: string): number {
-  const at = line.length - GATEWAY_ID_CHARS - (line.endsWith('\n') ? 1 : 0)
+  const at = endOf(line) - GATEWAY_ID_CHARS
   return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
+}
+
+/** Index of the first of the optional members, or of the closing brace. */
+function optionalAt(line: string): number {
+  let at = endOf(line)
+  if (line.startsWith(GATEWAY_ID_KEY, at - GATEWAY_ID_CHARS)) at -= GATEWAY_ID_CHARS
+  if (line.startsWith(TRACE_ID_KEY, at - TRACE_ID_CHARS)) at -= TRACE_ID_CHARS
+  if (line.startsWith(INTERACTION_ID_KEY, at - INTERACTION_ID_CHARS)) at -= INTERACTION_ID_CHARS
+  if (line.startsWith(SESSION_ID_KEY, at - SESSION_ID_CHARS)) at -= SESSION_ID_CHARS
+  return at
+}
+
+/** Index of the closing brace. */
+function endOf(line: string): number {
+  return line.length - (line.endsWith('\n') ? 2 : 1)
 }
 
 export function startRecord(facts: StartFacts): string {
@@ -207,11 +234,6 @@ export function startRecord(facts: StartFacts): string {
 
 export function stopRecord({ timestamp, pid, open, reason }: StopFacts): string {
   return `${JSON.stringify({ type: 'AUDIT_STOP', timestamp, pid, open, reason, format: TRAIL_FORMAT })}\n`
-}
-
-/** CONFIG_CHANGE: the whole configuration before and after. */
-export function configChangeRecord({ timestamp, file, before, after }: ConfigChangeFacts): string {
-  return `${JSON.stringify({ type: 'CONFIG_CHANGE', timestamp, file, before, after })}\n`
 }
 
 export function storeRecord({ type, timestamp, store, cause }: StoreFacts): string {

@@ -1,11 +1,17 @@
 import { statSync } from 'node:fs'
 import { makeDirectory, realPathOf, syncDirectory, unusable } from '../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
+import type { ClockOffset } from './clock-offset.ts'
 import type { TrailHandle } from './file/shared-trail.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { InheritedRequests } from './recovery/inherited-requests.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
 import { Trail, type TrailOptions } from './trail.ts'
+
+/** What the process that opens a trail says in its first line. */
+interface OpenOptions extends Omit<TrailOptions, 'lock'> {
+  readonly clock?: ClockOffset | undefined
+}
 
 /** What was written to a device or a pipe cannot be read again. */
 const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
@@ -17,21 +23,21 @@ const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0
  *
  * @throws Error that names the file, when it cannot be used or another process is writing it.
  */
-export function openTrail(options: Omit<TrailOptions, 'lock'>): Trail {
+export function openTrail(options: OpenOptions): Trail {
   const { trail, recovery } = open(options)
-  return trail.begin(recovery)
+  return trail.begin({ ...recovery, ...options.clock })
 }
 
 /**
  * The same when the process that wrote the file has handed it over and still has requests in flight: their responses come
  * from it. @throws also when the file cannot be written now, because that process can still go on with it
  */
-export function continueTrail(options: Omit<TrailOptions, 'lock'>): {
+export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
   readonly inherited: InheritedRequests
 } {
   const { trail, recovery } = open(options)
-  trail.beginAfter(recovery)
+  trail.beginAfter({ ...recovery, ...options.clock })
   if (!trail.writable) {
     trail.close('cannot be written')
     throw unusable(options.file, new Error('it cannot be written'))

@@ -56,6 +56,9 @@ export function requestLine(
     clientId: undefined,
     ip: '::1',
     userAgent: 'ä "quoted"',
+    sessionId: undefined,
+    interactionId: undefined,
+    traceId: undefined,
     gatewayId,
   })
 }

@@ -6,7 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
-import { configChangeRecord, responseTo } from './audit-records.ts'
+import { responseTo, storeRecord } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
 import { recover } from './recovery/recovery.ts'
 import {
@@ -51,9 +51,9 @@ test('records are appended to what is in the file', async (t) => {
 
 test('a record longer than the buffer is written whole', async (t) => {
   const { file, trail } = trailIn(temporaryDirectory(t))
-  const name = 'ü'.repeat(100_000)
-  await endOf(trail.settle(configChangeRecord({ timestamp: '', file: name, before: [], after: [] })))
-  assert.equal(linesOf(file)[0]?.file, name)
+  const store = 'ü'.repeat(100_000)
+  await endOf(trail.settle(storeRecord({ type: 'STORE_RESTORED', timestamp: '', store })))
+  assert.equal(linesOf(file)[0]?.store, store)
 })
 
 test('a file that cannot be opened is an error that names it', (t) => {

@@ -1,7 +1,7 @@
 import type { Durability } from '../config/settings.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
-import { recoveredRecord } from './audit-records.ts'
+import { recoveredRecord, type StartFacts } from './audit-records.ts'
 import { BufferedCommit } from './commit/buffered-commit.ts'
 import { type Commit, type CommitPolicy, heldTooLong, type OnCommitted } from './commit/commit.ts'
 import { GroupCommit } from './commit/group-commit.ts'
@@ -121,14 +121,14 @@ export class Trail {
   }
 
   /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. */
-  begin({ records, ...found }: Recovery): this {
+  begin({ records, ...found }: Recovery & Partial<StartFacts>): this {
     this.#shared.open = records.length
     this.#outage.writeFirst(records, { ...found, locked: this.#lock?.held })
     return this
   }
 
   /** The same while the process before still has the open requests in flight: it will send their responses. */
-  beginAfter({ records, ...found }: Recovery): this {
+  beginAfter({ records, ...found }: Recovery & Partial<StartFacts>): this {
     this.#shared.open = records.length
     this.#outage.writeFirst([], { ...found, locked: this.#lock?.held }, records.length)
     return this

@@ -204,7 +204,13 @@ function rowOf(limit: number): LimitRow {
 }
 
 function principalOf(key: string): Principal {
-  const names = { subject: undefined, client: undefined, session: undefined, expiresAtMs: undefined }
+  const names = {
+    subject: undefined,
+    client: undefined,
+    session: undefined,
+    sessionName: undefined,
+    expiresAtMs: undefined,
+  }
   return { method: 'bearer', ...names, scopes: new Set(), scope: '', key }
 }
 

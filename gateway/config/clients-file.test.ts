@@ -63,6 +63,7 @@ describe('a client', () => {
       subject: undefined,
       client: 'acme',
       session: undefined,
+      sessionName: undefined,
       expiresAtMs: undefined,
       scopes: new Set(['accounts:read', 'transfers:write']),
       scope: 'accounts:read transfers:write',

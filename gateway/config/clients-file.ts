@@ -216,6 +216,7 @@ function principalOf({ id, scopes }: ClientRow, method: CredentialKind): Princip
     subject: undefined,
     client: id,
     session: undefined,
+    sessionName: undefined,
     expiresAtMs: undefined,
     scopes: new Set(scopes),
     scope: scopes.join(' '),

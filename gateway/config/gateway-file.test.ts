@@ -75,6 +75,7 @@ test('a file with nothing but a route gets every default', () => {
     logLevel: 'info',
     allowedFieldNames: new Set(),
     via: false,
+    interactionId: false,
     workers: 1,
     drainGraceMs: 2000,
     maxInFlight: 1024,
@@ -153,6 +154,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     clientCertProxies: ['fd00::1'],
     allowedFieldNames: ['My_Header'],
     via: true,
+    interactionId: false,
     workers: 4,
     maxInFlight: 3,
     maxTunnels: 8,
@@ -235,6 +237,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     logLevel: 'warn',
     allowedFieldNames: new Set(['my_header']),
     via: true,
+    interactionId: false,
     workers: 4,
     drainGraceMs: 0,
     maxInFlight: 3,
@@ -528,4 +531,11 @@ test('the files that come with the gateway are good', () => {
     const text = readFileSync(new URL(`../../config/${name}`, import.meta.url), 'utf8')
     assert.deepEqual(parseGatewayFile(name, text).faults, undefined)
   }
+})
+
+test('an interaction id is asked for where an issuer has the profile FAPI, unless the file says otherwise', () => {
+  const issuers = [{ issuer: 'https://b', jwksUri: 'https://b/keys', audience: 'x', profile: 'fapi' }]
+  const asked = (settings: object) => good({ ...settings, routes: ROUTES }).interactionId
+  assert.deepEqual([{ profile: 'fapi' }, { issuers }, { interactionId: true }].map(asked), [true, true, true])
+  assert.deepEqual([{}, { profile: 'fapi', interactionId: false }].map(asked), [false, false])
 })

@@ -89,6 +89,8 @@ interface Written
   readonly issuers: readonly WrittenIssuer[]
   readonly authThrottle: { readonly failures: number; readonly window: string }
   readonly addressRate?: { readonly requests: number; readonly window: string }
+  /** Default: whether an issuer has the profile FAPI. */
+  readonly interactionId?: boolean
   readonly audit: WrittenAudit
   readonly limits: Pick<Settings, 'onJournalFailure'>
   readonly trustedProxies: readonly string[]
@@ -200,6 +202,8 @@ function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedR
       requests: addressRate.requests,
       windowMs: windowToMs(addressRate.window),
     },
+    interactionId:
+      written.interactionId ?? [written, ...written.issuers].some(({ profile }) => profile === 'fapi'),
     auditFile: audit.file,
     auditDurability: audit.durability,
     auditRotation: auditRotation(audit),

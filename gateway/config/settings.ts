@@ -201,6 +201,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }
   /** How many requests of any kind one address may send. Undefined: any number. */
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
+  /** Whether every exchange has an `x-fapi-interaction-id`. */
+  readonly interactionId: boolean
   readonly auditFile: string
   readonly auditDurability: Durability
   readonly auditRotation: AuditRotation | undefined

@@ -39,6 +39,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   dataDir: true,
   logLevel: true,
   via: true,
+  interactionId: true,
   maxInFlight: true,
   maxTunnels: true,
   onStoreFailure: true,

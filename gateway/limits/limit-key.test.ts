@@ -9,6 +9,7 @@ const alice: Principal = {
   subject: 'alice',
   client: undefined,
   session: undefined,
+  sessionName: undefined,
   expiresAtMs: undefined,
   scopes: new Set(),
   scope: '',

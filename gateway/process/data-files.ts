@@ -6,13 +6,14 @@ import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
 /** Options of the audit trail. Its faults and records are reported to the log and the metrics of this thread. */
-export function trailOptions({ settings, log, version }: StartupConfiguration, metrics: Metrics) {
+export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {
   const { auditFile: file, auditDurability: durability } = settings
   const repeated = new RepeatedFault()
   return {
     file,
     durability,
     version,
+    clock,
     onFault: ({ message: cause }: Error) => {
       metrics.auditWriteError()
       if (repeated.isDue(cause)) log.error({ file, cause }, 'the audit trail cannot be written')

@@ -4,6 +4,7 @@ import type { Trail } from '../audit/trail.ts'
 import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import { ProofVerifier } from '../auth/possession/dpop.ts'
 import { Nonces } from '../auth/possession/nonces.ts'
+import { sessionNames } from '../auth/session-names.ts'
 import { trustedIssuers } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients-file.ts'
@@ -48,6 +49,7 @@ export class GatewayInForce {
   readonly #fixed: Fixed
   readonly #foundation: Foundation
   readonly #observer: GroupObserver
+  readonly #nameSession: ((session: string) => string) | undefined
   #gateway: Gateway
   /** Counts that an edit of `addressRate` keeps. */
   #addressCounts: Counters | undefined
@@ -57,6 +59,7 @@ export class GatewayInForce {
   constructor(startup: StartupConfiguration, foundation: Foundation) {
     this.#fixed = fixedParts(startup, foundation)
     this.#foundation = foundation
+    this.#nameSession = nameSessions(startup)
     this.#observer = observeUpstreams(this.#fixed, () => this.#gateway.upstreams)
     this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
     this.#fixed.load.shedding.enforce(startup.settings.overload?.maxDelayMs)
@@ -154,7 +157,8 @@ export class GatewayInForce {
     )
     const isSame =
       known?.issuers.length === issuers.length && issuers.every((one) => known.issuers.includes(one))
-    return isSame ? known : new TokenVerifier({ issuers, revocations, clock }, known)
+    const nameSession = this.#nameSession
+    return isSame ? known : new TokenVerifier({ issuers, revocations, clock, nameSession }, known)
   }
 
   #proofs({ dpop }: Settings, before: Gateway | undefined): ProofVerifier {
@@ -198,6 +202,16 @@ export class GatewayInForce {
 
 function acceptsTokens({ routes }: Settings): boolean {
   return routes.some(({ auth }) => auth.has('bearer'))
+}
+
+/** @returns undefined when there is no key: a full disk at the first start must not keep the gateway from serving */
+function nameSessions({ settings, log }: StartupConfiguration): ((session: string) => string) | undefined {
+  try {
+    return sessionNames(settings.dataDir)
+  } catch (error) {
+    log.error({ cause: String(error) }, 'audit records are written without sessionId')
+    return undefined
+  }
 }
 
 function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixed {

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { ClockOffset } from '../audit/clock-offset.ts'
 import type { ClientTable } from '../config/clients-file.ts'
 import type { LoadedFile } from '../config/load-file.ts'
 import type { SettingsTexts } from '../config/reload/reread-settings.ts'
@@ -17,6 +18,8 @@ export interface StartupConfiguration {
   /** Undefined: the admin listener asks for none. The main thread alone has it. */
   readonly adminToken?: LoadedFile<string> | undefined
   readonly version: string
+  /** Undefined in workers, or when nobody tells it. */
+  readonly clock?: ClockOffset | undefined
   readonly log: Logger
   /** Set when a shared store is configured: see `loadStoreModule`. */
   readonly storeModule: StoreModule | undefined

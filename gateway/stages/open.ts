@@ -1,7 +1,7 @@
 import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/rules/client-address.ts'
-import { acceptedRequestId, newRequestId } from '../http/rules/request-id.ts'
+import { acceptedRequestId, interactionIdOf, newRequestId } from '../http/rules/request-id.ts'
 import type { ReceivedRequest } from '../http/server/handler.ts'
 import { timestampOf } from '../http/syntax/timestamp.ts'
 import { close } from './close.ts'
@@ -13,7 +13,8 @@ const CLIENT_GONE = 499
 export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   const { req, res, upgrade } = arrival
   const { headers } = req
-  const downstream = downstreamOf(req.peer, headers.forwardedFor, gateway.settings.trustedProxies)
+  const { trustedProxies, interactionId } = gateway.settings
+  const downstream = downstreamOf(req.peer, headers.forwardedFor, trustedProxies)
   const clientsId = acceptedRequestId(headers.requestId)
   const ownId = newRequestId()
   const exchange = new Exchange({
@@ -22,6 +23,7 @@ export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
     upgrade,
     requestId: clientsId ?? ownId,
     gatewayId: clientsId === undefined ? undefined : ownId,
+    interactionId: interactionId ? interactionIdOf(headers.interactionId) : undefined,
     timestamp: timestampOf(gateway.clock()),
     startedSteadyMs: gateway.steadyClock(),
     address: downstream.address,

@@ -2,6 +2,7 @@ import { bounded, requestRecord } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
+import { recordedTraceId } from '../http/tracing/trace-id.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import type { PendingRefusal } from './pending-refusal.ts'
 
@@ -50,7 +51,7 @@ export function recordAtEnd(gateway: Gateway, exchange: Exchange): Refusal | und
 
 function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefined {
   const { principal, route } = exchange
-  const { userAgent } = exchange.headers
+  const { userAgent, traceparent } = exchange.headers
   const line = requestRecord({
     requestId: exchange.requestId,
     timestamp: exchange.timestamp,
@@ -60,6 +61,9 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
     clientId: principal !== undefined && principal.subject === undefined ? principal.client : undefined,
     ip: exchange.address,
     userAgent: route === undefined ? bounded(userAgent, UNROUTED_USER_AGENT_CHARS) : userAgent,
+    sessionId: principal?.sessionName,
+    interactionId: exchange.interactionId,
+    traceId: recordedTraceId(exchange.trace, traceparent),
     gatewayId: exchange.gatewayId,
   })
   const outcome = gateway.trail.append(line)

@@ -18,6 +18,7 @@ test('a session token proves a user and no client', () => {
     subject: 'user-1',
     client: undefined,
     session: 'session-1',
+    sessionName: undefined,
     expiresAtMs: NOW_MS + 600_000,
     scopes: new Set(['accounts:read', 'transfers:write']),
     scope: 'accounts:read transfers:write',

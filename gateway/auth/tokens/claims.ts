@@ -142,6 +142,7 @@ function toPrincipal({ sub, client, sid }: Names, scope: string, expiresAtMs: nu
     subject: isMachine ? undefined : sub,
     client,
     session: sid,
+    sessionName: undefined,
     expiresAtMs,
     scopes: new Set(scope === '' ? [] : scope.split(' ')),
     scope,

@@ -27,6 +27,8 @@ export interface TokenVerifierOptions {
   readonly revocations: Revocations
   /** Epoch milliseconds. */
   readonly clock: () => number
+  /** What the audit trail calls a session. Undefined: nothing. */
+  readonly nameSession?: ((session: string) => string) | undefined
   /** How many verified tokens are cached; together at most 16 Mi characters. */
   readonly cacheSize?: number
 }
@@ -121,9 +123,19 @@ export class TokenVerifier {
 
   #settle(signed: boolean, text: string, found: Verified): Verification {
     if (!signed) return BAD_SIGNATURE
-    this.#verified.set(text, found)
+    const named = this.#named(found)
+    this.#verified.set(text, named)
     // The token may have expired, or its session ended, while keys were fetched.
-    return this.#currentVerification(text, found)
+    return this.#currentVerification(text, named)
+  }
+
+  /** Once for each token, and only for one that is genuine. */
+  #named(found: Verified): Verified {
+    const { nameSession } = this.#options
+    const { principal, binding } = found.verification
+    if (principal.session === undefined || nameSession === undefined) return found
+    const named = Object.freeze({ ...principal, sessionName: nameSession(principal.session) })
+    return { ...found, verification: { principal: named, binding } }
   }
 
   #currentVerification(text: string, { verification, expiresAtMs }: Verified): Verification {

@@ -45,12 +45,9 @@ test('of a list only the rows are shown that the other has not, unless only thei
   )
 })
 
-test('what would make a record long is only measured, and a secret is never shown', () => {
-  const routes = Array.from({ length: 2000 }, (_, index) => ({ path: `/${index}`, auth: ['none'] }))
-  const change = changeOf(settings(), settings({ routes, upstreamSecretFile: 'secret' }))
-  assert.match(String(change?.after.routes), /^\(2000 rows, \d+ characters\)$/)
+test('a secret is never shown', () => {
+  const change = changeOf(settings(), settings({ upstreamSecretFile: 'secret' }))
   assert.deepEqual([change?.before.upstreamSecret, change?.after.upstreamSecret], [null, '(secret)'])
-  assert.ok(JSON.stringify(change).length < 1000)
 })
 
 test('what needs a restart keeps its value and is named as the file names it', () => {

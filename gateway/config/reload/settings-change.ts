@@ -72,13 +72,10 @@ export function needsRestart(running: Settings, wanted: Settings): readonly stri
 export interface SettingsChange {
   /** Names that the file has for the keys that differ. */
   readonly keys: readonly string[]
-  /** Their values. Of a list only the rows that the other has not; of what is too long, a note. */
+  /** Their values. Of a list only the rows that the other has not. */
   readonly before: PlainSettings
   readonly after: PlainSettings
 }
-
-/** Longest JSON of one key on each side of a record. */
-const MAX_SHOWN = 64 * 1024
 
 /** @returns undefined when nothing differs, whatever the spelling in the file */
 export function changeOf(before: Settings, after: Settings): SettingsChange | undefined {
@@ -109,10 +106,7 @@ function isSame(one: unknown, other: unknown): boolean {
 function shownValue(key: string, value: unknown, other: unknown): unknown {
   if (SECRETS.has(key)) return value === undefined ? null : '(secret)'
   const [own, others] = [value, other].map((one) => plain({ one: shortened(key, one) }).one)
-  const shown = withoutEqualRows(own ?? null, others)
-  const length = JSON.stringify(shown).length
-  if (length <= MAX_SHOWN) return shown
-  return Array.isArray(shown) ? `(${shown.length} rows, ${length} characters)` : `(${length} characters)`
+  return withoutEqualRows(own ?? null, others)
 }
 
 /** Tables can have thousands of rows, most of them the same before and after. */

@@ -2,9 +2,16 @@
  * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
  * gateway adds to its value. `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client
- * certificates on.
+ * certificates on. `interaction`: kept unless the gateway sends one of its own.
  */
-export type UpstreamPart = 'copied' | 'dropped' | 'length' | 'continued' | 'forwarding' | 'certificate'
+export type UpstreamPart =
+  | 'copied'
+  | 'dropped'
+  | 'length'
+  | 'continued'
+  | 'forwarding'
+  | 'certificate'
+  | 'interaction'
 
 /** What the gateway does with a request's field, by its name. Immutable. */
 export interface FieldRule {
@@ -64,7 +71,14 @@ const SINGLETONS: readonly string[] = [
   'webhook-timestamp',
   'x-api-key',
 ]
-const JOINED: readonly string[] = ['cdn-loop', 'dpop', 'x-forwarded-for', 'x-request-id']
+const JOINED: readonly string[] = [
+  'cdn-loop',
+  'dpop',
+  'traceparent',
+  'x-fapi-interaction-id',
+  'x-forwarded-for',
+  'x-request-id',
+]
 
 /** The path a request has taken. Other `X-Forwarded-` fields name the caller or replace the target. */
 const FORWARDING: readonly string[] = [
@@ -175,6 +189,7 @@ function rules(): Map<string, FieldRule> {
   put(['cdn-loop', 'traceparent', 'tracestate', 'via'], { upstream: 'continued' })
   put(FORWARDING, { upstream: 'forwarding' })
   put(['client-cert'], { upstream: 'certificate' })
+  put(['x-fapi-interaction-id'], { upstream: 'interaction' })
   return found
 }
 

@@ -20,6 +20,9 @@ export class RequestHeaders {
   authorization: string | undefined = undefined
   /** Empty, and so invalid, when there is more than one. */
   requestId: string | undefined = undefined
+  /** `x-fapi-interaction-id` and `traceparent`: empty, and so invalid, when there is more than one. */
+  interactionId: string | undefined = undefined
+  traceparent: string | undefined = undefined
   /** Every value of DPoP, joined by commas: more than one is not a proof. */
   dpop: string | undefined = undefined
   userAgent = ''
@@ -116,6 +119,9 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
 function join(headers: RequestHeaders, lower: string, value: string): void {
   // Two ids count as none: an empty value is never valid.
   if (lower === 'x-request-id') headers.requestId = headers.requestId === undefined ? value : ''
+  else if (lower === 'traceparent') headers.traceparent = headers.traceparent === undefined ? value : ''
+  else if (lower === 'x-fapi-interaction-id')
+    headers.interactionId = headers.interactionId === undefined ? value : ''
   else if (lower === 'dpop') headers.dpop = joined(headers.dpop, value)
   else if (lower === 'cdn-loop') headers.loop = joined(headers.loop, value)
   else headers.forwardedFor = joined(headers.forwardedFor, value)

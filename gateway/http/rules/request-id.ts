@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { threadId } from 'node:worker_threads'
 import { v7 } from 'uuid'
 import { HexText } from '../syntax/hex-text.ts'
@@ -10,6 +11,16 @@ const bytes = new Uint8Array(16)
 
 /** The last id: ids ascend, also within a millisecond and when the clock is set back (RFC 9562 section 6.2). */
 let last = { msecs: Number.NEGATIVE_INFINITY, seq: 0 }
+
+const ANY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** Of FAPI, in requests to services and in every response. */
+export const INTERACTION_ID = 'x-fapi-interaction-id'
+
+/** The client's own interaction id when it is a UUID, in either case of letters; else a new one. */
+export function interactionIdOf(presented: string | undefined): string {
+  return presented !== undefined && ANY_UUID.test(presented) ? presented : randomUUID()
+}
 
 /** The client's own id when it is safe in a header, a log line and a JSON string; otherwise undefined. */
 export function acceptedRequestId(presented: string | undefined): string | undefined {

@@ -2,10 +2,20 @@ import type { Field } from '../syntax/field.ts'
 import { isHopByHop, nominatedBy } from './hop-by-hop.ts'
 import { REPLACED_HEADERS } from './mandatory-headers.ts'
 import type { ForwardedPolicy } from './policy/response-policy.ts'
+import { INTERACTION_ID } from './request-id.ts'
 
 /** Tells the gateway, and only the gateway, that a session has ended. */
 const REVOKE_SESSION = 'x-revoke-session'
 const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
+
+/** What the gateway says itself in the response to an exchange, so that the service's own is dropped. */
+interface OwnFields {
+  /** RateLimit fields. */
+  readonly limitHeaders: readonly string[]
+  readonly interactionId: string | undefined
+}
+
+const NO_OWN_FIELDS: OwnFields = { limitHeaders: [], interactionId: undefined }
 
 /** The head of an upstream response, as it goes downstream. */
 export interface FilteredHead {
@@ -19,22 +29,23 @@ export interface FilteredHead {
 /**
  * Filters the head of an upstream response. Repeated fields such as Set-Cookie stay as they are.
  *
- * @param limited the gateway sets RateLimit fields of its own, so the upstream's are dropped
  * @param policy of the route
  */
 export function filterResponseHead(
   fields: readonly Field[],
   status: number,
-  limited = false,
+  { limitHeaders, interactionId }: OwnFields = NO_OWN_FIELDS,
   policy?: ForwardedPolicy,
 ): FilteredHead {
   const nominated = nominatedBy(fields)
+  const limited = limitHeaders.length > 0
   let lines = ''
   let contentLength: number | undefined
   let dated = false
   for (const { lower, value, line } of fields) {
     if (REPLACED_HEADERS.has(lower) || lower === REVOKE_SESSION || isHopByHop(lower, nominated)) continue
     if (limited && LIMIT_FIELDS.has(lower)) continue
+    if (interactionId !== undefined && lower === INTERACTION_ID) continue
     if (policy?.replaced.has(lower) === true) continue
     if (lower === 'content-length') {
       // RFC 9110 section 8.6: these statuses have no body and no length.

@@ -1,5 +1,5 @@
 import type { Field } from '../syntax/field.ts'
-import { receivedTraceparent, traceIdIn } from '../syntax/traceparent.ts'
+import { isTraceparent, receivedTraceparent, traceIdIn } from '../syntax/traceparent.ts'
 
 /** What an exchange knows of its trace. */
 interface InTrace {
@@ -8,6 +8,15 @@ interface InTrace {
   readonly trace: { readonly traceId: string } | undefined
   /** What was sent upstream. */
   readonly traceparent: string | undefined
+}
+
+/**
+ * The trace id for the audit records, which are begun before the service is told one: that of the spans, else what the caller
+ * said. A trace that begins with the message to the service, and that no span is made for, has none here.
+ */
+export function recordedTraceId(trace: InTrace['trace'], received: string | undefined): string | undefined {
+  if (trace !== undefined) return trace.traceId
+  return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined
 }
 
 /** The trace id for a log line: that of its spans, else what the service was told, else what the caller said. */

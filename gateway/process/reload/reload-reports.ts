@@ -1,8 +1,9 @@
 import type { ConfigInForce, ConfigPart } from '../../admin/config-in-force.ts'
-import { configChangeRecord } from '../../audit/audit-records.ts'
+import { configChangeRecords } from '../../audit/config-change-records.ts'
 import { describeFault, type Fault } from '../../config/faults.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
+import { writerOf } from './file-writer.ts'
 
 /** Watches a configuration file until it is stopped. */
 export interface Watching {
@@ -55,8 +56,11 @@ export function reporter(reports: Reports, { file, label, what }: Edited) {
       metrics.configReload(label, 'success')
       if (settings === undefined) config.replaced(what, after, changed)
       else config.replacedSettings(settings.inForce, changed)
-      const timestamp = new Date(clock()).toISOString()
-      if (changed) trail.settle(configChangeRecord({ timestamp, file, before, after }))
+      if (changed) {
+        const timestamp = new Date(clock()).toISOString()
+        const records = configChangeRecords({ timestamp, file, writer: writerOf(file), before, after })
+        for (const record of records) trail.settle(record)
+      }
       const shown = settings === undefined ? { rows: after.length } : { keys: settings.keys }
       log.info({ file, ...shown, changed }, `${name} in force`)
     },

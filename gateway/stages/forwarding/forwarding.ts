@@ -105,8 +105,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       this.give(SESSIONS_UNAVAILABLE)
       return
     }
-    const limited = this.#exchange.limitHeaders.length > 0
-    const head = filterResponseHead(fields, status, limited, this.#exchange.route?.forwarded)
+    const head = filterResponseHead(fields, status, this.#exchange, this.#exchange.route?.forwarded)
     this.#bodiless = req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an unread upload would be parsed as the next request.

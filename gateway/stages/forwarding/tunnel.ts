@@ -34,7 +34,7 @@ export function openTunnel(
   const place = gateway.load.tunnels.reserve(callerOf(gateway, exchange))
   if (place === undefined || route === undefined) return NO_TUNNEL_FREE
   close(gateway, exchange, 101)
-  const { lines } = filterResponseHead(fields, 101, exchange.limitHeaders.length > 0, route.forwarded)
+  const { lines } = filterResponseHead(fields, 101, exchange, route.forwarded)
   const downstream = exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)))
   gateway.metrics.tunnelOpened()
   const traceId = traceIdOf(exchange)

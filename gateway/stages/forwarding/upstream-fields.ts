@@ -3,6 +3,7 @@ import type { Gateway } from '../../gateway.ts'
 import { isTrusted } from '../../http/rules/client-address.ts'
 import { ruleOf } from '../../http/rules/field-rules.ts'
 import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
+import { INTERACTION_ID } from '../../http/rules/request-id.ts'
 import { checkedField, Field } from '../../http/syntax/field.ts'
 import { isTraceparent, newTraceparent } from '../../http/syntax/traceparent.ts'
 import type { Principal } from '../../principal.ts'
@@ -64,6 +65,8 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
     if (part === 'copied') fields.push(field)
     else if (part === 'length') {
       if (exchange.headers.hasBody) fields.push(field)
+    } else if (part === 'interaction') {
+      if (exchange.interactionId === undefined) fields.push(field)
     } else {
       kept ??= { ...NOTHING_SET_ASIDE, tracestates: [], forwarded: new Map(), certificates: [] }
       if (part === 'continued') setAside(kept, field)
@@ -137,6 +140,7 @@ function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Ad
     FORWARDED_HOST.of(forwarded.get('x-forwarded-host') ?? exchange.host),
     LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
+  if (exchange.interactionId !== undefined) fields.push(new Field(INTERACTION_ID, exchange.interactionId))
   // The client can write the front of X-Forwarded-For; this is the address that the gateway trusts. Without a proxy they agree.
   if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(exchange.address))
   if (gateway.settings.via) addVia(exchange, fields, kept.via)

@@ -1,6 +1,7 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { corsLines } from '../../http/rules/policy/cors.ts'
+import { INTERACTION_ID } from '../../http/rules/request-id.ts'
 import type { FilteredHead } from '../../http/rules/response-headers.ts'
 
 /**
@@ -20,11 +21,12 @@ export function writeHead(gateway: Gateway, exchange: Exchange, status: number, 
 
 /** Appends the exchange's limit fields, the mandatory headers, and what its route adds to every response. */
 export function withMandatory({ settings }: Gateway, exchange: Exchange, lines: string): string {
-  const { limitHeaders, requestId, route } = exchange
+  const { limitHeaders, requestId, interactionId, route } = exchange
   const limits = limitHeaders.length > 0 ? linesOf(limitHeaders) : ''
   const cors = route?.cors === undefined ? '' : corsLines(route.cors, exchange.req.fields)
   const own = route === undefined ? settings.responseLines : route.responseLines
-  return `${lines}${limits}${cors}${own}X-Request-ID: ${requestId}\r\n`
+  const interaction = interactionId === undefined ? '' : `${INTERACTION_ID}: ${interactionId}\r\n`
+  return `${lines}${limits}${cors}${own}${interaction}X-Request-ID: ${requestId}\r\n`
 }
 
 /** Formats a flat list as lines `Name: value`, each with CR LF. */

@@ -1,0 +1,113 @@
+import { execFile } from 'node:child_process'
+
+/** How far the system's clock is from the time of its reference, as a program of the system tells it. */
+export interface ClockOffset {
+  /** What must be added to the clock (the offset of RFC 5905); microseconds after the point. */
+  readonly clockOffsetMs: number
+  /** The program that said so. */
+  readonly clockSource: string
+}
+
+interface Source {
+  readonly program: string
+  readonly args: readonly string[]
+  /** @returns undefined when the clock is not synchronised, or the answer is not understood */
+  offsetMsIn(output: string): number | undefined
+}
+
+/** In the order in which they are believed. */
+const SOURCES: readonly Source[] = [
+  { program: 'chronyc', args: ['-n', '-c', 'tracking'], offsetMsIn: chronyOffsetMs },
+  { program: 'ntpq', args: ['-n', '-c', 'rv 0 leap,offset'], offsetMsIn: ntpOffsetMs },
+  { program: 'timedatectl', args: ['timesync-status'], offsetMsIn: timesyncOffsetMs },
+]
+
+/** The programs are asked while the configuration is read; the start waits no longer than this for all of them. */
+const TIMEOUT_MS = 500
+const MAX_OUTPUT_BYTES = 16 * 1024
+
+/**
+ * Asks all of them at once. Never rejects.
+ *
+ * @returns undefined when none of them runs and knows
+ */
+export async function clockOffset(
+  timeoutMs = TIMEOUT_MS,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<ClockOffset | undefined> {
+  const asked = SOURCES.map(({ program, args }) => outputOf(program, args, { timeoutMs, env }))
+  for (const [index, { program, offsetMsIn }] of SOURCES.entries()) {
+    const clockOffsetMs = offsetMsIn((await asked[index]) ?? '')
+    if (clockOffsetMs !== undefined) return { clockOffsetMs, clockSource: program }
+  }
+  return undefined
+}
+
+interface Asking {
+  readonly timeoutMs: number
+  readonly env: NodeJS.ProcessEnv
+}
+
+/** Empty when it does not run, fails, or takes too long. */
+function outputOf(program: string, args: readonly string[], { timeoutMs, env }: Asking): Promise<string> {
+  return new Promise((resolve) => {
+    const options = {
+      timeout: timeoutMs,
+      killSignal: 'SIGKILL',
+      maxBuffer: MAX_OUTPUT_BYTES,
+      env: { PATH: env.PATH, LC_ALL: 'C' },
+    } as const
+    const give = (output: string) => {
+      clearTimeout(late)
+      resolve(output)
+    }
+    // A child of the program may hold its output open after it was killed.
+    const late = setTimeout(give, timeoutMs, '')
+    try {
+      execFile(program, args, options, (error, stdout) => give(error === null ? stdout : ''))
+    } catch {
+      give('')
+    }
+  })
+}
+
+/** One line of values with commas; of them the fifth is the offset in seconds, the last the leap status. */
+function chronyOffsetMs(output: string): number | undefined {
+  const values = output.trim().split(',')
+  return values.length < 14 || values.at(-1) === 'Not synchronised' ? undefined : rounded(values[4], 1000)
+}
+
+/** `leap=00, offset=-0.123`: in milliseconds; leap 11 or `leap_alarm` is a clock that is not synchronised. */
+function ntpOffsetMs(output: string): number | undefined {
+  const leap = /\bleap=(\w+)/.exec(output)?.[1]
+  if (leap === undefined || leap === '11' || leap === '3' || leap === 'leap_alarm') return undefined
+  return rounded(/\boffset=([-+.\d]+)/.exec(output)?.[1], 1)
+}
+
+/** `Offset: -1.353ms`; longer ones are made of several, as `+1min 2.003s`. Before the first packet there is no such line. */
+function timesyncOffsetMs(output: string): number | undefined {
+  const [, sign, span] = /^\s*Offset: ([-+])(.+)$/m.exec(output) ?? []
+  if (span === undefined) return undefined
+  let offsetMs = 0
+  for (const part of span.trim().split(' ')) {
+    const [, number, unit = ''] = /^([\d.]+)([a-z]*)$/.exec(part) ?? []
+    const unitMs = number === '0' ? 0 : UNITS_MS.get(unit)
+    if (unitMs === undefined) return undefined
+    offsetMs += Number(number) * unitMs
+  }
+  return rounded(String(sign === '-' ? -offsetMs : offsetMs), 1)
+}
+
+const UNITS_MS: ReadonlyMap<string, number> = new Map([
+  ['us', 0.001],
+  ['ms', 1],
+  ['s', 1000],
+  ['min', 60_000],
+  ['h', 3_600_000],
+  ['d', 86_400_000],
+])
+
+function rounded(text: string | undefined, factor: number): number | undefined {
+  const value = Number(text || Number.NaN) * factor
+  return Number.isFinite(value) ? Math.round(value * 1000) / 1000 : undefined
+}

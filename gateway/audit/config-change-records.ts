@@ -1,0 +1,91 @@
+import { createHash } from 'node:crypto'
+
+/** An accepted change of a configuration file. */
+export interface ConfigChangeFacts {
+  readonly timestamp: string
+  readonly file: string
+  /** Who owns the file; undefined: it was gone when they were asked for. */
+  readonly writer?: FileWriter | undefined
+  /** Entries in readable form, without secrets. */
+  readonly before: readonly object[]
+  readonly after: readonly object[]
+}
+
+/** What the system says of the file as it was read. Only its owner, the group if so allowed, and root can write it. */
+export interface FileWriter {
+  readonly owner: { readonly uid: number; readonly name?: string | undefined }
+  /** When it was last written, ISO 8601. */
+  readonly modified: string
+}
+
+/** The longest entry of a log in C2SP tlog-tiles, which every line of the trail becomes. */
+export const MAX_LINE_BYTES = 65_535
+
+type Side = 'before' | 'after'
+
+/** The numbers of a part take no more. */
+const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
+
+/**
+ * CONFIG_CHANGE: the configuration before and after, as a rule in one line. What is too long for one line goes on in others,
+ * each with `part` and `parts`: its rows in their order, those of before first. A row that is itself too long is divided into
+ * its keys, and a list in it into shorter ones; of a single value that is too long the length and the SHA-256 are told.
+ */
+export function configChangeRecords(facts: ConfigChangeFacts): readonly string[] {
+  const { timestamp, file, writer, before, after } = facts
+  const head = { type: 'CONFIG_CHANGE', timestamp, file, ...writer }
+  const whole = `${JSON.stringify({ ...head, before, after })}\n`
+  if (Buffer.byteLength(whole) <= MAX_LINE_BYTES) return [whole]
+  const start = JSON.stringify(head).slice(0, -1)
+  const roomBytes = MAX_LINE_BYTES - Buffer.byteLength(`${start},"before":[],"after":[]}\n`) - ROOM_FOR_PARTS
+  const parts = packed(
+    [...shown('before', before, roomBytes), ...shown('after', after, roomBytes)],
+    roomBytes,
+  )
+  return parts.map((rows, index) => {
+    const listOf = (side: Side) => rows.flatMap((row) => (row.side === side ? [row.json] : [])).join(',')
+    const number = `,"part":${index + 1},"parts":${parts.length}`
+    return `${start}${number},"before":[${listOf('before')}],"after":[${listOf('after')}]}\n`
+  })
+}
+
+interface ShownRow {
+  readonly side: Side
+  readonly json: string
+  /** With a comma. */
+  readonly bytes: number
+}
+
+function shown(side: Side, rows: readonly object[], roomBytes: number): ShownRow[] {
+  return rows.flatMap((row): ShownRow[] => {
+    const json = JSON.stringify(row)
+    const bytes = Buffer.byteLength(json) + 1
+    return bytes <= roomBytes ? [{ side, json, bytes }] : shown(side, divided(row, json), roomBytes)
+  })
+}
+
+function divided(row: object, json: string): object[] {
+  const members = Object.entries(row)
+  if (members.length > 1) return members.map(([key, value]) => ({ [key]: value }))
+  const [[key, value] = ['', undefined]] = members
+  if (Array.isArray(value) && value.length > 1) {
+    const half = value.length >> 1
+    return [{ [key]: value.slice(0, half) }, { [key]: value.slice(half) }]
+  }
+  const omitted = { bytes: Buffer.byteLength(json), sha256: createHash('sha256').update(json).digest('hex') }
+  return [{ omitted }]
+}
+
+function packed(rows: readonly ShownRow[], roomBytes: number): readonly ShownRow[][] {
+  const parts: ShownRow[][] = []
+  let leftBytes = 0
+  for (const row of rows) {
+    if (row.bytes > leftBytes) {
+      parts.push([])
+      leftBytes = roomBytes
+    }
+    parts.at(-1)?.push(row)
+    leftBytes -= row.bytes
+  }
+  return parts
+}

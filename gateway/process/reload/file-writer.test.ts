@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { writerOf } from './file-writer.ts'
+
+test('the writer of a file is its owner, by number and by name where that is known, and when it was written', (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'writer-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const [file, accounts] = [join(directory, 'limits.json'), join(directory, 'passwd')]
+  writeFileSync(file, '[]')
+  const { uid } = statSync(file)
+  const modified = '2026-01-02T03:04:05.000Z'
+  utimesSync(file, new Date(modified), new Date(modified))
+  writeFileSync(accounts, `other:x:${uid}1:0::/:/bin/sh\nops:x:${uid}:0:Operations:/home/ops:/bin/sh\n`)
+  assert.deepEqual(writerOf(file, accounts), { owner: { uid, name: 'ops' }, modified })
+  assert.deepEqual(writerOf(file, `${accounts}-none`), { owner: { uid, name: undefined }, modified })
+  assert.equal(writerOf(`${file}-gone`, accounts), undefined)
+})

@@ -1,0 +1,27 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync, linkSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { threadId } from 'node:worker_threads'
+
+const BYTES = 32
+
+/**
+ * A secret of 43 visible characters in a file of its own. A new file is created at once with its content. If two threads or
+ * processes do so at the same time, the first one's file stays.
+ *
+ * @returns the file
+ */
+export function existingOrNew(file: string): string {
+  if (existsSync(file)) return file
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  const draft = `${file}.${process.pid}.${threadId}`
+  try {
+    writeFileSync(draft, `${randomBytes(BYTES).toString('base64url')}\n`, { mode: 0o600, flush: true })
+    linkSync(draft, file)
+  } catch (fault) {
+    if ((fault as NodeJS.ErrnoException).code !== 'EEXIST') throw fault
+  } finally {
+    rmSync(draft, { force: true })
+  }
+  return file
+}
