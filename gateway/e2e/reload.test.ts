@@ -122,7 +122,15 @@ describe('an edit of the limit table', () => {
 
   it('stands in the audit trail with the whole table before and after', () => {
     const [first] = changes()
-    assert.deepEqual(Object.keys(first as object), ['type', 'timestamp', 'file', 'before', 'after'])
+    assert.deepEqual(Object.keys(first as object), [
+      'type',
+      'timestamp',
+      'file',
+      'owner',
+      'modified',
+      'before',
+      'after',
+    ])
     assert.equal(first?.file, file)
     const row = (limit: number) => ({
       path: '/kept',
