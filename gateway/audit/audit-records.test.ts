@@ -23,9 +23,6 @@ const facts: RequestFacts = {
   clientId: 'bank-b',
   ip: '203.0.113.7',
   userAgent: 'curl/8',
-  sessionId: undefined,
-  interactionId: undefined,
-  traceId: undefined,
   gatewayId: undefined,
 }
 const GATEWAY_ID = '0199a8f0-7c1e-7a3b-9d55-200000000000'

@@ -16,12 +16,12 @@ export interface RequestFacts {
   readonly ip: string
   /** As received, empty when there was none. Cut to 512 UTF-16 units. */
   readonly userAgent: string
-  /** The session of the caller's token as 22 characters (`SessionNames`): never the id that the token has. */
-  readonly sessionId: string | undefined
+  /** The session of the caller's token as 22 characters (`sessionNames`): never the id that the token has. */
+  readonly sessionId?: string | undefined
   /** `x-fapi-interaction-id`, a UUID. */
-  readonly interactionId: string | undefined
+  readonly interactionId?: string | undefined
   /** W3C Trace Context: 32 hexadecimal digits. */
-  readonly traceId: string | undefined
+  readonly traceId?: string | undefined
   /** The gateway's own id, a UUID, when `requestId` is the client's, who may repeat it. */
   readonly gatewayId: string | undefined
 }

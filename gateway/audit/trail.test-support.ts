@@ -56,9 +56,6 @@ export function requestLine(
     clientId: undefined,
     ip: '::1',
     userAgent: 'ä "quoted"',
-    sessionId: undefined,
-    interactionId: undefined,
-    traceId: undefined,
     gatewayId,
   })
 }
