@@ -9,6 +9,7 @@ import type { Trace } from './http/tracing/trace.ts'
 import type { PendingTake } from './limits/pending-take.ts'
 import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
+import type { GroupPermits } from './upstream/group-permits.ts'
 import type { UpstreamClient } from './upstream/upstream-client.ts'
 import type { Share } from './upstream/upstream-permits.ts'
 
@@ -16,6 +17,8 @@ import type { Share } from './upstream/upstream-permits.ts'
 export interface ServedRoute extends Route {
   /** Of its upstream group. */
   readonly client: Pick<UpstreamClient, 'send'>
+  /** Of its upstream group; undefined: the group has no bound of its own. */
+  readonly permits: GroupPermits<Share> | undefined
 }
 
 /** What is known of a request before the first stage. */

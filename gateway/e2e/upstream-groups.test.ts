@@ -72,6 +72,7 @@ describe('upstream groups', { timeout: 60_000 }, () => {
     config = {
       upstream: url(0),
       upstreams: {
+        default: { maxInFlight: 1 },
         checked: {
           targets: [url(1), url(2)],
           healthCheck: {
@@ -108,15 +109,20 @@ describe('upstream groups', { timeout: 60_000 }, () => {
     assert.equal((await ask('/broken/x')).body, 'service 3')
   })
 
-  it('go on without the rest when one of them is slow: its requests wait, those of other routes do not', async () => {
+  it('go on without the rest when one of them is slow: its requests wait or find it full, those of other routes do not', async () => {
     const service = services[0] as Service
     service.slow = true
     const held = ask('/plain/held')
     await until(() => (service.asked.includes('GET /plain/held') ? true : undefined))
     assert.equal((await ask('/broken/x')).body, 'service 3')
+    const refused = await ask('/plain/refused')
+    assert.deepEqual([refused.status, refused.json().code], [503, 'overloaded'])
+    const [, response] = await gateway.pair(String(refused.headers['x-request-id']))
+    assert.equal(response.statusCode, 503)
     service.slow = false
     service.upstream.server.closeAllConnections()
     assert.notEqual((await held).status, 101)
+    assert.equal((await ask('/quick')).body, 'service 0')
   })
 
   it('leave a target out whose health check fails, though it responds, and let it back in slowly', async () => {

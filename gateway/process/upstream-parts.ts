@@ -18,7 +18,7 @@ export function makeUpstreams(
   { settings, upstreamSecret, observer, metrics }: UpstreamParts,
   before?: UpstreamGroups,
 ): UpstreamGroups {
-  const { timeouts, maxInFlight } = settings
+  const { timeouts, maxInFlight, workers } = settings
   const groups = groupsInUse(settings)
   metrics.beginGroups(groups)
   return new UpstreamGroups(
@@ -26,6 +26,7 @@ export function makeUpstreams(
       groups,
       connectMs: timeouts.connectMs,
       headersMs: timeouts.headersMs,
+      threads: workers,
       // A connection may still be closing when its exchange has ended.
       maxConnections: maxInFlight * 2,
       clock: () => performance.now(),
@@ -36,9 +37,15 @@ export function makeUpstreams(
   )
 }
 
-/** The routes, each with the client of its group. */
+/** The routes, each with the client and the bound of its group. */
 export function servedRoutes({ routes }: Settings, upstreams: UpstreamGroups): PathTable<ServedRoute> {
-  return new PathTable(routes.map((route) => ({ ...route, client: upstreams.of(route.upstream) })))
+  return new PathTable(
+    routes.map((route) => ({
+      ...route,
+      client: upstreams.of(route.upstream),
+      permits: upstreams.permitsOf(route.upstream),
+    })),
+  )
 }
 
 /** A log line for each change of upstreams that are in force, and the counts. */

@@ -2,6 +2,7 @@ import { responseTo } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
+import { vacate } from './occupy.ts'
 import { recordAtEnd } from './record.ts'
 
 /**
@@ -15,9 +16,8 @@ import { recordAtEnd } from './record.ts'
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
   exchange.closed = true
-  const { inFlight, permits } = gateway.load
-  inFlight.remove(exchange)
-  if (exchange.share !== undefined) permits.release(exchange.share)
+  gateway.load.inFlight.remove(exchange)
+  if (exchange.share !== undefined) vacate(gateway, exchange, exchange.share)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // API_RESPONSE without API_REQUEST would look like a damaged trail.

@@ -8,12 +8,28 @@ import type { Share } from '../upstream/upstream-permits.ts'
 /** The last permit is taken, or the caller has its fair share already. */
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
 
-/** Takes an upstream permit until the exchange is closed. Writes `share`. */
+const GROUP_OVERLOADED = refusal('overloaded', {
+  headers: ['Retry-After', '1'],
+  cause: 'maxInFlight of the upstream group',
+})
+
+/** Takes an upstream permit, and one of the group if it has a bound, until the exchange is closed. Writes `share`. */
 export function occupy(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const share = shareOf(gateway, exchange)
   if (!gateway.load.permits.take(share)) return OVERLOADED
+  const group = exchange.route?.permits
+  if (group !== undefined && !group.take(share)) {
+    gateway.load.permits.release(share)
+    return GROUP_OVERLOADED
+  }
   exchange.share = share
   return undefined
+}
+
+/** Gives back what `occupy` took. */
+export function vacate({ load }: Gateway, { route }: Exchange, share: Share): void {
+  load.permits.release(share)
+  route?.permits?.release(share)
 }
 
 /** Counted for the client that a trusted proxy names, else for the address of the connection. */

@@ -156,6 +156,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     forwarded: undefined,
     responseLines: responseLines({}),
     client: { send: noUpstream },
+    permits: undefined,
     ...route,
   }
 }

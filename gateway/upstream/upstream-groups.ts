@@ -5,9 +5,11 @@ import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.t
 import type { Health } from './balancing/health.ts'
 import type { RetryOutcome } from './balancing/retry-budget.ts'
 import { createUpstreams } from './create-upstreams.ts'
+import { GroupPermits } from './group-permits.ts'
 import { type CheckTimers, HealthCheck } from './health-check.ts'
 import type { PoolBounds } from './pooled-upstreams.ts'
 import type { UpstreamClient } from './upstream-client.ts'
+import type { Share } from './upstream-permits.ts'
 
 /** What is told of groups, each change once. */
 export interface GroupObserver {
@@ -20,6 +22,8 @@ export interface GroupObserver {
 export interface GroupsOptions extends PoolBounds {
   readonly groups: readonly UpstreamGroup[]
   readonly headersMs: number
+  /** Among which the bounds of the groups are divided. */
+  readonly threads: number
   /** Monotonic. */
   readonly clock: () => number
   readonly observer: GroupObserver
@@ -54,6 +58,8 @@ const TIMERS: CheckTimers = {
 export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
+  /** Of groups with a bound. */
+  readonly #permits = new Map<string, GroupPermits<Share>>()
   /** By what they judge. Begun by `start`. */
   readonly #checks = new Map<Health, Checked>()
 
@@ -67,6 +73,12 @@ export class UpstreamGroups {
     this.#clients = new Map(
       options.groups.map((group) => [group.name, clientOf(group, options, known?.get(group.name))]),
     )
+    for (const { name, maxInFlight } of options.groups) {
+      if (maxInFlight === undefined) continue
+      // What is in flight goes on to count.
+      const permits = before?.permitsOf(name) ?? new GroupPermits(this.#partOf(maxInFlight))
+      this.#permits.set(name, permits)
+    }
   }
 
   /** @throws Error when there is no such group */
@@ -74,6 +86,11 @@ export class UpstreamGroups {
     const client = this.#clients.get(name)
     if (client === undefined) throw new Error(`no upstream group ${name}`)
     return client
+  }
+
+  /** Undefined: the group has no bound of its own. */
+  permitsOf(name: string): GroupPermits<Share> | undefined {
+    return this.#permits.get(name)
   }
 
   get targets(): readonly GroupTarget[] {
@@ -98,6 +115,9 @@ export class UpstreamGroups {
       if (next === undefined) client.retire()
       else client.handOver(next, successor.#options)
     }
+    for (const { name, maxInFlight } of successor.#options.groups) {
+      if (maxInFlight !== undefined) successor.permitsOf(name)?.bound(successor.#partOf(maxInFlight))
+    }
     const checked = new Map(
       successor.#options.groups.flatMap(({ name, healthCheck }) =>
         successor.of(name).targets.map(({ health }) => [health, healthCheck] as const),
@@ -120,6 +140,11 @@ export class UpstreamGroups {
   async close(): Promise<void> {
     const checks = [...this.#checks.values()].map(({ check }) => check.stop())
     await Promise.all([...checks, ...[...this.#clients.values()].map((client) => client.close())])
+  }
+
+  /** Of each thread. */
+  #partOf(max: number): number {
+    return Math.max(1, Math.floor(max / this.#options.threads))
   }
 
   #startCheck(

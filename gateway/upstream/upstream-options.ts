@@ -19,7 +19,7 @@ export interface UpstreamsOptions {
   /** Called on each change; every upstream starts healthy. */
   readonly onHealth: (upstream: string, healthy: boolean) => void
   /** Default: nothing beyond the passive rules. Active checks are made by `UpstreamGroups`. */
-  readonly policy?: Omit<UpstreamPolicy, 'healthCheck'>
+  readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
   /** Called on each change; every breaker starts closed. */
   readonly onBreaker?: (upstream: string, state: BreakerState) => void
   /** What came of a retry that the policy asks for. */

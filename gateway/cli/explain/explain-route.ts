@@ -34,7 +34,12 @@ export const command: Command = {
   run({ words, flags }) {
     const { settings, rows } = readTables(environmentOf(flags))
     const { method, path } = readRequest(words, settings)
-    const routes = settings.routes.map((row, index) => ({ ...row, client: NOTHING_SENT, number: index + 1 }))
+    const routes = settings.routes.map((row, index) => ({
+      ...row,
+      client: NOTHING_SENT,
+      permits: undefined,
+      number: index + 1,
+    }))
     const exchange: RoutedExchange = {
       path,
       method,
@@ -44,7 +49,8 @@ export const command: Command = {
     }
     const limiter = new LimitTable(rows)
     const refused = route({ settings, limiter, routes: new PathTable(routes) }, exchange)
-    const winner = routes.find((row) => row === exchange.route)
+    const served = exchange.route
+    const winner = routes.find((row) => row === served)
     if (winner === undefined) print(`${method} ${path}: refused, ${describeRefusal(refused)}`)
     else {
       const limit = limiter.find(path, method)?.row.name

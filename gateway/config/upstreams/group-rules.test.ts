@@ -30,6 +30,7 @@ test('a group with nothing but targets does nothing beyond the passive rules', (
       breaker: undefined,
       retry: undefined,
       slowStartMs: 0,
+      maxInFlight: undefined,
     },
   ])
 })

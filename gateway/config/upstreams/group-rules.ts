@@ -21,6 +21,7 @@ interface WrittenGroup {
   readonly breaker?: BreakerSettings
   readonly retry?: RetrySettings
   readonly slowStartMs: number
+  readonly maxInFlight?: number
 }
 
 interface Written {
@@ -58,7 +59,7 @@ export function checkGroups(json: JsonFile<unknown>, { upstreams, routes }: Writ
 /** The groups with every default filled in. The targets of the default group are those of `upstream`. */
 export function upstreamGroups(written: WrittenGroups): readonly UpstreamGroup[] {
   return Object.entries(written).map(
-    ([name, { targets = [], healthCheck, breaker, retry, slowStartMs }]) => ({
+    ([name, { targets = [], healthCheck, breaker, retry, slowStartMs, maxInFlight }]) => ({
       name,
       targets: targets.map(tidyUpstream),
       healthCheck: healthCheck && {
@@ -69,6 +70,7 @@ export function upstreamGroups(written: WrittenGroups): readonly UpstreamGroup[]
       breaker: breaker && { ...breaker, failurePercent: breaker.failurePercent, statuses: breaker.statuses },
       retry,
       slowStartMs,
+      maxInFlight,
     }),
   )
 }

@@ -12,6 +12,8 @@ export interface UpstreamPolicy {
   readonly retry: RetrySettings | undefined
   /** How long a target that has recovered gets less than its share. 0: not at all. */
   readonly slowStartMs: number
+  /** Exchanges at a time, over all workers. Undefined: only the bound of all groups holds. */
+  readonly maxInFlight: number | undefined
 }
 
 /** Active health checks: GET requests to each target. */
@@ -66,4 +68,5 @@ export const NO_POLICY: UpstreamPolicy = {
   breaker: undefined,
   retry: undefined,
   slowStartMs: 0,
+  maxInFlight: undefined,
 }

@@ -12,6 +12,7 @@ import type {
 } from '../../upstream/upstream-client.ts'
 import type { Share } from '../../upstream/upstream-permits.ts'
 import { close } from '../close.ts'
+import { vacate } from '../occupy.ts'
 import { giveUp } from '../response/refuse.ts'
 import { writeHead } from '../response/write-response.ts'
 import { openTunnel } from './tunnel.ts'
@@ -195,7 +196,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   #endOrphaned(): void {
     if (this.#orphaned === undefined) return
     clearTimeout(this.#orphaned.timer)
-    this.#gateway.load.permits.release(this.#orphaned.share)
+    vacate(this.#gateway, this.#exchange, this.#orphaned.share)
     this.#orphaned = undefined
   }
 
