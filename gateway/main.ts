@@ -10,6 +10,7 @@ import { metricsRoute } from './admin/metrics-route.ts'
 import { probeRoutes } from './admin/probes.ts'
 import { clockOffset } from './audit/clock-offset.ts'
 import { Rotation } from './audit/segments/rotation.ts'
+import { SegmentThread } from './audit/segments/segment-thread.ts'
 import { Primary } from './cluster/primary.ts'
 import { describeFault, type Fault, showFault } from './config/faults.ts'
 import { fileWarnings, settingsWarnings } from './process/config-warnings.ts'
@@ -19,6 +20,7 @@ import { ControlSocket } from './process/restart/control-socket.ts'
 import { Predecessor } from './process/restart/predecessor.ts'
 import { placesOf, Restarts } from './process/restart/restarts.ts'
 import type { ListeningSocket } from './process/restart/sockets.ts'
+import { segmentReports } from './process/segment-reports.ts'
 import type { ServingMode } from './process/serving-mode.ts'
 import { serveAlone } from './process/single-process.ts'
 import { socketsFromSystemd } from './process/startup/activated-sockets.ts'
@@ -36,6 +38,8 @@ const USAGE = 2
 const SAME_CTRL_C_MS = 1000
 /** How often an idle gateway retries an audit trail that could not be written, and looks whether it has to be rotated. */
 const TRAIL_MAINTAIN_MS = 1000
+/** How often closed segments are looked after. */
+const SEGMENT_ROUND_MS = 5000
 
 if (import.meta.main) {
   // Whoever adds a word to a program wants something else of it than a gateway.
@@ -109,16 +113,19 @@ async function start(startup: StartupConfiguration, predecessor: Predecessor | u
   return { serving, admin }
 }
 
-/** Writes pending records without waiting for a request once the disk has room again, and begins new segments. */
+/** Writes pending records without waiting for a request once the disk has room again, begins new segments, and keeps closed ones. */
 function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingMode): void {
+  const { trail, reports } = serving
   const { auditFile: file } = settings
   const onFault = ({ message: cause }: Error) => log.error({ cause }, 'the audit trail cannot be rotated')
-  const rotation = new Rotation({ file, trail: serving.trail, now: Date.now, onFault })
+  const rotation = new Rotation({ file, trail, now: Date.now, onFault })
+  const segments = new SegmentThread(trail, segmentReports(reports))
   const maintain = () => {
-    serving.trail.maintain()
+    trail.maintain()
     rotation.maintain(serving.settings.auditRotation)
   }
   setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
+  setInterval(() => segments.round(serving.settings), SEGMENT_ROUND_MS).unref()
 }
 
 /** With what a predecessor or systemd hands over, if there is one. */

@@ -260,7 +260,17 @@ function auditMetrics(registers: Registry[]) {
     help: 'Writes to the audit trail that failed.',
     labelNames: [],
   })
-  expose(registers, [records, writeErrors])
+  const segments = new Tally({
+    name: 'gateway_audit_segments_total',
+    help: 'Closed segments of the audit trail that were compressed, shipped or pruned.',
+    labelNames: ['task'],
+  })
+  const segmentErrors = new Tally({
+    name: 'gateway_audit_segment_errors_total',
+    help: 'Closed segments of the audit trail that could not be compressed, shipped or pruned; tried again later.',
+    labelNames: ['task'],
+  })
+  expose(registers, [records, writeErrors, segments, segmentErrors])
   let pending = () => 0
   new Gauge({
     name: 'gateway_audit_records_pending',
@@ -273,6 +283,8 @@ function auditMetrics(registers: Registry[]) {
   return {
     auditRecord: (type: string) => records.count(type),
     auditWriteError: () => writeErrors.count(),
+    segmentDone: (task: string) => segments.count(task),
+    segmentFailed: (task: string) => segmentErrors.count(task),
     /** What counts the records that wait, read when the metrics are collected. */
     auditPending: (count: () => number) => {
       pending = count

@@ -62,6 +62,19 @@ interface StopFacts {
   readonly reason: string
 }
 
+/** AUDIT_PRUNE: a segment is about to be removed, because its retention time is over. */
+interface PruneFacts {
+  readonly timestamp: string
+  /** Name of the file. */
+  readonly segment: string
+  /** Its first and last leaf in the log (C2SP tlog-tiles), whose tiles before `last` may go too; undefined without seals. */
+  readonly first?: number | undefined
+  readonly last?: number | undefined
+  /** Time of its first record, and when it was closed; ISO 8601. */
+  readonly from?: string | undefined
+  readonly until: string
+}
+
 /** A store in the data directory can no longer be written, or can again. */
 interface StoreFacts {
   readonly type: 'STORE_DEGRADED' | 'STORE_RESTORED'
@@ -234,6 +247,10 @@ export function startRecord(facts: StartFacts): string {
 
 export function stopRecord({ timestamp, pid, open, reason }: StopFacts): string {
   return `${JSON.stringify({ type: 'AUDIT_STOP', timestamp, pid, open, reason, format: TRAIL_FORMAT })}\n`
+}
+
+export function pruneRecord({ timestamp, segment, first, last, from, until }: PruneFacts): string {
+  return `${JSON.stringify({ type: 'AUDIT_PRUNE', timestamp, segment, first, last, from, until })}\n`
 }
 
 export function storeRecord({ type, timestamp, store, cause }: StoreFacts): string {

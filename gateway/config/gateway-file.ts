@@ -6,7 +6,7 @@ import { schemaCheck } from './json/schema-check.ts'
 import { validateGateway } from './json/validators.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes, type WrittenOpenApi } from './openapi/documented-routes.ts'
-import { auditRotation, type WrittenAudit } from './rules/audit-rules.ts'
+import { auditSettings, type WrittenAudit } from './rules/audit-rules.ts'
 import {
   algorithmsAndProfile,
   checkAlgorithms,
@@ -204,11 +204,9 @@ function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedR
     },
     interactionId:
       written.interactionId ?? [written, ...written.issuers].some(({ profile }) => profile === 'fapi'),
-    auditFile: audit.file,
-    auditDurability: audit.durability,
-    auditRotation: auditRotation(audit),
     auditWitnesses: audit.witnesses,
     auditStamps: audit.stamps,
+    ...auditSettings(audit),
     onJournalFailure: limits.onJournalFailure,
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
     workers: workerCount(written.workers),

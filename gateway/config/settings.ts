@@ -147,6 +147,16 @@ export type Durability = 'written' | 'synced' | 'buffered'
 export interface AuditRotation {
   readonly maxBytes: number | undefined
   readonly maxAgeMs: number | undefined
+  /** What becomes of closed files. */
+  readonly compress: 'none' | 'zstd'
+}
+
+/** When closed audit files are removed. */
+export interface AuditRetention {
+  /** After they were closed. */
+  readonly keepMs: number
+  /** Also where nothing is sealed. */
+  readonly unsealed: boolean
 }
 
 /** Keys of config/gateway.json that are settings as they stand there. Immutable. */
@@ -206,6 +216,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly auditFile: string
   readonly auditDurability: Durability
   readonly auditRotation: AuditRotation | undefined
+  /** Undefined: nothing is removed. */
+  readonly auditRetention: AuditRetention | undefined
   /** Where gateways share their counts; undefined: in the memory of each. */
   readonly store: StoreSettings | undefined
   /** Undefined: no request is traced. */

@@ -36,6 +36,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   auditRotation: true,
   auditWitnesses: true,
   auditStamps: true,
+  auditRetention: true,
   dataDir: true,
   logLevel: true,
   via: true,

@@ -1,7 +1,8 @@
-import { type BigIntStats, readdirSync, statSync } from 'node:fs'
+import { type BigIntStats, closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|gz|bz2|xz|zst)$/
+const RECORD_HEAD = '{"type":"'
 
 /**
  * The file before `file` in the same directory: the one with the inode `continues`. Without an inode the process was killed
@@ -22,12 +23,23 @@ export function rotatedFile(
     const stats = visited.has(path) || NOT_A_TRAIL.test(name) ? undefined : regular(path)
     if (stats === undefined) continue
     if (continues !== undefined) {
-      if (stats.ino.toString() === continues) return path
+      // A file that was compressed or removed may have left its inode to a stranger.
+      if (stats.ino.toString() === continues && isTrail(path)) return path
     } else if (isSuffixed(name, basename(file)) && (newest === undefined || stats.mtimeNs > newest.mtimeNs)) {
       newest = { path, mtimeNs: stats.mtimeNs }
     }
   }
   return newest?.path
+}
+
+function isTrail(path: string): boolean {
+  const head = Buffer.alloc(RECORD_HEAD.length)
+  const fd = openSync(path, 'r')
+  try {
+    return RECORD_HEAD.startsWith(head.toString('latin1', 0, readSync(fd, head, 0, head.length, 0)))
+  } finally {
+    closeSync(fd)
+  }
 }
 
 function isSuffixed(name: string, base: string): boolean {

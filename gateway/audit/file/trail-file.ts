@@ -97,14 +97,16 @@ export class TrailFile {
     if (!this.#shared.distrusted) this.#sink.tornBytes = start.tornBytes
   }
 
-  /** The end of the last whole line. */
-  fileEnd(): FileEnd {
-    let end = this.#shared.fileEnd()
+  /** The file in use, and the end of its last whole line. */
+  present(): FileEnd & { readonly inode: string } {
+    const read = () => ({ ...this.#shared.fileEnd(), inode: this.sink.identity().inode })
+    let present: ReturnType<typeof read> | undefined
     this.underLock(() => {
-      end = this.#shared.fileEnd()
+      present = read()
       return undefined
     })
-    return end
+    // Whoever holds the lock for so long is dead, and cannot change the file.
+    return present ?? read()
   }
 
   /** Releases the locks of a dead thread; cuts off the line it was writing and what it had not committed. */

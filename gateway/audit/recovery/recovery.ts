@@ -46,48 +46,56 @@ export function recover(file: string): Recovery {
   }
 }
 
+/** Of a trail in use: its open requests, and the files that tell them. */
+interface InUse {
+  /** API_REQUEST lines that have no API_RESPONSE, in order. */
+  readonly lines: readonly string[]
+  /** From the one in use back to the one with the first of them. */
+  readonly files: ReadonlySet<string>
+}
+
 /**
- * The API_REQUEST lines of a trail in use that have no API_RESPONSE, in order. Reads back no further than the first of them.
+ * Reads back no further than the first open request. May be called in any thread.
  *
  * @param file its name; the file in use may have been renamed already.
  * @throws Error that names the file, when it cannot be read.
  */
-function openLines(file: string, trailFile: TrailFile): string[] {
-  const { end, open } = trailFile.fileEnd()
+export function openRequestsOf(file: string, trailFile: TrailFile): InUse {
+  const { end, open, inode } = trailFile.present()
   const requests = new OpenRequests(open)
   try {
-    const { inode } = trailFile.sink.identity()
-    const present = statSync(file, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
-    const path = present ? file : rotatedFile(realPathOf(file), inode, new Set())
-    if (path === undefined) return []
+    const own = realPathOf(file)
+    const isPresent = statSync(own, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
+    const path = isPresent ? own : rotatedFile(own, inode, new Set())
+    if (path === undefined) return { lines: [], files: new Set() }
     readTrail(path, requests, end)
-    readRotated(realPathOf(path), requests)
-    return requests.lines()
+    return { files: readRotated(path, requests), lines: requests.lines() }
   } catch (error) {
     throw unusable(file, error)
   }
 }
 
 /**
- * Those of `openLines` that a thread has made, which has ended.
+ * The open requests of a thread that has ended.
  *
- * @param thread its `threadId`. @throws Error as `openLines`.
+ * @param thread its `threadId`. @throws Error as `openRequestsOf`.
  */
 export function linesLeftBy(thread: number, file: string, trailFile: TrailFile): string[] {
-  const open = file === STANDARD_OUTPUT ? [] : openLines(file, trailFile)
+  const open = file === STANDARD_OUTPUT ? [] : openRequestsOf(file, trailFile).lines
   return open.filter((line) => isMadeBy(thread, ownIdOf(line)))
 }
 
-/** Reads back through rotated files, as far as needed and found. */
-function readRotated(file: string, requests: OpenRequests): void {
+/** Reads back through rotated files, as far as needed and found. @returns these and `file`. */
+function readRotated(file: string, requests: OpenRequests): Set<string> {
   const visited = new Set([file])
   while (!requests.found) {
     const before = rotatedFile(file, requests.continues, visited)
-    if (before === undefined) return
+    if (before === undefined) break
     visited.add(before)
     requests.beginFile()
     readTrail(before, requests)
   }
+  return visited
 }
 
 function readTrail(file: string, requests: OpenRequests, sizeBytes?: number): void {

@@ -5,6 +5,8 @@ import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { HEAD_BYTES, timeOf } from './read-segment.ts'
 import { stampedPath, stampOf } from './segment.ts'
 
+type RotationLimits = Pick<AuditRotation, 'maxBytes' | 'maxAgeMs'>
+
 interface RotationOptions {
   readonly file: string
   readonly trail: {
@@ -31,7 +33,7 @@ export class Rotation {
   }
 
   /** To be called once a second. */
-  maintain(limits: AuditRotation | undefined): void {
+  maintain(limits: RotationLimits | undefined): void {
     const { trail, onFault } = this.#options
     const { inode } = trail
     if (inode === undefined) return
@@ -52,7 +54,7 @@ export class Rotation {
     this.#sinceMs = Math.min(now, beginningOf(this.#options.file) ?? now)
   }
 
-  #isDue({ maxBytes = Infinity, maxAgeMs = Infinity }: AuditRotation): boolean {
+  #isDue({ maxBytes = Infinity, maxAgeMs = Infinity }: RotationLimits): boolean {
     const { file, now } = this.#options
     const stats = statSync(file, { bigint: true, throwIfNoEntry: false })
     // Renamed by us or by somebody else, who will send SIGHUP.

@@ -1,6 +1,7 @@
-import { readdirSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { namesBeside } from './closed-segments.ts'
 import { firstLineOf, timeOf } from './read-segment.ts'
 import { compressionOf, type NamePlace, placeOf, plainPath, type Segment } from './segment.ts'
 
@@ -26,7 +27,7 @@ const RECORD_HEAD = '{"type":"'
  */
 export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
   const open = realPathOf(auditFile)
-  const files = namesIn(open).map((name) => join(dirname(open), name))
+  const files = namesBeside(open).map((name) => join(dirname(open), name))
   const named = files.filter((path) => path === open || isNamedAfter(path, open))
   const found = await headed(withoutCopies(named))
   const inodes = new Set(found.map(({ inode }) => inode))
@@ -108,14 +109,6 @@ function isNamedAfter(path: string, open: string): boolean {
   const base = basename(open)
   const ending = basename(path).slice(base.length)
   return basename(path).startsWith(base) && /^[.-]\d/.test(ending) && placeOf(ending) !== undefined
-}
-
-function namesIn(open: string): string[] {
-  try {
-    return readdirSync(dirname(open))
-  } catch (error) {
-    throw unusable(open, error)
-  }
 }
 
 function statsOf(path: string) {

@@ -41,6 +41,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   auditRotation: 'audit.rotation',
   auditWitnesses: 'audit.witnesses',
   auditStamps: 'audit.stamps',
+  auditRetention: 'audit.retention',
   onJournalFailure: 'limits.onJournalFailure',
   drainGraceMs: 'timeouts.drainGraceMs',
 }

@@ -1,0 +1,19 @@
+import type { TrailHandle } from '../file/shared-trail.ts'
+import type { AuditKeeping, KeeperTask } from './keeper.ts'
+
+/** `workerData` of the thread. */
+export interface KeeperData {
+  readonly handle: TrailHandle
+}
+
+/** From the thread that owns the trail. */
+export type ToKeeper =
+  | { readonly type: 'round'; readonly keeping: AuditKeeping }
+  /** What became of a line; undefined: it is in the trail. */
+  | { readonly type: 'recorded'; readonly error: string | undefined }
+
+export type FromKeeper =
+  | { readonly type: 'record'; readonly line: string }
+  | { readonly type: 'info'; readonly fields: object; readonly message: string }
+  | { readonly type: 'failed'; readonly task: KeeperTask; readonly cause: string }
+  | { readonly type: 'done'; readonly task: KeeperTask }

@@ -1,0 +1,73 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { realPathOf } from '../../storage/append-file.ts'
+import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
+import { SharedTrail } from '../file/shared-trail.ts'
+import { TrailFile } from '../file/trail-file.ts'
+import { TrailSink } from '../file/trail-sink.ts'
+import { openRequestsOf } from '../recovery/recovery.ts'
+import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
+import type { FromKeeper, KeeperData, ToKeeper } from './keeper-messages.ts'
+import { SteadyWallClock } from './steady-wall-clock.ts'
+
+/** A thread that looks after closed segments. It ends with the process, at any step. */
+
+const { handle } = workerData as KeeperData
+const { file } = handle
+const shared = new SharedTrail(handle.shared)
+const trailFile = new TrailFile(shared, new TrailSink(shared.fd))
+const clock = new SteadyWallClock()
+
+let lock: ProcessLock | undefined
+let wanted: AuditKeeping | undefined
+let isRunning = false
+let recorded: PromiseWithResolvers<void> | undefined
+
+function tell(message: FromKeeper): void {
+  parentPort?.postMessage(message)
+}
+
+const keeper = new SegmentKeeper({
+  now: () => clock.now(),
+  needed: () => openRequestsOf(file, trailFile).files,
+  record: (line) => {
+    recorded = Promise.withResolvers()
+    tell({ type: 'record', line })
+    return recorded.promise
+  },
+  reports: {
+    info: (fields, message) => tell({ type: 'info', fields, message }),
+    failed: (task, cause) => tell({ type: 'failed', task, cause }),
+    done: (task) => tell({ type: 'done', task }),
+  },
+})
+
+/** While a gateway is replaced, the process before may still be at it. */
+function hasLock(): boolean {
+  if (lock !== undefined) return true
+  try {
+    const path = `${realPathOf(file)}.segments.lock`
+    lock = takeProcessLock({ path, whenTaken: 'another process looks after the segments' })
+    removeDrafts(file)
+    return true
+  } catch {
+    return false
+  }
+}
+
+async function run(): Promise<void> {
+  if (isRunning || !hasLock()) return
+  isRunning = true
+  for (let keeping = wanted; keeping !== undefined; keeping = wanted) {
+    wanted = undefined
+    await keeper.round(keeping)
+  }
+  isRunning = false
+}
+
+parentPort?.on('message', (message: ToKeeper) => {
+  if (message.type === 'round') {
+    wanted = message.keeping
+    void run()
+  } else if (message.error === undefined) recorded?.resolve()
+  else recorded?.reject(new Error(message.error))
+})

@@ -1,0 +1,283 @@
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { basename, join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { setTimeout as afterMs } from 'node:timers/promises'
+import { zstdCompressSync } from 'node:zlib'
+import { responseTo } from '../audit-records.ts'
+import { openTrail } from '../open-trail.ts'
+import { logDirectory } from '../seals/tiles.ts'
+import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
+import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
+import { blocksOf } from './read-segment.ts'
+import { Rotation } from './rotation.ts'
+import { sealTrail } from './sealed-trail.test-support.ts'
+import { SealedTree } from './sealed-tree.ts'
+import { SegmentThread } from './segment-thread.ts'
+import { SteadyWallClock } from './steady-wall-clock.ts'
+import { segmentsOfTrail } from './trail-segments.ts'
+
+const DAY_MS = 86_400_000
+const BEGIN_MS = Date.UTC(2026, 0, 1)
+const COMPRESS: Partial<AuditKeeping> = {
+  auditRotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
+}
+const keepDays = (days: number, unsealed = false): Partial<AuditKeeping> => ({
+  auditRetention: { keepMs: days * DAY_MS, unsealed },
+})
+
+/** A trail whose segments are a day each, with so many pairs. */
+async function trailOfDays(t: TestContext, { days, pairs = 1 }: { days: number; pairs?: number }) {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const clock = { ms: BEGIN_MS }
+  const now = () => clock.ms
+  const trail = openTrail({ file, now, onFault: assert.fail, onRecord: () => {} })
+  t.after(() => trail.close('test'))
+  const rotation = new Rotation({ file, trail, now, onFault: assert.fail })
+  const daily = { maxBytes: undefined, maxAgeMs: DAY_MS }
+  rotation.maintain(daily)
+  for (let day = 0; day < days; day++) {
+    let last: Parameters<typeof endOf>[0]
+    for (let i = 0; i < pairs; i++) {
+      const line = requestLine(`day-${day}-${i}`, new Date(clock.ms + i).toISOString())
+      trail.append(line)
+      last = trail.settle(responseTo(line, 200, 1))
+    }
+    await endOf(last)
+    clock.ms += DAY_MS
+    rotation.maintain(daily)
+    rotation.maintain(daily)
+  }
+  return { file, clock, trail, ...keeperOf(file, now) }
+}
+
+/** A keeper that appends to the file itself, and what it reports. */
+function keeperOf(file: string, now: () => number, needed: () => ReadonlySet<string> = () => new Set()) {
+  const told: string[] = []
+  const keeper = new SegmentKeeper({
+    now,
+    needed,
+    record: async (line) => fs.appendFileSync(file, line),
+    reports: {
+      info: () => {},
+      failed: (task, cause) => told.push(`${task} failed: ${cause}`),
+      done: (task) => told.push(task),
+    },
+  })
+  const round = (keeping: Partial<AuditKeeping>) =>
+    keeper.round({ auditFile: file, auditRotation: undefined, auditRetention: undefined, ...keeping })
+  return { told, round }
+}
+
+async function namesOf(file: string): Promise<string[]> {
+  return (await segmentsOfTrail(file)).map(({ path }) => basename(path).slice('audit.ndjson'.length))
+}
+
+async function seal(file: string): Promise<number> {
+  return sealTrail(
+    file,
+    (await segmentsOfTrail(file)).map(({ path }) => path),
+  )
+}
+
+async function textOf(path: string, compression: 'none' | 'zstd'): Promise<string> {
+  const blocks = []
+  for await (const block of blocksOf({ path, compression })) blocks.push(block)
+  return Buffer.concat(blocks).toString()
+}
+
+test('a closed segment is compressed when it is sealed, to the same bytes', async (t) => {
+  const { file, told, round } = await trailOfDays(t, { days: 2, pairs: 300 })
+  const [first = '', second = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
+  const text = fs.readFileSync(first, 'utf8')
+  // A leaf of the next segment must be in the log too.
+  sealTrail(file, [first])
+  await round(COMPRESS)
+  assert.deepEqual(told, [])
+  sealTrail(file, [first, second])
+  const later = keeperOf(file, () => BEGIN_MS)
+  await later.round(COMPRESS)
+  assert.deepEqual(later.told, ['compress'])
+  assert.deepEqual(await namesOf(file), ['.20260102T000000000Z.zst', '.20260103T000000000Z', ''])
+  assert.equal(await textOf(`${first}.zst`, 'zstd'), text)
+  assert.equal(fs.statSync(`${first}.zst`).mode & 0o777, 0o600)
+})
+
+test('a segment with a request that is still open is neither compressed nor removed', async (t) => {
+  const { file } = await trailOfDays(t, { days: 1 })
+  const [first = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
+  const { told, round } = keeperOf(
+    file,
+    () => BEGIN_MS + 9 * DAY_MS,
+    () => new Set([first]),
+  )
+  await round({ ...COMPRESS, ...keepDays(1, true) })
+  assert.match(
+    told.join(),
+    /^prune failed: audit.ndjson.20260102T000000000Z is to be removed, but a request .* still open$/,
+  )
+  assert.deepEqual(await namesOf(file), ['.20260102T000000000Z', ''])
+})
+
+test('a compression that was killed at any step is finished by the next, and a bad copy never takes the place of a segment', async (t) => {
+  const { file } = await trailOfDays(t, { days: 1 })
+  const [first = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
+  const text = fs.readFileSync(first, 'utf8')
+  fs.writeFileSync(`${first}.zst.tmp`, 'half')
+  removeDrafts(file)
+  assert.ok(!fs.existsSync(`${first}.zst.tmp`))
+  // A copy that has other bytes, and one that cannot be read.
+  for (const copy of [zstdCompressSync(`${text} `), zstdCompressSync(text).subarray(0, 40)]) {
+    fs.writeFileSync(`${first}.zst`, copy)
+    const { told, round } = keeperOf(file, () => BEGIN_MS)
+    await round(COMPRESS)
+    assert.match(told.join(), /^compress failed: audit file /)
+    assert.deepEqual([fs.readFileSync(first, 'utf8'), fs.existsSync(`${first}.zst`)], [text, false])
+  }
+  // Killed after the rename.
+  fs.writeFileSync(`${first}.zst`, zstdCompressSync(text))
+  const { told, round } = keeperOf(file, () => BEGIN_MS)
+  await round(COMPRESS)
+  assert.deepEqual([told, fs.existsSync(first)], [['compress'], false])
+  assert.equal(await textOf(`${first}.zst`, 'zstd'), text)
+})
+
+test('segments are removed when their time is over, named in the trail before, and the tree stays whole', async (t) => {
+  const { file, clock, told, round } = await trailOfDays(t, { days: 4, pairs: 300 })
+  const before = await segmentsOfTrail(file)
+  const lines = before.map(({ path }) => linesOf(path).length)
+  await seal(file)
+  await round(COMPRESS)
+  clock.ms = BEGIN_MS + 4 * DAY_MS
+  await round(keepDays(2))
+  assert.deepEqual(told, ['compress', 'compress', 'compress', 'compress', 'prune', 'prune'])
+  assert.deepEqual(await namesOf(file), ['.20260104T000000000Z.zst', '.20260105T000000000Z.zst', ''])
+  const records = linesOf(file).filter(({ type }) => type === 'AUDIT_PRUNE')
+  const [one = 0, two = 0] = lines
+  assert.deepEqual(
+    records.map(({ segment, first, last, from, until }) => [segment, first, last, from, until]),
+    [
+      [
+        'audit.ndjson.20260102T000000000Z.zst',
+        0,
+        one - 1,
+        '2026-01-01T00:00:00.000Z',
+        '2026-01-02T00:00:00.000Z',
+      ],
+      [
+        'audit.ndjson.20260103T000000000Z.zst',
+        one,
+        one + two - 1,
+        '2026-01-02T00:00:00.000Z',
+        '2026-01-03T00:00:00.000Z',
+      ],
+    ],
+  )
+  // The tiles of what is left are there, and none that ends before it.
+  const tree = SealedTree.of(file)
+  assert.equal(tree?.firstLeaf, Math.floor((one + two) / 256) * 256)
+  const left = (await segmentsOfTrail(file)).at(0)
+  assert.ok(left)
+  assert.deepEqual(await tree.rangeOf(left, 'beginning'), {
+    first: one + two,
+    last: one + two + (lines[2] ?? 0) - 1,
+  })
+  assert.deepEqual(fs.readdirSync(join(logDirectory(file), 'tile/0')).length > 0, true)
+  assert.ok(fs.existsSync(join(logDirectory(file), 'tile/1/000.p')))
+})
+
+test('what is not sealed as it stands is not removed, nor anything after it', async (t) => {
+  const { file, clock } = await trailOfDays(t, { days: 3, pairs: 5 })
+  clock.ms = BEGIN_MS + 400 * DAY_MS
+  const attempt = async (keeping: Partial<AuditKeeping>) => {
+    const { told, round } = keeperOf(file, () => clock.ms)
+    await round(keeping)
+    return told.join()
+  }
+  assert.match(await attempt(keepDays(30)), /20260102T000000000Z is to be removed, but nothing is sealed/)
+  const [first = '', second = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
+  await seal(file)
+  const text = fs.readFileSync(first, 'utf8')
+  fs.writeFileSync(first, text.replace('"GET"', '"PUT"'))
+  assert.match(
+    await attempt(keepDays(30)),
+    /20260102T000000000Z is to be removed, but it is not sealed as it stands/,
+  )
+  fs.writeFileSync(first, text)
+  sealTrail(file, [first, second])
+  assert.match(
+    await attempt(keepDays(30)),
+    /^prune,prune failed: .*20260103T000000000Z is to be removed, but it is not sealed/,
+  )
+  assert.deepEqual(await namesOf(file), ['.20260103T000000000Z', '.20260104T000000000Z', ''])
+})
+
+test('a trail without seals is removed only if the configuration says so, and not when it cannot say so in the trail', async (t) => {
+  const { file, clock, told, round } = await trailOfDays(t, { days: 2 })
+  clock.ms = BEGIN_MS + 400 * DAY_MS
+  const full = new SegmentKeeper({
+    now: () => clock.ms,
+    needed: () => new Set(),
+    record: () => Promise.reject(new Error('the audit trail cannot be written')),
+    reports: { info: () => {}, done: () => {}, failed: (_, cause) => told.push(cause) },
+  })
+  const keeping = { auditFile: file, auditRotation: undefined, ...keepDays(30, true) } as AuditKeeping
+  await full.round(keeping)
+  assert.deepEqual([told.splice(0), (await namesOf(file)).length], [['the audit trail cannot be written'], 3])
+  await round(keeping)
+  assert.deepEqual([told, await namesOf(file)], [['prune', 'prune'], ['']])
+})
+
+test('the thread compresses and removes what a trail in use has closed', async (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const trail = openTrail({ file, onFault: assert.fail, onRecord: () => {} })
+  t.after(() => trail.close('test'))
+  const open = requestLine('open')
+  await endOf(trail.append(open))
+  const told: string[] = []
+  const thread = new SegmentThread(trail, {
+    info: () => {},
+    done: (task) => told.push(task),
+    failed: (task, cause) => told.push(`${task}: ${cause}`),
+  })
+  const rotate = (stamp: string) => {
+    fs.renameSync(file, `${file}.${stamp}`)
+    trail.reopen()
+  }
+  rotate('20200101T000000000Z')
+  await endOf(trail.append(requestLine('later')))
+  const round = async (isDone: () => boolean) => {
+    while (!isDone()) {
+      thread.round({ auditFile: file, auditRotation: undefined, auditRetention: undefined, ...COMPRESS })
+      await afterMs(20)
+    }
+  }
+  // The first has an open request, so it stays; the second is compressed once both have their responses.
+  const names = () => fs.readdirSync(join(file, '..')).sort()
+  await round(() => names().includes('audit.ndjson.segments.lock'))
+  assert.ok(names().includes('audit.ndjson.20200101T000000000Z'))
+  await endOf(trail.settle(responseTo(open, 200, 1)))
+  await round(() => told.length > 0)
+  assert.deepEqual(told.splice(0), ['compress'])
+  assert.ok(names().includes('audit.ndjson.20200101T000000000Z.zst'))
+  while (told.length === 0) {
+    thread.round({ auditFile: file, auditRotation: undefined, ...keepDays(1, true) } as AuditKeeping)
+    await afterMs(20)
+  }
+  assert.deepEqual([told, (await namesOf(file)).length], [['prune'], 1])
+  assert.equal(linesOf(file).at(-1)?.type, 'AUDIT_PRUNE')
+})
+
+test('a clock that jumps forward by years does not end the retention of everything', () => {
+  const [wall, steady] = [{ ms: BEGIN_MS }, { ms: 5000 }]
+  const clock = new SteadyWallClock(
+    () => wall.ms,
+    () => steady.ms,
+  )
+  wall.ms += 3000 * DAY_MS
+  assert.equal(clock.now(), BEGIN_MS + 3_600_000)
+  steady.ms += DAY_MS
+  assert.equal(clock.now(), BEGIN_MS + 3_600_000 + DAY_MS)
+  wall.ms = BEGIN_MS - 7
+  assert.equal(clock.now(), BEGIN_MS - 7)
+})

@@ -1,0 +1,101 @@
+import { rmSync } from 'node:fs'
+import { basename } from 'node:path'
+import type { AuditRetention } from '../../config/settings.ts'
+import { syncDirectory } from '../../storage/append-file.ts'
+import { pruneRecord } from '../audit-records.ts'
+import { type ClosedSegment, closedSegments } from './closed-segments.ts'
+import { pruneTiles } from './prune-tiles.ts'
+import { firstLineOf, timeOf } from './read-segment.ts'
+import { type LeafRange, SealedTree } from './sealed-tree.ts'
+import { segmentsOfTrail } from './trail-segments.ts'
+
+export interface PruneOptions {
+  readonly auditFile: string
+  readonly retention: AuditRetention
+  readonly nowMs: number
+  /** Paths of the segments that a start would need to find open requests. */
+  readonly needed: () => ReadonlySet<string>
+  /** Whether the copy of a segment is where it was shipped to, now; undefined: none is shipped. */
+  readonly isShipped: ((segment: ClosedSegment) => Promise<boolean>) | undefined
+  /** Appends a line to the trail; rejects when it is not there. */
+  readonly record: (line: string) => Promise<void>
+}
+
+/** What a run has done, and why it has stopped before a segment that is due. */
+export interface Pruned {
+  readonly segments: readonly ClosedSegment[]
+  readonly tiles: number
+  readonly kept: { readonly segment: string; readonly why: string } | undefined
+}
+
+/**
+ * Removes segments whose retention is over, oldest first and none out of turn, and the tiles that only they needed. Each is
+ * named in the trail before it goes, so that a gap in the trail that no record names is always a fault.
+ *
+ * Killed in between, the next run goes on; a segment may then be named twice.
+ *
+ * @throws Error that names the file, when one cannot be read or removed.
+ */
+export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
+  const { auditFile, retention, nowMs } = options
+  const segments: ClosedSegment[] = []
+  let oldestLeaf: number | undefined
+  let kept: Pruned['kept']
+  for (const segment of closedSegments(auditFile)) {
+    if (segment.closedMs + retention.keepMs > nowMs) break
+    const range = await mayGo(segment, options)
+    if (typeof range === 'string') {
+      kept = { segment: basename(segment.path), why: range }
+      break
+    }
+    await options.record(await recordOf(segment, range, nowMs))
+    rmSync(segment.path)
+    syncDirectory(segment.path)
+    segments.push(segment)
+    oldestLeaf = range && range.last + 1
+  }
+  return { segments, tiles: await tilesBefore(auditFile, oldestLeaf), kept }
+}
+
+/** @returns the leaves of the segment; undefined without seals; a text that says why it must stay. */
+async function mayGo(
+  segment: ClosedSegment,
+  { auditFile, retention, needed, isShipped }: PruneOptions,
+): Promise<LeafRange | undefined | string> {
+  if (needed().has(segment.path)) return 'a request that began in it is still open'
+  const tree = SealedTree.of(auditFile)
+  if (tree === undefined && !retention.unsealed)
+    return 'nothing is sealed, and audit.retention does not allow that'
+  const range = await tree?.rangeOf(segment, 'beginning')
+  // The sealer begins where it finds the last leaf of its tree.
+  if (tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
+    return 'it is not sealed as it stands'
+  if (isShipped !== undefined && !(await isShipped(segment))) return 'it is not shipped'
+  return range
+}
+
+async function recordOf(
+  segment: ClosedSegment,
+  range: LeafRange | undefined,
+  nowMs: number,
+): Promise<string> {
+  const line = await firstLineOf(segment)
+  const fromMs = line && timeOf(line)
+  return pruneRecord({
+    timestamp: new Date(nowMs).toISOString(),
+    segment: basename(segment.path),
+    ...range,
+    from: fromMs === undefined ? undefined : new Date(fromMs).toISOString(),
+    until: new Date(segment.closedMs).toISOString(),
+  })
+}
+
+/** @param oldestLeaf of the trail, if segments went in this run. */
+async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): Promise<number> {
+  const tree = SealedTree.of(auditFile)
+  if (tree === undefined || oldestLeaf === undefined) return 0
+  // What others have rotated and still keep stands before ours, or among them.
+  const paths = new Set(closedSegments(auditFile).map(({ path }) => path))
+  const all = (await segmentsOfTrail(auditFile)).slice(0, -1)
+  return all.every(({ path }) => paths.has(path)) ? pruneTiles(tree.directory, oldestLeaf) : 0
+}

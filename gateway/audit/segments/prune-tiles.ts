@@ -1,0 +1,65 @@
+import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { parseNote } from '../seals/signed-note.ts'
+import { TILE_WIDTH, tilePath } from '../seals/tiles.ts'
+import { WITNESSED_FILE } from '../witness/witnessed-checkpoint.ts'
+
+/** Directories of tiles hold so many. */
+const IN_A_DIRECTORY = 1000
+
+/**
+ * Removes the tiles that nobody needs for the leaves from `firstLeaf` on: full ones that end before it (C2SP tlog-tiles,
+ * "Pruning"). Proofs and roots for later leaves and trees can still be made, and witnesses still be told how the log has grown.
+ *
+ * @returns how many tiles were removed. @throws Error of the system
+ */
+export function pruneTiles(directory: string, firstLeaf: number): number {
+  const bound = Math.min(firstLeaf, witnessedSize(directory))
+  let removed = 0
+  for (const level of ['entries', ...levelsIn(directory)] as const) {
+    const leavesInTile = TILE_WIDTH ** (level === 'entries' ? 1 : level + 1)
+    const end = Math.floor(bound / leavesInTile)
+    for (let index = firstTile(directory, level, end); index < end; index++) {
+      const path = join(directory, tilePath(level, index))
+      rmSync(path, { force: true })
+      rmSync(`${path}.p`, { recursive: true, force: true })
+      removed++
+      if ((index + 1) % IN_A_DIRECTORY === 0) removeEmpty(dirname(path))
+    }
+  }
+  return removed
+}
+
+/** Tiles go in order, so that those that are left follow one another, whenever the process ends. */
+function firstTile(directory: string, level: number | 'entries', end: number): number {
+  let [low, high] = [0, end]
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    if (existsSync(join(directory, tilePath(level, middle)))) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
+function levelsIn(directory: string): number[] {
+  return readdirSync(join(directory, 'tile'))
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+}
+
+/** Without witnesses there is no bound. */
+function witnessedSize(directory: string): number {
+  const file = join(directory, WITNESSED_FILE)
+  return existsSync(file)
+    ? parseCheckpoint(parseNote(readFileSync(file)).text).size
+    : Number.POSITIVE_INFINITY
+}
+
+function removeEmpty(directory: string): void {
+  try {
+    rmdirSync(directory)
+  } catch {
+    // A partial tile may be left.
+  }
+}

@@ -1,0 +1,111 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { HASH_BYTES, type HashText } from '../seals/hashes.ts'
+import { LineHasher } from '../seals/line-hasher.ts'
+import { parseNote } from '../seals/signed-note.ts'
+import { checkpointFile, logDirectory, TILE_WIDTH, TileReader, tilePath } from '../seals/tiles.ts'
+import { blocksOf } from './read-segment.ts'
+import type { Segment } from './segment.ts'
+
+/** Leaves of a segment in the log, both inclusive. */
+export interface LeafRange {
+  readonly first: number
+  readonly last: number
+}
+
+/**
+ * What the seals of a trail cover, as their tiles say. The signature of the checkpoint is not looked at: this is for keeping
+ * what has to be kept, not for proving anything.
+ */
+export class SealedTree {
+  readonly #tiles: TileReader
+
+  /** @param size leaves of the checkpoint. */
+  constructor(directory: string, size: number) {
+    this.#tiles = new TileReader(directory, size)
+  }
+
+  /** Of the trail as it is sealed now; undefined: nothing is sealed yet. @throws Error when the checkpoint cannot be read. */
+  static of(auditFile: string): SealedTree | undefined {
+    const directory = logDirectory(auditFile)
+    const file = checkpointFile(directory)
+    try {
+      return new SealedTree(directory, parseCheckpoint(parseNote(readFileSync(file)).text).size)
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException
+      if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+      throw new Error(`${file} cannot be read: ${message}`, { cause: error })
+    }
+  }
+
+  get directory(): string {
+    return this.#tiles.directory
+  }
+
+  get size(): number {
+    return this.#tiles.size
+  }
+
+  /** The first leaf that has not been pruned. */
+  get firstLeaf(): number {
+    let [low, high] = [0, Math.floor(this.size / TILE_WIDTH)]
+    while (low < high) {
+      const middle = Math.floor((low + high) / 2)
+      if (existsSync(join(this.directory, tilePath(0, middle)))) high = middle
+      else low = middle + 1
+    }
+    return low * TILE_WIDTH
+  }
+
+  /**
+   * Where all lines of the segment are in the log, one after the other; undefined when they are not. Reads all of it.
+   *
+   * @param from which end of the log it is looked for: new segments are near the end.
+   * @throws TileFault; Error as `blocksOf`.
+   */
+  async rangeOf(segment: Segment, from: 'end' | 'beginning'): Promise<LeafRange | undefined> {
+    let first: number | undefined
+    let next = 0
+    let isSound = true
+    const hasher = new LineHasher((hash) => {
+      if (first === undefined && isSound) {
+        first = this.#find(hash, from)
+        next = first ?? 0
+        isSound = first !== undefined
+      }
+      isSound &&= this.#leaf(next++) === hash
+    })
+    for await (const block of blocksOf(segment)) {
+      hasher.push(block)
+      if (!isSound) return undefined
+    }
+    const isWhole = isSound && hasher.unfinishedBytes === 0
+    return first !== undefined && isWhole ? { first, last: next - 1 } : undefined
+  }
+
+  #leaf(index: number): HashText | undefined {
+    if (index >= this.size) return undefined
+    const at = (index % TILE_WIDTH) * HASH_BYTES
+    return this.#tiles.tile(0, Math.floor(index / TILE_WIDTH)).toString('latin1', at, at + HASH_BYTES)
+  }
+
+  #find(hash: HashText, from: 'end' | 'beginning'): number | undefined {
+    const bytes = Buffer.from(hash, 'latin1')
+    const begin = Math.floor(this.firstLeaf / TILE_WIDTH)
+    const end = Math.ceil(this.size / TILE_WIDTH)
+    for (let i = 0; i < end - begin; i++) {
+      const index = from === 'beginning' ? begin + i : end - 1 - i
+      const at = indexOfHash(this.#tiles.tile(0, index), bytes)
+      if (at !== undefined) return index * TILE_WIDTH + at
+    }
+    return undefined
+  }
+}
+
+function indexOfHash(tile: Buffer, hash: Buffer): number | undefined {
+  for (let at = tile.indexOf(hash); at !== -1; at = tile.indexOf(hash, at + 1)) {
+    if (at % HASH_BYTES === 0) return at / HASH_BYTES
+  }
+  return undefined
+}

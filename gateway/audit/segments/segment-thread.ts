@@ -1,0 +1,67 @@
+import { Worker } from 'node:worker_threads'
+import type { Trail } from '../trail.ts'
+import type { AuditKeeping, KeeperReports } from './keeper.ts'
+import type { FromKeeper, KeeperData, ToKeeper } from './keeper-messages.ts'
+
+const SCRIPT = new URL(`./keeper-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
+
+/** With `buffered` a line is in the file long before this time. */
+const BUFFERED_MS = 100
+
+/** The thread that looks after closed segments; started at the first round that has something to do. For the trail's owner. */
+export class SegmentThread {
+  readonly #trail: Trail
+  readonly #reports: KeeperReports
+  #worker: Worker | undefined
+
+  constructor(trail: Trail, reports: KeeperReports) {
+    this.#trail = trail
+    this.#reports = reports
+  }
+
+  /** To be called every few seconds. A thread that has died is started again. */
+  round({ auditFile, auditRotation, auditRetention }: AuditKeeping): void {
+    const isIdle = auditRotation?.compress !== 'zstd' && auditRetention === undefined
+    // While another process has the trail, it looks after the segments too.
+    if (isIdle || this.#trail.inode === undefined) return
+    this.#worker ??= this.#start()
+    this.#post({ type: 'round', keeping: { auditFile, auditRotation, auditRetention } })
+  }
+
+  #start(): Worker {
+    const data: KeeperData = { handle: this.#trail.handle }
+    const worker = new Worker(SCRIPT, { workerData: data, name: 'audit-segments' })
+    worker.on('message', (message: FromKeeper) => this.#hear(message))
+    worker.on('error', (error: Error) => this.#reports.failed('compress', error.message))
+    worker.on('exit', () => {
+      if (this.#worker === worker) this.#worker = undefined
+    })
+    // After the listeners, because they hold the process too.
+    worker.unref()
+    return worker
+  }
+
+  #post(message: ToKeeper): void {
+    this.#worker?.postMessage(message)
+  }
+
+  #hear(message: FromKeeper): void {
+    const reports = this.#reports
+    if (message.type === 'record') this.#record(message.line)
+    else if (message.type === 'info') reports.info(message.fields, message.message)
+    else if (message.type === 'failed') reports.failed(message.task, message.cause)
+    else reports.done(message.task)
+  }
+
+  /** Answers without an error only when the operating system has the line, or with `synced` the disk. */
+  #record(line: string): void {
+    const trail = this.#trail
+    const unwritable = () => (trail.recheck() ? undefined : new Error('the audit trail cannot be written'))
+    const recorded = (error: Error | undefined) => this.#post({ type: 'recorded', error: error?.message })
+    const error = unwritable()
+    const commit = error === undefined ? trail.settle(line) : undefined
+    if (error !== undefined) recorded(error)
+    else if (commit !== undefined) commit.whenDone(recorded)
+    else setTimeout(() => recorded(unwritable()), BUFFERED_MS)
+  }
+}
