@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict'
+import fs, { mkdirSync, readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import fc from 'fast-check'
+import { LONGER } from '../../e2e/long-runs.ts'
+import { responseTo } from '../audit-records.ts'
+import { openTrail } from '../open-trail.ts'
+import { recover } from '../recovery/recovery.ts'
+import { endOf, type Line, requestLine, temporaryDirectory } from '../trail.test-support.ts'
+import { type Chance, cutPower, PowerDisk } from './power.test-support.ts'
+
+/** One client: when it asks, and whether it waits for the record of its request. */
+interface Client {
+  readonly startTurn: number
+  /** Until the service responds. */
+  readonly turns: number
+  /** The client goes away meanwhile: both records are in one commit, and it sees nothing. */
+  readonly leaves: boolean
+}
+
+interface Run {
+  readonly clients: readonly Client[]
+  /** Of each sync: how many turns it takes, and whether it fails. */
+  readonly syncs: readonly { readonly turns: number; readonly fails: boolean }[]
+  /** When the file is rotated. */
+  readonly rotateTurn: number
+  /** Decides what survives. */
+  readonly chances: readonly number[]
+}
+
+const anyRun: fc.Arbitrary<Run> = fc.record({
+  clients: fc.array(
+    fc.record({
+      startTurn: fc.nat(12),
+      turns: fc.nat(3),
+      leaves: fc.boolean(),
+    }),
+    { minLength: 1, maxLength: 12 },
+  ),
+  syncs: fc.array(
+    fc.record({ turns: fc.nat(4), fails: fc.integer({ min: 0, max: 5 }).map((n) => n === 0) }),
+    { minLength: 1, maxLength: 8 },
+  ),
+  rotateTurn: fc.nat(30),
+  chances: fc.array(fc.nat(), { minLength: 5, maxLength: 40 }),
+})
+
+/** Whole lines that are records; what a torn sector damaged is left out. */
+function records(bytes: Buffer): Line[] {
+  return bytes
+    .toString()
+    .split('\n')
+    .flatMap((line): Line[] => {
+      try {
+        return [JSON.parse(line)]
+      } catch {
+        return []
+      }
+    })
+}
+
+function chanceOf(numbers: readonly number[], from: number): Chance {
+  let next = from
+  return (bound) => (numbers[next++ % numbers.length] as number) % bound
+}
+
+/** Runs the clients on a disk whose power can be cut. @returns what there was at each moment, and who saw an answer, in order */
+async function runClients(t: TestContext, directory: string, run: Run) {
+  const seen: string[] = []
+  const disk = new PowerDisk(t, directory, () => seen.length)
+  let sync = 0
+  const file = join(directory, 'audit.ndjson')
+  const trail = openTrail({ file, durability: 'synced', onFault: () => {}, onRecord: () => {} })
+  disk.nextSync = () => run.syncs[sync++ % run.syncs.length] as (typeof run.syncs)[number]
+  const ends = run.clients.map(async ({ startTurn, turns, leaves }, index) => {
+    for (let i = 0; i < startTurn; i++) await turn()
+    const line = requestLine(`client-${index}`)
+    const recorded = trail.append(line)
+    if (recorded instanceof Error) return
+    if (leaves) {
+      trail.settle(responseTo(line, 499, 1))
+      return
+    }
+    if ((await endOf(recorded)) !== undefined) return
+    for (let i = 0; i < turns; i++) await turn()
+    const error = await endOf(trail.settle(responseTo(line, 200, 1)))
+    if (error !== undefined) return
+    seen.push(`client-${index}`)
+    disk.note()
+  })
+  const rotated = (async () => {
+    for (let i = 0; i < run.rotateTurn; i++) await turn()
+    fs.renameSync(file, `${file}.1`)
+    trail.reopen()
+  })()
+  await Promise.all([...ends, rotated])
+  disk.nextSync = () => ({ turns: 0, fails: false })
+  trail.close('test')
+  disk.note()
+  return { moments: disk.moments, seen }
+}
+
+test('after a power cut at any moment every answer that a client saw has its pair, and every request one response', async (t) => {
+  const scratch = temporaryDirectory(t)
+  let cuts = 0
+  await fc.assert(
+    fc.asyncProperty(anyRun, async (run) => {
+      const directory = join(scratch, `run-${cuts}`)
+      mkdirSync(directory)
+      const restored: (() => void)[] = []
+      const { moments, seen } = await runClients(
+        { after: (undo: () => void) => restored.push(undo) } as unknown as TestContext,
+        directory,
+        run,
+      )
+      for (const undo of restored) undo()
+      for (const [index, moment] of moments.entries()) {
+        cuts++
+        const image = join(scratch, `cut-${cuts}`)
+        mkdirSync(image)
+        cutPower(image, moment, chanceOf(run.chances, index))
+        const file = join(image, 'audit.ndjson')
+        const { records: recovered } = recover(file)
+        const files = [`${file}.1`, file]
+          .filter((path) => fs.existsSync(path))
+          .map((path) => readFileSync(path))
+        const lines = [...files.flatMap(records), ...records(Buffer.from(recovered.join('')))]
+        const of = (type: string, id: unknown) =>
+          lines.filter((line) => line.type === type && line.requestId === id)
+        for (const id of seen.slice(0, moment.seen)) {
+          assert.equal(of('API_REQUEST', id).length, 1, `${id} was answered, and has no request`)
+          assert.deepEqual(
+            of('API_RESPONSE', id).map(({ statusCode }) => statusCode),
+            [200],
+            `${id} was answered`,
+          )
+        }
+        for (const { type, requestId } of lines) {
+          if (type !== 'API_REQUEST') continue
+          assert.equal(of('API_RESPONSE', requestId).length, 1, `${requestId} has no response`)
+        }
+        rmSync(image, { recursive: true })
+      }
+      rmSync(directory, { recursive: true })
+    }),
+    { numRuns: 15 * LONGER },
+  )
+  assert.ok(cuts > 100)
+})
