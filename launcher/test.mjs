@@ -39,6 +39,7 @@ const COVERAGE = [
 const PACKAGING = ['gateway/e2e/image.test.ts']
 /** What `npm run test:long` runs with `LONGER`: random tests in more than their usual runs, and every combination of faults. */
 const LONG = [
+  'gateway/audit/commit/power-cut.test.ts',
   'gateway/audit/durability.test.ts',
   'gateway/audit/join.test.ts',
   'gateway/audit/recovery/recovery.test.ts',
