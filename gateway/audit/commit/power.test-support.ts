@@ -110,6 +110,7 @@ export class PowerDisk {
       fsyncSync: (fd: number) => {
         fsyncSync(fd)
         if (!fs.fstatSync(fd).isDirectory()) return
+        if (this.nextSync().fails) throw ioError()
         this.#names = this.#names.slice(-1)
         this.note()
       },
@@ -156,8 +157,12 @@ export class PowerDisk {
       file.pending = file.pending.filter((change) => !covered.has(change) || (fails && change.kind === 'cut'))
       this.note()
     }
-    return fails ? Object.assign(new Error('EIO: i/o error, fdatasync'), { code: 'EIO' }) : null
+    return fails ? ioError() : null
   }
+}
+
+function ioError(): Error {
+  return Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
 }
 
 /** Writes what a power cut at that moment leaves into another directory. A file keeps its inode, as far as the trail names it. */

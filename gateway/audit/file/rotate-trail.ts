@@ -16,8 +16,8 @@ export interface RotateOptions {
  * one begins with AUDIT_START at the next `Outage.resume`. Lines that the old file did not take go to the new one whole.
  *
  * @returns false when another thread held the lock for too long: try again.
- * @throws Error that names the file, when it cannot be opened, and the old one is kept; or the system's, when the old one
- * could not be synced or closed.
+ * @throws Error that names the file, when it cannot be opened or its name cannot be synced, and the old one is kept; or the
+ * system's, when the old one could not be synced or closed.
  */
 export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boolean {
   const next = TrailSink.open(file)
@@ -28,6 +28,7 @@ export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boole
     next.close()
     return true
   }
+  if (syncs) syncName(file, next)
   let old: TrailSink | undefined
   trailFile.underLock(() => {
     if (syncs ? outage.writable : outage.recheck()) {
@@ -43,14 +44,21 @@ export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boole
     return false
   }
   try {
-    if (syncs) {
-      old.sync()
-      syncDirectory(file)
-    }
+    if (syncs) old.sync()
   } finally {
     old.close()
   }
   return true
+}
+
+/** Before anything is committed to it: a power cut could take the whole file otherwise. */
+function syncName(file: string, next: TrailSink): void {
+  try {
+    syncDirectory(file)
+  } catch (error) {
+    next.close()
+    throw error
+  }
 }
 
 /** Goes on in `next`, which may be the same file: another process has written to it. */
