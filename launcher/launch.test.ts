@@ -301,16 +301,21 @@ describe('package.json', () => {
 
   it('lets only those test files share a process that have no hooks outside a suite', () => {
     const source = readFileSync(join(HERE, 'test.mjs'), 'utf8')
-    const folders = [...source.matchAll(/^ {2}\S+: (\[.*\]),$/gm)].flatMap(([, list]) =>
-      [...String(list).matchAll(/'([^']+)'/g)].map(([, folder]) => join(HERE, '..', String(folder))),
-    )
-    assert.ok(folders.length > 0)
-    for (const folder of folders) {
-      for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
-        if (!name.endsWith('.test.ts')) continue
-        const text = readFileSync(join(folder, name), 'utf8')
-        assert.doesNotMatch(text, /^(?:before|after)(?:Each)?\(/m, join(folder, name))
-      }
+    const [, together] = /^const TOGETHER = \{$([^}]+)^\}$/m.exec(source) ?? []
+    const paths = [...String(together).matchAll(/'([^']+\/[^']+)'/g)].map(([, path]) => String(path))
+    assert.ok(paths.length > 0)
+    for (const path of paths) {
+      const isFile = path.endsWith('.test.ts')
+      const inFolder = isFile
+        ? []
+        : readdirSync(join(HERE, '..', path), { recursive: true, encoding: 'utf8' })
+      const files = isFile ? [path] : inFolder.map((name) => `${path}/${name}`)
+      for (const file of files.filter((name) => name.endsWith('.test.ts')))
+        assert.doesNotMatch(
+          readFileSync(join(HERE, '..', file), 'utf8'),
+          /^(?:before|after)(?:Each)?\(/m,
+          file,
+        )
     }
   })
 

@@ -6,17 +6,66 @@ import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
 /**
- * Folders whose test files share one process: each process costs 0.2 to 0.6 s of CPU, and one with an embedded database
- * a second more. Their tests start nothing that outlives them, and have no hooks outside a suite.
+ * Test files, alone or all of a folder, that share one process: each process costs 0.2 to 0.6 s of CPU, and one with an
+ * embedded database a second more. Their tests start nothing that outlives them, and have no hooks outside a suite.
  */
 const TOGETHER = {
   'backend-identity': ['backend/identity'],
   'backend-resources': ['backend/money', 'backend/resources', 'backend/travel-document'],
+  'backend-service': [
+    'backend/app.test.ts',
+    'backend/database',
+    'backend/environment.test.ts',
+    'backend/gateway-secret.test.ts',
+    'backend/housekeeping.test.ts',
+    'backend/own-record.test.ts',
+    'backend/when-available.test.ts',
+  ],
+  admin: ['gateway/admin', 'gateway/terminal'],
   auth: ['gateway/auth'],
+  bench: [
+    'gateway/bench/bystanders.test.ts',
+    'gateway/bench/kernel.test.ts',
+    'gateway/bench/memory-table.test.ts',
+    'gateway/bench/options.test.ts',
+    'gateway/bench/pace.test.ts',
+    'gateway/bench/response-reader.test.ts',
+    'gateway/bench/results.test.ts',
+    'gateway/bench/statistics.test.ts',
+  ],
+  cli: ['gateway/cli'],
   config: ['gateway/config'],
   http1: ['gateway/upstream/balancing', 'gateway/upstream/http1'],
-  limits: ['gateway/http/bodies', 'gateway/limits/table', 'gateway/limits/windows', 'gateway/process'],
-  stages: ['gateway/http/rules', 'gateway/http/syntax', 'gateway/stages'],
+  limits: ['gateway/http/bodies', 'gateway/limits', 'gateway/process'],
+  server: [
+    'gateway/http/server/close.test.ts',
+    'gateway/http/server/client-networks.test.ts',
+    'gateway/http/server/client-response.test.ts',
+    'gateway/http/server/conformance',
+    'gateway/http/server/connection-phase.test.ts',
+    'gateway/http/server/http-server.test.ts',
+    'gateway/http/server/overload',
+    'gateway/http/server/tunnels',
+    'gateway/http/tracing',
+  ],
+  stages: [
+    'gateway/http/rules',
+    'gateway/http/syntax',
+    'gateway/layers.test.ts',
+    'gateway/pipeline.test.ts',
+    'gateway/stages',
+  ],
+  storage: ['gateway/storage'],
+  store: ['gateway/store'],
+  tls: ['gateway/tls'],
+  upstream: [
+    'gateway/upstream/contract',
+    'gateway/upstream/health-check.test.ts',
+    'gateway/upstream/request-body.test.ts',
+    'gateway/upstream/upstream-address.test.ts',
+    'gateway/upstream/upstream-groups.test.ts',
+    'gateway/upstream/upstream-permits.test.ts',
+  ],
 }
 /**
  * Far enough below what is measured: the runner adds up processes that run the sources with and without the tests' loader,
@@ -101,22 +150,22 @@ function longTests() {
 
 /** Every test file by itself, but those of TOGETHER by one file for each group that imports them. */
 function allTests() {
-  const groups = Object.entries(TOGETHER).map(([name, folders]) => {
-    const urls = folders.flatMap(testsIn).map((path) => pathToFileURL(resolve(path)).href)
+  const groups = Object.entries(TOGETHER).map(([name, paths]) => {
+    const urls = paths.flatMap(testsIn).map((path) => pathToFileURL(resolve(path)).href)
     const file = join(runDir, `${name}.test.mjs`)
     writeFileSync(file, urls.map((url) => `import ${JSON.stringify(url)}\n`).join(''))
     return file
   })
-  const shared = Object.values(TOGETHER).flat()
+  const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
   const others = ROOTS.flatMap(testsIn).filter(
-    (path) =>
-      !shared.some((folder) => path.startsWith(`${folder}/`)) && (withCoverage || !PACKAGING.includes(path)),
+    (path) => !shared.has(path) && (withCoverage || !PACKAGING.includes(path)),
   )
   return [...groups, ...others]
 }
 
-/** Paths of the test files in a folder and below. */
+/** Paths of the test files in a folder and below; a test file is itself. */
 function testsIn(folder) {
+  if (folder.endsWith('.test.ts')) return [folder]
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = `${folder}/${entry.name}`
     if (entry.isDirectory()) return testsIn(path)

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from './journal/limit-journal.ts'
@@ -15,7 +15,7 @@ const START = 1_763_692_800_000
 const HOUR = 3_600_000
 
 const home = mkdtempSync(join(tmpdir(), 'limiter-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 let directories = 0
 
 function directory(): string {

@@ -17,7 +17,7 @@ import fc from 'fast-check'
 import { AppendLog } from './append-log.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'append-log-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 let files = 0
 
 function newFile(): { file: string; fd: number } {

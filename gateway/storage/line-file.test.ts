@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { headerLine, NewerFormatError, readLines, replaceFile } from './line-file.ts'
 
 const FORMAT = { name: 'revocations', version: 2 }
 const home = mkdtempSync(join(tmpdir(), 'line-file-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 const file = join(home, 'lines.ndjson')
 
 function read(text: string) {

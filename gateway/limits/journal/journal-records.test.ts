@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
+import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import type { RowRecord } from '../table/row-matching.ts'
 import {
@@ -16,7 +16,7 @@ import {
 } from './journal-records.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'records-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 const file = join(home, 'hits.ndjson')
 
 const login: RowRecord = {

@@ -28,7 +28,7 @@ const START = 1_763_692_800_000
 const HOUR = 3_600_000
 
 const home = mkdtempSync(join(tmpdir(), 'journal-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 let directories = 0
 
 function directory(): string {

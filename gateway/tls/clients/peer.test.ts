@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { before, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import {
   type Authority,
   type CertificateOptions,
@@ -16,7 +16,6 @@ import {
   materialOf,
   TestClient,
   TestServer,
-  type TlsFixture,
   textsOf,
   verdictOn,
 } from '../listener/connect.test-support.ts'
@@ -26,9 +25,9 @@ const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
 /** A client that shows what a careful one would not. */
 const LAX = 'DEFAULT@SECLEVEL=0'
 
-let fixture: TlsFixture
-let ca: Authority
-let good: Issued
+const fixture = await makeFixture()
+const { ca } = fixture
+const good = await client()
 
 function client(wish: Partial<CertificateOptions> = {}): Promise<Issued> {
   return makeCertificate({
@@ -43,12 +42,6 @@ function client(wish: Partial<CertificateOptions> = {}): Promise<Issued> {
 async function materialWith(clientCrl?: string, clientCa = ca.certPem) {
   return materialOf(textsOf(fixture, { clientCa, clientCrl: clientCrl ?? (await makeRevocationList(ca)) }))
 }
-
-before(async () => {
-  fixture = await makeFixture()
-  ca = fixture.ca
-  good = await client()
-})
 
 describe('a client certificate', () => {
   it('that is good is authorized in TLS 1.2 and 1.3', async (t) => {

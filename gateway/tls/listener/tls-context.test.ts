@@ -3,7 +3,7 @@ import { execFile, execFileSync } from 'node:child_process'
 import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { before, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import type { ConnectionOptions } from 'node:tls'
 import { promisify } from 'node:util'
 import { describeFault } from '../../config/faults.ts'
@@ -15,17 +15,12 @@ import {
   materialOf,
   TestClient,
   TestServer,
-  type TlsFixture,
   textsOf,
 } from './connect.test-support.ts'
 import { parseTls, type TlsTexts } from './tls-context.ts'
 
 const DAY_MS = 86_400_000
-let fixture: TlsFixture
-
-before(async () => {
-  fixture = await makeFixture()
-})
+const fixture = await makeFixture()
 
 function faultsOf(more: Partial<TlsTexts>, nowMs = Date.now()): string[] {
   return parseTls(FILES, textsOf(fixture, more), nowMs).faults?.map(describeFault) ?? []

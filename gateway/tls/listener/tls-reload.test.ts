@@ -2,38 +2,22 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { before, describe, it, type TestContext } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import { describeFault } from '../../config/faults.ts'
-import {
-  CLIENT_AUTH,
-  type Issued,
-  makeAuthority,
-  makeCertificate,
-  makeRevocationList,
-} from '../demo/throw-away-ca.ts'
-import {
-  makeFixture,
-  makeServer,
-  TestClient,
-  TestServer,
-  type TlsFixture,
-  verdictOn,
-} from './connect.test-support.ts'
+import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
+import { makeFixture, makeServer, TestClient, TestServer, verdictOn } from './connect.test-support.ts'
 import type { TlsMaterial } from './tls-context.ts'
 import { loadTls, type TlsReload, TlsReloader } from './tls-reload.ts'
 
-let fixture: TlsFixture
+const fixture = await makeFixture()
 /** The next certificate of the server, and a client. */
-let next: Issued
-let client: Issued
-let emptyList: string
-
-before(async () => {
-  fixture = await makeFixture()
-  next = await makeServer(fixture.ca)
-  client = await makeCertificate({ subject: 'CN=c', issuer: fixture.ca, extendedKeyUsages: [CLIENT_AUTH] })
-  emptyList = await makeRevocationList(fixture.ca)
+const next = await makeServer(fixture.ca)
+const client = await makeCertificate({
+  subject: 'CN=c',
+  issuer: fixture.ca,
+  extendedKeyUsages: [CLIENT_AUTH],
 })
+const emptyList = await makeRevocationList(fixture.ca)
 
 /** A server with a reloader of real files, which looks only when it is told to. */
 async function served(t: TestContext, swap?: (material: TlsMaterial) => void) {
