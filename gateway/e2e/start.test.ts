@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { readAudit } from '../testing/audit-file.ts'
 import { call } from './client.ts'
 import { freePort } from './free-port.ts'
@@ -21,6 +22,7 @@ describe('npm start', () => {
 
   before(async () => {
     ports = { backend: await freePort(), gateway: await freePort(), admin: await freePort() }
+    await prepareBackendDirectory(join(dir, 'backend'))
   })
   after(() => {
     both?.kill('SIGKILL')
