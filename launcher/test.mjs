@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -130,19 +130,24 @@ if (isLong) process.env.TEST_LONG ??= '20'
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
+if (withCoverage) stripOnce()
 launch([
   // PGlite, of which most tests of the backend start one, starts in half the time when it is not compiled twice.
   '--liftoff-only',
-  ...[
-    '--import',
-    'tsx',
-    '--test',
-    `--test-timeout=${isLong ? 3_600_000 : 120_000}`,
-    `--test-concurrency=${AT_ONCE}`,
-  ],
+  // It moves lines, so with it the coverage of programs that tests start could not be added to that of the tests.
+  ...(withCoverage ? [] : ['--import', 'tsx']),
+  ...['--test', `--test-timeout=${isLong ? 3_600_000 : 120_000}`, `--test-concurrency=${AT_ONCE}`],
   ...(withCoverage ? COVERAGE : []),
   ...(named.length > 0 ? named : isLong ? longTests() : allTests()),
 ])
+
+function stripOnce() {
+  const hook = join(runDir, 'strip-once.mjs')
+  cpSync(new URL('strip-once.mjs', import.meta.url), hook)
+  process.env.NODE_OPTIONS = [process.env.NODE_OPTIONS, `--import=${pathToFileURL(hook).href}`]
+    .filter(Boolean)
+    .join(' ')
+}
 
 function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG

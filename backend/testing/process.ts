@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 
@@ -24,9 +25,18 @@ export function startBackendProcess(
   variables: Record<string, string>,
   options: { readonly ipc?: boolean } = {},
 ): BackendProcess {
-  const { PATH, NODE_COMPILE_CACHE } = process.env
+  const { PATH, TEST_RUN_DIR } = process.env
+  // What a test run compiles is kept for its other tests, also where coverage of the gateway is measured.
+  const NODE_COMPILE_CACHE =
+    process.env.NODE_COMPILE_CACHE ?? (TEST_RUN_DIR && join(TEST_RUN_DIR, 'compiled'))
   const child = spawn(process.execPath, ['--liftoff-only', MAIN], {
-    env: { PATH, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }), BACKEND_PORT: '0', ...variables },
+    env: {
+      PATH,
+      NODE_V8_COVERAGE: '',
+      ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
+      BACKEND_PORT: '0',
+      ...variables,
+    },
     stdio: ['ignore', 'ignore', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
   }) as ChildProcess & { stderr: Readable }
   const log: Record<string, unknown>[] = []

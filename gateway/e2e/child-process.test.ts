@@ -209,7 +209,7 @@ describe('a gateway that is told to stop', () => {
     const adminUrl = `http://127.0.0.1:${ports.GATEWAY_ADMIN_PORT}`
     const logless = spawn(process.execPath, ['gateway/main.ts'], {
       cwd: fileURLToPath(new URL('../..', import.meta.url)),
-      env: { ...environment(gateway), ...ports },
+      env: { ...environment(gateway), ...ports, NODE_V8_COVERAGE: '' },
       stdio: ['ignore', 'ignore', openSync('/dev/full', 'w')],
     })
     await until(() => call(`${adminUrl}/readyz`).catch(() => undefined))

@@ -1,24 +1,36 @@
+import { join } from 'node:path'
 import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { killPrograms, type RunningProcess, startProgram } from '../testing/running-process.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+/** PGlite starts in half the time when its WebAssembly is not compiled a second time to run faster. */
+const BACKEND_FLAGS = ['--liftoff-only']
+/** What is compiled is kept, but not where it is covered: of functions compiled before, that is not known exactly. */
+const { NODE_COMPILE_CACHE, TEST_RUN_DIR } = process.env
+const CACHE = NODE_COMPILE_CACHE ?? (TEST_RUN_DIR && join(TEST_RUN_DIR, 'compiled'))
 // A test that failed leaves its processes, for which the run of the file would wait for ever.
 after(killPrograms)
 
 /** Runs a script of this repository, named from its root, with exactly this environment beside PATH. */
 export function run(script: string, env: Readonly<Record<string, string>>): RunningProcess {
-  const inherited = Object.fromEntries(
-    ['PATH', 'HOME', 'NODE_V8_COVERAGE', 'NODE_COMPILE_CACHE'].flatMap((name) => {
-      const value = process.env[name]
-      return value === undefined ? [] : [[name, value]]
-    }),
-  )
-  // PGlite starts in half the time when its WebAssembly is not compiled a second time to run faster.
-  const flags = script.startsWith('backend/') ? ['--liftoff-only'] : []
-  return startProgram([...flags, script], {
+  const isBackend = script.startsWith('backend/')
+  const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }
+  return startProgram(isBackend ? [...BACKEND_FLAGS, script] : [script], {
     cwd: ROOT,
-    // Few tests measure the grace period of a stop; all others would only wait for it.
-    env: { ...inherited, GATEWAY_DRAIN_GRACE_MS: '0', ...env },
+    env: {
+      ...inherited(['PATH', 'HOME', 'NODE_OPTIONS']),
+      ...(NODE_V8_COVERAGE === '' && CACHE ? { NODE_COMPILE_CACHE: CACHE } : {}),
+      // Few tests measure the grace period of a stop; all others would only wait for it.
+      GATEWAY_DRAIN_GRACE_MS: '0',
+      ...env,
+      NODE_V8_COVERAGE,
+    },
   })
+}
+
+function inherited(names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    names.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name] as string]])),
+  )
 }

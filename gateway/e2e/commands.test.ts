@@ -45,9 +45,9 @@ function trail(): string {
 }
 
 /** What the commands run is covered; of functions that were compiled before, that is not known exactly. */
-const { NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
+const { NODE_OPTIONS = '', NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
 const COVERAGE = NODE_V8_COVERAGE
-  ? { NODE_V8_COVERAGE, NODE_DISABLE_COMPILE_CACHE: '1' }
+  ? { NODE_OPTIONS, NODE_V8_COVERAGE, NODE_DISABLE_COMPILE_CACHE: '1' }
   : { ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 
 describe('the command line', () => {
