@@ -3,6 +3,8 @@ import { basename, dirname, join } from 'node:path'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|gz|bz2|xz|zst)$/
 const RECORD_HEAD = '{"type":"'
+/** Where a trail has the beginning of a record: a line is never longer. */
+const HEAD_BYTES = 128 * 1024
 
 /**
  * The file before `file` in the same directory: the one with the inode `continues`. Without an inode the process was killed
@@ -32,11 +34,13 @@ export function rotatedFile(
   return newest?.path
 }
 
+/** Its first lines may be damaged. */
 function isTrail(path: string): boolean {
-  const head = Buffer.alloc(RECORD_HEAD.length)
+  const head = Buffer.alloc(HEAD_BYTES)
   const fd = openSync(path, 'r')
   try {
-    return RECORD_HEAD.startsWith(head.toString('latin1', 0, readSync(fd, head, 0, head.length, 0)))
+    const bytes = readSync(fd, head)
+    return bytes === 0 || head.includes(RECORD_HEAD)
   } finally {
     closeSync(fd)
   }

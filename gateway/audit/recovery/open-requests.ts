@@ -50,8 +50,8 @@ export class OpenRequests {
 
   /** @param line a latin1 slice without its `\n`. @throws Error when a newer version of the gateway wrote it. */
   read(line: string): void {
-    // Quotes inside values are escaped, so a second head means that two lines ran together.
-    if (line.includes(RECORD_HEAD, 1)) this.damagedLines++
+    // Quotes inside values are escaped, so a second head means that two lines ran together. A power loss leaves NULs.
+    if (line.includes(RECORD_HEAD, 1) || line.includes('\0')) this.damagedLines++
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
     else if (line.startsWith(START_HEAD) || line.startsWith(STOP_HEAD)) this.#readCount(line)

@@ -148,6 +148,12 @@ test('damage in the middle is counted, left as it is, and hides no open request'
     assert.equal(recovered(directory, start(), line).recovery.damagedLines, 1, String(line))
 })
 
+test('a response with a torn sector in it is none, although its key and its end are whole', (t) => {
+  const torn = responseLine(a).replace('"statusCode":200', '\0'.repeat(40))
+  const { recovery } = recovered(temporaryDirectory(t), start(), a, torn, b, responseLine(b))
+  assert.deepEqual([recovery.records, recovery.damagedLines], [[recoveredRecord(a)], 1])
+})
+
 test('damage after a line with a count makes recovery read to the start of the run', (t) => {
   // The damage hides the response to c, so the remaining responses seem complete.
   const { recovery } = recovered(
