@@ -270,7 +270,29 @@ function auditMetrics(registers: Registry[]) {
     help: 'Closed segments of the audit trail that could not be compressed, shipped or pruned; tried again later.',
     labelNames: ['task'],
   })
+  for (const task of ['compress', 'ship', 'prune']) {
+    segments.begin(task)
+    segmentErrors.begin(task)
+  }
   expose(registers, [records, writeErrors, segments, segmentErrors])
+  let unshipped = 0
+  let oldestMs: number | undefined
+  new Gauge({
+    name: 'gateway_audit_unshipped_segments',
+    help: 'Closed segments of the audit trail that are not yet where audit.ship copies them.',
+    registers,
+    collect() {
+      this.set(unshipped)
+    },
+  })
+  new Gauge({
+    name: 'gateway_audit_ship_lag_seconds',
+    help: 'How long ago the oldest audit segment was closed that is not shipped yet; 0 when there is none.',
+    registers,
+    collect() {
+      this.set(oldestMs === undefined ? 0 : Math.max(0, (Date.now() - oldestMs) / 1000))
+    },
+  })
   let pending = () => 0
   new Gauge({
     name: 'gateway_audit_records_pending',
@@ -285,6 +307,10 @@ function auditMetrics(registers: Registry[]) {
     auditWriteError: () => writeErrors.count(),
     segmentDone: (task: string) => segments.count(task),
     segmentFailed: (task: string) => segmentErrors.count(task),
+    unshippedSegments: (count: number, oldestClosedMs: number | undefined) => {
+      unshipped = count
+      oldestMs = oldestClosedMs
+    },
     /** What counts the records that wait, read when the metrics are collected. */
     auditPending: (count: () => number) => {
       pending = count

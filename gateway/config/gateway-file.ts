@@ -6,7 +6,7 @@ import { schemaCheck } from './json/schema-check.ts'
 import { validateGateway } from './json/validators.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes, type WrittenOpenApi } from './openapi/documented-routes.ts'
-import { auditSettings, type WrittenAudit } from './rules/audit-rules.ts'
+import { auditSettings, checkAudit, type WrittenAudit } from './rules/audit-rules.ts'
 import {
   algorithmsAndProfile,
   checkAlgorithms,
@@ -160,6 +160,7 @@ export function parseGatewayFile(
   checkTimeouts(json, written)
   checkRoutes(json, written)
   checkPolicies(json, written)
+  if (json.sound('$.audit')) checkAudit(json, written.audit)
   const proxies = {
     trustedProxies: readNetworks(json, 'trustedProxies'),
     clientCertProxies: readNetworks(json, 'clientCertProxies'),

@@ -159,6 +159,25 @@ export interface AuditRetention {
   readonly unsealed: boolean
 }
 
+/** A bucket of a server that speaks the S3 protocol. */
+export interface AuditBucket {
+  readonly endpoint: string
+  readonly bucket: string
+  readonly region: string
+  /** Before each name; empty or ends in `/`, as a rule. */
+  readonly prefix: string
+  /** Undefined: the environment has the keys. */
+  readonly credentialsFile: string | undefined
+  /** Undefined: objects are not locked. */
+  readonly objectLock: { readonly mode: 'GOVERNANCE' | 'COMPLIANCE'; readonly retainMs: number } | undefined
+}
+
+/** Where closed audit files are copied to: one of the two. */
+export interface AuditShip {
+  readonly directory: string | undefined
+  readonly s3: AuditBucket | undefined
+}
+
 /** Keys of config/gateway.json that are settings as they stand there. Immutable. */
 export interface SettingsAsWritten {
   readonly host: string
@@ -218,6 +237,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly auditRotation: AuditRotation | undefined
   /** Undefined: nothing is removed. */
   readonly auditRetention: AuditRetention | undefined
+  /** Undefined: nothing is shipped. */
+  readonly auditShip: AuditShip | undefined
   /** Where gateways share their counts; undefined: in the memory of each. */
   readonly store: StoreSettings | undefined
   /** Undefined: no request is traced. */

@@ -37,6 +37,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   auditWitnesses: true,
   auditStamps: true,
   auditRetention: true,
+  auditShip: true,
   dataDir: true,
   logLevel: true,
   via: true,

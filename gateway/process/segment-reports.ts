@@ -6,6 +6,7 @@ export function segmentReports({ log, metrics }: Pick<Reports, 'log' | 'metrics'
   return {
     info: (fields, message) => log.info(fields, message),
     done: (task) => metrics.segmentDone(task),
+    unshipped: (count, oldestMs) => metrics.unshippedSegments(count, oldestMs),
     failed: (task, cause) => {
       metrics.segmentFailed(task)
       log.error({ task, cause }, 'closed audit segments cannot be looked after')

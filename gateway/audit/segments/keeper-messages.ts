@@ -17,3 +17,4 @@ export type FromKeeper =
   | { readonly type: 'info'; readonly fields: object; readonly message: string }
   | { readonly type: 'failed'; readonly task: KeeperTask; readonly cause: string }
   | { readonly type: 'done'; readonly task: KeeperTask }
+  | { readonly type: 'unshipped'; readonly count: number; readonly oldestMs: number | undefined }

@@ -29,6 +29,7 @@ function tell(message: FromKeeper): void {
 const keeper = new SegmentKeeper({
   now: () => clock.now(),
   needed: () => openRequestsOf(file, trailFile).files,
+  inUse: () => trailFile.present().inode,
   record: (line) => {
     recorded = Promise.withResolvers()
     tell({ type: 'record', line })
@@ -38,6 +39,7 @@ const keeper = new SegmentKeeper({
     info: (fields, message) => tell({ type: 'info', fields, message }),
     failed: (task, cause) => tell({ type: 'failed', task, cause }),
     done: (task) => tell({ type: 'done', task }),
+    unshipped: (count, oldestMs) => tell({ type: 'unshipped', count, oldestMs }),
   },
 })
 

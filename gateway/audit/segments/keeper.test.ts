@@ -26,6 +26,13 @@ const keepDays = (days: number, unsealed = false): Partial<AuditKeeping> => ({
   auditRetention: { keepMs: days * DAY_MS, unsealed },
 })
 
+const keepingOf = (auditFile: string): AuditKeeping => ({
+  auditFile,
+  auditRotation: undefined,
+  auditRetention: undefined,
+  auditShip: undefined,
+})
+
 /** A trail whose segments are a day each, with so many pairs. */
 async function trailOfDays(t: TestContext, { days, pairs = 1 }: { days: number; pairs?: number }) {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
@@ -57,15 +64,16 @@ function keeperOf(file: string, now: () => number, needed: () => ReadonlySet<str
   const keeper = new SegmentKeeper({
     now,
     needed,
+    inUse: () => '',
     record: async (line) => fs.appendFileSync(file, line),
     reports: {
       info: () => {},
       failed: (task, cause) => told.push(`${task} failed: ${cause}`),
       done: (task) => told.push(task),
+      unshipped: () => {},
     },
   })
-  const round = (keeping: Partial<AuditKeeping>) =>
-    keeper.round({ auditFile: file, auditRotation: undefined, auditRetention: undefined, ...keeping })
+  const round = (keeping: Partial<AuditKeeping>) => keeper.round({ ...keepingOf(file), ...keeping })
   return { told, round }
 }
 
@@ -218,10 +226,11 @@ test('a trail without seals is removed only if the configuration says so, and no
   const full = new SegmentKeeper({
     now: () => clock.ms,
     needed: () => new Set(),
+    inUse: () => '',
     record: () => Promise.reject(new Error('the audit trail cannot be written')),
-    reports: { info: () => {}, done: () => {}, failed: (_, cause) => told.push(cause) },
+    reports: { info: () => {}, done: () => {}, unshipped: () => {}, failed: (_, cause) => told.push(cause) },
   })
-  const keeping = { auditFile: file, auditRotation: undefined, ...keepDays(30, true) } as AuditKeeping
+  const keeping = { ...keepingOf(file), ...keepDays(30, true) }
   await full.round(keeping)
   assert.deepEqual([told.splice(0), (await namesOf(file)).length], [['the audit trail cannot be written'], 3])
   await round(keeping)
@@ -238,6 +247,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
   const thread = new SegmentThread(trail, {
     info: () => {},
     done: (task) => told.push(task),
+    unshipped: () => {},
     failed: (task, cause) => told.push(`${task}: ${cause}`),
   })
   const rotate = (stamp: string) => {
@@ -248,7 +258,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
   await endOf(trail.append(requestLine('later')))
   const round = async (isDone: () => boolean) => {
     while (!isDone()) {
-      thread.round({ auditFile: file, auditRotation: undefined, auditRetention: undefined, ...COMPRESS })
+      thread.round({ ...keepingOf(file), ...COMPRESS })
       await afterMs(20)
     }
   }
@@ -261,7 +271,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
   assert.deepEqual(told.splice(0), ['compress'])
   assert.ok(names().includes('audit.ndjson.20200101T000000000Z.zst'))
   while (told.length === 0) {
-    thread.round({ auditFile: file, auditRotation: undefined, ...keepDays(1, true) } as AuditKeeping)
+    thread.round({ ...keepingOf(file), ...keepDays(1, true) })
     await afterMs(20)
   }
   assert.deepEqual([told, (await namesOf(file)).length], [['prune'], 1])

@@ -15,8 +15,11 @@ export interface PruneOptions {
   readonly nowMs: number
   /** Paths of the segments that a start would need to find open requests. */
   readonly needed: () => ReadonlySet<string>
-  /** Whether the copy of a segment is where it was shipped to, now; undefined: none is shipped. */
-  readonly isShipped: ((segment: ClosedSegment) => Promise<boolean>) | undefined
+  /**
+   * Whether the copy of a segment is where it was shipped to, now, with a checkpoint over so many leaves; undefined: none is
+   * shipped.
+   */
+  readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
   /** Appends a line to the trail; rejects when it is not there. */
   readonly record: (line: string) => Promise<void>
 }
@@ -70,7 +73,8 @@ async function mayGo(
   // The sealer begins where it finds the last leaf of its tree.
   if (tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
-  if (isShipped !== undefined && !(await isShipped(segment))) return 'it is not shipped'
+  if (isShipped !== undefined && !(await isShipped(segment, range ? range.last + 1 : 0)))
+    return 'it is not shipped'
   return range
 }
 

@@ -20,12 +20,13 @@ export class SegmentThread {
   }
 
   /** To be called every few seconds. A thread that has died is started again. */
-  round({ auditFile, auditRotation, auditRetention }: AuditKeeping): void {
-    const isIdle = auditRotation?.compress !== 'zstd' && auditRetention === undefined
+  round({ auditFile, auditRotation, auditRetention, auditShip }: AuditKeeping): void {
+    const isIdle =
+      auditRotation?.compress !== 'zstd' && auditRetention === undefined && auditShip === undefined
     // While another process has the trail, it looks after the segments too.
     if (isIdle || this.#trail.inode === undefined) return
     this.#worker ??= this.#start()
-    this.#post({ type: 'round', keeping: { auditFile, auditRotation, auditRetention } })
+    this.#post({ type: 'round', keeping: { auditFile, auditRotation, auditRetention, auditShip } })
   }
 
   #start(): Worker {
@@ -50,6 +51,7 @@ export class SegmentThread {
     if (message.type === 'record') this.#record(message.line)
     else if (message.type === 'info') reports.info(message.fields, message.message)
     else if (message.type === 'failed') reports.failed(message.task, message.cause)
+    else if (message.type === 'unshipped') reports.unshipped(message.count, message.oldestMs)
     else reports.done(message.task)
   }
 

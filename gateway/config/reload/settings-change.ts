@@ -42,6 +42,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   auditWitnesses: 'audit.witnesses',
   auditStamps: 'audit.stamps',
   auditRetention: 'audit.retention',
+  auditShip: 'audit.ship',
   onJournalFailure: 'limits.onJournalFailure',
   drainGraceMs: 'timeouts.drainGraceMs',
 }

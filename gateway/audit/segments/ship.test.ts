@@ -1,0 +1,334 @@
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import fs from 'node:fs'
+import http from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { basename, join } from 'node:path'
+import { after, before, describe, type TestContext, test } from 'node:test'
+import { AwsClient } from 'aws4fetch'
+import type { AuditBucket } from '../../config/settings.ts'
+import { startRecord } from '../audit-records.ts'
+import { requestLine, temporaryDirectory } from '../trail.test-support.ts'
+import { type ClosedSegment, closedSegments } from './closed-segments.ts'
+import { type AuditKeeping, SegmentKeeper } from './keeper.ts'
+import { sealTrail } from './sealed-trail.test-support.ts'
+import { ShipBucket } from './ship-bucket.ts'
+import { ShipDirectory } from './ship-directory.ts'
+import { digestOf, type ShipTarget } from './ship-target.ts'
+import { Shipper } from './shipper.ts'
+
+const DAY_MS = 86_400_000
+const BEGIN_MS = Date.UTC(2026, 0, 1)
+const NO_S3 =
+  spawnSync('moto_server', ['--help']).error === undefined
+    ? false
+    : 'moto_server, a server of the S3 protocol, is not installed: pip install "moto[server]"'
+
+/** A sealed trail with closed segments, the last line of which is in the open one. */
+function closedTrail(t: TestContext, { segments = 2, lines = 300 } = {}) {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  const paths = Array.from({ length: segments }, (_, day) => {
+    const path = `${file}.202601${String(day + 2).padStart(2, '0')}T000000000Z`
+    const records = Array.from({ length: lines }, (_, i) => requestLine(`${day}-${i}`))
+    fs.writeFileSync(path, startRecord({ timestamp: '', pid: day, open: 0 }) + records.join(''))
+    return path
+  })
+  fs.writeFileSync(file, startRecord({ timestamp: 'open', pid: 1, open: 0 }))
+  sealTrail(file, [...paths, file])
+  return { directory, file, paths }
+}
+
+function keeperOf(file: string, nowMs = BEGIN_MS) {
+  const told: string[] = []
+  const unshipped: number[] = []
+  const keeper = new SegmentKeeper({
+    now: () => nowMs,
+    needed: () => new Set(),
+    inUse: () => '',
+    record: async (line) => fs.appendFileSync(file, line),
+    reports: {
+      info: () => {},
+      done: (task) => told.push(task),
+      failed: (task, cause) => told.push(`${task} failed: ${cause}`),
+      unshipped: (count) => unshipped.push(count),
+    },
+  })
+  const round = (keeping: Partial<AuditKeeping>) =>
+    keeper.round({
+      auditFile: file,
+      auditRotation: undefined,
+      auditRetention: undefined,
+      auditShip: undefined,
+      ...keeping,
+    })
+  return { told, unshipped, round }
+}
+
+const filesIn = (directory: string) =>
+  fs
+    .readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(directory.length + 1))
+    .sort()
+
+test('closed segments, tiles and the checkpoint are copied to a directory, as they are', async (t) => {
+  const { directory, file, paths } = closedTrail(t)
+  const target = temporaryDirectory(t)
+  const { told, unshipped, round } = keeperOf(file)
+  await round({ auditShip: { directory: target, s3: undefined } })
+  assert.deepEqual(
+    [told, unshipped],
+    [
+      ['ship', 'ship'],
+      [2, 1, 0],
+    ],
+  )
+  const copies = filesIn(target)
+  assert.deepEqual(copies, [
+    'audit-log/checkpoint',
+    'audit-log/tile/0/000',
+    'audit-log/tile/0/001',
+    'audit-log/tile/0/002.p/91',
+    'audit-log/tile/1/000.p/2',
+    ...paths.map((path) => basename(path)),
+  ])
+  for (const name of copies) {
+    assert.ok(fs.readFileSync(join(directory, name)).equals(fs.readFileSync(join(target, name))), name)
+  }
+  // Nothing again, by a process that knows only what is on the disk.
+  const next = keeperOf(file)
+  await next.round({ auditShip: { directory: target, s3: undefined } })
+  assert.deepEqual([next.told, next.unshipped], [[], [0]])
+})
+
+test('nothing is removed before its copy is there, also when somebody removed the copy later', async (t) => {
+  const { file, paths } = closedTrail(t)
+  const target = temporaryDirectory(t)
+  const [first = '', second = ''] = paths.map((path) => basename(path))
+  const auditRetention = { keepMs: DAY_MS, unsealed: false }
+  const missing = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await missing.round({
+    auditRetention,
+    auditShip: { directory: join(target, 'not mounted'), s3: undefined },
+  })
+  assert.match(
+    missing.told.join(),
+    /^ship failed: ENOENT.*,prune failed: .* is to be removed, but it is not shipped$/,
+  )
+  const auditShip = { directory: target, s3: undefined }
+  await keeperOf(file).round({ auditShip })
+  fs.rmSync(join(target, second))
+  const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await later.round({ auditRetention, auditShip })
+  assert.match(
+    later.told.join(),
+    /^prune,prune failed: .*20260103T000000000Z is to be removed, but it is not shipped$/,
+  )
+  assert.deepEqual(
+    closedSegments(file).map(({ path }) => basename(path)),
+    [second],
+  )
+  const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await last.round({ auditRetention, auditShip })
+  assert.deepEqual(last.told, ['ship', 'prune'])
+  assert.deepEqual(
+    filesIn(target).filter((name) => name.startsWith('audit.ndjson')),
+    [first, second],
+  )
+})
+
+test('a copy with other bytes is neither taken for the segment nor written over', async (t) => {
+  const { file, paths } = closedTrail(t, { segments: 1 })
+  const target = temporaryDirectory(t)
+  const copy = join(target, basename(paths[0] ?? ''))
+  fs.writeFileSync(copy, 'of another gateway\n')
+  const { told, round } = keeperOf(file)
+  await round({ auditShip: { directory: target, s3: undefined } })
+  assert.match(told.join(), /^ship failed: .* is there already, with other bytes$/)
+  assert.equal(fs.readFileSync(copy, 'utf8'), 'of another gateway\n')
+})
+
+const BUCKET: AuditBucket = {
+  endpoint: '',
+  bucket: 'evidence',
+  region: 'eu-central-1',
+  prefix: 'gateway-1/',
+  credentialsFile: undefined,
+  objectLock: undefined,
+}
+
+/** Who has the bucket. */
+const OWNER = new AwsClient({
+  accessKeyId: 'AKIAEXAMPLE',
+  secretAccessKey: 'secret/+',
+  region: 'eu-central-1',
+  service: 's3',
+  retries: 0,
+})
+const asOwner = (url: string, init?: RequestInit) => OWNER.fetch(url, init)
+
+function keysFile(t: TestContext): string {
+  const file = join(temporaryDirectory(t), 'keys')
+  fs.writeFileSync(file, '[default]\naws_access_key_id = AKIAEXAMPLE\naws_secret_access_key = secret/+\n')
+  return file
+}
+
+async function put(target: ShipTarget, name: string, text: string): Promise<void> {
+  const bytes = Buffer.from(text)
+  await target.put(name, { bytes }, await digestOf({ bytes }), false)
+}
+
+describe('a bucket of a real server', { skip: NO_S3 }, () => {
+  let server: ChildProcess
+  let endpoint = ''
+  before(async () => {
+    server = spawn('moto_server', ['-H', '127.0.0.1', '-p', '0'], { stdio: ['ignore', 'ignore', 'pipe'] })
+    let said = ''
+    for await (const chunk of server.stderr ?? []) {
+      said += chunk
+      const port = /Running on http:\/\/127\.0\.0\.1:(\d+)/.exec(said)?.[1]
+      if (port === undefined) continue
+      endpoint = `http://127.0.0.1:${port}`
+      break
+    }
+    for (const [bucket, headers] of [
+      ['evidence', {}],
+      ['locked', { 'x-amz-bucket-object-lock-enabled': 'true' }],
+    ] as const) {
+      const made = await fetch(`${endpoint}/${bucket}`, { method: 'PUT', headers })
+      assert.ok(made.ok, await made.text())
+    }
+  })
+  after(() => server.kill())
+
+  test('has the segments, the tiles and the checkpoint, and confirms their checksums', async (t) => {
+    const { directory, file, paths } = closedTrail(t)
+    const s3 = { ...BUCKET, endpoint, credentialsFile: keysFile(t) }
+    const { told, round } = keeperOf(file)
+    await round({ auditShip: { directory: undefined, s3 } })
+    assert.deepEqual(told, ['ship', 'ship'])
+    for (const name of [
+      ...paths.map((path) => basename(path)),
+      'audit-log/checkpoint',
+      'audit-log/tile/0/002.p/91',
+    ]) {
+      const object = await asOwner(`${endpoint}/evidence/gateway-1/${name}`)
+      assert.ok(Buffer.from(await object.arrayBuffer()).equals(fs.readFileSync(join(directory, name))), name)
+    }
+    // Changed in the bucket: not taken for a copy any more.
+    const [segment] = closedSegments(file) as [ClosedSegment]
+    const shipper = new Shipper(file, new ShipBucket(s3))
+    assert.equal(await shipper.isThere(segment, 600), true)
+    assert.equal(await shipper.isThere(segment, 100_000), false)
+    const put = await asOwner(`${endpoint}/evidence/gateway-1/${basename(segment.path)}`, {
+      method: 'PUT',
+      body: 'other',
+    })
+    assert.ok(put.ok)
+    assert.equal(await shipper.isThere(segment, 600), false)
+    await assert.rejects(shipper.ship(segment), /is there already, with other bytes/)
+  })
+
+  test('locks each object if asked', async (t) => {
+    const objectLock = { mode: 'COMPLIANCE', retainMs: 400 * DAY_MS } as const
+    const target = new ShipBucket({
+      ...BUCKET,
+      endpoint,
+      bucket: 'locked',
+      objectLock,
+      credentialsFile: keysFile(t),
+    })
+    await put(target, 'a segment.zst', 'text')
+    const { headers } = await asOwner(`${endpoint}/locked/gateway-1/a%20segment.zst`, { method: 'HEAD' })
+    assert.equal(headers.get('x-amz-object-lock-mode'), 'COMPLIANCE')
+    const until = Date.parse(headers.get('x-amz-object-lock-retain-until-date') ?? '')
+    assert.ok(Math.abs(until - Date.now() - objectLock.retainMs) < DAY_MS, String(until))
+  })
+
+  test('that does not exist is named with the reason of the server', async (t) => {
+    const target = new ShipBucket({ ...BUCKET, endpoint, bucket: 'nowhere', credentialsFile: keysFile(t) })
+    await assert.rejects(
+      put(target, 'x', 'text'),
+      /^Error: PUT http:.*\/nowhere\/gateway-1\/x: 404 NoSuchBucket$/,
+    )
+  })
+})
+
+/** A server that stalls, fails, or says something wrong, by the method. */
+async function badServer(
+  t: TestContext,
+  respond: (request: http.IncomingMessage, response: http.ServerResponse) => void,
+) {
+  const server = http.createServer((request, response) => {
+    request.resume().on('end', () => respond(request, response))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+test('a server that stalls, fails or has another checksum has no copy', async (t) => {
+  const credentialsFile = keysFile(t)
+  const digest = await digestOf({ bytes: Buffer.from('text') })
+  const notThere = (response: http.ServerResponse) => response.writeHead(404).end()
+  const cases: [string, Parameters<typeof badServer>[1], RegExp][] = [
+    [
+      'stalls',
+      (request, response) => request.method === 'HEAD' && notThere(response),
+      /^PUT .*: .*(timeout|aborted)/i,
+    ],
+    ['500', (_, response) => response.writeHead(500).end('<Code>InternalError</Code>'), /^HEAD .*: 500/],
+    [
+      'redirects',
+      (_, response) => response.writeHead(307, { location: 'http://127.0.0.1:1/' }).end(),
+      /^HEAD .*: unexpected redirect/,
+    ],
+    [
+      'endless reason',
+      (request, response) =>
+        request.method === 'HEAD' ? notThere(response) : response.writeHead(403).write('x'.repeat(70_000)),
+      /^PUT .*: 403 Forbidden/,
+    ],
+    [
+      'takes it and has nothing',
+      (request, response) => (request.method === 'HEAD' ? notThere(response) : response.writeHead(200).end()),
+      /does not have the checksum that was sent/,
+    ],
+    [
+      'other checksum',
+      (request, response) => {
+        const { puts = 0 } = response.socket as { puts?: number }
+        if (request.method === 'PUT') Object.assign(response.socket as object, { puts: puts + 1 })
+        if (request.method === 'HEAD' && puts === 0) notThere(response)
+        else
+          response
+            .writeHead(200, { 'content-length': 4, 'x-amz-checksum-sha256': 'AAAA', etag: `"${digest.md5}"` })
+            .end()
+      },
+      /does not have the checksum that was sent|is there already, with other bytes|terminated|other side closed/,
+    ],
+  ]
+  for (const [what, respond, reason] of cases) {
+    const endpoint = await badServer(t, respond)
+    const target = new ShipBucket({ ...BUCKET, endpoint, credentialsFile }, 300)
+    await assert.rejects(put(target, 'x', 'text'), ({ message }: Error) => {
+      assert.match(message, reason, what)
+      return true
+    })
+  }
+})
+
+test('without keys it says where they are missing', async (t) => {
+  const credentialsFile = join(temporaryDirectory(t), 'keys')
+  fs.writeFileSync(credentialsFile, 'aws_access_key_id = only\n')
+  const target = new ShipBucket({ ...BUCKET, endpoint: 'http://127.0.0.1:1', credentialsFile })
+  await assert.rejects(put(target, 'x', 'text'), /keys has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY/)
+})
+
+test('the name of a target tells a directory from another', () => {
+  assert.notEqual(new ShipDirectory('/a').name, new ShipDirectory('/b').name)
+})

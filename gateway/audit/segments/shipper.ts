@@ -1,0 +1,136 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { basename } from 'node:path'
+import { realPathOf } from '../../storage/append-file.ts'
+import { replaceFile } from '../../storage/line-file.ts'
+import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { parseNote } from '../seals/signed-note.ts'
+import {
+  checkpointFile,
+  hashesOnLevel,
+  logDirectory,
+  partialTiles,
+  TILE_WIDTH,
+  TileReader,
+  tilePath,
+} from '../seals/tiles.ts'
+import type { ClosedSegment } from './closed-segments.ts'
+import { SealedTree } from './sealed-tree.ts'
+import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
+
+/** What has been copied, kept beside the trail: `{"to","segments":{"<name>":{…}},"tree"}`. */
+interface Shipped {
+  /** Name of the target. */
+  readonly to: string
+  readonly segments: Record<string, Digest>
+  /** Leaves of the checkpoint that was copied last, with its tiles. */
+  tree: number
+}
+
+/** Copies closed segments, tiles and the checkpoint to a target, and remembers what is there for certain. */
+export class Shipper {
+  readonly #auditFile: string
+  readonly #target: ShipTarget
+  readonly #state: Shipped
+
+  /** @throws Error when what a run before has left cannot be read. */
+  constructor(auditFile: string, target: ShipTarget) {
+    this.#auditFile = auditFile
+    this.#target = target
+    this.#state = readShipped(fileOf(auditFile), target.name) ?? { to: target.name, segments: {}, tree: 0 }
+  }
+
+  /** The name that the target has for the directory of the trail. */
+  get targetName(): string {
+    return this.#target.name
+  }
+
+  isShipped({ path }: ClosedSegment): boolean {
+    return basename(path) in this.#state.segments
+  }
+
+  /** @throws Error; the segment then counts as not shipped. */
+  async ship({ path }: ClosedSegment): Promise<void> {
+    const name = basename(path)
+    const digest = await digestOf({ path })
+    await this.#target.put(name, { path }, digest, false)
+    this.#state.segments[name] = digest
+    this.#keep()
+  }
+
+  /** Whether its copy is there now, and that of the checkpoint over so many leaves. @throws Error when that cannot be told. */
+  async isThere({ path }: ClosedSegment, leaves: number): Promise<boolean> {
+    const digest = this.#state.segments[basename(path)]
+    if (digest === undefined || this.#state.tree < leaves) return false
+    if (await this.#target.has(basename(path), digest)) return true
+    // Somebody has removed it there.
+    delete this.#state.segments[basename(path)]
+    this.#keep()
+    return false
+  }
+
+  /** Forgets what is no longer here. */
+  forget(segments: readonly ClosedSegment[]): void {
+    const names = new Set(segments.map(({ path }) => basename(path)))
+    const gone = Object.keys(this.#state.segments).filter((name) => !names.has(name))
+    for (const name of gone) delete this.#state.segments[name]
+    if (gone.length > 0) this.#keep()
+  }
+
+  /** Copies the tiles that are new since the last time, then the checkpoint. @throws Error; the next call goes on. */
+  async shipTree(): Promise<void> {
+    const directory = logDirectory(realPathOf(this.#auditFile))
+    if (!existsSync(checkpointFile(directory))) return
+    const checkpoint = readFileSync(checkpointFile(directory))
+    const { size } = parseCheckpoint(parseNote(checkpoint).text)
+    if (size <= this.#state.tree) return
+    const tiles = new TileReader(directory, size)
+    const { firstLeaf } = new SealedTree(directory, size)
+    for (let level = 0; hashesOnLevel(size, level) > 0; level++) {
+      const pruned = Math.floor(firstLeaf / TILE_WIDTH ** (level + 1))
+      const shipped = fullTiles(this.#state.tree, level)
+      for (let index = Math.max(pruned, shipped); index < fullTiles(size, level); index++) {
+        await this.#shipTile(tilePath(level, index), tiles.tile(level, index))
+      }
+    }
+    for (const { level, index, width } of partialTiles(size)) {
+      await this.#shipTile(tilePath(level, index, width), tiles.tile(level, index))
+    }
+    await this.#put('checkpoint', checkpoint, true)
+    this.#state.tree = size
+    this.#keep()
+  }
+
+  async #shipTile(path: string, bytes: Buffer): Promise<void> {
+    await this.#put(path, bytes, false)
+  }
+
+  async #put(path: string, bytes: Buffer, replaces: boolean): Promise<void> {
+    const name = `${basename(logDirectory(realPathOf(this.#auditFile)))}/${path}`
+    await this.#target.put(name, { bytes }, await digestOf({ bytes }), replaces)
+  }
+
+  #keep(): void {
+    replaceFile(fileOf(this.#auditFile), [`${JSON.stringify(this.#state)}\n`])
+  }
+}
+
+function fullTiles(size: number, level: number): number {
+  return Math.floor(hashesOnLevel(size, level) / TILE_WIDTH)
+}
+
+function fileOf(auditFile: string): string {
+  return `${realPathOf(auditFile)}.shipped`
+}
+
+/** Undefined: nothing has been shipped to this target. */
+function readShipped(file: string, to: string): Shipped | undefined {
+  if (!existsSync(file)) return undefined
+  try {
+    const state: Shipped = JSON.parse(readFileSync(file, 'utf8'))
+    return state.to === to ? state : undefined
+  } catch (error) {
+    throw new Error(
+      `${file} cannot be read: ${(error as Error).message}; remove it, and everything is shipped again`,
+    )
+  }
+}
