@@ -101,6 +101,7 @@ const LONG = [
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',
   'gateway/evidence/records/find-records.test.ts',
+  'gateway/evidence/verify/mutations.test.ts',
   'gateway/http/server/conformance/differential.test.ts',
   'gateway/http/server/conformance/event-orders.test.ts',
   'gateway/limits/limiter.test.ts',

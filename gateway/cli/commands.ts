@@ -48,8 +48,24 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'replaces the signing keys of the demo backend',
     load: () => import('./keys-rotate.ts'),
   },
+  'audit verify': {
+    summary: 'proves by its seals that nobody has changed the audit trail',
+    load: () => import('./audit/verify-seals.ts'),
+  },
+  'audit prove': {
+    summary: 'writes a proof of the records of one request, which stands alone',
+    load: () => import('./audit/prove.ts'),
+  },
   'audit find': {
     summary: 'prints records of the audit trail, by id, caller, status or time',
     load: () => import('./audit/find.ts'),
+  },
+  'audit key': {
+    summary: 'makes a key that seals the audit trail, and prints its verifier key',
+    load: () => import('./audit/key.ts'),
+  },
+  'audit export': {
+    summary: 'writes a sealed trail for verifiers of other people',
+    load: () => import('./audit/export.ts'),
   },
 }

@@ -18,6 +18,7 @@ import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
 import { requestRecord, responseTo } from '../audit/audit-records.ts'
 import { COMMANDS } from '../cli/commands.ts'
+import { SealedTrail } from '../evidence/sealed-trail.test-support.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { freePort } from './free-port.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -28,20 +29,23 @@ const TOKEN = 'a-token-of-the-admin-listener-0123456789'
 
 const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
 
-/** What the examples of `audit find` look for. */
-function trail(): string {
+/** What the examples of `audit` look for. */
+function writeTrail(dir: string): void {
+  const trail = new SealedTrail(dir)
   const facts = { method: 'GET', path: '/api/data', ip: '192.0.2.1', userAgent: '', gatewayId: undefined }
-  const user = 'a3f1e7c2-0000-7000-8000-000000000001'
-  const machine = requestRecord({
-    ...facts,
-    requestId: 'one',
-    timestamp: '2026-11-15T12:00:00.000Z',
-    userId: undefined,
-    clientId: 'webhooks',
-  })
-  const timestamp = new Date().toISOString()
-  const person = requestRecord({ ...facts, requestId: 'two', timestamp, userId: user, clientId: undefined })
-  return machine + responseTo(machine, 200, 1) + person + responseTo(person, 429, 1)
+  const userId = 'a3f1e7c2-0000-7000-8000-000000000001'
+  const now = new Date().toISOString()
+  const machine = { userId: undefined, clientId: 'webhooks' }
+  const person = { userId, clientId: undefined }
+  const requests = [
+    requestRecord({ ...facts, ...machine, requestId: 'one', timestamp: '2026-11-15T12:00:00.000Z' }),
+    requestRecord({ ...facts, ...person, requestId: 'my-request-1', timestamp: now }),
+  ]
+  trail.start()
+  for (const request of requests) trail.write(request)
+  trail.write(responseTo(requests[0]!, 200, 1))
+  trail.write(responseTo(requests[1]!, 429, 1))
+  trail.end()
 }
 
 /** What the commands run is covered; of functions that were compiled before, that is not known exactly. */
@@ -58,7 +62,7 @@ describe('the command line', () => {
     cpSync(join(ROOT, 'config'), join(dir, 'config'), { recursive: true })
     mkdirSync(join(dir, 'data'))
     writeFileSync(join(dir, 'data/admin-token'), TOKEN, { mode: 0o600 })
-    writeFileSync(join(dir, 'data/audit.ndjson'), trail())
+    writeTrail(join(dir, 'data'))
     writeFileSync(
       join(dir, 'openapi.json'),
       JSON.stringify({ openapi: '3.1.0', paths: { '/a/{id}': { get: {} } } }),
@@ -142,11 +146,29 @@ describe('the command line', () => {
     'countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token': {
       says: /limits\.json: in force already\n/,
     },
+    'countersign audit verify --key data/audit-seal-key.pem': { says: /\nend: sealed to the end\nproven\n$/ },
+    'countersign audit verify --key data/audit-seal-key.pem --since 7d data/audit.ndjson': {
+      says: /\nproven\n$/,
+    },
+    'countersign audit verify --key data/audit-seal-key.pem --proof transfer.tlog-proof': {
+      before: 'countersign audit prove --request my-request-1 > transfer.tlog-proof',
+      says: /"API_REQUEST"[\s\S]* is line 3 of the log [\s\S]*"API_RESPONSE"[\s\S]*\nproven\n$/,
+    },
+    'countersign audit prove --request my-request-1 > transfer.tlog-proof': { says: /^$/ },
+    'countersign audit key secrets/audit-seal-key.pem': {
+      says: /^countersign\/[0-9a-f]{16}\+[0-9a-f]{8}\+A\S{43}\n$/,
+    },
+    'countersign audit key --show data/audit-seal-key.pem': {
+      says: /^countersign\/[0-9a-f]{16}\+[0-9a-f]{8}\+A\S{43}\n$/,
+    },
+    'countersign audit export --to data/exported data/audit.ndjson': {
+      says: /^data\/exported: \d+ entries of countersign\/\S+ in 1 bundle\n$/,
+    },
     'countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h': {
-      says: /^\{"type":"API_REQUEST","requestId":"two".*\n\{"type":"API_RESPONSE","requestId":"two".*\n$/,
+      says: /^\{"type":"API_REQUEST","requestId":"my-request-1".*\n\{"type":"API_RESPONSE","requestId":"my-request-1".*\n$/,
     },
     'countersign audit find --status 429 --format table data/audit.ndjson': {
-      says: /^\S+Z {2}response {2}429 {9}1 ms {2}GET .* two\n$/,
+      says: /^\S+Z {2}response {2}429 {9}1 ms {2}GET .* my-request-1\n$/,
     },
     'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01': {
       says: /^\{"type":"API_REQUEST","requestId":"one".*\n\{"type":"API_RESPONSE","requestId":"one".*\n$/,

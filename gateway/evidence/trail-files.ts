@@ -9,6 +9,8 @@ export interface TrailFiles {
   readonly auditFile: string
   /** Oldest first. */
   readonly segments: readonly Segment[]
+  /** All segments of the trail that lie there. */
+  readonly isWhole: boolean
 }
 
 /** What a rotation puts behind the name of the audit file. */
@@ -33,7 +35,7 @@ export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> 
   const trails: TrailFiles[] = []
   for (const [auditFile, { whole, segments }] of named) {
     const found = whole ? await segmentsOfTrail(auditFile) : await segmentsFrom([...segments])
-    trails.push({ auditFile, segments: found })
+    trails.push({ auditFile, segments: found, isWhole: whole })
   }
   return trails
 }

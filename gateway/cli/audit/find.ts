@@ -4,7 +4,7 @@ import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
 import { complain } from '../print.ts'
 import { Progress } from './progress.ts'
-import { ABOUT_FILES, ableTo, FILES, PERIOD_FLAGS, trailsNamed, whenOf } from './trail-words.ts'
+import { ABOUT_FILES, ableTo, FILES, PERIOD_FLAGS, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
 
 export const command: Command = {
   words: FILES,
@@ -35,7 +35,7 @@ export const command: Command = {
     ],
   ],
   fault: 'nothing was found',
-  unable: 'the command line is not one, or a file cannot be read',
+  unable: UNABLE,
   async run({ words, flags }) {
     const search = searchOf(flags)
     const show = formatOf(flags) === 'table' ? tableRow : ndjson

@@ -10,6 +10,15 @@ export const FILES = '[FILE…]'
 export const ABOUT_FILES =
   'FILE is an audit file, which stands for the segments rotated from it too, compressed or not; one such segment; or a directory. Without FILE it is $GATEWAY_AUDIT_FILE, or data/audit.ndjson.'
 
+export const UNABLE = 'the command line is not one, or a file cannot be read'
+
+export const LOG_FLAG: Readonly<Record<string, Flag>> = {
+  log: {
+    value: 'DIR',
+    about: 'the log, if it is not beside the trail: data/audit-log for data/audit.ndjson',
+  },
+}
+
 export const PERIOD_FLAGS: Readonly<Record<string, Flag>> = {
   since: { value: 'WHEN', about: 'from then on: 2026-11-22, 2026-11-22T15:00Z, or 90m, 24h, 7d ago' },
   until: { value: 'WHEN', about: 'before then' },

@@ -70,6 +70,17 @@ export async function* blocksWritten(
   }
 }
 
+/** Without those that were closed before that time. */
+export async function segmentsSince(
+  segments: readonly Segment[],
+  sinceMs: number,
+): Promise<readonly Segment[]> {
+  for (let i = segments.length - 1; i > 0; i--) {
+    if (beganBefore(await beginMs(segments[i] as Segment), sinceMs)) return segments.slice(i)
+  }
+  return segments
+}
+
 function beganBefore(ms: number | undefined, limitMs: number): boolean {
   return ms !== undefined && ms < limitMs
 }

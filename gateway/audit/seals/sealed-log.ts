@@ -1,0 +1,161 @@
+import { readFileSync } from 'node:fs'
+import { replaceFile } from '../../storage/line-file.ts'
+import { makeDirectory } from '../../storage/make-directory.ts'
+import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
+import { HASH_BYTES, type HashText } from './hashes.ts'
+import { rangeHash } from './proofs.ts'
+import type { SealKey } from './seal-key.ts'
+import { parseNote, signersOf } from './signed-note.ts'
+import { TileWriter } from './tile-writer.ts'
+import { checkpointFile, TILE_WIDTH, TileReader } from './tiles.ts'
+import { subtreeHeights, TreeEdge } from './tree-edge.ts'
+import { ed25519Verifier } from './verifier-key.ts'
+
+/**
+ * The checkpoint of a log that this key has sealed.
+ *
+ * @returns undefined when there is none.
+ * @throws Error that names the file, when it cannot be read or another key or log has sealed it.
+ */
+export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
+  const file = checkpointFile(directory)
+  const text = readIfThere(file)
+  if (text === undefined) return undefined
+  try {
+    const note = parseNote(text)
+    const checkpoint = parseCheckpoint(note.text)
+    if (checkpoint.origin !== key.origin) {
+      throw new Error(
+        `is of the log ${checkpoint.origin}, and the seal key and audit.origin say ${key.origin}`,
+      )
+    }
+    if (signersOf(note, [ed25519Verifier(key.verifier)]).length > 0) return checkpoint
+    throw new Error('was signed by another key')
+  } catch (error) {
+    const { message } = error as Error
+    throw new Error(
+      `audit log ${file} ${message}: put the key back, or move the directory away to begin a log`,
+      {
+        cause: error,
+      },
+    )
+  }
+}
+
+/** The log of a trail as its gateway writes it: a tree that grows leaf by leaf, and becomes a checkpoint by `seal`. */
+export class SealedLog {
+  readonly #directory: string
+  readonly #key: SealKey
+  readonly #edge: TreeEdge
+  readonly #tiles: TileWriter
+  #checkpoint: Checkpoint | undefined
+  /** As it was written, without the signatures of others; undefined before the first. */
+  #note: string | undefined
+
+  private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
+    const reader = new TileReader(directory, checkpoint?.size ?? 0)
+    const tiles = TileWriter.from(reader)
+    this.#directory = directory
+    this.#key = key
+    this.#checkpoint = checkpoint
+    this.#note = checkpoint && key.seal(checkpoint)
+    this.#tiles = tiles
+    this.#edge = TreeEdge.from(reader.size, subtreesOf(reader), (level, hash) => tiles.add(level, hash))
+  }
+
+  /**
+   * Goes on with the log in this directory, or begins one.
+   *
+   * @throws Error that names the file, when what is there is not a log of this key or its last tiles are damaged.
+   */
+  static open(directory: string, key: SealKey): SealedLog {
+    const log = new SealedLog(directory, key, readOwnCheckpoint(directory, key))
+    if (log.#checkpoint === undefined || log.#edge.root().equals(log.#checkpoint.root)) return log
+    throw new Error(`audit log ${directory} is damaged: its tiles have another root than its checkpoint`)
+  }
+
+  /** Leaves, those that are not sealed too. */
+  get size(): number {
+    return this.#edge.size
+  }
+
+  get sealedSize(): number {
+    return this.#checkpoint?.size ?? 0
+  }
+
+  append(hash: HashText): void {
+    this.#edge.append(hash)
+  }
+
+  /** The places of the last leaves that are sealed, by their hash: fewer, if tiles are missing. */
+  lastLeaves(count: number): Map<HashText, number> {
+    const reader = new TileReader(this.#directory, this.sealedSize)
+    const places = new Map<HashText, number>()
+    const first = Math.floor(Math.max(0, reader.size - count) / TILE_WIDTH)
+    for (let tile = Math.ceil(reader.size / TILE_WIDTH) - 1; tile >= first; tile--) {
+      const hashes = textOf(reader, tile)
+      for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
+        const hash = hashes.slice(at, at + HASH_BYTES)
+        if (!places.has(hash)) places.set(hash, tile * TILE_WIDTH + at / HASH_BYTES)
+      }
+    }
+    return places
+  }
+
+  /**
+   * Makes a checkpoint over all leaves: tiles first, each synced, then the checkpoint. May be called again after a failure.
+   *
+   * @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal.
+   * @throws Error of the system.
+   */
+  seal(onRemoved: (file: string) => void): Checkpoint {
+    if (!this.#hasOwnCheckpoint()) {
+      onRemoved(checkpointFile(this.#directory))
+      this.#tiles.writeEdgeAgain()
+    }
+    makeDirectory(this.#directory)
+    const full = this.#tiles.write()
+    const { size } = this.#edge
+    const checkpoint = { origin: this.#key.origin, size, root: this.#edge.root() }
+    const note = this.#key.seal(checkpoint)
+    replaceFile(checkpointFile(this.#directory), [note])
+    this.#checkpoint = checkpoint
+    this.#note = note
+    this.#tiles.removePartial(full)
+    return checkpoint
+  }
+
+  #hasOwnCheckpoint(): boolean {
+    if (this.#note === undefined) return true
+    // Witnesses may have added their signatures.
+    return readIfThere(checkpointFile(this.#directory))?.toString().startsWith(this.#note) === true
+  }
+}
+
+/** Hashes of a tile of leaves; none if it is missing. */
+function textOf(reader: TileReader, tile: number): string {
+  try {
+    return reader.tile(0, tile).toString('latin1')
+  } catch {
+    return ''
+  }
+}
+
+function subtreesOf(reader: TileReader): Buffer[] {
+  let start = 0
+  return subtreeHeights(reader.size).map((height) => {
+    const end = start + 2 ** height
+    const hash = rangeHash(reader, start, end)
+    start = end
+    return hash
+  })
+}
+
+function readIfThere(path: string): Buffer | undefined {
+  try {
+    return readFileSync(path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}

@@ -1,0 +1,42 @@
+import { logDirectory } from '../../audit/seals/tiles.ts'
+import { exportLog } from '../../evidence/export-log.ts'
+import { plural } from '../../evidence/verify/finding.ts'
+import { type Command, EXIT, flagValue, UsageFault } from '../command.ts'
+import { print } from '../print.ts'
+import { Progress } from './progress.ts'
+import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed, UNABLE } from './trail-words.ts'
+
+export const command: Command = {
+  words: FILES,
+  count: [0, Number.POSITIVE_INFINITY],
+  flags: { to: { value: 'DIR', about: 'where to; it is made' }, ...LOG_FLAG },
+  about: [
+    'Writes a sealed trail as verifiers of other people read it: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files that any web server can serve. The bundles are the trail again, so it needs as much room.',
+    ABOUT_FILES,
+  ],
+  examples: [
+    [
+      'countersign audit export --to data/exported data/audit.ndjson',
+      "for a verifier such as Tessera's fsck",
+    ],
+  ],
+  fault: 'never',
+  unable: UNABLE,
+  async run({ words, flags }) {
+    const to = flagValue(flags, 'to')
+    if (to === undefined) throw new UsageFault('needs --to DIR')
+    const trails = await trailsNamed(words)
+    const [trail] = trails
+    if (trail === undefined || trails.length > 1) throw new UsageFault('exports one trail: name it')
+    const progress = new Progress('exporting')
+    const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
+    const { checkpoint, bundles } = await ableTo(() =>
+      exportLog(trail.segments, directory, to, progress.show),
+    )
+    progress.clear()
+    print(
+      `${to}: ${plural(checkpoint.size, 'entry').replace('entrys', 'entries')} of ${checkpoint.origin} in ${plural(bundles, 'bundle')}`,
+    )
+    return EXIT.good
+  },
+}

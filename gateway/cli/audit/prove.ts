@@ -1,0 +1,56 @@
+import { logDirectory } from '../../audit/seals/tiles.ts'
+import { proveLines } from '../../evidence/proof/prove-lines.ts'
+import { findRecords } from '../../evidence/records/find-records.ts'
+import { type Command, CommandFault, EXIT, flagValue, UsageFault } from '../command.ts'
+import { Progress } from './progress.ts'
+import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed, UNABLE } from './trail-words.ts'
+
+export const command: Command = {
+  words: FILES,
+  count: [0, Number.POSITIVE_INFINITY],
+  flags: {
+    request: { value: 'ID', about: 'the request whose records are proven' },
+    everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
+    ...LOG_FLAG,
+  },
+  about: [
+    'Writes to standard output what proves the records of a request to somebody who has only the verifier key: a C2SP tlog-proof for each record, which holds the record itself, its path in the tree and the signed checkpoint. Nothing else of the trail is shown.',
+    'It uses the last checkpoint that witnesses have signed, if there is one over these records. "audit verify --proof" checks it, as any other verifier of tlog-proof does for the parts, which begin with "c2sp.org/tlog-proof@v1".',
+    ABOUT_FILES,
+  ],
+  examples: [
+    [
+      'countersign audit prove --request my-request-1 > transfer.tlog-proof',
+      'for the other side of a dispute',
+    ],
+  ],
+  fault: 'there is no such request, or it is not sealed',
+  unable: UNABLE,
+  async run({ words, flags }) {
+    const request = flagValue(flags, 'request')
+    if (request === undefined) throw new UsageFault('needs --request ID')
+    const search = { filter: { request }, everywhere: flags.everywhere === true }
+    const progress = new Progress('searching')
+    let count = 0
+    for (const { auditFile, segments } of await trailsNamed(words)) {
+      const lines: Buffer[] = []
+      const found = { onRecord: (line: Buffer) => lines.push(Buffer.from(line)), onRead: progress.show }
+      await ableTo(() => findRecords(segments, search, found))
+      progress.clear()
+      if (lines.length === 0) continue
+      count += lines.length
+      const directory = flagValue(flags, 'log') ?? logDirectory(auditFile)
+      for (const proof of proofsOf(directory, lines)) process.stdout.write(proof)
+    }
+    if (count === 0) throw new CommandFault(`no record of the request ${request} was found`)
+    return EXIT.good
+  },
+}
+
+function proofsOf(directory: string, lines: readonly Buffer[]): string[] {
+  try {
+    return proveLines(directory, lines)
+  } catch (error) {
+    throw new CommandFault((error as Error).message)
+  }
+}

@@ -1,0 +1,117 @@
+import { readFileSync } from 'node:fs'
+import { logDirectory } from '../../audit/seals/tiles.ts'
+import { checkProofs } from '../../evidence/proof/check-proofs.ts'
+import { segmentsSince } from '../../evidence/records/scan-trail.ts'
+import type { TrailFiles } from '../../evidence/trail-files.ts'
+import { plural, showFinding } from '../../evidence/verify/finding.ts'
+import { type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
+import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
+import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
+import { complain, print } from '../print.ts'
+import { Progress } from './progress.ts'
+import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
+
+export const command: Command = {
+  words: FILES,
+  count: [0, Number.POSITIVE_INFINITY],
+  flags: {
+    key: {
+      value: 'KEY',
+      about:
+        'the key to trust: a verifier key, or a file with one or in PEM; default $GATEWAY_AUDIT_SEAL_KEY',
+    },
+    since: { value: 'WHEN', about: 'leaves out segments that were closed before then' },
+    ...LOG_FLAG,
+    checkpoint: {
+      value: 'FILE',
+      about: 'a checkpoint of this log that was kept elsewhere, to find a roll-back',
+    },
+    proof: { value: 'FILE', about: 'checks what "audit prove" wrote, and nothing else; - is standard input' },
+  },
+  about: [
+    'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut since it was sealed, and names the first line where that is not so.',
+    'It trusts no key that lies beside the trail: whoever can write the trail can write that too. Name the verifier key that you noted when the key was made.',
+    'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. What the records say of one another (a response without a request) comes as warnings.',
+    `${ABOUT_FILES} Given single segments, it proves these.`,
+  ],
+  examples: [
+    ['countersign audit verify --key data/audit-seal-key.pem', 'the trail here'],
+    ['countersign audit verify --key data/audit-seal-key.pem --since 7d data/audit.ndjson', 'what is recent'],
+    ['countersign audit verify --key data/audit-seal-key.pem --proof transfer.tlog-proof', 'one proof'],
+  ],
+  fault: 'something is wrong with the evidence',
+  unable: UNABLE,
+  async run({ words, flags }) {
+    const key = await ableTo(() => trustedKey(keyOf(flags)))
+    const proof = flagValue(flags, 'proof')
+    if (proof !== undefined) return verifyProofs(proof, key)
+    let isProven = true
+    for (const trail of await trailsNamed(words)) {
+      const verdict = await verify(trail, key, flags)
+      show(trail, verdict)
+      isProven &&= verdict.findings.length === 0
+    }
+    return isProven ? EXIT.good : EXIT.fault
+  },
+}
+
+function keyOf(flags: Given['flags']): string {
+  const key = flagValue(flags, 'key') ?? process.env.GATEWAY_AUDIT_SEAL_KEY
+  if (key !== undefined && key !== '') return key
+  throw new UsageFault(
+    'needs --key or $GATEWAY_AUDIT_SEAL_KEY: a key found beside the trail would prove nothing',
+  )
+}
+
+async function verify(trail: TrailFiles, key: TrustedKey, flags: Given['flags']): Promise<Verdict> {
+  const sinceMs = whenOf(flags, 'since')
+  const progress = new Progress('verifying')
+  const segments =
+    sinceMs === undefined ? trail.segments : await ableTo(() => segmentsSince(trail.segments, sinceMs))
+  const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
+  try {
+    return await ableTo(() =>
+      verifyTrail({
+        segments,
+        isPart: !trail.isWhole || segments.length < trail.segments.length,
+        directory,
+        key,
+        keptCheckpoint: flagValue(flags, 'checkpoint'),
+        onRead: progress.show,
+      }),
+    )
+  } finally {
+    progress.clear()
+  }
+}
+
+function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
+  const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail } = verdict
+  for (const warning of warnings) complain(`warning: ${warning}`)
+  for (const finding of findings) complain(showFinding(finding))
+  if (checkpoint !== undefined) {
+    print(
+      `${auditFile}: ${plural(lines, 'line')} in ${plural(segments.length, 'file')}, ${plural(pairs, 'pair')}${open > 0 ? `, ${plural(open, 'request')} without a response yet` : ''}`,
+    )
+    print(
+      `log ${checkpoint.origin}: ${plural(checkpoint.size, 'sealed line')}${firstLeaf > 0 ? `, of which the first ${plural(firstLeaf, 'line')} were not looked at` : ''}`,
+    )
+    print(`as they were sealed: ${findings.length > 0 ? 'the first ' : ''}${plural(provenLines, 'line')}`)
+    print(`end: ${tail}`)
+  }
+  print(findings.length === 0 ? 'proven' : 'NOT PROVEN')
+}
+
+async function verifyProofs(file: string, key: TrustedKey): Promise<number> {
+  const text = await ableTo(() => readFileSync(file === '-' ? 0 : file, 'utf8'))
+  const { proven, faults } = checkProofs(text, key)
+  for (const { line, index, checkpoint } of proven) {
+    print(line.trimEnd())
+    print(
+      `  is line ${index + 1} of the log ${checkpoint.origin}, sealed with ${plural(checkpoint.size, 'line')}`,
+    )
+  }
+  for (const fault of faults) complain(fault)
+  print(faults.length === 0 ? 'proven' : 'NOT PROVEN')
+  return faults.length === 0 ? EXIT.good : EXIT.fault
+}

@@ -1,0 +1,136 @@
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { type Checkpoint, parseCheckpoint } from '../audit/seals/checkpoint.ts'
+import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
+import { LineHasher } from '../audit/seals/line-hasher.ts'
+import { parseNote } from '../audit/seals/signed-note.ts'
+import { checkpointFile, hashesOnLevel, TILE_WIDTH, tilePath, tileWidth } from '../audit/seals/tiles.ts'
+import { blocksOf } from '../audit/segments/read-segment.ts'
+import type { Segment } from '../audit/segments/segment.ts'
+import type { OnRead } from './records/scan-trail.ts'
+import { firstLeafOf } from './verify/first-leaf.ts'
+import { ProvenTiles } from './verify/proven-tiles.ts'
+
+const LENGTH_BYTES = 2
+
+/** Bundles of entries as C2SP tlog-tiles has them: each entry behind its length. */
+class EntryBundles {
+  readonly #directory: string
+  readonly #first: number
+  readonly #size: number
+  #index: number
+  #parts: Buffer[] = []
+  written = 0
+
+  /** @param first index of the first entry; a bundle that begins before it is left out. */
+  constructor(directory: string, first: number, size: number) {
+    this.#directory = directory
+    this.#first = first
+    this.#size = size
+    this.#index = first
+  }
+
+  get isDone(): boolean {
+    return this.#index >= this.#size
+  }
+
+  add(entry: Buffer): void {
+    const length = Buffer.alloc(LENGTH_BYTES)
+    length.writeUInt16BE(entry.length)
+    this.#parts.push(length, Buffer.from(entry))
+    this.#index++
+    if (this.#index % TILE_WIDTH === 0 || this.isDone) this.#write()
+  }
+
+  #write(): void {
+    const bundle = Math.floor((this.#index - 1) / TILE_WIDTH)
+    if (bundle * TILE_WIDTH >= this.#first) {
+      write(
+        this.#directory,
+        tilePath('entries', bundle, tileWidth(this.#size, 0, bundle)),
+        Buffer.concat(this.#parts),
+      )
+      this.written++
+    }
+    this.#parts = []
+  }
+}
+
+/**
+ * Writes the log as other people's verifiers read it: checkpoint, tiles and entry bundles, made from the lines of the trail.
+ *
+ * @param directory of the log. @param to a directory, which is made; what it holds of the log is written over.
+ * @returns the checkpoint, and the number of bundles.
+ * @throws Error when lines and log do not agree.
+ */
+export async function exportLog(
+  segments: readonly Segment[],
+  directory: string,
+  to: string,
+  onRead?: OnRead,
+): Promise<{ checkpoint: Checkpoint; bundles: number }> {
+  const checkpoint = parseCheckpoint(parseNote(readFileSync(checkpointFile(directory))).text)
+  const tiles = new ProvenTiles(directory, checkpoint)
+  const bundles = await writeBundles(segments, tiles, checkpoint.size, to, onRead)
+  for (let level = 0; hashesOnLevel(checkpoint.size, level) > 0; level++) {
+    for (let index = 0; tileWidth(checkpoint.size, level, index) > 0; index++) {
+      const bytes = tiles.tile(level, index)
+      if (bytes !== undefined)
+        write(to, tilePath(level, index, tileWidth(checkpoint.size, level, index)), bytes)
+    }
+  }
+  copyFileSync(checkpointFile(directory), checkpointFile(to))
+  return { checkpoint, bundles }
+}
+
+async function writeBundles(
+  segments: readonly Segment[],
+  tiles: ProvenTiles,
+  size: number,
+  to: string,
+  onRead: OnRead | undefined,
+): Promise<number> {
+  const first = firstLeafOf(await firstHashes(segments), tiles, size) ?? 0
+  const bundles = new EntryBundles(to, first, size)
+  const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+  let doneBytes = 0
+  let index = first
+  for (const segment of segments) {
+    const hasher = new LineHasher((hash, bytes, start, end) => {
+      if (bundles.isDone) return
+      const tile = tiles.tile(0, Math.floor(index / TILE_WIDTH))?.toString('latin1')
+      const at = (index % TILE_WIDTH) * HASH_BYTES
+      if (tile?.slice(at, at + HASH_BYTES) !== hash) {
+        throw new Error(
+          `${segment.path} and the log in ${tiles.reader.directory} do not agree: run "audit verify"`,
+        )
+      }
+      bundles.add(bytes.subarray(start, end))
+      index++
+    })
+    for await (const block of blocksOf(segment)) hasher.push(block)
+    doneBytes += segment.sizeBytes
+    onRead?.(doneBytes, totalBytes)
+  }
+  if (!bundles.isDone)
+    throw new Error(`the trail ends before the log in ${tiles.reader.directory}: run "audit verify"`)
+  return bundles.written
+}
+
+async function firstHashes(segments: readonly Segment[]): Promise<HashText[]> {
+  const hashes: HashText[] = []
+  for (const segment of segments.slice(0, 1)) {
+    const hasher = new LineHasher((hash) => hashes.push(hash))
+    for await (const block of blocksOf(segment)) {
+      hasher.push(block)
+      break
+    }
+  }
+  return hashes
+}
+
+function write(directory: string, name: string, bytes: Buffer): void {
+  const path = join(directory, name)
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(path, bytes)
+}

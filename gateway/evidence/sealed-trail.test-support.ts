@@ -1,0 +1,140 @@
+import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync, zstdCompressSync } from 'node:zlib'
+import { requestRecord, responseTo, startRecord, stopRecord } from '../audit/audit-records.ts'
+import { type HashText, sha256 } from '../audit/seals/hashes.ts'
+import { makeSealKey, readSealKey, type SealKey } from '../audit/seals/seal-key.ts'
+import { SealedLog } from '../audit/seals/sealed-log.ts'
+import { checkpointFile, logDirectory, TILE_WIDTH, tilePath } from '../audit/seals/tiles.ts'
+import { formatVerifierKey } from '../audit/seals/verifier-key.ts'
+
+/** A trail in a directory of its own, written and sealed as by a gateway, in one thread. */
+export class SealedTrail {
+  readonly file: string
+  readonly directory: string
+  readonly keyFile: string
+  readonly key: SealKey
+  readonly vkey: string
+  /** As they follow one another over all segments; what was pruned too. */
+  readonly lines: string[] = []
+  /** Closed segments, oldest first, and where each begins. */
+  readonly closed: { path: string; readonly first: number }[] = []
+  /** Checkpoints as they were, by size. */
+  readonly checkpoints: Buffer[] = []
+  readonly #log: SealedLog
+  #first = 0
+  #ms: number
+  #requests = 0
+
+  constructor(dir: string, beginMs = Date.parse('2026-11-20T00:00:00Z')) {
+    mkdirSync(dir, { recursive: true })
+    this.file = join(dir, 'audit.ndjson')
+    this.directory = logDirectory(this.file)
+    this.keyFile = join(dir, 'audit-seal-key.pem')
+    makeSealKey(this.keyFile)
+    this.key = readSealKey(this.keyFile)
+    this.vkey = formatVerifierKey(this.key.verifier)
+    this.#log = SealedLog.open(this.directory, this.key)
+    this.#ms = beginMs
+    writeFileSync(this.file, '')
+  }
+
+  get sealedSize(): number {
+    return this.#log.sealedSize
+  }
+
+  write(line: string): void {
+    this.lines.push(line)
+    appendFileSync(this.file, line)
+    this.#log.append(leafHashOf(line))
+  }
+
+  start(): void {
+    this.write(startRecord({ timestamp: this.#time(), version: '0.1.0', pid: 7, open: 0 }))
+  }
+
+  stop(reason: string): void {
+    this.write(stopRecord({ timestamp: this.#time(), pid: 7, open: 0, reason }))
+  }
+
+  exchange(statusCode = 200): void {
+    const n = ++this.#requests
+    const request = requestRecord({
+      requestId: `request-${n}`,
+      timestamp: this.#time(),
+      method: 'GET',
+      path: `/api/data/${n}`,
+      userId: undefined,
+      clientId: undefined,
+      ip: '192.0.2.1',
+      userAgent: 'curl/8.0 é',
+      gatewayId: undefined,
+    })
+    this.write(request)
+    this.write(responseTo(request, statusCode, 1.5))
+  }
+
+  seal(): void {
+    const { origin, size, root } = this.#log.seal(() => {})
+    this.checkpoints.push(readFileSync(checkpointFile(this.directory)))
+    const facts = {
+      type: 'AUDIT_SEAL',
+      timestamp: this.#time(),
+      origin,
+      size,
+      root: root.toString('base64'),
+      format: 1,
+    }
+    this.write(`${JSON.stringify(facts)}\n`)
+  }
+
+  /** The gateway ends in order. */
+  end(): void {
+    this.stop('stopped')
+    this.seal()
+  }
+
+  rotate(compression: 'none' | 'zstd' | 'gzip' = 'none'): void {
+    this.stop('rotated')
+    this.seal()
+    const stamp = this.#time().replaceAll(/[-:.]/g, '')
+    const path = `${this.file}.${stamp}`
+    renameSync(this.file, path)
+    const segment = { path, first: this.#first }
+    this.closed.push(segment)
+    this.#first = this.lines.length
+    if (compression !== 'none') {
+      const bytes = readFileSync(path)
+      segment.path = `${path}.${compression === 'zstd' ? 'zst' : 'gz'}`
+      writeFileSync(segment.path, compression === 'zstd' ? zstdCompressSync(bytes) : gzipSync(bytes))
+      rmSync(path)
+    }
+    writeFileSync(this.file, '')
+    this.start()
+  }
+
+  /** Removes the oldest closed segment, and the tiles that only it needs. */
+  prune(): void {
+    const oldest = this.closed.shift()
+    if (oldest === undefined) return
+    const minimum = this.closed[0]?.first ?? this.#first
+    const facts = { segment: oldest.path, first: oldest.first, last: minimum - 1, reason: 'age' }
+    this.write(`${JSON.stringify({ type: 'AUDIT_PRUNE', timestamp: this.#time(), ...facts })}\n`)
+    rmSync(oldest.path)
+    for (const level of [0, 1]) {
+      const width = TILE_WIDTH ** (level + 1)
+      for (let index = 0; (index + 1) * width <= minimum; index++) {
+        rmSync(join(this.directory, tilePath(level, index)), { force: true })
+      }
+    }
+  }
+
+  #time(): string {
+    this.#ms += 10
+    return new Date(this.#ms).toISOString()
+  }
+}
+
+function leafHashOf(line: string): HashText {
+  return sha256(Buffer.concat([Buffer.of(0), Buffer.from(line)]))
+}

@@ -1,0 +1,163 @@
+import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
+import { HASH_BYTES, type HashText } from '../../audit/seals/hashes.ts'
+import { rangeHash } from '../../audit/seals/proofs.ts'
+import { TILE_WIDTH, tilePath, tileWidth } from '../../audit/seals/tiles.ts'
+import { subtreeHeights, TreeEdge } from '../../audit/seals/tree-edge.ts'
+import { differenceAt, LOOK_AHEAD } from './difference.ts'
+import { type Finding, plural } from './finding.ts'
+import type { ProvenTiles } from './proven-tiles.ts'
+import type { ReadLines } from './read-lines.ts'
+import { type MadeTile, MadeTiles } from './tile-compare.ts'
+
+/** Not proven by the checkpoint, and not what the lines say: one of both was changed. */
+interface DoubtfulTile {
+  readonly path: string
+  readonly isMissing: boolean
+  /** The first line under it, as far as is known. */
+  readonly line: number
+}
+
+/**
+ * Compares lines with a sealed tree, as they come. The tree is made again from the lines, so it proves them alone; the tiles
+ * on the disk tell where the first difference is.
+ */
+export class LineComparison {
+  readonly findings: Finding[] = []
+  readonly #lines: ReadLines
+  readonly #tiles: ProvenTiles
+  readonly #checkpoint: Checkpoint
+  /** Leaf of line 0. */
+  readonly #first: number
+  readonly #edge: TreeEdge
+  readonly #made: MadeTiles
+  readonly #doubtful: DoubtfulTile[] = []
+  /** The first line that differs. */
+  #brokenAt: number | undefined
+  /** So many lines from there on, one of which differs: more than one where the tiles over them agree with them. */
+  #brokenLines = 1
+
+  /** @throws TileFault when the tiles before the first line are not there. */
+  constructor(lines: ReadLines, tiles: ProvenTiles, checkpoint: Checkpoint, first: number) {
+    this.#lines = lines
+    this.#tiles = tiles
+    this.#checkpoint = checkpoint
+    this.#first = first
+    this.#made = new MadeTiles(first, (tile) => this.#compare(tile))
+    this.#edge = TreeEdge.from(first, subtreesBefore(tiles, first), this.#made.add)
+  }
+
+  /** Leaves compared, those before the first line too. */
+  get size(): number {
+    return this.#edge.size
+  }
+
+  get isBroken(): boolean {
+    return this.#brokenAt !== undefined
+  }
+
+  /** A difference was found, and enough lines behind it were read to say what it is. */
+  get isDecided(): boolean {
+    return this.#brokenAt !== undefined && this.#lines.count - this.#brokenAt >= LOOK_AHEAD
+  }
+
+  /** Lines that are as they were sealed. */
+  get provenLines(): number {
+    return this.#brokenAt ?? Math.max(0, this.#edge.size - this.#first)
+  }
+
+  /** Compares lines up to a tree of this size, as far as they were read and sealed. */
+  compareTo(size: number): void {
+    const end = Math.min(size, this.#checkpoint.size, this.#first + this.#lines.count)
+    while (this.#edge.size < end && this.#brokenAt === undefined) {
+      this.#edge.append(this.#lines.hash(this.#edge.size - this.#first) as HashText)
+    }
+    this.#lines.forget(this.#edge.size - this.#first)
+  }
+
+  /** The root of a tree of this size, which `compareTo` has just reached, or of an earlier one. */
+  rootAt(size: number): Buffer | undefined {
+    return size === this.#edge.size ? this.#edge.root() : this.#tiles.rootAt(size)
+  }
+
+  /** All lines were read. */
+  end(): void {
+    this.compareTo(this.#checkpoint.size)
+    if (this.#brokenAt === undefined) this.#compareEnd()
+    if (this.#brokenAt === undefined) this.#judgeDoubtful()
+    else this.findings.push(this.#difference(this.#brokenAt))
+  }
+
+  #compare({ level, index, bytes, from, width }: MadeTile): void {
+    if (this.#brokenAt !== undefined) return
+    const tile = this.#tiles.tile(level, index)
+    const start = from * HASH_BYTES
+    const end = width * HASH_BYTES
+    if (tile?.subarray(start, end).equals(bytes.subarray(start, end)) === true) return
+    let at = start
+    while (tile?.compare(bytes, at, at + HASH_BYTES, at, at + HASH_BYTES) === 0) at += HASH_BYTES
+    const leaf = (index * TILE_WIDTH + at / HASH_BYTES) * TILE_WIDTH ** level
+    const line = Math.max(0, leaf - this.#first)
+    if (tile !== undefined && this.#tiles.isProven(level, index)) {
+      this.#brokenAt = line
+      this.#brokenLines = TILE_WIDTH ** level
+      return
+    }
+    const path = tilePath(level, index, tileWidth(this.#checkpoint.size, level, index))
+    this.#doubtful.push({ path, isMissing: tile === undefined, line })
+  }
+
+  /** The right edge, whole or as far as there are lines. */
+  #compareEnd(): void {
+    const { size, root } = this.#checkpoint
+    const isWhole = this.#edge.size === size
+    // Lines may be missing in the middle of a tile.
+    for (const tile of this.#made.partial()) {
+      if (isWhole ? tileWidth(size, tile.level, tile.index) === tile.width : tile.level === 0)
+        this.#compare(tile)
+    }
+    if (this.#brokenAt !== undefined) return
+    if (!isWhole) this.#brokenAt = this.#edge.size - this.#first
+    else if (!this.#edge.root().equals(root) && this.#doubtful.length === 0) {
+      this.findings.push({
+        what: 'changed',
+        text: 'lines and tiles agree with one another, but not with the signed root: they were rewritten together',
+      })
+    }
+  }
+
+  #judgeDoubtful(): void {
+    const { size, root } = this.#checkpoint
+    const areLinesProven = this.#edge.size === size && this.#edge.root().equals(root)
+    for (const { path, isMissing, line } of this.#doubtful) {
+      const text = isMissing ? `${path} is missing or was cut` : `${path} was changed`
+      if (areLinesProven)
+        this.findings.push({ what: 'tile', text: `${text}; the lines are as they were sealed` })
+      else {
+        const place = this.#lines.place(line)
+        this.findings.push({ what: 'changed', place, text: `${text}, or lines from here on were, or both` })
+      }
+    }
+  }
+
+  #difference(at: number): Finding {
+    const sealed = (index: number) => this.#tiles.leaf(index)?.toString('latin1')
+    const leaf = this.#first + at
+    const { size } = this.#checkpoint
+    if (this.#brokenLines > 1) {
+      const text = `one or more of the ${plural(this.#brokenLines, 'line')} from here on were changed, and the tiles with them`
+      return { what: 'changed', place: this.#lines.place(at), text }
+    }
+    return differenceAt(this.#lines, sealed, { at, leaf, size })
+  }
+}
+
+/** The complete subtrees before the first line, of which nothing else may be left. */
+function subtreesBefore(tiles: ProvenTiles, size: number): Buffer[] {
+  let start = 0
+  return subtreeHeights(size).map((height) => {
+    const end = start + 2 ** height
+    const hash = rangeHash(tiles.reader, start, end)
+    start = end
+    return hash
+  })
+}

@@ -1,0 +1,37 @@
+/** A line in the files of a trail. */
+export interface Place {
+  readonly file: string
+  /** From 1. */
+  readonly line: number
+  /** Where it begins, from 0; in a compressed file, after decompression. */
+  readonly byte: number
+}
+
+/** What is wrong with the evidence. */
+export interface Finding {
+  readonly what:
+    | 'changed'
+    | 'removed'
+    | 'added'
+    | 'reordered'
+    | 'truncated'
+    | 'tile'
+    | 'checkpoint'
+    | 'rolled back'
+    | 'unreadable'
+  /** The first line that it concerns; none for files of the log. */
+  readonly place?: Place | undefined
+  readonly text: string
+}
+
+export function showFinding({ what, place, text }: Finding): string {
+  return place === undefined ? `${what}: ${text}` : `${what}: ${showPlace(place)}: ${text}`
+}
+
+export function showPlace({ file, line, byte }: Place): string {
+  return `${file}, line ${line}, byte ${byte}`
+}
+
+export function plural(count: number, noun: string): string {
+  return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
+}

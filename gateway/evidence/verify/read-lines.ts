@@ -1,0 +1,67 @@
+import type { HashText } from '../../audit/seals/hashes.ts'
+import type { Place } from './finding.ts'
+
+/** Lines that are kept behind: the first that differs is found at the end of its tile. */
+const KEPT_LINES = 512
+/** Forgotten at once. */
+const FORGOTTEN_LINES = 2048
+const MARKED_LINES = 256
+
+/** The lines of a trail that were read and not yet compared with the tree, and where each of all stands. */
+export class ReadLines {
+  readonly #files: { readonly path: string; readonly first: number }[] = []
+  #hashes: HashText[] = []
+  #bytes: number[] = []
+  #first = 0
+  /** Where every 256th line of all begins in its file. */
+  readonly #marks: number[] = []
+
+  /** Lines read in all. */
+  get count(): number {
+    return this.#first + this.#hashes.length
+  }
+
+  beginFile(path: string): void {
+    this.#files.push({ path, first: this.count })
+  }
+
+  /** @param byte where the line begins in its file. */
+  push(hash: HashText, byte: number): void {
+    if (this.count % MARKED_LINES === 0) this.#marks.push(byte)
+    this.#hashes.push(hash)
+    this.#bytes.push(byte)
+  }
+
+  /** The hash of a line that is kept; lines have numbers from 0 over all files. */
+  hash(line: number): HashText | undefined {
+    return this.#hashes[line - this.#first]
+  }
+
+  /** Forgets lines before this one, if they are many, but for the last that may still be asked for. */
+  forget(line: number): void {
+    const count = line - this.#first - KEPT_LINES
+    if (count < FORGOTTEN_LINES) return
+    this.#hashes = this.#hashes.slice(count)
+    this.#bytes = this.#bytes.slice(count)
+    this.#first += count
+  }
+
+  /** Of a line, or one shortly before that is known. */
+  place(line: number): Place | undefined {
+    const file = this.#files.findLast(({ first }) => first <= line)
+    if (file === undefined || line >= this.count) return undefined
+    const { path, first } = file
+    const byte = this.#bytes[line - this.#first]
+    if (byte !== undefined) return { file: path, line: line - first + 1, byte }
+    const mark = Math.floor(line / MARKED_LINES)
+    const marked = mark * MARKED_LINES
+    if (marked < first) return { file: path, line: 1, byte: 0 }
+    return { file: path, line: marked - first + 1, byte: this.#marks[mark] ?? 0 }
+  }
+
+  /** The file before that whose first line this is. */
+  fileBefore(line: number): string | undefined {
+    const at = this.#files.findLastIndex(({ first }) => first <= line)
+    return this.#files[at]?.first === line ? this.#files[at - 1]?.path : undefined
+  }
+}

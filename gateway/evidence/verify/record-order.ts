@@ -1,0 +1,68 @@
+import { pairKeyOf } from '../../audit/audit-records.ts'
+
+const REQUEST_HEAD = '{"type":"API_REQUEST",'
+const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
+const START_HEAD = '{"type":"AUDIT_START",'
+const STOP_HEAD = '{"type":"AUDIT_STOP",'
+const RECORD_HEAD = '{"type":"'
+
+/**
+ * What the records of a trail say of one another: pairs, starts and stops. A seal proves that nobody has changed the lines
+ * since; this tells whether the gateway wrote what it should.
+ */
+export class RecordOrder {
+  readonly #warn: (text: string) => void
+  /** Keys of requests without their responses yet. */
+  readonly #open = new Set<string>()
+  /** Of clients that repeat their ids: how many more requests have the same key. */
+  readonly #repeated = new Map<string, number>()
+  /** The requests before the first line are not known. */
+  readonly #isFromMiddle: boolean
+  #isStopped = false
+  #pairs = 0
+
+  constructor(isFromMiddle: boolean, warn: (text: string) => void) {
+    this.#isFromMiddle = isFromMiddle
+    this.#warn = warn
+  }
+
+  get pairs(): number {
+    return this.#pairs
+  }
+
+  /** Requests that have no response. */
+  get open(): number {
+    let open = this.#open.size
+    for (const count of this.#repeated.values()) open += count
+    return open
+  }
+
+  /** @param line as latin1, without its `\n`. */
+  read(line: string): void {
+    if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
+    else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
+    else if (line.startsWith(START_HEAD)) this.#isStopped = false
+    else if (line.startsWith(STOP_HEAD)) this.#isStopped = true
+    else if (!line.startsWith(RECORD_HEAD)) this.#warn('is not a record')
+    if (!line.endsWith('}')) this.#warn('is not a whole record')
+  }
+
+  #readRequest(line: string): void {
+    const key = pairKeyOf(line)
+    if (key === undefined) return
+    const { size } = this.#open
+    this.#open.add(key)
+    if (this.#open.size === size) this.#repeated.set(key, (this.#repeated.get(key) ?? 0) + 1)
+    if (this.#isStopped) this.#warn('a request was recorded between AUDIT_STOP and AUDIT_START')
+  }
+
+  #readResponse(line: string): void {
+    const key = pairKeyOf(line)
+    if (key === undefined) return
+    const more = this.#repeated.size === 0 ? undefined : this.#repeated.get(key)
+    if (more !== undefined && more > 1) this.#repeated.set(key, more - 1)
+    else if (more !== undefined) this.#repeated.delete(key)
+    else if (!this.#open.delete(key) && !this.#isFromMiddle) this.#warn('a response without its request')
+    this.#pairs++
+  }
+}

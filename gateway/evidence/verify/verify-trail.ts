@@ -1,0 +1,319 @@
+import { closeSync, openSync, readFileSync, readSync } from 'node:fs'
+import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
+import type { HashText } from '../../audit/seals/hashes.ts'
+import { LineHasher } from '../../audit/seals/line-hasher.ts'
+import { NoteFault } from '../../audit/seals/signed-note.ts'
+import { checkpointFile, TileFault } from '../../audit/seals/tiles.ts'
+import { blocksOf } from '../../audit/segments/read-segment.ts'
+import type { Segment } from '../../audit/segments/segment.ts'
+import { parseLine } from '../records/audit-line.ts'
+import type { OnRead } from '../records/scan-trail.ts'
+import { LineComparison } from './compare-lines.ts'
+import { type Finding, type Place, plural, showPlace } from './finding.ts'
+import { firstLeafOf } from './first-leaf.ts'
+import { ProvenTiles } from './proven-tiles.ts'
+import { ReadLines } from './read-lines.ts'
+import { RecordOrder } from './record-order.ts'
+import { openCheckpoint, type TrustedKey } from './trusted-key.ts'
+
+export interface Evidence {
+  /** Oldest first. */
+  readonly segments: readonly Segment[]
+  /** They are not all that there is of the trail: the log may begin before. */
+  readonly isPart: boolean
+  /** Of the log: checkpoint and tiles. */
+  readonly directory: string
+  readonly key: TrustedKey
+  /** A checkpoint file of the same log that was kept elsewhere. */
+  readonly keptCheckpoint?: string | undefined
+  readonly onRead?: OnRead | undefined
+}
+
+export interface Verdict {
+  /** Undefined when there is none that the key has signed. */
+  readonly checkpoint: Checkpoint | undefined
+  /** Place of the first line in the log. */
+  readonly firstLeaf: number
+  /** Lines read. */
+  readonly lines: number
+  /** Of these, from the first on, as they were sealed. */
+  readonly provenLines: number
+  readonly pairs: number
+  /** Requests without a response. */
+  readonly open: number
+  /** What the end of the trail is. */
+  readonly tail: string
+  /** Empty: proven. */
+  readonly findings: readonly Finding[]
+  /** Said by the records of one another; no proof of anything. At most `WARNINGS_MAX`. */
+  readonly warnings: readonly string[]
+}
+
+interface Seal {
+  readonly origin: unknown
+  readonly size: number
+  readonly root: unknown
+  readonly line: number
+}
+
+const WARNINGS_MAX = 20
+/** So many lines are looked for in the tree, if its beginning is not there. */
+const SOUGHT_LINES = 4096
+/** An AUDIT_SEAL stands so many lines behind the last that it covers, as a rule: these are compared when it is read. */
+const SEAL_LAG_LINES = 1024
+const NEWLINE = 10
+const RECORD_HEAD_BYTES = '{"type":"A'.length
+/** The second letter of `API_REQUEST`. */
+const P = 0x50
+const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
+const PRUNE_HEAD = '{"type":"AUDIT_PRUNE",'
+
+/** Proves the lines of a trail by the checkpoint of its log. @throws Error when the log's files cannot be read. */
+export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
+  const opened = openLog(evidence)
+  if ('what' in opened) {
+    const tail = 'nothing is proven'
+    const nothing = {
+      checkpoint: undefined,
+      firstLeaf: 0,
+      lines: 0,
+      provenLines: 0,
+      pairs: 0,
+      open: 0,
+      warnings: [],
+    }
+    return { ...nothing, tail, findings: [opened] }
+  }
+  return await new Verification(evidence, opened).run()
+}
+
+function openLog({ directory, key }: Evidence): Checkpoint | Finding {
+  const file = checkpointFile(directory)
+  try {
+    return openCheckpoint(readFileSync(file), key)
+  } catch (error) {
+    if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return {
+      what: 'checkpoint',
+      text: `${file} is missing: the trail was never sealed, or its log was removed`,
+    }
+  }
+}
+
+class Verification {
+  readonly #evidence: Evidence
+  readonly #checkpoint: Checkpoint
+  readonly #tiles: ProvenTiles
+  readonly #lines = new ReadLines()
+  readonly #order: RecordOrder
+  readonly #warnings: string[] = []
+  readonly #findings: Finding[] = []
+  /** AUDIT_SEAL lines that are not checked yet. */
+  #seals: Seal[] = []
+  #lastSeal: Seal | undefined
+  /** Of the first AUDIT_SEAL with a wrong root. */
+  #sealFinding: Finding | undefined
+  /** Leaves at which a segment begins whose predecessor was pruned. */
+  readonly #prunedTo = new Set<number>()
+  #firstLeaf = 0
+  #comparison: LineComparison | undefined
+  #tornBytes = 0
+
+  constructor(evidence: Evidence, checkpoint: Checkpoint) {
+    this.#evidence = evidence
+    this.#checkpoint = checkpoint
+    this.#tiles = new ProvenTiles(evidence.directory, checkpoint)
+    this.#order = new RecordOrder(evidence.isPart, (text) => this.#warn(text))
+  }
+
+  async run(): Promise<Verdict> {
+    await this.#readAll()
+    const comparison = this.#comparison ?? this.#begin()
+    this.#checkSeals(comparison)
+    comparison.end()
+    this.#findings.unshift(...this.#lineFindings(comparison.findings))
+    this.#compareKept()
+    return {
+      checkpoint: this.#checkpoint,
+      firstLeaf: this.#firstLeaf,
+      lines: this.#lines.count,
+      provenLines: comparison.provenLines,
+      pairs: this.#order.pairs,
+      open: this.#order.open,
+      tail: this.#tail(comparison),
+      findings: this.#findings,
+      warnings: this.#warnings,
+    }
+  }
+
+  async #readAll(): Promise<void> {
+    const { segments, onRead } = this.#evidence
+    const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    let doneBytes = 0
+    for (const segment of segments) {
+      if (this.#tornBytes > 0) this.#warn(`${segment.path} follows a file whose last line is not whole`)
+      this.#lines.beginFile(segment.path)
+      let byte = 0
+      const hasher = new LineHasher((hash, bytes, start, end, lineBytes) => {
+        this.#read(hash, bytes, start, end, byte)
+        byte += lineBytes
+      })
+      for await (const _ of feed(segment, hasher)) {
+        this.#advance()
+        if (this.#comparison?.isDecided === true) return
+        onRead?.(doneBytes + Math.min(byte, segment.sizeBytes), totalBytes)
+      }
+      this.#tornBytes = hasher.unfinishedBytes
+      doneBytes += segment.sizeBytes
+    }
+  }
+  #read(hash: HashText, bytes: Buffer, start: number, end: number, byte: number): void {
+    this.#lines.push(hash, byte)
+    const line = bytes.toString('latin1', start, bytes[end - 1] === NEWLINE ? end - 1 : end)
+    this.#order.read(line)
+    if (bytes[start + RECORD_HEAD_BYTES] === P) return
+    const isSeal = line.startsWith(SEAL_HEAD)
+    if (!isSeal && !line.startsWith(PRUNE_HEAD)) return
+    const { origin, size, root, last } = parseLine(bytes.subarray(start, end)) ?? {}
+    if (isSeal) this.#seals.push({ origin, size: Number(size), root, line: this.#lines.count - 1 })
+    else this.#prunedTo.add(Number(last) + 1)
+  }
+
+  /** Compares what was read, but for the last lines, up to which the next AUDIT_SEAL may go. */
+  #advance(): void {
+    if (this.#comparison === undefined && this.#lines.count < SOUGHT_LINES) return
+    const comparison = this.#comparison ?? this.#begin()
+    this.#checkSeals(comparison)
+    comparison.compareTo(this.#firstLeaf + this.#lines.count - SEAL_LAG_LINES)
+  }
+
+  #begin(): LineComparison {
+    const first: HashText[] = []
+    for (let line = 0; line < Math.min(SOUGHT_LINES, this.#lines.count); line++) {
+      first.push(this.#lines.hash(line) as HashText)
+    }
+    this.#firstLeaf = firstLeafOf(first, this.#tiles, this.#checkpoint.size) ?? 0
+    this.#comparison = this.#compareFrom(this.#firstLeaf)
+    return this.#comparison
+  }
+
+  #compareFrom(firstLeaf: number): LineComparison {
+    try {
+      return new LineComparison(this.#lines, this.#tiles, this.#checkpoint, firstLeaf)
+    } catch (error) {
+      if (!(error instanceof TileFault)) throw error
+      this.#findings.push({ what: 'tile', text: error.message })
+      this.#firstLeaf = 0
+      return new LineComparison(this.#lines, this.#tiles, this.#checkpoint, 0)
+    }
+  }
+
+  #checkSeals(comparison: LineComparison): void {
+    const seals = this.#seals
+    this.#seals = []
+    for (const seal of seals) {
+      const { origin, size } = this.#checkpoint
+      const place = this.#lines.place(seal.line)
+      if (seal.origin !== origin) {
+        this.#warn(`an AUDIT_SEAL of the log ${seal.origin}, which is another`, place)
+        continue
+      }
+      if (seal.size > size) {
+        const text = `this AUDIT_SEAL names a checkpoint over ${plural(seal.size, 'line')}, and the one that is there is over ${size.toLocaleString('en')}`
+        this.#findings.push({ what: 'rolled back', place, text })
+        return
+      }
+      comparison.compareTo(seal.size)
+      this.#checkSeal(comparison, seal, place)
+    }
+  }
+
+  #checkSeal(comparison: LineComparison, seal: Seal, place: Place | undefined): void {
+    if (comparison.isBroken) return
+    const root = comparison.rootAt(seal.size)?.toString('base64')
+    if (root === undefined || root === seal.root) this.#lastSeal = seal
+    else if (this.#sealFinding === undefined) {
+      const after = this.#lastSeal === undefined ? 'the first line' : `line ${this.#lastSeal.size} of the log`
+      const text = `the root that this AUDIT_SEAL names is not that of the lines before it: one after ${after} is not what it was`
+      this.#sealFinding = { what: 'changed', place, text }
+    }
+  }
+
+  #lineFindings(found: readonly Finding[]): readonly Finding[] {
+    // An AUDIT_SEAL whose root is wrong is a consequence, where the lines themselves tell more.
+    const seal = found[0]?.place === undefined ? this.#sealFinding : undefined
+    if (found.length > 0) return seal === undefined ? found : [seal, ...found]
+    const beginning = this.#beginning()
+    return [beginning, seal].filter((one) => one !== undefined)
+  }
+
+  /** The oldest lines may be missing, if an AUDIT_PRUNE names them. */
+  #beginning(): Finding | undefined {
+    const first = this.#firstLeaf
+    if (this.#evidence.isPart || first === 0 || this.#prunedTo.has(first)) return undefined
+    const text = `${plural(first, 'line')} stood before this one, and no AUDIT_PRUNE says that they were pruned`
+    return { what: 'removed', place: this.#lines.place(0), text }
+  }
+
+  /** A checkpoint that was kept elsewhere tells whether all of the log was put back to an earlier state. */
+  #compareKept(): void {
+    const { keptCheckpoint, key } = this.#evidence
+    if (keptCheckpoint === undefined) return
+    const kept = openCheckpoint(readFileSync(keptCheckpoint), key)
+    const { origin, size } = this.#checkpoint
+    const isOther = kept.origin !== origin
+    if (isOther || kept.size > size) {
+      const text = isOther
+        ? `the log is ${origin}, and ${keptCheckpoint} is of ${kept.origin}`
+        : `${keptCheckpoint} is over ${plural(kept.size, 'line')}, and the log has ${size.toLocaleString('en')}`
+      this.#findings.push({ what: isOther ? 'checkpoint' : 'rolled back', text })
+      return
+    }
+    const root = this.#tiles.rootAt(kept.size)
+    if (root === undefined) this.#warn(`${keptCheckpoint} is older than what is left of the log`)
+    else if (!root.equals(kept.root)) {
+      const text = `the log does not continue ${keptCheckpoint}: it was written anew with the same key`
+      this.#findings.push({ what: 'rolled back', text })
+    }
+  }
+
+  #tail({ provenLines }: LineComparison): string {
+    const { size } = this.#checkpoint
+    const rest = this.#firstLeaf + this.#lines.count - size
+    const torn =
+      this.#tornBytes > 0 ? `, and ${plural(this.#tornBytes, 'byte')} of a line that is not whole` : ''
+    if (rest < 0 || provenLines < this.#lines.count - rest) {
+      return rest < 0 ? `cut: ${plural(-rest, 'sealed line')} are missing` : 'not judged'
+    }
+    if (rest === 0)
+      return `sealed to the last line; its AUDIT_SEAL is missing: a crash, or a cut behind the checkpoint${torn}`
+    const isLast = this.#lastSeal?.line === this.#lines.count - 1 && this.#lastSeal.size === size
+    if (rest === 1 && isLast && torn === '') return 'sealed to the end'
+    return `unsealed: ${plural(rest, 'line')} behind the checkpoint${torn}, as a gateway that runs or crashed leaves them`
+  }
+
+  #warn(text: string, place: Place | undefined = this.#lines.place(this.#lines.count - 1)): void {
+    if (this.#warnings.length < WARNINGS_MAX) {
+      this.#warnings.push(place === undefined ? text : `${showPlace(place)}: ${text}`)
+    }
+  }
+}
+
+/** Gives the hasher all of a segment, part by part. */
+async function* feed(segment: Segment, hasher: LineHasher): AsyncGenerator<void, void, undefined> {
+  if (segment.compression !== 'none') {
+    for await (const block of blocksOf(segment)) yield hasher.push(block)
+    return
+  }
+  // Without a stream there is nothing to copy or to wait for.
+  const fd = openSync(segment.path, 'r')
+  try {
+    for (let count = -1; count !== 0; ) {
+      count = readSync(fd, hasher.space)
+      yield hasher.take(count)
+    }
+  } finally {
+    closeSync(fd)
+  }
+}
