@@ -269,6 +269,7 @@ describe('what one connection reads', () => {
     const kept: Buffer[] = []
     const over = Promise.withResolvers<void>()
     const call = upstream.send(requestOf({ target: '/held' }), {
+      isHolding: true,
       information() {},
       head() {},
       data: (chunk) => kept.push(chunk) > 3,

@@ -78,6 +78,7 @@ export class HealthCheck {
       if (!this.#isStopped) this.#cancel = this.#next()
     }
     const response: UpstreamResponse = {
+      isHolding: false,
       information: () => undefined,
       head: (status) => judge(this.#isGood(status), `status ${status}`),
       data: (chunk) => {

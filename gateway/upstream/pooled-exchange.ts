@@ -256,6 +256,10 @@ export abstract class PooledExchange<
     return false
   }
 
+  get isHolding(): boolean {
+    return this.response.isHolding
+  }
+
   ended(): void {
     this.finish()
     this.detach()

@@ -67,8 +67,10 @@ export interface UpstreamResponse {
   information(status: number, fields: readonly Field[]): void
   /** The final head as received, hop-by-hop fields included. */
   head(status: number, fields: readonly Field[]): void
-  /** A piece of the body. Return `false` to pause until `resume()` of the call. */
+  /** A piece of the body; its bytes change afterwards unless `isHolding`. Return `false` to pause until `resume()` of the call. */
   data(chunk: Buffer): boolean
+  /** Bytes of pieces are still needed. */
+  readonly isHolding: boolean
   /** The response is complete. Trailers have been dropped. */
   end(): void
   /** 101: the receiver owns the socket now. Bytes that came after the head have been unshifted into it. */

@@ -134,6 +134,11 @@ export class ClientResponse {
     return false
   }
 
+  /** Pieces of the body have not been handed to the operating system yet. */
+  get isHolding(): boolean {
+    return this.#held !== undefined || this.#connection.socket.writableLength > 0
+  }
+
   /** The response is complete. */
   end(): void {
     if (this.#ended) return

@@ -147,6 +147,10 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     return more
   }
 
+  get isHolding(): boolean {
+    return this.#exchange.res.isHolding
+  }
+
   end(): void {
     close(this.#gateway, this.#exchange, this.#status)
     this.#exchange.res.end()

@@ -52,6 +52,7 @@ describe('a body of 200 MiB', () => {
     let held = false
     const over = Promise.withResolvers<void>()
     const call = upstream.send(requestOf({ totalMs: 600_000 }), {
+      isHolding: false,
       information() {},
       head() {},
       data(chunk) {
@@ -175,6 +176,7 @@ describe('an abort', () => {
     const { scripted, upstream } = await pair(t, { onRequest: ({ socket }) => socket.write(ok('abc')) })
     let heads = 0
     const call = upstream.send(requestOf(), {
+      isHolding: false,
       information() {},
       head() {
         heads += 1
@@ -272,6 +274,7 @@ describe('a request sent from a callback of another', () => {
     const inner: ReturnType<typeof send>[] = []
     const over = Promise.withResolvers<void>()
     upstream.send(requestOf(), {
+      isHolding: false,
       information() {},
       head: () => inner.push(send(upstream), send(upstream)),
       data: () => inner.push(send(upstream), send(upstream)) > 0,

@@ -429,6 +429,7 @@ describe('a receiver that makes a mistake', () => {
     const upstream = upstreamsTo([scripted.url], { maxConnections: 1 })
     const fault = await new Promise<string>((resolve) => {
       upstream.send(requestOf(), {
+        isHolding: false,
         information() {},
         head() {
           throw new Error('our own')

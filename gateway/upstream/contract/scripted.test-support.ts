@@ -212,6 +212,7 @@ export function send(
     resolve(received)
   }
   const response: UpstreamResponse = {
+    isHolding: false,
     information(status, fields) {
       expect(received.status === undefined, 'information')
       received.information.push({ status, headers: flatOf(fields) })

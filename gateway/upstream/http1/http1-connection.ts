@@ -4,6 +4,7 @@ import type { Field } from '../../http/syntax/field.ts'
 import { type ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
 import { hasReadBody } from '../request-body.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
+import { giveBuffer, sharedBuffer, takeBuffer } from './read-buffers.ts'
 import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
 import { copyOf, UpgradedStream } from './upgraded-stream.ts'
 
@@ -13,11 +14,8 @@ const KEEP_ALIVE_MS = 4000
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
-/**
- * All connections read into this one buffer. What must outlive a read is copied before the next one. So an idle
- * connection holds no buffer, and a read allocates none.
- */
-const readBuffer = Buffer.allocUnsafeSlow(64 * 1024)
+/** After a read of so many bytes of a body the connection reads into a buffer of its own, until the response is whole. */
+const BULK_BYTES = 16 * 1024
 
 /** What a connection tells its owner, which is the pool. */
 export interface ConnectionOwner extends ConnectionTarget {
@@ -44,6 +42,8 @@ export interface ConnectionUser extends PendingRequest {
   head(status: number, fields: readonly Field[], nowMs: number): void
   /** @returns `false` to pause. */
   data(piece: Buffer, nowMs: number): boolean
+  /** Pieces have not been written yet: their buffers must stay as they are. */
+  readonly isHolding: boolean
   /** The response is complete, and the connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: UpgradedStream): void
@@ -68,6 +68,12 @@ export class Http1Connection implements Timed, ResponseReader {
   /** The upstream may not have read the whole last request: no other may follow it. */
   #leftUnread = false
   #paused = false
+  /** What the socket reads into. */
+  #buffer = sharedBuffer
+  /** A large body is being received. */
+  #isBulk = false
+  /** A piece of `#buffer` is still needed. */
+  #isLent = false
   /** What was read while the receiver held the body back. */
   #unread: Buffer | undefined = undefined
   #nowMs = 0
@@ -78,7 +84,7 @@ export class Http1Connection implements Timed, ResponseReader {
   constructor(owner: ConnectionOwner) {
     this.#owner = owner
     this.#socket = openConnection(owner, {
-      onread: { buffer: readBuffer, callback: (bytes) => this.#received(bytes) },
+      onread: { buffer: () => this.#nextBuffer(), callback: (length) => this.#received(length) },
       connected: () => {
         this.#connected = true
         owner.connected()
@@ -171,20 +177,55 @@ export class Http1Connection implements Timed, ResponseReader {
   }
 
   data(bytes: Buffer, from: number, to: number): boolean {
-    return this.#user?.data(copyOf(bytes, from, to), this.#nowMs) ?? false
+    const user = this.#user
+    if (user === undefined) return false
+    if (to - from >= BULK_BYTES) this.#isBulk = true
+    else if (bytes === sharedBuffer) return user.data(copyOf(bytes, from, to), this.#nowMs)
+    if (user.isHolding) return user.data(copyOf(bytes, from, to), this.#nowMs)
+    return bytes === sharedBuffer
+      ? this.#passCopy(user, from, to)
+      : this.#passOn(user, bytes.subarray(from, to))
+  }
+
+  /** Copies a piece of the shared buffer into one that can be used again. */
+  #passCopy(user: ConnectionUser, from: number, to: number): boolean {
+    const copy = takeBuffer()
+    sharedBuffer.copy(copy, 0, from, to)
+    const more = user.data(copy.subarray(0, to - from), this.#nowMs)
+    if (!user.isHolding) giveBuffer(copy)
+    return more
+  }
+
+  /** Passes on a piece of a buffer of our own without a copy. */
+  #passOn(user: ConnectionUser, piece: Buffer): boolean {
+    const more = user.data(piece, this.#nowMs)
+    if (user.isHolding) this.#isLent = true
+    return more
+  }
+
+  /** Called before the first read and after each. Only then may the buffer change: the socket holds the one it was given. */
+  #nextBuffer(): Buffer {
+    if (this.#isBulk) {
+      if (this.#isLent || this.#buffer === sharedBuffer) this.#buffer = takeBuffer()
+    } else if (this.#buffer !== sharedBuffer) {
+      if (!this.#isLent) giveBuffer(this.#buffer)
+      this.#buffer = sharedBuffer
+    }
+    this.#isLent = false
+    return this.#buffer
   }
 
   /** @returns `false` to pause reading. With TLS, what has been decrypted still comes after that. */
   #received(length: number): boolean {
     const upgraded = this.#upgraded
-    if (upgraded !== undefined) return upgraded.receive(readBuffer, 0, length)
+    if (upgraded !== undefined) return upgraded.receive(this.#buffer, 0, length)
     if (this.#unread !== undefined) {
-      this.#unread = Buffer.concat([this.#unread, readBuffer.subarray(0, length)])
+      this.#unread = Buffer.concat([this.#unread, this.#buffer.subarray(0, length)])
       return false
     }
     // Unsolicited bytes must not become the response to the next request.
     if (this.#user === undefined) this.destroy()
-    else this.#read(readBuffer, length)
+    else this.#read(this.#buffer, length)
     return !this.#paused
   }
 
@@ -207,12 +248,13 @@ export class Http1Connection implements Timed, ResponseReader {
   #holdBack(bytes: Buffer, from: number, to: number): void {
     this.#paused = true
     // Bytes held back earlier have a buffer of their own: no copy needed.
-    if (from < to) this.#unread = bytes === readBuffer ? copyOf(bytes, from, to) : bytes.subarray(from, to)
+    if (from < to) this.#unread = bytes === this.#buffer ? copyOf(bytes, from, to) : bytes.subarray(from, to)
   }
 
   /** @param exact no byte came after the response. */
   #whole(exact: boolean): void {
     const user = this.#user
+    this.#isBulk = false
     this.#parser.stop()
     if (!exact || this.#sending || this.#leftUnread || !this.#parser.keepsConnection) this.destroy()
     else {
