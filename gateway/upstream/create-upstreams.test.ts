@@ -403,7 +403,7 @@ describe('an upgraded connection', () => {
   it('reports a reset as an error, once', async (t) => {
     const { socket, far } = await upgraded(t)
     socket.resume()
-    far.resetAndDestroy()
+    reset(far)
     const [error] = await once(socket, 'error')
     assert.equal(error.code, 'ECONNRESET')
   })

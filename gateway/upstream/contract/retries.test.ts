@@ -12,6 +12,7 @@ import {
   type ScriptedUpstream,
   scriptedUpstream,
   send,
+  transport,
   until,
   upstreamsTo,
 } from './scripted.test-support.ts'
@@ -39,7 +40,8 @@ async function upstreamsOf(
 async function deadUrl(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const url = `http://127.0.0.1:${(server.address() as { port: number }).port}`
+  const scheme = transport.tls === undefined ? 'http' : 'https'
+  const url = `${scheme}://127.0.0.1:${(server.address() as { port: number }).port}`
   server.close()
   await once(server, 'close')
   return url

@@ -139,7 +139,7 @@ export function upstreamsTo(
 ): UpstreamClient {
   return createUpstreams({
     urls,
-    connectMs: 2000,
+    connectMs: 60_000,
     headersMs: 20_000,
     maxConnections: 16,
     clock: () => performance.now(),

@@ -4,7 +4,7 @@ import type { Field } from '../../http/syntax/field.ts'
 import { type ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
 import { hasReadBody } from '../request-body.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
-import { giveBuffer, sharedBuffer, takeBuffer } from './read-buffers.ts'
+import { giveBuffer, lendBuffer, sharedBuffer, takeBuffer } from './read-buffers.ts'
 import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
 import { copyOf, UpgradedStream } from './upgraded-stream.ts'
 
@@ -68,12 +68,14 @@ export class Http1Connection implements Timed, ResponseReader {
   /** The upstream may not have read the whole last request: no other may follow it. */
   #leftUnread = false
   #paused = false
+  /** The upstream has closed its side. */
+  #hasEnded = false
   /** What the socket reads into. */
   #buffer = sharedBuffer
   /** A large body is being received. */
   #isBulk = false
-  /** A piece of `#buffer` is still needed. */
-  #isLent = false
+  /** Who still needs a piece of `#buffer`. */
+  #holder: ConnectionUser | undefined = undefined
   /** What was read while the receiver held the body back. */
   #unread: Buffer | undefined = undefined
   #nowMs = 0
@@ -147,7 +149,9 @@ export class Http1Connection implements Timed, ResponseReader {
     this.#unread = undefined
     this.#parser.release()
     if (unread !== undefined) this.#read(unread, unread.length)
-    if (!this.#parser.held) this.#resumeSocket()
+    if (this.#parser.held) return
+    if (this.#hasEnded) this.#ended()
+    else this.#resumeSocket()
   }
 
   /** Closes the connection without telling its user. */
@@ -192,26 +196,27 @@ export class Http1Connection implements Timed, ResponseReader {
     const copy = takeBuffer()
     sharedBuffer.copy(copy, 0, from, to)
     const more = user.data(copy.subarray(0, to - from), this.#nowMs)
-    if (!user.isHolding) giveBuffer(copy)
+    if (user.isHolding) lendBuffer(copy, user)
+    else giveBuffer(copy)
     return more
   }
 
   /** Passes on a piece of a buffer of our own without a copy. */
   #passOn(user: ConnectionUser, piece: Buffer): boolean {
     const more = user.data(piece, this.#nowMs)
-    if (user.isHolding) this.#isLent = true
+    if (user.isHolding) this.#holder = user
     return more
   }
 
   /** Called before the first read and after each. Only then may the buffer change: the socket holds the one it was given. */
   #nextBuffer(): Buffer {
-    if (this.#isBulk) {
-      if (this.#isLent || this.#buffer === sharedBuffer) this.#buffer = takeBuffer()
-    } else if (this.#buffer !== sharedBuffer) {
-      if (!this.#isLent) giveBuffer(this.#buffer)
-      this.#buffer = sharedBuffer
-    }
-    this.#isLent = false
+    const isShared = this.#buffer === sharedBuffer
+    if (!isShared && (this.#holder !== undefined || !this.#isBulk)) {
+      if (this.#holder === undefined) giveBuffer(this.#buffer)
+      else lendBuffer(this.#buffer, this.#holder)
+      this.#holder = undefined
+      this.#buffer = this.#isBulk ? takeBuffer() : sharedBuffer
+    } else if (isShared && this.#isBulk) this.#buffer = takeBuffer()
     return this.#buffer
   }
 
@@ -256,7 +261,8 @@ export class Http1Connection implements Timed, ResponseReader {
     const user = this.#user
     this.#isBulk = false
     this.#parser.stop()
-    if (!exact || this.#sending || this.#leftUnread || !this.#parser.keepsConnection) this.destroy()
+    if (!exact || this.#hasEnded || this.#sending || this.#leftUnread || !this.#parser.keepsConnection)
+      this.destroy()
     else {
       this.#user = undefined
       this.idleUntilMs = this.#nowMs + this.#keepAliveMs()
@@ -296,6 +302,9 @@ export class Http1Connection implements Timed, ResponseReader {
   /** The upstream has closed its side. */
   #ended(): void {
     if (this.#upgraded !== undefined) return
+    this.#hasEnded = true
+    // With TLS the end is told although reading is paused.
+    if (this.#unread !== undefined) return
     const user = this.#user
     if (user !== undefined && this.#parser.phase === 'until close') {
       this.destroy()
@@ -305,10 +314,11 @@ export class Http1Connection implements Timed, ResponseReader {
 
   #closed(): void {
     if (this.#upgraded !== undefined) return
+    this.#owner.closed()
+    if (this.#hasEnded && this.#unread !== undefined) return
     const error = this.#error
     const cause = error === undefined ? 'the connection was closed' : `${error.code}: ${error.message}`
     this.#fail('broken', cause)
-    this.#owner.closed()
   }
 
   #connectFailed(error: ConnectError): void {

@@ -21,7 +21,7 @@ export async function readByUndici(url: string, method: string): Promise<UndiciR
     ended: false,
   }
   const { promise, resolve } = Promise.withResolvers<void>()
-  client.dispatch({ path: '/', method: method as Dispatcher.HttpMethod, headers: ['host', 'service.test'] }, {
+  client.dispatch({ path: '/', method: method as Dispatcher.HttpMethod }, {
     onRequestStart() {},
     onResponseStart({ rawHeaders }, status) {
       const headers = (rawHeaders as readonly Buffer[]).map((text) => text.toString('latin1'))
