@@ -6,6 +6,8 @@ export interface LoadRequest {
   readonly path: string
   /** Empty: no body. `$caller` in it stands for the number of the token. */
   readonly body: string
+  /** Further header lines. */
+  readonly fields?: readonly string[]
   /** One token per line. */
   readonly tokensFile: string
   /** How many of them are used. */

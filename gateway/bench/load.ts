@@ -42,7 +42,7 @@ function requestsOf(request: LoadRequest): readonly Buffer[] {
 }
 
 function requestText(
-  { method, path, body: template }: LoadRequest,
+  { method, path, body: template, fields = [] }: LoadRequest,
   { token, caller }: { readonly token: string; readonly caller: number },
 ): string {
   const body = template.replace('$caller', String(caller))
@@ -52,6 +52,7 @@ function requestText(
     'User-Agent: bench/1',
     'Accept: application/json',
     `Authorization: Bearer ${token}`,
+    ...fields,
   ]
   if (body !== '') head.push('Content-Type: application/json', `Content-Length: ${Buffer.byteLength(body)}`)
   return `${head.join('\r\n')}\r\n\r\n${body}`

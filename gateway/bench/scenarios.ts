@@ -7,6 +7,7 @@ import { haproxy } from './contenders/haproxy.ts'
 import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
 import { severalProcesses } from './contenders/several-processes.ts'
+import { features } from './feature-scenario.ts'
 import type { LoadRequest } from './load-job.ts'
 import { storedEntries, workersOrStore } from './store-scenarios.ts'
 import { LARGE_PATH, LARGE_RESPONSE_BYTES, RESPONSE_BYTES } from './upstream-responses.ts'
@@ -142,6 +143,7 @@ export function scenariosOf(trees: {
       request: { path: PAYMENTS_PATH, tokens: CALLERS, order: 'random' },
     }),
     one('store-workers', 'Workers in memory, and gateways with one store', workersOrStore(own.contender)),
+    one('features', 'What each feature costs', features(trees.root, TRANSFERRING)),
     one('audit', 'Durability of the audit trail', {
       entries: ['written', 'buffered', 'synced'].map((durability) =>
         setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),

@@ -28,19 +28,32 @@ const ROUTES = [
   { path: '/api/transfer', methods: ['POST'], auth: ['bearer'], scopes: ['t:w'] },
 ]
 
-/** This gateway, from the tree at `root`. @param execArgv options of Node itself, such as a profiler's */
-export function gateway(options: {
-  readonly name: string
+/** What a gateway has on beside what all have. */
+export interface Additions {
+  /** Keys of gateway.json. */
+  readonly config?: object
+  /** Keys of each route. */
+  readonly route?: object
+  /** An OpenAPI document by which requests are validated. */
+  readonly openApi?: object
+}
+
+interface Program {
   readonly root: string
+  /** Options of Node itself, such as a profiler's. */
   readonly execArgv?: readonly string[]
-}): Contender {
-  const { name, root, execArgv = [] } = options
+  readonly additions?: Additions
+}
+
+/** This gateway, from the tree at `root`. */
+export function gateway(options: Program & { readonly name: string }): Contender {
+  const { name, root } = options
   return {
     name,
     work: 'token verified (cache), scope, exact limit, two audit records, metrics, six headers, id, trace',
     authenticates: true,
     version: () => JSON.parse(readFileSync(manifestOf(root), 'utf8')).version,
-    start: (setup) => start({ root, execArgv }, setup),
+    start: (setup) => start(options, setup),
   }
 }
 
@@ -50,10 +63,8 @@ function manifestOf(root: string): string {
   return existsSync(own) ? own : join(root, 'package.json')
 }
 
-async function start(
-  program: { readonly root: string; readonly execArgv: readonly string[] },
-  setup: ContenderSetup,
-): Promise<RunningContender> {
+async function start(program: Program, setup: ContenderSetup): Promise<RunningContender> {
+  const { root, execArgv = [], additions = {} } = program
   const { dir, upstreamPort } = setup
   const auditFile = join(dir, 'audit.ndjson')
   const write = (name: string, value: object) => {
@@ -62,11 +73,19 @@ async function start(
     return file
   }
   const onStore = setup.gatewayEnv.GATEWAY_STORE === undefined ? {} : ALWAYS_STORE
-  const base = { issuer: ISSUER, audience: AUDIENCE, routes: ROUTES, ...onStore }
+  const { config, route, openApi } = additions
+  const base = {
+    issuer: ISSUER,
+    audience: AUDIENCE,
+    routes: ROUTES.map((row) => ({ ...row, ...route })),
+    ...(openApi && { openapi: { file: write('api.json', openApi), validateRequests: true } }),
+    ...onStore,
+    ...config,
+  }
   const upstream = `http://127.0.0.1:${upstreamPort}`
   const child = startChild({
     // As `npm run gateway` does.
-    command: [process.execPath, ...program.execArgv, ...YOUNG, join(program.root, 'gateway/main.ts')],
+    command: [process.execPath, ...execArgv, ...YOUNG, join(root, 'gateway/main.ts')],
     cpus: setup.cpus,
     env: {
       NODE_ENV: 'production',

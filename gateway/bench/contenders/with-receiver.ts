@@ -1,0 +1,27 @@
+import { fileURLToPath } from 'node:url'
+import { firstMessage, startChild } from '../child.ts'
+import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
+
+const SINK = fileURLToPath(new URL('../otlp-sink.ts', import.meta.url))
+
+/** The contender with a receiver of spans of its own, whose CPU is not counted. The kernel chooses the receiver's processor. */
+export function withReceiver(contender: Contender): Contender {
+  return { ...contender, start: (setup) => start(contender, setup) }
+}
+
+async function start(contender: Contender, setup: ContenderSetup): Promise<RunningContender> {
+  const sink = startChild({ command: [process.execPath, SINK], cpus: undefined, ipc: true })
+  try {
+    const { port } = await firstMessage<{ port: number }>(sink)
+    const gatewayEnv = { ...setup.gatewayEnv, OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${port}` }
+    const running = await contender.start({ ...setup, gatewayEnv })
+    const end = async () => {
+      await running.end()
+      await sink.end()
+    }
+    return { ...running, end }
+  } catch (error) {
+    await sink.end()
+    throw error
+  }
+}

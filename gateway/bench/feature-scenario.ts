@@ -1,0 +1,90 @@
+import type { Contender } from './contender.ts'
+import { type Additions, gateway } from './contenders/countersign.ts'
+import { withReceiver } from './contenders/with-receiver.ts'
+import type { LoadRequest } from './load-job.ts'
+import type { Entry, Scenario } from './scenarios.ts'
+
+const CORS_ORIGIN = 'https://app.example'
+/** None of them is the caller's, so that every look-up goes to the end. */
+const NETWORKS = Array.from({ length: 200 }, (_, index) => `10.${index}.0.0/16`)
+
+const text = (maxLength: number) => ({ type: 'string', minLength: 1, maxLength })
+/** Describes both requests with what such a description usually has. */
+const OPENAPI = {
+  openapi: '3.1.0',
+  security: [],
+  paths: {
+    '/api/balance': {
+      get: {
+        parameters: [
+          { in: 'query', name: 'currency', schema: { type: 'string', pattern: '^[A-Z]{3}$' } },
+          { in: 'header', name: 'X-Request-ID', schema: text(128) },
+        ],
+      },
+    },
+    '/api/transfer': {
+      post: {
+        requestBody: {
+          required: true,
+          content: {
+            'application/json': {
+              schema: {
+                type: 'object',
+                required: ['to', 'amountMinor', 'currency'],
+                additionalProperties: false,
+                properties: {
+                  to: { type: 'string', pattern: '^[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}$' },
+                  amountMinor: { type: 'integer', minimum: 1 },
+                  currency: { enum: ['EUR', 'USD', 'GBP'] },
+                  reference: text(255),
+                },
+              },
+            },
+          },
+        },
+      },
+    },
+  },
+}
+
+/**
+ * The gateway with nothing on, and then one feature at a time.
+ *
+ * @param post the request with a body, which some entries send instead of the scenario's
+ */
+export function features(root: string, post: Partial<LoadRequest>) {
+  const add = (name: string, additions: Additions, request: Partial<LoadRequest> = {}): Entry =>
+    entry({ ...gateway({ name, root, additions }), request })
+  const openapi = { openApi: OPENAPI }
+  const postOnly = 'nothing on, POST'
+  return {
+    entries: [
+      add('nothing on', {}),
+      entry(withReceiver(gateway({ name: 'tracing, every request', root }))),
+      add('OpenAPI validation, GET', openapi),
+      add('CORS', { route: { cors: { origins: [CORS_ORIGIN] } } }, { fields: [`Origin: ${CORS_ORIGIN}`] }),
+      add('address lists of 200', {
+        config: { addresses: { deny: NETWORKS } },
+        route: { addresses: { deny: NETWORKS } },
+      }),
+      add('address rate', { config: { addressRate: { requests: 100_000_000, window: '1m' } } }),
+      add('circuit breaker and retry budget', {
+        config: { upstreams: { default: { breaker: { failurePercent: 50 }, retry: {} } } },
+      }),
+      add('bound of the group', { config: { upstreams: { default: { maxInFlight: 1000 } } } }),
+      add('overload shedding', { config: { overload: { maxDelayMs: 1000 } } }),
+      // It lets a forged token through, as it should.
+      entry({
+        ...gateway({ name: 'shadow mode', root, additions: { route: { mode: 'shadow' } } }),
+        authenticates: false,
+      }),
+      add(postOnly, {}, post),
+      add('OpenAPI validation, POST', openapi, post),
+    ],
+    references: [postOnly],
+  } satisfies Partial<Scenario>
+}
+
+function entry(contender: Contender): Entry {
+  return { name: contender.name, contender, env: {}, programs: 1 }
+}
