@@ -25,6 +25,7 @@ export class Sampler {
 
   /** For the first span of a trace: by its id, so that others with the same rule and ratio decide alike. */
   takesRoot(traceId: string): boolean {
-    return Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < this.#sampling.ratio * DECIDING_VALUES
+    const { ratio } = this.#sampling
+    return ratio >= 1 || Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < ratio * DECIDING_VALUES
   }
 }

@@ -1,3 +1,13 @@
+import {
+  authorityOf,
+  beginText,
+  inOnePiece,
+  number,
+  originOf,
+  Remembered,
+  statusOf,
+  text,
+} from './attribute-text.ts'
 import type { Attempt, Trace } from './trace.ts'
 
 /*
@@ -44,9 +54,9 @@ const HAS_IS_REMOTE = 0x100
 const IS_REMOTE = 0x200
 const MAX_PATH_CHARS = 1024
 const MAX_USER_AGENT_CHARS = 256
+const REQUEST_ID = beginText('countersign.request_id', '')
 const MAX_METHOD_CHARS = 64
 const MAX_STATE_CHARS = 512
-const AUTHORITY = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/
 
 /** The spans of an exchange, separated by commas. Their number is one more than that of the attempts. */
 export function spansOf(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
@@ -56,7 +66,7 @@ export function spansOf(trace: Trace, exchange: TracedExchange, end: TracedEnd):
 }
 
 function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
-  const { refusalCode, route, headers } = exchange
+  const { refusalCode, headers } = exchange
   const { statusCode } = end
   const gone = isClientGone(trace, end)
   // Its head had gone out before it was refused.
@@ -68,28 +78,21 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
     : statusCode >= 500 || brokenOff
       ? (refusalCode ?? String(statusCode))
       : undefined
-  const method = methodOf(exchange, end)
+  const common = commonOf(exchange, end)
   const attributes =
-    method.attributes +
-    text('url.scheme', exchange.secure === undefined ? 'http' : 'https') +
-    text('url.path', exchange.path === '-' ? '/' : exchange.path.slice(0, MAX_PATH_CHARS)) +
-    (route === undefined ? '' : text('http.route', route.path)) +
-    authorityOf(exchange.host) +
-    text('client.address', exchange.address) +
-    text('network.peer.address', exchange.peer) +
-    text('network.protocol.version', exchange.req.version) +
-    (headers.userAgent === ''
-      ? ''
-      : text('user_agent.original', headers.userAgent.slice(0, MAX_USER_AGENT_CHARS))) +
-    (sentStatus === undefined ? '' : number('http.response.status_code', sentStatus)) +
+    pathOf(exchange).attribute +
+    clientAddress.of(exchange.address) +
+    peerAddress.of(exchange.peer) +
+    (headers.userAgent === '' ? '' : userAgent.of(headers.userAgent)) +
+    statusOf(sentStatus) +
     (refusalCode === undefined ? '' : text('countersign.refusal', refusalCode)) +
-    text('countersign.request_id', exchange.requestId)
+    // Its characters need no escape.
+    `${REQUEST_ID}${exchange.requestId}"}}`
   return span(trace, {
     spanId: trace.spanId,
     parentId: trace.parentId,
     isParentRemote: true,
-    kind: SERVER,
-    name: route === undefined ? method.name : `${method.name} ${route.path}`,
+    common: common.server,
     startMs: exchange.startedSteadyMs + end.epochOffsetMs,
     endMs: end.endMs + end.epochOffsetMs,
     attributes,
@@ -97,23 +100,100 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   })
 }
 
+const clientAddress = new Remembered('client.address')
+const peerAddress = new Remembered('network.peer.address')
+const userAgent = new Remembered('user_agent.original', MAX_USER_AGENT_CHARS)
+
+let path = { of: '/', rest: '/', attribute: text('url.path', '/') }
+
+/** The path that came last: as an attribute, and as the rest of a URL in JSON. */
+function pathOf(exchange: TracedExchange): typeof path {
+  if (path.of !== exchange.path) {
+    const shown = exchange.path === '-' ? '/' : exchange.path.slice(0, MAX_PATH_CHARS)
+    path = {
+      of: exchange.path,
+      rest: JSON.stringify(shown).slice(1, -1),
+      attribute: inOnePiece(text('url.path', shown)),
+    }
+  }
+  return path
+}
+
+/** What the spans of a route have in common while it is asked in the same way. */
+interface Common {
+  readonly method: string
+  readonly host: string
+  readonly version: string
+  readonly isSecure: boolean
+  readonly knownMethods: ReadonlySet<string>
+  readonly server: CommonText
+  readonly client: CommonText
+}
+
+/** Of one kind of spans: what stands before and behind their times. */
+interface CommonText {
+  /** Name and kind. */
+  readonly before: string
+  /** The first attributes. */
+  readonly behind: string
+}
+
+/** By route, what came last. */
+const commons = new WeakMap<object, Common>()
+
+function commonOf(exchange: TracedExchange, { knownMethods }: TracedEnd): Common {
+  const { route, method, host, req, secure } = exchange
+  const known = route && commons.get(route)
+  const isSame =
+    known !== undefined &&
+    known.method === method &&
+    known.host === host &&
+    known.version === req.version &&
+    known.isSecure === (secure !== undefined) &&
+    known.knownMethods === knownMethods
+  if (isSame) return known
+  const { name, attributes } = methodOf(method, knownMethods)
+  const isSecure = secure !== undefined
+  const ofServer =
+    text('url.scheme', isSecure ? 'https' : 'http') +
+    (route === undefined ? '' : text('http.route', route.path)) +
+    authorityOf(host) +
+    text('network.protocol.version', req.version)
+  const common = {
+    method,
+    host,
+    version: req.version,
+    isSecure,
+    knownMethods,
+    server: commonText(SERVER, route === undefined ? name : `${name} ${route.path}`, attributes + ofServer),
+    client: commonText(CLIENT, name, attributes),
+  }
+  if (route !== undefined) commons.set(route, common)
+  return common
+}
+
+function commonText(kind: number, name: string, attributes: string): CommonText {
+  return {
+    before: inOnePiece(`,"name":${JSON.stringify(name)},"kind":${kind},"startTimeUnixNano":"`),
+    behind: inOnePiece(`","attributes":[${attributes.slice(1)}`),
+  }
+}
+
 function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: TracedEnd): string {
   const attempt = trace.attempts[index] as Attempt
-  const method = methodOf(exchange, end)
+  const common = commonOf(exchange, end)
   const origin = originOf(attempt.upstream)
-  const path = exchange.path.slice(0, MAX_PATH_CHARS)
   const attributes =
-    method.attributes +
-    text('url.full', `${origin.url ?? `http://${exchange.host}`}${path}`) +
+    (origin.url ?? beginText('url.full', `http://${exchange.host}`)) +
+    pathOf(exchange).rest +
     origin.attributes +
     (index === 0 ? '' : number('http.request.resend_count', index)) +
-    (attempt.status === undefined ? '' : number('http.response.status_code', attempt.status))
+    statusOf(attempt.status)
   return span(trace, {
     spanId: attempt.spanId,
     parentId: trace.spanId,
     isParentRemote: false,
-    kind: CLIENT,
-    name: method.name,
+    common: common.client,
     startMs: attempt.startMs + end.epochOffsetMs,
     endMs: (attempt.endMs ?? end.endMs) + end.epochOffsetMs,
     attributes,
@@ -144,8 +224,7 @@ interface SpanFacts {
   readonly spanId: string
   readonly parentId: string | undefined
   readonly isParentRemote: boolean
-  readonly kind: number
-  readonly name: string
+  readonly common: CommonText
   readonly startMs: number
   readonly endMs: number
   readonly attributes: string
@@ -155,14 +234,12 @@ interface SpanFacts {
 function span(trace: Trace, facts: SpanFacts): string {
   const { parentId, error } = facts
   const parentFlags = parentId === undefined ? 0 : HAS_IS_REMOTE | (facts.isParentRemote ? IS_REMOTE : 0)
-  const attributes = facts.attributes + (error === undefined ? '' : text('error.type', error))
+  const parent = parentId === undefined ? '"' : `","parentSpanId":"${parentId}"`
+  const { before, behind } = facts.common
   return (
-    `{"traceId":"${trace.traceId}","spanId":"${facts.spanId}",` +
-    (parentId === undefined ? '' : `"parentSpanId":"${parentId}",`) +
-    stateOf(trace) +
-    `"flags":${trace.flags | parentFlags},"name":${JSON.stringify(facts.name)},"kind":${facts.kind},` +
-    `"startTimeUnixNano":"${nanoseconds(facts.startMs)}","endTimeUnixNano":"${nanoseconds(facts.endMs)}",` +
-    `"attributes":[${attributes.slice(0, -1)}]${error === undefined ? '' : `,"status":{"code":${ERROR}}`}}`
+    `{"traceId":"${trace.traceId}","spanId":"${facts.spanId}${parent}${stateOf(trace)},"flags":${trace.flags | parentFlags}` +
+    `${before}${nanoseconds(facts.startMs)}","endTimeUnixNano":"${nanoseconds(facts.endMs)}${behind}${facts.attributes}` +
+    (error === undefined ? ']}' : `${text('error.type', error)}],"status":{"code":${ERROR}}}`)
   )
 }
 
@@ -170,77 +247,28 @@ function span(trace: Trace, facts: SpanFacts): string {
 function stateOf({ tracestates }: Trace): string {
   if (tracestates.length === 0) return ''
   const state = tracestates.map(({ value }) => value).join(',')
-  return state.length > MAX_STATE_CHARS ? '' : `"traceState":${JSON.stringify(state)},`
+  return state.length > MAX_STATE_CHARS ? '' : `,"traceState":${JSON.stringify(state)}`
 }
+
+/** The second that was asked for last, in text. */
+let second = 0
+let secondText = '0'
 
 /** Nanoseconds since the epoch, in text because they exceed the integers of a double. */
 export function nanoseconds(epochMs: number): string {
-  const ms = Math.floor(epochMs)
-  return `${ms}${String(Math.floor((epochMs - ms) * 1e6)).padStart(6, '0')}`
+  const whole = Math.floor(epochMs / 1000)
+  if (whole !== second) {
+    second = whole
+    secondText = String(whole)
+  }
+  // Texts of small integers are much faster to make than those of others; the first digit is there for zeros behind it.
+  return secondText + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
 }
 
 /** Callers make methods up, and each would be one more name of spans. */
-function methodOf({ method }: TracedExchange, { knownMethods }: TracedEnd) {
+function methodOf(method: string, knownMethods: ReadonlySet<string>) {
   if (knownMethods.has(method)) return { name: method, attributes: text('http.request.method', method) }
   const original =
     method === '-' ? '' : text('http.request.method_original', method.slice(0, MAX_METHOD_CHARS))
   return { name: 'HTTP', attributes: text('http.request.method', '_OTHER') + original }
-}
-
-/** Host, which says what server the caller meant. */
-function authorityOf(host: string): string {
-  const [, address = '', port] = AUTHORITY.exec(host) ?? []
-  if (address === '') return ''
-  return (
-    text('server.address', withoutBrackets(address)) +
-    (port === undefined ? '' : number('server.port', Number(port)))
-  )
-}
-
-interface Origin {
-  /** The start of URLs there; undefined for a socket file. */
-  readonly url: string | undefined
-  readonly attributes: string
-}
-
-/** By upstream, of which there are as many as the configuration names. */
-const origins = new Map<string, Origin>()
-
-function originOf(upstream: string): Origin {
-  let origin = origins.get(upstream)
-  if (origin === undefined) {
-    origin = describeOrigin(upstream)
-    origins.set(upstream, origin)
-  }
-  return origin
-}
-
-function describeOrigin(upstream: string): Origin {
-  const url = URL.parse(upstream)
-  if (url === null || url.host === '') {
-    const path = upstream.replace(/^unix:/, '')
-    return { url: undefined, attributes: text('server.address', path) + text('network.transport', 'unix') }
-  }
-  const secure = url.protocol === 'https:' || url.protocol === 'h2:'
-  const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port)
-  return {
-    url: `${secure ? 'https' : 'http'}://${url.host}`,
-    attributes:
-      text('server.address', withoutBrackets(url.hostname)) +
-      number('server.port', port) +
-      text('network.protocol.version', url.protocol.startsWith('h2') ? '2' : '1.1'),
-  }
-}
-
-function withoutBrackets(address: string): string {
-  return address.startsWith('[') ? address.slice(1, -1) : address
-}
-
-/** An attribute with a comma after it. */
-function text(key: string, value: string): string {
-  return `{"key":"${key}","value":{"stringValue":${JSON.stringify(value)}}},`
-}
-
-function number(key: string, value: number): string {
-  return `{"key":"${key}","value":{"intValue":"${value}"}},`
 }

@@ -5,6 +5,7 @@ import { traceIdIn } from '../syntax/traceparent.ts'
 
 const TRACE_ID = new HexText('##'.repeat(16))
 const SPAN_ID = new HexText('##'.repeat(8))
+const TWO_SPAN_IDS = new HexText('##'.repeat(16))
 /** In a traceparent. */
 const PARENT_ID_AT = 36
 const FLAGS_AT = 53
@@ -48,14 +49,16 @@ export class Trace {
   readonly tracestates: readonly Field[]
   readonly attempts: Attempt[] = []
   readonly #steadyClock: () => number
-  #nextSpanId = newSpanId()
+  #nextSpanId: string
   #fields: Field[] = []
   #at = 0
 
   /** @param origin the id of a new trace, or the traceparent of the caller whose trace it is part of */
   constructor(steadyClock: () => number, origin: NewTrace | RemoteParent) {
     this.#steadyClock = steadyClock
-    this.spanId = newSpanId()
+    const ids = TWO_SPAN_IDS.of(randomness(16))
+    this.spanId = ids.slice(0, 16)
+    this.#nextSpanId = ids.slice(16)
     if ('traceId' in origin) {
       this.traceId = origin.traceId
       this.parentId = undefined

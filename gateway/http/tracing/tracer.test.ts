@@ -132,7 +132,7 @@ describe('Tracer', () => {
     const starts = (await sent()).map(({ startTimeUnixNano }: Span) => BigInt(startTimeUnixNano))
     assert.equal(starts[0], BigInt(Date.UTC(2030, 0, 1)) * 1_000_000n - 9_500_000n)
     assert.equal((starts[1] ?? 0n) - (starts[0] ?? 0n), 3_600_000_000_000n)
-    assert.equal(nanoseconds(1.000001), '1000000')
+    assert.equal(nanoseconds(1_000_000_000_001.5), '1000000000001500000')
   })
 
   it('bounds what callers make up, and keeps their text out of names', async () => {
