@@ -87,7 +87,6 @@ export function scenariosOf(trees: {
     entry(nodePeer('http-proxy', HTTP_PROXY)),
     entry(nodePeer('http-proxy-3', HTTP_PROXY)),
   ]
-  const authenticating = common.filter((one) => one.contender.authenticates)
   const setting = (name: string, value: string, label: string): Entry => ({
     ...own,
     name: label,
@@ -124,7 +123,7 @@ export function scenariosOf(trees: {
     others: others.map((one) => one.contender),
     ratelimit: trees.ratelimit,
   })
-  const token = { entries: authenticating }
+  const token = { entries: common.filter((one) => one.contender.authenticates) }
   return [
     one('main', 'GET, RS256 token seen before, limited path', { entries: every }),
     one('latency', 'The same at a fixed rate', { loads: 'rates' }),
