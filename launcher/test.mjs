@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -38,12 +38,10 @@ const TOGETHER = {
   http1: ['gateway/upstream/balancing', 'gateway/upstream/http1'],
   limits: ['gateway/http/bodies', 'gateway/limits', 'gateway/process'],
   server: [
-    'gateway/http/server/close.test.ts',
     'gateway/http/server/client-networks.test.ts',
     'gateway/http/server/client-response.test.ts',
     'gateway/http/server/conformance',
     'gateway/http/server/connection-phase.test.ts',
-    'gateway/http/server/http-server.test.ts',
     'gateway/http/server/overload',
     'gateway/http/server/tunnels',
     'gateway/http/tracing',
@@ -56,10 +54,8 @@ const TOGETHER = {
     'gateway/stages',
   ],
   storage: ['gateway/storage'],
-  store: ['gateway/store'],
   tls: ['gateway/tls'],
   upstream: [
-    'gateway/upstream/contract',
     'gateway/upstream/health-check.test.ts',
     'gateway/upstream/request-body.test.ts',
     'gateway/upstream/upstream-address.test.ts',
@@ -131,7 +127,6 @@ if (isLong) process.env.TEST_LONG ??= '20'
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
-if (withCoverage) stripOnce()
 launch([
   // PGlite, of which most tests of the backend start one, starts in half the time when it is not compiled twice.
   '--liftoff-only',
@@ -141,14 +136,6 @@ launch([
   ...(withCoverage ? COVERAGE : []),
   ...(named.length > 0 ? named : isLong ? longTests() : allTests()),
 ])
-
-function stripOnce() {
-  const hook = join(runDir, 'strip-once.mjs')
-  cpSync(new URL('strip-once.mjs', import.meta.url), hook)
-  process.env.NODE_OPTIONS = [process.env.NODE_OPTIONS, `--import=${pathToFileURL(hook).href}`]
-    .filter(Boolean)
-    .join(' ')
-}
 
 function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG

@@ -14,10 +14,9 @@ const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose
 
 /** Runs the real program, as `npm run validate` does. */
 function validate(args: readonly string[], env: Record<string, string> = {}) {
-  const { PATH, NODE_OPTIONS, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
+  const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
   const inherited = {
     ...(PATH && { PATH }),
-    ...(NODE_OPTIONS && { NODE_OPTIONS }),
     ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
     ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
   }

@@ -19,7 +19,7 @@ export function run(script: string, env: Readonly<Record<string, string>>): Runn
   return startProgram(isBackend ? [...BACKEND_FLAGS, script] : [script], {
     cwd: ROOT,
     env: {
-      ...inherited(['PATH', 'HOME', 'NODE_OPTIONS']),
+      ...inherited(['PATH', 'HOME']),
       ...(NODE_V8_COVERAGE === '' && CACHE ? { NODE_COMPILE_CACHE: CACHE } : {}),
       // Few tests measure the grace period of a stop; all others would only wait for it.
       GATEWAY_DRAIN_GRACE_MS: '0',

@@ -49,9 +49,9 @@ function writeTrail(dir: string): void {
 }
 
 /** What the commands run is covered; of functions that were compiled before, that is not known exactly. */
-const { NODE_OPTIONS = '', NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
+const { NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
 const COVERAGE = NODE_V8_COVERAGE
-  ? { NODE_OPTIONS, NODE_V8_COVERAGE, NODE_DISABLE_COMPILE_CACHE: '1' }
+  ? { NODE_V8_COVERAGE, NODE_DISABLE_COMPILE_CACHE: '1' }
   : { ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 
 describe('the command line', () => {

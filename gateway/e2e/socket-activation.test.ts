@@ -46,7 +46,6 @@ test('a service of systemd gets its socket, says when it is ready, and names its
     env: {
       ...places,
       PATH: `${dir}:${process.env.PATH}`,
-      NODE_OPTIONS: process.env.NODE_OPTIONS ?? '',
       GATEWAY_DRAIN_GRACE_MS: '0',
       NOTIFY_SOCKET: join(dir, 'notify'),
       LISTEN_FDS: '1',

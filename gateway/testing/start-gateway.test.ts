@@ -75,8 +75,8 @@ describe('a gateway in the tests of a service', () => {
 
   it('is shown by config/examples/service.test.mjs, which passes', () => {
     const example = fileURLToPath(new URL('../../config/examples/service.test.mjs', import.meta.url))
-    const { PATH, HOME, NODE_COMPILE_CACHE, NODE_OPTIONS = '' } = process.env
-    const env = { PATH, HOME, NODE_OPTIONS, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
+    const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+    const env = { PATH, HOME, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
     const { status, stdout } = spawnSync(process.execPath, ['--test', example], { encoding: 'utf8', env })
     assert.equal(status, 0, stdout)
     assert.match(stdout, /pass 3\n/)

@@ -135,13 +135,12 @@ function environmentOf(
   options: GatewayOptions,
   { keys, authority }: Surroundings,
 ): Record<string, string> {
-  const { PATH = '', HOME = '', NODE_COMPILE_CACHE, NODE_OPTIONS = '', NODE_V8_COVERAGE } = process.env
+  const { PATH = '', HOME = '', NODE_COMPILE_CACHE, NODE_V8_COVERAGE } = process.env
   return {
     PATH,
     HOME,
     ...(NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }),
-    // Coverage adds up only if all load the sources in the same way.
-    ...(NODE_V8_COVERAGE === undefined ? {} : { NODE_V8_COVERAGE, NODE_OPTIONS }),
+    ...(NODE_V8_COVERAGE === undefined ? {} : { NODE_V8_COVERAGE }),
     ...writeConfiguration(dir, options),
     GATEWAY_DRAIN_GRACE_MS: '0',
     GATEWAY_JWKS_URI: `http://127.0.0.1:${(keys.address() as AddressInfo).port}/jwks.json`,

@@ -18,6 +18,12 @@ function checker(schema: object, components: object = {}) {
   }
 }
 
+/** Of this process, which other processes of a busy machine do not add to. */
+function cpuMs(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
+
 test('a misfit names its place by a pointer, and a member that is missing or unknown by its own', () => {
   const check = checker({
     type: 'object',
@@ -97,9 +103,9 @@ test('a pattern that takes exponential time refuses a text that it takes too lon
   assert.equal(check(['aaaa', 'aaaaaaaaaaaaaaaa']), undefined)
   assert.match(check(['aaab']) ?? '', /^\/0 must match pattern/)
   const attack = `${'a'.repeat(60)}b`
-  const startMs = performance.now()
+  const startMs = cpuMs()
   for (let i = 0; i < 20; i++) assert.equal(check([attack]), ' is too complex to be checked')
-  assert.ok(performance.now() - startMs < 10_000)
+  assert.ok(cpuMs() - startMs < 10_000)
 })
 
 test('many texts for costly patterns are refused, and for cheap ones are not', () => {
@@ -114,9 +120,9 @@ test('many texts for costly patterns are refused, and for cheap ones are not', (
 test('many entries that must differ are compared in time that grows with their number', () => {
   const check = checker({ type: 'array', uniqueItems: true })
   const entries = Array.from({ length: 50_000 }, (_, i) => ({ a: i, b: { c: i } }))
-  const startMs = performance.now()
+  const startMs = cpuMs()
   assert.equal(check(entries), undefined)
-  assert.ok(performance.now() - startMs < 10_000)
+  assert.ok(cpuMs() - startMs < 10_000)
   assert.match(check([...entries, { b: { c: 7 }, a: 7 }]) ?? '', /must not have equal entries/)
 })
 
@@ -131,9 +137,9 @@ test('alternatives that each apply themselves again cannot double the work at ea
   const nested = (levels: number): object =>
     levels === 0 ? { op: 'not' } : { of: nested(levels - 1), op: 'not' }
   assert.equal(check(nested(5)), undefined)
-  const startMs = performance.now()
+  const startMs = cpuMs()
   assert.equal(check(nested(60)), ' is too complex to be checked')
-  assert.ok(performance.now() - startMs < 5000)
+  assert.ok(cpuMs() - startMs < 5000)
 })
 
 test('a body of many members is checked as a whole', () => {
@@ -143,7 +149,7 @@ test('a body of many members is checked as a whole', () => {
 
 test('repetitions with an end that hold others have their bound too, and cheap ones none', () => {
   const texts = (text: string, count: number) => Array.from({ length: count }, () => text)
-  const startMs = performance.now()
+  const startMs = cpuMs()
   const single = checker({ pattern: '^(\\w{1,30}\\s?){1,20}$' })
   assert.equal(single(`${'a'.repeat(200)}!`), ' is too complex to be checked')
   for (const pattern of ['^(\\w+\\s?){1,10}$', '^(?:\\w+){12}$', '^((\\w{1,99}){0,4}\\s?){0,4}$']) {
@@ -155,7 +161,7 @@ test('repetitions with an end that hold others have their bound too, and cheap o
   assert.equal(classes(`${'a'.repeat(60)}!`), ' is too complex to be checked')
   const many = checker({ type: 'array', items: { pattern: '^(?:[A-Z0-9]{1,8}-?){1,20}$' } })
   assert.equal(many([`${'A'.repeat(90)}!`]), ' is too complex to be checked')
-  assert.ok(performance.now() - startMs < 10_000)
+  assert.ok(cpuMs() - startMs < 10_000)
   assert.equal(many(texts('AB12-CD34-EF', 20_000)), undefined)
   const iban = checker({
     type: 'array',

@@ -108,9 +108,9 @@ describe('a journal that cannot be written', () => {
 
   it('goes on by itself when there is room again, and has counted nothing that it refused', () => {
     const { limiter } = start()
-    for (const of of [HOURLY, SLICED]) assert.equal(admit(limiter, 1, of), 1)
+    for (const row of [HOURLY, SLICED]) assert.equal(admit(limiter, 1, row), 1)
     roomBytes = 7
-    for (const of of [HOURLY, SLICED]) assert.equal(admit(limiter, 10, of), 0)
+    for (const row of [HOURLY, SLICED]) assert.equal(admit(limiter, 10, row), 0)
     roomBytes = Number.POSITIVE_INFINITY
     assert.equal(limiter.isWritable, false)
     nowMs += 1000
