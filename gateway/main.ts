@@ -125,7 +125,9 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
     rotation.maintain(serving.settings.auditRotation)
   }
   setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
-  setInterval(() => segments.round(serving.settings), SEGMENT_ROUND_MS).unref()
+  const round = () => segments.round(serving.settings)
+  round()
+  setInterval(round, SEGMENT_ROUND_MS).unref()
 }
 
 /** With what a predecessor or systemd hands over, if there is one. */

@@ -1,6 +1,18 @@
-import { createReadStream } from 'node:fs'
+import {
+  closeSync,
+  createReadStream,
+  fstatSync,
+  openSync,
+  type ReadStream,
+  readdirSync,
+  statSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
 import { createGunzip, createZstdDecompress } from 'node:zlib'
 import { plainPath, type Segment } from './segment.ts'
+
+/** With the inode, a file that was renamed or compressed since is found. */
+type Source = Pick<Segment, 'path' | 'compression'> & Partial<Pick<Segment, 'inode'>>
 
 const CHUNK_BYTES = 1024 * 1024
 const NEWLINE = 10
@@ -18,13 +30,10 @@ export const HEAD_BYTES = 512
  * The bytes of a segment from its beginning, decompressed, in blocks that end with a line. Only the last block may end
  * without `\n`: a torn line, or one that is being written. Memory does not grow with the segment.
  *
- * @param fromByte where a line begins, in a segment that is not compressed.
+ * @param fromByte where a line begins, decompressed.
  * @throws Error that names the file: missing, torn, damaged, or compressed in a way that cannot be read here.
  */
-export async function* blocksOf(
-  segment: Pick<Segment, 'path' | 'compression'>,
-  fromByte = 0,
-): AsyncGenerator<Buffer, void, undefined> {
+export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer, void, undefined> {
   let pieces: Buffer[] = []
   let carriedBytes = 0
   for await (const chunk of chunksOf(segment, fromByte)) {
@@ -91,30 +100,72 @@ export async function spanOf(segment: Segment): Promise<TimeSpan | undefined> {
 }
 
 /** The first line, with its `\n` if it is whole; undefined when the segment is empty. @throws Error as `blocksOf`. */
-export async function firstLineOf(
-  segment: Pick<Segment, 'path' | 'compression'>,
-): Promise<Buffer | undefined> {
+export async function firstLineOf(segment: Source): Promise<Buffer | undefined> {
   for await (const block of blocksOf(segment)) return linesIn(block).next().value ?? undefined
   return undefined
 }
 
-async function* chunksOf(
-  { path, compression }: Pick<Segment, 'path' | 'compression'>,
-  fromByte: number,
-): AsyncGenerator<Buffer> {
+async function* chunksOf(segment: Source, fromByte: number): AsyncGenerator<Buffer> {
   try {
-    if (compression === 'none') yield* createReadStream(path, { start: fromByte, highWaterMark: CHUNK_BYTES })
-    else yield* decompressed(path, compression)
+    const { fd, compression } = openSegment(segment)
+    const isPlain = compression === 'none'
+    const source = createReadStream('', { fd, start: isPlain ? fromByte : 0, highWaterMark: CHUNK_BYTES })
+    if (isPlain) yield* source
+    else {
+      let left = fromByte
+      for await (const chunk of decompressed(source, segment.path, compression)) {
+        if (left < chunk.length) yield chunk.subarray(left)
+        left = Math.max(0, left - chunk.length)
+      }
+    }
   } catch (error) {
-    throw unreadable(path, reasonOf(error as NodeJS.ErrnoException))
+    throw unreadable(segment.path, error as NodeJS.ErrnoException)
   }
 }
 
-async function* decompressed(path: string, compression: Segment['compression']): AsyncGenerator<Buffer> {
+/** The gateway may have renamed or compressed it since it was listed. */
+function openSegment({ path, compression, inode }: Source): {
+  fd: number
+  compression: Segment['compression']
+} {
+  const isPlain = compression === 'none'
+  for (const name of [path, ...(inode !== undefined && isPlain ? namesOf(path, inode) : [])]) {
+    const fd = openIfThere(name)
+    if (fd === undefined) continue
+    if (inode === undefined || fstatSync(fd, { bigint: true }).ino.toString() === inode)
+      return { fd, compression }
+    closeSync(fd)
+  }
+  const fd = isPlain ? openIfThere(`${path}.zst`) : undefined
+  if (fd !== undefined) return { fd, compression: 'zstd' }
+  closeSync(openSync(path, 'r'))
+  throw new Error('it is another file now: the trail was rotated while it was read')
+}
+
+/** Other names of the file in its directory. */
+function namesOf(path: string, inode: string): string[] {
+  return readdirSync(dirname(path))
+    .map((name) => join(dirname(path), name))
+    .filter((other) => statSync(other, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode)
+}
+
+function openIfThere(path: string): number | undefined {
+  try {
+    return openSync(path, 'r')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+async function* decompressed(
+  source: ReadStream,
+  path: string,
+  compression: Segment['compression'],
+): AsyncGenerator<Buffer> {
   if (compression !== 'zstd' && compression !== 'gzip') {
     throw new Error(`it is compressed with ${compression}: decompress it to ${plainPath(path)} first`)
   }
-  const source = createReadStream(path, { highWaterMark: CHUNK_BYTES })
   const options = { chunkSize: CHUNK_BYTES }
   const target = compression === 'zstd' ? createZstdDecompress(options) : createGunzip(options)
   // `pipe` leaves the errors of the source alone.
@@ -133,10 +184,8 @@ async function* decompressed(path: string, compression: Segment['compression']):
   }
 }
 
-function reasonOf({ code, message }: NodeJS.ErrnoException): string {
-  return code === 'Z_BUF_ERROR' ? 'the compressed file ends too early: it was torn or cut' : message
-}
-
-function unreadable(path: string, reason: string): Error {
-  return new Error(`audit file ${path} cannot be read: ${reason}`)
+function unreadable(path: string, cause: NodeJS.ErrnoException | string): Error {
+  const { code, message } = typeof cause === 'string' ? { code: undefined, message: cause } : cause
+  const reason = code === 'Z_BUF_ERROR' ? 'the compressed file ends too early: it was torn or cut' : message
+  return new Error(`audit file ${path} cannot be read: ${reason}`, { cause })
 }

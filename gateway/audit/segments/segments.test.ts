@@ -108,6 +108,29 @@ test('blocks end with a line, however the bytes lie, and only a torn last line h
   }
 })
 
+test('a segment that was renamed or compressed since it was listed is read all the same, and not another in its place', async (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  fs.writeFileSync(file, start(1))
+  const [open] = await segmentsOfTrail(file)
+  assert.ok(open)
+  const textOf = async (segment: Segment) => {
+    const blocks = []
+    for await (const block of blocksOf(segment)) blocks.push(block)
+    return Buffer.concat(blocks).toString()
+  }
+  const closed = `${file}.20260101T000010000Z`
+  fs.renameSync(file, closed)
+  fs.writeFileSync(file, start(2))
+  assert.equal(await textOf(open), start(1))
+  const [segment] = await segmentsOfTrail(file)
+  assert.ok(segment)
+  fs.writeFileSync(`${closed}.zst`, zstdCompressSync(start(1)))
+  fs.rmSync(closed)
+  assert.equal(await textOf(segment), start(1))
+  await assert.rejects(textOf(open), /audit.ndjson cannot be read: it is another file now/)
+})
+
 test('a compressed file that is cut, damaged, a bomb or of another kind is named with the reason', async (t) => {
   const directory = temporaryDirectory(t)
   const text = Array.from({ length: 5000 }, (_, i) => requestLine(`${i * 7919}`)).join('')

@@ -17,6 +17,7 @@ interface Headed extends Segment {
 }
 
 const RECORD_HEAD = '{"type":"'
+const MAX_TRIES = 9
 
 /**
  * The segments of a trail, oldest first; the open one last, if it exists. They are the files beside the audit file that are
@@ -27,7 +28,19 @@ const RECORD_HEAD = '{"type":"'
  */
 export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
   const open = realPathOf(auditFile)
-  const files = namesBeside(open).map((name) => join(dirname(open), name))
+  for (let tries = 1; ; tries++) {
+    const names = namesBeside(open)
+    try {
+      return await listed(open, names)
+    } catch (error) {
+      // The gateway may have renamed, compressed or removed one meanwhile.
+      if (tries === MAX_TRIES || names.join() === namesBeside(open).join()) throw error
+    }
+  }
+}
+
+async function listed(open: string, names: readonly string[]): Promise<Segment[]> {
+  const files = names.map((name) => join(dirname(open), name))
   const named = files.filter((path) => path === open || isNamedAfter(path, open))
   const found = await headed(withoutCopies(named))
   const inodes = new Set(found.map(({ inode }) => inode))
@@ -79,13 +92,14 @@ async function headed(paths: readonly string[]): Promise<Headed[]> {
     const stats = statsOf(path)
     if (stats === undefined) throw unusable(path, new Error('it is no regular file'))
     const compression = compressionOf(path)
-    const line = await firstLineOf({ path, compression })
+    const inode = stats.ino.toString()
+    const line = await firstLineOf({ path, compression, inode })
     const text = line?.toString()
     segments.push({
       path,
       compression,
       sizeBytes: Number(stats.size),
-      inode: stats.ino.toString(),
+      inode,
       place: placeOf(path),
       timeMs: (line && timeOf(line)) ?? Number.MAX_SAFE_INTEGER,
       continues: text && continuesIn(text),

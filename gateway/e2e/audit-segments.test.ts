@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as afterMs } from 'node:timers/promises'
+import { blocksOf, linesIn } from '../audit/segments/read-segment.ts'
+import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
+import { type Line, unpaired } from '../audit/trail.test-support.ts'
+import { call } from './client.ts'
+import { startGateway, until } from './running-gateway.ts'
+import { startUpstream } from './test-upstream.ts'
+
+async function linesOf(segments: Awaited<ReturnType<typeof segmentsFrom>>): Promise<Line[]> {
+  const lines: Line[] = []
+  for (const segment of segments) {
+    for await (const block of blocksOf(segment)) {
+      for (const line of linesIn(block)) lines.push(JSON.parse(line.toString()))
+    }
+  }
+  return lines
+}
+
+const segmentNames = (directory: string) =>
+  readdirSync(directory).filter((name) => /\.\d{8}T\d{9}Z/.test(name))
+
+test('a gateway with workers rotates, compresses, ships and removes its trail under load, and loses nothing by kill -9', async (t) => {
+  const upstream = await startUpstream((_, response) => response.end('done'))
+  t.after(() => upstream.close())
+  const config = {
+    upstream: upstream.url,
+    workers: 2,
+    routes: [{ path: '/open/*', auth: ['none'] }],
+    audit: {
+      rotation: { maxBytes: 65_536, compress: 'zstd' },
+      retention: { keep: '1s', unsealed: true },
+      ship: { directory: '' },
+    },
+  }
+  const first = await startGateway({ config: { ...config, audit: { rotation: config.audit.rotation } } })
+  const { dir } = first
+  const shipped = join(dir, 'shipped')
+  mkdirSync(shipped)
+  let asked = 0
+  const ask = (url: string) =>
+    Promise.all(
+      Array.from({ length: 8 }, () =>
+        call(`${url}/open/${asked++}`, { headers: { 'user-agent': 'x'.repeat(400) } }),
+      ),
+    )
+  // Two segments, and a request or more in flight at the end.
+  await until(async () => {
+    await ask(first.url)
+    await afterMs(50)
+    return segmentNames(dir).length >= 2 ? true : undefined
+  }, 20_000)
+  const atEnd = ask(first.url).catch(() => {})
+  await first.end('SIGKILL')
+  await atEnd
+
+  config.audit.ship.directory = shipped
+  const file = join(dir, 'gateway.json')
+  writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), audit: config.audit }))
+  const second = await startGateway({ config, dir })
+  await until(async () => {
+    await ask(second.url)
+    await afterMs(250)
+    return (await second.metric('gateway_audit_segments_total{task="prune"}')) >= 2 ? true : undefined
+  }, 30_000)
+  assert.equal(await second.metric('gateway_audit_segment_errors_total{task="ship"}'), 0)
+  await second.end()
+  const here = await segmentsOfTrail(second.auditFile)
+  const names = new Set(here.map(({ path }) => path.slice(dir.length + 1)))
+  const copies = segmentNames(shipped).filter((name) => !names.has(name))
+  const lines = await linesOf([...(await segmentsFrom(copies.map((name) => join(shipped, name)))), ...here])
+  assert.deepEqual(unpaired(lines), [])
+  assert.ok(
+    lines.filter(({ type, recovered }) => type === 'API_RESPONSE' && recovered !== true).length >= asked - 8,
+  )
+  assert.ok(copies.every((name) => name.endsWith('.zst')))
+})
