@@ -9,7 +9,7 @@ import { responseTo } from '../audit-records.ts'
 import { openTrail } from '../open-trail.ts'
 import { recover } from '../recovery/recovery.ts'
 import { endOf, type Line, requestLine, temporaryDirectory } from '../trail.test-support.ts'
-import { type Chance, cutPower, PowerDisk } from './power.test-support.ts'
+import { type Chance, PowerDisk, survivors, writeSurvivors } from './power.test-support.ts'
 
 /** One client: when it asks, and whether it waits for the record of its request. */
 interface Client {
@@ -51,11 +51,12 @@ const CLIENT: Client = { startTurn: 0, turns: 0, leaves: false }
 const WORKS = { turns: 0, fails: false }
 const FAILS = { turns: 0, fails: true }
 
-/** Whole lines that are records; what a torn sector damaged is left out. */
+/** Whole lines that are records; what a torn sector damaged is left out, and a torn last line. */
 function records(bytes: Buffer): Line[] {
   return bytes
     .toString()
     .split('\n')
+    .slice(0, -1)
     .flatMap((line): Line[] => {
       try {
         return [JSON.parse(line)]
@@ -124,7 +125,7 @@ test('after a power cut at any moment every answer that a client saw has its pai
         cuts++
         const image = join(scratch, `cut-${cuts}`)
         mkdirSync(image)
-        cutPower(image, moment, chanceOf(run.chances, index))
+        writeSurvivors(image, survivors(moment, chanceOf(run.chances, index)))
         const file = join(image, 'audit.ndjson')
         const { records: recovered } = recover(file)
         const files = [`${file}.1`, file]

@@ -1,6 +1,6 @@
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import type { TestContext } from 'node:test'
 
 /** For tests only. */
@@ -66,25 +66,28 @@ export class PowerDisk {
   #replaceSystem(t: TestContext): void {
     const { openSync, writeSync, ftruncateSync, fdatasync, fdatasyncSync, fsyncSync, renameSync } = fs
     const inodeOf = (fd: number) => fs.fstatSync(fd).ino
+    const directoryInode = fs.statSync(this.#directory).ino
     Object.assign(fs, {
       openSync: (path: string, flags: string | number, mode?: number) => {
-        const isNew = path.startsWith(`${this.#directory}/`) && !fs.existsSync(path)
+        const isNew = dirname(path) === this.#directory && !fs.existsSync(path)
         const fd = openSync(path, flags, mode)
         if (isNew) this.#rename((names) => names.set(basename(path), inodeOf(fd)))
         return fd
       },
       renameSync: (from: string, to: string) => {
         renameSync(from, to)
+        if (dirname(to) !== this.#directory) return
         this.#rename((names) => {
           names.set(basename(to), names.get(basename(from)) ?? 0)
           names.delete(basename(from))
         })
       },
-      writeSync: (fd: number, data: Buffer | string, start = 0, length?: number) => {
+      writeSync: (fd: number, data: Buffer | string, start = 0, length?: number, place?: number) => {
         const bytes =
           typeof data === 'string' ? Buffer.from(data) : data.subarray(start, start + (length ?? data.length))
-        const at = fs.fstatSync(fd).size
-        const count = writeSync(fd, bytes)
+        const at = place ?? fs.fstatSync(fd).size
+        const count =
+          place === undefined ? writeSync(fd, bytes) : writeSync(fd, bytes, 0, bytes.length, place)
         this.#change(inodeOf(fd), { kind: 'write', at, bytes: Buffer.from(bytes.subarray(0, count)) })
         return count
       },
@@ -109,7 +112,7 @@ export class PowerDisk {
       },
       fsyncSync: (fd: number) => {
         fsyncSync(fd)
-        if (!fs.fstatSync(fd).isDirectory()) return
+        if (inodeOf(fd) !== directoryInode) return
         if (this.nextSync().fails) throw ioError()
         this.#names = this.#names.slice(-1)
         this.note()
@@ -165,23 +168,32 @@ function ioError(): Error {
   return Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
 }
 
-/** Writes what a power cut at that moment leaves into another directory. A file keeps its inode, as far as the trail names it. */
-export function cutPower(directory: string, { files, names }: Moment, chance: Chance): void {
-  const left = new Map<string, Buffer>()
-  const inodes = new Map<number, number>()
-  for (const [name, inode] of names[chance(names.length)] ?? []) {
-    const path = join(directory, name)
-    left.set(path, contentAfter(files.get(inode) ?? { durable: Buffer.alloc(0), pending: [] }, chance))
-    fs.writeFileSync(path, '')
-    inodes.set(inode, fs.statSync(path).ino)
+interface Survivor {
+  readonly name: string
+  readonly inode: number
+  readonly bytes: Buffer
+}
+
+/** The files that a power cut at that moment leaves. */
+export function survivors({ files, names }: Moment, chance: Chance): readonly Survivor[] {
+  const left = names[chance(names.length)] ?? new Map<string, number>()
+  return [...left].map(([name, inode]) => {
+    const content = files.get(inode) ?? { durable: Buffer.alloc(0), pending: [] }
+    return { name, inode, bytes: contentAfter(content, chance) }
+  })
+}
+
+/** Writes them into another directory. What the trail says of their inodes is made true there. */
+export function writeSurvivors(directory: string, left: readonly Survivor[]): void {
+  const inodes = new Map<string, number>()
+  for (const { name, inode } of left) {
+    fs.writeFileSync(join(directory, name), '')
+    inodes.set(String(inode), fs.statSync(join(directory, name)).ino)
   }
-  for (const [path, bytes] of left) {
-    const text = bytes.toString('latin1')
-    const renumbered = text.replace(
-      /"continues":"(\d+)"/g,
-      (_, inode) => `"continues":"${inodes.get(Number(inode))}"`,
-    )
-    fs.writeFileSync(path, renumbered, 'latin1')
+  for (const { name, bytes } of left) {
+    const renumber = (_: string, inode: string) => `"continues":"${inodes.get(inode)}"`
+    const text = bytes.toString('latin1').replace(/"continues":"(\d+)"/g, renumber)
+    fs.writeFileSync(join(directory, name), text, 'latin1')
   }
 }
 
