@@ -60,6 +60,10 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'prints records of the audit trail, by id, caller, status or time',
     load: () => import('./audit/find.ts'),
   },
+  'audit report': {
+    summary: 'counts what a day of the audit trail holds, and says what needs a look',
+    load: () => import('./audit/report.ts'),
+  },
   'audit key': {
     summary: 'makes a key that seals the audit trail, and prints its verifier key',
     load: () => import('./audit/key.ts'),

@@ -155,6 +155,12 @@ describe('the command line', () => {
       says: /"API_REQUEST"[\s\S]* is line 3 of the log [\s\S]*"API_RESPONSE"[\s\S]*\nproven\n$/,
     },
     'countersign audit prove --request my-request-1 > transfer.tlog-proof': { says: /^$/ },
+    'countersign audit report --day today': {
+      says: /requests {4}1, responses 1, unpaired 0, recovered 0\n {2}statuses {4}429: 1\n[\s\S]*nothing needs attention\n$/,
+    },
+    'countersign audit report --day 2026-11-15 --json data/audit.ndjson': {
+      says: /^\{"file":"data\/audit\.ndjson","day":"2026-11-15","requests":1,"responses":1,"unpaired":0,/,
+    },
     'countersign audit key secrets/audit-seal-key.pem': {
       says: /^countersign\/[0-9a-f]{16}\+[0-9a-f]{8}\+A\S{43}\n$/,
     },
@@ -200,6 +206,18 @@ describe('the command line', () => {
       }
     })
   }
+
+  it('does what config/AUDIT.md says of verifying', () => {
+    const chapter = readFileSync(join(ROOT, 'config/AUDIT.md'), 'utf8').split('\n## ').at(-1) ?? ''
+    const scripts = [...chapter.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, script]) => script)
+    assert.match(chapter, /^Verify\n/)
+    const { status, out, errors } = type(`set -e\n${scripts.join('').replaceAll('npx -- ', '')}`)
+    assert.equal(status, 0, errors)
+    assert.match(
+      out,
+      /sealed to the end\nproven\n[\s\S]*\nproven\n[\s\S]* is line 3 of the log [\s\S]*\nproven\nexported: \d+ entries [\s\S]*attention\n$/,
+    )
+  })
 
   it('starts a gateway that serves until Ctrl-C, with lines for people in a terminal and none in a pipe', {
     skip: NO_SCRIPT,

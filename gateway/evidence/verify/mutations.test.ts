@@ -25,6 +25,7 @@ import { verifyTrail } from './verify-trail.ts'
 const MUTATIONS = 100 * LONGER
 const UNTOUCHED = 10 * LONGER
 const SEED = 20261122
+const timeout = 120_000 + 20_000 * LONGER
 
 const home = mkdtempSync(join(tmpdir(), 'mutations-'))
 after(() => rmSync(home, { recursive: true }))
@@ -68,7 +69,7 @@ async function judge(trail: SealedTrail, key = trail.vkey) {
 const showAll = (verdict: unknown) => JSON.stringify(verdict, null, 1)
 
 describe('a trail that nobody touched', () => {
-  it('is proven, whatever happened to its gateway', async () => {
+  it('is proven, whatever happened to its gateway', { timeout }, async () => {
     const random = randomFrom(SEED)
     for (let run = 0; run < UNTOUCHED; run++) {
       const trail = makeTrail(random, 10 + random.below(run % 10 === 0 ? 500 : 60))
@@ -288,7 +289,7 @@ const MUTATIONS_OF: Readonly<Record<string, (victim: Victim, random: Random) => 
 }
 
 describe('a sealed trail that somebody changed', () => {
-  it('is never proven, and the first line that was changed is named', async () => {
+  it('is never proven, and the first line that was changed is named', { timeout }, async () => {
     const random = randomFrom(SEED + 1)
     const kinds = Object.keys(MUTATIONS_OF)
     const missed: string[] = []

@@ -1,0 +1,73 @@
+import { type DayReport, reportDay } from '../../evidence/report/day-report.ts'
+import { plural } from '../../evidence/verify/finding.ts'
+import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
+import { print } from '../print.ts'
+import { Progress } from './progress.ts'
+import { ABOUT_FILES, ableTo, FILES, trailsNamed, UNABLE } from './trail-words.ts'
+
+const DAY_MS = 86_400_000
+
+export const command: Command = {
+  words: FILES,
+  count: [0, Number.POSITIVE_INFINITY],
+  flags: {
+    day: { value: 'DAY', about: '2026-11-22, today or yesterday, in UTC; default: yesterday' },
+    json: { about: 'as JSON, one report a line' },
+  },
+  about: [
+    'Says what a day of the trail holds, for the daily look that PCI DSS 10.4 asks for: pairs, responses by status, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. What needs a person comes last.',
+    'It counts; it proves nothing: "audit verify" does.',
+    ABOUT_FILES,
+  ],
+  examples: [
+    ['countersign audit report --day today', 'until now'],
+    ['countersign audit report --day 2026-11-15 --json data/audit.ndjson', 'for a program'],
+  ],
+  fault: 'something needs a person',
+  unable: UNABLE,
+  async run({ words, flags }) {
+    const dayMs = dayOf(flags)
+    const progress = new Progress('reading')
+    let needsAttention = false
+    for (const { auditFile, segments } of await trailsNamed(words)) {
+      const report = await ableTo(() => reportDay(segments, dayMs, progress.show))
+      progress.clear()
+      print(
+        flags.json === true ? JSON.stringify({ file: auditFile, ...report }) : reportText(auditFile, report),
+      )
+      needsAttention ||= report.attention.length > 0
+    }
+    return needsAttention ? EXIT.fault : EXIT.good
+  },
+}
+
+function dayOf(flags: Given['flags']): number {
+  const day = flagValue(flags, 'day') ?? 'yesterday'
+  const today = Math.floor(Date.now() / DAY_MS) * DAY_MS
+  if (day === 'today') return today
+  if (day === 'yesterday') return today - DAY_MS
+  const ms = /^\d{4}-\d\d-\d\d$/.test(day) ? Date.parse(day) : Number.NaN
+  if (Number.isNaN(ms)) throw new UsageFault('--day must be a day: 2026-11-22, today or yesterday')
+  return ms
+}
+
+function reportText(file: string, report: DayReport): string {
+  const { requests, responses, unpaired, recovered, starts, seals, longestUnsealedMs } = report
+  const statuses = Object.entries(report.byStatus).map(([status, count]) => `${status}: ${count}`)
+  const spans = (found: DayReport['gaps']) =>
+    found.map(({ from, until, reason }) => `\n    ${from} to ${until ?? 'now'}, ${reason}`).join('')
+  const wait = longestUnsealedMs === undefined ? '' : `, the longest wait ${longestUnsealedMs} ms`
+  return [
+    `${file}, ${report.day} (UTC)`,
+    `  requests    ${requests}, responses ${responses}, unpaired ${unpaired}, recovered ${recovered}`,
+    `  statuses    ${statuses.join(', ') || 'none'}`,
+    `  starts      ${starts}, gaps ${report.gaps.length}${spans(report.gaps)}`,
+    `  degraded    ${report.degraded.length}${spans(report.degraded)}`,
+    `  config      ${plural(report.configChanges.length, 'change')}${report.configChanges.map(({ at, file: changed }) => `\n    ${at} ${changed}`).join('')}`,
+    `  seals       ${seals}${wait}`,
+    `  pruned      ${plural(report.pruned.length, 'segment')}${report.pruned.map((name) => `\n    ${name}`).join('')}`,
+    report.attention.length === 0
+      ? 'nothing needs attention'
+      : report.attention.map((text) => `! ${text}`).join('\n'),
+  ].join('\n')
+}

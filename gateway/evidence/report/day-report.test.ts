@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, it } from 'node:test'
+import { recoveredRecord, requestRecord, startRecord } from '../../audit/audit-records.ts'
+import { SealedTrail } from '../sealed-trail.test-support.ts'
+import { trailsOf } from '../trail-files.ts'
+import { reportDay } from './day-report.ts'
+
+const dir = mkdtempSync(join(tmpdir(), 'day-report-'))
+after(() => rmSync(dir, { recursive: true }))
+const DAY = Date.parse('2026-11-20T00:00:00Z')
+const at = (time: string) => new Date(`2026-11-20T${time}Z`).toISOString()
+const event = (type: string, timestamp: string, more: object) =>
+  `${JSON.stringify({ type, timestamp, ...more })}\n`
+
+it('counts what a day holds, and names what a person must look at', async () => {
+  const trail = new SealedTrail(dir)
+  trail.start()
+  for (const status of [200, 200, 401, 503]) trail.exchange(status)
+  trail.seal()
+  trail.rotate('zstd')
+  trail.exchange(429)
+  const request = requestRecord({
+    requestId: 'cut-off',
+    timestamp: at('08:00:00.000'),
+    method: 'POST',
+    path: '/api/transfer',
+    userId: undefined,
+    clientId: undefined,
+    ip: '192.0.2.1',
+    userAgent: '',
+    gatewayId: undefined,
+  })
+  trail.write(request)
+  trail.write(recoveredRecord(request))
+  trail.write(startRecord({ timestamp: at('08:05:00.000'), pid: 8, open: 0, recovered: 1, cutBytes: 12 }))
+  trail.write(event('STORE_DEGRADED', at('09:00:00.000'), { store: 'limits', cause: 'ENOSPC' }))
+  trail.write(event('STORE_RESTORED', at('09:10:00.000'), { store: 'limits' }))
+  trail.write(event('CONFIG_CHANGE', at('10:00:00.000'), { file: 'limits.json', before: [], after: [] }))
+  trail.write(event('AUDIT_STOP', at('11:00:00.000'), { pid: 8, open: 0, reason: 'SIGTERM' }))
+  trail.write(startRecord({ timestamp: at('11:01:00.000'), pid: 9, open: 0 }))
+  trail.write(request.replace('cut-off', 'never-answered').replace('08:00', '12:00'))
+  trail.write(request.replace('cut-off', 'tomorrow').replace('2026-11-20', '2026-11-21'))
+  const [files] = await trailsOf([trail.file])
+  const report = await reportDay(files!.segments, DAY)
+  const { requests, responses, unpaired, recovered, byStatus, gaps, degraded, configChanges, seals } = report
+  assert.deepEqual(
+    { requests, responses, unpaired, recovered },
+    { requests: 7, responses: 6, unpaired: 1, recovered: 1 },
+  )
+  assert.deepEqual(byStatus, { 200: 2, 401: 1, 429: 1, 503: 1 })
+  assert.deepEqual(gaps, [
+    { from: gaps[0]?.from, until: at('08:05:00.000'), reason: 'a crash' },
+    { from: at('11:00:00.000'), until: at('11:01:00.000'), reason: 'SIGTERM' },
+  ])
+  assert.deepEqual(degraded, [
+    { from: at('09:00:00.000'), until: at('09:10:00.000'), reason: 'limits: ENOSPC' },
+  ])
+  assert.deepEqual(configChanges, [{ at: at('10:00:00.000'), file: 'limits.json' }])
+  assert.equal(seals, 2)
+  assert.deepEqual(report.attention, [
+    `AUDIT_START at ${at('08:05:00.000')}: cutBytes 12`,
+    `a start without a stop before it, at ${at('08:05:00.000')}: a crash`,
+    '1 requests without a response',
+    '1 requests were cut off by a crash',
+    `degraded from ${at('09:00:00.000')}: limits: ENOSPC`,
+  ])
+  const next = await reportDay(files!.segments, DAY + 86_400_000)
+  assert.deepEqual([next.requests, next.unpaired, next.gaps], [1, 1, []])
+})

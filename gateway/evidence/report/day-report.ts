@@ -1,0 +1,224 @@
+import { linesIn } from '../../audit/segments/read-segment.ts'
+import type { Segment } from '../../audit/segments/segment.ts'
+import { type AuditLine, parseLine, timestampMs } from '../records/audit-line.ts'
+import { blocksWritten, type OnRead, type Period } from '../records/scan-trail.ts'
+import { writtenMs } from '../records/written-at.ts'
+
+/** Times are ISO 8601. */
+interface Span {
+  readonly from: string
+  /** Undefined: it lasts. */
+  readonly until?: string | undefined
+  readonly reason: string
+}
+
+/** What one day of a trail holds: PCI DSS 10.4 asks for a look at it each day. */
+export interface DayReport {
+  readonly day: string
+  readonly requests: number
+  readonly responses: number
+  /** Requests of the day whose end is in no line. */
+  readonly unpaired: number
+  /** Responses that a start wrote for requests that a crash had cut off. */
+  readonly recovered: number
+  readonly byStatus: Readonly<Record<string, number>>
+  readonly starts: number
+  /** AUDIT_STOP to AUDIT_START, but for rotations; and what lies before a start without a stop. */
+  readonly gaps: readonly Span[]
+  /** Stores of the gateway that could not be written. */
+  readonly degraded: readonly Span[]
+  readonly configChanges: readonly { readonly at: string; readonly file: string }[]
+  readonly seals: number
+  /** The longest that a line waited for its seal, milliseconds; undefined without seals. */
+  readonly longestUnsealedMs: number | undefined
+  readonly pruned: readonly string[]
+  /** What somebody must look at. */
+  readonly attention: readonly string[]
+}
+
+const DAY_MS = 86_400_000
+/** The gateway seals each second; a restart takes longer. */
+const SEALED_WITHIN_MS = 60_000
+
+/** @param dayMs its beginning in UTC. @throws Error when a file cannot be read. */
+export async function reportDay(
+  segments: readonly Segment[],
+  dayMs: number,
+  onRead?: OnRead,
+): Promise<DayReport> {
+  const period = { fromMs: dayMs, toMs: dayMs + DAY_MS }
+  const count = new DayCount(period)
+  const hasOpen = () => count.open > 0
+  for await (const { bytes } of blocksWritten(segments, { period, hasOpen, onRead })) {
+    for (const line of linesIn(bytes)) count.read(line)
+  }
+  return count.report()
+}
+
+class DayCount {
+  readonly #period: Period
+  #requests = 0
+  #responses = 0
+  #recovered = 0
+  #starts = 0
+  #seals = 0
+  readonly #byStatus = new Map<number, number>()
+  readonly #gaps: Span[] = []
+  readonly #degraded = new Map<string, Span>()
+  readonly #ended: Span[] = []
+  readonly #configChanges: { at: string; file: string }[] = []
+  readonly #pruned: string[] = []
+  readonly #attention: string[] = []
+  #stop: AuditLine | undefined
+  /** When the last line was written, as far as lines tell. */
+  #lastMs: number | undefined
+  #unsealedSinceMs: number | undefined
+  #longestUnsealedMs: number | undefined
+
+  constructor(period: Period) {
+    this.#period = period
+  }
+
+  /** Requests of the day whose responses were not read yet. */
+  get open(): number {
+    return Math.max(0, this.#requests - this.#responses)
+  }
+
+  read(line: Buffer): void {
+    const record = parseLine(line)
+    if (record === undefined) {
+      if (this.#has(this.#lastMs)) this.#attention.push('a line that is not a record')
+      return
+    }
+    const { type } = record
+    if (type === 'API_REQUEST' || type === 'API_RESPONSE') this.#readExchange(record)
+    else this.#readEvent(record)
+    this.#lastMs = writtenMs(line) ?? this.#lastMs
+    if (type !== 'AUDIT_SEAL') this.#unsealedSinceMs ??= this.#lastMs
+  }
+
+  report(): DayReport {
+    const degraded = [...this.#ended, ...this.#degraded.values()].filter((span) => this.#overlaps(span))
+    const unpaired = this.open
+    const attention = [...this.#attention]
+    if (unpaired > 0) attention.push(`${unpaired} requests without a response`)
+    if (this.#recovered > 0) attention.push(`${this.#recovered} requests were cut off by a crash`)
+    for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)
+    const longest = this.#longestUnsealedMs
+    if (this.#seals > 0 && longest !== undefined && longest > SEALED_WITHIN_MS) {
+      attention.push(`lines waited ${Math.round(longest / 1000)} s for their seal`)
+    }
+    return {
+      day: new Date(this.#period.fromMs).toISOString().slice(0, 10),
+      requests: this.#requests,
+      responses: this.#responses,
+      unpaired,
+      recovered: this.#recovered,
+      byStatus: Object.fromEntries([...this.#byStatus].toSorted(([a], [b]) => a - b)),
+      starts: this.#starts,
+      gaps: this.#gaps,
+      degraded,
+      configChanges: this.#configChanges,
+      seals: this.#seals,
+      longestUnsealedMs: longest,
+      pruned: this.#pruned,
+      attention,
+    }
+  }
+
+  #has(ms: number | undefined): boolean {
+    return ms !== undefined && ms >= this.#period.fromMs && ms < this.#period.toMs
+  }
+
+  #overlaps({ from, until }: Span): boolean {
+    const endMs = until === undefined ? Number.POSITIVE_INFINITY : Date.parse(until)
+    return Date.parse(from) < this.#period.toMs && endMs >= this.#period.fromMs
+  }
+
+  #readExchange(record: AuditLine): void {
+    if (!this.#has(timestampMs(record))) return
+    if (record.type === 'API_REQUEST') {
+      this.#requests++
+      return
+    }
+    this.#responses++
+    if (record.recovered === true) this.#recovered++
+    else
+      this.#byStatus.set(Number(record.statusCode), (this.#byStatus.get(Number(record.statusCode)) ?? 0) + 1)
+  }
+
+  #readEvent(record: AuditLine): void {
+    const at = String(record.timestamp)
+    const isToday = this.#has(timestampMs(record))
+    switch (record.type) {
+      case 'AUDIT_STOP':
+        this.#stop = record
+        break
+      case 'AUDIT_START':
+        this.#readStart(record, isToday)
+        break
+      case 'AUDIT_SEAL':
+        this.#readSeal(record, isToday)
+        break
+      case 'STORE_DEGRADED':
+        this.#degraded.set(String(record.store), {
+          from: at,
+          reason: `${record.store}: ${record.cause ?? 'cannot be written'}`,
+        })
+        break
+      case 'STORE_RESTORED':
+        this.#restore(String(record.store), at)
+        break
+      case 'CONFIG_CHANGE':
+        if (isToday) this.#configChanges.push({ at, file: String(record.file) })
+        break
+      case 'AUDIT_PRUNE':
+        if (isToday) this.#pruned.push(String(record.segment))
+        break
+      case 'AUDIT_SEAL_GAP':
+        if (isToday)
+          this.#attention.push(`AUDIT_SEAL_GAP at ${at}: lines that were sealed are no longer there`)
+        break
+    }
+  }
+
+  #readStart(record: AuditLine, isToday: boolean): void {
+    const at = String(record.timestamp)
+    const stop = this.#stop
+    this.#stop = undefined
+    if (isToday) {
+      this.#starts++
+      for (const member of ['cutBytes', 'damagedLines', 'unresolved', 'refused'] as const) {
+        if (Number(record[member]) > 0)
+          this.#attention.push(`AUDIT_START at ${at}: ${member} ${record[member]}`)
+      }
+      if (record.locked === false) this.#attention.push(`AUDIT_START at ${at}: the trail was not locked`)
+      if (record.removed === true)
+        this.#attention.push(`AUDIT_START at ${at}: the file before was removed while it was written`)
+    }
+    const isRotation = stop?.reason === 'rotated'
+    const fromMs = stop === undefined ? this.#lastMs : timestampMs(stop)
+    if (isRotation || fromMs === undefined || Number.isNaN(fromMs)) return
+    const gap = { from: new Date(fromMs).toISOString(), until: at, reason: String(stop?.reason ?? 'a crash') }
+    if (!this.#overlaps(gap)) return
+    this.#gaps.push(gap)
+    if (stop === undefined) this.#attention.push(`a start without a stop before it, at ${at}: a crash`)
+    else if (gap.reason.startsWith('write failed'))
+      this.#attention.push(`no trail could be written from ${gap.from}: ${gap.reason}`)
+  }
+
+  #readSeal(record: AuditLine, isToday: boolean): void {
+    const sinceMs = this.#unsealedSinceMs
+    this.#unsealedSinceMs = undefined
+    if (!isToday) return
+    this.#seals++
+    if (sinceMs === undefined) return
+    this.#longestUnsealedMs = Math.max(this.#longestUnsealedMs ?? 0, timestampMs(record) - sinceMs)
+  }
+
+  #restore(store: string, at: string): void {
+    const span = this.#degraded.get(store)
+    this.#degraded.delete(store)
+    if (span !== undefined) this.#ended.push({ ...span, until: at })
+  }
+}
