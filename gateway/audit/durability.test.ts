@@ -17,7 +17,8 @@ import {
   temporaryDirectory,
   unpaired,
 } from './trail.test-support.ts'
-import type { Trail, TrailOptions } from './trail.ts'
+import type { Trail } from './trail.ts'
+import type { TrailOptions } from './trail-options.ts'
 
 const responseLine = (request: string) => responseTo(request, 200, 1)
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)

@@ -6,7 +6,8 @@ import type { TrailHandle } from './file/shared-trail.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { InheritedRequests } from './recovery/inherited-requests.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
-import { Trail, type TrailOptions } from './trail.ts'
+import { Trail } from './trail.ts'
+import type { TrailOptions } from './trail-options.ts'
 
 /** What the process that opens a trail says in its first line. */
 interface OpenOptions extends Omit<TrailOptions, 'lock'> {

@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { requestRecord } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
-import { Trail, type TrailOptions } from './trail.ts'
+import { Trail } from './trail.ts'
+import type { TrailOptions } from './trail-options.ts'
 
 /** For tests only. */
 

@@ -1,4 +1,3 @@
-import type { Durability } from '../config/settings.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
 import { recoveredRecord, type StartFacts } from './audit-records.ts'
@@ -11,22 +10,8 @@ import { SharedTrail, type TrailHandle } from './file/shared-trail.ts'
 import { TrailFile } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
 import { linesLeftBy, type Recovery } from './recovery/recovery.ts'
-import { type TrailListeners, TrailReports } from './trail-reports.ts'
-
-export interface TrailOptions extends TrailListeners {
-  /** `-` is standard output. */
-  readonly file: string
-  /** How far a record must have got before the request goes on; `written` by default. `synced` needs a regular file. */
-  readonly durability?: Durability
-  /** Of the gateway, for AUDIT_START. */
-  readonly version?: string
-  /** Milliseconds since the epoch. */
-  readonly now?: () => number
-  /** How long responses wait for records that cannot be written, milliseconds. */
-  readonly timeoutMs?: number
-  /** Released when the trail is closed. */
-  readonly lock?: ProcessLock
-}
+import type { TrailOptions, TrailSeals } from './trail-options.ts'
+import { TrailReports } from './trail-reports.ts'
 
 /** Shorter than the timeout of clients and most proxies. */
 const RESPONSE_TIMEOUT_MS = 5000
@@ -69,6 +54,7 @@ export class Trail {
   #suspended = false
   /** The other process has failed. */
   #wantsBack = false
+  #seals: TrailSeals | undefined
   /** Writes records in place of this process. */
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
@@ -110,6 +96,12 @@ export class Trail {
   /** What another thread needs to join. */
   get handle(): TrailHandle {
     return { file: this.#options.file, shared: this.#shared.buffer }
+  }
+
+  /** From now on the trail is sealed. Only in the thread that opened the file. */
+  sealWith(seals: TrailSeals): void {
+    this.#seals = seals
+    seals.begin()
   }
 
   /** Of the file in use; undefined when it is not for this thread to rotate, or not now. */
@@ -224,6 +216,15 @@ export class Trail {
    * @returns why it could not be; it then goes on
    */
   async suspend(reason: string): Promise<Error | undefined> {
+    const error = await this.#stop(reason)
+    if (!this.#suspended) return error
+    this.#lock?.release()
+    if (error !== undefined) this.goOn()
+    return error
+  }
+
+  /** Writes AUDIT_STOP and then, behind it, the last seal. @returns why it could not be. */
+  async #stop(reason: string): Promise<Error | undefined> {
     const { timeoutMs = RESPONSE_TIMEOUT_MS } = this.#options
     const untilMs = performance.now() + timeoutMs
     while (!this.#shared.takeCommitLock()) {
@@ -234,10 +235,10 @@ export class Trail {
     this.#outage.addPending(lines)
     const error = this.#outage.suspend(reason)
     this.#suspended = true
-    this.#shared.releaseCommitLock()
     commit.finish(error)
-    this.#lock?.release()
-    if (error !== undefined) this.goOn()
+    const seals = await this.#seals?.finish()
+    if (error === undefined && seals !== undefined) this.#outage.appendSeals(seals)
+    this.#shared.releaseCommitLock()
     return error
   }
 
@@ -260,6 +261,7 @@ export class Trail {
     this.#suspended = false
     this.#wantsBack = false
     this.#outage.unsuspend()
+    this.#seals?.begin()
     this.recheck()
   }
 
@@ -270,15 +272,18 @@ export class Trail {
     successor(lines).whenDone(written)
   }
 
-  /**
-   * Ends the trail with AUDIT_STOP; a joined thread only leaves it. Records that cannot be written even now are counted in
-   * a call of `onFault`.
-   */
+  /** Ends a trail as `close` does, with the last seal behind AUDIT_STOP. */
+  async end(reason: string): Promise<void> {
+    if (this.#seals !== undefined && !this.#closed && !this.#suspended) await this.#stop(reason)
+    this.close(reason)
+  }
+
+  /** Ends the trail with AUDIT_STOP; a joined thread only leaves it. Counts for `onFault` what could not be written. */
   close(reason: string): void {
     if (this.#closed) return
     const { lines, commit } = this.#policy.close()
     this.#outage.addPending(lines)
-    if (this.#isOwner) this.#outage.addStop(reason)
+    if (this.#isOwner && !this.#suspended) this.#outage.addStop(reason)
     const { left, error } = this.#outage.end()
     this.#closed = true
     if (left > 0)
@@ -292,8 +297,7 @@ export class Trail {
    * Settles what a dead worker left: gives up its lock, without which no thread can write, cuts off the line it was writing,
    * and writes a `recovered` response for each request that it had open. Only once, in the thread that opened the trail.
    *
-   * @param thread its `threadId`, which its request ids contain.
-   * @returns how many responses were written.
+   * @param thread its `threadId`, which its request ids contain. @returns how many responses were written.
    */
   settleDeadWorker(thread: number): number {
     this.#trailFile.release(thread)

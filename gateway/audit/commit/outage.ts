@@ -192,6 +192,13 @@ export class Outage {
     return error
   }
 
+  /** After `suspend`: seals over all that has been written. One that cannot be written is missing, nothing more. */
+  appendSeals(lines: readonly string[]): void {
+    const { trailFile, reports } = this.#options
+    if (lines.length === 0 || trailFile.torn) return
+    reports.attempted(lines, trailFile.put(lines) ?? this.#sync())
+  }
+
   /** Goes on at the next `recheck`, with what has become pending meanwhile and an AUDIT_START. */
   unsuspend(): void {
     this.#suspended = false

@@ -34,6 +34,13 @@ export interface FileEnd {
   readonly open: number
 }
 
+/** The file in use, and the end of what is committed there, bytes. */
+export interface CommittedEnd {
+  readonly generation: number
+  readonly fd: number
+  readonly end: number
+}
+
 /** Where a commit began: if it fails, it is rolled back to here. */
 export interface CommitStart extends FileEnd {
   /** Bytes of a partial line of this thread, before the end. */
@@ -153,6 +160,18 @@ export class SharedTrail {
     this.#words[DISTRUSTED] = 0
     this.#floats[END] = sizeBytes
     Atomics.add(this.#words, GENERATION, 1)
+  }
+
+  /** How far the file in use is written for good: what is beyond may still be rolled back. Needs no lock. */
+  committed(): CommittedEnd {
+    for (;;) {
+      const { generation, fd } = this
+      const end = this.#floats[END] as number
+      const start = this.#floats[COMMIT_START_END] as number
+      const isSame = generation === this.generation && fd === this.fd
+      if (!isSame || end !== this.#floats[END] || start !== this.#floats[COMMIT_START_END]) continue
+      return { generation, fd, end: start === UNMARKED ? end : Math.min(end, start) }
+    }
   }
 
   /** Requests in the trail without their response. */

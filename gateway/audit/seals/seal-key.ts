@@ -60,18 +60,22 @@ export function makeSealKey(file: string): boolean {
   }
 }
 
-/**
- * @param origin of the log, when it is not made from the key.
- * @throws Error that names the file, when it cannot be read or is no Ed25519 private key.
- */
-export function readSealKey(file: string, origin?: string): SealKey {
+/** @throws Error that names the file, when it cannot be read or is no Ed25519 private key. */
+export function readSealKey(file: string): KeyObject {
   let pem: Buffer
   try {
     pem = readFileSync(file)
   } catch (error) {
     throw unusable(file, error)
   }
-  const key = privateKeyIn(file, pem)
+  return privateKeyIn(file, pem)
+}
+
+/**
+ * @param key an Ed25519 private key.
+ * @param origin of the log, when it is not made from the key.
+ */
+export function sealKeyOf(key: KeyObject, origin?: string): SealKey {
   const publicKey = rawPublicKey(createPublicKey(key))
   const name = origin ?? originOf(publicKey)
   const verifier = verifierKey(name, ED25519, publicKey)

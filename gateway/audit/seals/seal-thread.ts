@@ -1,0 +1,86 @@
+import type { KeyObject } from 'node:crypto'
+import { setImmediate as turn } from 'node:timers/promises'
+import { parentPort, workerData } from 'node:worker_threads'
+import { SharedTrail } from '../file/shared-trail.ts'
+import { sealKeyOf } from './seal-key.ts'
+import { SealProgress, steadyMs } from './seal-progress.ts'
+import { Sealer, type SealGap } from './sealer.ts'
+
+/** What the thread that `Sealing` starts is given. */
+export interface SealJob {
+  readonly file: string
+  readonly trail: SharedArrayBuffer
+  readonly progress: SharedArrayBuffer
+  readonly directory: string
+  readonly key: KeyObject
+  readonly origin: string
+}
+
+/** What it says. It ends when it has sealed everything after the one message that it gets. */
+export type SealNews =
+  | { readonly type: 'sealed'; readonly size: number; readonly root: string }
+  | ({ readonly type: 'gap' } & SealGap)
+  | { readonly type: 'fault'; readonly cause: string }
+
+/** How often it looks for new lines, and tries again what failed. */
+const POLL_MS = 200
+const RETRY_MS = 1000
+
+const job = workerData as SealJob
+let finishing = false
+let wake = () => {}
+
+parentPort?.on('message', () => {
+  finishing = true
+  wake()
+})
+await run(makeSealer)
+parentPort?.close()
+
+function makeSealer(): Sealer {
+  return new Sealer({
+    file: job.file,
+    directory: job.directory,
+    trail: new SharedTrail(job.trail),
+    key: sealKeyOf(job.key, job.origin),
+    progress: new SealProgress(job.progress),
+    now: steadyMs,
+    onSealed: ({ size, root }) => tell({ type: 'sealed', size, root: root.toString('base64') }),
+    onGap: (gap) => tell({ type: 'gap', ...gap }),
+    onFault: (cause) => tell({ type: 'fault', cause }),
+  })
+}
+
+/** Seals until it is told to finish. What fails is tried again, but not at the end. */
+async function run(make: () => Sealer): Promise<void> {
+  let sealer: Sealer | undefined
+  for (;;) {
+    const isLast = finishing
+    try {
+      sealer ??= make()
+      if (isLast) await sealer.finish()
+      else if (await sealer.poll()) await turn()
+      else await rest(POLL_MS)
+    } catch (error) {
+      tell({ type: 'fault', cause: (error as Error).message })
+      if (!isLast) await rest(RETRY_MS)
+    }
+    if (isLast) return
+  }
+}
+
+/** Resolves after that time, or when it is told to finish. */
+function rest(ms: number): Promise<void> {
+  if (finishing) return Promise.resolve()
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms)
+    wake = () => {
+      clearTimeout(timer)
+      resolve()
+    }
+  })
+}
+
+function tell(news: SealNews): void {
+  parentPort?.postMessage(news)
+}

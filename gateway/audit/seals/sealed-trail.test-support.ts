@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { linesIn } from '../segments/read-segment.ts'
+import { segmentsOfTrail } from '../segments/trail-segments.ts'
+import type { Line } from '../trail.test-support.ts'
+import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
+import { leafHash } from './hashes.ts'
+import { leafOf } from './leaf.ts'
+import { rangeHash } from './proofs.ts'
+import { makeSealKey, readSealKey, type SealKey, sealKeyOf } from './seal-key.ts'
+import { parseNote, signersOf } from './signed-note.ts'
+import { checkpointFile, logDirectory, TileReader } from './tiles.ts'
+import { rootOf } from './tree-edge.ts'
+import { ed25519Verifier } from './verifier-key.ts'
+
+/** For tests only. */
+
+/** A key of its own. */
+export function newSealKey(directory: string): SealKey {
+  const file = join(directory, 'audit-seal-key.pem')
+  makeSealKey(file)
+  return sealKeyOf(readSealKey(file))
+}
+
+/** Every line of a trail that is not compressed, in order, with its `\n`. */
+export async function wholeTrail(file: string): Promise<Buffer[]> {
+  const segments = await segmentsOfTrail(file)
+  return segments.flatMap(({ path }) => [...linesIn(readFileSync(path))])
+}
+
+/**
+ * Asserts that the checkpoint beside a trail is signed by this key, and that its tree is that of the first lines of the trail.
+ *
+ * @returns the checkpoint, and the lines that it does not cover.
+ */
+export async function checkSeal(
+  file: string,
+  key: SealKey,
+): Promise<{ readonly checkpoint: Checkpoint; readonly rest: Line[] }> {
+  const directory = logDirectory(file)
+  const note = parseNote(readFileSync(checkpointFile(directory)))
+  const checkpoint = parseCheckpoint(note.text)
+  assert.equal(signersOf(note, [ed25519Verifier(key.verifier)]).length, 1)
+  const lines = await wholeTrail(file)
+  assert.ok(lines.length >= checkpoint.size)
+  const root = rootOf(lines.slice(0, checkpoint.size).map((line) => leafHash(leafOf(line))))
+  assert.deepEqual(checkpoint.root, root)
+  if (checkpoint.size > 0) {
+    assert.deepEqual(rangeHash(new TileReader(directory, checkpoint.size), 0, checkpoint.size), root)
+  }
+  return { checkpoint, rest: lines.slice(checkpoint.size).map((line) => JSON.parse(line.toString())) }
+}

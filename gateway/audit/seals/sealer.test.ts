@@ -1,0 +1,451 @@
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { gzipSync, zstdCompressSync } from 'node:zlib'
+import fc from 'fast-check'
+import { sealGapRecord, sealRecord } from '../audit-records.ts'
+import { type CommittedEnd, SharedTrail } from '../file/shared-trail.ts'
+import { linesOf, requestLine, smallDisk, temporaryDirectory, trailIn } from '../trail.test-support.ts'
+import type { Checkpoint } from './checkpoint.ts'
+import type { SealKey } from './seal-key.ts'
+import { SealProgress } from './seal-progress.ts'
+import { checkSeal, newSealKey } from './sealed-trail.test-support.ts'
+import { Sealer, type SealGap } from './sealer.ts'
+import { checkpointFile, logDirectory } from './tiles.ts'
+
+const NOW = '2026-01-02T03:04:05.678Z'
+
+/** A trail with a sealer in this thread, whose clock stands still until it is moved. */
+class SealedTrail {
+  readonly directory: string
+  readonly file: string
+  readonly key: SealKey
+  readonly seals: Checkpoint[] = []
+  readonly gaps: SealGap[] = []
+  readonly faults: string[] = []
+  progress = new SealProgress()
+  nowMs = 0
+  /** What the sealer may read at most; undefined: as the trail says. */
+  committedEnd: number | undefined
+  #made: ReturnType<typeof trailIn>
+  #sealer: Sealer | undefined
+  #count = 0
+
+  constructor(directory: string) {
+    this.directory = directory
+    this.key = newSealKey(directory)
+    this.#made = trailIn(directory)
+    this.file = this.#made.file
+  }
+
+  get trail() {
+    return this.#made.trail
+  }
+
+  get log() {
+    return logDirectory(this.file)
+  }
+
+  get sealer(): Sealer {
+    this.#sealer ??= new Sealer({
+      file: this.file,
+      directory: this.log,
+      trail: this.#shared(),
+      key: this.key,
+      progress: this.progress,
+      now: () => this.nowMs,
+      onSealed: (checkpoint) => {
+        this.seals.push(checkpoint)
+        const { origin, size, root } = checkpoint
+        this.trail.settle(sealRecord({ timestamp: NOW, origin, size, root: root.toString('base64') }))
+      },
+      onGap: (gap) => {
+        this.gaps.push(gap)
+        this.trail.settle(sealGapRecord({ timestamp: NOW, origin: this.key.origin, ...gap }))
+      },
+      onFault: (message) => this.faults.push(message),
+    })
+    return this.#sealer
+  }
+
+  async write(count: number): Promise<void> {
+    for (let i = 0; i < count; i++) this.trail.append(requestLine(`request-${this.#count++}`))
+    await turn()
+  }
+
+  /** Reads all there is, and seals when it is time. */
+  async poll(): Promise<void> {
+    while (await this.sealer.poll());
+    await turn()
+  }
+
+  /** A second passes. */
+  async pollLater(): Promise<void> {
+    await this.poll()
+    this.nowMs += 1000
+    await this.poll()
+  }
+
+  /** The process dies with its sealer, and another begins. */
+  restart(): void {
+    this.stopSealer()
+    this.#made = trailIn(this.directory)
+  }
+
+  stopSealer(): void {
+    this.#sealer?.close()
+    this.#sealer = undefined
+    this.progress = new SealProgress()
+  }
+
+  rotate(name: string): void {
+    fs.renameSync(this.file, `${this.file}${name}`)
+    this.trail.reopen()
+  }
+
+  async check() {
+    return checkSeal(this.file, this.key)
+  }
+
+  #shared() {
+    const shared = new SharedTrail(this.trail.handle.shared)
+    const committed = (): CommittedEnd => {
+      const real = shared.committed()
+      return { ...real, end: this.committedEnd ?? real.end }
+    }
+    return {
+      committed,
+      get generation() {
+        return shared.generation
+      },
+    }
+  }
+}
+
+function sealedTrail(t: TestContext): SealedTrail {
+  const trail = new SealedTrail(temporaryDirectory(t))
+  t.after(() => trail.stopSealer())
+  return trail
+}
+
+const typesOf = (lines: readonly { readonly type: string }[]) => lines.map(({ type }) => type)
+
+test('a line is sealed after a second, or with 4,096 others, and a seal is no reason for another', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(3)
+  await trail.poll()
+  assert.deepEqual(
+    [trail.seals.length, trail.progress.unsealedRecords, fs.existsSync(trail.log)],
+    [0, 3, false],
+  )
+  trail.nowMs = 999
+  await trail.poll()
+  assert.equal(trail.seals.length, 0)
+  trail.nowMs = 1000
+  await trail.poll()
+  assert.deepEqual([trail.seals.length, trail.progress.sealedSize, trail.progress.unsealedRecords], [1, 3, 0])
+  const { checkpoint, rest } = await trail.check()
+  assert.deepEqual([checkpoint.size, typesOf(rest)], [3, ['AUDIT_SEAL']])
+  assert.equal(rest[0]?.root, checkpoint.root.toString('base64'))
+  trail.nowMs = 60_000
+  await trail.pollLater()
+  assert.deepEqual([trail.seals.length, trail.progress.settledAtMs], [1, 61_000])
+  await trail.write(5000)
+  await trail.poll()
+  assert.equal(trail.seals.length, 2)
+  const { checkpoint: second } = await trail.check()
+  assert.ok(second.size >= 4 + 4096 && second.size < 4 + 5000)
+  await trail.pollLater()
+  assert.equal((await trail.check()).checkpoint.size, 5005)
+  assert.deepEqual(trail.faults, [])
+})
+
+test('the log is private, and only its last tiles are partial', async (t) => {
+  const trail = sealedTrail(t)
+  for (const count of [200, 100, 300]) {
+    await trail.write(count)
+    await trail.pollLater()
+  }
+  const names = fs.readdirSync(trail.log, { recursive: true }).map(String).sort()
+  assert.deepEqual(names, [
+    'checkpoint',
+    'tile',
+    'tile/0',
+    'tile/0/000',
+    'tile/0/001',
+    'tile/0/002.p',
+    'tile/0/002.p/90',
+    'tile/1',
+    'tile/1/000.p',
+    'tile/1/000.p/1',
+    'tile/1/000.p/2',
+  ])
+  for (const name of names) {
+    const stats = fs.statSync(join(trail.log, name))
+    assert.equal(stats.mode & 0o777, stats.isDirectory() ? 0o700 : 0o600)
+  }
+})
+
+test('the disk has the lines before a checkpoint covers them', async (t) => {
+  const steps: string[] = []
+  const { fdatasyncSync, fsyncSync, renameSync } = fs
+  const trail = sealedTrail(t)
+  await trail.write(1)
+  await trail.poll()
+  Object.assign(fs, {
+    fdatasyncSync: (fd: number) => {
+      steps.push('sync the trail')
+      fdatasyncSync(fd)
+    },
+    fsyncSync: (fd: number) => {
+      steps.push(fs.fstatSync(fd).isDirectory() ? 'sync a directory' : 'sync a file')
+      fsyncSync(fd)
+    },
+    renameSync: (from: string, to: string) => {
+      steps.push(to.endsWith('checkpoint') ? 'checkpoint' : 'tile')
+      renameSync(from, to)
+    },
+  })
+  syncBuiltinESMExports()
+  t.after(() => {
+    Object.assign(fs, { fdatasyncSync, fsyncSync, renameSync })
+    syncBuiltinESMExports()
+  })
+  trail.nowMs = 1000
+  await trail.poll()
+  assert.equal(steps[0], 'sync the trail')
+  assert.deepEqual(steps.slice(1, 3), ['sync a file', 'tile'])
+  assert.deepEqual(steps.slice(-3), ['sync a file', 'checkpoint', 'sync a directory'])
+  assert.ok(steps.slice(3, -3).every((step) => step === 'sync a directory') && steps.length >= 8)
+})
+
+test('lines that may be rolled back are not sealed', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(2)
+  const { size } = fs.statSync(trail.file)
+  await trail.write(2)
+  trail.committedEnd = size
+  await trail.pollLater()
+  assert.equal((await trail.check()).checkpoint.size, 2)
+})
+
+test('a log goes on where it was left off, at whatever step the process died', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(300)
+  await trail.pollLater()
+  await trail.write(10)
+  await trail.poll()
+  trail.restart()
+  await trail.write(5)
+  await trail.pollLater()
+  assert.equal((await trail.check()).checkpoint.size, 300 + 1 + 10 + 5)
+  // The tiles of the next checkpoint were written, and the checkpoint was not.
+  const before = fs.readFileSync(checkpointFile(trail.log))
+  await trail.write(400)
+  await trail.pollLater()
+  fs.writeFileSync(checkpointFile(trail.log), before)
+  trail.restart()
+  await trail.write(1)
+  await trail.pollLater()
+  assert.equal((await trail.check()).checkpoint.size, 316 + 1 + 400 + 1 + 1)
+  assert.deepEqual([trail.gaps, trail.faults], [[], []])
+})
+
+test('the end of each segment is sealed, whoever renames it and however often', async (t) => {
+  const trail = sealedTrail(t)
+  trail.trail.begin({ records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })
+  await trail.write(5)
+  await trail.poll()
+  trail.rotate('.1')
+  await trail.write(5)
+  await trail.poll()
+  // AUDIT_STOP is the last line of the old segment.
+  assert.deepEqual(
+    trail.seals.map(({ size }) => size),
+    [7],
+  )
+  trail.rotate('.20260102T000000001Z')
+  await trail.write(1)
+  trail.rotate('.20260102T000000002Z')
+  await trail.write(2)
+  trail.rotate('.20260102T000000003Z')
+  await trail.write(3)
+  await trail.pollLater()
+  const { checkpoint, rest } = await trail.check()
+  assert.ok(checkpoint.size > 20)
+  assert.deepEqual(
+    typesOf(rest).filter((type) => type !== 'AUDIT_SEAL'),
+    [],
+  )
+  assert.deepEqual([trail.gaps, trail.faults], [[], []])
+  assert.equal(String(trail.progress.openInode), trail.trail.inode)
+})
+
+test('a log that begins late or is behind reads closed segments, compressed or not', async (t) => {
+  const trail = sealedTrail(t)
+  const lines: string[] = []
+  const close = async (ending: string, pack: (text: Buffer) => Buffer) => {
+    await trail.write(600)
+    trail.rotate('.closed')
+    const text = fs.readFileSync(`${trail.file}.closed`)
+    lines.push(text.toString())
+    fs.rmSync(`${trail.file}.closed`)
+    fs.writeFileSync(`${trail.file}${ending}`, pack(text))
+  }
+  await close('.20260102T000000001Z.zst', zstdCompressSync)
+  await close('.20260102T000000002Z.gz', gzipSync)
+  await trail.poll()
+  assert.deepEqual(
+    trail.seals.map(({ size }) => size),
+    [601, 1203],
+  )
+  trail.stopSealer()
+  await close('.20260102T000000003Z.gz', gzipSync)
+  await close('.20260102T000000004Z', (text) => text)
+  await trail.pollLater()
+  for (const [i, text] of lines.entries()) fs.writeFileSync(`${trail.file}.20260102T00000000${i + 1}Z`, text)
+  const { rest } = await trail.check()
+  assert.deepEqual(typesOf(rest), ['AUDIT_SEAL'])
+  assert.deepEqual([trail.gaps, trail.faults], [[], []])
+})
+
+test('lines that were sealed and are gone are a gap, which the trail says, and sealing goes on behind it', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(100)
+  await trail.pollLater()
+  const lines = fs.readFileSync(trail.file, 'utf8').split(/(?<=\n)/)
+  trail.stopSealer()
+  fs.writeFileSync(trail.file, lines.slice(0, 60).join(''))
+  trail.restart()
+  await trail.write(1)
+  await trail.pollLater()
+  assert.deepEqual(trail.gaps, [{ size: 100, found: 60 }])
+  const after = linesOf(trail.file).slice(60)
+  assert.deepEqual(typesOf(after), ['API_REQUEST', 'AUDIT_SEAL_GAP', 'AUDIT_SEAL'])
+  assert.equal(after[2]?.size, 102)
+  assert.deepEqual([after[1]?.size, after[1]?.found], [100, 60])
+  // Nothing of it is left: the oldest segment is sealed from its beginning.
+  trail.stopSealer()
+  fs.writeFileSync(trail.file, '')
+  trail.restart()
+  await trail.write(7)
+  await trail.pollLater()
+  assert.deepEqual(trail.gaps.at(-1), { size: 102, found: undefined })
+  assert.equal(trail.seals.at(-1)?.size, 102 + 7 + 1)
+})
+
+test('a file that becomes shorter under the gateway is a gap too', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(20)
+  await trail.poll()
+  fs.truncateSync(trail.file)
+  await trail.poll()
+  await trail.write(3)
+  await trail.pollLater()
+  assert.match(String(trail.faults), /the audit file became shorter/)
+  assert.deepEqual(trail.gaps, [{ size: 20, found: undefined }])
+  assert.equal(trail.seals[0]?.size, 20)
+  assert.ok((trail.seals.at(-1)?.size ?? 0) >= 24)
+})
+
+test('while the disk is full nothing is sealed, little waits in memory, and then the tree goes on', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(300)
+  await trail.pollLater()
+  await trail.write(9000)
+  const disk = smallDisk(t)
+  for (const roomBytes of [0, 100, 9000, 140_000]) {
+    disk.roomBytes = roomBytes
+    await assert.rejects(trail.poll(), /ENOSPC/)
+    await assert.rejects(trail.poll(), /ENOSPC/)
+    assert.ok(trail.progress.unsealedRecords < 5000)
+    assert.equal((await trail.check()).checkpoint.size, 300)
+  }
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  await trail.pollLater()
+  await trail.pollLater()
+  const { rest } = await trail.check()
+  assert.deepEqual(typesOf(rest), ['AUDIT_SEAL'])
+  assert.deepEqual([trail.gaps, trail.faults], [[], []])
+})
+
+test('a log that is removed under the gateway goes on with the same tree', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(700)
+  await trail.pollLater()
+  fs.rmSync(trail.log, { recursive: true })
+  await trail.write(1)
+  await trail.pollLater()
+  assert.match(String(trail.faults), /audit-log\/checkpoint was removed or replaced/)
+  trail.restart()
+  await trail.write(400)
+  await trail.pollLater()
+  assert.equal((await trail.check()).checkpoint.size, 700 + 1 + 1 + 1 + 400)
+  assert.deepEqual([trail.gaps, fs.existsSync(join(trail.log, 'tile/0/000'))], [[], false])
+  // With no log at all the trail is sealed from its beginning, which gives the same tree.
+  fs.rmSync(trail.log, { recursive: true })
+  trail.restart()
+  await trail.poll()
+  await trail.pollLater()
+  assert.equal((await trail.check()).rest.length, 1)
+})
+
+test('a log of another key, of another name or with damaged tiles is not continued, and the reason is named', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(3)
+  await trail.pollLater()
+  const file = checkpointFile(trail.log)
+  const text = fs.readFileSync(file, 'utf8')
+  const refused = (reason: RegExp) => {
+    trail.stopSealer()
+    assert.throws(() => trail.sealer, reason)
+  }
+  fs.writeFileSync(file, text.replace('countersign/', 'other/'))
+  refused(/checkpoint is of the log other\/.*, and the seal key and audit.origin say countersign\//)
+  fs.writeFileSync(file, text.replace(/\n3\n/, '\n2\n'))
+  refused(/checkpoint has a wrong signature of countersign\/.*: put the key back, or move/)
+  const line = /— .*\n/.exec(text)?.[0] ?? ''
+  fs.writeFileSync(file, text.replace(line, '— other AAAAAAAAAA==\n'))
+  refused(/checkpoint was signed by another key/)
+  fs.writeFileSync(file, text)
+  const tile = join(trail.log, 'tile/0/000.p/3')
+  const bytes = fs.readFileSync(tile)
+  bytes[0] = (bytes[0] ?? 0) ^ 1
+  fs.writeFileSync(tile, bytes)
+  refused(/its tiles have another root than its checkpoint/)
+  fs.rmSync(tile)
+  refused(/tile\/0\/000.p\/3 is missing/)
+})
+
+test('whatever happens in whatever order, the tree is that of the lines', async (t) => {
+  const step = fc.oneof(
+    fc.record({ do: fc.constant('write'), count: fc.integer({ min: 1, max: 600 }) }),
+    fc.record({ do: fc.constantFrom('poll', 'wait', 'rotate', 'restart', 'stop') }),
+  )
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 20 }), async (steps) => {
+      const trail = sealedTrail(t)
+      let rotations = 0
+      for (const one of steps) {
+        if ('count' in one) await trail.write(one.count)
+        else if (one.do === 'poll') await trail.poll()
+        else if (one.do === 'wait') await trail.pollLater()
+        else if (one.do === 'rotate')
+          trail.rotate(`.2026010${1 + (rotations % 9)}T0000${10 + rotations++}000Z`)
+        else if (one.do === 'restart') trail.restart()
+        else trail.stopSealer()
+        await turn()
+      }
+      await trail.write(1)
+      await trail.sealer.finish()
+      await turn()
+      const { rest } = await trail.check()
+      assert.ok(rest.length > 0 && rest.every(({ type }) => type === 'AUDIT_SEAL'))
+      assert.deepEqual([trail.gaps, trail.faults], [[], []])
+    }),
+    { numRuns: 15 },
+  )
+})

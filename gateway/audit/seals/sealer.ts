@@ -1,0 +1,277 @@
+import { fstatSync } from 'node:fs'
+import { syncDirectory } from '../../storage/append-file.ts'
+import type { SharedTrail } from '../file/shared-trail.ts'
+import type { Segment } from '../segments/segment.ts'
+import { segmentsOfTrail } from '../segments/trail-segments.ts'
+import type { Checkpoint } from './checkpoint.ts'
+import { lastSealedLine } from './find-sealed.ts'
+import { LineHasher } from './line-hasher.ts'
+import type { SealKey } from './seal-key.ts'
+import type { SealProgress } from './seal-progress.ts'
+import { SealedLog } from './sealed-log.ts'
+import { readerOf, type SegmentReader, Truncated } from './segment-reader.ts'
+
+/** A checkpoint is made when so many lines wait, or one has waited for so long. */
+const MAX_LINES = 4096
+const MAX_WAIT_MS = 1000
+/** Leaves among which the end of an undamaged trail is sought, and of one that has lost lines. */
+const LAST_LEAVES = 512
+const MANY_LEAVES = 65_536
+const READ_BYTES = 128 * 1024
+const NO_END = Number.POSITIVE_INFINITY
+
+/** Lines of the tree that are no longer in the trail. */
+export interface SealGap {
+  /** Leaves of the tree. */
+  readonly size: number
+  /** Leaves up to the last one that was found in the trail; undefined: none was. */
+  readonly found: number | undefined
+}
+
+export interface SealerOptions {
+  /** The audit file. */
+  readonly file: string
+  /** Of the log. */
+  readonly directory: string
+  readonly trail: Pick<SharedTrail, 'committed' | 'generation'>
+  readonly key: SealKey
+  readonly progress: SealProgress
+  /** Milliseconds, steady. */
+  readonly now: () => number
+  onSealed(checkpoint: Checkpoint): void
+  onGap(gap: SealGap): void
+  /** Something was removed or changed that nobody but the gateway may touch. Sealing goes on. */
+  onFault(message: string): void
+}
+
+/**
+ * Seals the trail while it is written: reads its lines as far as they are committed, and makes a checkpoint when one has
+ * waited for a second or 4,096 wait, at the end of each segment, and at the end. Where a run before left off is found by the
+ * last leaf of its tree.
+ *
+ * A checkpoint covers only lines that `fdatasync` has covered, so that a power failure never looks like tampering. The
+ * AUDIT_SEAL lines that follow from checkpoints are leaves too, but no reason for another one.
+ *
+ * Every step may fail and be called again.
+ */
+export class Sealer {
+  readonly #options: SealerOptions
+  readonly #log: SealedLog
+  readonly #hasher: LineHasher
+  #reader: SegmentReader | undefined
+  /** Generation of the trail whose file is being read; a lower one for a segment that was closed before. */
+  #generation = 0
+  /** The file is in use, so its lines are read as far as they are committed. */
+  #isInUse = false
+  /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first came. */
+  #unsealed = 0
+  #sinceMs = 0
+
+  /** @throws Error that names the file, when the log cannot be continued. */
+  constructor(options: SealerOptions) {
+    this.#options = options
+    this.#log = SealedLog.open(options.directory, options.key)
+    this.#hasher = new LineHasher((hash, bytes, start, end) => {
+      this.#log.append(hash)
+      if (!isSeal(bytes, start, end)) this.#unsealed++
+    }, READ_BYTES)
+    options.progress.sealedSize = this.#log.sealedSize
+  }
+
+  /** Reads what is new, and seals what has waited. @returns whether there is more to read at once. */
+  async poll(): Promise<boolean> {
+    const nowMs = this.#options.now()
+    const more = await this.#advance(nowMs)
+    if (this.#unsealed >= MAX_LINES || (this.#unsealed > 0 && nowMs - this.#sinceMs >= MAX_WAIT_MS))
+      this.#seal()
+    if (!more) this.#settled(nowMs)
+    return more
+  }
+
+  /** Seals everything that is committed. */
+  async finish(): Promise<void> {
+    while (await this.poll());
+    if (this.#unsealed > 0) this.#seal()
+    this.#settled(this.#options.now())
+  }
+
+  close(): void {
+    this.#reader?.close()
+  }
+
+  /** @returns whether something was done. */
+  async #advance(nowMs: number): Promise<boolean> {
+    const { trail, progress } = this.#options
+    // While a checkpoint cannot be written, what waits in memory is bounded.
+    if (this.#unsealed >= MAX_LINES) return false
+    const reader = this.#reader ?? (await this.#begin())
+    if (reader === undefined) return false
+    const { generation, end } = trail.committed()
+    if (generation !== this.#generation) this.#isInUse = false
+    const before = this.#unsealed
+    const count = await this.#read(reader, this.#isInUse ? end : NO_END)
+    if (before === 0 && this.#unsealed > 0) this.#sinceMs = nowMs
+    progress.unsealedRecords = this.#unsealed
+    if (count > 0) return true
+    return this.#isInUse ? false : this.#beginNext()
+  }
+
+  async #read(reader: SegmentReader, end: number): Promise<number> {
+    try {
+      return await reader.read(this.#hasher, end)
+    } catch (error) {
+      if (!(error instanceof Truncated)) throw error
+      this.#sealAll()
+      this.#options.onFault(error.message)
+      this.#close()
+      return 0
+    }
+  }
+
+  /** The segment has been read to its end: seals it, and goes on with the next. */
+  async #beginNext(): Promise<boolean> {
+    this.#sealAll()
+    const { file } = this.#options
+    const inUse = fileInUse(this.#options)
+    if (inUse === undefined) return false
+    const behind = inUse.generation - this.#generation
+    const segments = behind === 1 ? [plain(file)] : await segmentsOfTrail(file)
+    const own = segments.findIndex((one) => 'inode' in one && one.inode === this.#reader?.inode)
+    const index = own === -1 ? Math.max(0, segments.length - behind) : own + 1
+    return this.#goOnAt({ segments, index, position: 0 }, inUse)
+  }
+
+  /** @returns false when a rotation is under way: try again. */
+  #goOnAt({ segments, index, position }: Place, inUse: FileInUse): boolean {
+    const segment = segments[index]
+    if (segment === undefined || this.#options.trail.generation !== inUse.generation) return false
+    const reader = readerOf(segment, position)
+    const behind = segments.length - 1 - index
+    if (behind === 0 && reader.inode !== inUse.inode) {
+      reader.close()
+      return false
+    }
+    this.#close()
+    this.#reader = reader
+    this.#generation = inUse.generation - behind
+    this.#isInUse = behind === 0
+    this.#options.progress.openInode = Number(reader.inode)
+    // The name of a new file must survive a power failure as its lines do.
+    syncDirectory(this.#options.file)
+    return true
+  }
+
+  #close(): void {
+    this.#reader?.close()
+    this.#reader = undefined
+    this.#hasher.reset()
+  }
+
+  async #begin(): Promise<SegmentReader | undefined> {
+    const inUse = fileInUse(this.#options)
+    if (inUse !== undefined) this.#goOnAt(await this.#whereToGoOn(), inUse)
+    return this.#reader
+  }
+
+  /** Finds where the log leaves off in the trail. */
+  async #whereToGoOn(): Promise<Place> {
+    const { file } = this.#options
+    const { size } = this.#log
+    const last = size > 0 ? this.#log.lastLeaves(LAST_LEAVES) : new Map<string, number>()
+    // As a rule it is the file in use, and no other needs to be looked at.
+    const open = [plain(file)]
+    const found = size > 0 ? await lastSealedLine(plain(file), last) : undefined
+    if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.end }
+    if (size === 0) return this.#firstPlace()
+    const segments = await segmentsOfTrail(file)
+    const exact = await search(segments, last)
+    if (exact?.leaf === size - 1) return { segments, ...exact }
+    const some = exact ?? (await search(segments, this.#log.lastLeaves(MANY_LEAVES)))
+    this.#options.onGap({ size, found: some && some.leaf + 1 })
+    return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
+  }
+
+  /** A log begins with the oldest segment, unless one cannot be read. */
+  async #firstPlace(): Promise<Place> {
+    const { file, onFault } = this.#options
+    try {
+      return { segments: await segmentsOfTrail(file), index: 0, position: 0 }
+    } catch (error) {
+      onFault(`only new records are sealed: ${(error as Error).message}`)
+      return { segments: [plain(file)], index: 0, position: 0 }
+    }
+  }
+
+  /** AUDIT_SEAL lines too. */
+  #sealAll(): void {
+    if (this.#log.size > this.#log.sealedSize) this.#seal()
+  }
+
+  #seal(): void {
+    const { progress, onSealed, onFault } = this.#options
+    this.#reader?.sync()
+    const checkpoint = this.#log.seal((file) =>
+      onFault(
+        `${file} was removed or replaced while the gateway ran; the tree goes on, older tiles may be missing`,
+      ),
+    )
+    this.#unsealed = 0
+    progress.sealedSize = checkpoint.size
+    progress.unsealedRecords = 0
+    onSealed(checkpoint)
+  }
+
+  /** @param nowMs when the end of the trail was looked at. */
+  #settled(nowMs: number): void {
+    if (this.#unsealed === 0 && this.#isInUse) this.#options.progress.settledAtMs = nowMs
+  }
+}
+
+/** Where to go on reading. */
+interface Place {
+  readonly segments: readonly Pick<Segment, 'path' | 'compression'>[]
+  readonly index: number
+  readonly position: number
+}
+
+/** The newest line in these segments that is one of the leaves. */
+async function search(
+  segments: readonly Segment[],
+  places: ReadonlyMap<string, number>,
+): Promise<(Omit<Place, 'segments'> & { readonly leaf: number }) | undefined> {
+  for (let index = segments.length - 1; index >= 0; index--) {
+    const found = await lastSealedLine(segments[index] as Segment, places)
+    if (found !== undefined) return { index, position: found.end, leaf: found.leaf }
+  }
+  return undefined
+}
+
+function plain(path: string): Pick<Segment, 'path' | 'compression'> {
+  return { path, compression: 'none' }
+}
+
+interface FileInUse {
+  readonly generation: number
+  readonly inode: string
+}
+
+/** @returns undefined while a rotation closes it. */
+function fileInUse({ trail }: Pick<SealerOptions, 'trail'>): FileInUse | undefined {
+  const { generation, fd } = trail.committed()
+  try {
+    const inode = fstatSync(fd, { bigint: true }).ino.toString()
+    return generation === trail.generation ? { generation, inode } : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const SEAL_HEAD = '{"type":"AUDIT_SEAL"'
+/** The E of SEAL: no other type has an E there. */
+const SEAL_AT = SEAL_HEAD.indexOf('EAL')
+const SEAL = 'E'.charCodeAt(0)
+
+function isSeal(bytes: Buffer, start: number, end: number): boolean {
+  if (bytes[start + SEAL_AT] !== SEAL || end - start < SEAL_HEAD.length) return false
+  return bytes.toString('latin1', start, start + SEAL_HEAD.length) === SEAL_HEAD
+}

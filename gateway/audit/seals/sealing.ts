@@ -1,0 +1,132 @@
+import type { KeyObject } from 'node:crypto'
+import { Worker } from 'node:worker_threads'
+import { sealGapRecord, sealRecord, typeOf } from '../audit-records.ts'
+import type { Trail } from '../trail.ts'
+import type { TrailSeals } from '../trail-options.ts'
+import { SealProgress, steadyMs } from './seal-progress.ts'
+import type { SealJob, SealNews } from './seal-thread.ts'
+import type { SealGap } from './sealer.ts'
+
+export interface SealingOptions {
+  readonly trail: Pick<Trail, 'handle' | 'settle'>
+  /** Of the log. */
+  readonly directory: string
+  readonly key: KeyObject
+  readonly origin: string
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+  /** A checkpoint over so many leaves is on the disk. */
+  onSealed(size: number): void
+  /** Sealed lines are no longer in the trail. */
+  onGap(gap: SealGap): void
+  /** Sealing has failed, and is tried again. */
+  onFault(cause: string): void
+}
+
+const SCRIPT = new URL(`./seal-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
+/** A drain or a restart waits no longer for the last seal. */
+const FINISH_MS = 3000
+const FIRST_RESTART_MS = 1000
+const MAX_RESTART_MS = 60_000
+/** It holds some tiles and one buffer; a small young generation is collected often, and stays in the cache. */
+const LIMITS = { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
+
+/** Seals a trail in a thread of its own, which is started again when it dies. */
+export class Sealing implements TrailSeals {
+  readonly #options: SealingOptions
+  readonly #progress = new SealProgress()
+  #thread: Worker | undefined
+  #restart: NodeJS.Timeout | undefined
+  #restartMs = FIRST_RESTART_MS
+  /** Set while it ends: lines that nobody can append any more but the caller of `finish`. */
+  #lastLines: string[] | undefined
+
+  constructor(options: SealingOptions) {
+    this.#options = options
+  }
+
+  begin(): void {
+    const { trail, directory, key, origin } = this.#options
+    const { file, shared } = trail.handle
+    this.#lastLines = undefined
+    this.#progress.settledAtMs = steadyMs()
+    const job: SealJob = { file, trail: shared, progress: this.#progress.buffer, directory, key, origin }
+    const thread = new Worker(SCRIPT, { workerData: job, name: 'seal', resourceLimits: LIMITS })
+    thread.unref()
+    thread.on('message', (news: SealNews) => this.#receive(news))
+    thread.on('error', (error: Error) =>
+      this.#options.onFault(`the thread that seals has died: ${error.message}`),
+    )
+    thread.on('exit', () => this.#ended())
+    this.#thread = thread
+  }
+
+  async finish(): Promise<readonly string[]> {
+    clearTimeout(this.#restart)
+    const lines: string[] = []
+    this.#lastLines = lines
+    const thread = this.#thread
+    if (thread === undefined) return lines
+    thread.ref()
+    const ended = Promise.withResolvers<void>()
+    thread.once('exit', () => ended.resolve())
+    thread.postMessage('finish')
+    const deadline = setTimeout(() => {
+      this.#options.onFault('the last records of the audit trail could not be sealed in time')
+      void thread.terminate()
+    }, FINISH_MS)
+    await ended.promise
+    clearTimeout(deadline)
+    // Of several seals, at the end of a segment and at the end of all, the last one says it all.
+    return lines.filter((line, i) => typeOf(line) !== 'AUDIT_SEAL' || i === lines.length - 1)
+  }
+
+  /** Leaves of the tree that its checkpoint covers. */
+  get sealedSize(): number {
+    return this.#progress.sealedSize
+  }
+
+  /** Records that wait for the next checkpoint. */
+  get unsealedRecords(): number {
+    return this.#progress.unsealedRecords
+  }
+
+  /** Since when there may be records without a seal; below a second as a rule. */
+  get lagMs(): number {
+    return Math.max(0, steadyMs() - this.#progress.settledAtMs)
+  }
+
+  /** Inode of the first segment that is not sealed whole; undefined: not known now. */
+  get unsealedInode(): string | undefined {
+    const { openInode } = this.#progress
+    return openInode === 0 ? undefined : String(openInode)
+  }
+
+  #receive(news: SealNews): void {
+    const { origin, now, onSealed, onGap, onFault } = this.#options
+    const timestamp = new Date(now()).toISOString()
+    if (news.type === 'fault') {
+      onFault(news.cause)
+    } else if (news.type === 'gap') {
+      onGap(news)
+      this.#append(sealGapRecord({ timestamp, origin, size: news.size, found: news.found }))
+    } else {
+      this.#restartMs = FIRST_RESTART_MS
+      onSealed(news.size)
+      this.#append(sealRecord({ timestamp, origin, size: news.size, root: news.root }))
+    }
+  }
+
+  #append(line: string): void {
+    if (this.#lastLines === undefined) this.#options.trail.settle(line)
+    else this.#lastLines.push(line)
+  }
+
+  #ended(): void {
+    this.#thread = undefined
+    this.#progress.openInode = 0
+    if (this.#lastLines !== undefined) return
+    this.#restart = setTimeout(() => this.begin(), this.#restartMs).unref()
+    this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
+  }
+}

@@ -1,0 +1,102 @@
+import { closeSync, fdatasyncSync, fstatSync, openSync, readSync } from 'node:fs'
+import { blocksOf } from '../segments/read-segment.ts'
+import type { Segment } from '../segments/segment.ts'
+import type { LineHasher } from './line-hasher.ts'
+
+/** Reads the lines of a segment once, from a position in its plain text on. */
+export interface SegmentReader {
+  readonly inode: string
+  /** Bytes of the plain text that have been read. */
+  readonly position: number
+  /** Reads at most so far. @returns how many bytes the hasher got; 0: there are no more now. @throws Error of the system. */
+  read(hasher: LineHasher, end: number): Promise<number>
+  /** Waits until what was read is on the disk. */
+  sync(): void
+  close(): void
+}
+
+/** @throws Error of the system. */
+export function readerOf(segment: Pick<Segment, 'path' | 'compression'>, position: number): SegmentReader {
+  return segment.compression === 'none'
+    ? new PlainReader(segment.path, position)
+    : new CompressedReader(segment, position)
+}
+
+/** Of a file that may still grow. It is followed when it is renamed. */
+class PlainReader implements SegmentReader {
+  readonly inode: string
+  readonly #fd: number
+  #position: number
+
+  constructor(path: string, position: number) {
+    this.#fd = openSync(path, 'r')
+    this.#position = position
+    this.inode = fstatSync(this.#fd, { bigint: true }).ino.toString()
+  }
+
+  get position(): number {
+    return this.#position
+  }
+
+  async read(hasher: LineHasher, end: number): Promise<number> {
+    const { space } = hasher
+    const wanted = Math.min(space.length, end - this.#position)
+    const count = wanted > 0 ? readSync(this.#fd, space, 0, wanted, this.#position) : 0
+    if (count === 0) this.#checkLength()
+    this.#position += count
+    hasher.take(count)
+    return count
+  }
+
+  sync(): void {
+    fdatasyncSync(this.#fd)
+  }
+
+  close(): void {
+    closeSync(this.#fd)
+  }
+
+  #checkLength(): void {
+    const { size } = fstatSync(this.#fd)
+    if (size >= this.#position) return
+    throw new Truncated(`the audit file became shorter: ${size} bytes, and ${this.#position} were sealed`)
+  }
+}
+
+/** Sealed lines are no longer in the file that is written. */
+export class Truncated extends Error {}
+
+/** Of a closed segment. */
+class CompressedReader implements SegmentReader {
+  readonly inode: string
+  readonly #blocks: AsyncGenerator<Buffer, void, undefined>
+  /** Bytes that are not to be read. */
+  readonly #start: number
+  #position = 0
+
+  constructor(segment: Pick<Segment, 'path' | 'compression'>, start: number) {
+    // The inode of the file that was compressed is not known any more.
+    this.inode = ''
+    this.#blocks = blocksOf(segment)
+    this.#start = start
+  }
+
+  get position(): number {
+    return this.#position
+  }
+
+  async read(hasher: LineHasher): Promise<number> {
+    const { value: block } = await this.#blocks.next()
+    if (block === undefined) return 0
+    const skipped = Math.max(0, Math.min(block.length, this.#start - this.#position))
+    hasher.push(block.subarray(skipped))
+    this.#position += block.length
+    return block.length
+  }
+
+  sync(): void {}
+
+  close(): void {
+    void this.#blocks.return()
+  }
+}
