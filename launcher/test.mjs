@@ -90,6 +90,7 @@ const LONG = [
   'gateway/audit/recovery/recovery.test.ts',
   'gateway/audit/trail.test.ts',
   'gateway/cluster/replication.test.ts',
+  'gateway/e2e/audit-seals.test.ts',
   'gateway/e2e/edge.test.ts',
   'gateway/e2e/full-disk.test.ts',
   'gateway/e2e/openapi.test.ts',

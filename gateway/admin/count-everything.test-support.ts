@@ -30,6 +30,10 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   metrics.certificateExpiry(1_800_000_000)
   metrics.clientTrustExpiry({ authorities: 1_900_000_000_000, lists: Number.POSITIVE_INFINITY })
   if (isMain) {
+    const seals = metrics.seals({ lagMs: 750, unsealedRecords: 12, sealedSize: 70_000 })
+    seals.sealed(1_700_000_000_000)
+    seals.fault()
+    seals.gap()
     metrics.state({ isReady: () => true, isTrailWritable: () => false, workers: () => 2 }).workerDied()
   }
 }

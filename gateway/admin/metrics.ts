@@ -2,6 +2,8 @@ import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'pr
 import type { Exchange } from '../exchange.ts'
 import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import { REFUSALS } from '../refusals.ts'
+import { auditMetrics } from './audit/audit-metrics.ts'
+import { sealMetrics } from './audit/seal-metrics.ts'
 import { watchEventLoop } from './event-loop.ts'
 import { expiryMetrics } from './expiry-metrics.ts'
 import { exposeState, type GatewayState } from './gateway-state.ts'
@@ -94,6 +96,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
     ...inside,
     ...expiryMetrics(registers),
     ...audit,
+    ...sealMetrics(registers),
     ...stores,
     /** Exposes what only the main thread knows. Called there, once. */
     state: (state: GatewayState) => exposeState(registers, state),
@@ -245,75 +248,6 @@ function insideMetrics(registers: Registry[]) {
       reloads.inc({ file, result: 'failure' }, 0)
       reloads.inc({ file, result })
       lastReload.set({ file }, result === 'success' ? 1 : 0)
-    },
-  }
-}
-
-function auditMetrics(registers: Registry[]) {
-  const records = new Tally({
-    name: 'gateway_audit_records_total',
-    help: 'Records handed to the audit trail, by type.',
-    labelNames: ['type'],
-  })
-  const writeErrors = new Tally({
-    name: 'gateway_audit_write_errors_total',
-    help: 'Writes to the audit trail that failed.',
-    labelNames: [],
-  })
-  const segments = new Tally({
-    name: 'gateway_audit_segments_total',
-    help: 'Closed segments of the audit trail that were compressed, shipped or pruned.',
-    labelNames: ['task'],
-  })
-  const segmentErrors = new Tally({
-    name: 'gateway_audit_segment_errors_total',
-    help: 'Closed segments of the audit trail that could not be compressed, shipped or pruned; tried again later.',
-    labelNames: ['task'],
-  })
-  for (const task of ['compress', 'ship', 'prune']) {
-    segments.begin(task)
-    segmentErrors.begin(task)
-  }
-  expose(registers, [records, writeErrors, segments, segmentErrors])
-  let unshipped = 0
-  let oldestMs: number | undefined
-  new Gauge({
-    name: 'gateway_audit_unshipped_segments',
-    help: 'Closed segments of the audit trail that are not yet where audit.ship copies them.',
-    registers,
-    collect() {
-      this.set(unshipped)
-    },
-  })
-  new Gauge({
-    name: 'gateway_audit_ship_lag_seconds',
-    help: 'How long ago the oldest audit segment was closed that is not shipped yet; 0 when there is none.',
-    registers,
-    collect() {
-      this.set(oldestMs === undefined ? 0 : Math.max(0, (Date.now() - oldestMs) / 1000))
-    },
-  })
-  let pending = () => 0
-  new Gauge({
-    name: 'gateway_audit_records_pending',
-    help: 'Records that are not yet where the durability promises them: in the file, or on the disk.',
-    registers,
-    collect() {
-      this.set(pending())
-    },
-  })
-  return {
-    auditRecord: (type: string) => records.count(type),
-    auditWriteError: () => writeErrors.count(),
-    segmentDone: (task: string) => segments.count(task),
-    segmentFailed: (task: string) => segmentErrors.count(task),
-    unshippedSegments: (count: number, oldestClosedMs: number | undefined) => {
-      unshipped = count
-      oldestMs = oldestClosedMs
-    },
-    /** What counts the records that wait, read when the metrics are collected. */
-    auditPending: (count: () => number) => {
-      pending = count
     },
   }
 }

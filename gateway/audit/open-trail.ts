@@ -48,7 +48,7 @@ export function continueTrail(options: OpenOptions): {
 
 function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; readonly recovery: Recovery } {
   const { file, durability } = options
-  if (file === STANDARD_OUTPUT || isDevice(file)) {
+  if (!isRegularTrail(file)) {
     if (durability === 'synced') throw unusable(file, new Error('only a regular file can be synced'))
     return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER }
   }
@@ -84,11 +84,12 @@ function lockTrail(file: string): ProcessLock {
   })
 }
 
-/** Not a regular file. A directory is refused by the trail itself. */
-function isDevice(file: string): boolean {
+/** It can be read again: no standard output, no device. A directory is refused by the trail itself. */
+export function isRegularTrail(file: string): boolean {
+  if (file === STANDARD_OUTPUT) return false
   try {
-    return !statSync(file).isFile()
+    return statSync(file).isFile()
   } catch {
-    return false
+    return true
   }
 }

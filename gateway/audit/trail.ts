@@ -296,7 +296,6 @@ export class Trail {
   /**
    * Settles what a dead worker left: gives up its lock, without which no thread can write, cuts off the line it was writing,
    * and writes a `recovered` response for each request that it had open. Only once, in the thread that opened the trail.
-   *
    * @param thread its `threadId`, which its request ids contain. @returns how many responses were written.
    */
   settleDeadWorker(thread: number): number {

@@ -11,6 +11,7 @@ import { passed, type Stop } from '../process/drain.ts'
 import { listen } from '../process/public-listeners.ts'
 import { watchFiles, watchTls } from '../process/reload/config-reloads.ts'
 import { checkNow, type Reports, type Watching } from '../process/reload/reload-reports.ts'
+import { prepareSeals, sealTrail } from '../process/seal-trail.ts'
 import type { ServingMode } from '../process/serving-mode.ts'
 import { gatewayIdOf } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
@@ -54,8 +55,10 @@ export class Primary implements ServingMode {
       contentType: this.#own.contentType,
       expose: async () => exposeMerged(await this.#snapshots()),
     }
+    const seals = prepareSeals(startup)
     this.trail = openTrail(trailOptions(startup, this.#own))
     this.#own.auditPending(() => this.trail.uncommittedRecords)
+    sealTrail(startup, seals, { trail: this.trail, metrics: this.#own })
     const config = new ConfigInForce(startup)
     this.reports = { log, metrics: this.#own, trail: this.trail, clock: Date.now, config }
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
@@ -119,18 +122,18 @@ export class Primary implements ServingMode {
     await passed(graceMs, hurry)
     this.#unwatch()
     await stopped
-    this.#close(reason)
+    await this.#close(reason)
   }
 
   async abandon(reason: string): Promise<void> {
     this.#unwatch()
     await this.#pool.stop({ type: 'hurry' } satisfies WorkerCommand, 0)
-    this.#close(reason)
+    await this.#close(reason)
   }
 
-  #close(reason: string): void {
+  #close(reason: string): Promise<void> {
     this.#state.close()
-    this.trail.close(reason)
+    return this.trail.end(reason)
   }
 
   #post(message: WorkerCommand): void {

@@ -42,6 +42,8 @@ test('every variable arrives at its key', () => {
     GATEWAY_AUDIENCE: 'api',
     GATEWAY_AUDIT_FILE: '-',
     GATEWAY_AUDIT_DURABILITY: 'synced',
+    GATEWAY_AUDIT_SEALS: 'off',
+    GATEWAY_AUDIT_SEAL_KEY: '/run/secrets/seal.pem',
     GATEWAY_STORE: 'memory',
     GATEWAY_WORKERS: '1',
     GATEWAY_UPSTREAM_SECRET_FILE: '/run/secrets/gateway',
@@ -73,6 +75,8 @@ test('every variable arrives at its key', () => {
       audience: 'api',
       auditFile: '-',
       auditDurability: 'synced',
+      auditSeals: 'off',
+      auditSealKeyFile: '/run/secrets/seal.pem',
       dataDir: '/var/lib/x',
       workers: 1,
       drainGraceMs: 0,
@@ -83,6 +87,7 @@ test('every variable arrives at its key', () => {
 
 test('each variable refuses what is not of its kind', () => {
   assert.match(fault('GATEWAY_HOST', 'a:1'), /must be an IP address/)
+  assert.match(fault('GATEWAY_AUDIT_SEALS', 'yes'), /must be one of on, off, but is "yes"/)
   assert.match(fault('GATEWAY_ADMIN_OPEN', 'yes'), /must be one of true, false, but is "yes"/)
   assert.match(fault('GATEWAY_ADMIN_NAMES', 'a, b:9090'), /a host name, without a port, but is "b:9090"/)
   assert.match(fault('GATEWAY_ADMIN_HOST', '[::1]'), /must be an IP address/)

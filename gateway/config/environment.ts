@@ -7,7 +7,7 @@ import { STORE_VARIABLES } from './rules/store-address.ts'
 import type { TlsKeys } from './rules/tls-rules.ts'
 import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './rules/value-rules.ts'
 import { MAX_WORKERS, workerCount } from './rules/worker-count.ts'
-import type { Durability } from './settings.ts'
+import type { Durability, Settings } from './settings.ts'
 
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
@@ -22,6 +22,7 @@ export type Overrides = { -readonly [Key in keyof GatewayFile]?: GatewayFile[Key
 type Read = (text: string, overrides: Overrides) => string | undefined
 
 const DURABILITIES = schema.properties.audit.properties.durability.enum
+const SEALS = schema.properties.audit.properties.seals.enum
 const GRACE = schema.properties.timeouts.properties.drainGraceMs
 const LOG_LEVELS = schema.properties.logLevel.enum
 /** Variables that Kubernetes sets in every container of a namespace with a Service named `gateway` or `gateway-…`. */
@@ -51,6 +52,12 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
     (text, overrides) =>
       choiceFault(text, DURABILITIES) ?? set(overrides, { auditDurability: text as Durability }),
   ],
+  [
+    'GATEWAY_AUDIT_SEALS',
+    (text, overrides) =>
+      choiceFault(text, SEALS) ?? set(overrides, { auditSeals: text as Settings['auditSeals'] }),
+  ],
+  ['GATEWAY_AUDIT_SEAL_KEY', (text, overrides) => set(overrides, { auditSealKeyFile: text })],
   ...STORE_VARIABLES.map((name) => [name, ignore] as const),
   ['GATEWAY_WORKERS', readWorkers],
   ['GATEWAY_DRAIN_GRACE_MS', readDrainGrace],

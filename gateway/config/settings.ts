@@ -234,6 +234,11 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly interactionId: boolean
   readonly auditFile: string
   readonly auditDurability: Durability
+  readonly auditSeals: 'on' | 'off'
+  /** Undefined: one in the data directory, which is made when it is missing. */
+  readonly auditSealKeyFile: string | undefined
+  /** Undefined: made from the key. */
+  readonly auditOrigin: string | undefined
   readonly auditRotation: AuditRotation | undefined
   /** Undefined: nothing is removed. */
   readonly auditRetention: AuditRetention | undefined

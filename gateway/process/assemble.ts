@@ -8,6 +8,7 @@ import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { journalOptions, trailOptions } from './data-files.ts'
 import { GatewayInForce } from './gateway-in-force.ts'
 import type { PassedState } from './restart/messages.ts'
+import { prepareSeals, sealTrail } from './seal-trail.ts'
 import { gatewayIdOf, maintainState, makeSharedState, type SharedState } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
@@ -31,10 +32,12 @@ interface Assembled {
 export function assemble(startup: StartupConfiguration, passed?: PassedState): Assembled {
   const { settings, log, version } = startup
   const metrics = createMetrics({ version })
+  const seals = prepareSeals(startup)
   const options = trailOptions(startup, metrics)
   const { trail, inherited } =
     passed === undefined ? { trail: openTrail(options), inherited: undefined } : continueTrail(options)
   metrics.auditPending(() => trail.uncommittedRecords)
+  sealTrail(startup, seals, { trail, metrics })
   const watch = new StoreWatch({ log, metrics, trail })
   const journal = new Journal(journalOptions(startup, watch))
   const secret = randomBytes(32)

@@ -77,7 +77,7 @@ export async function closeParts({ gateway }: InForce, reason: string): Promise<
   if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
   gateway.limiter.close()
   await gateway.upstreams.close()
-  gateway.trail.close(reason)
+  await gateway.trail.end(reason)
 }
 
 /** After the sockets have been read in this turn of the loop, so that a connection with a request waiting counts as busy. */

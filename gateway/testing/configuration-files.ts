@@ -34,10 +34,11 @@ export function writeConfiguration(
   }
 }
 
-/** The environment of a gateway that keeps everything in `dir`, on free ports. */
+/** The environment of a gateway that keeps everything in `dir`, on free ports, and does not seal its trail. */
 export function placesIn(dir: string): Record<string, string> {
   return {
     GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),
+    GATEWAY_AUDIT_SEALS: 'off',
     GATEWAY_DATA_DIR: join(dir, 'data'),
     GATEWAY_PORT: '0',
     GATEWAY_ADMIN_PORT: '0',

@@ -78,7 +78,11 @@ export class Outage {
    */
   writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
     this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
+    const { shared } = this.#options
+    // Without it the lines would count as a commit that is not done.
+    shared.takeCommitLock()
     const error = this.#allOrNothing(() => this.#pending.flush())
+    shared.releaseCommitLock()
     if (error !== undefined) this.#pause(error)
   }
 

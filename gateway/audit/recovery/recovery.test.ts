@@ -4,7 +4,14 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
-import { recoveredRecord, responseTo, startRecord, stopRecord } from '../audit-records.ts'
+import {
+  recoveredRecord,
+  responseTo,
+  sealGapRecord,
+  sealRecord,
+  startRecord,
+  stopRecord,
+} from '../audit-records.ts'
 import {
   endOf,
   linesOf,
@@ -187,6 +194,21 @@ test('nothing before the last start is read', (t) => {
 test('after a clean stop nothing before the last line is read', (t) => {
   const { recovery } = recovered(temporaryDirectory(t), 'garbage\n', a, stop(0))
   assert.deepEqual(recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })
+})
+
+test('seals behind the last line, or anywhere, are read past', (t) => {
+  const seal = sealRecord({ timestamp: '', origin: 'o', size: 3, root: '' })
+  const gap = sealGapRecord({ timestamp: '', origin: 'o', size: 3, found: undefined })
+  const directory = temporaryDirectory(t)
+  const clean = recovered(directory, 'garbage\n', a, stop(0), seal)
+  assert.deepEqual(clean.recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })
+  const crashed = recovered(directory, start(), a, seal, gap, b, seal, seal.slice(0, 30))
+  assert.deepEqual(crashed.recovery, {
+    records: [recoveredRecord(a), recoveredRecord(b)],
+    cutBytes: 30,
+    damagedLines: 0,
+    unresolved: 0,
+  })
 })
 
 test('recovery reads past an outage as long as a request from before it may be open', (t) => {

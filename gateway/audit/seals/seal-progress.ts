@@ -2,8 +2,7 @@
 const SIZE = 0
 const UNSEALED = 1
 const SETTLED_AT = 2
-const OPEN_INODE = 3
-const FLOATS = 4
+const FLOATS = 3
 
 /** Steady milliseconds: the same clock in all threads. */
 export function steadyMs(): number {
@@ -45,14 +44,5 @@ export class SealProgress {
 
   set settledAtMs(ms: number) {
     this.#floats[SETTLED_AT] = ms
-  }
-
-  /** Inode of the segment that is being sealed: those before it are sealed whole. 0: not known yet. */
-  get openInode(): number {
-    return this.#floats[OPEN_INODE] as number
-  }
-
-  set openInode(inode: number) {
-    this.#floats[OPEN_INODE] = inode
   }
 }

@@ -155,7 +155,6 @@ export class Sealer {
     this.#reader = reader
     this.#generation = inUse.generation - behind
     this.#isInUse = behind === 0
-    this.#options.progress.openInode = Number(reader.inode)
     // The name of a new file must survive a power failure as its lines do.
     syncDirectory(this.#options.file)
     return true

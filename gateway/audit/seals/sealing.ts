@@ -96,12 +96,6 @@ export class Sealing implements TrailSeals {
     return Math.max(0, steadyMs() - this.#progress.settledAtMs)
   }
 
-  /** Inode of the first segment that is not sealed whole; undefined: not known now. */
-  get unsealedInode(): string | undefined {
-    const { openInode } = this.#progress
-    return openInode === 0 ? undefined : String(openInode)
-  }
-
   #receive(news: SealNews): void {
     const { origin, now, onSealed, onGap, onFault } = this.#options
     const timestamp = new Date(now()).toISOString()
@@ -124,7 +118,6 @@ export class Sealing implements TrailSeals {
 
   #ended(): void {
     this.#thread = undefined
-    this.#progress.openInode = 0
     if (this.#lastLines !== undefined) return
     this.#restart = setTimeout(() => this.begin(), this.#restartMs).unref()
     this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)

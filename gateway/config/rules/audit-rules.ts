@@ -8,6 +8,9 @@ import { windowToMs } from './window-rule.ts'
 export interface WrittenAudit {
   readonly file: string
   readonly durability: Settings['auditDurability']
+  readonly seals: Settings['auditSeals']
+  readonly sealKeyFile?: string
+  readonly origin?: string
   readonly rotation?: Pick<AuditRotation, 'compress'> & {
     readonly maxBytes?: number
     readonly maxAge?: string
@@ -25,7 +28,14 @@ interface WrittenBucket extends Pick<AuditBucket, 'endpoint' | 'bucket' | 'regio
 
 type AuditSettings = Pick<
   Settings,
-  'auditFile' | 'auditDurability' | 'auditRotation' | 'auditRetention' | 'auditShip'
+  | 'auditFile'
+  | 'auditDurability'
+  | 'auditSeals'
+  | 'auditSealKeyFile'
+  | 'auditOrigin'
+  | 'auditRotation'
+  | 'auditRetention'
+  | 'auditShip'
 >
 
 /** What the schema cannot say. */
@@ -41,10 +51,13 @@ export function checkAudit(json: JsonFile<unknown>, { file, rotation, retention,
   }
 }
 
-export function auditSettings({ file, durability, rotation, retention, ship }: WrittenAudit): AuditSettings {
+export function auditSettings({ rotation, retention, ship, ...written }: WrittenAudit): AuditSettings {
   return {
-    auditFile: file,
-    auditDurability: durability,
+    auditFile: written.file,
+    auditDurability: written.durability,
+    auditSeals: written.seals,
+    auditSealKeyFile: written.sealKeyFile,
+    auditOrigin: written.origin,
     auditRotation: rotation && {
       maxBytes: rotation.maxBytes,
       maxAgeMs: rotation.maxAge === undefined ? undefined : windowToMs(rotation.maxAge),

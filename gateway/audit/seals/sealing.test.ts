@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import type { Worker } from 'node:worker_threads'
+import type { Durability } from '../../config/settings.ts'
+import { continueTrail, openTrail } from '../open-trail.ts'
+import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
+import type { Trail } from '../trail.ts'
+import { makeSealKey, readSealKey, sealKeyOf } from './seal-key.ts'
+import { checkSeal } from './sealed-trail.test-support.ts'
+import { Sealing } from './sealing.ts'
+import { logDirectory } from './tiles.ts'
+
+const silent = { onFault: assert.fail, onRecord: () => {} }
+
+/** A directory for a trail, with a key, and what seals a trail there. */
+function sealedDirectory(t: TestContext, durability: Durability = 'written') {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  const keyFile = join(directory, 'key.pem')
+  makeSealKey(keyFile)
+  const key = readSealKey(keyFile)
+  const sealKey = sealKeyOf(key)
+  const faults: string[] = []
+  const seal = (trail: Trail) => {
+    const sealing = new Sealing({
+      trail,
+      directory: logDirectory(file),
+      key,
+      origin: sealKey.origin,
+      now: Date.now,
+      onSealed: () => {},
+      onGap: () => assert.fail(),
+      onFault: (cause) => faults.push(cause),
+    })
+    trail.sealWith(sealing)
+    return sealing
+  }
+  const check = () => checkSeal(file, sealKey)
+  const ends = () =>
+    linesOf(file)
+      .map(({ type }) => type)
+      .filter((type) => type.startsWith('AUDIT'))
+  return { options: { file, durability, ...silent }, file, seal, check, ends, faults }
+}
+
+for (const durability of ['written', 'synced'] as const) {
+  test(`a process that hands its trail over seals it to the end, and the other goes on with the tree (${durability})`, async (t) => {
+    const { options, seal, check, ends, faults } = sealedDirectory(t, durability)
+    const before = openTrail(options)
+    seal(before)
+    await endOf(before.append(requestLine('a')))
+    assert.equal(await before.suspend('restart'), undefined)
+    assert.deepEqual([faults, ends()], [[], ['AUDIT_START', 'AUDIT_STOP', 'AUDIT_SEAL']])
+    assert.equal((await check()).checkpoint.size, 3)
+    const { trail, inherited } = continueTrail(options)
+    const sealing = seal(trail)
+    inherited.end()
+    await trail.end('end')
+    const { checkpoint, rest } = await check()
+    assert.deepEqual(ends().slice(3), ['AUDIT_START', 'AUDIT_STOP', 'AUDIT_SEAL'])
+    assert.deepEqual([checkpoint.size, rest.length, sealing.sealedSize], [7, 1, 7])
+    assert.deepEqual(faults, [])
+  })
+}
+
+test('a process that takes its trail back goes on sealing', async (t) => {
+  const { options, seal, check, ends } = sealedDirectory(t)
+  const trail = openTrail(options)
+  seal(trail)
+  await trail.suspend('restart')
+  trail.goOn()
+  await endOf(trail.append(requestLine('a')))
+  await trail.end('end')
+  assert.deepEqual(ends().slice(2), ['AUDIT_SEAL', 'AUDIT_START', 'AUDIT_STOP', 'AUDIT_SEAL'])
+  assert.equal((await check()).rest.length, 1)
+})
+
+test('a thread that dies is replaced, and until then the lag says so', async (t) => {
+  const { options, seal, check, faults } = sealedDirectory(t)
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const trail = openTrail(options)
+  const nextThread = () => once(process, 'worker') as Promise<[Worker]>
+  const started = nextThread()
+  const sealing = seal(trail)
+  const [thread] = await started
+  await once(thread, 'online')
+  await thread.terminate()
+  await turn()
+  const lagMs = sealing.lagMs
+  assert.ok(lagMs >= 0)
+  const replaced = nextThread()
+  t.mock.timers.tick(1000)
+  await replaced
+  await trail.end('end')
+  assert.equal((await check()).rest.length, 1)
+  assert.deepEqual(faults, [])
+})
+
+test('where nothing can be sealed the trail is written all the same, and says at its end nothing that is not so', async (t) => {
+  const { options, file, seal, ends, faults } = sealedDirectory(t)
+  writeFileSync(logDirectory(file), 'no directory')
+  const trail = openTrail(options)
+  seal(trail)
+  await endOf(trail.append(requestLine('a')))
+  await trail.end('end')
+  assert.deepEqual(ends(), ['AUDIT_START', 'AUDIT_STOP'])
+  assert.ok(faults.length > 0)
+  assert.match(String(faults[0]), /ENOTDIR/)
+})

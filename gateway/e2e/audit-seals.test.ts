@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { readSealKey, sealKeyOf } from '../audit/seals/seal-key.ts'
+import { checkSeal, wholeTrail } from '../audit/seals/sealed-trail.test-support.ts'
+import { stampedPath } from '../audit/segments/segment.ts'
+import { unpaired } from '../audit/trail.test-support.ts'
+import { call } from './client.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+/** 15 for each unit of TEST_LONG, so 300 in a long run. */
+const KILLS = process.env.TEST_LONG === undefined ? 2 : 15 * Number(process.env.TEST_LONG)
+const CLIENTS = 8
+
+describe('the seals of the audit trail', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let dir: string | undefined
+
+  before(async () => {
+    upstream = await startUpstream((_req, res) => res.end('fine'))
+  })
+  after(async () => {
+    await gateway?.end('SIGKILL')
+    upstream.close()
+  })
+
+  const start = async (env: Record<string, string> = {}) => {
+    const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] }
+    gateway = await startGateway({ config, ...(dir && { dir }), env: { GATEWAY_AUDIT_SEALS: 'on', ...env } })
+    dir = gateway.dir
+  }
+  const keyFile = () => join(gateway.dir, 'data', 'audit-seal-key.pem')
+  const check = () => checkSeal(gateway.auditFile, sealKeyOf(readSealKey(keyFile())))
+
+  it('are made while the gateway runs, and the last line of an orderly end is the seal over all before it', async () => {
+    await start()
+    assert.equal(statSync(keyFile()).mode & 0o777, 0o600)
+    for (let i = 0; i < 3; i++) await call(`${gateway.url}/${i}`)
+    // AUDIT_START and three pairs.
+    await until(async () => (await gateway.metric('gateway_audit_tree_size')) >= 7 || undefined)
+    await until(() => gateway.audit().some(({ type }) => type === 'AUDIT_SEAL') || undefined)
+    assert.equal(await gateway.metric('gateway_audit_unsealed_records'), 0)
+    assert.equal(await gateway.metric('gateway_audit_seal_faults_total'), 0)
+    assert.ok((await gateway.metric('gateway_audit_last_seal_timestamp_seconds')) > 1_700_000_000)
+    assert.equal(await gateway.end(), 0)
+    const { checkpoint, rest } = await check()
+    const records = gateway.audit()
+    assert.deepEqual(
+      records.slice(-2).map(({ type }) => type),
+      ['AUDIT_STOP', 'AUDIT_SEAL'],
+    )
+    assert.equal(checkpoint.size, records.length - 1)
+    assert.deepEqual(rest, [records.at(-1)])
+    assert.equal(rest[0]?.root, checkpoint.root.toString('base64'))
+  })
+
+  it('go on at the next start, of whatever durability, with or without workers, and when the gateway was killed', async () => {
+    const seen: string[] = []
+    const variants = [
+      { GATEWAY_WORKERS: '2', GATEWAY_AUDIT_DURABILITY: 'written' },
+      { GATEWAY_AUDIT_DURABILITY: 'synced' },
+      { GATEWAY_AUDIT_DURABILITY: 'written' },
+      { GATEWAY_WORKERS: '2', GATEWAY_AUDIT_DURABILITY: 'synced' },
+    ]
+    for (let kill = 0; kill < KILLS; kill++) {
+      await start(variants[kill % variants.length])
+      const before = seen.length
+      const sealed = await gateway.metric('gateway_audit_tree_size')
+      let isOver = false
+      const clients = Array.from({ length: CLIENTS }, async (_, client) => {
+        for (let i = 0; !isOver; i++) {
+          const id = `kill-${kill}-${client}-${i}`
+          await call(`${gateway.url}/load`, { headers: { 'x-request-id': id } }).then(
+            ({ status }) => status === 200 && seen.push(id),
+            () => {
+              isOver = true
+            },
+          )
+        }
+      })
+      await until(() => seen.length > before || undefined)
+      // Every other kill comes before a seal, or while one is being made.
+      if (kill % 2 === 1) {
+        await until(async () => (await gateway.metric('gateway_audit_tree_size')) > sealed || undefined)
+      }
+      if (kill % 3 === 2) {
+        renameSync(gateway.auditFile, stampedPath(gateway.auditFile, Date.now()))
+        gateway.process.child.kill('SIGHUP')
+      }
+      await gateway.end('SIGKILL')
+      await Promise.all(clients)
+    }
+    await start()
+    assert.equal(await gateway.end(), 0)
+    const { rest } = await check()
+    assert.deepEqual(
+      rest.map(({ type }) => type),
+      ['AUDIT_SEAL'],
+    )
+    const lines = (await wholeTrail(gateway.auditFile)).map((line) => JSON.parse(line.toString()))
+    assert.deepEqual(unpaired(lines), [])
+    const recorded = new Set(
+      lines.filter(({ type }) => type === 'API_RESPONSE').map(({ requestId }) => requestId),
+    )
+    assert.ok(seen.length > KILLS)
+    assert.deepEqual(
+      seen.filter((id) => !recorded.has(id)),
+      [],
+    )
+    assert.deepEqual(
+      lines.filter(({ type }) => type === 'AUDIT_SEAL_GAP'),
+      [],
+    )
+  })
+
+  it('of another key, or with a key that is none, are no beginning: the start says so and leaves everything as it is', async () => {
+    const checkpoint = join(gateway.dir, 'audit-log', 'checkpoint')
+    const [before, trail] = [readFileSync(checkpoint), readFileSync(gateway.auditFile)]
+    const key = readFileSync(keyFile())
+    rmSync(keyFile())
+    await assert.rejects(
+      start(),
+      /checkpoint is of the log countersign.* put the key back, or move the directory away/,
+    )
+    const file = join(gateway.dir, 'key.pem')
+    await assert.rejects(start({ GATEWAY_AUDIT_SEAL_KEY: file }), /seal key .*key.pem cannot be used: ENOENT/)
+    writeFileSync(file, 'no key')
+    await assert.rejects(start({ GATEWAY_AUDIT_SEAL_KEY: file }), /holds no PEM, and must hold an Ed25519/)
+    writeFileSync(keyFile(), key)
+    assert.deepEqual([readFileSync(checkpoint), readFileSync(gateway.auditFile)], [before, trail])
+    assert.equal(existsSync(`${gateway.auditFile}.tmp`), false)
+  })
+})

@@ -1,0 +1,73 @@
+import type { KeyObject } from 'node:crypto'
+import { join } from 'node:path'
+import type { Metrics } from '../admin/metrics.ts'
+import { isRegularTrail } from '../audit/open-trail.ts'
+import { makeSealKey, readSealKey, sealKeyOf } from '../audit/seals/seal-key.ts'
+import { readOwnCheckpoint } from '../audit/seals/sealed-log.ts'
+import { Sealing } from '../audit/seals/sealing.ts'
+import { logDirectory } from '../audit/seals/tiles.ts'
+import type { Trail } from '../audit/trail.ts'
+import { RepeatedFault } from './repeated-fault.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
+
+/** What seals a trail. */
+interface SealedTrail {
+  readonly directory: string
+  readonly key: KeyObject
+  readonly origin: string
+}
+
+/** A fault that lasts is logged this often. */
+const REPEAT_MS = 60_000
+const KEY_FILE = 'audit-seal-key.pem'
+
+/**
+ * Reads the seal key, and the checkpoint that it must have signed; makes a key at the first start.
+ *
+ * @returns undefined when the trail is not to be sealed, or is no file.
+ * @throws Error that names the file, when the key cannot be used or the log is of another key.
+ */
+export function prepareSeals({ settings, log }: StartupConfiguration): SealedTrail | undefined {
+  const { auditFile, auditSeals, auditSealKeyFile, auditOrigin, dataDir } = settings
+  if (auditSeals === 'off' || !isRegularTrail(auditFile)) return undefined
+  const file = auditSealKeyFile ?? join(dataDir, KEY_FILE)
+  if (auditSealKeyFile === undefined && makeSealKey(file)) log.info({ file }, 'made a key for the seals')
+  const key = readSealKey(file)
+  const sealKey = sealKeyOf(key, auditOrigin)
+  const directory = logDirectory(auditFile)
+  readOwnCheckpoint(directory, sealKey)
+  return { directory, key, origin: sealKey.origin }
+}
+
+/** Seals the trail from now on, and reports to log and metrics. @param sealed undefined: it is not to be sealed */
+export function sealTrail(
+  { log }: StartupConfiguration,
+  sealed: SealedTrail | undefined,
+  { trail, metrics }: { readonly trail: Trail; readonly metrics: Metrics },
+): Sealing | undefined {
+  if (sealed === undefined) return undefined
+  const repeated = new RepeatedFault(REPEAT_MS)
+  let isFailing = false
+  const sealing = new Sealing({
+    ...sealed,
+    trail,
+    now: Date.now,
+    onSealed: (size) => {
+      counts.sealed(Date.now())
+      if (isFailing) log.info({ size }, 'the audit trail is sealed again')
+      isFailing = false
+    },
+    onGap: ({ size, found }) => {
+      counts.gap()
+      log.error({ size, found }, 'sealed records are no longer in the audit trail')
+    },
+    onFault: (cause) => {
+      counts.fault()
+      isFailing = true
+      if (repeated.isDue(cause)) log.error({ cause }, 'the audit trail cannot be sealed')
+    },
+  })
+  const counts = metrics.seals(sealing)
+  trail.sealWith(sealing)
+  return sealing
+}
