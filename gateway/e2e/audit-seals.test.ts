@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { readSealKey, sealKeyOf } from '../audit/seals/seal-key.ts'
+import { readSealKey } from '../audit/seals/seal-key.ts'
 import { checkSeal, wholeTrail } from '../audit/seals/sealed-trail.test-support.ts'
 import { stampedPath } from '../audit/segments/segment.ts'
 import { unpaired } from '../audit/trail.test-support.ts'
@@ -33,7 +33,7 @@ describe('the seals of the audit trail', () => {
     dir = gateway.dir
   }
   const keyFile = () => join(gateway.dir, 'data', 'audit-seal-key.pem')
-  const check = () => checkSeal(gateway.auditFile, sealKeyOf(readSealKey(keyFile())))
+  const check = () => checkSeal(gateway.auditFile, readSealKey(keyFile()))
 
   it('are made while the gateway runs, and the last line of an orderly end is the seal over all before it', async () => {
     await start()

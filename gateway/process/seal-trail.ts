@@ -2,7 +2,7 @@ import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
 import type { Metrics } from '../admin/metrics.ts'
 import { isRegularTrail } from '../audit/open-trail.ts'
-import { makeSealKey, readSealKey, sealKeyOf } from '../audit/seals/seal-key.ts'
+import { makeSealKey, readKeyFile, sealKeyOf } from '../audit/seals/seal-key.ts'
 import { readOwnCheckpoint } from '../audit/seals/sealed-log.ts'
 import { Sealing } from '../audit/seals/sealing.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
@@ -32,7 +32,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   if (auditSeals === 'off' || !isRegularTrail(auditFile)) return undefined
   const file = auditSealKeyFile ?? join(dataDir, KEY_FILE)
   if (auditSealKeyFile === undefined && makeSealKey(file)) log.info({ file }, 'made a key for the seals')
-  const key = readSealKey(file)
+  const key = readKeyFile(file)
   const sealKey = sealKeyOf(key, auditOrigin)
   const directory = logDirectory(auditFile)
   readOwnCheckpoint(directory, sealKey)

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { parseCheckpoint } from './checkpoint.ts'
 import { EMPTY_ROOT } from './hashes.ts'
-import { makeSealKey, rawPublicKey, readSealKey, sealKeyOf } from './seal-key.ts'
+import { makeSealKey, rawPublicKey, readSealKey } from './seal-key.ts'
 import { parseNote, signersOf } from './signed-note.ts'
 import { ed25519Verifier, formatVerifierKey, parseVerifierKey } from './verifier-key.ts'
 
@@ -23,7 +23,7 @@ test('a key is made once, for its owner only, and what it seals verifies', (t) =
   const pem = readFileSync(file, 'utf8')
   assert.equal(makeSealKey(file), false)
   assert.equal(readFileSync(file, 'utf8'), pem)
-  const key = sealKeyOf(readSealKey(file))
+  const key = readSealKey(file)
   const digest = createHash('sha256')
     .update(rawPublicKey(createPublicKey(pem)))
     .digest('hex')
@@ -32,7 +32,7 @@ test('a key is made once, for its owner only, and what it seals verifies', (t) =
   assert.deepEqual(parseCheckpoint(note.text), { origin: key.origin, size: 0, root: EMPTY_ROOT })
   const verifier = ed25519Verifier(parseVerifierKey(formatVerifierKey(key.verifier)))
   assert.equal(signersOf(note, [verifier]).length, 1)
-  assert.equal(sealKeyOf(readSealKey(file), 'audit.example.com/1').verifier.name, 'audit.example.com/1')
+  assert.equal(readSealKey(file, 'audit.example.com/1').verifier.name, 'audit.example.com/1')
 })
 
 test('a file that holds no Ed25519 private key is refused, and the message says what it holds', (t) => {

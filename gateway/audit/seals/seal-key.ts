@@ -61,7 +61,7 @@ export function makeSealKey(file: string): boolean {
 }
 
 /** @throws Error that names the file, when it cannot be read or is no Ed25519 private key. */
-export function readSealKey(file: string): KeyObject {
+export function readKeyFile(file: string): KeyObject {
   let pem: Buffer
   try {
     pem = readFileSync(file)
@@ -69,6 +69,14 @@ export function readSealKey(file: string): KeyObject {
     throw unusable(file, error)
   }
   return privateKeyIn(file, pem)
+}
+
+/**
+ * @param origin of the log, when it is not made from the key.
+ * @throws Error that names the file, as `readKeyFile`.
+ */
+export function readSealKey(file: string, origin?: string): SealKey {
+  return sealKeyOf(readKeyFile(file), origin)
 }
 
 /**

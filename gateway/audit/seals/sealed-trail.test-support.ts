@@ -8,7 +8,7 @@ import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
 import { leafHash } from './hashes.ts'
 import { leafOf } from './leaf.ts'
 import { rangeHash } from './proofs.ts'
-import { makeSealKey, readSealKey, type SealKey, sealKeyOf } from './seal-key.ts'
+import { makeSealKey, readSealKey, type SealKey } from './seal-key.ts'
 import { parseNote, signersOf } from './signed-note.ts'
 import { checkpointFile, logDirectory, TileReader } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
@@ -20,7 +20,7 @@ import { ed25519Verifier } from './verifier-key.ts'
 export function newSealKey(directory: string): SealKey {
   const file = join(directory, 'audit-seal-key.pem')
   makeSealKey(file)
-  return sealKeyOf(readSealKey(file))
+  return readSealKey(file)
 }
 
 /** Every line of a trail that is not compressed, in order, with its `\n`. */

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { HASH_BYTES, type HashText, hashBytes, leafHash } from '../seals/hashes.ts'
-import { makeSealKey, readSealKey, type SealKey, sealKeyOf } from '../seals/seal-key.ts'
+import { makeSealKey, readSealKey, type SealKey } from '../seals/seal-key.ts'
 import { checkpointFile, partialTiles, TILE_WIDTH, tilePath } from '../seals/tiles.ts'
 import { TreeEdge } from '../seals/tree-edge.ts'
 import { formatVerifierKey } from '../seals/verifier-key.ts'
@@ -53,5 +53,5 @@ export function makeSealedLog(directory: string, key = newKey(directory)): Seale
 function newKey(directory: string): SealKey {
   const file = join(directory, 'key.pem')
   makeSealKey(file)
-  return sealKeyOf(readSealKey(file))
+  return readSealKey(file)
 }
