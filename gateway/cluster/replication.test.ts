@@ -10,6 +10,7 @@ import { pino } from 'pino'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { Limiter } from '../limits/limiter.ts'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
@@ -21,18 +22,14 @@ const NO_WATCH = { fault() {}, removed() {}, observe() {} } as Partial<StoreWatc
 const THREADS = 3
 
 function row(name: string, limit: number, windowMs: number): LimitRow {
-  return {
+  return makeRow({
     name,
     path: `/${name}`,
-    methods: undefined,
     limit,
     window: `${windowMs}ms`,
     windowMs,
     purpose: '',
-    per: 'caller',
-    mode: 'enforce',
-    onStoreFailure: 'local',
-  }
+  })
 }
 
 interface Thread {

@@ -9,6 +9,7 @@ import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from './journal/limit-journal.ts'
 import { Limiter } from './limiter.ts'
+import { makeRow } from './table/limit-row.test-support.ts'
 import type { LimitRow } from './table/limit-row.ts'
 
 const START = 1_763_692_800_000
@@ -23,19 +24,14 @@ function directory(): string {
 }
 
 function row(changes: Partial<LimitRow> = {}): LimitRow {
-  return {
+  return makeRow({
     name: 'login',
     path: '/api/login',
-    methods: undefined,
     limit: 2,
     window: '',
-    windowMs: 60_000,
     purpose: 'test',
-    per: 'caller',
-    mode: 'enforce',
-    onStoreFailure: 'local',
     ...changes,
-  }
+  })
 }
 
 /** A gateway's limiter on a real journal, which can be restarted and crashed. */

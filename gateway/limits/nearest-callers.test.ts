@@ -2,21 +2,16 @@ import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import { Limiter } from './limiter.ts'
 import { NearestCallers } from './nearest-callers.ts'
+import { makeRow } from './table/limit-row.test-support.ts'
 import type { LimitRow } from './table/limit-row.ts'
 
 function row(name: string, limit: number): LimitRow {
-  return {
+  return makeRow({
     name,
     path: `/${name}`,
-    methods: undefined,
     limit,
-    window: '1m',
-    windowMs: 60_000,
     purpose: 'a test',
-    per: 'caller',
-    mode: 'enforce',
-    onStoreFailure: 'local',
-  }
+  })
 }
 
 function limiterWith(rows: readonly LimitRow[]) {

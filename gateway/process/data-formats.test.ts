@@ -7,6 +7,7 @@ import { ReplayMemory } from '../auth/replay.ts'
 import { Revocations } from '../auth/revocations.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { Limiter } from '../limits/limiter.ts'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
 const START_MS = 1_763_692_800_000
@@ -33,7 +34,7 @@ const OLDER: Readonly<Record<string, string>> = {
 }
 
 function row(name: string, windowMs: number, limit: number): LimitRow {
-  return {
+  return makeRow({
     name,
     path: `/api/${name}`,
     methods: new Set(['POST']),
@@ -41,10 +42,7 @@ function row(name: string, windowMs: number, limit: number): LimitRow {
     window: '',
     windowMs,
     purpose: '',
-    per: 'caller',
-    mode: 'enforce',
-    onStoreFailure: 'local',
-  }
+  })
 }
 
 const TRANSFER = row('transfer', 3_600_000, 3)

@@ -1,23 +1,17 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { PendingTake } from '../limits/pending-take.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { askStore } from './ask-store.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute, PEER } from './stage.test-support.ts'
 
-const ROW: LimitRow = {
+const ROW = makeRow({
   name: 'x',
   path: '/api/x',
-  methods: undefined,
   limit: 3,
-  window: '1m',
-  windowMs: 60_000,
   purpose: 'x',
-  per: 'caller',
-  mode: 'enforce',
-  onStoreFailure: 'local',
-}
+})
 
 interface Case {
   readonly scopes?: readonly string[]

@@ -2,23 +2,19 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { Take } from '../limits/limiter.ts'
 import { PendingTake } from '../limits/pending-take.ts'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { limit } from './limit.ts'
 import { makeExchange, makeGateway, makePrincipal, PEER } from './stage.test-support.ts'
 
-const ROW: LimitRow = {
+const ROW = makeRow({
   name: 'orders',
   path: '/api/*',
   methods: new Set(['POST']),
   limit: 3,
-  window: '1m',
-  windowMs: 60_000,
   purpose: 'orders are dear',
-  per: 'caller',
-  mode: 'enforce',
-  onStoreFailure: 'local',
-}
+})
 
 interface Case {
   readonly row?: Partial<LimitRow>

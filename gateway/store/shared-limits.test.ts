@@ -1,22 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { SharedLimits } from './shared-limits.ts'
 import type { TakeDone } from './shared-takes.ts'
 
-const ROW: LimitRow = {
+const ROW = makeRow({
   name: 'x',
   path: '/api/x',
-  methods: undefined,
   limit: 3,
-  window: '1m',
-  windowMs: 60_000,
   purpose: 'x',
-  per: 'caller',
-  mode: 'enforce',
-  onStoreFailure: 'local',
-}
+})
 
 test('a fault of the counts here is thrown to the request alone, not to others that wait for the same reply', () => {
   const table = new LimitTable([ROW])

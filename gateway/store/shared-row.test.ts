@@ -1,20 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import { sharedRowOf } from './shared-row.ts'
 
-const ROW: LimitRow = {
+const ROW = makeRow({
   name: 'login',
   path: '/api/login',
-  methods: undefined,
   limit: 5,
-  window: '1m',
-  windowMs: 60_000,
   purpose: 'p',
-  per: 'caller',
-  mode: 'enforce',
-  onStoreFailure: 'local',
-}
+})
 
 test('a row keeps its place in the store when its name, limit or window is edited', () => {
   const edited = sharedRowOf({ ...ROW, name: 'sign-in', limit: 2000, windowMs: 1000 })

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { Write } from '../../storage/append-log.ts'
 import { Limiter } from '../limiter.ts'
+import { makeRow } from '../table/limit-row.test-support.ts'
 import type { LimitRow } from '../table/limit-row.ts'
 import type { OnJournalFailure } from './journal-options.ts'
 import { Journal } from './limit-journal.ts'
@@ -14,18 +15,14 @@ const START_MS = 1_763_692_800_000
 const HOUR_MS = 3_600_000
 
 function row(name: string, windowMs: number, limit: number): LimitRow {
-  return {
+  return makeRow({
     name,
     path: `/${name}`,
-    methods: undefined,
     limit,
     window: '',
     windowMs,
     purpose: '',
-    per: 'caller',
-    mode: 'enforce',
-    onStoreFailure: 'local',
-  }
+  })
 }
 
 const HOURLY = row('hourly', HOUR_MS, 100)

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { Write } from '../../storage/append-log.ts'
 import { Limiter } from '../limiter.ts'
 import { LockedLimiter } from '../locked-limiter.ts'
+import { makeRow } from '../table/limit-row.test-support.ts'
 import type { LimitRow } from '../table/limit-row.ts'
 import type { Hit } from './journal-records.ts'
 import { Journal } from './limit-journal.ts'
@@ -14,18 +15,14 @@ import { SharedJournal } from './shared-journal.ts'
 const HOUR_MS = 3_600_000
 
 function row(name: string, windowMs: number, limit = 10): LimitRow {
-  return {
+  return makeRow({
     name,
     path: `/${name}`,
-    methods: undefined,
     limit,
     window: '',
     windowMs,
     purpose: '',
-    per: 'caller',
-    mode: 'enforce',
-    onStoreFailure: 'local',
-  }
+  })
 }
 
 const DURABLE = row('durable', HOUR_MS)

@@ -1,22 +1,17 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { makeRow } from './limit-row.test-support.ts'
 import type { LimitRow } from './limit-row.ts'
 import { rateLimit, rateLimitPolicy } from './rate-limit-fields.ts'
 
 function row(changes: Partial<LimitRow> = {}): LimitRow {
-  return {
+  return makeRow({
     name: 'login',
     path: '/api/login',
-    methods: undefined,
     limit: 5,
-    window: '1m',
-    windowMs: 60_000,
     purpose: 'slow down guessing',
-    per: 'caller',
-    mode: 'enforce',
-    onStoreFailure: 'local',
     ...changes,
-  }
+  })
 }
 
 describe('the RateLimit fields', () => {
