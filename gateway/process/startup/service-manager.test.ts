@@ -11,13 +11,14 @@ const skip =
   spawnSync('systemd-notify', ['--version']).status === 0 && spawnSync('python3', ['--version']).status === 0
     ? false
     : 'NOT TESTED: systemd-notify or python3 is not installed'
-/** Receives one datagram, as systemd does. */
+/** Receives one datagram, as systemd does, and the barrier after it, which systemd-notify waits for. */
 const RECEIVER = `
 import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.bind(sys.argv[1])
 print('bound', flush=True)
 print(s.recv(4096).decode(), flush=True)
+s.recv(4096)
 `
 
 function setSocket(t: TestContext, path: string | undefined): void {
