@@ -39,10 +39,9 @@ export interface KeeperParts {
   readonly record: (line: string) => Promise<void>
 }
 
-/** A task that failed for a segment waits so long, in milliseconds of the steady clock. */
-const RETRY_MS = 300_000
-/** The same for a shipment, from the first failure in a row to the last. */
-const SHIP_RETRY_MS = [1000, 5000, 30_000, 120_000]
+/** A task that failed waits so long, and twice as long after each further failure. */
+const FIRST_RETRY_MS = 2000
+const LAST_RETRY_MS = 300_000
 /** How often the log is shipped while no segment is closed. */
 const TREE_MS = 900_000
 
@@ -52,10 +51,9 @@ const TREE_MS = 900_000
  */
 export class SegmentKeeper {
   readonly #parts: KeeperParts
-  /** When a task is tried again, by task and path. */
-  readonly #retryAtMs = new Map<string, number>()
+  /** Of tasks that failed, by task and path: when they are tried again, by the steady clock, and how long that was. */
+  readonly #retries = new Map<string, { readonly atMs: number; readonly delayMs: number }>()
   #shipper: Shipper | undefined
-  #shipFailures = 0
   #treeShippedMs = Number.NEGATIVE_INFINITY
 
   constructor(parts: KeeperParts) {
@@ -86,17 +84,18 @@ export class SegmentKeeper {
     }
   }
 
-  async #compress(auditFile: string, segment: ClosedSegment): Promise<void> {
+  async #compress(auditFile: string, segment: ClosedSegment): Promise<boolean> {
     const { needed, reports } = this.#parts
-    if (needed().has(segment.path)) return
-    if (!(await isSealed(auditFile, segment))) return this.#later('compress', segment.path)
+    if (needed().has(segment.path)) return true
+    if (!(await isSealed(auditFile, segment))) return false
     await compressSegment(segment.path)
     reports.done('compress')
+    return true
   }
 
-  async #ship({ auditFile, auditRotation, auditShip }: AuditKeeping): Promise<void> {
+  async #ship({ auditFile, auditRotation, auditShip }: AuditKeeping): Promise<boolean> {
     const target = auditShip && (await shipTarget(auditShip))
-    if (target === undefined) return
+    if (target === undefined) return true
     if (this.#shipper?.targetName !== target.name) this.#shipper = new Shipper(auditFile, target)
     const shipper = this.#shipper
     const { reports, inUse } = this.#parts
@@ -116,10 +115,10 @@ export class SegmentKeeper {
       await shipper.shipTree()
       this.#treeShippedMs = performance.now()
     }
-    this.#shipFailures = 0
+    return true
   }
 
-  async #prune(keeping: AuditKeeping, retention: AuditRetention): Promise<void> {
+  async #prune(keeping: AuditKeeping, retention: AuditRetention): Promise<boolean> {
     const { reports, now, needed, record } = this.#parts
     const { auditFile, auditShip } = keeping
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
@@ -133,22 +132,23 @@ export class SegmentKeeper {
       reports.info({ segments: names, tiles }, 'audit segments were removed: their retention is over')
     }
     if (kept !== undefined) throw new Error(`${kept.segment} is to be removed, but ${kept.why}`)
+    return true
   }
 
-  async #attempt(task: KeeperTask, path: string, run: () => Promise<void>): Promise<void> {
-    if (performance.now() < (this.#retryAtMs.get(`${task} ${path}`) ?? 0)) return
+  /** @param run returns false, or throws, when it has to be tried again. */
+  async #attempt(task: KeeperTask, path: string, run: () => Promise<boolean>): Promise<void> {
+    const key = `${task} ${path}`
+    const { atMs, delayMs } = this.#retries.get(key) ?? { atMs: 0, delayMs: FIRST_RETRY_MS / 2 }
+    if (performance.now() < atMs) return
+    let isDone = false
     try {
-      await run()
+      isDone = await run()
     } catch (error) {
-      this.#later(task, path)
       this.#parts.reports.failed(task, (error as Error).message)
     }
-  }
-
-  #later(task: KeeperTask, path: string): void {
-    const shipMs = SHIP_RETRY_MS[Math.min(this.#shipFailures, SHIP_RETRY_MS.length - 1)] ?? RETRY_MS
-    if (task === 'ship') this.#shipFailures++
-    this.#retryAtMs.set(`${task} ${path}`, performance.now() + (task === 'ship' ? shipMs : RETRY_MS))
+    const nextMs = Math.min(delayMs * 2, LAST_RETRY_MS)
+    if (isDone) this.#retries.delete(key)
+    else this.#retries.set(key, { atMs: performance.now() + nextMs, delayMs: nextMs })
   }
 }
 
