@@ -32,7 +32,7 @@ export const command: Command = {
     'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut since it was sealed, and names the first line where that is not so.',
     'It trusts no key that lies beside the trail: whoever can write the trail can write that too. Name the verifier key that you noted when the key was made.',
     'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. What the records say of one another (a response without a request) comes as warnings.',
-    `${ABOUT_FILES} Given single segments, it proves these.`,
+    `${ABOUT_FILES} Given single segments, it compares these, and calls what follows them missing.`,
   ],
   examples: [
     ['countersign audit verify --key data/audit-seal-key.pem', 'the trail here'],

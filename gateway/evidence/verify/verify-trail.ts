@@ -1,14 +1,14 @@
-import { closeSync, openSync, readFileSync, readSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { NoteFault } from '../../audit/seals/signed-note.ts'
 import { checkpointFile, TileFault } from '../../audit/seals/tiles.ts'
-import { blocksOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { parseLine } from '../records/audit-line.ts'
 import type { OnRead } from '../records/scan-trail.ts'
 import { LineComparison } from './compare-lines.ts'
+import { feed } from './feed-lines.ts'
 import { type Finding, type Place, plural, showPlace } from './finding.ts'
 import { firstLeafOf } from './first-leaf.ts'
 import { ProvenTiles } from './proven-tiles.ts'
@@ -220,13 +220,18 @@ class Verification {
         continue
       }
       if (seal.size > size) {
-        const text = `this AUDIT_SEAL names a checkpoint over ${plural(seal.size, 'line')}, and the one that is there is over ${size.toLocaleString('en')}`
-        this.#findings.push({ what: 'rolled back', place, text })
+        if (!this.#hasGrownTo(seal.size)) this.#findings.push(rolledBack(seal.size, size, place))
         return
       }
       comparison.compareTo(seal.size)
       this.#checkSeal(comparison, seal, place)
     }
+  }
+
+  /** The gateway may have sealed more since this began. */
+  #hasGrownTo(size: number): boolean {
+    const now = openLog(this.#evidence)
+    return !('what' in now) && now.size >= size
   }
 
   #checkSeal(comparison: LineComparison, seal: Seal, place: Place | undefined): void {
@@ -300,20 +305,11 @@ class Verification {
   }
 }
 
-/** Gives the hasher all of a segment, part by part. */
-async function* feed(segment: Segment, hasher: LineHasher): AsyncGenerator<void, void, undefined> {
-  if (segment.compression !== 'none') {
-    for await (const block of blocksOf(segment)) yield hasher.push(block)
-    return
-  }
-  // Without a stream there is nothing to copy or to wait for.
-  const fd = openSync(segment.path, 'r')
-  try {
-    for (let count = -1; count !== 0; ) {
-      count = readSync(fd, hasher.space)
-      yield hasher.take(count)
-    }
-  } finally {
-    closeSync(fd)
+function rolledBack(named: number, size: number, place: Place | undefined): Finding {
+  const there = `the one that is there is over ${size.toLocaleString('en')}`
+  return {
+    what: 'rolled back',
+    place,
+    text: `this AUDIT_SEAL names a checkpoint over ${plural(named, 'line')}, and ${there}`,
   }
 }

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import { sha256 } from '../../audit/seals/hashes.ts'
+import { readSealKey } from '../../audit/seals/seal-key.ts'
+import { SealedLog } from '../../audit/seals/sealed-log.ts'
+import { checkpointFile } from '../../audit/seals/tiles.ts'
+import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
+import { checkProofs } from '../proof/check-proofs.ts'
+import { proveLines } from '../proof/prove-lines.ts'
+import { SealedTrail } from '../sealed-trail.test-support.ts'
+import { trailsOf } from '../trail-files.ts'
+import { trustedKey } from './trusted-key.ts'
+import { type Evidence, verifyTrail } from './verify-trail.ts'
+
+const home = mkdtempSync(join(tmpdir(), 'verify-trail-'))
+after(() => rmSync(home, { recursive: true }))
+let trails = 0
+
+function newTrail(exchanges = 20): SealedTrail {
+  const trail = new SealedTrail(join(home, String(++trails)))
+  trail.start()
+  for (let i = 0; i < exchanges; i++) trail.exchange()
+  trail.seal()
+  return trail
+}
+
+async function judge(trail: SealedTrail, more: Partial<Evidence> = {}, paths = [trail.file]) {
+  const [{ segments, isWhole } = assert.fail()] = await trailsOf(paths)
+  const { directory } = trail
+  return verifyTrail({ segments, isPart: !isWhole, directory, key: trustedKey(trail.vkey), ...more })
+}
+
+describe('verifying a trail', () => {
+  it('does not take for a roll-back what a gateway seals meanwhile', async () => {
+    const trail = newTrail()
+    let grown = false
+    const onRead = () => {
+      if (grown) return
+      grown = true
+      trail.exchange()
+      trail.seal()
+    }
+    const verdict = await judge(trail, { onRead })
+    assert.deepEqual([verdict.findings, verdict.lines], [[], trail.lines.length])
+    assert.match(verdict.tail, /^unsealed: 4 lines/)
+  })
+
+  it('finds a trail that was put back whole, or written anew with the key, only by a checkpoint kept elsewhere', async () => {
+    const trail = newTrail()
+    const saved = join(home, 'saved')
+    cpSync(join(home, String(trails)), saved, { recursive: true })
+    trail.exchange()
+    trail.end()
+    const kept = join(home, 'kept-checkpoint')
+    cpSync(checkpointFile(trail.directory), kept)
+    const [{ segments } = assert.fail()] = await trailsOf([join(saved, 'audit.ndjson')])
+    const old = { segments, directory: join(saved, 'audit-log') }
+    assert.deepEqual((await judge(trail, old)).findings, [])
+    const rolled = await judge(trail, { ...old, keptCheckpoint: kept })
+    assert.equal(rolled.findings[0]?.what, 'rolled back')
+    assert.deepEqual((await judge(trail, { keptCheckpoint: kept })).findings, [])
+
+    rmSync(trail.directory, { recursive: true })
+    const log = SealedLog.open(trail.directory, readSealKey(trail.keyFile))
+    const lines = readFileSync(trail.file, 'utf8')
+      .replaceAll('GET', 'PUT')
+      .replace(/.*AUDIT_SEAL.*\n/g, '')
+    for (const line of lines.split(/(?<=\n)/)) log.append(sha256(Buffer.from(`\0${line}`)))
+    log.append(sha256(Buffer.from('\0more\n')))
+    log.append(sha256(Buffer.from('\0more\n')))
+    log.seal(() => {})
+    writeFileSync(trail.file, `${lines}more\nmore\n`)
+    assert.deepEqual((await judge(trail)).findings, [])
+    const anew = await judge(trail, { keptCheckpoint: kept })
+    assert.match(anew.findings[0]?.text ?? '', /written anew with the same key/)
+  })
+
+  it('finds lines that were rewritten with the tiles over them, and names the seal behind them', async () => {
+    const trail = newTrail(300)
+    trail.exchange()
+    trail.end()
+    const forged = new SealedTrail(join(home, 'forged'))
+    for (const line of trail.lines) {
+      const other = line.replace('/api/data/7"', '/api/data/8"')
+      forged.write(other)
+    }
+    const checkpoint = readFileSync(checkpointFile(trail.directory))
+    forged.seal()
+    cpSync(join(forged.directory, 'tile'), join(trail.directory, 'tile'), { recursive: true, force: true })
+    writeFileSync(checkpointFile(trail.directory), checkpoint)
+    writeFileSync(trail.file, forged.lines.slice(0, trail.lines.length).join(''))
+    const [first] = (await judge(trail)).findings
+    assert.equal(first?.what, 'changed')
+    assert.notEqual(first?.place, undefined)
+  })
+
+  it('proves a part of a trail by itself, and says what the end is', async () => {
+    const trail = newTrail(200)
+    trail.rotate('gzip')
+    trail.exchange()
+    trail.end()
+    const part = await judge(trail, {}, [trail.closed[0]!.path])
+    assert.match(part.tail, /^cut: 4 sealed lines/)
+    const open = (await trailsOf([trail.file]))[0]!.segments.slice(-1)
+    const last = await judge(trail, { segments: open, isPart: true })
+    assert.deepEqual([last.findings, last.tail], [[], 'sealed to the end'])
+    assert.ok(last.firstLeaf > 400)
+    const [gone] = (await judge(trail, { segments: open })).findings
+    assert.match(gone?.text ?? '', /no AUDIT_PRUNE/)
+  })
+
+  it('trusts no key but the one that is given, with its name', async () => {
+    const trail = newTrail()
+    const stranger = newTrail()
+    const [unsigned] = (await judge(trail, { key: trustedKey(stranger.keyFile) })).findings
+    assert.match(unsigned?.text ?? '', /is not signed by the trusted key/)
+    const [misnamed] = (await judge(trail, { key: trustedKey(stranger.vkey) })).findings
+    assert.match(misnamed?.text ?? '', /is of the log countersign/)
+    assert.throws(() => trustedKey(join(home, 'none')), /the key .*none cannot be used/)
+    const { publicKey } = trail.key.verifier
+    assert.equal(formatVerifierKey(trail.key.verifier).includes(publicKey.toString('base64')), false)
+  })
+
+  it('proves single lines, of any length, and refuses what was changed in a proof', () => {
+    const trail = newTrail(300)
+    const long = `{"type":"CONFIG_CHANGE","after":"${'x'.repeat(70_000)}"}\n`
+    assert.throws(() => proveLines(trail.directory, [Buffer.from(long)]), /not sealed yet/)
+    const line = Buffer.from(trail.lines[500]!)
+    const [proof = ''] = proveLines(trail.directory, [line])
+    const key = trustedKey(trail.vkey)
+    assert.deepEqual(
+      checkProofs(proof, key).proven.map(({ index, line: proven }) => [index, proven]),
+      [[500, trail.lines[500]]],
+    )
+    const other = proof.replace(line.toString('base64'), Buffer.from(trail.lines[501]!).toString('base64'))
+    for (const wrong of [
+      proof.replace('index 500', 'index 501'),
+      other,
+      proof.replace('index', 'indx'),
+      '',
+    ]) {
+      const { proven, faults } = checkProofs(wrong, key)
+      assert.deepEqual([proven.length, faults.length], [0, 1])
+    }
+  })
+})
