@@ -4,7 +4,7 @@ import type { Field } from '../../http/syntax/field.ts'
 import { type ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
 import { hasReadBody } from '../request-body.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
-import { giveBuffer, lendBuffer, sharedBuffer, takeBuffer } from './read-buffers.ts'
+import { type BodyReceiver, ReadBuffer } from './read-buffers.ts'
 import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
 import { copyOf, UpgradedStream } from './upgraded-stream.ts'
 
@@ -13,9 +13,6 @@ const KEEP_ALIVE_MS = 4000
 /** We close this much earlier than the server announces, so that no request meets its closing. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
-
-/** After a read of so many bytes of a body the connection reads into a buffer of its own, until the response is whole. */
-const BULK_BYTES = 16 * 1024
 
 /** What a connection tells its owner, which is the pool. */
 export interface ConnectionOwner extends ConnectionTarget {
@@ -32,7 +29,7 @@ export interface ConnectionOwner extends ConnectionTarget {
 }
 
 /** The exchange that uses a connection. `nowMs`: the connection's clock, read once for each piece received. */
-export interface ConnectionUser extends PendingRequest {
+export interface ConnectionUser extends PendingRequest, BodyReceiver {
   readonly hasBody: boolean
   /** The request may be written. */
   connected(): void
@@ -40,10 +37,6 @@ export interface ConnectionUser extends PendingRequest {
   connectFailed(error: ConnectError): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
-  /** @returns `false` to pause. */
-  data(piece: Buffer, nowMs: number): boolean
-  /** Pieces have not been written yet: their buffers must stay as they are. */
-  readonly isHolding: boolean
   /** The response is complete, and the connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: UpgradedStream): void
@@ -70,12 +63,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #paused = false
   /** The upstream has closed its side. */
   #hasEnded = false
-  /** What the socket reads into. */
-  #buffer = sharedBuffer
-  /** A large body is being received. */
-  #isBulk = false
-  /** Who still needs a piece of `#buffer`. */
-  #holder: ConnectionUser | undefined = undefined
+  readonly #buffer = new ReadBuffer()
   /** What was read while the receiver held the body back. */
   #unread: Buffer | undefined = undefined
   #nowMs = 0
@@ -86,7 +74,7 @@ export class Http1Connection implements Timed, ResponseReader {
   constructor(owner: ConnectionOwner) {
     this.#owner = owner
     this.#socket = openConnection(owner, {
-      onread: { buffer: () => this.#nextBuffer(), callback: (length) => this.#received(length) },
+      onread: { buffer: () => this.#buffer.next(), callback: (length) => this.#received(length) },
       connected: () => {
         this.#connected = true
         owner.connected()
@@ -182,55 +170,20 @@ export class Http1Connection implements Timed, ResponseReader {
 
   data(bytes: Buffer, from: number, to: number): boolean {
     const user = this.#user
-    if (user === undefined) return false
-    if (to - from >= BULK_BYTES) this.#isBulk = true
-    else if (bytes === sharedBuffer) return user.data(copyOf(bytes, from, to), this.#nowMs)
-    if (user.isHolding) return user.data(copyOf(bytes, from, to), this.#nowMs)
-    return bytes === sharedBuffer
-      ? this.#passCopy(user, from, to)
-      : this.#passOn(user, bytes.subarray(from, to))
-  }
-
-  /** Copies a piece of the shared buffer into one that can be used again. */
-  #passCopy(user: ConnectionUser, from: number, to: number): boolean {
-    const copy = takeBuffer()
-    sharedBuffer.copy(copy, 0, from, to)
-    const more = user.data(copy.subarray(0, to - from), this.#nowMs)
-    if (user.isHolding) lendBuffer(copy, user)
-    else giveBuffer(copy)
-    return more
-  }
-
-  /** Passes on a piece of a buffer of our own without a copy. */
-  #passOn(user: ConnectionUser, piece: Buffer): boolean {
-    const more = user.data(piece, this.#nowMs)
-    if (user.isHolding) this.#holder = user
-    return more
-  }
-
-  /** Called before the first read and after each. Only then may the buffer change: the socket holds the one it was given. */
-  #nextBuffer(): Buffer {
-    const isShared = this.#buffer === sharedBuffer
-    if (!isShared && (this.#holder !== undefined || !this.#isBulk)) {
-      if (this.#holder === undefined) giveBuffer(this.#buffer)
-      else lendBuffer(this.#buffer, this.#holder)
-      this.#holder = undefined
-      this.#buffer = this.#isBulk ? takeBuffer() : sharedBuffer
-    } else if (isShared && this.#isBulk) this.#buffer = takeBuffer()
-    return this.#buffer
+    return user !== undefined && this.#buffer.pass({ bytes, from, to }, user, this.#nowMs)
   }
 
   /** @returns `false` to pause reading. With TLS, what has been decrypted still comes after that. */
   #received(length: number): boolean {
     const upgraded = this.#upgraded
-    if (upgraded !== undefined) return upgraded.receive(this.#buffer, 0, length)
+    if (upgraded !== undefined) return upgraded.receive(this.#buffer.bytes, 0, length)
     if (this.#unread !== undefined) {
-      this.#unread = Buffer.concat([this.#unread, this.#buffer.subarray(0, length)])
+      this.#unread = Buffer.concat([this.#unread, this.#buffer.bytes.subarray(0, length)])
       return false
     }
     // Unsolicited bytes must not become the response to the next request.
     if (this.#user === undefined) this.destroy()
-    else this.#read(this.#buffer, length)
+    else this.#read(this.#buffer.bytes, length)
     return !this.#paused
   }
 
@@ -253,13 +206,14 @@ export class Http1Connection implements Timed, ResponseReader {
   #holdBack(bytes: Buffer, from: number, to: number): void {
     this.#paused = true
     // Bytes held back earlier have a buffer of their own: no copy needed.
-    if (from < to) this.#unread = bytes === this.#buffer ? copyOf(bytes, from, to) : bytes.subarray(from, to)
+    if (from < to)
+      this.#unread = bytes === this.#buffer.bytes ? copyOf(bytes, from, to) : bytes.subarray(from, to)
   }
 
   /** @param exact no byte came after the response. */
   #whole(exact: boolean): void {
     const user = this.#user
-    this.#isBulk = false
+    this.#buffer.isBulk = false
     this.#parser.stop()
     if (!exact || this.#hasEnded || this.#sending || this.#leftUnread || !this.#parser.keepsConnection)
       this.destroy()

@@ -1,38 +1,53 @@
+import { copyOf } from './upgraded-stream.ts'
+
 /** What one read takes at most. */
 const BUFFER_BYTES = 64 * 1024
 /** Of each kind. Beyond that a buffer is left to the garbage collector. */
 const MAX_KEPT = 64
 
-/** Who may still need the bytes of a buffer. */
-interface Holder {
+/** After a piece of so many bytes a connection reads into a buffer of its own, until the response is whole. */
+const BULK_BYTES = 16 * 1024
+
+/** Takes the body of a response. */
+export interface BodyReceiver {
+  /** @returns `false` to pause. */
+  data(piece: Buffer, nowMs: number): boolean
+  /** Pieces have not been written yet: their buffers must stay as they are. */
   readonly isHolding: boolean
+}
+
+/** Part of what was read. */
+interface Piece {
+  readonly bytes: Buffer
+  readonly from: number
+  readonly to: number
 }
 
 /**
  * Connections read into this one buffer between large bodies. What must outlive a read is copied before the next one. So an
  * idle connection holds no buffer, and a read allocates none.
  */
-export const sharedBuffer: Buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES)
+const sharedBuffer: Buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES)
 
 /*
  * Buffers of large bodies. They are used again because allocating 64 KiB for each read makes V8 collect garbage all the time:
  * it counts what lies outside its heap.
  */
 const spare: Buffer[] = []
-const lent: { readonly buffer: Buffer; readonly holder: Holder }[] = []
+const lent: { readonly buffer: Buffer; readonly holder: BodyReceiver }[] = []
 
 /** A buffer that nobody else reads into. */
-export function takeBuffer(): Buffer {
+function takeBuffer(): Buffer {
   return spare.pop() ?? takeBack() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES)
 }
 
 /** Gives back a buffer that nothing refers to any more. */
-export function giveBuffer(buffer: Buffer): void {
+function giveBuffer(buffer: Buffer): void {
   if (spare.length < MAX_KEPT) spare.push(buffer)
 }
 
 /** Gives back a buffer that `holder` still needs for a while. */
-export function lendBuffer(buffer: Buffer, holder: Holder): void {
+function lendBuffer(buffer: Buffer, holder: BodyReceiver): void {
   if (lent.length < MAX_KEPT) lent.push({ buffer, holder })
 }
 
@@ -44,4 +59,47 @@ function takeBack(): Buffer | undefined {
   const last = lent.pop()
   if (last !== undefined && at < lent.length) lent[at] = last
   return found?.buffer
+}
+
+/** What one connection reads into. */
+export class ReadBuffer {
+  bytes = sharedBuffer
+  /** A large body is being received. */
+  isBulk = false
+  /** Who still needs a piece of `bytes`. */
+  #holder: BodyReceiver | undefined = undefined
+
+  /** Called before the first read and after each. Only then may the buffer change: the socket holds the one it was given. */
+  next(): Buffer {
+    const isShared = this.bytes === sharedBuffer
+    if (!isShared && (this.#holder !== undefined || !this.isBulk)) {
+      if (this.#holder === undefined) giveBuffer(this.bytes)
+      else lendBuffer(this.bytes, this.#holder)
+      this.#holder = undefined
+      this.bytes = this.isBulk ? takeBuffer() : sharedBuffer
+    } else if (isShared && this.isBulk) this.bytes = takeBuffer()
+    return this.bytes
+  }
+
+  /** Passes a piece on: from the shared buffer as a copy, from one of our own as it is. @returns `false` to pause */
+  pass({ bytes, from, to }: Piece, receiver: BodyReceiver, nowMs: number): boolean {
+    const isShared = bytes === sharedBuffer
+    const isLarge = to - from >= BULK_BYTES
+    if (isLarge) this.isBulk = true
+    if ((isShared && !isLarge) || receiver.isHolding) return receiver.data(copyOf(bytes, from, to), nowMs)
+    if (isShared) return passCopy(receiver, from, to, nowMs)
+    const more = receiver.data(bytes.subarray(from, to), nowMs)
+    if (receiver.isHolding) this.#holder = receiver
+    return more
+  }
+}
+
+/** Copies a piece of the shared buffer into one that can be used again. */
+function passCopy(receiver: BodyReceiver, from: number, to: number, nowMs: number): boolean {
+  const copy = takeBuffer()
+  sharedBuffer.copy(copy, 0, from, to)
+  const more = receiver.data(copy.subarray(0, to - from), nowMs)
+  if (receiver.isHolding) lendBuffer(copy, receiver)
+  else giveBuffer(copy)
+  return more
 }
