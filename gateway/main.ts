@@ -11,7 +11,7 @@ import { probeRoutes } from './admin/probes.ts'
 import { clockOffset } from './audit/clock-offset.ts'
 import { Rotation } from './audit/segments/rotation.ts'
 import { SegmentThread } from './audit/segments/segment-thread.ts'
-import { Primary } from './cluster/primary.ts'
+import { Primary, prepareWorkers } from './cluster/primary.ts'
 import { describeFault, type Fault, showFault } from './config/faults.ts'
 import { fileWarnings, settingsWarnings } from './process/config-warnings.ts'
 import { CannotListen, canSharePorts, listen, type Place } from './process/public-listeners.ts'
@@ -134,6 +134,7 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
 async function makeParts(startup: StartupConfiguration, predecessor: Predecessor | undefined) {
   const { settings, log } = startup
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
+  const spare = withWorkers && predecessor !== undefined ? await prepareWorkers(settings.workers) : []
   const inheritance = await predecessor?.inherit(placesOf(settings))
   const exiting = { log, predecessor }
   const sockets = await orExit(
@@ -142,9 +143,12 @@ async function makeParts(startup: StartupConfiguration, predecessor: Predecessor
   )
   const serving = await orExit(
     exiting,
-    (): ServingMode => (withWorkers ? new Primary(startup) : serveAlone(startup, { inheritance, sockets })),
+    (): ServingMode =>
+      withWorkers
+        ? new Primary(startup, inheritance && { inheritance, spare })
+        : serveAlone(startup, { inheritance, sockets }),
   )
-  return { serving, adminSocket: sockets.admin }
+  return { serving, adminSocket: sockets.admin?.[0] }
 }
 
 function adminRoutes(serving: ServingMode): AdminRoute[] {

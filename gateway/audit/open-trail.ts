@@ -46,6 +46,14 @@ export function continueTrail(options: OpenOptions): {
   return { trail, inherited: new InheritedRequests(trail, recovery.records) }
 }
 
+/** One or the other. @param continues the process before hands its trail over */
+export function beginTrail(
+  options: OpenOptions,
+  continues: boolean,
+): { readonly trail: Trail; readonly inherited: InheritedRequests | undefined } {
+  return continues ? continueTrail(options) : { trail: openTrail(options), inherited: undefined }
+}
+
 function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; readonly recovery: Recovery } {
   const { file, durability } = options
   if (!isRegularTrail(file)) {

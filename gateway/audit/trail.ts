@@ -211,7 +211,7 @@ export class Trail {
 
   /**
    * Stops writing, with AUDIT_STOP, and gives up the lock, so that another process can go on. Until `goOn` or `leaveTo`
-   * requests cannot be recorded, and what has happened stays pending. Only in the thread that opened the file.
+   * requests cannot be recorded, and what has happened stays pending. Joined threads come first: they only stop writing.
    *
    * @returns why it could not be; it then goes on
    */
@@ -233,8 +233,9 @@ export class Trail {
     }
     const { lines, commit } = this.#policy.close()
     this.#outage.addPending(lines)
-    const error = this.#outage.suspend(reason)
+    const error = this.#outage.suspend(this.#isOwner ? reason : undefined)
     this.#suspended = true
+    this.#shared.suspended = this.#isOwner
     commit.finish(error)
     const seals = await this.#seals?.finish()
     if (error === undefined && seals !== undefined) this.#outage.appendSeals(seals)
@@ -242,7 +243,7 @@ export class Trail {
     return error
   }
 
-  /** Goes on after `suspend`: the other process has failed. If the lock cannot be had, `maintain` tries again. */
+  /** Goes on after `suspend`, joined threads when the owner does. If it cannot have the lock, `maintain` tries again. */
   goOn(): void {
     const { file, onFault } = this.#options
     if (!this.#suspended) return
@@ -260,7 +261,8 @@ export class Trail {
     }
     this.#suspended = false
     this.#wantsBack = false
-    this.#outage.unsuspend()
+    if (this.#isOwner) this.#shared.suspended = false
+    this.#outage.unsuspend(this.#isOwner ? undefined : 'restart')
     this.#seals?.begin()
     this.recheck()
   }

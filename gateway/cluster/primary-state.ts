@@ -1,15 +1,20 @@
+import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import type { Settings } from '../config/settings.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import type { Limiter } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { journalOptions } from '../process/data-files.ts'
+import type { SessionNews, StateFiles } from '../process/restart/hand-over.ts'
+import type { PassedState } from '../process/restart/messages.ts'
+import { restoreState, takeState } from '../process/restart/passed-state.ts'
 import {
   changeThrottle,
   maintainState,
   makeSharedState,
   type SharedState,
   whyDegraded,
+  whyNotHandedOver,
   whyUnready,
 } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
@@ -22,6 +27,7 @@ import {
   copyState,
   follow,
   journalFlags,
+  publishRevoked,
   publishSegment,
   publishTable,
   shareState,
@@ -37,7 +43,7 @@ const MAINTAIN_MS = 1000
  * The main thread's copy of the shared state. It applies the workers' events, so that it can give its copy to a new worker.
  * Only the main thread starts journal segments and key files, and puts limit tables in force.
  */
-export class PrimaryState {
+export class PrimaryState implements StateFiles, SessionNews {
   readonly eventLog: EventLog
   readonly #memory: SharedMemory = createSharedMemory()
   readonly #originMs = clockOrigin()
@@ -45,12 +51,21 @@ export class PrimaryState {
   readonly #journal: Journal
   readonly #watch: StoreWatch
   readonly #settings: Settings
-  readonly #timers: readonly NodeJS.Timeout[]
+  readonly #catchingUp: NodeJS.Timeout
+  #maintaining: NodeJS.Timeout
+  #otherProcess: ((sid: string) => void) | undefined
   #rows: readonly LimitRow[]
   #publishedDescriptor: number | undefined
 
-  /** @throws when the state of an earlier run cannot be read, or another gateway has locked it */
-  constructor(startup: StartupConfiguration, watch: StoreWatch, gatewayId: string) {
+  /**
+   * @param passed of the process that this one takes over from
+   * @throws when the state of an earlier run cannot be read, or another gateway has locked it
+   */
+  constructor(
+    startup: StartupConfiguration,
+    { watch, gatewayId }: { readonly watch: StoreWatch; readonly gatewayId: string },
+    passed?: PassedState,
+  ) {
     this.eventLog = new EventLog({
       memory: this.#memory,
       seat: MAIN_SEAT,
@@ -79,13 +94,13 @@ export class PrimaryState {
       // Only this thread changes tables and segments.
       table: () => {},
       segment: () => {},
+      revoked: (sid) => this.#otherProcess?.(sid),
       durableHit: (hit, written) => this.#journal.appendFromOther(hit, written),
     })
     maintainState(this.#state, watch)
-    this.#timers = [
-      setInterval(() => this.eventLog.catchUp(), CATCH_UP_MS).unref(),
-      setInterval(() => this.#maintain(), MAINTAIN_MS).unref(),
-    ]
+    if (passed !== undefined) restoreState(passed, this.#state)
+    this.#catchingUp = setInterval(() => this.eventLog.catchUp(), CATCH_UP_MS).unref()
+    this.#maintaining = this.#maintainEachSecond()
   }
 
   /** Puts a limit table in force on every thread, at the same position in the event log. @throws when it is invalid or too large */
@@ -132,13 +147,59 @@ export class PrimaryState {
     return whyDegraded(this.#state)
   }
 
+  /** Why another process cannot take over now; undefined when it can. */
+  whyNotHandedOver(trail: Parameters<typeof whyNotHandedOver>[0]): string | undefined {
+    return whyNotHandedOver(trail, this.#state)
+  }
+
+  /** When no worker begins a request. From now on workers write no hits either. */
+  suspend(keys: readonly LastGoodKeys[]): Promise<PassedState> {
+    clearInterval(this.#maintaining)
+    return new Promise((resolve) =>
+      this.eventLog.whenFree(() => {
+        maintainState(this.#state, this.#watch)
+        this.#state.limiter.close()
+        this.#publishSegment()
+        resolve(takeState(this.#state, keys))
+      }),
+    )
+  }
+
+  resume(): void {
+    this.#state.limiter.reopen()
+    this.#maintaining = this.#maintainEachSecond()
+    this.#maintain()
+  }
+
+  tell(other: ((sid: string) => void) | undefined): void {
+    this.#otherProcess = other
+  }
+
+  hear(sid: string): void {
+    this.eventLog.whenFree(() => {
+      this.#state.revocations.apply(sid, this.eventLog.nowMs, true)
+      publishRevoked(this.eventLog, sid)
+    })
+  }
+
+  /** After a hand-over, when the files are another process's. */
+  leave(): void {
+    clearInterval(this.#catchingUp)
+    this.#state.member?.close()
+  }
+
   /** Call when no worker runs any more. */
   close(): void {
-    for (const timer of this.#timers) clearInterval(timer)
+    clearInterval(this.#catchingUp)
+    clearInterval(this.#maintaining)
     this.eventLog.catchUp()
     maintainState(this.#state, this.#watch)
     this.#state.limiter.close()
     this.#state.member?.close()
+  }
+
+  #maintainEachSecond(): NodeJS.Timeout {
+    return setInterval(() => this.#maintain(), MAINTAIN_MS).unref()
   }
 
   #maintain(): void {

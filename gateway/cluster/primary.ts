@@ -1,28 +1,45 @@
 import { randomBytes } from 'node:crypto'
+import type { Worker } from 'node:worker_threads'
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { countedBy, exposeMerged, type MetricsSnapshot, mergedSnapshot } from '../admin/merged-metrics.ts'
 import { createMetrics, type Metrics } from '../admin/metrics.ts'
-import { openTrail } from '../audit/open-trail.ts'
+import { beginTrail } from '../audit/open-trail.ts'
+import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
 import type { Trail } from '../audit/trail.ts'
 import type { Settings } from '../config/settings.ts'
-import { createServer } from '../http/syntax/status-codes.ts'
 import { trailOptions } from '../process/data-files.ts'
 import { passed, type Stop } from '../process/drain.ts'
-import { listen } from '../process/public-listeners.ts'
+import { freePort } from '../process/public-listeners.ts'
 import { watchFiles, watchTls } from '../process/reload/config-reloads.ts'
 import { checkNow, type Reports, type Watching } from '../process/reload/reload-reports.ts'
 import { prepareSeals, sealTrail } from '../process/seal-trail.ts'
+import { HandOver } from '../process/restart/hand-over.ts'
+import type { Inheritance } from '../process/restart/predecessor.ts'
+import { type PassedConnection, type PassedSocket, portOfSocket } from '../process/restart/sockets.ts'
 import type { ServingMode } from '../process/serving-mode.ts'
 import { gatewayIdOf } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
 import { PrimaryState } from './primary-state.ts'
 import type { WorkerCommand, WorkerConfiguration } from './worker-messages.ts'
-import { type EndedWorker, WorkerPool } from './worker-pool.ts'
+import { type EndedWorker, startThreads, WorkerPool } from './worker-pool.ts'
+import { shareOf, WorkerThread } from './worker-thread.ts'
 
 /** Time that a worker has to end after the drain deadline. */
 const AFTER_DEADLINE_MS = 5000
 const SCRIPT = new URL(`./worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
+
+/** What a process with workers gets from the one that it takes over from. */
+export interface Succession {
+  readonly inheritance: Inheritance
+  /** Workers that have loaded their program, so that nobody waits for that while nobody serves. */
+  readonly spare: Worker[]
+}
+
+/** Resolves when so many workers can begin at once. */
+export function prepareWorkers(count: number): Promise<Worker[]> {
+  return startThreads(count, SCRIPT)
+}
 
 /**
  * The main thread of a gateway with workers. It serves no requests. It opens the audit trail and the limit journal, keeps a
@@ -40,6 +57,17 @@ export class Primary implements ServingMode {
   readonly #pool: WorkerPool<MetricsSnapshot>
   readonly #secret = randomBytes(32)
   readonly #watching: Watching[] = []
+  readonly #inheritance: Inheritance | undefined
+  readonly #inherited: InheritedRequests | undefined
+  /** By thread: workers that serve. */
+  readonly #threads = new Map<number, WorkerThread>()
+  /** Workers that have ended while the trail was suspended. */
+  readonly #unsettled: number[] = []
+  #isSuspended = false
+  handOver: HandOver | undefined
+  /** Of the next worker that gets sockets and connections of the process before. */
+  #nextShare = 0
+  #nextAdopter = 0
   /** The configuration in force, for new workers. */
   readonly #inForce: Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls'>
   /** Counters of workers that have ended, as last reported. */
@@ -47,7 +75,7 @@ export class Primary implements ServingMode {
   #phase: 'starting' | 'serving' | 'draining' = 'starting'
 
   /** @throws when a required file or directory cannot be opened; the message names it */
-  constructor(startup: StartupConfiguration) {
+  constructor(startup: StartupConfiguration, succession?: Succession) {
     const { settings, version, clients, tls, log } = startup
     this.#startup = startup
     this.#own = createMetrics({ version })
@@ -56,20 +84,26 @@ export class Primary implements ServingMode {
       expose: async () => exposeMerged(await this.#snapshots()),
     }
     const seals = prepareSeals(startup)
-    this.trail = openTrail(trailOptions(startup, this.#own))
+    this.#inheritance = succession?.inheritance
+    const { trail, inherited } = beginTrail(trailOptions(startup, this.#own), succession !== undefined)
+    this.trail = trail
+    this.#inherited = inherited
     this.#own.auditPending(() => this.trail.uncommittedRecords)
     sealTrail(startup, seals, { trail: this.trail, metrics: this.#own })
     const config = new ConfigInForce(startup)
     this.reports = { log, metrics: this.#own, trail: this.trail, clock: Date.now, config }
     const watch = new StoreWatch({ log, metrics: this.#own, trail: this.trail })
-    this.#state = new PrimaryState(startup, watch, gatewayIdOf(this.#secret))
+    const gatewayId = gatewayIdOf(this.#secret)
+    this.#state = new PrimaryState(startup, { watch, gatewayId }, succession?.inheritance.state)
     this.limiter = this.#state.limiter
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
     this.#pool = new WorkerPool({
       size: settings.workers,
       script: SCRIPT,
       eventLog: this.#state.eventLog,
-      workerData: (seat, name) => this.#configurationFor(seat, name),
+      configuration: (seat, name) => this.#configurationFor(seat, name),
+      ...(succession && { spare: succession.spare }),
+      onMessage: (threadId, message) => this.#threadOf(threadId).receive(message),
       onEnd: (ended) => this.#onWorkerEnd(ended),
     })
     this.#counted = this.#own.state({
@@ -87,12 +121,23 @@ export class Primary implements ServingMode {
 
   async begin() {
     const { settings } = this.#inForce
-    const port = await portOf(settings.host, settings.port)
-    const tls = settings.tls && { ...settings.tls, port: await portOf(settings.host, settings.tls.port) }
+    const { http, https } = this.#inheritance?.listeners ?? {}
+    const port = portOfSocket(http?.[0]) ?? (await freePort(settings.host, settings.port))
+    const tls = settings.tls && {
+      ...settings.tls,
+      port: portOfSocket(https?.[0]) ?? (await freePort(settings.host, settings.tls.port)),
+    }
     Object.assign(this.#inForce, { settings: { ...settings, port, tls } })
     this.#watch()
     await this.#pool.start()
     this.#phase = 'serving'
+    this.handOver = this.#makeHandOver()
+    this.#inheritance?.predecessor.serve({
+      trail: this.trail,
+      inherited: this.#inherited,
+      sessions: this.#state,
+      adopt: (connection) => this.#adopt(connection),
+    })
     return { port, tlsPort: tls?.port }
   }
 
@@ -122,6 +167,7 @@ export class Primary implements ServingMode {
     await passed(graceMs, hurry)
     this.#unwatch()
     await stopped
+    await this.#inheritance?.predecessor.over(hurry)
     await this.#close(reason)
   }
 
@@ -179,7 +225,57 @@ export class Primary implements ServingMode {
     for (const watching of this.#watching) watching.stop()
   }
 
+  #makeHandOver(): HandOver {
+    const state = this.#state
+    return new HandOver({
+      log: this.#startup.log,
+      trail: this.trail,
+      threads: () => [...this.#threads.values()],
+      files: {
+        suspend: (keys) => {
+          this.#isSuspended = true
+          return state.suspend(keys)
+        },
+        resume: () => state.resume(),
+      },
+      sessions: state,
+      obstacle: () =>
+        this.#pool.serving === this.settings.workers
+          ? state.whyNotHandedOver(this.trail)
+          : 'a worker is being replaced: try again later',
+      begin: () => this.#pool.pauseReplacing(),
+      back: () => {
+        this.#isSuspended = false
+        for (const threadId of this.#unsettled.splice(0)) this.trail.settleDeadWorker(threadId)
+        this.#pool.resumeReplacing()
+      },
+      unwatch: () => this.#unwatch(),
+      close: () => state.leave(),
+    })
+  }
+
+  #threadOf(threadId: number): WorkerThread {
+    let thread = this.#threads.get(threadId)
+    if (thread === undefined) {
+      thread = new WorkerThread((command) => this.#pool.post(command, threadId))
+      this.#threads.set(threadId, thread)
+    }
+    return thread
+  }
+
+  /** The worker owns the descriptor from now on; this object is left as it is, a few hundred bytes until the next restart. */
+  #adopt(connection: PassedConnection<PassedSocket>): void {
+    const threads = [...this.#threads.keys()]
+    const threadId = threads[this.#nextAdopter++ % threads.length]
+    const { socket } = connection
+    if (threadId === undefined) socket.close()
+    else this.#pool.post({ type: 'adopt', connection: { ...connection, socket: socket.fd } }, threadId)
+  }
+
   #configurationFor(seat: number, name: string): WorkerConfiguration {
+    const { listeners = {}, state } = this.#inheritance ?? {}
+    const { workers } = this.#startup.settings
+    const share = this.#nextShare++
     return {
       name,
       seat,
@@ -188,13 +284,19 @@ export class Primary implements ServingMode {
       ...this.#state.copy(),
       secret: this.#secret,
       trail: this.trail.handle,
+      keys: state?.keys ?? [],
+      open: share < workers ? shareOf(listeners, share, workers) : {},
     }
   }
 
   #onWorkerEnd({ name, threadId, why, lastReport, expected }: EndedWorker<MetricsSnapshot>): void {
+    this.#threads.get(threadId)?.ended()
+    this.#threads.delete(threadId)
     if (!expected) {
       this.#counted.workerDied()
-      const recovered = this.trail.settleDeadWorker(threadId)
+      // Another process may have the trail: it then settles all that this one leaves.
+      if (this.#isSuspended) this.#unsettled.push(threadId)
+      const recovered = this.#isSuspended ? undefined : this.trail.settleDeadWorker(threadId)
       this.#startup.log.error({ worker: name, cause: why, recovered }, 'a worker has died')
     }
     // Counters must not decrease, so those of ended workers are kept.
@@ -210,16 +312,4 @@ export class Primary implements ServingMode {
     const workers = await this.#pool.collectReports()
     return [own, ...workers, ...this.#ended]
   }
-}
-
-/**
- * The port that all workers will listen on. It must be free: otherwise two gateways would silently share connections.
- *
- * @throws CannotListen
- */
-async function portOf(host: string, port: number): Promise<number> {
-  const probe = createServer()
-  const free = await listen(probe, { host, port })
-  probe.close()
-  return free
 }

@@ -89,7 +89,7 @@ describe('replicated state', () => {
   }
 
   before(async () => {
-    primary = new PrimaryState(startup, NO_WATCH, 'gateway')
+    primary = new PrimaryState(startup, { watch: NO_WATCH, gatewayId: 'gateway' })
     for (let i = 0; i < THREADS; i++) await launch()
   })
   after(async () => {

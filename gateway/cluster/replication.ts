@@ -49,6 +49,8 @@ export interface LocalEffects {
   table(rows: readonly LimitRow[], firstId: number, atMs: number): void
   /** The journal continues in that file. */
   segment(descriptor: number | undefined): void
+  /** A session has ended at another thread. */
+  revoked?(sid: string): void
   /** Another thread let a hit of a durable row through. `written`: it is in the journal. */
   durableHit(hit: Hit, written: boolean): void
 }
@@ -98,6 +100,11 @@ export function publishSegment(eventLog: EventLog, descriptor: number | undefine
   eventLog.publish({ kind: SEGMENT, id: descriptor ?? -1, atMs: eventLog.nowMs, text: '' })
 }
 
+/** Publishes the end of a session that another process has written to the file. Within a step. */
+export function publishRevoked(eventLog: EventLog, sid: string): void {
+  eventLog.publish({ kind: REVOKED, id: 0, atMs: eventLog.nowMs, text: sid })
+}
+
 /** @throws RangeError for a table that is too large to be published */
 export function checkPublishable(eventLog: EventLog, rows: readonly LimitRow[]): void {
   if (writeRows(rows).length <= eventLog.longestText) return
@@ -117,7 +124,10 @@ export function follow(eventLog: EventLog, state: SharedState, effects: LocalEff
   eventLog.on(SEGMENT, ({ id }) => effects.segment(id === -1 ? undefined : id))
   eventLog.on(FAILURE, ({ atMs, text }) => throttle.apply(text, atMs))
   for (const flag of [0, UNWRITTEN]) {
-    eventLog.on(REVOKED + flag, ({ atMs, text }) => revocations.apply(text, atMs, flag === 0))
+    eventLog.on(REVOKED + flag, ({ atMs, text }) => {
+      revocations.apply(text, atMs, flag === 0)
+      effects.revoked?.(text)
+    })
     eventLog.on(DELIVERED + flag, ({ atMs, text }) => acceptedWebhooks.apply(text, atMs, flag === 0))
     eventLog.on(PROVED + flag, ({ atMs, text }) => proofs.apply(text, atMs, flag === 0))
   }

@@ -1,6 +1,8 @@
 import type { TrailHandle } from '../audit/file/shared-trail.ts'
+import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import type { ClientTable } from '../config/clients-file.ts'
 import type { Settings } from '../config/settings.ts'
+import type { ListeningSocket, ListeningSockets, NamedSocket, PassedConnection } from '../process/restart/sockets.ts'
 import type { TlsTexts } from '../tls/listener/tls-context.ts'
 import type { SharedMemory } from './event-memory.ts'
 import type { InitialState } from './replication.ts'
@@ -18,10 +20,19 @@ export interface WorkerConfiguration extends InitialState {
   readonly tls: TlsTexts | undefined
   readonly secret: Uint8Array
   readonly trail: TrailHandle
+  /** Last good signing keys of the process before. */
+  readonly keys: readonly LastGoodKeys[]
+  /** Sockets that listen already and are this worker's from now on. */
+  readonly open: ListeningSockets
 }
+
+/** A connection between threads: the one that gets it owns the descriptor. */
+export type ConnectionOfThread = PassedConnection<number>
 
 /** From the main thread to a worker. */
 export type WorkerCommand =
+  /** First. */
+  | { readonly type: 'begin'; readonly configuration: WorkerConfiguration }
   | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'clients'; readonly table: ClientTable }
   | { readonly type: 'tls'; readonly texts: TlsTexts }
@@ -29,8 +40,35 @@ export type WorkerCommand =
   | { readonly type: 'hurry' }
   /** The worker sends a report. */
   | { readonly type: 'report' }
+  | HandOverCommand
+
+/** For `ServingThread` of a worker. */
+export type HandOverCommand =
+  | { readonly type: 'suspend' }
+  | { readonly type: 'goOn'; readonly sockets: readonly ListeningSocket[] }
+  | { readonly type: 'leave' }
+  /** That connection is on its way. */
+  | { readonly type: 'passed'; readonly id: number }
+  | { readonly type: 'recorded'; readonly id: number; readonly fault: string | undefined }
+  /** A connection of the process before. */
+  | { readonly type: 'adopt'; readonly connection: ConnectionOfThread }
 
 /** From a worker to the main thread. */
 export type WorkerMessage<Report> =
+  /** It can begin. */
+  | { readonly type: 'loaded' }
   | { readonly type: 'serving' }
   | { readonly type: 'report'; readonly report: Report }
+  | HandOverMessage
+
+export type HandOverMessage =
+  /** With the sockets that it listens on. */
+  | { readonly type: 'listening'; readonly sockets: readonly NamedSocket<ListeningSocket>[] }
+  | {
+      readonly type: 'suspended'
+      readonly keys: readonly LastGoodKeys[]
+      readonly fault: string | undefined
+    }
+  | { readonly type: 'connection'; readonly id: number; readonly connection: ConnectionOfThread }
+  | { readonly type: 'records'; readonly id: number; readonly lines: readonly string[] }
+  | { readonly type: 'left' }

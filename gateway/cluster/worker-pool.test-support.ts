@@ -1,15 +1,18 @@
-import { parentPort, workerData } from 'node:worker_threads'
+import { once } from 'node:events'
+import { type MessagePort, parentPort } from 'node:worker_threads'
 import { EventLog } from './event-log.ts'
 import type { SharedMemory } from './event-memory.ts'
 
 /** How a test makes a worker end, or hang. */
 export type Command = { readonly type: 'exit' | 'throw' | 'hang' | 'fill' | 'stop' | 'stay' }
 
-const { memory, seat, failing } = workerData as {
-  readonly memory: SharedMemory
-  readonly seat: number
-  readonly failing?: boolean
+interface Begin {
+  readonly configuration: { readonly memory: SharedMemory; readonly seat: number; readonly failing?: boolean }
 }
+
+parentPort?.postMessage({ type: 'loaded' })
+const [begin] = (await once(parentPort as MessagePort, 'message')) as [Begin]
+const { memory, seat, failing } = begin.configuration
 if (failing) throw new Error('cannot begin')
 const eventLog = new EventLog({ memory, seat, clock: Date.now, onLost: () => process.exit(1) })
 setInterval(() => eventLog.heartbeat(true), 5)

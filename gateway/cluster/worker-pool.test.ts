@@ -26,7 +26,7 @@ describe('the worker pool', () => {
       size,
       script: SCRIPT,
       eventLog,
-      workerData: (seat, name) => {
+      configuration: (seat, name) => {
         started.push({ seat, name })
         return { memory, seat, ...options.data }
       },

@@ -1,6 +1,7 @@
+import { once } from 'node:events'
 import { type ResourceLimits, Worker } from 'node:worker_threads'
 import type { EventLog } from './event-log.ts'
-import type { WorkerMessage } from './worker-messages.ts'
+import type { HandOverMessage, WorkerMessage } from './worker-messages.ts'
 
 export interface EndedWorker<Report> {
   readonly name: string
@@ -16,8 +17,12 @@ export interface WorkerPoolOptions<Report> {
   /** The module that each worker runs. */
   readonly script: URL
   readonly eventLog: EventLog
-  /** Makes the `workerData`. Called in the turn of the event loop in which the worker gets its seat. */
-  readonly workerData: (seat: number, name: string) => object
+  /** What the worker gets in `begin`. Called in the turn of the event loop in which it gets its seat. */
+  readonly configuration: (seat: number, name: string) => object
+  /** Threads that run the module already, by `startThreads`. */
+  readonly spare?: Worker[]
+  /** Called for what workers say about a hand-over. */
+  readonly onMessage?: (threadId: number, message: HandOverMessage) => void
   /** Called once for each worker, before it is replaced. */
   readonly onEnd: (ended: EndedWorker<Report>) => void
   /** A worker without a heartbeat for this long is terminated. Milliseconds. */
@@ -28,7 +33,8 @@ export interface WorkerPoolOptions<Report> {
 
 interface Member<Report> {
   readonly name: string
-  readonly seat: number
+  /** Undefined until the thread has loaded its program. */
+  seat: number | undefined
   readonly worker: Worker
   readonly threadId: number
   serving: boolean
@@ -49,6 +55,13 @@ const STABLE_MS = 5_000
 /** After this time the last report of a busy worker is used. */
 const REPORT_MS = 1_000
 
+/** Threads that load the module, for a pool that begins later. Resolves when all have. @throws Error when one ends */
+export async function startThreads(size: number, script: URL): Promise<Worker[]> {
+  const threads = Array.from({ length: size }, () => new Worker(script))
+  await Promise.all(threads.map((thread) => once(thread, 'message')))
+  return threads
+}
+
 /** The worker threads: started together, each replaced when it dies, stopped together. */
 export class WorkerPool<Report> {
   readonly #options: WorkerPoolOptions<Report>
@@ -56,6 +69,8 @@ export class WorkerPool<Report> {
   readonly #watch: NodeJS.Timeout
   #started = false
   #stopping = false
+  /** Those that ended while no worker is to be replaced; undefined: they are replaced. */
+  #missing: string[] | undefined
   #delayMs = 0
   #emptied = Promise.withResolvers<void>()
 
@@ -87,9 +102,22 @@ export class WorkerPool<Report> {
     this.#started = true
   }
 
-  /** Sends a message to every present worker. */
-  post(message: object): void {
-    for (const { worker } of this.#members) worker.postMessage(message)
+  /** Sends a message to every present worker that has begun, or to that one. */
+  post(message: object, threadId?: number): void {
+    for (const { worker, seat, threadId: id } of this.#members)
+      if (seat !== undefined && (threadId === undefined || threadId === id)) worker.postMessage(message)
+  }
+
+  /** From now on workers that end are not replaced. */
+  pauseReplacing(): void {
+    this.#missing ??= []
+  }
+
+  /** Replaces those that have ended meanwhile too. */
+  resumeReplacing(): void {
+    const missing = this.#missing ?? []
+    this.#missing = undefined
+    for (const name of missing) this.#replace(name)
   }
 
   /** Asks every worker for a report. For one that is too busy its last report is used, if any. */
@@ -107,6 +135,7 @@ export class WorkerPool<Report> {
     this.#stopping = true
     clearInterval(this.#watch)
     this.post(message)
+    for (const { worker, seat } of this.#members) if (seat === undefined) void worker.terminate()
     const deadline = setTimeout(() => {
       for (const { worker } of this.#members) void worker.terminate()
     }, deadlineMs)
@@ -115,13 +144,12 @@ export class WorkerPool<Report> {
   }
 
   #launch(name: string): Promise<void> {
-    const { script, eventLog, workerData, resourceLimits } = this.#options
-    const seat = eventLog.takeSeat()
-    if (seat === undefined) return Promise.reject(new Error('there is no seat for another worker'))
-    const worker = new Worker(script, { workerData: workerData(seat, name), name, resourceLimits })
+    const { script, resourceLimits, spare } = this.#options
+    const ready = spare?.pop()
+    const worker = ready ?? new Worker(script, { name, resourceLimits })
     const member: Member<Report> = {
       name,
-      seat,
+      seat: undefined,
       worker,
       threadId: worker.threadId,
       serving: false,
@@ -141,20 +169,36 @@ export class WorkerPool<Report> {
       served.reject(new Error(`${name} ended before it served: ${member.why || `exit code ${code}`}`))
       this.#ended(member, code)
     })
+    if (ready !== undefined) this.#begin(member)
     return served.promise
   }
 
+  /** Takes a seat and begins; from now on the worker must read the event log. */
+  #begin(member: Member<Report>): void {
+    const { eventLog, configuration } = this.#options
+    const { worker, name } = member
+    const seat = eventLog.takeSeat()
+    if (seat === undefined) {
+      member.why = 'there is no seat for another worker'
+      void worker.terminate()
+      return
+    }
+    member.seat = seat
+    worker.postMessage({ type: 'begin', configuration: configuration(seat, name) })
+  }
+
   #receive(member: Member<Report>, message: WorkerMessage<Report>, served: () => void): void {
-    if (message.type === 'serving') {
+    if (message.type === 'loaded') this.#begin(member)
+    else if (message.type === 'serving') {
       member.serving = true
       served()
       setTimeout(() => {
         if (this.#members.has(member)) this.#delayMs = 0
       }, STABLE_MS).unref()
-      return
-    }
-    member.lastReport = message.report
-    for (const done of member.waiting.splice(0)) done()
+    } else if (message.type === 'report') {
+      member.lastReport = message.report
+      for (const done of member.waiting.splice(0)) done()
+    } else this.#options.onMessage?.(member.threadId, message)
   }
 
   #ask({ waiting, worker }: Member<Report>): Promise<void> {
@@ -166,7 +210,7 @@ export class WorkerPool<Report> {
     const { name, seat, threadId, lastReport, waiting } = member
     this.#members.delete(member)
     for (const done of waiting) done()
-    this.#options.eventLog.freeSeat(seat)
+    if (seat !== undefined) this.#options.eventLog.freeSeat(seat)
     const why = member.why || `exit code ${code}`
     this.#options.onEnd({ name, threadId, why, lastReport, expected: this.#stopping && code === 0 })
     if (this.#stopping) {
@@ -176,18 +220,23 @@ export class WorkerPool<Report> {
 
   /** Without delay the first time. */
   #replace(name: string): void {
+    if (this.#missing !== undefined) {
+      this.#missing.push(name)
+      return
+    }
     const delayMs = this.#delayMs
     this.#delayMs = Math.min(LONGEST_DELAY_MS, Math.max(FIRST_DELAY_MS, delayMs * 2))
     setTimeout(() => {
       // A failure is reported by `onEnd`.
-      if (!this.#stopping) this.#launch(name).catch(() => {})
+      if (this.#missing !== undefined) this.#missing.push(name)
+      else if (!this.#stopping) this.#launch(name).catch(() => {})
     }, delayMs)
   }
 
   #terminateHung(hungMs: number): void {
     const nowMs = performance.now()
     for (const member of this.#members) {
-      const heartbeats = this.#options.eventLog.heartbeatsOf(member.seat)
+      const heartbeats = member.seat === undefined ? 0 : this.#options.eventLog.heartbeatsOf(member.seat)
       if (heartbeats !== member.heartbeats || !member.serving) {
         member.heartbeats = heartbeats
         member.heartbeatAtMs = nowMs

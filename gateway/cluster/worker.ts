@@ -1,4 +1,4 @@
-import { parentPort, workerData } from 'node:worker_threads'
+import { parentPort } from 'node:worker_threads'
 import type { MetricsSnapshot } from '../admin/merged-metrics.ts'
 import { createMetrics } from '../admin/metrics.ts'
 import { joinTrail } from '../audit/open-trail.ts'
@@ -19,6 +19,7 @@ import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { commonClock } from './event-clock.ts'
 import { EventLog } from './event-log.ts'
 import { joinState } from './replication.ts'
+import { WorkerHandOver } from './worker-hand-over.ts'
 import type { WorkerCommand, WorkerConfiguration, WorkerMessage } from './worker-messages.ts'
 
 /** How often an idle worker catches up. */
@@ -29,7 +30,14 @@ const TRAIL_RECHECK_MS = 1000
 /** How often a worker sends what it could not send to the shared store. */
 const STORE_MAINTENANCE_MS = 1000
 
-await main(workerData as WorkerConfiguration)
+/** Commands that come before this worker serves wait. */
+const early: WorkerCommand[] = []
+let obey = (command: WorkerCommand): void => void early.push(command)
+parentPort?.on('message', (command: WorkerCommand) => {
+  if (command.type === 'begin') void main(command.configuration)
+  else obey(command)
+})
+send({ type: 'loaded' })
 
 /** A worker thread: serves requests, and shares its state with all other threads. */
 async function main(configuration: WorkerConfiguration): Promise<void> {
@@ -67,11 +75,18 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
     eventLog.heartbeat(trail.writable)
   }, CATCH_UP_MS).unref()
   await reachStore(state.member)
-  const listeners = await openPublicListeners(inForce, { material: startup.tls?.material, shared: true })
+  inForce.restoreKeys(configuration.keys)
+  const listeners = await openPublicListeners(inForce, {
+    material: startup.tls?.material,
+    shared: true,
+    open: configuration.open,
+  })
   setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
   setInterval(() => state.member?.maintain(), STORE_MAINTENANCE_MS).unref()
   inForce.startKeys()
-  followCommands(inForce, listeners)
+  const handOver = new WorkerHandOver(inForce, listeners, send)
+  obey = obeyWith(inForce, listeners, handOver)
+  for (const command of early.splice(0)) obey(command)
   send({ type: 'serving' })
 }
 
@@ -121,25 +136,39 @@ function sharedLoad(eventLog: EventLog, settings: Settings): Pick<Load, 'tunnels
   return { tunnels, permits }
 }
 
-function followCommands(inForce: GatewayInForce, listeners: PublicListeners): void {
+function obeyWith(inForce: GatewayInForce, listeners: PublicListeners, handOver: WorkerHandOver) {
   const { clients, settings, metrics } = inForce.gateway
   const hurry = Promise.withResolvers<void>()
-  parentPort?.on('message', (message: WorkerCommand) => {
-    if (message.type === 'clients') clients.table = message.table
-    else if (message.type === 'settings') {
-      inForce.replace(message.settings)
-      listeners.boundClients()
-    } else if (message.type === 'tls') listeners.enforce(materialOf(settings.tls, message.texts))
-    else if (message.type === 'hurry') hurry.resolve()
-    else if (message.type === 'report') {
-      void metrics.snapshot().then((report) => send({ type: 'report', report }))
-    } else {
-      const { reason, graceMs } = message
-      const stop = { reason, graceMs, hurry: hurry.promise }
-      const stopped = drain(inForce, stop, { ...listeners, graceOver: () => inForce.stopKeys() })
-      void stopped.then(() => process.exit(0))
+  return (command: WorkerCommand): void => {
+    switch (command.type) {
+      case 'begin':
+        break
+      case 'clients':
+        clients.table = command.table
+        break
+      case 'settings':
+        inForce.replace(command.settings)
+        listeners.boundClients()
+        break
+      case 'tls':
+        listeners.enforce(materialOf(settings.tls, command.texts))
+        break
+      case 'hurry':
+        hurry.resolve()
+        break
+      case 'report':
+        void metrics.snapshot().then((report) => send({ type: 'report', report }))
+        break
+      case 'drain': {
+        const stop = { reason: command.reason, graceMs: command.graceMs, hurry: hurry.promise }
+        const stopped = drain(inForce, stop, { ...listeners, graceOver: () => inForce.stopKeys() })
+        void stopped.then(() => process.exit(0))
+        break
+      }
+      default:
+        handOver.obey(command, hurry.promise)
     }
-  })
+  }
 }
 
 function send(message: WorkerMessage<MetricsSnapshot>): void {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { createMetrics } from '../admin/metrics.ts'
-import { continueTrail, openTrail } from '../audit/open-trail.ts'
+import { beginTrail } from '../audit/open-trail.ts'
 import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
@@ -8,6 +8,7 @@ import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { journalOptions, trailOptions } from './data-files.ts'
 import { GatewayInForce } from './gateway-in-force.ts'
 import type { PassedState } from './restart/messages.ts'
+import { restoreState } from './restart/passed-state.ts'
 import { prepareSeals, sealTrail } from './seal-trail.ts'
 import { gatewayIdOf, maintainState, makeSharedState, type SharedState } from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
@@ -33,9 +34,7 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   const { settings, log, version } = startup
   const metrics = createMetrics({ version })
   const seals = prepareSeals(startup)
-  const options = trailOptions(startup, metrics)
-  const { trail, inherited } =
-    passed === undefined ? { trail: openTrail(options), inherited: undefined } : continueTrail(options)
+  const { trail, inherited } = beginTrail(trailOptions(startup, metrics), passed !== undefined)
   metrics.auditPending(() => trail.uncommittedRecords)
   sealTrail(startup, seals, { trail, metrics })
   const watch = new StoreWatch({ log, metrics, trail })
@@ -52,15 +51,8 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   limiter.replace(startup.limits.value)
   maintainState(state, watch)
   if (passed !== undefined) {
-    restore(passed, state)
+    restoreState(passed, state)
     inForce.restoreKeys(passed.keys)
   }
   return { inForce, state, watch, inherited }
-}
-
-/** Takes over what only the memory of the process before had. */
-function restore(passed: PassedState, { proofs, failures, throttle, limiter }: SharedState): void {
-  for (const [key, atMs] of passed.proofs) proofs.apply(key, atMs, true)
-  for (const [key, entry] of passed.failures) failures.restore(key, entry, limiter.nowMs)
-  throttle?.block(passed.blocked)
 }

@@ -8,10 +8,17 @@ import {
   createHttpServer,
   createSecureHttpServer,
   type HttpServer,
+  type SecureHttpServer,
 } from '../http/server/http-server.ts'
 import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
 import { boundClients, connectionsOf } from './listener.ts'
-import type { ListeningSocket, ListeningSockets } from './restart/sockets.ts'
+import {
+  type ListeningSocket,
+  type ListeningSockets,
+  type NamedSocket,
+  type PassedSocket,
+  socketOf,
+} from './restart/sockets.ts'
 
 /** How many connections may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
 const BACKLOG = 4096
@@ -47,6 +54,12 @@ export interface PublicListeners {
   enforce(material: TlsMaterial): void
   /** Puts the time-outs and bounds in force that clients have by the present settings. */
   boundClients(): void
+  /** The sockets that listen. */
+  sockets(): NamedSocket[]
+  /** Stops accepting connections; those that there are stay. */
+  stopAccepting(): void
+  /** Accepts again, on copies of the sockets in their order. */
+  acceptAgain(sockets: readonly ListeningSocket[]): void
 }
 
 /** Resolves when all listen. @throws CannotListen */
@@ -55,28 +68,52 @@ export async function openPublicListeners(
   options: {
     readonly material: TlsMaterial | undefined
     readonly shared?: boolean
-    /** Sockets that listen already; undefined: they are opened. */
+    /** Sockets that listen already; where there are none, one is opened. */
     readonly open?: ListeningSockets | undefined
   },
 ): Promise<PublicListeners> {
   const { settings, tls } = inForce.gateway
   const { material, shared = false, open = {} } = options
   const connections = connectionsOf(inForce)
-  const bound = () => boundClients(connections, inForce.gateway.settings)
-  const listener = createHttpServer(connections)
-  const place = { host: settings.host, shared }
-  const port = await listen(listener.server, { ...place, port: settings.port, open: open.http })
-  if (settings.tls === undefined || material === undefined) {
-    const none = { tlsPort: undefined, enforce: () => {} }
-    return { listeners: [listener], connections, port, ...none, boundClients: bound }
+  const listening: [name: 'http' | 'https', listener: HttpServer][] = []
+  const listenAll = async (name: 'http' | 'https', port: number, make: () => HttpServer) => {
+    let bound = port
+    for (const socket of open[name] ?? [undefined]) {
+      const listener = make()
+      bound = await listen(listener.server, { host: settings.host, port: bound, shared, open: socket })
+      listening.push([name, listener])
+    }
+    return bound
   }
-  const secure = createSecureHttpServer(connections, listenerOptions(material, settings.timeouts.handshakeMs))
-  const tlsPort = await listen(secure.server, { ...place, port: settings.tls.port, open: open.https })
-  const enforce = (changed: TlsMaterial) => {
-    secure.setSecureContext(changed.secure)
-    tls.trust = changed.trust
+  const port = await listenAll('http', settings.port, () => createHttpServer(connections))
+  const secured: SecureHttpServer[] = []
+  let tlsPort: number | undefined
+  if (settings.tls !== undefined && material !== undefined) {
+    const terms = listenerOptions(material, settings.timeouts.handshakeMs)
+    tlsPort = await listenAll('https', settings.tls.port, () => {
+      const secure = createSecureHttpServer(connections, terms)
+      secured.push(secure)
+      return secure
+    })
   }
-  return { listeners: [listener, secure], connections, port, tlsPort, enforce, boundClients: bound }
+  return {
+    listeners: listening.map(([, listener]) => listener),
+    connections,
+    port,
+    tlsPort,
+    enforce: (changed) => {
+      for (const secure of secured) secure.setSecureContext(changed.secure)
+      if (secured.length > 0) tls.trust = changed.trust
+    },
+    boundClients: () => boundClients(connections, inForce.gateway.settings),
+    sockets: () => listening.map(([name, { server }]) => [name, socketOf(server) as PassedSocket]),
+    stopAccepting: () => {
+      for (const [, { server }] of listening) server.close()
+    },
+    acceptAgain: (sockets) => {
+      for (const [at, [, { server }]] of listening.entries()) server.listen(sockets[at], BACKLOG)
+    },
+  }
 }
 
 /** Resolves to the bound port. @throws CannotListen */
@@ -90,6 +127,14 @@ export async function listen(server: Server, place: Place): Promise<number> {
     throw new CannotListen(place, error)
   }
   return (server.address() as AddressInfo).port
+}
+
+/** The port that all workers will listen on; if others listened there, they would silently share connections. @throws CannotListen */
+export async function freePort(host: string, port: number): Promise<number> {
+  const probe = createServer()
+  const free = await listen(probe, { host, port })
+  probe.close()
+  return free
 }
 
 /**

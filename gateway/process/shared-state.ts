@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Trail } from '../audit/trail.ts'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
 import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
 import { Revocations } from '../auth/revocations.ts'
@@ -184,6 +185,16 @@ export function whyUnready(
   if (member?.isComplete === false) return 'the shared store has not been reached'
   if (!revocations.isSafe) return 'the end of a session cannot be written'
   return limiter.isWritable || onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
+}
+
+/** Why another process cannot take over now; undefined when it can. */
+export function whyNotHandedOver(
+  trail: Pick<Trail, 'recheck'>,
+  { limiter, revocations }: Pick<SharedState, 'limiter' | 'revocations'>,
+): string | undefined {
+  if (!trail.recheck()) return 'the audit trail cannot be written'
+  if (!limiter.isWritable) return 'limits cannot be written'
+  return revocations.isSafe ? undefined : 'the end of a session cannot be written'
 }
 
 /** What is degraded, for the probe; undefined when nothing is. */

@@ -5,11 +5,20 @@ import type { GatewayInForce } from './gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import { watchFiles, watchTls } from './reload/config-reloads.ts'
 import { checkNow, type Watching } from './reload/reload-reports.ts'
-import { HandOver, type StateFiles } from './restart/hand-over.ts'
+import { HandOver, type SessionNews, type StateFiles } from './restart/hand-over.ts'
+import { takeState } from './restart/passed-state.ts'
 import type { Inheritance } from './restart/predecessor.ts'
-import { adoptConnection, type ListeningSockets, type PassedSocket } from './restart/sockets.ts'
+import { adoptConnection, type ListeningSockets } from './restart/sockets.ts'
+import { ThreadHandOver } from './restart/thread-hand-over.ts'
 import type { ServingMode } from './serving-mode.ts'
-import { maintainState, reachStore, type SharedState, whyDegraded, whyUnready } from './shared-state.ts'
+import {
+  maintainState,
+  reachStore,
+  type SharedState,
+  whyDegraded,
+  whyNotHandedOver,
+  whyUnready,
+} from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
@@ -28,7 +37,7 @@ interface Origin {
 export function serveAlone(startup: StartupConfiguration, { inheritance, sockets }: Origin): ServingMode {
   const { inForce, state, watch, inherited } = assemble(startup, inheritance?.state)
   const { trail, metrics, load, clients, tls: trust } = inForce.gateway
-  const files = keepFiles({ state, watch, inForce })
+  const files = keepFiles(state, watch)
   let open: PublicListeners | undefined
   let handOver: HandOver | undefined
   const reports = { ...inForce.gateway, config: new ConfigInForce(startup) }
@@ -69,11 +78,25 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
         watching.push(watchTls(reports, { settings: settings.tls, loaded: tls, enforce, clients: inUse }))
       }
       inForce.startKeys()
-      handOver = new HandOver({ inForce, state, open, files, unwatch })
+      const thread = new ThreadHandOver(inForce, open)
+      const sessions = sessionNews(state)
+      handOver = new HandOver({
+        log: startup.log,
+        trail,
+        threads: () => [thread],
+        files,
+        sessions,
+        obstacle: () => whyNotHandedOver(trail, state),
+        unwatch,
+        close: () => state.member?.close(),
+      })
       const { connections } = open
-      const adopt = (socket: PassedSocket, unread?: Buffer) =>
-        connections.accept(adoptConnection(socket, unread))
-      inheritance?.predecessor.serve({ trail, inherited, revocations: state.revocations, adopt })
+      inheritance?.predecessor.serve({
+        trail,
+        inherited,
+        sessions,
+        adopt: (passed) => connections.accept(adoptConnection(passed), passed.clear !== undefined),
+      })
       return open
     },
     notReady,
@@ -116,30 +139,28 @@ function enforceIn({ state, inForce, whenBound }: Edited) {
   }
 }
 
-interface KeptFiles {
-  readonly state: SharedState
-  readonly watch: StoreWatch
-  readonly inForce: GatewayInForce
+function sessionNews({ revocations }: SharedState): SessionNews {
+  return {
+    tell: (other) => {
+      revocations.otherProcess = other
+    },
+    hear: (sid) => revocations.apply(sid, Date.now(), true),
+  }
 }
 
 /** Maintains the files of the shared state, except while another process may have them. */
-function keepFiles({ state, watch, inForce }: KeptFiles): Pick<Watching, 'stop'> & StateFiles {
-  const { proofs, failures, throttle, limiter } = state
+function keepFiles(state: SharedState, watch: StoreWatch): Pick<Watching, 'stop'> & StateFiles {
+  const { limiter } = state
   const maintain = () => maintainState(state, watch)
   const start = () => setInterval(maintain, MAINTAIN_MS).unref()
   let timer = start()
   return {
     stop: () => clearInterval(timer),
-    suspend: () => {
+    suspend: async (keys) => {
       clearInterval(timer)
       maintain()
       limiter.close()
-      return {
-        proofs: [...proofs.entries()],
-        failures: [...failures.entries(limiter.nowMs)],
-        blocked: throttle?.blocked() ?? [],
-        keys: inForce.lastGoodKeys(),
-      }
+      return takeState(state, keys)
     },
     resume: () => {
       limiter.reopen()

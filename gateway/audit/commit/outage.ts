@@ -166,7 +166,7 @@ export class Outage {
 
   /** Tries to end the outage, if there is one. @returns `writable` afterwards. */
   recheck(): boolean {
-    if (this.#writable || this.#ended || this.#suspended) return this.#writable
+    if (this.#writable || this.#ended || this.#isSuspended) return this.#writable
     const { syncs, shared } = this.#options
     if (syncs && !shared.takeCommitLock()) return false
     this.resume()
@@ -178,16 +178,26 @@ export class Outage {
   /** As `recheck`, for a caller that has the commit lock if it `syncs`. @returns why the trail still cannot be written. */
   resume(): Error | undefined {
     if (this.#writable) return undefined
-    if (!this.#ended && !this.#suspended)
+    if (!this.#ended && !this.#isSuspended)
       this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
     this.#writable = this.#fault === undefined
     if (this.#writable) this.#finishWaiting(undefined)
     return this.#fault
   }
 
-  /** Writes what is pending and an AUDIT_STOP, and then nothing until `unsuspend`. @returns why that failed */
-  suspend(reason: string): Error | undefined {
-    this.addStop(reason)
+  /** Also after `unsuspend`, until the thread that opened the file has it back. */
+  get #isSuspended(): boolean {
+    return this.#suspended || this.#options.shared.suspended
+  }
+
+  /**
+   * Writes what is pending, and then nothing until `unsuspend`.
+   *
+   * @param reason of an AUDIT_STOP; undefined: another thread writes that
+   * @returns why that failed
+   */
+  suspend(reason: string | undefined): Error | undefined {
+    if (reason !== undefined) this.addStop(reason)
     const error = this.#writeLast()
     this.#suspended = true
     this.#writable = false
@@ -203,8 +213,13 @@ export class Outage {
     reports.attempted(lines, trailFile.put(lines) ?? this.#sync())
   }
 
-  /** Goes on at the next `recheck`, with what has become pending meanwhile and an AUDIT_START. */
-  unsuspend(): void {
+  /**
+   * Goes on at the next `recheck`, with what has become pending meanwhile and an AUDIT_START.
+   *
+   * @param reason of an AUDIT_STOP before it, if `suspend` wrote none
+   */
+  unsuspend(reason: string | undefined): void {
+    if (reason !== undefined) this.addStop(reason)
     this.#suspended = false
   }
 

@@ -17,6 +17,7 @@ const INTENDED_OPEN = 5
 const INTENDED_BYTES = 6
 const TORN_BY = 7
 const DISTRUSTED = 8
+const SUSPENDED = 9
 /** Indices of the 64-bit floats after them. */
 const END = 5
 const COMMIT_START_END = 6
@@ -196,6 +197,15 @@ export class SharedTrail {
 
   distrust(): void {
     Atomics.store(this.#words, DISTRUSTED, 1)
+  }
+
+  /** The thread that opened the file has given it up, for now or for good. */
+  get suspended(): boolean {
+    return Atomics.load(this.#words, SUSPENDED) !== 0
+  }
+
+  set suspended(suspended: boolean) {
+    Atomics.store(this.#words, SUSPENDED, suspended ? 1 : 0)
   }
 
   /** Under the lock, before a write. */

@@ -24,6 +24,7 @@ export class Connection<E> implements Timed, ResponseConnection {
   readonly peer: string
   readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E, Connection<E>>
+  isLast = false
   readonly #reader: RequestReader
   readonly #pipelined: PipelinedBytes
   readonly #writes: WriteWatch
@@ -242,7 +243,7 @@ export class Connection<E> implements Timed, ResponseConnection {
     if (reader.fault !== undefined) this.#refuseHead(reader.fault)
     if (!reader.isHeadComplete) return
     const req = reader.request()
-    const res = new ClientResponse(this, req, reader.allowsReuse)
+    const res = new ClientResponse(this, req, reader.allowsReuse && !this.isLast)
     this.#req = req
     this.#res = res
     if (req.isOpaque) this.#expectNothing(res)

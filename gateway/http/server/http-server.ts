@@ -182,9 +182,10 @@ export class Connections<E> {
     Object.assign(this.#terms, timeTerms(timeouts))
   }
 
-  accept(socket: Socket): void {
+  /** @param isLast the connection ends with its next response */
+  accept(socket: Socket, isLast = false): void {
     const accepted = this.take(socket)
-    if (accepted !== undefined) this.serve(accepted, socket)
+    if (accepted !== undefined) this.serve(accepted, socket, isLast)
   }
 
   /** Counts a connection until it is closed. @returns undefined when there was no room and it is closed. */
@@ -208,10 +209,13 @@ export class Connections<E> {
   }
 
   /** @param socket the accepted one, or the TLS socket over it */
-  serve(accepted: Accepted, socket: Socket): void {
+  serve(accepted: Accepted, socket: Socket, isLast = false): void {
     const connection = new Connection(socket, accepted, this.#terms)
+    connection.isLast = isLast
     accepted.activity = connection
     this.#open.add(connection)
+    // Its TLS handshake has ended after the others were parked.
+    this.#terms.between?.(connection)
   }
 
   /**

@@ -1,5 +1,5 @@
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
-import type { ListenerName } from './sockets.ts'
+import type { ListenerName, PassedConnection } from './sockets.ts'
 
 /** What a restart cannot change: both processes share the sockets and the files. By name, as configured. */
 export type Places = Readonly<Record<string, string | number | undefined>>
@@ -17,8 +17,7 @@ export type ToSuccessor =
   | { readonly type: 'listener'; readonly name: ListenerName }
   /** The files are free: take over. */
   | { readonly type: 'state'; readonly state: PassedState }
-  /** @param unread base64 */
-  | { readonly type: 'connection'; readonly unread: string | undefined }
+  | ({ readonly type: 'connection' } & Omit<PassedConnection, 'socket'>)
   /** Audit records to write, and to acknowledge. */
   | { readonly type: 'records'; readonly id: number; readonly lines: readonly string[] }
   | { readonly type: 'revoked'; readonly sid: string }

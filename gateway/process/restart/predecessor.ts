@@ -1,15 +1,15 @@
 import type { SendHandle } from 'node:child_process'
 import type { InheritedRequests } from '../../audit/recovery/inherited-requests.ts'
 import type { Trail } from '../../audit/trail.ts'
-import type { Revocations } from '../../auth/revocations.ts'
+import type { SessionNews } from './hand-over.ts'
 import type { PassedState, Places, ToPredecessor, ToSuccessor } from './messages.ts'
-import type { ListenerName, ListeningSockets, PassedSocket } from './sockets.ts'
+import type { ListenerName, ListeningSockets, PassedConnection, PassedSocket } from './sockets.ts'
 import { TAKES_OVER } from './successor.ts'
 
 /** What a process gets from the one that it takes over from. */
 export interface Inheritance {
   readonly state: PassedState
-  readonly listeners: ListeningSockets
+  readonly listeners: ListeningSockets<PassedSocket>
   readonly predecessor: Predecessor
 }
 
@@ -17,13 +17,13 @@ export interface Inheritance {
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
-  readonly revocations: Revocations
-  adopt(socket: PassedSocket, unread: Buffer | undefined): void
+  readonly sessions: SessionNews
+  adopt(connection: PassedConnection): void
 }
 
 /** The process that this one takes over from: its parent. */
 export class Predecessor {
-  readonly #listeners: Partial<Record<ListenerName, PassedSocket>> = {}
+  readonly #listeners: Partial<Record<ListenerName, PassedSocket[]>> = {}
   readonly #inheritance = Promise.withResolvers<Inheritance>()
   readonly #gone = Promise.withResolvers<void>()
   #followed: Followed | undefined
@@ -63,7 +63,7 @@ export class Predecessor {
   /** This process serves from now on, and does for the requests of the one before what they need. */
   serve(followed: Followed): void {
     this.#followed = followed
-    followed.revocations.otherProcess = (sid) => void this.#send({ type: 'revoked', sid })
+    followed.sessions.tell((sid) => void this.#send({ type: 'revoked', sid }))
     void this.#send({ type: 'serving' })
     if (!process.connected) this.#disconnected()
   }
@@ -85,23 +85,22 @@ export class Predecessor {
     const followed = this.#followed
     switch (message.type) {
       case 'listener':
-        this.#listeners[message.name] = handle as PassedSocket
+        this.#listeners[message.name] ??= []
+        this.#listeners[message.name]?.push(handle as PassedSocket)
         void this.#send(message, handle as PassedSocket)
         break
       case 'state':
         this.#isFree = true
         this.#inheritance.resolve({ state: message.state, listeners: this.#listeners, predecessor: this })
         break
-      case 'connection': {
-        const unread = message.unread === undefined ? undefined : Buffer.from(message.unread, 'base64')
-        followed?.adopt(handle as PassedSocket, unread)
+      case 'connection':
+        followed?.adopt({ ...message, socket: handle as PassedSocket })
         break
-      }
       case 'records':
         if (followed !== undefined) this.#record(followed, message)
         break
       default:
-        followed?.revocations.apply(message.sid, Date.now(), true)
+        followed?.sessions.hear(message.sid)
     }
   }
 
@@ -117,7 +116,7 @@ export class Predecessor {
   #disconnected(): void {
     if (!this.#isFree) process.exit(1)
     if (this.#followed === undefined) return
-    this.#followed.revocations.otherProcess = undefined
+    this.#followed.sessions.tell(undefined)
     this.#followed.inherited?.end()
     this.#gone.resolve()
   }

@@ -4,7 +4,7 @@ import type { Settings } from '../../config/settings.ts'
 import type { ServingMode } from '../serving-mode.ts'
 import type { HandOver } from './hand-over.ts'
 import type { Places } from './messages.ts'
-import { type ListenerName, type PassedSocket, socketOf } from './sockets.ts'
+import { type NamedSocket, type PassedSocket, socketOf } from './sockets.ts'
 import { Successor, SuccessorFailed } from './successor.ts'
 
 /** How long the other process may take to read its configuration, and to read the files and serve. */
@@ -90,8 +90,7 @@ export class Restarts {
     if (predecessorIsHere())
       throw new CannotRestart('the process before this one still finishes its requests: try again later')
     const { handOver } = serving
-    if (handOver === undefined)
-      throw new CannotRestart('a gateway with workers cannot be handed over: stop and start it')
+    if (handOver === undefined) throw new CannotRestart('the gateway has not started yet: try again later')
     // With systemd a launcher may end: the service goes on with the new main process.
     if (process.send !== undefined && process.connected && process.env.NOTIFY_SOCKET === undefined)
       throw new CannotRestart(
@@ -109,12 +108,12 @@ export class Restarts {
     const { admin, onSuspended, onBack } = this.#parts
     const adminSocket = socketOf(admin)
     const copies: PassedSocket[] = []
-    const pass = async (name: ListenerName, socket: PassedSocket) => {
-      copies.push(await within(PREPARE_MS, successor.pass(name, socket)))
+    const give = async (socket: NamedSocket) => {
+      copies.push(await within(PREPARE_MS, successor.give(socket)))
     }
-    for (const [name, socket] of handOver.sockets()) await pass(name, socket)
+    for (const socket of handOver.sockets()) await give(socket)
     const publicCopies = [...copies]
-    if (adminSocket !== undefined) await pass('admin', adminSocket)
+    if (adminSocket !== undefined) await give(['admin', adminSocket])
     if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
     const fromMs = performance.now()
     try {

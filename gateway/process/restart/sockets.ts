@@ -1,4 +1,6 @@
+import { X509Certificate } from 'node:crypto'
 import { type Server, Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
 
 /** A TCP socket as Node passes it between processes. The object is its own copy: closing it leaves the others as they are. */
 export interface PassedSocket {
@@ -6,6 +8,8 @@ export interface PassedSocket {
   close(): void
   /** Of a connection. */
   readStop?(): number
+  /** Of one that listens. */
+  getsockname?(out: { port?: number }): number
 }
 
 /** One that listens. `fd` alone is enough for `listen`. */
@@ -14,8 +18,30 @@ export type ListeningSocket = Pick<PassedSocket, 'fd'>
 export const LISTENERS = ['http', 'https', 'admin'] as const
 export type ListenerName = (typeof LISTENERS)[number]
 
-/** By listener: the sockets that it need not open. */
-export type ListeningSockets = Readonly<Partial<Record<ListenerName, ListeningSocket>>>
+export type NamedSocket<S = PassedSocket> = readonly [name: ListenerName, socket: S]
+
+/** By listener: the sockets that it need not open; with workers there are several. */
+export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, readonly S[]>>>
+
+/** What the other process cannot see of a connection whose TLS ends in this one. Certificates: base64 of the DER, the client's first. */
+export interface ClearOrigin {
+  readonly peer: string
+  readonly authorized: boolean
+  readonly authorizationError: string | undefined
+  readonly certificates: readonly string[]
+}
+
+/** A connection on its way to the other process. `socket`: also a descriptor, from one thread to another. */
+export interface PassedConnection<S = PassedSocket> {
+  readonly socket: S
+  /** What has been read of it, base64. */
+  readonly unread: string | undefined
+  /** Undefined: it is the client's own connection. */
+  readonly clear: ClearOrigin | undefined
+}
+
+/** The client's and ten authorities': no honest client sends more. */
+const MAX_CERTIFICATES = 11
 
 /** The one property of Node's servers and sockets that is not documented; `node:cluster` passes the same objects. */
 interface WithHandle {
@@ -27,21 +53,67 @@ export function socketOf(server: Server): PassedSocket | undefined {
   return (server as unknown as WithHandle)._handle ?? undefined
 }
 
-/** A paused connection as it is passed on, and what has been read of it; undefined when it is closed. */
+/**
+ * A socket of another thread, so that the main thread can pass it to a process. The thread owns the descriptor: this object must
+ * not be closed, and is left alone when that is.
+ */
+export function socketOfThread(fd: number): PassedSocket {
+  return (new Socket({ fd, readable: false, writable: false }) as unknown as WithHandle)._handle as PassedSocket
+}
+
+/** @returns undefined when the system does not say. */
+export function portOfSocket(socket: PassedSocket | undefined): number | undefined {
+  const name: { port?: number } = {}
+  socket?.getsockname?.(name)
+  return name.port
+}
+
+/** A paused connection as it is passed on; undefined when it is closed. */
 export function takeConnection(
   socket: Socket,
-): { readonly handle: PassedSocket; readonly unread: Buffer | undefined } | undefined {
+  clear: ClearOrigin | undefined,
+): PassedConnection | undefined {
   const { _handle: handle } = socket as unknown as WithHandle
   if (handle === null || socket.destroyed) return undefined
   handle.readStop?.()
   const unread: Buffer | null = socket.read()
-  return { handle, unread: unread ?? undefined }
+  return { socket: handle, unread: unread?.toString('base64'), clear }
 }
 
-/** The connection in the process that it was passed to. */
-export function adoptConnection(handle: PassedSocket, unread: Buffer | undefined): Socket {
-  const options: object = { handle, allowHalfOpen: true, readable: true, writable: true }
+/** The connection in the process that it was passed to, and in the thread that is to have it. */
+export function adoptConnection({
+  socket: from,
+  unread,
+  clear,
+}: PassedConnection<PassedSocket | number>): Socket {
+  const source = typeof from === 'number' ? { fd: from } : { handle: from }
+  const options: object = { ...source, allowHalfOpen: true, readable: true, writable: true }
   const socket = new Socket(options)
-  if (unread !== undefined) socket.unshift(unread)
+  if (clear !== undefined) lookSecure(socket, clear)
+  if (unread !== undefined) socket.unshift(Buffer.from(unread, 'base64'))
   return socket
+}
+
+/** Shows of the client what `originOf` has found. */
+function lookSecure(socket: Socket, { peer, certificates, ...verdict }: ClearOrigin): void {
+  const chain = certificates.map((der) => new X509Certificate(Buffer.from(der, 'base64')))
+  for (const [at, certificate] of chain.entries())
+    Object.defineProperty(certificate, 'issuerCertificate', { value: chain[at + 1] })
+  Object.assign(socket, { ...verdict, encrypted: true, getPeerX509Certificate: () => chain[0] })
+  Object.defineProperty(socket, 'remoteAddress', { value: peer })
+}
+
+export function originOf(socket: TLSSocket): ClearOrigin {
+  const certificates: string[] = []
+  let certificate = socket.getPeerX509Certificate()
+  while (certificate !== undefined && certificates.length < MAX_CERTIFICATES) {
+    certificates.push(certificate.raw.toString('base64'))
+    certificate = certificate.issuerCertificate
+  }
+  return {
+    peer: socket.remoteAddress ?? '',
+    authorized: socket.authorized,
+    authorizationError: socket.authorized ? undefined : String(socket.authorizationError),
+    certificates,
+  }
 }

@@ -1,7 +1,9 @@
 import { type ChildProcess, type SendHandle, spawn } from 'node:child_process'
-import { Commit } from '../../audit/commit/commit.ts'
+import type { Commit } from '../../audit/commit/commit.ts'
 import type { Places, ToPredecessor, ToSuccessor } from './messages.ts'
-import type { ListenerName, PassedSocket } from './sockets.ts'
+import type { Heir } from './serving-thread.ts'
+import type { NamedSocket, PassedConnection, PassedSocket } from './sockets.ts'
+import { UnacknowledgedRecords } from './unacknowledged-records.ts'
 
 /** In the environment of a process that takes over from its parent. */
 export const TAKES_OVER = 'COUNTERSIGN_TAKES_OVER'
@@ -10,19 +12,20 @@ export const TAKES_OVER = 'COUNTERSIGN_TAKES_OVER'
 export class SuccessorFailed extends Error {}
 
 /** The process that takes over from this one: the same command in the same environment, as the files are now. */
-export class Successor {
+export class Successor implements Heir {
   readonly #child: ChildProcess
-  readonly #listeners = new Map<ListenerName, PassedSocket>()
   readonly #prepared = Promise.withResolvers<Places>()
   readonly #serving = Promise.withResolvers<void>()
-  readonly #unrecorded = new Map<number, Commit>()
-  #lastId = 0
+  readonly #hurry = Promise.withResolvers<void>()
+  readonly #records = new UnacknowledgedRecords((id, lines) => {
+    const { connected } = this.#child
+    if (connected) this.send({ type: 'records', id, lines })
+    return connected
+  })
   #faults: readonly string[] = []
-  #whenListener = () => {}
+  #onCopy: (copy: PassedSocket) => void = () => {}
   /** A session has ended there. */
   onRevoked: (sid: string) => void = () => {}
-  /** It is being stopped, or has ended. */
-  onHurry: () => void = () => {}
 
   constructor() {
     this.#child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
@@ -51,19 +54,24 @@ export class Successor {
     return this.#serving.promise
   }
 
-  /** Gives it a listening socket. Resolves to a copy that does not listen, to go back to. */
-  async pass(name: ListenerName, socket: PassedSocket): Promise<PassedSocket> {
+  /** Resolves when it is being stopped, or has ended. */
+  get hurry(): Promise<void> {
+    return this.#hurry.promise
+  }
+
+  /** Gives it a listening socket, one at a time. Resolves to a copy that does not listen, to go back to. @throws SuccessorFailed */
+  async give([name, socket]: NamedSocket): Promise<PassedSocket> {
+    const copy = new Promise<PassedSocket>((resolve) => {
+      this.#onCopy = resolve
+    })
     this.send({ type: 'listener', name }, socket)
-    for (;;) {
-      const copy = this.#listeners.get(name)
-      if (copy !== undefined) return copy
-      await Promise.race([
-        new Promise<void>((resolve) => {
-          this.#whenListener = resolve
-        }),
-        this.#serving.promise,
-      ])
-    }
+    // It fails when the process ends, and does not resolve before it has all sockets.
+    await Promise.race([copy, this.#serving.promise])
+    return copy
+  }
+
+  pass({ socket, ...rest }: PassedConnection, sent: () => void): void {
+    this.send({ type: 'connection', ...rest }, socket, sent)
   }
 
   /** @param sent called when it is on its way, or never will be. */
@@ -72,14 +80,8 @@ export class Successor {
     else sent()
   }
 
-  /** Has it write audit records. */
   record(lines: readonly string[]): Commit {
-    const commit = new Commit()
-    const id = ++this.#lastId
-    this.#unrecorded.set(id, commit)
-    if (this.#child.connected) this.send({ type: 'records', id, lines })
-    else setImmediate(() => this.#recorded(id, 'the process that has the audit trail has ended'))
-    return commit
+    return this.#records.record(lines)
   }
 
   /** Ends it, at once and however it feels. Resolves when it has gone. */
@@ -100,34 +102,27 @@ export class Successor {
         this.#prepared.resolve(message.places)
         break
       case 'listener':
-        this.#listeners.set(message.name, handle as PassedSocket)
-        this.#whenListener()
+        this.#onCopy(handle as PassedSocket)
         break
       case 'serving':
         this.#serving.resolve()
         break
       case 'recorded':
-        this.#recorded(message.id, message.fault)
+        this.#records.acknowledge(message.id, message.fault)
         break
       case 'revoked':
         this.onRevoked(message.sid)
         break
       default:
-        this.onHurry()
+        this.#hurry.resolve()
     }
-  }
-
-  #recorded(id: number, fault: string | undefined): void {
-    const commit = this.#unrecorded.get(id)
-    this.#unrecorded.delete(id)
-    commit?.finish(fault === undefined ? undefined : new Error(fault))
   }
 
   #ended(how: string): void {
     const error = new SuccessorFailed(this.#faults.length > 0 ? this.#faults.join('\n') : how)
     this.#prepared.reject(error)
     this.#serving.reject(error)
-    for (const id of [...this.#unrecorded.keys()]) this.#recorded(id, error.message)
-    this.onHurry()
+    this.#records.giveUp(error.message)
+    this.#hurry.resolve()
   }
 }

@@ -17,7 +17,7 @@ export function socketsFromSystemd(
   const count = env.LISTEN_PID === String(pid) ? Number(env.LISTEN_FDS) : 0
   const given = env.LISTEN_FDNAMES?.split(':') ?? []
   const names = count === 1 && !isListener(given[0]) ? ['http'] : given
-  const sockets: Partial<Record<ListenerName, { readonly fd: number }>> = {}
+  const sockets: Partial<Record<ListenerName, readonly { readonly fd: number }[]>> = {}
   for (let at = 0; at < count; at++) {
     const name = names[at]
     if (!isListener(name) || sockets[name] !== undefined)
@@ -26,7 +26,7 @@ export function socketsFromSystemd(
       )
     if (withWorkers && name !== 'admin')
       throw new Error(`systemd passes the socket ${name}, which workers cannot share: set GATEWAY_WORKERS=1`)
-    sockets[name] = { fd: FIRST_FD + at }
+    sockets[name] = [{ fd: FIRST_FD + at }]
   }
   return sockets
 }

@@ -1,0 +1,139 @@
+import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { ParkedConnection } from '../../http/server/http-server.ts'
+import { interrupt } from '../../pipeline.ts'
+import { refusal } from '../../refusals.ts'
+import type { GatewayInForce } from '../gateway-in-force.ts'
+import type { PublicListeners } from '../public-listeners.ts'
+import { relay } from './relay.ts'
+import type { Heir, ServingThread } from './serving-thread.ts'
+import { type ClearOrigin, type ListeningSocket, originOf, takeConnection } from './sockets.ts'
+
+/** How long requests that have begun may take to be counted, while all others wait. */
+const DECIDE_MS = 1000
+const LOOK_EVERY_MS = 2
+/** Time for the last refusals to be recorded and read by clients. */
+const LAST_WORDS_MS = 500
+
+/** Hands over what this thread serves. */
+export class ThreadHandOver implements ServingThread {
+  readonly #inForce: GatewayInForce
+  readonly #open: PublicListeners
+  #parked: ParkedConnection[] = []
+  /** On their way to the other process, or with TLS and idle: those that have not gone by the end are closed. */
+  readonly #waiting = new Set<Socket>()
+  /** Relays to the other process, which ends them. */
+  readonly #relayed = new Set<Socket>()
+  #take = (connection: ParkedConnection): void => void this.#parked.push(connection)
+
+  constructor(inForce: GatewayInForce, open: PublicListeners) {
+    this.#inForce = inForce
+    this.#open = open
+  }
+
+  sockets() {
+    return this.#open.sockets()
+  }
+
+  async suspend(): Promise<readonly LastGoodKeys[]> {
+    // The sockets stay open: the copies of the other process, and those to go back to.
+    this.#open.stopAccepting()
+    this.#open.connections.park((connection) => this.#take(connection))
+    await this.#decided()
+    return this.#inForce.lastGoodKeys()
+  }
+
+  goOn(sockets: readonly ListeningSocket[]): void {
+    this.#open.connections.unpark()
+    this.#open.acceptAgain(sockets)
+    for (const { goOn } of this.#parked.splice(0)) goOn()
+  }
+
+  async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
+    const { settings, load, upstreams } = this.#inForce.gateway
+    this.#inForce.stopKeys()
+    this.#take = ({ socket }) => {
+      if ('encrypted' in socket) this.#relayNext(socket as TLSSocket, heir)
+      else this.#pass(socket, heir, undefined)
+    }
+    for (const connection of this.#parked.splice(0)) this.#take(connection)
+    const breakOff = () => this.#breakOff()
+    const deadline = setTimeout(breakOff, settings.timeouts.drainMs)
+    void late.then(breakOff)
+    await this.#open.connections.emptied()
+    clearTimeout(deadline)
+    load.phase = 'over'
+    await upstreams.close()
+  }
+
+  /** Gives a connection away when its client has taken the last response. */
+  #pass(socket: Socket, heir: Heir, clear: ClearOrigin | undefined): void {
+    if (socket.writableLength > 0) {
+      socket.write('', () => this.#pass(socket, heir, clear))
+      return
+    }
+    const taken = takeConnection(socket, clear)
+    if (taken === undefined) return
+    this.#waiting.add(socket)
+    socket.once('close', () => this.#waiting.delete(socket))
+    heir.pass(taken, () => socket.destroy())
+  }
+
+  /**
+   * A connection with TLS stays here. Its next request goes through to the other process, which responds with
+   * `Connection: close`.
+   */
+  #relayNext(socket: TLSSocket, heir: Heir): void {
+    this.#waiting.add(socket)
+    socket.once('close', () => this.#waiting.delete(socket))
+    socket.once('readable', () => {
+      // It has ended.
+      if (socket.readableLength === 0) socket.destroySoon()
+      else void this.#relay(socket, heir)
+    })
+  }
+
+  async #relay(socket: TLSSocket, heir: Heir): Promise<void> {
+    this.#waiting.delete(socket)
+    this.#relayed.add(socket)
+    socket.once('close', () => this.#relayed.delete(socket))
+    const clear = originOf(socket)
+    try {
+      this.#pass(await relay(socket), heir, clear)
+    } catch {
+      socket.destroy()
+    }
+  }
+
+  #breakOff(): void {
+    const { gateway } = this.#inForce
+    const { load, log, settings } = gateway
+    load.phase = 'over'
+    log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
+    load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
+    load.tunnels.endAll('draining')
+    setTimeout(() => {
+      this.#open.connections.closeAll()
+      for (const socket of this.#waiting) socket.destroySoon()
+    }, LAST_WORDS_MS)
+    // A request that has just gone through has its own time.
+    setTimeout(() => {
+      for (const socket of this.#relayed) socket.destroy()
+    }, settings.timeouts.drainMs)
+  }
+
+  /** Resolves when every request that has begun has been counted or refused; those that take too long will be refused. */
+  async #decided(): Promise<void> {
+    const { inFlight } = this.#inForce.gateway.load
+    const untilMs = performance.now() + DECIDE_MS
+    for (;;) {
+      let undecided = 0
+      inFlight.visitAll(({ forwarding, refusalCode }) => {
+        if (forwarding === undefined && refusalCode === undefined) undecided++
+      })
+      if (undecided === 0 || performance.now() >= untilMs) return
+      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS))
+    }
+  }
+}
