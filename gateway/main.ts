@@ -122,10 +122,11 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
   const segments = new SegmentThread(trail, segmentReports(reports))
   const maintain = () => {
     trail.maintain()
-    rotation.maintain(serving.settings.auditRotation)
+    if (trail.writable) rotation.maintain(serving.settings.auditRotation)
   }
   setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
-  const round = () => segments.round(serving.settings)
+  // After a restart they are the other process's.
+  const round = () => (trail.writable ? segments.round(serving.settings) : undefined)
   round()
   setInterval(round, SEGMENT_ROUND_MS).unref()
 }

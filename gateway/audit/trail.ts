@@ -60,7 +60,6 @@ export class Trail {
 
   /**
    * Opens the file, or joins the threads that have; writes nothing. Use `openTrail` or `joinTrail`.
-   *
    * @throws Error that names the file, when it cannot be opened.
    */
   constructor(options: TrailOptions, joined?: TrailHandle) {
@@ -187,13 +186,13 @@ export class Trail {
   }
 
   /**
-   * Goes on in a new file of the same name, with all joined threads, after the present one was renamed (SIGHUP). If the
-   * new one cannot be opened, `onFault` is called and the trail stays in the old one.
+   * Goes on in a new file of the same name, with all joined threads, after the present one was renamed (SIGHUP). If it cannot
+   * be opened, `onFault` is called and the trail stays in the old one.
    */
   reopen(): void {
     const { file, durability } = this.#options
     const syncs = durability === 'synced'
-    if (this.#closed || !this.#isOwner || file === STANDARD_OUTPUT) return
+    if (this.#closed || this.#suspended || !this.#isOwner || file === STANDARD_OUTPUT) return
     if (syncs && !this.#shared.takeCommitLock()) {
       setTimeout(() => this.reopen(), ROTATE_RETRY_MS)
       return
@@ -212,7 +211,6 @@ export class Trail {
   /**
    * Stops writing, with AUDIT_STOP, and gives up the lock, so that another process can go on. Until `goOn` or `leaveTo`
    * requests cannot be recorded, and what has happened stays pending. Joined threads come first: they only stop writing.
-   *
    * @returns why it could not be; it then goes on
    */
   async suspend(reason: string): Promise<Error | undefined> {
@@ -298,7 +296,7 @@ export class Trail {
   /**
    * Settles what a dead worker left: gives up its lock, without which no thread can write, cuts off the line it was writing,
    * and writes a `recovered` response for each request that it had open. Only once, in the thread that opened the trail.
-   * @param thread its `threadId`, which its request ids contain. @returns how many responses were written.
+   * @returns how many responses were written
    */
   settleDeadWorker(thread: number): number {
     this.#trailFile.release(thread)

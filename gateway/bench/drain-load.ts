@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connect as connectSecurely } from 'node:tls'
 
 /** How often the load checks whether the gateway is ready, like a load balancer. */
 const PROBE_MS = 100
@@ -25,6 +26,8 @@ export interface DrainTarget {
   readonly adminPort: number
   /** A request without its Connection field and the empty line. */
   readonly request: string
+  /** The authority of a listener with TLS, in PEM. */
+  readonly ca?: string | undefined
 }
 
 /**
@@ -33,19 +36,32 @@ export interface DrainTarget {
  */
 export class DrainLoad {
   readonly counts: DrainCounts = { good: 0, unconnected: 0, broken: 0, refused: 0 }
+  /** The longest time without a response while the load ran. */
+  longestPauseMs = 0
   readonly #target: DrainTarget
+  #respondedMs = performance.now()
   #ready = true
+  /** Nobody asks again. */
+  #isOver = false
 
   constructor(target: DrainTarget) {
     this.#target = target
   }
 
-  /** Resolves when the gateway is not ready and every client has ended. */
-  async run(clients: { readonly keeping: number; readonly opening: number }): Promise<void> {
-    const all = [this.#probe()]
+  /** Resolves when the gateway is not ready, or `until` has resolved, and every client has ended. */
+  async run(
+    clients: { readonly keeping: number; readonly opening: number },
+    until?: Promise<void>,
+  ): Promise<void> {
+    const all = [until?.finally(() => this.#stop()) ?? this.#probe()]
     for (let i = 0; i < clients.keeping; i++) all.push(this.#keep(thinkOf(i)))
     for (let i = 0; i < clients.opening; i++) all.push(this.#openEach(thinkOf(i)))
     await Promise.all(all)
+  }
+
+  #stop(): void {
+    this.#ready = false
+    this.#isOver = true
   }
 
   async #probe(): Promise<void> {
@@ -60,7 +76,7 @@ export class DrainLoad {
   async #keep(thinkMs: number): Promise<void> {
     while (this.#ready) {
       const socket = await this.#connect()
-      while (socket !== undefined && !socket.destroyed && !socket.readableEnded) {
+      while (socket !== undefined && !this.#isOver && !socket.destroyed && !socket.readableEnded) {
         if (!(await this.#ask(socket, ''))) break
         await sleep(thinkMs)
       }
@@ -78,9 +94,12 @@ export class DrainLoad {
   }
 
   async #connect(): Promise<Socket | undefined> {
-    const socket = connect({ port: this.#target.port, host: '127.0.0.1', noDelay: true })
+    const { port, ca } = this.#target
+    const place = { port, host: '127.0.0.1', noDelay: true }
+    const socket =
+      ca === undefined ? connect(place) : connectSecurely({ ...place, ca, servername: 'localhost' })
     try {
-      await once(socket, 'connect')
+      await once(socket, ca === undefined ? 'connect' : 'secureConnect')
     } catch {
       this.counts.unconnected += 1
       // After a refused connection, tries again a little later.
@@ -96,6 +115,9 @@ export class DrainLoad {
   async #ask(socket: Socket, connectionField: string): Promise<boolean> {
     socket.write(`${this.#target.request}${connectionField}\r\n`, 'latin1')
     const response = await responseOn(socket)
+    const nowMs = performance.now()
+    this.longestPauseMs = Math.max(this.longestPauseMs, nowMs - this.#respondedMs)
+    this.#respondedMs = nowMs
     if (response === '') this.counts.broken += 1
     else if (response.startsWith('HTTP/1.1 200')) this.counts.good += 1
     else this.counts.refused += 1

@@ -2,7 +2,12 @@ import type { TrailHandle } from '../audit/file/shared-trail.ts'
 import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import type { ClientTable } from '../config/clients-file.ts'
 import type { Settings } from '../config/settings.ts'
-import type { ListeningSocket, ListeningSockets, NamedSocket, PassedConnection } from '../process/restart/sockets.ts'
+import type {
+  ListeningSocket,
+  ListeningSockets,
+  NamedSocket,
+  PassedConnection,
+} from '../process/restart/sockets.ts'
 import type { TlsTexts } from '../tls/listener/tls-context.ts'
 import type { SharedMemory } from './event-memory.ts'
 import type { InitialState } from './replication.ts'

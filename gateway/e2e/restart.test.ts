@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { askRestart } from '../process/restart/control-socket.ts'
-import type { AuditRecord } from '../testing/audit-file.ts'
+import { askRestart, type RestartReport } from '../process/restart/control-socket.ts'
+import { unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
-import { makeTlsSetup, secureCall } from './secure.ts'
+import { makeTlsSetup, secureCall, secureOptions, secureSocket, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire, statuses } from './wire.ts'
 
@@ -22,16 +23,9 @@ describe('a restart', () => {
   const held: ServerResponse[] = []
   const dataDir = () => join(gateway.dir, 'data')
 
-  const report = () =>
-    until(async () => {
-      const made = await askRestart(dataDir())
-      // A process that has taken over is not replaced before the one before it has gone.
-      return /try again later/.test(made.text) ? undefined : made
-    })
+  const report = () => finalReport(dataDir())
   const restart = async () => {
-    const { restarted, text } = await report()
-    assert.ok(restarted, text)
-    pid = Number(/^process (\d+)/.exec(text)?.[1])
+    pid = (await restarted(dataDir())).pid
   }
 
   /** @returns why not */
@@ -116,7 +110,7 @@ describe('a restart', () => {
       opening('/minutely'),
     ])
     try {
-      for (let i = 0; i < 3; i++) {
+      for (let i = 0; i < 2; i++) {
         await restart()
       }
     } finally {
@@ -189,40 +183,153 @@ describe('a restart', () => {
   })
 })
 
-describe('a restart of a gateway with an HTTPS listener', () => {
-  it('ends TLS connections with a response, and loses no request of clients that go on asking', async () => {
-    const tls = await makeTlsSetup()
-    const upstream = await startUpstream((_req, res) => res.end('whole'))
-    const gateway = await startGateway({
-      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
-      env: tls.env,
+describe('a restart of a gateway with workers and an HTTPS listener', () => {
+  const uri = 'urn:test:bank-b'
+  let tls: TlsSetup
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let pid: number
+  let held: ServerResponse | undefined
+  const restart = async () => {
+    pid = (await restarted(join(gateway.dir, 'data'))).pid
+  }
+
+  before(async () => {
+    tls = await makeTlsSetup()
+    upstream = await startUpstream((req, res) => {
+      if (req.url === '/held') held = res
+      else res.end('whole')
     })
-    const statusOf = async (agent: Agent) =>
-      (await secureCall({ port: gateway.tlsPort, path: '/', ca: tls.ca, agent })).status
-    let over = false
-    const asking = async (agent: Agent) => {
-      while (!over) assert.equal(await statusOf(agent), 200)
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        routes: [
+          { path: '/bank', auth: ['mtls'] },
+          { path: '/*', auth: ['none'] },
+        ],
+      },
+      clients: [{ id: 'bank-b', mtls: { sanUri: uri } }],
+      limits: [{ path: '/hourly', limit: 20, window: '1h', purpose: 'a test' }],
+      env: { ...tls.env, GATEWAY_WORKERS: '2' },
+    })
+    pid = gateway.process.child.pid as number
+  })
+  after(() => {
+    process.kill(pid, 'SIGKILL')
+    upstream.close()
+  })
+
+  it('keeps connections and a request under way, and loses no request of a client with TLS that has been idle', async () => {
+    const wires = await Promise.all([1, 2, 3].map(() => openWire(gateway.port)))
+    for (const wire of wires) {
+      wire.send(GET)
+      await wire.has('whole')
     }
-    const clients = [new Agent({ keepAlive: true, maxSockets: 1 }), new Agent()].map(asking)
-    const { restarted, text } = await askRestart(join(gateway.dir, 'data'))
+    const certificate = await tls.client({ subject: 'CN=b', san: [{ type: 'url', value: uri }] })
+    const sockets = await Promise.all(
+      [1, 2].map(() => secureSocket(gateway.tlsPort, secureOptions(tls.ca, certificate))),
+    )
+    const secure = sockets.map((socket) => {
+      let text = ''
+      socket.setEncoding('latin1').on('data', (piece: string) => {
+        text += piece
+      })
+      const ask = async () => {
+        const from = text.length
+        socket.write('GET /bank HTTP/1.1\r\nHost: localhost\r\n\r\n')
+        await until(() => (text.includes('whole', from) ? true : undefined))
+        return text.slice(from)
+      }
+      return { ask, ended: once(socket, 'close') }
+    })
+    for (const { ask } of secure)
+      assert.match(await ask(), /^HTTP\/1.1 200 [\s\S]*\r\nConnection: keep-alive\r\n/)
+    const waiting = call(`${gateway.url}/held`)
+    await until(() => (held === undefined ? undefined : true))
+    await restart()
+    for (const { ask, ended } of secure) {
+      assert.match(await ask(), /^HTTP\/1.1 200 [\s\S]*\r\nConnection: close\r\n/)
+      await ended
+    }
+    for (const wire of wires) {
+      wire.send(GET)
+      await wire.has(/whole[\s\S]*whole/)
+    }
+    held?.end('held')
+    assert.equal((await waiting).body, 'held')
+    await gateway.process.line(({ msg }) => msg === 'replaced')
+    for (const wire of wires) {
+      wire.send(GET)
+      await wire.has(/whole[\s\S]*whole[\s\S]*whole/)
+    }
+    const clients = gateway
+      .audit()
+      .flatMap(({ type, clientId }) => (type === 'API_RESPONSE' ? [clientId] : []))
+    assert.deepEqual(
+      clients.filter((id) => id !== undefined),
+      Array(4).fill('bank-b'),
+    )
+  })
+
+  it('fails no request under load, and lets exactly as many through as the limits', async () => {
+    let over = false
+    const seen = new Map<string, number>()
+    const count = (what: string) => seen.set(what, (seen.get(what) ?? 0) + 1)
+    const asking = async (ask: () => Promise<{ readonly status: number }>) => {
+      while (!over) {
+        await ask().then(
+          ({ status }) => count(String(status)),
+          (error: Error) => count(String(error)),
+        )
+      }
+    }
+    const { ca } = tls
+    const agents = [new Agent({ keepAlive: true, maxSockets: 1 }), new Agent()]
+    const clients = [
+      ...[1, 2].map(() => asking(() => call(`${gateway.url}/hourly`))),
+      ...agents.map((agent) =>
+        asking(() => secureCall({ port: gateway.tlsPort, path: '/hourly', ca, agent })),
+      ),
+    ]
+    await restart()
     over = true
     await Promise.all(clients)
-    assert.ok(restarted, text)
-    assert.equal(await statusOf(new Agent()), 200)
-    process.kill(Number(/^process (\d+)/.exec(text)?.[1]), 'SIGKILL')
-    upstream.close()
+    assert.deepEqual([...seen.keys()].sort(), ['200', '429'])
+    assert.equal(seen.get('200'), 20)
+  })
+
+  it('goes back to its work when the other process fails with the files in its hands', async () => {
+    const file = join(gateway.dir, 'data', 'revocations.ndjson')
+    const good = readFileSync(file)
+    writeFileSync(file, '{"format":"revocations","version":99}\n')
+    const report = await finalReport(join(gateway.dir, 'data'))
+    writeFileSync(file, good)
+    assert.match(report.text, /was written by a newer version/)
+    assert.equal((await call(gateway.url)).body, 'whole')
+    assert.equal((await call(`${gateway.url}/hourly`)).status, 429)
+    await restart()
+    assert.equal((await call(`${gateway.url}/hourly`)).status, 429)
+  })
+
+  it('pairs all audit records', () => {
+    assert.deepEqual(unpaired(gateway.audit()), [])
   })
 })
 
-function answersIn(received: string): number {
-  return received.split('HTTP/1.1 ').length - 1
+/** A process that has taken over is not replaced before the one before it has gone. */
+function finalReport(dataDir: string): Promise<RestartReport> {
+  return until(async () => {
+    const report = await askRestart(dataDir)
+    return /try again later/.test(report.text) ? undefined : report
+  })
 }
 
-/** The request ids that do not have exactly one record of each type. */
-function unpaired(records: readonly AuditRecord[]): unknown[] {
-  const types = new Map<string, string[]>()
-  for (const { type, requestId } of records) {
-    if (requestId !== undefined) types.set(requestId, [...(types.get(requestId) ?? []), type])
-  }
-  return [...types].filter(([, of]) => of.join() !== 'API_REQUEST,API_RESPONSE')
+async function restarted(dataDir: string): Promise<{ readonly pid: number }> {
+  const { restarted, text } = await finalReport(dataDir)
+  assert.ok(restarted, text)
+  return { pid: Number(/^process (\d+)/.exec(text)?.[1]) }
+}
+
+function answersIn(received: string): number {
+  return received.split('HTTP/1.1 ').length - 1
 }

@@ -78,23 +78,12 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
         watching.push(watchTls(reports, { settings: settings.tls, loaded: tls, enforce, clients: inUse }))
       }
       inForce.startKeys()
-      const thread = new ThreadHandOver(inForce, open)
-      const sessions = sessionNews(state)
-      handOver = new HandOver({
-        log: startup.log,
-        trail,
-        threads: () => [thread],
-        files,
-        sessions,
-        obstacle: () => whyNotHandedOver(trail, state),
-        unwatch,
-        close: () => state.member?.close(),
-      })
+      handOver = handOverOf({ inForce, state, open, files, unwatch })
       const { connections } = open
       inheritance?.predecessor.serve({
         trail,
         inherited,
-        sessions,
+        sessions: sessionNews(state),
         adopt: (passed) => connections.accept(adoptConnection(passed), passed.clear !== undefined),
       })
       return open
@@ -115,6 +104,29 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
       state.member?.close()
     },
   }
+}
+
+interface HandedOver {
+  readonly state: SharedState
+  readonly inForce: GatewayInForce
+  readonly open: PublicListeners
+  readonly files: StateFiles
+  readonly unwatch: () => void
+}
+
+function handOverOf({ inForce, state, open, files, unwatch }: HandedOver): HandOver {
+  const { trail, log } = inForce.gateway
+  const thread = new ThreadHandOver(inForce, open)
+  return new HandOver({
+    log,
+    trail,
+    threads: () => [thread],
+    files,
+    sessions: sessionNews(state),
+    obstacle: () => whyNotHandedOver(trail, state),
+    unwatch,
+    close: () => state.member?.close(),
+  })
 }
 
 interface Edited {

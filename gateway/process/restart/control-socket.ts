@@ -11,6 +11,12 @@ const CLIENT_MS = 5000
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20
 
+/** The process that serves now, and for how long nobody did. */
+export interface Restarted {
+  readonly pid: number
+  readonly heldMs: number
+}
+
 /** The end of a restart, as the command shows it. */
 export interface RestartReport {
   readonly restarted: boolean
@@ -25,13 +31,13 @@ function pathIn(dataDir: string): string {
 export class ControlSocket {
   readonly #dataDir: string
   readonly #onFault: (cause: string) => void
-  readonly #restart: () => Promise<number>
+  readonly #restart: () => Promise<Restarted>
   #server: Server | undefined
 
-  /** @param restart resolves to the process id of the new process */
+  /** @param restart resolves when another process serves */
   constructor(
     dataDir: string,
-    { restart, onFault }: { restart(): Promise<number>; onFault(cause: string): void },
+    { restart, onFault }: { restart(): Promise<Restarted>; onFault(cause: string): void },
   ) {
     this.#dataDir = dataDir
     this.#restart = restart
@@ -72,8 +78,9 @@ export class ControlSocket {
 
   async #report(): Promise<RestartReport> {
     try {
-      const pid = await this.#restart()
-      return { restarted: true, text: `process ${pid} serves in place of process ${process.pid}` }
+      const { pid, heldMs } = await this.#restart()
+      const text = `process ${pid} serves in place of process ${process.pid}; clients waited for ${heldMs} ms`
+      return { restarted: true, text }
     } catch (error) {
       return { restarted: false, text: (error as Error).message }
     }

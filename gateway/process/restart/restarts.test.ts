@@ -4,11 +4,11 @@ import { CannotRestart, Restarts } from './restarts.ts'
 
 const parts = { predecessorIsHere: () => false, onSuspended: assert.fail, onBack: assert.fail }
 
-test('a gateway with workers is not restarted, and says so', async () => {
+test('a gateway that does not serve yet is not restarted, and says so', async () => {
   const restarts = new Restarts({ ...parts, serving: {} } as never)
   await assert.rejects(restarts.restart(), (error) => {
     assert.ok(error instanceof CannotRestart)
-    assert.match(error.message, /with workers cannot be handed over: stop and start it/)
+    assert.match(error.message, /has not started yet/)
     return true
   })
 })

@@ -2,6 +2,7 @@ import type { Server } from 'node:http'
 import type { Logger } from 'pino'
 import type { Settings } from '../../config/settings.ts'
 import type { ServingMode } from '../serving-mode.ts'
+import type { Restarted } from './control-socket.ts'
 import type { HandOver } from './hand-over.ts'
 import type { Places } from './messages.ts'
 import { type NamedSocket, type PassedSocket, socketOf } from './sockets.ts'
@@ -43,8 +44,8 @@ export class Restarts {
     return this.#replaced.promise
   }
 
-  /** Resolves to the process id of the other, when it serves. @throws CannotRestart; this process then serves as before */
-  async restart(): Promise<number> {
+  /** Resolves when the other serves. @throws CannotRestart; this process then serves as before */
+  async restart(): Promise<Restarted> {
     const handOver = this.#checked()
     const { log, settings } = this.#parts
     log.info('restarting')
@@ -58,7 +59,7 @@ export class Restarts {
       const theirs = await within(PREPARE_MS, successor.prepared())
       const different = differenceOf(placesOf(settings), theirs)
       if (different !== undefined) throw new CannotRestart(different)
-      heldMs = await this.#handOver(handOver, successor)
+      heldMs = Math.round(await this.#handOver(handOver, successor))
     } catch (error) {
       await successor.end()
       release()
@@ -67,10 +68,10 @@ export class Restarts {
       throw new CannotRestart(cause)
     }
     const pid = successor.pid as number
-    log.info({ pid, heldMs: Math.round(heldMs) }, 'restarted')
+    log.info({ pid, heldMs }, 'restarted')
     this.#isReplaced = true
     this.#replaced.resolve(successor)
-    return pid
+    return { pid, heldMs }
   }
 
   /** This process is to end. @returns the process that serves in its place; undefined: none does, nor will */
@@ -97,7 +98,9 @@ export class Restarts {
         'the gateway was started by npm, `countersign run` or another program that ends with this process: stop and start that',
       )
     if (process.pid === 1)
-      throw new CannotRestart('the gateway is the first process of its container, which would end with it')
+      throw new CannotRestart(
+        'the gateway is process 1 of its container, which would end with it: start a second container, then stop this one',
+      )
     const { obstacle } = handOver
     if (obstacle !== undefined) throw new CannotRestart(obstacle)
     return handOver

@@ -58,7 +58,8 @@ export function socketOf(server: Server): PassedSocket | undefined {
  * not be closed, and is left alone when that is.
  */
 export function socketOfThread(fd: number): PassedSocket {
-  return (new Socket({ fd, readable: false, writable: false }) as unknown as WithHandle)._handle as PassedSocket
+  return (new Socket({ fd, readable: false, writable: false }) as unknown as WithHandle)
+    ._handle as PassedSocket
 }
 
 /** @returns undefined when the system does not say. */
@@ -69,14 +70,12 @@ export function portOfSocket(socket: PassedSocket | undefined): number | undefin
 }
 
 /** A paused connection as it is passed on; undefined when it is closed. */
-export function takeConnection(
-  socket: Socket,
-  clear: ClearOrigin | undefined,
-): PassedConnection | undefined {
+export function takeConnection(socket: Socket, clear: ClearOrigin | undefined): PassedConnection | undefined {
   const { _handle: handle } = socket as unknown as WithHandle
   if (handle === null || socket.destroyed) return undefined
-  handle.readStop?.()
+  // It may begin to read.
   const unread: Buffer | null = socket.read()
+  handle.readStop?.()
   return { socket: handle, unread: unread?.toString('base64'), clear }
 }
 
