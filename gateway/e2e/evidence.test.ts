@@ -4,6 +4,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { readSealKey } from '../audit/seals/seal-key.ts'
+import { formatVerifierKey } from '../audit/seals/verifier-key.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -18,18 +20,22 @@ const COMMANDS = [...EVIDENCE.matchAll(/^\*\*([A-Z])\*\* [\s\S]*?^```sh\n([\s\S]
 describe('EVIDENCE.md', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
+  let verifierKey = ''
 
   before(async () => {
     upstream = await startUpstream()
     const routes = [{ path: '/mine', auth: ['bearer'] }]
     const config = { upstream: upstream.url, routes, audit: { file: 'data/audit.ndjson' } }
-    gateway = await startGateway({ config })
+    gateway = await startGateway({ config, env: { GATEWAY_AUDIT_SEALS: 'on' } })
     const authorization = `Bearer ${await upstream.issuer.token({ sub: 'user-7', sid: 'session-7' })}`
-    assert.equal((await call(`${gateway.url}/mine`, { headers: { authorization } })).status, 200)
+    const headers = { authorization, 'x-request-id': 'request-7' }
+    assert.equal((await call(`${gateway.url}/mine`, { headers })).status, 200)
     assert.equal((await call(`${gateway.url}/mine`)).status, 401)
     writeFileSync(join(gateway.dir, 'gateway.json'), JSON.stringify({ ...config, via: true }))
     await until(() => gateway.audit().find(({ type }) => type === 'CONFIG_CHANGE'))
     await gateway.end()
+    const seal = readSealKey(join(gateway.dir, 'data/audit-seal-key.pem'))
+    verifierKey = formatVerifierKey(seal.verifier)
     const bin = join(gateway.dir, 'bin')
     mkdirSync(bin)
     const program = `exec '${process.execPath}' '${join(ROOT, 'gateway/cli/countersign.mjs')}' "$@"\n`
@@ -46,6 +52,8 @@ describe('EVIDENCE.md', () => {
       GATEWAY_AUDIT_FILE: gateway.auditFile,
       USER_ID: 'user-7',
       SID: 'session-7',
+      REQUEST_ID: 'request-7',
+      VERIFIER_KEY: verifierKey,
     }
     const moved = script.replaceAll('data/audit.ndjson', `'${gateway.auditFile}'`)
     const shell = spawn('bash', ['-euo', 'pipefail', '-c', moved], { cwd: gateway.dir, env })
@@ -66,6 +74,9 @@ describe('EVIDENCE.md', () => {
     D: [/"owner":\{"uid":\d+.*"before":\[\{"via":false\}\],"after":\[\{"via":true\}\]/],
     E: [/API_REQUEST.*user-7/, /API_RESPONSE.*user-7/],
     F: [/^700 \S+ data$/m, /^600 \S+ .*audit\.ndjson$/m],
+    G: [/^countersign\/[0-9a-f]{16}\+/],
+    H: [/sealed to the end/],
+    I: [/request-7/],
   }
 
   it('has commands that do what it says, and names no others in its tables', async () => {
