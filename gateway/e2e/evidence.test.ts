@@ -4,8 +4,6 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { readSealKey } from '../audit/seals/seal-key.ts'
-import { formatVerifierKey } from '../audit/seals/verifier-key.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -34,8 +32,6 @@ describe('EVIDENCE.md', () => {
     writeFileSync(join(gateway.dir, 'gateway.json'), JSON.stringify({ ...config, via: true }))
     await until(() => gateway.audit().find(({ type }) => type === 'CONFIG_CHANGE'))
     await gateway.end()
-    const seal = readSealKey(join(gateway.dir, 'data/audit-seal-key.pem'))
-    verifierKey = formatVerifierKey(seal.verifier)
     const bin = join(gateway.dir, 'bin')
     mkdirSync(bin)
     const program = `exec '${process.execPath}' '${join(ROOT, 'gateway/cli/countersign.mjs')}' "$@"\n`
@@ -56,7 +52,7 @@ describe('EVIDENCE.md', () => {
       VERIFIER_KEY: verifierKey,
     }
     const moved = script.replaceAll('data/audit.ndjson', `'${gateway.auditFile}'`)
-    const shell = spawn('bash', ['-euo', 'pipefail', '-c', moved], { cwd: gateway.dir, env })
+    const shell = spawn('bash', ['-eo', 'pipefail', '-c', moved], { cwd: gateway.dir, env })
     let output = ''
     for (const stream of [shell.stdout, shell.stderr]) {
       stream.setEncoding('utf8').on('data', (text: string) => {
@@ -84,6 +80,7 @@ describe('EVIDENCE.md', () => {
       COMMANDS.map(({ letter }) => letter),
       Object.keys(EXPECTED),
     )
+    verifierKey = (await run(COMMANDS.find(({ letter }) => letter === 'G')?.script ?? '')).output.trim()
     await Promise.all(
       COMMANDS.map(async ({ letter, script }) => {
         const { code, output } = await run(script)
