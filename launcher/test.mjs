@@ -109,8 +109,14 @@ const LONG = [
   'gateway/store/take-script.test.ts',
   'gateway/upstream/http1/response-differential.test.ts',
 ]
-/** Two minutes for each unit of TEST_LONG: left out of runs of a few units, such as that of .ci/run, which runs it once anyway. */
-const SOAK = ['gateway/e2e/store-failures.test.ts']
+/** A minute or two for each unit of TEST_LONG: left out of runs of a few units, such as that of .ci/run, which runs them once anyway. */
+const SOAK = [
+  'gateway/e2e/audit-seals.test.ts',
+  'gateway/e2e/full-disk.test.ts',
+  'gateway/e2e/store-exact.test.ts',
+  'gateway/e2e/store-failures.test.ts',
+  'gateway/e2e/store-once.test.ts',
+]
 const SOAK_FROM = 5
 /** Most files wait for other processes and for timers, so one more than the cores keeps those busy. */
 const AT_ONCE = os.cpus().length + 1
