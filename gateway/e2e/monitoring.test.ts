@@ -172,6 +172,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       limits: [{ path: '/open/limited', limit: 1, window: '1h', purpose: 'tests' }],
       env: {
         ...tls.env,
+        GATEWAY_AUDIT_SEALS: 'on',
         GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
         GATEWAY_ADMIN_TOKEN_FILE: tokenFile,
       },
