@@ -35,5 +35,10 @@ export function countEverything(metrics: Metrics, isMain = true): void {
     seals.fault()
     seals.gap()
     metrics.state({ isReady: () => true, isTrailWritable: () => false, workers: () => 2 }).workerDied()
+    const { witnesses, stamps } = metrics.vouching
+    const { progress, failed } = witnesses(['w.example/1'])
+    progress({ sealed: 9, vouched: 4, behindSinceMs: undefined })
+    failed('w.example/1', 'conflict')
+    stamps().failed()
   }
 }

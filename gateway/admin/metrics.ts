@@ -4,6 +4,7 @@ import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import { REFUSALS } from '../refusals.ts'
 import { auditMetrics } from './audit/audit-metrics.ts'
 import { sealMetrics } from './audit/seal-metrics.ts'
+import { vouchMetrics } from './audit/vouch-metrics.ts'
 import { watchEventLoop } from './event-loop.ts'
 import { expiryMetrics } from './expiry-metrics.ts'
 import { exposeState, type GatewayState } from './gateway-state.ts'
@@ -101,6 +102,8 @@ export function createMetrics(build: { readonly version: string; readonly worker
     /** Exposes what only the main thread knows. Called there, once. */
     state: (state: GatewayState) => exposeState(registers, state),
     ...traceMetrics(registers),
+    /** Who vouches for the audit trail. Called in the main thread only. */
+    vouching: vouchMetrics(registers),
   }
 }
 

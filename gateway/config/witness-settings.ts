@@ -113,6 +113,11 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
     : { value: { auditWitnesses: witnessesInForce, auditStamps: stampsInForce } }
 }
 
+/** The certificates in a text, each in PEM. */
+export function certificatesIn(text: string): readonly string[] {
+  return text.match(CERTIFICATE) ?? []
+}
+
 /** What is wrong with the verifier key of a witness (C2SP signed-note), or undefined. */
 function keyFault(text: string): string | undefined {
   const [, name = '', keyId, base64 = ''] = KEY.exec(text) ?? []
@@ -146,7 +151,7 @@ function readCertificates(
   if (faults !== undefined) {
     return { value: [], reason: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
   }
-  const found = value.value.match(CERTIFICATE) ?? []
+  const found = certificatesIn(value.value)
   const areSound = found.every((pem) => {
     try {
       return new X509Certificate(pem).serialNumber !== ''

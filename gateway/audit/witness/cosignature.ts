@@ -8,6 +8,8 @@ export const COSIGNATURE_ED25519 = 0x04
 export const COSIGNATURE_ML_DSA_44 = 0x06
 
 const TIME_BYTES = 8
+/** Seconds up to the last day that a `Date` can have. */
+const LAST_TIMESTAMP = 8_640_000_000_000n
 const ED25519_KEY_BYTES = 32
 const ML_DSA_44_KEY_BYTES = 1312
 /** DER before the key: SEQUENCE, the algorithm 2.16.840.1.101.3.4.3.17, BIT STRING (RFC 9881). */
@@ -33,13 +35,18 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
   throw new NoteFault(`is of signature type ${type}, and must be the key of a witness (type 4 or 6)`)
 }
 
+/** When a verified cosignature was made, milliseconds since the epoch. */
+export function cosignedAtMs(signature: Buffer): number {
+  return Number(signature.readBigUInt64BE()) * 1000
+}
+
 type Message = (timestamp: bigint) => Buffer
 
 function verifyTimed(key: KeyObject, signature: Buffer, message: Message): boolean {
   if (signature.length <= TIME_BYTES) return false
   const timestamp = signature.readBigUInt64BE()
   // A witness that states no time does not say that it has seen no larger tree.
-  if (timestamp === 0n || timestamp >= 2n ** 63n) return false
+  if (timestamp === 0n || timestamp > LAST_TIMESTAMP) return false
   return verify(null, message(timestamp), key, signature.subarray(TIME_BYTES))
 }
 

@@ -3,7 +3,7 @@ export interface PacedRoundsOptions {
   readonly everyMs: number
   /** How long ago the last one began, in a run before; undefined: there was none. */
   readonly begunAgoMs?: number | undefined
-  /** Default 1 s; it doubles with each retry, up to `everyMs`. */
+  /** Default 1 s; it doubles with each retry, up to `everyMs` or five minutes. */
   readonly firstRetryMs?: number
   /** @returns whether it has succeeded. Must not reject */
   readonly round: () => Promise<boolean>
@@ -12,6 +12,7 @@ export interface PacedRoundsOptions {
 }
 
 const FIRST_RETRY_MS = 1000
+const LAST_RETRY_MS = 300_000
 /** Longer ones do not fit a timer. */
 const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
@@ -69,7 +70,7 @@ export class PacedRounds {
     // Gateways that lost a server together do not come back together.
     const delayMs = this.#delayMs * (0.5 + Math.random())
     this.#retryMs = isDone ? NEVER : performance.now() + delayMs
-    this.#delayMs = Math.min(this.#delayMs * 2, Math.max(everyMs, firstRetryMs))
+    this.#delayMs = Math.min(this.#delayMs * 2, Math.max(everyMs, firstRetryMs), LAST_RETRY_MS)
     this.#isRunning = false
     this.#schedule()
   }

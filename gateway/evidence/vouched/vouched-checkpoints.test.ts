@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { parseCheckpoint } from '../../audit/seals/checkpoint.ts'
+import { rangeHash } from '../../audit/seals/proofs.ts'
+import { formatSignature, parseNote } from '../../audit/seals/signed-note.ts'
+import { checkpointFile, TileReader } from '../../audit/seals/tiles.ts'
+import { makeSealedLog, type SealedLog } from '../../audit/witness/sealed-log.test-support.ts'
+import {
+  makeStampAuthority,
+  type StampAuthority,
+} from '../../audit/witness/stamps/stamp-authority.test-support.ts'
+import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
+import { stampRequest } from '../../audit/witness/stamps/stamp-request.ts'
+import { startTestWitness, type TestWitness } from '../../audit/witness/test-witness.test-support.ts'
+import {
+  compareVouched,
+  openStamps,
+  openWitnessed,
+  type ProvenLog,
+  readAuthorities,
+  trustedWitnesses,
+  VouchedFault,
+} from './vouched-checkpoints.ts'
+
+const home = mkdtempSync(join(tmpdir(), 'vouched '))
+const witnesses: TestWitness[] = []
+after(() => {
+  for (const { server } of witnesses) server.close()
+  rmSync(home, { recursive: true })
+})
+
+function provenLog({ directory }: SealedLog): ProvenLog {
+  const checkpoint = parseCheckpoint(parseNote(readFileSync(checkpointFile(directory))).text)
+  return { checkpoint, rootAt: (size) => rangeHash(new TileReader(directory, checkpoint.size), 0, size) }
+}
+
+describe('a log for which others stand', () => {
+  const log = makeSealedLog(join(home, 'log'))
+  const seen = join(home, 'seen.checkpoint')
+  let authority: StampAuthority
+
+  before(async () => {
+    mkdirSync(join(home, 'authority'))
+    authority = makeStampAuthority(join(home, 'authority'))
+    for (const name of ['w.example/a', 'w.example/b', 'w.example/c']) {
+      witnesses.push(await startTestWitness({ name, logs: [log.vkey] }))
+    }
+    log.grow(300)
+    const bytes = readFileSync(checkpointFile(log.directory))
+    const signed = await Promise.all(
+      witnesses.slice(0, 2).map(async ({ url }) => {
+        const body = `old 0\n\n${bytes}`
+        return (await fetch(`${url}/add-checkpoint`, { method: 'POST', body })).text()
+      }),
+    )
+    writeFileSync(seen, `${bytes}${signed.join('')}`)
+    const response = await authority.respond(
+      stampRequest(hash('sha256', bytes, 'buffer'), Buffer.of(7), undefined),
+    )
+    keepStamp(stampsDirectory(log.directory), 300, bytes, response)
+  })
+
+  const keys = (...at: number[]) => at.map((index) => witnesses[index]?.vkey ?? '')
+
+  it('goes on from what they have seen', () => {
+    log.grow(500)
+    const witnessed = openWitnessed(seen, trustedWitnesses(keys(0, 1, 2), 2))
+    assert.match(witnessed.says, /^signed by w\.example\/a at 20\S+Z, w\.example\/b at 20\S+Z$/)
+    const [stamped, ...more] = openStamps(stampsDirectory(log.directory), readAuthorities(authority.caFile))
+    assert.match(stamped?.says ?? '', /^there at 20\S+Z$/)
+    assert.deepEqual(more, [])
+    for (const one of [witnessed, stamped]) {
+      assert.equal(one && compareVouched(provenLog(log), one.checkpoint), 'continued')
+    }
+  })
+
+  it('that was put back with everything is named, though its own seals are in order', () => {
+    const { checkpoint } = openWitnessed(seen, trustedWitnesses(keys(0)))
+    const cut = makeSealedLog(join(home, 'cut'), log.key)
+    cut.grow(299)
+    assert.equal(compareVouched(provenLog(cut), checkpoint), 'cut')
+    const rewritten = makeSealedLog(join(home, 'rewritten'), log.key)
+    rewritten.grow(299)
+    rewritten.grow(400, 'other')
+    assert.equal(compareVouched(provenLog(rewritten), checkpoint), 'rewritten')
+    assert.equal(compareVouched({ ...provenLog(log), rootAt: () => undefined }, checkpoint), 'unknown')
+    const other = makeSealedLog(join(home, 'other'))
+    other.grow(300)
+    assert.equal(compareVouched(provenLog(other), checkpoint), 'other log')
+  })
+
+  it('has only the signatures counted that the auditor trusts', () => {
+    assert.throws(
+      () => openWitnessed(seen, trustedWitnesses(keys(0, 2))),
+      /signed by 1 of the 2 witnesses that must: w.example\/a at/,
+    )
+    assert.throws(() => openWitnessed(seen, trustedWitnesses(keys(2))), VouchedFault)
+    assert.throws(() => trustedWitnesses([log.vkey]), /must be the key of a witness/)
+    assert.throws(() => trustedWitnesses(keys(0, 0)), /would count twice/)
+    assert.throws(() => trustedWitnesses(keys(0), 2), /the quorum must be 1 to 1/)
+    const { text, signatures } = parseNote(readFileSync(seen))
+    const changed = join(home, 'changed.checkpoint')
+    writeFileSync(
+      changed,
+      `${text.replace('\n300\n', '\n301\n')}\n${signatures.map(formatSignature).join('')}`,
+    )
+    assert.throws(() => openWitnessed(changed, trustedWitnesses(keys(0))), /wrong signature of w.example\/a/)
+  })
+
+  it('has no stamp of another checkpoint or another authority', () => {
+    const directory = join(home, 'stamps')
+    cpSync(stampsDirectory(log.directory), directory, { recursive: true })
+    const authorities = readAuthorities(authority.caFile)
+    assert.equal(openStamps(directory, authorities).length, 1)
+    writeFileSync(join(directory, '300.checkpoint'), readFileSync(checkpointFile(log.directory)))
+    assert.throws(
+      () => openStamps(directory, authorities),
+      /300.checkpoint the time stamp is for another hash/,
+    )
+    assert.throws(() => openStamps(stampsDirectory(log.directory), []), /no trusted authority/)
+  })
+})

@@ -1,0 +1,121 @@
+import { hash, X509Certificate } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Checkpoint, parseCheckpoint } from '../../audit/seals/checkpoint.ts'
+import { NoteFault, parseNote } from '../../audit/seals/signed-note.ts'
+import { parseVerifierKey } from '../../audit/seals/verifier-key.ts'
+import { cosignatureVerifier, cosignedAtMs } from '../../audit/witness/cosignature.ts'
+import { stampedSizes } from '../../audit/witness/stamps/stamp-files.ts'
+import { checkStamp } from '../../audit/witness/stamps/stamp-response.ts'
+import { type Quorum, readWitnessed } from '../../audit/witness/witnessed-checkpoint.ts'
+import { certificatesIn } from '../../config/witness-settings.ts'
+
+/** A checkpoint for which others than the log stand. Whether the log has signed it is not looked at. */
+export interface VouchedCheckpoint {
+  readonly file: string
+  readonly bytes: Buffer
+  readonly checkpoint: Checkpoint
+  /** Who stands for it, and since when. */
+  readonly says: string
+}
+
+/** What is wrong with the evidence of others; the message names the file. */
+export class VouchedFault extends Error {}
+
+/**
+ * The witnesses that an auditor trusts.
+ *
+ * @param keys as C2SP signed-note writes verifier keys. @param count of them that must have signed; default: all
+ * @throws Error when one is no key of a witness, or is there twice
+ */
+export function trustedWitnesses(keys: readonly string[], count = keys.length): Quorum {
+  const parsed = keys.map((text) => {
+    try {
+      const key = parseVerifierKey(text)
+      return { ...key, verifier: cosignatureVerifier(key) }
+    } catch (error) {
+      throw new Error(`the key of a witness, ${text}, ${(error as Error).message}`)
+    }
+  })
+  for (const [index, { publicKey, name }] of parsed.entries()) {
+    const isRepeated = parsed.slice(0, index).some((other) => other.publicKey.equals(publicKey))
+    if (isRepeated) throw new Error(`the key of the witness ${name} is given twice, and would count twice`)
+  }
+  if (!(count >= 1 && count <= keys.length)) {
+    throw new Error(`the quorum must be 1 to ${keys.length}, the number of witnesses, but is ${count}`)
+  }
+  return { witnesses: parsed.map(({ verifier }) => verifier), count }
+}
+
+/**
+ * Reads a checkpoint with signatures of witnesses: `checkpoint.witnessed`, or the copy that a witness shows.
+ *
+ * @throws VouchedFault when too few of these witnesses have signed it; Error of the system
+ */
+export function openWitnessed(file: string, { witnesses, count }: Quorum): VouchedCheckpoint {
+  const bytes = readFileSync(file)
+  try {
+    const { checkpoint, signers } = readWitnessed(bytes, witnesses)
+    const times = parseNote(bytes).signatures.flatMap(({ name, keyId, signature }) => {
+      const isCounted = signers.some((signer) => signer.name === name && signer.keyId === keyId)
+      return isCounted ? [`${name} at ${new Date(cosignedAtMs(signature)).toISOString()}`] : []
+    })
+    if (signers.length >= count) return { file, bytes, checkpoint, says: `signed by ${times.join(', ')}` }
+    const found = signers.length === 0 ? 'none' : times.join(', ')
+    throw new VouchedFault(
+      `${file} is signed by ${signers.length} of the ${count} witnesses that must: ${found}`,
+    )
+  } catch (error) {
+    if (error instanceof NoteFault) throw new VouchedFault(`${file} ${error.message}`)
+    throw error
+  }
+}
+
+/** @param file of the auditor, PEM. @throws Error when it holds no certificates */
+export function readAuthorities(file: string): readonly X509Certificate[] {
+  const found = certificatesIn(readFileSync(file, 'utf8'))
+  if (found.length === 0) throw new Error(`${file} holds no certificate in PEM`)
+  return found.map((pem) => new X509Certificate(pem))
+}
+
+/**
+ * Verifies all time stamps of a directory: `<size>.tsr` for `<size>.checkpoint`.
+ *
+ * @throws VouchedFault at the first that is wrong; Error of the system
+ */
+export function openStamps(
+  directory: string,
+  authorities: readonly X509Certificate[],
+): readonly VouchedCheckpoint[] {
+  return stampedSizes(directory).map((size) => {
+    const file = join(directory, `${size}.checkpoint`)
+    const bytes = readFileSync(file)
+    try {
+      const checkpoint = parseCheckpoint(parseNote(bytes).text)
+      const response = readFileSync(join(directory, `${size}.tsr`))
+      const { timeMs } = checkStamp(response, { hash: hash('sha256', bytes, 'buffer'), authorities })
+      return { file, bytes, checkpoint, says: `there at ${new Date(timeMs).toISOString()}` }
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw error
+      throw new VouchedFault(`${file} ${(error as Error).message}`)
+    }
+  })
+}
+
+/** A log as far as it has been proved by its checkpoint. */
+export interface ProvenLog {
+  readonly checkpoint: Checkpoint
+  /** The root of an earlier tree; undefined when tiles are missing. */
+  rootAt(size: number): Buffer | undefined
+}
+
+/** What a checkpoint says of the log: that it goes on from it, or was put back; `unknown` where tiles have been pruned. */
+export type Comparison = 'continued' | 'unknown' | 'other log' | 'cut' | 'rewritten'
+
+export function compareVouched(log: ProvenLog, { origin, size, root }: Checkpoint): Comparison {
+  if (origin !== log.checkpoint.origin) return 'other log'
+  if (size > log.checkpoint.size) return 'cut'
+  const found = size === log.checkpoint.size ? log.checkpoint.root : log.rootAt(size)
+  if (found === undefined) return 'unknown'
+  return found.equals(root) ? 'continued' : 'rewritten'
+}
