@@ -28,6 +28,7 @@ import { readConfiguration } from './process/startup/read-configuration.ts'
 import { notifyServiceManager } from './process/startup/service-manager.ts'
 import { startBanner } from './process/startup/start-banner.ts'
 import { loadStoreModule, type StartupConfiguration } from './process/startup-configuration.ts'
+import { vouchTrail } from './process/vouch-trail.ts'
 import { isTerminal, operationalLog } from './terminal/operational-log.ts'
 
 /** Exit code when the configuration is invalid or an address cannot be listened on. */
@@ -105,6 +106,7 @@ async function start(startup: StartupConfiguration, predecessor: Predecessor | u
   const ports = await begin(startup, serving, { admin, socket: adminSocket })
   feed.start()
   maintainTrail(startup, serving)
+  vouchTrail(startup, serving.reports.metrics)
   const { host, adminHost, upstreams } = settings
   const { port, tlsPort, adminPort } = ports
   const workers = serving instanceof Primary ? settings.workers : 1

@@ -38,6 +38,7 @@ interface Panel {
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const TOKEN = 'a-token-of-the-admin-listener-for-tests'
+const WITNESS_KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
 
 const read = (file: string) => readFileSync(join(ROOT, 'config', file), 'utf8')
 const rules = (parse(read('prometheus/countersign.rules.yml')).groups as { rules: Rule[] }[]).flatMap(
@@ -166,6 +167,11 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
           { path: '/private', auth: ['bearer'] },
           { path: '/shadowed', auth: ['bearer'], mode: 'shadow' },
         ],
+        // Nobody who would sign: their metrics are there all the same.
+        audit: {
+          witnesses: { quorum: 1, members: [{ url: upstream.url, key: WITNESS_KEY }] },
+          stamps: { url: upstream.url, authorityFile: tls.env.GATEWAY_TLS_CERT },
+        },
         // The machine that runs all tests is busy.
         onStoreFailure: { deadlineMs: 1000 },
       },

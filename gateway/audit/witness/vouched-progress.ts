@@ -4,14 +4,14 @@ export interface Progress {
   readonly sealed: number
   /** Leaves of the newest one that the other side has vouched for. */
   readonly vouched: number
-  /** Since when there has been a newer checkpoint, milliseconds since the epoch; undefined: there is none. */
+  /** Since when there has been another checkpoint, milliseconds since the epoch; undefined: there is none. */
   readonly behindSinceMs: number | undefined
 }
 
 /** Counts it. */
 export class ProgressCount {
   #progress: Progress
-  /** When the first checkpoint came that is newer than the one that is asked about. */
+  /** When the first checkpoint came after the one that is asked about. */
   #newerSinceMs: number | undefined
   #askedSize: number
 
@@ -28,13 +28,15 @@ export class ProgressCount {
   /** A checkpoint of so many leaves stands on disk. @returns whether it is news */
   sealed(size: number, nowMs: number): boolean {
     const { vouched, behindSinceMs } = this.#progress
-    if (size > this.#askedSize) this.#newerSinceMs ??= nowMs
+    // A smaller one, after a backup was put back, is asked about too: the others will say what they have seen.
+    const isNews = size !== this.#askedSize
+    if (isNews) this.#newerSinceMs ??= nowMs
     this.#progress = {
       sealed: size,
       vouched,
-      behindSinceMs: size > vouched ? (behindSinceMs ?? nowMs) : undefined,
+      behindSinceMs: size !== vouched ? (behindSinceMs ?? nowMs) : undefined,
     }
-    return size > this.#askedSize
+    return isNews
   }
 
   /** That checkpoint goes out to be vouched for. */

@@ -9,6 +9,7 @@ import {
   parseNote,
   signersOf,
 } from '../seals/signed-note.ts'
+import { checkpointFile } from '../seals/tiles.ts'
 
 /** Beside `checkpoint`: the newest one that a quorum of witnesses has cosigned, with their signatures. */
 export const WITNESSED_FILE = 'checkpoint.witnessed'
@@ -19,13 +20,29 @@ export interface Quorum {
   readonly count: number
 }
 
-/** @param checkpoint as it stands on disk, with the signature of the log. @throws Error of the system */
+/**
+ * Unless there is one of a larger tree of the same log: another process may have gone on with it.
+ *
+ * @param checkpoint as it stands on disk, with the signature of the log. @throws Error of the system
+ */
 export function keepWitnessed(
   directory: string,
   checkpoint: Uint8Array,
   signatures: readonly NoteSignature[],
 ): void {
-  replaceFile(join(directory, WITNESSED_FILE), [checkpoint, ...signatures.map(formatSignature)])
+  const file = join(directory, WITNESSED_FILE)
+  const kept = checkpointIn(file)
+  const { origin, size } = parseCheckpoint(parseNote(checkpoint).text)
+  if (kept?.origin === origin && kept.size > size) return
+  replaceFile(file, [checkpoint, ...signatures.map(formatSignature)])
+}
+
+function checkpointIn(file: string): Checkpoint | undefined {
+  try {
+    return parseCheckpoint(parseNote(readFileSync(file)).text)
+  } catch {
+    return undefined
+  }
 }
 
 /**
@@ -41,7 +58,7 @@ export function readWitnessed(
   return { checkpoint: parseCheckpoint(note.text), signers: signersOf(note, witnesses) }
 }
 
-/** What a run before has left. @returns undefined when there is none, or it has no quorum of these witnesses */
+/** What a run before has left of this log. @returns undefined when there is none, or it has no quorum of these witnesses */
 export function lastWitnessed(
   directory: string,
   { witnesses, count }: Quorum,
@@ -50,7 +67,8 @@ export function lastWitnessed(
   try {
     const { checkpoint, signers } = readWitnessed(readFileSync(file), witnesses)
     const ageMs = Math.max(Date.now() - statSync(file).mtimeMs, 0)
-    return signers.length >= count ? { size: checkpoint.size, ageMs } : undefined
+    const isOfLog = checkpointIn(checkpointFile(directory))?.origin === checkpoint.origin
+    return isOfLog && signers.length >= count ? { size: checkpoint.size, ageMs } : undefined
   } catch {
     return undefined
   }

@@ -1,0 +1,99 @@
+import { X509Certificate } from 'node:crypto'
+import { readFileSync, statSync } from 'node:fs'
+import { parentPort, workerData } from 'node:worker_threads'
+import type { StampsSettings, WitnessesSettings } from '../../config/witness-settings.ts'
+import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { parseNote } from '../seals/signed-note.ts'
+import { checkpointFile } from '../seals/tiles.ts'
+import { parseVerifierKey } from '../seals/verifier-key.ts'
+import { createBoundedPost } from './bounded-post.ts'
+import { cosignatureVerifier } from './cosignature.ts'
+import { StampRounds } from './stamps/stamp-rounds.ts'
+import type { Progress } from './vouched-progress.ts'
+import { WitnessClient, type WitnessFailure } from './witness-client.ts'
+import { WitnessRounds } from './witness-rounds.ts'
+
+/** What the thread that `Vouching` starts is given. */
+export interface VouchJob {
+  /** Of the log. */
+  readonly directory: string
+  readonly witnesses: WitnessesSettings | undefined
+  readonly stamps: StampsSettings | undefined
+}
+
+/** What it says. */
+export type VouchNews =
+  | { readonly type: 'witnessed'; readonly progress: Progress }
+  | { readonly type: 'stamped'; readonly progress: Progress }
+  | { readonly type: 'cosigned'; readonly witness: string }
+  | {
+      readonly type: 'witness-fault'
+      /** Undefined: it is of no witness. */
+      readonly witness: string | undefined
+      readonly failure: WitnessFailure | 'internal'
+      readonly cause: string
+    }
+  | { readonly type: 'stamp-fault'; readonly cause: string }
+
+/** How often it looks for a new checkpoint. */
+const LOOK_MS = 1000
+
+const { directory, witnesses, stamps } = workerData as VouchJob
+const rounds = [witnesses && witnessRounds(witnesses), stamps && stampRounds(stamps)]
+const file = checkpointFile(directory)
+let seen = ''
+
+setInterval(look, LOOK_MS)
+look()
+
+/** The checkpoint is replaced whole, so that a new one is another file. */
+function look(): void {
+  const found = statSync(file, { throwIfNoEntry: false })
+  if (found === undefined) return
+  const name = `${found.ino} ${found.mtimeMs}`
+  if (name === seen) return
+  seen = name
+  try {
+    const { size } = parseCheckpoint(parseNote(readFileSync(file)).text)
+    for (const one of rounds) one?.sealed(size)
+  } catch (error) {
+    const cause = `the checkpoint ${file} cannot be read: ${(error as Error).message}`
+    tell({ type: 'witness-fault', witness: undefined, failure: 'internal', cause })
+  }
+}
+
+function witnessRounds({ members, quorum, everyMs }: WitnessesSettings): WitnessRounds {
+  const clients = members.map(({ url, key, ca }) => {
+    const post = createBoundedPost(`${url}/add-checkpoint`, ca)
+    return new WitnessClient(cosignatureVerifier(parseVerifierKey(key)), post)
+  })
+  return new WitnessRounds({
+    directory,
+    clients,
+    quorum,
+    everyMs,
+    reports: {
+      progress: (progress) => tell({ type: 'witnessed', progress }),
+      cosigned: (witness) => tell({ type: 'cosigned', witness }),
+      fault: (witness, failure, cause) => tell({ type: 'witness-fault', witness, failure, cause }),
+    },
+  })
+}
+
+function stampRounds({ url, everyMs, authorities, ca, policy }: StampsSettings): StampRounds {
+  return new StampRounds({
+    directory,
+    post: createBoundedPost(url, ca),
+    authorities: authorities.map((pem) => new X509Certificate(pem)),
+    policy,
+    everyMs,
+    reports: {
+      progress: (progress) => tell({ type: 'stamped', progress }),
+      fault: (cause) => tell({ type: 'stamp-fault', cause }),
+    },
+  })
+}
+
+function tell(news: VouchNews): void {
+  parentPort?.postMessage(news)
+}

@@ -1,0 +1,69 @@
+import type { Metrics } from '../admin/metrics.ts'
+import { logDirectory } from '../audit/seals/tiles.ts'
+import type { VouchNews } from '../audit/witness/vouch-thread.ts'
+import { beginVouching } from '../audit/witness/vouching.ts'
+import { RepeatedFault } from './repeated-fault.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
+
+/** A witness that is away is logged this often. */
+const REPEAT_MS = 600_000
+
+/** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
+export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Metrics): void {
+  const { auditWitnesses: witnesses, auditStamps: stamps } = settings
+  if (witnesses === undefined && stamps === undefined) return
+  const hear = {
+    ...(witnesses && hearWitnesses(log, metrics, witnesses.members)),
+    ...(stamps && hearStamps(log, metrics)),
+  }
+  beginVouching({
+    directory: logDirectory(settings.auditFile),
+    witnesses,
+    stamps,
+    onNews: (news) => (hear[news.type] as ((news: VouchNews) => void) | undefined)?.(news),
+    onFault: (cause) => log.error({ cause }, 'nobody vouches for the audit log'),
+  })
+}
+
+type Hear = { readonly [Type in VouchNews['type']]?: (news: Extract<VouchNews, { type: Type }>) => void }
+type Log = StartupConfiguration['log']
+
+function hearWitnesses(log: Log, metrics: Metrics, members: readonly { readonly key: string }[]): Hear {
+  const names = members.map(({ key }) => key.slice(0, key.indexOf('+')))
+  const counts = metrics.vouching.witnesses(names)
+  const faults = new Map<string, RepeatedFault>()
+  return {
+    witnessed: ({ progress }) => counts.progress(progress),
+    cosigned: ({ witness }) => {
+      if (faults.delete(witness)) log.info({ witness }, 'the witness signs the audit log again')
+    },
+    'witness-fault': ({ witness = '', failure, cause }) => {
+      if (names.includes(witness)) counts.failed(witness, failure)
+      const fault = faults.get(witness) ?? new RepeatedFault(REPEAT_MS)
+      faults.set(witness, fault)
+      if (!fault.isDue(cause)) return
+      const level = failure === 'conflict' ? 'error' : 'warn'
+      log[level]({ witness, failure, cause }, 'a witness did not sign the audit log')
+    },
+  }
+}
+
+function hearStamps(log: Log, metrics: Metrics): Hear {
+  const counts = metrics.vouching.stamps()
+  const fault = new RepeatedFault(REPEAT_MS)
+  let stamped = Number.POSITIVE_INFINITY
+  return {
+    stamped: ({ progress }) => {
+      counts.progress(progress)
+      if (progress.vouched > stamped && fault.cause !== undefined) {
+        log.info('the audit log is time-stamped again')
+        fault.cause = undefined
+      }
+      stamped = progress.vouched
+    },
+    'stamp-fault': ({ cause }) => {
+      counts.failed()
+      if (fault.isDue(cause)) log.warn({ cause }, 'the audit log is not time-stamped')
+    },
+  }
+}
