@@ -10,6 +10,7 @@ import { type Command, EXIT, flagValue, type Given, UsageFault } from '../comman
 import { complain, print } from '../print.ts'
 import { Progress } from './progress.ts'
 import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
+import { openKept, VOUCHED_FLAGS } from './vouched-words.ts'
 
 export const command: Command = {
   words: FILES,
@@ -22,15 +23,13 @@ export const command: Command = {
     },
     since: { value: 'WHEN', about: 'leaves out segments that were closed before then' },
     ...LOG_FLAG,
-    checkpoint: {
-      value: 'FILE',
-      about: 'a checkpoint of this log that was kept elsewhere, to find a roll-back',
-    },
+    ...VOUCHED_FLAGS,
     proof: { value: 'FILE', about: 'checks what "audit prove" wrote, and nothing else; - is standard input' },
   },
   about: [
     'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut since it was sealed, and names the first line where that is not so.',
     'It trusts no key that lies beside the trail: whoever can write the trail can write that too. Name the verifier key that you noted when the key was made.',
+    'Whoever holds the key can seal another trail in the place of this one. So name what is out of his reach: a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
     'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. What the records say of one another (a response without a request) comes as warnings.',
     `${ABOUT_FILES} Given single segments, it compares these, and calls what follows them missing.`,
   ],
@@ -69,24 +68,27 @@ async function verify(trail: TrailFiles, key: TrustedKey, flags: Given['flags'])
   const segments =
     sinceMs === undefined ? trail.segments : await ableTo(() => segmentsSince(trail.segments, sinceMs))
   const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
+  const { kept, findings } = await ableTo(() => openKept(directory, flags))
   try {
-    return await ableTo(() =>
+    const verdict = await ableTo(() =>
       verifyTrail({
         segments,
         isPart: !trail.isWhole || segments.length < trail.segments.length,
         directory,
         key,
-        keptCheckpoint: flagValue(flags, 'checkpoint'),
+        kept,
         onRead: progress.show,
       }),
     )
+    return { ...verdict, findings: [...verdict.findings, ...findings] }
   } finally {
     progress.clear()
   }
 }
 
 function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
-  const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail } = verdict
+  const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, vouched } =
+    verdict
   for (const warning of warnings) complain(`warning: ${warning}`)
   for (const finding of findings) complain(showFinding(finding))
   if (checkpoint !== undefined) {
@@ -98,6 +100,8 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
     print(`as they were sealed: ${findings.length > 0 ? 'the first ' : ''}${plural(provenLines, 'line')}`)
     print(`end: ${tail}`)
+    // Of a year of time stamps the first and the last.
+    for (const one of new Set([...vouched.slice(0, 2), ...vouched.slice(-1)])) print(`others: ${one}`)
   }
   print(findings.length === 0 ? 'proven' : 'NOT PROVEN')
 }

@@ -7,6 +7,7 @@ import { checkpointFile, TileFault } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { parseLine } from '../records/audit-line.ts'
 import type { OnRead } from '../records/scan-trail.ts'
+import { compareKept, type KeptCheckpoint } from '../vouched/compare-kept.ts'
 import { LineComparison } from './compare-lines.ts'
 import { feed } from './feed-lines.ts'
 import { type Finding, type Place, plural, showPlace } from './finding.ts'
@@ -24,8 +25,8 @@ export interface Evidence {
   /** Of the log: checkpoint and tiles. */
   readonly directory: string
   readonly key: TrustedKey
-  /** A checkpoint file of the same log that was kept elsewhere. */
-  readonly keptCheckpoint?: string | undefined
+  /** Checkpoints of the same log that were kept elsewhere, or that others stand for. */
+  readonly kept?: readonly KeptCheckpoint[]
   readonly onRead?: OnRead | undefined
 }
 
@@ -47,6 +48,8 @@ export interface Verdict {
   readonly findings: readonly Finding[]
   /** Said by the records of one another; no proof of anything. At most `WARNINGS_MAX`. */
   readonly warnings: readonly string[]
+  /** Who else stands for the log, and up to where. */
+  readonly vouched: readonly string[]
 }
 
 interface Seal {
@@ -74,6 +77,7 @@ export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
   if ('what' in opened) {
     const tail = 'nothing is proven'
     const nothing = {
+      vouched: [],
       checkpoint: undefined,
       firstLeaf: 0,
       lines: 0,
@@ -109,6 +113,7 @@ class Verification {
   readonly #order: RecordOrder
   readonly #warnings: string[] = []
   readonly #findings: Finding[] = []
+  readonly #vouched: string[] = []
   /** AUDIT_SEAL lines that are not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
@@ -144,6 +149,7 @@ class Verification {
       tail: this.#tail(comparison),
       findings: this.#findings,
       warnings: this.#warnings,
+      vouched: this.#vouched,
     }
   }
 
@@ -261,25 +267,15 @@ class Verification {
     return { what: 'removed', place: this.#lines.place(0), text }
   }
 
-  /** A checkpoint that was kept elsewhere tells whether all of the log was put back to an earlier state. */
+  /** They tell whether all of the log was put back to an earlier state. */
   #compareKept(): void {
-    const { keptCheckpoint, key } = this.#evidence
-    if (keptCheckpoint === undefined) return
-    const kept = openCheckpoint(readFileSync(keptCheckpoint), key)
-    const { origin, size } = this.#checkpoint
-    const isOther = kept.origin !== origin
-    if (isOther || kept.size > size) {
-      const text = isOther
-        ? `the log is ${origin}, and ${keptCheckpoint} is of ${kept.origin}`
-        : `${keptCheckpoint} is over ${plural(kept.size, 'line')}, and the log has ${size.toLocaleString('en')}`
-      this.#findings.push({ what: isOther ? 'checkpoint' : 'rolled back', text })
-      return
-    }
-    const root = this.#tiles.rootAt(kept.size)
-    if (root === undefined) this.#warn(`${keptCheckpoint} is older than what is left of the log`)
-    else if (!root.equals(kept.root)) {
-      const text = `the log does not continue ${keptCheckpoint}: it was written anew with the same key`
-      this.#findings.push({ what: 'rolled back', text })
+    const { kept = [], key } = this.#evidence
+    const log = { checkpoint: this.#checkpoint, rootAt: (size: number) => this.#tiles.rootAt(size) }
+    for (const one of kept) {
+      const compared = compareKept(one, key, log)
+      if ('what' in compared) this.#findings.push(compared)
+      else if (compared.isKnown) this.#vouched.push(compared.text)
+      else this.#warn(compared.text)
     }
   }
 

@@ -16,11 +16,11 @@ import {
 import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
 import { stampRequest } from '../../audit/witness/stamps/stamp-request.ts'
 import { startTestWitness, type TestWitness } from '../../audit/witness/test-witness.test-support.ts'
+import { trustedKey } from '../verify/trusted-key.ts'
+import { compareKept, type KeptCheckpoint, type ProvenLog } from './compare-kept.ts'
 import {
-  compareVouched,
   openStamps,
   openWitnessed,
-  type ProvenLog,
   readAuthorities,
   trustedWitnesses,
   VouchedFault,
@@ -64,6 +64,10 @@ describe('a log for which others stand', () => {
     keepStamp(stampsDirectory(log.directory), 300, bytes, response)
   })
 
+  const shown = (kept: KeptCheckpoint, against: ProvenLog) => {
+    const compared = compareKept(kept, trustedKey(log.vkey), against)
+    return 'what' in compared ? `${compared.what}: ${compared.text}` : compared.text
+  }
   const keys = (...at: number[]) => at.map((index) => witnesses[index]?.vkey ?? '')
 
   it('goes on from what they have seen', () => {
@@ -74,23 +78,39 @@ describe('a log for which others stand', () => {
     assert.match(stamped?.says ?? '', /^there at 20\S+Z$/)
     assert.deepEqual(more, [])
     for (const one of [witnessed, stamped]) {
-      assert.equal(one && compareVouched(provenLog(log), one.checkpoint), 'continued')
+      assert.match(shown(one as KeptCheckpoint, provenLog(log)), /^300 lines (signed by|there at) /)
     }
   })
 
   it('that was put back with everything is named, though its own seals are in order', () => {
-    const { checkpoint } = openWitnessed(seen, trustedWitnesses(keys(0)))
+    const kept = openWitnessed(seen, trustedWitnesses(keys(0)))
     const cut = makeSealedLog(join(home, 'cut'), log.key)
     cut.grow(299)
-    assert.equal(compareVouched(provenLog(cut), checkpoint), 'cut')
+    assert.match(
+      shown(kept, provenLog(cut)),
+      /^rolled back: .*, signed by w\.example\/a at \S+, is over 300 lines, and the log has 299$/,
+    )
     const rewritten = makeSealedLog(join(home, 'rewritten'), log.key)
     rewritten.grow(299)
     rewritten.grow(400, 'other')
-    assert.equal(compareVouched(provenLog(rewritten), checkpoint), 'rewritten')
-    assert.equal(compareVouched({ ...provenLog(log), rootAt: () => undefined }, checkpoint), 'unknown')
+    assert.match(
+      shown(kept, provenLog(rewritten)),
+      /^rolled back: the log does not continue .* written anew with the same key$/,
+    )
+    assert.match(
+      shown(kept, { ...provenLog(log), rootAt: () => undefined }),
+      /older than what is left of the log$/,
+    )
     const other = makeSealedLog(join(home, 'other'))
     other.grow(300)
-    assert.equal(compareVouched(provenLog(other), checkpoint), 'other log')
+    assert.match(
+      shown(kept, provenLog(other)),
+      /^checkpoint: the log is countersign\/\w+, and .* is of countersign\//,
+    )
+    assert.match(
+      shown({ ...kept, bytes: Buffer.from('x') }, provenLog(log)),
+      /^checkpoint: .*seen.checkpoint is no signed note$/,
+    )
   })
 
   it('has only the signatures counted that the auditor trusts', () => {

@@ -9,14 +9,11 @@ import { stampedSizes } from '../../audit/witness/stamps/stamp-files.ts'
 import { checkStamp } from '../../audit/witness/stamps/stamp-response.ts'
 import { type Quorum, readWitnessed } from '../../audit/witness/witnessed-checkpoint.ts'
 import { certificatesIn } from '../../config/witness-settings.ts'
+import type { KeptCheckpoint } from './compare-kept.ts'
 
 /** A checkpoint for which others than the log stand. Whether the log has signed it is not looked at. */
-export interface VouchedCheckpoint {
-  readonly file: string
-  readonly bytes: Buffer
+interface VouchedCheckpoint extends KeptCheckpoint {
   readonly checkpoint: Checkpoint
-  /** Who stands for it, and since when. */
-  readonly says: string
 }
 
 /** What is wrong with the evidence of others; the message names the file. */
@@ -100,22 +97,4 @@ export function openStamps(
       throw new VouchedFault(`${file} ${(error as Error).message}`)
     }
   })
-}
-
-/** A log as far as it has been proved by its checkpoint. */
-export interface ProvenLog {
-  readonly checkpoint: Checkpoint
-  /** The root of an earlier tree; undefined when tiles are missing. */
-  rootAt(size: number): Buffer | undefined
-}
-
-/** What a checkpoint says of the log: that it goes on from it, or was put back; `unknown` where tiles have been pruned. */
-export type Comparison = 'continued' | 'unknown' | 'other log' | 'cut' | 'rewritten'
-
-export function compareVouched(log: ProvenLog, { origin, size, root }: Checkpoint): Comparison {
-  if (origin !== log.checkpoint.origin) return 'other log'
-  if (size > log.checkpoint.size) return 'cut'
-  const found = size === log.checkpoint.size ? log.checkpoint.root : log.rootAt(size)
-  if (found === undefined) return 'unknown'
-  return found.equals(root) ? 'continued' : 'rewritten'
 }

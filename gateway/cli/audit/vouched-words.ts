@@ -1,0 +1,78 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
+import { WITNESSED_FILE } from '../../audit/witness/witnessed-checkpoint.ts'
+import type { Finding } from '../../evidence/verify/finding.ts'
+import type { KeptCheckpoint } from '../../evidence/vouched/compare-kept.ts'
+import {
+  openStamps,
+  openWitnessed,
+  readAuthorities,
+  trustedWitnesses,
+  VouchedFault,
+} from '../../evidence/vouched/vouched-checkpoints.ts'
+import { type Flag, flagValue, type Given, UsageFault } from '../command.ts'
+
+export const VOUCHED_FLAGS: Readonly<Record<string, Flag>> = {
+  checkpoint: {
+    value: 'FILE',
+    about:
+      'a checkpoint of this log that was kept elsewhere, to find a roll-back; with --witness it must have their signatures, and is checkpoint.witnessed in the log by default',
+  },
+  witness: { value: 'KEYS', about: 'verifier keys of the witnesses to trust, separated by commas' },
+  quorum: { value: 'N', about: 'how many of them must have signed; default: all' },
+  'stamp-authority': {
+    value: 'FILE',
+    about: 'PEM: whose time stamps to trust; each of the log is verified then',
+  },
+  stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
+}
+
+/**
+ * What others stand for, as the flags name it.
+ *
+ * @param directory of the log. @throws UsageFault; Error when a file cannot be read
+ */
+export function openKept(
+  directory: string,
+  flags: Given['flags'],
+): { readonly kept: readonly KeptCheckpoint[]; readonly findings: readonly Finding[] } {
+  const findings: Finding[] = []
+  const open = (look: () => readonly KeptCheckpoint[]): readonly KeptCheckpoint[] => {
+    try {
+      return look()
+    } catch (error) {
+      if (!(error instanceof VouchedFault)) throw error
+      findings.push({ what: 'checkpoint', text: error.message })
+      return []
+    }
+  }
+  const authority = flagValue(flags, 'stamp-authority')
+  if (authority === undefined && flags.stamps !== undefined)
+    throw new UsageFault('--stamps needs --stamp-authority')
+  const stamped = authority === undefined ? [] : open(() => stampsOf(directory, flags, authority))
+  return { kept: [...open(() => checkpointOf(directory, flags)), ...stamped], findings }
+}
+
+function checkpointOf(directory: string, flags: Given['flags']): readonly KeptCheckpoint[] {
+  const given = flagValue(flags, 'checkpoint')
+  const keys = flagValue(flags, 'witness')
+  if (keys === undefined) {
+    if (flags.quorum !== undefined) throw new UsageFault('--quorum needs --witness')
+    return given === undefined ? [] : [{ file: given, bytes: readFileSync(given), says: 'kept elsewhere' }]
+  }
+  const list = keys.split(',')
+  const quorum = trustedWitnesses(list, Number(flagValue(flags, 'quorum') ?? list.length))
+  const file = given ?? join(directory, WITNESSED_FILE)
+  if (given === undefined && !existsSync(file)) {
+    throw new VouchedFault(`${file} is missing: enough witnesses have never signed, or it was removed`)
+  }
+  return [openWitnessed(file, quorum)]
+}
+
+function stampsOf(directory: string, flags: Given['flags'], authority: string): readonly KeptCheckpoint[] {
+  const stamps = flagValue(flags, 'stamps') ?? stampsDirectory(directory)
+  const found = openStamps(stamps, readAuthorities(authority))
+  if (found.length > 0) return found
+  throw new VouchedFault(`${stamps} has no time stamp: there was never one, or they were removed`)
+}
