@@ -102,6 +102,7 @@ export function createMetrics(build: { readonly version: string; readonly worker
     /** Exposes what only the main thread knows. Called there, once. */
     state: (state: GatewayState) => exposeState(registers, state),
     ...traceMetrics(registers),
+    /** Who vouches for the audit trail. Called in the main thread only. */
     vouching: vouchMetrics(registers),
   }
 }
