@@ -54,14 +54,14 @@ describe('verifying a trail', () => {
     cpSync(join(home, String(trails)), saved, { recursive: true })
     trail.exchange()
     trail.end()
-    const kept = join(home, 'kept-checkpoint')
-    cpSync(checkpointFile(trail.directory), kept)
+    const bytes = readFileSync(checkpointFile(trail.directory))
+    const kept = [{ file: 'kept-checkpoint', bytes, says: 'kept elsewhere' }]
     const [{ segments } = assert.fail()] = await trailsOf([join(saved, 'audit.ndjson')])
     const old = { segments, directory: join(saved, 'audit-log') }
     assert.deepEqual((await judge(trail, old)).findings, [])
-    const rolled = await judge(trail, { ...old, keptCheckpoint: kept })
+    const rolled = await judge(trail, { ...old, kept })
     assert.equal(rolled.findings[0]?.what, 'rolled back')
-    assert.deepEqual((await judge(trail, { keptCheckpoint: kept })).findings, [])
+    assert.deepEqual((await judge(trail, { kept })).findings, [])
 
     rmSync(trail.directory, { recursive: true })
     const log = SealedLog.open(trail.directory, readSealKey(trail.keyFile))
@@ -74,7 +74,7 @@ describe('verifying a trail', () => {
     log.seal(() => {})
     writeFileSync(trail.file, `${lines}more\nmore\n`)
     assert.deepEqual((await judge(trail)).findings, [])
-    const anew = await judge(trail, { keptCheckpoint: kept })
+    const anew = await judge(trail, { kept })
     assert.match(anew.findings[0]?.text ?? '', /written anew with the same key/)
   })
 
