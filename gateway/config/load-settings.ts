@@ -27,6 +27,7 @@ const PLACES = {
   jwksUri: ['$.jwksUri', 'GATEWAY_JWKS_URI'],
   auditFile: ['$.audit.file', 'GATEWAY_AUDIT_FILE'],
   auditDurability: ['$.audit.durability', 'GATEWAY_AUDIT_DURABILITY'],
+  auditSeals: ['$.audit.seals', 'GATEWAY_AUDIT_SEALS'],
 } as const
 
 /** What the environment has overridden already. */
@@ -153,6 +154,11 @@ function conflictsOf(merged: Merged, place: Place): Fault[] {
   if (merged.auditDurability === 'synced' && merged.auditFile === '-') {
     const reason = 'must be the name of a file: standard output cannot be synced'
     faults.push({ ...place('auditFile', 'auditDurability'), reason })
+  }
+  if (merged.auditRetention?.unsealed === false && merged.auditSeals === 'off') {
+    const reason =
+      'has no seals, so audit.retention removes nothing: turn them on, or set audit.retention.unsealed'
+    faults.push({ ...place('auditSeals'), reason })
   }
   return [...faults, ...adminFaults(merged, place('adminHost')), ...issuerConflicts(merged, place)]
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { globSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as afterMs } from 'node:timers/promises'
@@ -23,20 +24,36 @@ async function linesOf(segments: Awaited<ReturnType<typeof segmentsFrom>>): Prom
 const segmentNames = (directory: string) =>
   readdirSync(directory).filter((name) => /\.\d{8}T\d{9}Z/.test(name))
 
+function verify(dir: string, args: readonly string[]) {
+  const [key = ''] = globSync('**/audit-seal-key.pem', { cwd: dir })
+  const command = [
+    '--import',
+    'tsx',
+    'gateway/cli/countersign.ts',
+    'audit',
+    'verify',
+    '--key',
+    join(dir, key),
+    ...args,
+  ]
+  return spawnSync(process.execPath, command, { encoding: 'utf8' })
+}
+
 test('a gateway with workers rotates, compresses, ships and removes its trail under load, and loses nothing by kill -9', async (t) => {
   const upstream = await startUpstream((_, response) => response.end('done'))
   t.after(() => upstream.close())
+  const env = { GATEWAY_AUDIT_SEALS: 'on' }
   const config = {
     upstream: upstream.url,
     workers: 2,
     routes: [{ path: '/open/*', auth: ['none'] }],
     audit: {
       rotation: { maxBytes: 65_536, compress: 'zstd' },
-      retention: { keep: '1s', unsealed: true },
+      retention: { keep: '1s' },
       ship: { directory: '' },
     },
   }
-  const first = await startGateway({ config: { ...config, audit: { rotation: config.audit.rotation } } })
+  const first = await startGateway({ config: { ...config, audit: { rotation: config.audit.rotation } }, env })
   const { dir } = first
   const shipped = join(dir, 'shipped')
   mkdirSync(shipped)
@@ -60,7 +77,7 @@ test('a gateway with workers rotates, compresses, ships and removes its trail un
   config.audit.ship.directory = shipped
   const file = join(dir, 'gateway.json')
   writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), audit: config.audit }))
-  const second = await startGateway({ config, dir })
+  const second = await startGateway({ config, dir, env })
   await until(async () => {
     await ask(second.url)
     await afterMs(250)
@@ -77,4 +94,10 @@ test('a gateway with workers rotates, compresses, ships and removes its trail un
     lines.filter(({ type, recovered }) => type === 'API_RESPONSE' && recovered !== true).length >= asked - 8,
   )
   assert.ok(copies.every((name) => name.endsWith('.zst')))
+  const left = verify(dir, [second.auditFile])
+  assert.match(left.stdout, /\nend: sealed to the end\nproven\n$/)
+  // The checkpoint that was shipped covers the beginning of the open file too, which was not.
+  const paths = copies.map((name) => join(shipped, name))
+  const away = verify(dir, ['--log', join(shipped, 'audit-log'), ...paths])
+  assert.match(away.stdout, /\n {2}as they were sealed: the first \d+ lines\n {2}end: /)
 })
