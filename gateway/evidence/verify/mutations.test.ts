@@ -151,6 +151,8 @@ class Victim {
     )
     const flat = after.flat()
     const at = flat.findIndex((line, i) => line !== before[i])
+    // The last sealed line, twice: what differs is behind the checkpoint.
+    if (at >= this.sealedLines) return 'same'
     return places[at === -1 ? places.length - 1 : at] ?? { file: segment.path, line: 1 }
   }
 
