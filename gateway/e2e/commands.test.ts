@@ -208,9 +208,10 @@ describe('the command line', () => {
   }
 
   it('does what config/AUDIT.md says of verifying', () => {
-    const chapter = readFileSync(join(ROOT, 'config/AUDIT.md'), 'utf8').split('\n## ').at(-1) ?? ''
+    const chapters = readFileSync(join(ROOT, 'config/AUDIT.md'), 'utf8').split('\n## ')
+    const chapter = chapters.find((one) => one.startsWith('Verify\n')) ?? ''
     const scripts = [...chapter.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, script]) => script)
-    assert.match(chapter, /^Verify\n/)
+    assert.notEqual(scripts.length, 0)
     const { status, out, errors } = type(`set -e\n${scripts.join('').replaceAll('npx -- ', '')}`)
     assert.equal(status, 0, errors)
     assert.match(
