@@ -280,6 +280,7 @@ describe('the command line', () => {
     const state = {
       GATEWAY_AUDIT_FILE: gateway.auditFile,
       GATEWAY_DATA_DIR: join(gateway.dir, 'data'),
+      GATEWAY_AUDIT_SEALS: 'off',
       GATEWAY_DRAIN_GRACE_MS: '0',
     }
     const against = `--against http://127.0.0.1:9090 --token-file data/admin-token`

@@ -43,7 +43,7 @@ function feedWith(collect?: () => Promise<never[]>) {
   const set = (byMs: number) => {
     time.nowMs += byMs
   }
-  return { feed, tick, set, request, collected: () => collected, end }
+  return { feed, tick, set, request, metrics, collected: () => collected, end }
 }
 
 function listener(takes = () => true) {
@@ -174,5 +174,22 @@ it('tells what keeps it from looking, and looks again', async () => {
     [state.routes.rows, state.upstreams, state.audit.pending, state.sharedStore],
     [[], [], 0, undefined],
   )
+  end()
+})
+
+it('tells how far seals and witnesses are, where there are any', async () => {
+  const { feed, tick, metrics, end } = feedWith()
+  const console = listener()
+  feed.add(console)
+  await tick(1000)
+  const before = dataOf<Moment>(console.events.at(-1)).state.audit
+  assert.deepEqual([before.seals, before.witnessLagSeconds, before.unshipped], [undefined, undefined, 0])
+  metrics.seals({ lagMs: 3000, unsealedRecords: 7, sealedSize: 100 }).sealed(5000)
+  metrics.vouching.witnesses(['w'])
+  metrics.unshippedSegments(2, 0)
+  await tick(1000)
+  const { seals, witnessLagSeconds, unshipped } = dataOf<Moment>(console.events.at(-1)).state.audit
+  assert.deepEqual(seals, { records: 100, lastAtSeconds: 5, lagSeconds: 3, gaps: 0 })
+  assert.deepEqual([witnessLagSeconds, unshipped], [0, 2])
   end()
 })

@@ -185,6 +185,28 @@ function auditOf({ parts }: ConfigReport, { totals, past }: Look): AuditState {
     recordsPerSecond: perSecond(past.auditRecords, totals.auditRecords, totals.atMs - past.atMs),
     pending: single.get('gateway_audit_records_pending') ?? 0,
     writeErrors: single.get('gateway_audit_write_errors_total') ?? 0,
+    ...sealsOf(single),
+    unshipped: single.get('gateway_audit_unshipped_segments') ?? 0,
+  }
+}
+
+function sealsOf(
+  single: Totals['single'],
+): Pick<AuditState, 'seals' | 'witnessLagSeconds' | 'stampLagSeconds'> {
+  const records = single.get('gateway_audit_tree_size')
+  const witnessLagSeconds = single.get('gateway_audit_witness_lag_seconds')
+  const stampLagSeconds = single.get('gateway_audit_stamp_lag_seconds')
+  return {
+    ...(records !== undefined && {
+      seals: {
+        records,
+        lastAtSeconds: single.get('gateway_audit_last_seal_timestamp_seconds') ?? 0,
+        lagSeconds: single.get('gateway_audit_seal_lag_seconds') ?? 0,
+        gaps: single.get('gateway_audit_seal_gaps_total') ?? 0,
+      },
+    }),
+    ...(witnessLagSeconds !== undefined && { witnessLagSeconds }),
+    ...(stampLagSeconds !== undefined && { stampLagSeconds }),
   }
 }
 

@@ -117,6 +117,25 @@ export interface AuditState {
   /** Records that are not in the file yet. */
   readonly pending: number
   readonly writeErrors: number
+  /** Undefined: the trail is not sealed. */
+  readonly seals?: SealsState
+  /** Seconds that the newest checkpoint has waited for enough witnesses; undefined: none are asked. */
+  readonly witnessLagSeconds?: number
+  /** The same for a time stamp. */
+  readonly stampLagSeconds?: number
+  /** Closed segments that are not where they are copied to. */
+  readonly unshipped: number
+}
+
+export interface SealsState {
+  /** Records that the last checkpoint covers. */
+  readonly records: number
+  /** When it was made, epoch seconds; 0: none since the start. */
+  readonly lastAtSeconds: number
+  /** For how long records have waited for the next. */
+  readonly lagSeconds: number
+  /** Times that sealed records were no longer in the trail. */
+  readonly gaps: number
 }
 
 export interface ConfigState {

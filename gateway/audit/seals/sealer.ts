@@ -151,12 +151,17 @@ export class Sealer {
       reader.close()
       return false
     }
+    try {
+      // The name of a new file must survive a power failure as its lines do.
+      syncDirectory(this.#options.file)
+    } catch (error) {
+      reader.close()
+      throw error
+    }
     this.#close()
     this.#reader = reader
     this.#generation = inUse.generation - behind
     this.#isInUse = behind === 0
-    // The name of a new file must survive a power failure as its lines do.
-    syncDirectory(this.#options.file)
     return true
   }
 

@@ -7,6 +7,10 @@ const SOON_DAYS = 21
 const DAY_SECONDS = 86_400
 /** Records. */
 const MUCH_LAG = 1000
+/** A seal is made each second. */
+const MUCH_SEAL_LAG_SECONDS = 10
+/** Witnesses are asked each minute, as a rule. */
+const MUCH_VOUCH_LAG_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
 
@@ -130,7 +134,42 @@ function showTrail({ audit }) {
     ['Records', rate(audit.recordsPerSecond)],
     ['Lag', lagOf(audit)],
     ['Write errors', audit.writeErrors === 0 ? '0' : { text: whole(audit.writeErrors), is: 'warn' }],
+    ...sealFacts(audit),
   ])
+}
+
+/**
+ * @param {ConsoleState['audit']} audit
+ * @returns {Parameters<typeof showFacts>[1][number][]}
+ */
+function sealFacts({ seals, witnessLagSeconds, stampLagSeconds, unshipped }) {
+  /** @type {Parameters<typeof showFacts>[1][number][]} */
+  const facts = []
+  if (seals === undefined) facts.push(['Seals', 'off'])
+  else {
+    facts.push(
+      ['Sealed', `${whole(seals.records)} records`],
+      ['Last seal', seals.lastAtSeconds === 0 ? 'none yet' : time(seals.lastAtSeconds * 1000)],
+      ['Seal lag', waitOf(seals.lagSeconds, MUCH_SEAL_LAG_SECONDS)],
+    )
+    if (seals.gaps > 0) facts.push(['Gaps', { text: whole(seals.gaps), is: 'bad' }])
+  }
+  if (witnessLagSeconds !== undefined)
+    facts.push(['Witnesses behind', waitOf(witnessLagSeconds, MUCH_VOUCH_LAG_SECONDS)])
+  if (stampLagSeconds !== undefined)
+    facts.push(['Time stamp behind', waitOf(stampLagSeconds, MUCH_VOUCH_LAG_SECONDS)])
+  if (unshipped > 0) facts.push(['Segments to copy', whole(unshipped)])
+  return facts
+}
+
+/**
+ * @param {number} seconds
+ * @param {number} muchSeconds
+ * @returns {string | { text: string, is: 'warn' }}
+ */
+function waitOf(seconds, muchSeconds) {
+  if (seconds < 1) return 'none'
+  return seconds < muchSeconds ? duration(seconds) : { text: duration(seconds), is: 'warn' }
 }
 
 /**
