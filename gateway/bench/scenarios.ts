@@ -148,6 +148,10 @@ export function scenariosOf(trees: {
         setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),
       ),
     }),
+    one('seals', 'Audit trail with and without seals, at a fixed rate too', {
+      entries: ['on', 'off'].map((seals) => setting('GATEWAY_AUDIT_SEALS', seals, `gateway, seals ${seals}`)),
+      loads: 'rates',
+    }),
   ]
 }
 
