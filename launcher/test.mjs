@@ -113,6 +113,7 @@ const LONG = [
 const SOAK = [
   'gateway/e2e/audit-seals.test.ts',
   'gateway/e2e/full-disk.test.ts',
+  'gateway/e2e/restart-kills.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',

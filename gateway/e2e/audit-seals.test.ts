@@ -7,11 +7,12 @@ import { checkSeal, wholeTrail } from '../audit/seals/sealed-trail.test-support.
 import { stampedPath } from '../audit/segments/segment.ts'
 import { unpaired } from '../audit/trail.test-support.ts'
 import { call } from './client.ts'
+import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** 15 for each unit of TEST_LONG, so 300 in a long run. */
-const KILLS = process.env.TEST_LONG === undefined ? 2 : 15 * Number(process.env.TEST_LONG)
+const KILLS = LONGER === 1 ? 2 : 15 * LONGER
 const CLIENTS = 8
 
 describe('the seals of the audit trail', () => {

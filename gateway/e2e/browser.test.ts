@@ -168,7 +168,7 @@ function describeBrowser(): void {
     await page.getByLabel('E-mail address').fill(ALICE.email)
     await page.getByLabel('Password').fill(ALICE.password)
     await page.keyboard.press('Enter')
-    await page.getByText('Signed in').waitFor()
+    await page.getByText('Signed in: the token is sent').waitFor()
     await page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
     await page.getByRole('button', { name: 'Send GET /api/balance' }).click()
     await page.getByText('"balance": "1000.00"').waitFor()

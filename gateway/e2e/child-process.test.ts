@@ -30,6 +30,7 @@ describe('a gateway that cannot serve', () => {
       GATEWAY_DATA_DIR: join(dir, 'data'),
       GATEWAY_PORT: '0',
       GATEWAY_ADMIN_PORT: '0',
+      GATEWAY_AUDIT_SEALS: 'off',
       ...env,
     })
 
@@ -53,11 +54,12 @@ describe('a gateway that cannot serve', () => {
     assert.equal(gateway.lines.length, 0)
   })
 
-  it('because its port is taken says so in one line, ends the trail it began, and exits with 1', async () => {
+  it('because its port is taken says so in one line, ends the trail it began, and exits with 1', async (t) => {
     writeFileSync(config, '{"routes":[{"path":"/*","auth":["none"]}]}')
     // An empty table would be warned of.
     writeFileSync(limits, '{"limits":[{"path":"/*","limit":9,"window":"1m","purpose":"Any"}]}')
     const taken = createServer().listen(0, '127.0.0.1')
+    t.after(() => taken.close())
     await once(taken, 'listening')
     const { port } = taken.address() as { port: number }
     for (const name of ['GATEWAY_PORT', 'GATEWAY_ADMIN_PORT']) {
@@ -71,7 +73,6 @@ describe('a gateway that cannot serve', () => {
       const last = readAudit(join(dir, 'audit.ndjson')).at(-1)
       assert.deepEqual([last?.type, last?.reason], ['AUDIT_STOP', 'cannot listen'])
     }
-    taken.close()
   })
 
   it('because its audit file or its data directory is in use, or cannot be, says which, and exits with 1', async () => {
@@ -229,6 +230,7 @@ function environment({ dir, limitsFile, auditFile }: TestGateway): Record<string
     GATEWAY_DATA_DIR: join(dir, 'data'),
     GATEWAY_PORT: '0',
     GATEWAY_ADMIN_PORT: '0',
+    GATEWAY_AUDIT_SEALS: 'off',
   }
 }
 

@@ -14,6 +14,12 @@ import { until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
+/** Why the trail ended last, and its last record. */
+function endOf(dir: string): [reason: unknown, last: unknown] {
+  const records = readAudit(join(dir, 'audit.ndjson'))
+  return [records.findLast(({ type }) => type === 'AUDIT_STOP')?.reason, records.at(-1)?.type]
+}
+
 describe('npm start', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   let ports: Record<'backend' | 'gateway' | 'admin', number>
@@ -129,7 +135,7 @@ describe('npm start', () => {
     process.kill(-Number(both?.pid), 'SIGINT')
     const code = await ended()
     assert.equal(code, 0, log)
-    assert.equal(readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason, 'SIGINT')
+    assert.deepEqual(endOf(dir), ['SIGINT', 'AUDIT_SEAL'])
     assert.ok(log.lastIndexOf('"service":"backend"') > log.lastIndexOf('"draining"'))
     assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGINT","msg":"stopped"'), log)
     assert.equal(await backendUp(), false)
@@ -156,9 +162,7 @@ describe('npm start', () => {
     await serving()
     both?.kill('SIGKILL')
     await eventually(async () => (await status('/openapi.json')) === 0 && !(await backendUp()))
-    await until(() =>
-      readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason === 'parent gone' ? true : undefined,
-    )
+    await until(() => (endOf(dir)[0] === 'parent gone' ? true : undefined))
   })
 
   /** npm, launcher, start.ts. */
@@ -178,7 +182,7 @@ describe('npm start', () => {
         // All hold the same standard error: it is closed when the last of them is gone.
         await closed
         assert.equal((await status('/openapi.json')) === 0 && !(await backendUp()), true)
-        const reason = readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason
+        const [reason] = endOf(dir)
         assert.equal(reason, index === 2 ? 'parent gone' : 'SIGINT')
       }
     },
@@ -190,7 +194,7 @@ describe('npm start', () => {
     const closed = ended()
     both?.kill('SIGTERM')
     assert.equal(await closed, 0, log)
-    assert.equal(readAudit(join(dir, 'audit.ndjson')).at(-1)?.reason, 'SIGTERM')
+    assert.deepEqual(endOf(dir), ['SIGTERM', 'AUDIT_SEAL'])
     assert.ok(log.indexOf('"msg":"stopping"') > log.lastIndexOf('"reason":"SIGTERM","msg":"stopped"'), log)
   })
 
@@ -207,6 +211,7 @@ describe('npm start', () => {
     assert.deepEqual(types, [
       ['AUDIT_START', undefined],
       ['AUDIT_STOP', 'parent gone'],
+      ['AUDIT_SEAL', undefined],
     ])
   })
 

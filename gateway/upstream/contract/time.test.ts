@@ -226,7 +226,7 @@ describe('the time of an exchange', () => {
     })
     // A machine under load may be late; early it must never be.
     let best = Number.POSITIVE_INFINITY
-    for (let i = 0; i < 20 && best > 300; i++) {
+    for (let i = 0; i < 100 && best > 300; i++) {
       const startedAt = performance.now()
       await send(upstream, { method: 'POST' }).over
       const tookMs = performance.now() - startedAt
