@@ -92,6 +92,8 @@ export function scenariosOf(trees: {
     name: label,
     env: { [name]: value },
   })
+  const settings = (name: string, values: readonly string[], what = '') =>
+    values.map((value) => setting(name, value, `gateway, ${what}${value}`))
   const one = (id: string, title: string, change: Change): Scenario => ({
     id,
     title,
@@ -144,12 +146,10 @@ export function scenariosOf(trees: {
     one('store-workers', 'Workers in memory, and gateways with one store', workersOrStore(own.contender)),
     one('features', 'What each feature costs', features(trees.root, TRANSFERRING)),
     one('audit', 'Durability of the audit trail', {
-      entries: ['written', 'buffered', 'synced'].map((durability) =>
-        setting('GATEWAY_AUDIT_DURABILITY', durability, `gateway, ${durability}`),
-      ),
+      entries: settings('GATEWAY_AUDIT_DURABILITY', ['written', 'buffered', 'synced']),
     }),
-    one('seals', 'Audit trail with and without seals, at a fixed rate too', {
-      entries: ['on', 'off'].map((seals) => setting('GATEWAY_AUDIT_SEALS', seals, `gateway, seals ${seals}`)),
+    one('seals', 'Seals of the audit trail', {
+      entries: settings('GATEWAY_AUDIT_SEALS', ['on', 'off'], 'seals '),
       loads: 'rates',
     }),
   ]
