@@ -92,8 +92,6 @@ export function scenariosOf(trees: {
     name: label,
     env: { [name]: value },
   })
-  const settings = (name: string, values: readonly string[], what = '') =>
-    values.map((value) => setting(name, value, `gateway, ${what}${value}`))
   const one = (id: string, title: string, change: Change): Scenario => ({
     id,
     title,
@@ -146,13 +144,25 @@ export function scenariosOf(trees: {
     one('store-workers', 'Workers in memory, and gateways with one store', workersOrStore(own.contender)),
     one('features', 'What each feature costs', features(trees.root, TRANSFERRING)),
     one('audit', 'Durability of the audit trail', {
-      entries: settings('GATEWAY_AUDIT_DURABILITY', ['written', 'buffered', 'synced']),
+      entries: settings(own, 'GATEWAY_AUDIT_DURABILITY', DURABILITIES),
     }),
     one('seals', 'Seals of the audit trail', {
-      entries: settings('GATEWAY_AUDIT_SEALS', ['on', 'off'], 'seals '),
+      entries: settings(own, 'GATEWAY_AUDIT_SEALS', SEALS),
       loads: 'rates',
     }),
   ]
+}
+
+const DURABILITIES = { written: 'written', buffered: 'buffered', synced: 'synced' }
+const SEALS = { 'seals on': 'on', 'seals off': 'off' }
+
+/** @param values of one setting, by what an entry with it is called */
+function settings(own: Entry, name: string, values: Readonly<Record<string, string>>): Entry[] {
+  return Object.entries(values).map(([what, value]) => ({
+    ...own,
+    name: `gateway, ${what}`,
+    env: { [name]: value },
+  }))
 }
 
 type Change = Partial<Omit<Scenario, 'request'>> & { readonly request?: Partial<ScenarioRequest> }
