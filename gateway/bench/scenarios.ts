@@ -87,11 +87,6 @@ export function scenariosOf(trees: {
     entry(nodePeer('http-proxy', HTTP_PROXY)),
     entry(nodePeer('http-proxy-3', HTTP_PROXY)),
   ]
-  const setting = (name: string, value: string, label: string): Entry => ({
-    ...own,
-    name: label,
-    env: { [name]: value },
-  })
   const one = (id: string, title: string, change: Change): Scenario => ({
     id,
     title,
@@ -105,19 +100,7 @@ export function scenariosOf(trees: {
     ...change,
     request: { ...BALANCE, ...change.request },
   })
-  const twoWorkers = 'gateway, 2 workers'
-  // Two gateways share only the machine: what two workers cost beyond that is the cost of sharing.
-  const oneAndTwo = {
-    entries: [
-      setting('GATEWAY_WORKERS', '1', 'gateway, 1 worker'),
-      { ...setting('GATEWAY_WORKERS', '2', twoWorkers), programs: 2 },
-      { ...entry(severalProcesses(2, own.contender)), name: 'two gateways', programs: 2 },
-      { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
-      { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
-    ],
-    references: [twoWorkers],
-    starts: 3,
-  }
+  const oneAndTwo = oneAndTwoWorkers(own)
   const stored = storedEntries({
     own: own.contender,
     others: others.map((one) => one.contender),
@@ -163,6 +146,23 @@ function settings(own: Entry, name: string, values: Readonly<Record<string, stri
     name: `gateway, ${what}`,
     env: { [name]: value },
   }))
+}
+
+/** Two gateways share only the machine: what two workers cost beyond that is the cost of sharing. */
+function oneAndTwoWorkers(own: Entry): Change {
+  const twoWorkers = 'gateway, 2 workers'
+  const [one, two] = settings(own, 'GATEWAY_WORKERS', { '1 worker': '1', '2 workers': '2' }) as [Entry, Entry]
+  return {
+    entries: [
+      one,
+      { ...two, programs: 2 },
+      { ...entry(severalProcesses(2, own.contender)), name: 'two gateways', programs: 2 },
+      { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
+      { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
+    ],
+    references: [twoWorkers],
+    starts: 3,
+  }
 }
 
 type Change = Partial<Omit<Scenario, 'request'>> & { readonly request?: Partial<ScenarioRequest> }
