@@ -1,4 +1,5 @@
 import type { KeyObject } from 'node:crypto'
+import { setPriority } from 'node:os'
 import { setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { SharedTrail } from '../file/shared-trail.ts'
@@ -25,6 +26,8 @@ export type SealNews =
 /** How often it looks for new lines, and tries again what failed. */
 const POLL_MS = 200
 const RETRY_MS = 1000
+/** The nice value of this thread: under full load on one processor about a quarter of it. */
+const PRIORITY = 5
 
 const job = workerData as SealJob
 let finishing = false
@@ -34,6 +37,7 @@ parentPort?.on('message', () => {
   finishing = true
   wake()
 })
+comeSecond()
 await run(makeSealer)
 parentPort?.close()
 
@@ -49,6 +53,15 @@ function makeSealer(): Sealer {
     onGap: (gap) => tell({ type: 'gap', ...gap }),
     onFault: (cause) => tell({ type: 'fault', cause }),
   })
+}
+
+/** Requests come first where they share a processor with this thread. Linux gives each thread a priority of its own. */
+function comeSecond(): void {
+  try {
+    if (process.platform === 'linux') setPriority(0, PRIORITY)
+  } catch {
+    // A sandbox may forbid it.
+  }
 }
 
 /** Seals until it is told to finish. What fails is tried again, but not at the end. */
