@@ -14,38 +14,65 @@ export interface FoundLeaf {
   readonly end: number
 }
 
+/** The last leaves of a tree: where each hash stands, and what stands at an index. */
+export class LastLeaves {
+  readonly #indexes = new Map<HashText, number>()
+  readonly #hashes = new Map<number, HashText>()
+
+  /** @param hash must be given the last leaf first. */
+  add(index: number, hash: HashText): void {
+    this.#hashes.set(index, hash)
+    if (!this.#indexes.has(hash)) this.#indexes.set(hash, index)
+  }
+
+  /** Index of the last leaf with this hash. */
+  indexOf(hash: HashText): number | undefined {
+    return this.#indexes.get(hash)
+  }
+
+  /** False when the leaf before that one is known to be another. */
+  mayFollow(leaf: number, before: HashText): boolean {
+    return leaf > 0 && (this.#hashes.get(leaf - 1) ?? before) === before
+  }
+}
+
 /**
- * The last line of a segment that is one of these leaves.
+ * The last line of a segment that is one of these leaves. Lines can be alike (two AUDIT_STOP of one millisecond), so the line
+ * before it must be the leaf before it, or it begins the segment.
  *
- * @param places of the leaves in the tree, by their hash.
  * @throws Error of the system.
  */
 export async function lastSealedLine(
   segment: Pick<Segment, 'path' | 'compression'>,
-  places: ReadonlyMap<HashText, number>,
+  leaves: LastLeaves,
 ): Promise<FoundLeaf | undefined> {
-  if (segment.compression === 'none') return searchBackward(segment.path, places)
+  if (segment.compression === 'none') return searchBackward(segment.path, leaves)
   let found: FoundLeaf | undefined
   let end = 0
+  let before: HashText | undefined
   const hasher = new LineHasher((hash, _bytes, _start, _end, lineBytes) => {
     end += lineBytes
-    const leaf = places.get(hash)
-    if (leaf !== undefined) found = { leaf, end }
+    const leaf = leaves.indexOf(hash)
+    if (leaf !== undefined && (before === undefined || leaves.mayFollow(leaf, before))) found = { leaf, end }
+    before = hash
   })
   for await (const block of blocksOf(segment)) hasher.push(block)
   return found
 }
 
-function searchBackward(path: string, places: ReadonlyMap<HashText, number>): FoundLeaf | undefined {
+function searchBackward(path: string, leaves: LastLeaves): FoundLeaf | undefined {
   const fd = openSync(path, 'r')
   try {
     let end = endOfLastLine(fd, fstatSync(fd).size)
+    let candidate: FoundLeaf | undefined
     for (const line of linesBackward(fd, end)) {
-      const leaf = places.get(hashOf(Buffer.from(`${line}\n`, 'latin1')))
-      if (leaf !== undefined) return { leaf, end }
+      const hash = hashOf(Buffer.from(`${line}\n`, 'latin1'))
+      if (candidate !== undefined && leaves.mayFollow(candidate.leaf, hash)) return candidate
+      const leaf = leaves.indexOf(hash)
+      candidate = leaf === undefined ? undefined : { leaf, end }
       end -= line.length + 1
     }
-    return undefined
+    return candidate
   } finally {
     closeSync(fd)
   }

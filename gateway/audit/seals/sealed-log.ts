@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { replaceFile } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
+import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
 import { rangeHash } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
@@ -87,19 +88,18 @@ export class SealedLog {
     this.#edge.append(hash)
   }
 
-  /** The places of the last leaves that are sealed, by their hash: fewer, if tiles are missing. */
-  lastLeaves(count: number): Map<HashText, number> {
+  /** The last leaves that are sealed: fewer, if tiles are missing. */
+  lastLeaves(count: number): LastLeaves {
     const reader = new TileReader(this.#directory, this.sealedSize)
-    const places = new Map<HashText, number>()
+    const leaves = new LastLeaves()
     const first = Math.floor(Math.max(0, reader.size - count) / TILE_WIDTH)
     for (let tile = Math.ceil(reader.size / TILE_WIDTH) - 1; tile >= first; tile--) {
       const hashes = textOf(reader, tile)
       for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
-        const hash = hashes.slice(at, at + HASH_BYTES)
-        if (!places.has(hash)) places.set(hash, tile * TILE_WIDTH + at / HASH_BYTES)
+        leaves.add(tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES))
       }
     }
-    return places
+    return leaves
   }
 
   /**

@@ -392,6 +392,30 @@ test('a log that is removed under the gateway goes on with the same tree', async
   assert.equal((await trail.check()).rest.length, 1)
 })
 
+for (const isCompressed of [false, true]) {
+  test(`a line like the last sealed one is not taken for it${isCompressed ? ', compressed' : ''}`, async (t) => {
+    const trail = sealedTrail(t)
+    // The clock stands still, so this segment is an AUDIT_STOP and the next one ends with the same.
+    trail.rotate('.20260101T000000000Z')
+    await turn()
+    await trail.poll()
+    trail.restart()
+    const closed = `${trail.file}.20260102T000000000Z`
+    trail.rotate('.20260102T000000000Z')
+    await turn()
+    const bytes = fs.readFileSync(closed)
+    if (isCompressed) {
+      fs.writeFileSync(`${closed}.zst`, zstdCompressSync(bytes))
+      fs.rmSync(closed)
+    }
+    await trail.write(1)
+    await trail.pollLater()
+    fs.writeFileSync(closed, bytes)
+    fs.rmSync(`${closed}.zst`, { force: true })
+    assert.equal((await trail.check()).rest.length, 1)
+  })
+}
+
 test('a log of another key, of another name or with damaged tiles is not continued, and the reason is named', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(3)

@@ -4,7 +4,7 @@ import type { SharedTrail } from '../file/shared-trail.ts'
 import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
-import { lastSealedLine } from './find-sealed.ts'
+import { LastLeaves, lastSealedLine } from './find-sealed.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { SealKey } from './seal-key.ts'
 import type { SealProgress } from './seal-progress.ts'
@@ -181,7 +181,7 @@ export class Sealer {
   async #whereToGoOn(): Promise<Place> {
     const { file } = this.#options
     const { size } = this.#log
-    const last = size > 0 ? this.#log.lastLeaves(LAST_LEAVES) : new Map<string, number>()
+    const last = size > 0 ? this.#log.lastLeaves(LAST_LEAVES) : new LastLeaves()
     // As a rule it is the file in use, and no other needs to be looked at.
     const open = [plain(file)]
     const found = size > 0 ? await lastSealedLine(plain(file), last) : undefined
@@ -241,10 +241,10 @@ interface Place {
 /** The newest line in these segments that is one of the leaves. */
 async function search(
   segments: readonly Segment[],
-  places: ReadonlyMap<string, number>,
+  leaves: LastLeaves,
 ): Promise<(Omit<Place, 'segments'> & { readonly leaf: number }) | undefined> {
   for (let index = segments.length - 1; index >= 0; index--) {
-    const found = await lastSealedLine(segments[index] as Segment, places)
+    const found = await lastSealedLine(segments[index] as Segment, leaves)
     if (found !== undefined) return { index, position: found.end, leaf: found.leaf }
   }
   return undefined
