@@ -67,8 +67,8 @@ export class Trail {
     const { durability, version, now = Date.now, timeoutMs = RESPONSE_TIMEOUT_MS, lock } = options
     const shared = joined === undefined ? SharedTrail.create() : new SharedTrail(joined.shared)
     const syncs = durability === 'synced'
-    const sink = joined === undefined ? TrailSink.open(options.file) : new TrailSink(shared.fd)
-    if (joined === undefined) shared.setFile(sink.fd, sink.sizeBytes)
+    const sink = joined === undefined ? TrailSink.open(options.file) : undefined
+    if (sink !== undefined) shared.setFile(sink.fd, sink.sizeBytes)
     const reports = new TrailReports(options)
     const trailFile = new TrailFile(shared, sink)
     const outage = new Outage({ trailFile, shared, reports, syncs, version, now, timeoutMs })

@@ -87,11 +87,20 @@ export class SharedTrail {
     return state
   }
 
-  /** Takes the lock; may be nested. @returns false when another thread held it for all of `timeoutMs`. */
+  /** Takes the lock; may be nested. @returns false when another thread held it for all of `timeoutMs` and wrote nothing. */
   enter(timeoutMs: number): boolean {
-    if (this.#depth === 0 && !this.#lock.acquire(timeoutMs)) return false
+    if (this.#depth === 0 && !this.#acquire(timeoutMs)) return false
     this.#depth++
     return true
+  }
+
+  #acquire(timeoutMs: number): boolean {
+    for (;;) {
+      const end = this.#floats[END]
+      if (this.#lock.acquire(timeoutMs)) return true
+      // Nobody is dead while the file grows: on a busy machine the others had the lock in turns.
+      if (timeoutMs === 0 || end === this.#floats[END]) return false
+    }
   }
 
   leave(): void {

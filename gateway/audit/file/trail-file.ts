@@ -2,8 +2,8 @@ import { openChangeOf } from '../audit-records.ts'
 import type { CommitStart, FileEnd, SharedTrail } from './shared-trail.ts'
 import { TrailSink } from './trail-sink.ts'
 
-/** How long to wait for the lock before a write fails. */
-const LOCK_TIMEOUT_MS = 250
+/** How long to wait for the lock before a write fails. Longer than most stalls of a disk, in which its holder waits too. */
+const LOCK_TIMEOUT_MS = 1000
 
 /**
  * Writes whole lines to the file that all threads share, under their lock, and counts the open requests. What a failed
@@ -16,11 +16,12 @@ export class TrailFile {
   #failing = false
   #wholeLines = 0
 
-  /** @param sink the file of `shared`. */
-  constructor(shared: SharedTrail, sink: TrailSink) {
+  /** @param sink the file of `shared`, in the thread that opened it. */
+  constructor(shared: SharedTrail, sink?: TrailSink) {
     this.#shared = shared
-    this.#sink = sink
+    // Before the descriptor: after a rotation between the two the file is opened anew, and never a closed one used.
     this.#generation = shared.generation
+    this.#sink = sink ?? new TrailSink(shared.fd)
   }
 
   /** A partial line remains and could not be cut off: the next `put` must begin with the same line. */
