@@ -17,8 +17,9 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   server.on('connection', async (far) => {
     far.on('error', () => {})
     if (near.connecting) await once(near, 'connect').catch(() => {})
-    // Any program of this machine may connect too.
-    if (far.remotePort === near.localPort) found.resolve(far)
+    // Any program of this machine may connect too, from another loopback address even by the same port.
+    const isNear = far.remotePort === near.localPort && far.remoteAddress === near.localAddress
+    if (isNear) found.resolve(far)
     else far.destroy()
   })
   try {
