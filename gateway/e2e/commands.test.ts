@@ -162,7 +162,7 @@ describe('the command line', () => {
       says: /^\{"file":"data\/audit\.ndjson","day":"2026-11-15","requests":1,"responses":1,"unpaired":0,/,
     },
     'countersign audit key secrets/audit-seal-key.pem': {
-      says: /^countersign\/[0-9a-f]{16}\+[0-9a-f]{8}\+A\S{43}\n$/,
+      says: /^(countersign\/[0-9a-f]{16})\+[0-9a-f]{8}\+A\S{43}\n\1\+[0-9a-f]{8}\+B\S{1751}\n$/,
     },
     'countersign audit key --show data/audit-seal-key.pem': {
       says: /^countersign\/[0-9a-f]{16}\+[0-9a-f]{8}\+A\S{43}\n$/,

@@ -1,8 +1,13 @@
-import type { KeyObject } from 'node:crypto'
 import { join } from 'node:path'
 import type { Metrics } from '../admin/metrics.ts'
 import { isRegularTrail } from '../audit/open-trail.ts'
-import { makeSealKey, readKeyFile, sealKeyOf } from '../audit/seals/seal-key.ts'
+import {
+  makeMlDsaKey,
+  makeSealKey,
+  type PrivateSealKeys,
+  readKeyFiles,
+  sealKeyOf,
+} from '../audit/seals/seal-key.ts'
 import { readOwnCheckpoint } from '../audit/seals/sealed-log.ts'
 import { Sealing } from '../audit/seals/sealing.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
@@ -13,7 +18,7 @@ import type { StartupConfiguration } from './startup-configuration.ts'
 /** What seals a trail. */
 interface SealedTrail {
   readonly directory: string
-  readonly key: KeyObject
+  readonly keys: PrivateSealKeys
   readonly origin: string
 }
 
@@ -31,12 +36,16 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   const { auditFile, auditSeals, auditSealKeyFile, auditOrigin, dataDir } = settings
   if (auditSeals === 'off' || !isRegularTrail(auditFile)) return undefined
   const file = auditSealKeyFile ?? join(dataDir, KEY_FILE)
-  if (auditSealKeyFile === undefined && makeSealKey(file)) log.info({ file }, 'made a key for the seals')
-  const key = readKeyFile(file)
-  const sealKey = sealKeyOf(key, auditOrigin)
+  if (auditSealKeyFile === undefined) {
+    if (makeSealKey(file)) log.info({ file }, 'made a key for the seals')
+    const second = makeMlDsaKey(file)
+    if (second !== undefined) log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
+  }
+  const keys = readKeyFiles(file)
+  const sealKey = sealKeyOf(keys, auditOrigin)
   const directory = logDirectory(auditFile)
   readOwnCheckpoint(directory, sealKey)
-  return { directory, key, origin: sealKey.origin }
+  return { directory, keys, origin: sealKey.origin }
 }
 
 /** Seals the trail from now on, and reports to log and metrics. @param sealed undefined: it is not to be sealed */

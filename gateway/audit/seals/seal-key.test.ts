@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { parseCheckpoint } from './checkpoint.ts'
+import { cosignatureVerifier } from './cosignature.ts'
 import { EMPTY_ROOT } from './hashes.ts'
-import { makeSealKey, rawPublicKey, readSealKey } from './seal-key.ts'
+import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, rawPublicKey, readSealKey } from './seal-key.ts'
 import { parseNote, signersOf } from './signed-note.ts'
 import { ed25519Verifier, formatVerifierKey, parseVerifierKey } from './verifier-key.ts'
 
@@ -35,6 +36,32 @@ test('a key is made once, for its owner only, and what it seals verifies', (t) =
   assert.equal(readSealKey(file, 'audit.example.com/1').verifier.name, 'audit.example.com/1')
 })
 
+test('an ML-DSA-44 key beside the other signs too, and changes nothing of what the other says', (t) => {
+  const file = join(directoryOf(t), 'key.pem')
+  makeSealKey(file)
+  const before = readSealKey(file)
+  assert.equal(before.mlDsaVerifier, undefined)
+  const made = makeMlDsaKey(file) ?? assert.fail('this Node has no ML-DSA')
+  assert.equal(made, file.replace('key.pem', 'key-ml-dsa-44.pem'))
+  assert.equal(statSync(made).mode & 0o777, 0o600)
+  assert.equal(makeMlDsaKey(file), undefined)
+  const key = readSealKey(file)
+  assert.deepEqual([key.origin, key.verifier], [before.origin, before.verifier])
+  const tree = { size: 0, root: EMPTY_ROOT }
+  const text = key.seal(tree)
+  assert.ok(text.startsWith(before.seal(tree)), 'the text and the first signature are the same')
+  const note = parseNote(Buffer.from(text))
+  const second = parseVerifierKey(formatVerifierKey(key.mlDsaVerifier ?? assert.fail()))
+  assert.equal(second.name, key.origin)
+  const both = [ed25519Verifier(key.verifier), cosignatureVerifier(second)]
+  assert.deepEqual(signersOf(note, both), both)
+  const other = parseNote(Buffer.from(text.replace(/\n0\n/, '\n1\n')))
+  for (const verifier of both) assert.throws(() => signersOf(other, [verifier]), /wrong signature/)
+
+  writeFileSync(mlDsaKeyFile(file), readFileSync(file))
+  assert.throws(() => readSealKey(file), /key-ml-dsa-44.pem .*kind ed25519, and must hold an ML-DSA-44 key/)
+})
+
 test('a file that holds no Ed25519 private key is refused, and the message says what it holds', (t) => {
   const file = join(directoryOf(t), 'key.pem')
   const pem = (key: KeyObject) =>
@@ -52,7 +79,7 @@ test('a file that holds no Ed25519 private key is refused, and the message says 
     [String(encrypted), /holds an encrypted key/],
     [
       pem(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey),
-      /of the kind ec, and must hold one of Ed25519/,
+      /of the kind ec, and must hold an Ed25519 key/,
     ],
     [pem(generateKeyPairSync('ed448').privateKey), /of the kind ed448/],
   ] as const) {

@@ -6,22 +6,36 @@ import {
   type KeyObject,
   sign,
 } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { closeSync, existsSync, fsyncSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, format, parse } from 'node:path'
 import { OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
-import { formatNote } from './signed-note.ts'
+import { COSIGNATURE_ML_DSA_44, cosignMlDsa44, rawMlDsa44Key } from './cosignature.ts'
+import { formatNote, type NoteSignature } from './signed-note.ts'
 import { ED25519, type VerifierKey, verifierKey } from './verifier-key.ts'
 
-/** The key that seals the trail: Ed25519, PEM PKCS#8 (RFC 8410), for its owner only. */
+/** What seals a trail. */
 export interface SealKey {
-  /** Name of the log, and of the key in its signatures. */
+  /** Name of the log, and of the keys in its signatures. */
   readonly origin: string
+  /** Of the Ed25519 key. */
   readonly verifier: VerifierKey
+  /** Of the ML-DSA-44 key, if there is one. */
+  readonly mlDsaVerifier: VerifierKey | undefined
   /** @returns the checkpoint as a signed note, as it stands in its file. */
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string
 }
+
+/** Files for their owner only, PEM PKCS#8: Ed25519 (RFC 8410), and beside it ML-DSA-44 (RFC 9881), against quantum computers. */
+export interface PrivateSealKeys {
+  readonly ed25519: KeyObject
+  readonly mlDsa44: KeyObject | undefined
+}
+
+const ML_DSA_44 = 'ml-dsa-44'
+const KINDS = { ed25519: 'an Ed25519', [ML_DSA_44]: 'an ML-DSA-44' }
+type Kind = keyof typeof KINDS
 
 /** Hexadecimal digits of the key's hash in the origin that is made from it. */
 const ORIGIN_DIGITS = 16
@@ -32,13 +46,44 @@ export function originOf(publicKey: Uint8Array): string {
 }
 
 /**
- * Makes a key file, mode 0600, with its directory.
+ * Makes the file of an Ed25519 key, mode 0600, with its directory.
  *
  * @returns false when there is a file of that name, which is left as it is.
  * @throws Error that names the file.
  */
 export function makeSealKey(file: string): boolean {
-  const { privateKey } = generateKeyPairSync('ed25519')
+  return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
+}
+
+/**
+ * Makes an ML-DSA-44 key beside the other, as `makeSealKey`.
+ *
+ * @returns the name of its file; undefined when there is one, or this Node has no ML-DSA.
+ */
+export function makeMlDsaKey(sealKeyFile: string): string | undefined {
+  const file = mlDsaKeyFile(sealKeyFile)
+  if (existsSync(file)) return undefined
+  const privateKey = newMlDsaKey()
+  return privateKey !== undefined && makeKeyFile(file, privateKey) ? file : undefined
+}
+
+/** `audit-seal-key-ml-dsa-44.pem` for `audit-seal-key.pem`. */
+export function mlDsaKeyFile(sealKeyFile: string): string {
+  const { dir, name, ext } = parse(sealKeyFile)
+  return format({ dir, name: `${name}-${ML_DSA_44}`, ext })
+}
+
+function newMlDsaKey(): KeyObject | undefined {
+  try {
+    return generateKeyPairSync(ML_DSA_44).privateKey
+  } catch (error) {
+    // A Node that was built with an older OpenSSL.
+    if ((error as NodeJS.ErrnoException).code === 'ERR_INVALID_ARG_VALUE') return undefined
+    throw error
+  }
+}
+
+function makeKeyFile(file: string, privateKey: KeyObject): boolean {
   let fd: number
   try {
     makeDirectory(dirname(file))
@@ -60,40 +105,59 @@ export function makeSealKey(file: string): boolean {
   }
 }
 
-/** @throws Error that names the file, when it cannot be read or is no Ed25519 private key. */
-export function readKeyFile(file: string): KeyObject {
+/**
+ * Reads an Ed25519 key, and the ML-DSA-44 key if one lies beside it.
+ *
+ * @throws Error that names the file, when one cannot be read or is of another kind.
+ */
+export function readKeyFiles(file: string): PrivateSealKeys {
+  const second = mlDsaKeyFile(file)
+  return {
+    ed25519: readKeyFile(file, 'ed25519'),
+    mlDsa44: existsSync(second) ? readKeyFile(second, ML_DSA_44) : undefined,
+  }
+}
+
+function readKeyFile(file: string, kind: Kind): KeyObject {
   let pem: Buffer
   try {
     pem = readFileSync(file)
   } catch (error) {
     throw unusable(file, error)
   }
-  return privateKeyIn(file, pem)
+  return privateKeyIn(file, pem, kind)
 }
 
 /**
  * @param origin of the log, when it is not made from the key.
- * @throws Error that names the file, as `readKeyFile`.
+ * @throws Error that names the file, as `readKeyFiles`.
  */
 export function readSealKey(file: string, origin?: string): SealKey {
-  return sealKeyOf(readKeyFile(file), origin)
+  return sealKeyOf(readKeyFiles(file), origin)
 }
 
-/**
- * @param key an Ed25519 private key.
- * @param origin of the log, when it is not made from the key.
- */
-export function sealKeyOf(key: KeyObject, origin?: string): SealKey {
-  const publicKey = rawPublicKey(createPublicKey(key))
+/** @param origin of the log, when it is not made from the Ed25519 key. */
+export function sealKeyOf({ ed25519, mlDsa44 }: PrivateSealKeys, origin?: string): SealKey {
+  const publicKey = rawPublicKey(createPublicKey(ed25519))
   const name = origin ?? originOf(publicKey)
   const verifier = verifierKey(name, ED25519, publicKey)
+  const second = mlDsa44 && {
+    key: mlDsa44,
+    verifier: verifierKey(name, COSIGNATURE_ML_DSA_44, rawMlDsa44Key(createPublicKey(mlDsa44))),
+  }
   return {
     origin: name,
     verifier,
+    mlDsaVerifier: second?.verifier,
     seal(checkpoint) {
       const text = checkpointText({ origin: name, ...checkpoint })
-      const signature = sign(null, Buffer.from(text), key)
-      return formatNote({ text, signatures: [{ name, keyId: verifier.keyId, signature }] })
+      const first = sign(null, Buffer.from(text), ed25519)
+      const signatures: NoteSignature[] = [{ name, keyId: verifier.keyId, signature: first }]
+      if (second !== undefined) {
+        const signature = cosignMlDsa44(name, text, second.key, Date.now())
+        signatures.push({ name, keyId: second.verifier.keyId, signature })
+      }
+      return formatNote({ text, signatures })
     },
   }
 }
@@ -103,16 +167,22 @@ export function rawPublicKey(key: KeyObject): Buffer {
   return Buffer.from(String(key.export({ format: 'jwk' }).x), 'base64url')
 }
 
-function privateKeyIn(file: string, pem: Buffer): KeyObject {
+function privateKeyIn(file: string, pem: Buffer, kind: Kind): KeyObject {
   let key: KeyObject
   try {
     key = createPrivateKey(pem)
   } catch {
-    throw unusable(file, new Error(`it holds ${whatIs(pem)}, and must hold an Ed25519 private key in PEM`))
+    throw unusable(
+      file,
+      new Error(`it holds ${whatIs(pem)}, and must hold ${KINDS[kind]} private key in PEM`),
+    )
   }
-  const kind = key.asymmetricKeyType
-  if (kind === 'ed25519') return key
-  throw unusable(file, new Error(`it holds a private key of the kind ${kind}, and must hold one of Ed25519`))
+  const { asymmetricKeyType: found } = key
+  if (found === kind) return key
+  throw unusable(
+    file,
+    new Error(`it holds a private key of the kind ${found}, and must hold ${KINDS[kind]} key`),
+  )
 }
 
 /** The label of a PEM file (RFC 7468), which is no secret. */

@@ -1,9 +1,8 @@
-import type { KeyObject } from 'node:crypto'
 import { setPriority } from 'node:os'
 import { setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { SharedTrail } from '../file/shared-trail.ts'
-import { sealKeyOf } from './seal-key.ts'
+import { type PrivateSealKeys, sealKeyOf } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
 import { Sealer, type SealGap } from './sealer.ts'
 
@@ -13,7 +12,7 @@ export interface SealJob {
   readonly trail: SharedArrayBuffer
   readonly progress: SharedArrayBuffer
   readonly directory: string
-  readonly key: KeyObject
+  readonly keys: PrivateSealKeys
   readonly origin: string
 }
 
@@ -46,7 +45,7 @@ function makeSealer(): Sealer {
     file: job.file,
     directory: job.directory,
     trail: new SharedTrail(job.trail),
-    key: sealKeyOf(job.key, job.origin),
+    key: sealKeyOf(job.keys, job.origin),
     progress: new SealProgress(job.progress),
     now: steadyMs,
     onSealed: ({ size, root }) => tell({ type: 'sealed', size, root: root.toString('base64') }),

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { replaceFile } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
-import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
+import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
 import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
 import { rangeHash } from './proofs.ts'
@@ -50,8 +50,6 @@ export class SealedLog {
   readonly #edge: TreeEdge
   readonly #tiles: TileWriter
   #checkpoint: Checkpoint | undefined
-  /** As it was written, without the signatures of others; undefined before the first. */
-  #note: string | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
     const reader = new TileReader(directory, checkpoint?.size ?? 0)
@@ -59,7 +57,6 @@ export class SealedLog {
     this.#directory = directory
     this.#key = key
     this.#checkpoint = checkpoint
-    this.#note = checkpoint && key.seal(checkpoint)
     this.#tiles = tiles
     this.#edge = TreeEdge.from(reader.size, subtreesOf(reader), (level, hash) => tiles.add(level, hash))
   }
@@ -117,18 +114,16 @@ export class SealedLog {
     const full = this.#tiles.write()
     const { size } = this.#edge
     const checkpoint = { origin: this.#key.origin, size, root: this.#edge.root() }
-    const note = this.#key.seal(checkpoint)
-    replaceFile(checkpointFile(this.#directory), [note])
+    replaceFile(checkpointFile(this.#directory), [this.#key.seal(checkpoint)])
     this.#checkpoint = checkpoint
-    this.#note = note
     this.#tiles.removePartial(full)
     return checkpoint
   }
 
   #hasOwnCheckpoint(): boolean {
-    if (this.#note === undefined) return true
-    // Witnesses may have added their signatures.
-    return readIfThere(checkpointFile(this.#directory))?.toString().startsWith(this.#note) === true
+    if (this.#checkpoint === undefined) return true
+    const note = readIfThere(checkpointFile(this.#directory))?.toString()
+    return note?.startsWith(`${checkpointText(this.#checkpoint)}\n`) === true
   }
 }
 

@@ -9,7 +9,7 @@ import type { Durability } from '../../config/settings.ts'
 import { continueTrail, openTrail } from '../open-trail.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import type { Trail } from '../trail.ts'
-import { makeSealKey, readKeyFile, sealKeyOf } from './seal-key.ts'
+import { makeSealKey, readKeyFiles, sealKeyOf } from './seal-key.ts'
 import { checkSeal } from './sealed-trail.test-support.ts'
 import { Sealing } from './sealing.ts'
 import { logDirectory } from './tiles.ts'
@@ -22,14 +22,14 @@ function sealedDirectory(t: TestContext, durability: Durability = 'written') {
   const file = join(directory, 'audit.ndjson')
   const keyFile = join(directory, 'key.pem')
   makeSealKey(keyFile)
-  const key = readKeyFile(keyFile)
-  const sealKey = sealKeyOf(key)
+  const keys = readKeyFiles(keyFile)
+  const sealKey = sealKeyOf(keys)
   const faults: string[] = []
   const seal = (trail: Trail) => {
     const sealing = new Sealing({
       trail,
       directory: logDirectory(file),
-      key,
+      keys,
       origin: sealKey.origin,
       now: Date.now,
       onSealed: () => {},

@@ -1,8 +1,8 @@
-import type { KeyObject } from 'node:crypto'
 import { Worker } from 'node:worker_threads'
 import { sealGapRecord, sealRecord, typeOf } from '../audit-records.ts'
 import type { Trail } from '../trail.ts'
 import type { TrailSeals } from '../trail-options.ts'
+import type { PrivateSealKeys } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
 import type { SealJob, SealNews } from './seal-thread.ts'
 import type { SealGap } from './sealer.ts'
@@ -11,7 +11,7 @@ export interface SealingOptions {
   readonly trail: Pick<Trail, 'handle' | 'settle'>
   /** Of the log. */
   readonly directory: string
-  readonly key: KeyObject
+  readonly keys: PrivateSealKeys
   readonly origin: string
   /** Milliseconds since the epoch. */
   readonly now: () => number
@@ -46,11 +46,11 @@ export class Sealing implements TrailSeals {
   }
 
   begin(): void {
-    const { trail, directory, key, origin } = this.#options
+    const { trail, directory, keys, origin } = this.#options
     const { file, shared } = trail.handle
     this.#lastLines = undefined
     this.#progress.settledAtMs = steadyMs()
-    const job: SealJob = { file, trail: shared, progress: this.#progress.buffer, directory, key, origin }
+    const job: SealJob = { file, trail: shared, progress: this.#progress.buffer, directory, keys, origin }
     const thread = new Worker(SCRIPT, { workerData: job, name: 'seal', resourceLimits: LIMITS })
     thread.unref()
     thread.on('message', (news: SealNews) => this.#receive(news))

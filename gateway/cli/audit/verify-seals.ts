@@ -19,7 +19,7 @@ export const command: Command = {
     key: {
       value: 'KEY',
       about:
-        'the key to trust: a verifier key, or a file with one or in PEM; default $GATEWAY_AUDIT_SEAL_KEY',
+        'the key to trust: a verifier key, or a file with one or in PEM; default $GATEWAY_AUDIT_SEAL_KEY. Of several, separated by commas, all must have signed',
     },
     since: { value: 'WHEN', about: 'leaves out segments that were closed before then' },
     ...LOG_FLAG,

@@ -1,53 +1,86 @@
-import { createPublicKey } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { createPublicKey, type KeyObject } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
 import { type Checkpoint, parseCheckpoint } from '../../audit/seals/checkpoint.ts'
-import { rawPublicKey } from '../../audit/seals/seal-key.ts'
+import { COSIGNATURE_ML_DSA_44, cosignatureVerifier, rawMlDsa44Key } from '../../audit/seals/cosignature.ts'
+import { mlDsaKeyFile, rawPublicKey } from '../../audit/seals/seal-key.ts'
 import { NoteFault, type NoteVerifier, parseNote, signersOf } from '../../audit/seals/signed-note.ts'
-import { ED25519, ed25519Verifier, parseVerifierKey, verifierKey } from '../../audit/seals/verifier-key.ts'
-
-/** The key that an auditor trusts, which must come from elsewhere than the trail. @param logName as the checkpoint has it. */
-export type TrustedKey = (logName: string) => NoteVerifier
+import {
+  ED25519,
+  ed25519Verifier,
+  parseVerifierKey,
+  type VerifierKey,
+  verifierKey,
+} from '../../audit/seals/verifier-key.ts'
 
 /**
- * @param given a verifier key (C2SP signed-note), or the name of a file with one, or with a public or private key in PEM.
+ * The keys of a log that an auditor trusts, which must come from elsewhere than the trail: as a rule one, or one of Ed25519
+ * and one of ML-DSA-44. @param logName as the checkpoint has it
+ */
+export type TrustedKey = (logName: string) => readonly NoteVerifier[]
+
+/**
+ * @param given verifier keys (C2SP signed-note), separated by commas or white space, or the name of a file with them, or with
+ * a public or private key in PEM; with PEM the ML-DSA-44 key beside it counts too, as a gateway makes it.
  * A verifier key holds the name of the log; with PEM it is that of the checkpoint.
  * @throws Error when it is none of these.
  */
 export function trustedKey(given: string): TrustedKey {
   try {
-    const text = isVerifierKey(given) ? given : readFileSync(given, 'utf8')
+    const text = isVerifierKeys(given) ? given : readFileSync(given, 'utf8')
     if (text.includes('-----BEGIN')) {
-      const key = createPublicKey(text)
-      if (key.asymmetricKeyType !== 'ed25519')
-        throw new Error(`is a key of the kind ${key.asymmetricKeyType}`)
-      const publicKey = rawPublicKey(key)
-      return (logName) => ed25519Verifier(verifierKey(logName, ED25519, publicKey))
+      const second = mlDsaKeyFile(given)
+      const pems = existsSync(second) ? [text, readFileSync(second, 'utf8')] : [text]
+      const keys = pems.map((pem) => createPublicKey(pem))
+      const verifiers = keys.map(namedVerifier)
+      return (logName) => verifiers.map((verifierOf) => verifierOf(logName))
     }
-    const verifier = ed25519Verifier(parseVerifierKey(text))
-    return () => verifier
+    const verifiers = listed(text).map((key) => logVerifier(parseVerifierKey(key)))
+    if (verifiers.length === 0) throw new Error('it holds none')
+    return () => verifiers
   } catch (error) {
     throw new Error(`the key ${given} cannot be used: ${(error as Error).message}`)
   }
 }
 
-function isVerifierKey(text: string): boolean {
+/** Knows the signatures of a log. @throws NoteFault when the key is of another kind. */
+export function logVerifier(key: VerifierKey): NoteVerifier {
+  return key.type === COSIGNATURE_ML_DSA_44 ? cosignatureVerifier(key) : ed25519Verifier(key)
+}
+
+function namedVerifier(key: KeyObject): (name: string) => NoteVerifier {
+  const kind = key.asymmetricKeyType
+  if (kind === 'ed25519') return (name) => logVerifier(verifierKey(name, ED25519, rawPublicKey(key)))
+  if (kind !== 'ml-dsa-44') throw new Error(`is a key of the kind ${kind}`)
+  return (name) => logVerifier(verifierKey(name, COSIGNATURE_ML_DSA_44, rawMlDsa44Key(key)))
+}
+
+function listed(keys: string): string[] {
+  return [...new Set(keys.split(/[\s,]+/))].filter((key) => key !== '')
+}
+
+function isVerifierKeys(text: string): boolean {
   try {
-    parseVerifierKey(text)
-    return true
+    return listed(text).map(parseVerifierKey).length > 0
   } catch {
     return false
   }
 }
 
-/** @throws NoteFault when it is no checkpoint that the key has signed. */
-export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
+/**
+ * @param least of the trusted keys that must have signed it: a checkpoint of before has not the signature of a key that was
+ * made later. @throws NoteFault when it is no checkpoint that they have signed.
+ */
+export function openCheckpoint(bytes: Uint8Array, key: TrustedKey, least: 'all' | 'one' = 'all'): Checkpoint {
   const note = parseNote(bytes)
   const checkpoint = parseCheckpoint(note.text)
-  const verifier = key(checkpoint.origin)
-  if (verifier.name !== checkpoint.origin) {
-    throw new NoteFault(`is of the log ${checkpoint.origin}, and the key is for ${verifier.name}`)
+  const verifiers = key(checkpoint.origin)
+  const stranger = verifiers.find(({ name }) => name !== checkpoint.origin)
+  if (stranger !== undefined) {
+    throw new NoteFault(`is of the log ${checkpoint.origin}, and the key is for ${stranger.name}`)
   }
-  if (signersOf(note, [verifier]).length > 0) return checkpoint
+  const signers = signersOf(note, verifiers)
+  const missing = verifiers.find((verifier) => !signers.includes(verifier))
+  if (missing === undefined || (least === 'one' && signers.length > 0)) return checkpoint
   const others = note.signatures.map(({ name, keyId }) => `${name}+${keyId}`).join(', ')
-  throw new NoteFault(`is not signed by the trusted key ${verifier.name}+${verifier.keyId}, but by ${others}`)
+  throw new NoteFault(`is not signed by the trusted key ${missing.name}+${missing.keyId}, but by ${others}`)
 }

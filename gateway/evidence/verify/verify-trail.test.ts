@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { sha256 } from '../../audit/seals/hashes.ts'
-import { readSealKey } from '../../audit/seals/seal-key.ts'
+import { makeMlDsaKey, readSealKey } from '../../audit/seals/seal-key.ts'
 import { SealedLog } from '../../audit/seals/sealed-log.ts'
 import { checkpointFile } from '../../audit/seals/tiles.ts'
-import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
+import { formatVerifierKey, verifierKey } from '../../audit/seals/verifier-key.ts'
 import { checkProofs } from '../proof/check-proofs.ts'
 import { proveLines } from '../proof/prove-lines.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
@@ -120,8 +120,37 @@ describe('verifying a trail', () => {
     const [misnamed] = (await judge(trail, { key: trustedKey(stranger.vkey) })).findings
     assert.match(misnamed?.text ?? '', /is of the log countersign/)
     assert.throws(() => trustedKey(join(home, 'none')), /the key .*none cannot be used/)
+    const empty = join(home, 'empty')
+    writeFileSync(empty, '\n')
+    assert.throws(() => trustedKey(empty), /the key .*empty cannot be used: it holds none/)
     const { publicKey } = trail.key.verifier
     assert.equal(formatVerifierKey(trail.key.verifier).includes(publicKey.toString('base64')), false)
+  })
+
+  it('asks for the signatures of all keys that are given, but of an older checkpoint only for that of one', async () => {
+    const trail = newTrail()
+    const file = checkpointFile(trail.directory)
+    const before = readFileSync(file)
+    makeMlDsaKey(trail.keyFile)
+    const { mlDsaVerifier = assert.fail() } = readSealKey(trail.keyFile)
+    const both = trustedKey(`${trail.vkey}\n${formatVerifierKey(mlDsaVerifier)}\n`)
+    const kept = [{ file: 'kept', bytes: before, says: 'kept' }]
+    assert.match((await judge(trail, { key: both })).findings[0]?.text ?? '', /not signed by the trusted key/)
+
+    SealedLog.open(trail.directory, readSealKey(trail.keyFile)).seal(() => {})
+    const after = readFileSync(file, 'utf8')
+    for (const key of [both, trustedKey(trail.keyFile), trustedKey(trail.vkey)]) {
+      assert.deepEqual((await judge(trail, { key, kept })).findings, [])
+    }
+    const stranger = newTrail()
+    makeMlDsaKey(stranger.keyFile)
+    const { publicKey } = readSealKey(stranger.keyFile).mlDsaVerifier ?? assert.fail()
+    const other = formatVerifierKey(verifierKey(trail.key.origin, mlDsaVerifier.type, publicKey))
+    const [unsigned] = (await judge(trail, { key: trustedKey(`${trail.vkey},${other}`) })).findings
+    assert.match(unsigned?.text ?? '', /not signed by the trusted key/)
+    writeFileSync(file, after.replace(/\S{8}\n$/, 'AAAAAAA=\n'))
+    assert.match((await judge(trail, { key: both })).findings[0]?.text ?? '', /wrong signature/)
+    assert.deepEqual((await judge(trail)).findings, [], 'who does not know the key ignores it')
   })
 
   it('proves single lines, of any length, and refuses what was changed in a proof', () => {

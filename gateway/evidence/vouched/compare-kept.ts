@@ -32,7 +32,7 @@ export function compareKept(
 ): Finding | Shown {
   let kept: Checkpoint
   try {
-    kept = openCheckpoint(bytes, key)
+    kept = openCheckpoint(bytes, key, 'one')
   } catch (error) {
     if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }
     throw error

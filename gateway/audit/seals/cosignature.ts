@@ -1,7 +1,7 @@
-import { createPublicKey, type KeyObject, verify } from 'node:crypto'
-import { parseCheckpoint } from '../seals/checkpoint.ts'
-import { NoteFault, type NoteVerifier } from '../seals/signed-note.ts'
-import { ed25519PublicKey, type VerifierKey } from '../seals/verifier-key.ts'
+import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto'
+import { parseCheckpoint } from './checkpoint.ts'
+import { NoteFault, type NoteVerifier } from './signed-note.ts'
+import { ed25519PublicKey, type VerifierKey } from './verifier-key.ts'
 
 /** Signature types of C2SP tlog-cosignature. */
 export const COSIGNATURE_ED25519 = 0x04
@@ -33,6 +33,22 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
     return { name, keyId, verify: (text, signature) => verifyTimed(key, signature, mlDsaMessage(name, text)) }
   }
   throw new NoteFault(`is of signature type ${type}, and must be the key of a witness (type 4 or 6)`)
+}
+
+/**
+ * Signs a checkpoint as C2SP tlog-checkpoint recommends it to logs: with a cosignature of its own.
+ *
+ * @param text of the checkpoint. @param key an ML-DSA-44 private key. @param nowMs milliseconds since the epoch
+ */
+export function cosignMlDsa44(name: string, text: string, key: KeyObject, nowMs: number): Buffer {
+  const timestamp = BigInt(Math.max(1, Math.floor(nowMs / 1000)))
+  const message = mlDsaMessage(name, Buffer.from(text))(timestamp)
+  return Buffer.concat([uint64(timestamp), sign(null, message, key)])
+}
+
+/** The 1312 bytes of FIPS 204. @param key an ML-DSA-44 public key. */
+export function rawMlDsa44Key(key: KeyObject): Buffer {
+  return key.export({ format: 'der', type: 'spki' }).subarray(ML_DSA_44_SPKI.length)
 }
 
 /** When a verified cosignature was made, milliseconds since the epoch. */
