@@ -433,6 +433,8 @@ for (const durability of ['written', 'buffered'] as const) {
 
 test('whenPendingWritten calls back when the disk has room, or with an error when that takes too long', async (t) => {
   const disk = smallDisk(t)
+  let nowMs = 0
+  t.mock.method(performance, 'now', () => nowMs)
   const { trail } = trailIn(temporaryDirectory(t), { timeoutMs: 100 })
   const [a, b] = [requestLine('a'), requestLine('b')]
   for (const line of [a, b]) await endOf(trail.append(line))
@@ -451,7 +453,10 @@ test('whenPendingWritten calls back when the disk has room, or with an error whe
   disk.roomBytes = 0
   await endOf(trail.settle(responseLine(a)))
   trail.whenPendingWritten((error) => calls.push(['late', (error as NodeJS.ErrnoException)?.code]))
-  await new Promise((resolve) => setTimeout(resolve, 120))
+  nowMs += 99
+  trail.maintain()
+  assert.equal(calls.length, 2)
+  nowMs += 1
   trail.maintain()
   trail.whenPendingWritten((error) => calls.push(['later', (error as NodeJS.ErrnoException)?.code]))
   assert.deepEqual(calls.slice(2), [

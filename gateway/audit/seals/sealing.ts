@@ -15,6 +15,8 @@ export interface SealingOptions {
   readonly origin: string
   /** Milliseconds since the epoch. */
   readonly now: () => number
+  /** How long a drain or a restart waits for the last seal; default 3000. */
+  readonly finishMs?: number
   /** A checkpoint over so many leaves is on the disk. */
   onSealed(size: number): void
   /** Sealed lines are no longer in the trail. */
@@ -24,7 +26,6 @@ export interface SealingOptions {
 }
 
 const SCRIPT = new URL(`./seal-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
-/** A drain or a restart waits no longer for the last seal. */
 const FINISH_MS = 3000
 const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
@@ -74,7 +75,7 @@ export class Sealing implements TrailSeals {
     const deadline = setTimeout(() => {
       this.#options.onFault('the last records of the audit trail could not be sealed in time')
       void thread.terminate()
-    }, FINISH_MS)
+    }, this.#options.finishMs ?? FINISH_MS)
     await ended.promise
     clearTimeout(deadline)
     // Of several seals, at the end of a segment and at the end of all, the last one says it all.

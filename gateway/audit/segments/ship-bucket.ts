@@ -21,12 +21,10 @@ const MAX_REASON_BYTES = 4096
 export class ShipBucket implements ShipTarget {
   readonly name: string
   readonly #bucket: AuditBucket
-  readonly #timeoutMs: number
 
-  constructor(bucket: AuditBucket, timeoutMs = TIMEOUT_MS) {
+  constructor(bucket: AuditBucket) {
     this.name = `${bucket.endpoint}/${bucket.bucket}/${bucket.prefix}`
     this.#bucket = bucket
-    this.#timeoutMs = timeoutMs
   }
 
   async has(name: string, digest: Digest): Promise<boolean> {
@@ -79,7 +77,7 @@ export class ShipBucket implements ShipTarget {
       ...credentialsOf(credentialsFile),
     })
     const signed = await signer.sign()
-    const signal = AbortSignal.timeout(this.#timeoutMs + Math.ceil((body?.size ?? 0) / SLOWEST_BYTES_PER_MS))
+    const signal = AbortSignal.timeout(TIMEOUT_MS + Math.ceil((body?.size ?? 0) / SLOWEST_BYTES_PER_MS))
     try {
       const init: RequestInit = { method, headers: signed.headers, signal, redirect: 'error' }
       return await fetch(signed.url, body === undefined ? init : { ...init, body })

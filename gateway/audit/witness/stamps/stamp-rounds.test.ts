@@ -32,7 +32,7 @@ describe('a log with time stamps', () => {
     const { promise, resolve } = Promise.withResolvers<string | undefined>()
     const rounds = new StampRounds({
       directory: log.directory,
-      post: createBoundedPost(url, undefined),
+      post: createBoundedPost(url, undefined, 60_000),
       authorities: [new X509Certificate(readFileSync(authority.caFile))],
       policy: undefined,
       everyMs: 1,
