@@ -263,7 +263,8 @@ describe('events', { skip: NO_REDIS }, () => {
           return connection.send(args, key)
         },
         onReady: (listener) => connection.onReady(listener),
-        reset: () => connection.reset(),
+        // Not for want of a reply that the test holds back.
+        reset: () => held === undefined && connection.reset(),
         close: () => connection.close(),
       },
       keys,

@@ -4,6 +4,7 @@ import { freePort } from '../e2e/free-port.ts'
 import { leastRights } from './least-rights.test-support.ts'
 import {
   NO_REDIS,
+  PATIENT_MS,
   type RedisServer,
   startCluster,
   startRedis,
@@ -78,7 +79,7 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
   })
 
   it('asks the master that the Sentinels name, with one more right', async () => {
-    const { master, sentinel, stop } = await startSentinel()
+    const { master, sentinel, stop } = await startSentinel(PATIENT_MS)
     try {
       await master.command('ACL', 'SETUSER', ...leastRights('a-password'))
       const settings = storeAt('sentinel', [sentinel.port], USER)

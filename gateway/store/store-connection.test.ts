@@ -11,6 +11,7 @@ import type { Take } from '../limits/windows/window.ts'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../tls/demo/throw-away-ca.ts'
 import {
   NO_REDIS,
+  PATIENT_MS,
   startCluster,
   startRedis,
   startSentinel,
@@ -36,7 +37,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
 
   function openStore(settings: StoreSettings): SharedStore {
     const silent = () => undefined
-    const store = new SharedStore(settings, { onAway: silent, onBack: silent, onFault: silent })
+    const store = new SharedStore(settings, { onAway: silent, onBack: silent, onFault: silent }, PATIENT_MS)
     cleanups.push(() => store.close())
     return store
   }
