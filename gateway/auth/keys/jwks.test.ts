@@ -338,13 +338,21 @@ test('a key set that is stopped while it loads fetches no more', async (t) => {
 
 test('waiting for the next refresh keeps no process alive', async (t) => {
   const { keys } = keySetOf({ keys: [es256] })
-  const timers = () => process.getActiveResourcesInfo().filter((resource) => resource === 'Timeout').length
-  const before = timers()
+  const { setTimeout } = globalThis
+  const timers: NodeJS.Timeout[] = []
+  t.mock.method(globalThis, 'setTimeout', (run: () => void, ms: number) => {
+    const timer = setTimeout(run, ms)
+    timers.push(timer)
+    return timer
+  })
   keys.start()
   t.after(() => keys.stop())
   await new Promise<void>((resolve) => setImmediate(resolve))
   assert.ok(keys.loaded)
-  assert.equal(timers(), before)
+  assert.deepEqual(
+    timers.map((timer) => timer.hasRef()),
+    [false],
+  )
 })
 
 test('a stopped key set fetches no more and keeps its keys', async (t) => {

@@ -293,24 +293,31 @@ test('an edit is told within one second without being asked, one after another',
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')
   const told = new EventTarget()
+  let looks = 0
+  const disk = {
+    stat: (path: string) => {
+      looks += 1
+      return stat(path, { bigint: true })
+    },
+    read: (path: string) => readFile(path, 'utf8'),
+  }
   const { watch } = watched(t, file, {
     intervalMs: 250,
     known: '0',
+    disk,
     onChange: (text) => told.dispatchEvent(new MessageEvent('text', { data: text })),
   })
+  // A pending once() does not hold the process; the real gateway has its listener for that.
+  const hold = setInterval(() => {}, 1000)
+  t.after(() => clearInterval(hold))
   for (const text of ['1', '2']) {
-    const tooLate = new AbortController()
-    const change = once(told, 'text', { signal: tooLate.signal })
+    const change = once(told, 'text')
     writeFileSync(file, text)
-    // A second by this process's own beats: while it gets no processor, neither they nor the watch go on. They also hold
-    // the process, which a pending once() does not; the real gateway has its listener for that.
-    let beats = 0
-    const hold = setInterval(() => {
-      beats += 1
-      if (beats === 20) tooLate.abort()
-    }, 50)
-    const [event] = await change.finally(() => clearInterval(hold))
+    const before = looks
+    const [event] = await change
     assert.equal(event.data, text)
+    // A second by the watch's own looks: on a busy machine they are late.
+    assert.ok(looks - before <= 4, String(looks - before))
   }
   watch.stop()
 })
@@ -325,7 +332,7 @@ test('a watch does not keep its process alive', async (t) => {
     await watch.check()
     console.log('done')`
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script], {
-    timeout: 20_000,
+    timeout: 100_000,
   })
   assert.equal(stdout, 'done\n')
 })
