@@ -2,7 +2,14 @@ import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, afterEach, before, describe, it } from 'node:test'
 import { EndedSessions } from './ended-sessions.ts'
-import { NO_REDIS, type RedisServer, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import {
+  NO_REDIS,
+  PATIENT_MS,
+  type RedisServer,
+  startRedis,
+  storeAt,
+  until,
+} from './redis-server.test-support.ts'
 import { SharedStore } from './shared-store.ts'
 import { openStoreConnection } from './store-connection.ts'
 import { type EventKind, StoreEvents, streamKey } from './store-events.ts'
@@ -41,11 +48,12 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
   /** @param own sessions in its file */
   async function join(own: string[] = [], hashKey?: string, clock = Date.now): Promise<Member> {
     const settings = storeAt('single', [server.port], { hashKey })
-    const store = new SharedStore(settings, {
+    const observer = {
       onAway: () => undefined,
       onBack: () => ended.maintain(),
       onFault: () => undefined,
-    })
+    }
+    const store = new SharedStore(settings, observer, PATIENT_MS)
     const { breaker, keys } = store
     const id = randomUUID()
     const ended = new EndedSessions({
