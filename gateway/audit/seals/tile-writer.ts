@@ -11,13 +11,25 @@ interface EdgeTile {
   width: number
   /** Width in which it is on the disk. */
   writtenWidth: number
+  /** The directory for its partial widths may be there. */
+  hasPartial: boolean
 }
 
 interface FullTile {
   readonly level: number
   readonly index: number
   readonly bytes: Buffer
+  readonly hasPartial: boolean
 }
+
+/** A file that is to be renamed when the disk has it. */
+interface Draft {
+  readonly fd: number
+  readonly path: string
+}
+
+/** Files that are open at once. */
+const MAX_DRAFTS = 64
 
 /** Writes the tiles of a growing tree. What could not be written stays in memory for the next `write`. */
 export class TileWriter {
@@ -43,6 +55,7 @@ export class TileWriter {
     }
     // A level without a partial tile has full ones only.
     for (const [level, tile] of writer.#edge.entries()) {
+      tile.hasPartial = true
       if (tile.width === 0) tile.index = Math.floor(tiles.size / TILE_WIDTH ** (level + 1))
     }
     return writer
@@ -54,19 +67,27 @@ export class TileWriter {
     tile.bytes.write(hash, tile.width * HASH_BYTES, 'latin1')
     tile.width++
     if (tile.width < TILE_WIDTH) return
-    this.#full.push({ level, index: tile.index, bytes: Buffer.from(tile.bytes) })
+    const { index, hasPartial } = tile
+    this.#full.push({ level, index, bytes: Buffer.from(tile.bytes), hasPartial })
     tile.index++
     tile.width = 0
     tile.writtenWidth = 0
+    tile.hasPartial = false
   }
 
   /** Writes the tiles of the present tree to the disk. @returns the full ones. @throws Error of the system. */
   write(): readonly FullTile[] {
-    for (const { level, index, bytes } of this.#full) this.#writeTile(tilePath(level, index), bytes)
-    for (const [level, tile] of this.#edge.entries()) {
-      if (tile.width === tile.writtenWidth) continue
-      const bytes = tile.bytes.subarray(0, tile.width * HASH_BYTES)
-      this.#writeTile(tilePath(level, tile.index, tile.width), bytes)
+    const partial = [...this.#edge.entries()].filter(([, tile]) => tile.width !== tile.writtenWidth)
+    const files = [
+      ...this.#full.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
+      ...partial.map(([level, { index, width, bytes }]) => ({
+        name: tilePath(level, index, width),
+        bytes: bytes.subarray(0, width * HASH_BYTES),
+      })),
+    ]
+    for (let at = 0; at < files.length; at += MAX_DRAFTS) this.#writeTiles(files.slice(at, at + MAX_DRAFTS))
+    for (const tile of this.#edge) {
+      if (tile.width > 0) tile.hasPartial = true
       tile.writtenWidth = tile.width
     }
     for (const directory of this.#unsynced) {
@@ -91,7 +112,8 @@ export class TileWriter {
 
   /** Removes the partial tiles that full ones stand for, once a checkpoint covers these. */
   removePartial(full: readonly FullTile[]): void {
-    for (const { level, index } of full) {
+    for (const { level, index, hasPartial } of full) {
+      if (!hasPartial) continue
       try {
         rmSync(join(this.#directory, `${tilePath(level, index)}.p`), { recursive: true, force: true })
       } catch {
@@ -107,28 +129,43 @@ export class TileWriter {
         index: 0,
         width: 0,
         writtenWidth: 0,
+        hasPartial: false,
       })
     }
     return this.#edge[level] as EdgeTile
   }
 
-  /** A reader sees all of the tile or nothing. */
-  #writeTile(name: string, bytes: Buffer): void {
-    const path = join(this.#directory, name)
-    const draft = `${path}.tmp`
-    this.#makeDirectory(dirname(path))
-    const fd = openSync(draft, 'w', OWNER_ONLY)
+  /** A reader sees all of a tile or nothing. All are written before the first is synced: syncs then wait for less. */
+  #writeTiles(files: readonly { readonly name: string; readonly bytes: Buffer }[]): void {
+    const drafts: Draft[] = []
     try {
-      for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
-      fsyncSync(fd)
+      for (const { name, bytes } of files) {
+        const path = join(this.#directory, name)
+        const fd = this.#openDraft(path)
+        drafts.push({ fd, path })
+        for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
+      }
+      for (const { fd } of drafts) fsyncSync(fd)
     } catch (error) {
-      rmSync(draft, { force: true })
+      for (const { path } of drafts) rmSync(draftOf(path), { force: true })
       throw error
     } finally {
-      closeSync(fd)
+      for (const { fd } of drafts) closeSync(fd)
     }
-    renameSync(draft, path)
-    this.#unsynced.add(dirname(path))
+    for (const { path } of drafts) {
+      renameSync(draftOf(path), path)
+      this.#unsynced.add(dirname(path))
+    }
+  }
+
+  #openDraft(path: string): number {
+    try {
+      return openSync(draftOf(path), 'w', OWNER_ONLY)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      this.#makeDirectory(dirname(path))
+      return openSync(draftOf(path), 'w', OWNER_ONLY)
+    }
   }
 
   #makeDirectory(directory: string): void {
@@ -138,4 +175,8 @@ export class TileWriter {
     const names = relative(dirname(first), directory).split(sep)
     for (let i = 0; i < names.length; i++) this.#unsynced.add(join(dirname(first), ...names.slice(0, i)))
   }
+}
+
+function draftOf(path: string): string {
+  return `${path}.tmp`
 }
