@@ -157,7 +157,10 @@ test('a line is sealed after a second, or with 4,096 others, and a seal is no re
   await trail.poll()
   assert.equal(trail.seals.length, 2)
   const { checkpoint: second } = await trail.check()
-  assert.ok(second.size >= 4 + 4096 && second.size < 4 + 5000)
+  assert.ok(second.size >= 4 + 4096 && second.size < 4 + 4096 + 256 && second.size % 256 === 0)
+  assert.equal(trail.progress.unsealedRecords, 5004 - second.size)
+  const names = fs.readdirSync(join(trail.log, 'tile/0'))
+  assert.ok(!names.some((name) => name.endsWith('.p')), 'a burst leaves no partial tile of leaves')
   await trail.pollLater()
   assert.equal((await trail.check()).checkpoint.size, 5005)
   assert.deepEqual(trail.faults, [])
@@ -356,7 +359,7 @@ test('while the disk is full nothing is sealed, little waits in memory, and then
   await trail.pollLater()
   await trail.write(9000)
   const disk = smallDisk(t)
-  for (const roomBytes of [0, 100, 9000, 140_000]) {
+  for (const roomBytes of [0, 100, 9000, 139_500]) {
     disk.roomBytes = roomBytes
     await assert.rejects(trail.poll(), /ENOSPC/)
     await assert.rejects(trail.poll(), /ENOSPC/)

@@ -5,13 +5,15 @@ import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import { LastLeaves, lastSealedLine } from './find-sealed.ts'
+import type { HashText } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { SealKey } from './seal-key.ts'
 import type { SealProgress } from './seal-progress.ts'
 import { SealedLog } from './sealed-log.ts'
 import { readerOf, type SegmentReader, Truncated } from './segment-reader.ts'
+import { TILE_WIDTH } from './tiles.ts'
 
-/** A checkpoint is made when so many lines wait, or one has waited for so long. */
+/** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
 const MAX_LINES = 4096
 const MAX_WAIT_MS = 1000
 /** Leaves among which the end of an undamaged trail is sought, and of one that has lost lines. */
@@ -19,6 +21,12 @@ const LAST_LEAVES = 512
 const MANY_LEAVES = 65_536
 const READ_BYTES = 128 * 1024
 const NO_END = Number.POSITIVE_INFINITY
+
+/** Of a line that was read. */
+interface Leaf {
+  readonly hash: HashText
+  readonly isRecord: boolean
+}
 
 /** Lines of the tree that are no longer in the trail. */
 export interface SealGap {
@@ -46,8 +54,9 @@ export interface SealerOptions {
 
 /**
  * Seals the trail while it is written: reads its lines as far as they are committed, and makes a checkpoint when one has
- * waited for a second or 4,096 wait, at the end of each segment, and at the end. Where a run before left off is found by the
- * last leaf of its tree.
+ * waited for a second or 4,096 wait, at the end of each segment, and at the end. With 4,096 it waits for the next full tile of
+ * leaves: a partial one would be a file more, soon to be removed. Where a run before left off is found by the last leaf of its
+ * tree.
  *
  * A checkpoint covers only lines that `fdatasync` has covered, so that a power failure never looks like tampering. The
  * AUDIT_SEAL lines that follow from checkpoints are leaves too, but no reason for another one.
@@ -66,14 +75,16 @@ export class Sealer {
   /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first came. */
   #unsealed = 0
   #sinceMs = 0
+  /** The tree ends with a full tile, and is to be sealed: what was read behind it comes later. */
+  #isFull = false
+  #later: Leaf[] = []
 
   /** @throws Error that names the file, when the log cannot be continued. */
   constructor(options: SealerOptions) {
     this.#options = options
     this.#log = SealedLog.open(options.directory, options.key)
     this.#hasher = new LineHasher((hash, bytes, start, end) => {
-      this.#log.append(hash)
-      if (!isSeal(bytes, start, end)) this.#unsealed++
+      this.#take({ hash, isRecord: !isSeal(bytes, start, end) })
     }, READ_BYTES)
     options.progress.sealedSize = this.#log.sealedSize
   }
@@ -82,16 +93,18 @@ export class Sealer {
   async poll(): Promise<boolean> {
     const nowMs = this.#options.now()
     const more = await this.#advance(nowMs)
-    if (this.#unsealed >= MAX_LINES || (this.#unsealed > 0 && nowMs - this.#sinceMs >= MAX_WAIT_MS))
+    const isDue = this.#isFull || (this.#unsealed > 0 && nowMs - this.#sinceMs >= MAX_WAIT_MS)
+    if (isDue) {
       this.#seal()
-    if (!more) this.#settled(nowMs)
-    return more
+      this.#sinceMs = nowMs
+    } else if (!more) this.#settled(nowMs)
+    return more || isDue
   }
 
   /** Seals everything that is committed. */
   async finish(): Promise<void> {
     while (await this.poll());
-    if (this.#unsealed > 0) this.#seal()
+    while (this.#unsealed > 0) this.#seal()
     this.#settled(this.#options.now())
   }
 
@@ -99,11 +112,21 @@ export class Sealer {
     this.#reader?.close()
   }
 
+  #take(leaf: Leaf): void {
+    if (leaf.isRecord) this.#unsealed++
+    if (this.#isFull) {
+      this.#later.push(leaf)
+      return
+    }
+    this.#log.append(leaf.hash)
+    this.#isFull = this.#unsealed >= MAX_LINES && this.#log.size % TILE_WIDTH === 0
+  }
+
   /** @returns whether something was done. */
   async #advance(nowMs: number): Promise<boolean> {
     const { trail, progress } = this.#options
     // While a checkpoint cannot be written, what waits in memory is bounded.
-    if (this.#unsealed >= MAX_LINES) return false
+    if (this.#isFull) return false
     const reader = this.#reader ?? (await this.#begin())
     if (reader === undefined) return false
     const { generation, end } = trail.committed()
@@ -208,7 +231,7 @@ export class Sealer {
 
   /** AUDIT_SEAL lines too. */
   #sealAll(): void {
-    if (this.#log.size > this.#log.sealedSize) this.#seal()
+    while (this.#log.size > this.#log.sealedSize) this.#seal()
   }
 
   #seal(): void {
@@ -220,8 +243,10 @@ export class Sealer {
       ),
     )
     this.#unsealed = 0
+    this.#isFull = false
+    for (const leaf of this.#later.splice(0)) this.#take(leaf)
     progress.sealedSize = checkpoint.size
-    progress.unsealedRecords = 0
+    progress.unsealedRecords = this.#unsealed
     onSealed(checkpoint)
   }
 
