@@ -6,6 +6,7 @@ import { KeySet } from '../auth/keys/jwks.ts'
 import { ReplayMemory } from '../auth/replay.ts'
 import { Revocations } from '../auth/revocations.ts'
 import { AuthThrottle } from '../auth/throttle.ts'
+import { FairTurns } from '../auth/tokens/fair-turns.ts'
 import { TokenVerifier, type Verification } from '../auth/tokens/verifier.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import { Limiter } from '../limits/limiter.ts'
@@ -135,6 +136,8 @@ async function beginCallers(limit: number, hits: number): Promise<Begun> {
   }
 }
 
+const CALLER = { address: '192.0.2.1', closed: false }
+
 async function beginTokens(): Promise<Begun> {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const jwk = { ...publicKey.export({ format: 'jwk' }), kid: 'ES256', alg: 'ES256', use: 'sig' }
@@ -145,12 +148,13 @@ async function beginTokens(): Promise<Begun> {
     issuers: [{ ...issuer, algorithms: new Set(['ES256'] as const) }],
     revocations: emptyRevocations(),
     clock: Date.now,
+    turns: new FairTurns(() => 0),
   })
   let verdicts: WeakRef<Verification>[] = []
   return {
     textOf: (index) => tokenOf('ES256', privateKey, index),
     take: (token) => {
-      const verdict = verifier.verify(token)
+      const verdict = verifier.verify(token, CALLER)
       if (verdict instanceof Promise || verdict.principal === undefined)
         throw new Error('a token was refused')
       verdicts.push(new WeakRef(verdict))
@@ -159,7 +163,7 @@ async function beginTokens(): Promise<Begun> {
       const held = verdicts.filter((verdict) => verdict.deref() !== undefined).length
       verdicts = []
       // This use keeps the verifier itself from being collected.
-      verifier.verify('')
+      verifier.verify('', CALLER)
       return held
     },
   }

@@ -3,6 +3,7 @@ import { decodeBase64url } from '../tokens/base64url.ts'
 import type { JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isRocaModulus } from './roca.ts'
+import { type SignatureCheck, signatureCheck } from './signature.ts'
 
 /** The signature algorithms that are accepted at all (RFC 7518 section 3.1, RFC 8037). */
 export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA'
@@ -13,6 +14,8 @@ export interface VerificationKey {
   /** What it may verify: one algorithm, or PS256 and RS256 for an RSA key whose JWK names no `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
+  /** One for each of the algorithms. */
+  readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
 }
 
 /** A key, or why it cannot be used. */
@@ -43,7 +46,9 @@ export function readKey(jwk: unknown): KeyReading {
   const algorithms = algorithmsOf(members)
   if (typeof algorithms === 'string') return { fault: algorithms }
   const key = importKey(members)
-  return typeof key === 'string' ? { fault: key } : { key: { kid, algorithms, key } }
+  if (typeof key === 'string') return { fault: key }
+  const checks = new Map(algorithms.map((one) => [one, signatureCheck(key, one)]))
+  return { key: { kid, algorithms, key, checks } }
 }
 
 /**

@@ -1,10 +1,16 @@
-import { algorithmsOf } from '../keys/verification-key.ts'
-import { type JsonObject, parseJws } from '../tokens/jws.ts'
+import { type Algorithm, algorithmsOf } from '../keys/verification-key.ts'
+import { type JsonObject, type Jws, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
-import { PROOF_ALGORITHMS, type ProofAlgorithm } from './proof-signature.ts'
+
+/** The algorithms allowed for proofs. FAPI 2.0 section 5.4.1: no RS256. */
+export type ProofAlgorithm = Exclude<Algorithm, 'RS256'>
+
+/** The same, as challenges list them. */
+export const PROOF_ALGORITHMS: readonly ProofAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
 
 /** The content of a proof, each member with the right type. */
 export interface ParsedProof {
+  readonly jws: Jws
   readonly algorithm: ProofAlgorithm
   readonly jwk: JsonObject
   readonly claims: ProofClaims
@@ -47,7 +53,7 @@ export function readProof(proof: string | undefined): ParsedProof | string {
   if (algorithm === undefined) return `alg ${quote(alg)} is not accepted`
   if (!algorithms.includes(algorithm)) return `alg ${algorithm} is not what the jwk is for`
   const claims = readClaims(jws.payload)
-  return typeof claims === 'string' ? claims : { algorithm, jwk: jwk as JsonObject, claims }
+  return typeof claims === 'string' ? claims : { jws, algorithm, jwk: jwk as JsonObject, claims }
 }
 
 function readClaims({ jti, htm, htu, iat, ath, nonce }: JsonObject): ProofClaims | string {

@@ -1,14 +1,13 @@
-import type { KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import { type SignatureCheck, signatureCheck } from '../keys/signature.ts'
 import { jwkThumbprint, sha256 } from '../keys/thumbprint.ts'
 import { importKey } from '../keys/verification-key.ts'
 import type { ReplayFault, ReplayGuard } from '../replay.ts'
-import type { JsonObject } from '../tokens/jws.ts'
+import type { JsonObject, Jws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
-import { type ProofClaims, readProof } from './dpop-proof.ts'
+import { type ProofAlgorithm, type ProofClaims, readProof } from './dpop-proof.ts'
 import { type Htu, readHtu } from './htu.ts'
 import type { Nonces } from './nonces.ts'
-import { isProofSignedBy, type ProofAlgorithm } from './proof-signature.ts'
 
 /**
  * Why a good token is refused from this caller, with 401 (RFC 9449 section 7.1, RFC 8705 section 3).
@@ -57,6 +56,7 @@ const MAX_AHEAD_SECONDS = 10
 export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 1000
 
 interface CheckedProof {
+  readonly jws: Jws
   readonly algorithm: ProofAlgorithm
   readonly jwk: JsonObject
   readonly jkt: string
@@ -67,13 +67,14 @@ interface CheckedProof {
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
-  readonly #keys: LRUCache<string, KeyObject>
+  /** By thumbprint, which tells the kind of the key and so the algorithm. */
+  readonly #checks: LRUCache<string, SignatureCheck>
 
   /** @throws TypeError for an invalid public URL */
   constructor(options: ProofVerifierOptions) {
     this.#options = options
     this.#bases = options.publicUrls.map(baseOf)
-    this.#keys = new LRUCache({ max: options.cacheSize ?? CACHE_SIZE })
+    this.#checks = new LRUCache({ max: options.cacheSize ?? CACHE_SIZE })
   }
 
   /** The current `DPoP-Nonce`; undefined when nonces are not required. */
@@ -94,10 +95,9 @@ export class ProofVerifier {
   ): ProofFault | undefined | Promise<ProofFault | undefined> {
     const checked = this.#checkContent(proof, request)
     if ('error' in checked) return checked
-    const key = this.#keyOf(checked)
-    if (typeof key === 'string') return invalid(`the jwk ${key}`)
-    if (!isProofSignedBy(key, checked.algorithm, proof as string))
-      return invalid('the signature does not fit')
+    const isSigned = this.#checkOf(checked)
+    if (typeof isSigned === 'string') return invalid(`the jwk ${isSigned}`)
+    if (!isSigned(checked.jws)) return invalid('the signature does not fit')
     const { jkt, jti } = checked
     const replay = this.#options.replays.take(`${jkt} ${jti}`)
     return replay instanceof Promise
@@ -108,7 +108,7 @@ export class ProofVerifier {
   #checkContent(proof: string | undefined, request: ProvenRequest): CheckedProof | ProofFault {
     const parsed = readProof(proof)
     if (typeof parsed === 'string') return invalid(parsed)
-    const { algorithm, jwk, claims } = parsed
+    const { jws, algorithm, jwk, claims } = parsed
     const jkt = jwkThumbprint(jwk)
     if (jkt === undefined) return invalid('the jwk lacks a member of its kind')
     const cause = this.#faultOfRequest(claims, request) ?? this.#faultOfTime(claims.iat)
@@ -118,7 +118,7 @@ export class ProofVerifier {
     if (nonces?.accepts(claims.nonce) === false) {
       return { ...NONCE_NEEDED, cause: `nonce ${quote(claims.nonce)} is not one in force` }
     }
-    return { algorithm, jwk, jkt, jti: claims.jti }
+    return { jws, algorithm, jwk, jkt, jti: claims.jti }
   }
 
   #faultOfRequest(
@@ -148,12 +148,14 @@ export class ProofVerifier {
     return iat < nowSeconds - MAX_AGE_SECONDS ? `iat ${iat} is too long ago` : undefined
   }
 
-  #keyOf({ jkt, jwk }: CheckedProof): KeyObject | string {
-    const known = this.#keys.get(jkt)
+  #checkOf({ jkt, jwk, algorithm }: CheckedProof): SignatureCheck | string {
+    const known = this.#checks.get(jkt)
     if (known !== undefined) return known
     const key = importKey(jwk)
-    if (typeof key !== 'string') this.#keys.set(jkt, key)
-    return key
+    if (typeof key === 'string') return key
+    const check = signatureCheck(key, algorithm)
+    this.#checks.set(jkt, check)
+    return check
   }
 }
 

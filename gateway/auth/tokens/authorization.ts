@@ -1,4 +1,4 @@
-import { PROOF_ALGORITHMS } from '../possession/proof-signature.ts'
+import { PROOF_ALGORITHMS } from '../possession/dpop-proof.ts'
 import { MAX_TOKEN_CHARS } from './token.ts'
 
 /** The two schemes that present an access token. */

@@ -3,6 +3,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { CompactSign, type JWK } from 'jose'
+import { type Signed, signatureCheck } from '../keys/signature.ts'
 import type { Algorithm } from '../keys/verification-key.ts'
 
 export const ISSUER = 'https://issuer.example'
@@ -64,6 +65,15 @@ export function joseToken(
 ): Promise<string> {
   const payload = Buffer.from(JSON.stringify(claims))
   return new CompactSign(payload).setProtectedHeader({ alg, typ: 'at+jwt', kid }).sign(sources[alg])
+}
+
+export function isSignedBy(key: KeyObject, alg: Algorithm, jws: string): boolean {
+  return signatureCheck(key, alg)(partsOf(jws))
+}
+
+function partsOf(jws: string): Signed {
+  const dot = jws.lastIndexOf('.')
+  return { signed: jws.slice(0, dot), signature: Buffer.from(jws.slice(dot + 1), 'base64url') }
 }
 
 export interface RawToken {

@@ -1,10 +1,11 @@
 import { isUtf8 } from 'node:buffer'
+import type { Signed } from '../keys/signature.ts'
 import { decodeBase64url } from './base64url.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /** The content of a JWS whose signature is not verified yet. */
-export interface Jws {
+export interface Jws extends Signed {
   readonly header: JsonObject
   readonly payload: JsonObject
 }
@@ -17,16 +18,16 @@ export interface Jws {
  * @returns the JWS, or why the text is not one
  */
 export function parseJws(text: string): Jws | string {
-  const [header, payload, signature, ...more] = text.split('.', 4)
-  if (header === undefined || payload === undefined || signature === undefined || more.length > 0) {
-    return 'not three parts'
-  }
-  if (decodeBase64url(signature) === undefined) return 'the signature is not base64url'
-  const members = decodeObject(header)
-  if (typeof members === 'string') return `the header ${members}`
-  const claims = decodeObject(payload)
-  if (typeof claims === 'string') return `the payload ${claims}`
-  return { header: members, payload: claims }
+  const first = text.indexOf('.')
+  const last = text.lastIndexOf('.')
+  if (first === last || text.indexOf('.', first + 1) !== last) return 'not three parts'
+  const signature = decodeBase64url(text.slice(last + 1))
+  if (signature === undefined) return 'the signature is not base64url'
+  const header = decodeObject(text.slice(0, first))
+  if (typeof header === 'string') return `the header ${header}`
+  const payload = decodeObject(text.slice(first + 1, last))
+  if (typeof payload === 'string') return `the payload ${payload}`
+  return { header, payload, signed: text.slice(0, last), signature }
 }
 
 /** The JSON object, or why the text is not one. */

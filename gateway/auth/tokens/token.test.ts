@@ -9,9 +9,12 @@ const [header = '', payload = '', signature = ''] = good.split('.')
 
 test('a good token gives its algorithm, its kid and its claims', () => {
   const claims = goodClaims()
-  const { token, fault } = parseToken(es256Token({ claims }))
+  const text = es256Token({ claims })
+  const { token, fault } = parseToken(text)
   assert.equal(fault, undefined)
-  assert.deepEqual(token, { algorithm: 'ES256', kid: 'ES256', claims })
+  const { jws, ...read } = token ?? assert.fail()
+  assert.deepEqual(read, { algorithm: 'ES256', kid: 'ES256', claims })
+  assert.equal(`${jws.signed}.${jws.signature.toString('base64url')}`, text)
 })
 
 test('each accepted algorithm and each spelling of the type is read', () => {

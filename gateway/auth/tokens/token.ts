@@ -1,5 +1,5 @@
 import type { Algorithm } from '../keys/verification-key.ts'
-import { type JsonObject, parseJws } from './jws.ts'
+import { type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
 
@@ -8,6 +8,7 @@ export interface ParsedToken {
   readonly algorithm: Algorithm
   readonly kid: string
   readonly claims: JsonObject
+  readonly jws: Jws
 }
 
 /** The longest accepted token. */
@@ -34,7 +35,7 @@ export function parseToken(text: string): TokenParsing {
   if (text.length > MAX_TOKEN_CHARS) return malformed(`longer than ${MAX_TOKEN_CHARS} characters`)
   const jws = parseJws(text)
   if (typeof jws === 'string') return malformed(jws)
-  const { header, payload } = jws
+  const { header, payload: claims } = jws
   const { alg, typ, kid } = header
   if (!isAlgorithm(alg)) return invalid(`alg ${quote(alg)} is not accepted`)
   if (typeof typ !== 'string' || !TYPES.has(typ.toLowerCase()))
@@ -43,7 +44,7 @@ export function parseToken(text: string): TokenParsing {
   if (refused !== undefined) return invalid(`the header has ${refused}`)
   if (typeof kid !== 'string' || kid === '' || kid.length > MAX_KID_CHARS)
     return invalid('the header names no key')
-  return { token: { algorithm: alg, kid, claims: payload } }
+  return { token: { algorithm: alg, kid, claims, jws } }
 }
 
 function isAlgorithm(alg: unknown): alg is Algorithm {

@@ -9,6 +9,7 @@ import type { JWK } from 'jose'
 import { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/verification-key.ts'
 import { Revocations } from '../revocations.ts'
+import { FairTurns } from './fair-turns.ts'
 import {
   AUDIENCE,
   answerJson,
@@ -27,6 +28,10 @@ import type { TrustedIssuer } from './issuers.ts'
 import { TokenVerifier, type Verification } from './verifier.ts'
 
 const published = (['ES256', 'PS256', 'RS256', 'EdDSA'] as const).map((alg) => signingKey(alg).jwk)
+
+/** Never waits, however slow the machine. */
+const UNHURRIED = new FairTurns(() => 0)
+const CALLER = { address: '192.0.2.1', closed: false }
 
 function trusted(keys: KeySet, changes: Partial<TrustedIssuer> = {}): TrustedIssuer {
   return {
@@ -68,7 +73,7 @@ async function harnessOf(t: TestContext, document: unknown = { keys: published }
     },
   })
   const revocations = new Revocations({ dataDir, clock, onFault: assert.fail })
-  const verifier = new TokenVerifier({ issuers: [trusted(keys)], revocations, clock })
+  const verifier = new TokenVerifier({ issuers: [trusted(keys)], revocations, clock, turns: UNHURRIED })
   const harness: Harness = { verifier, keys, revocations, time, document, fetches: 0 }
   await keys.refresh()
   time.nowMs += 10_000
@@ -81,28 +86,20 @@ function assertSync(verification: Verification | Promise<Verification>): Verific
   return verification
 }
 
-for (const alg of ['ES256', 'PS256', 'RS256'] as const) {
+for (const alg of ['ES256', 'PS256', 'RS256', 'EdDSA'] as const) {
   test(`a token that jose signed with ${alg} is accepted without waiting, and from memory the next time`, async (t) => {
     const { verifier } = await harnessOf(t)
     const token = await joseToken(alg)
-    const first = assertSync(verifier.verify(token))
+    const first = assertSync(verifier.verify(token, CALLER))
     assert.equal(first.principal?.subject, 'user-1')
-    assert.equal(verifier.verify(token), first)
+    assert.equal(verifier.verify(token, CALLER), first)
   })
 }
 
-test('a token that jose signed with EdDSA is accepted, and from memory the next time', async (t) => {
-  const { verifier } = await harnessOf(t)
-  const token = await joseToken('EdDSA')
-  const first = await verifier.verify(token)
-  assert.equal(first.principal?.subject, 'user-1')
-  assert.equal(assertSync(verifier.verify(token)), first)
-})
-
 test('an RSA key without alg verifies PS256 and RS256', async (t) => {
   const { verifier } = await harnessOf(t, { keys: [signingKey('RS256', { kid: 'rsa', alg: undefined }).jwk] })
-  assert.ok(assertSync(verifier.verify(await joseToken('PS256', goodClaims(), 'rsa'))).principal)
-  assert.ok(assertSync(verifier.verify(await joseToken('RS256', goodClaims(), 'rsa'))).principal)
+  assert.ok(assertSync(verifier.verify(await joseToken('PS256', goodClaims(), 'rsa'), CALLER)).principal)
+  assert.ok(assertSync(verifier.verify(await joseToken('RS256', goodClaims(), 'rsa'), CALLER)).principal)
 })
 
 function hmacToken(secret: string | Buffer, kid: string): string {
@@ -122,7 +119,7 @@ test('an HMAC with any spelling of a public key as its secret is invalid', async
       '',
     ]
     for (const secret of secrets) {
-      const { fault } = assertSync(verifier.verify(hmacToken(secret, String(jwk.kid))))
+      const { fault } = assertSync(verifier.verify(hmacToken(secret, String(jwk.kid)), CALLER))
       assert.equal(fault?.reason, 'invalid')
     }
   }
@@ -131,10 +128,13 @@ test('an HMAC with any spelling of a public key as its secret is invalid', async
 test('a token without a signature is never accepted', async (t) => {
   const { verifier } = await harnessOf(t)
   const [header, payload, signature] = es256Token({ header: { alg: 'none' } }).split('.')
-  assert.equal(assertSync(verifier.verify(`${header}.${payload}.`)).fault?.reason, 'malformed')
-  assert.equal(assertSync(verifier.verify(`${header}.${payload}.${signature}`)).fault?.reason, 'invalid')
+  assert.equal(assertSync(verifier.verify(`${header}.${payload}.`, CALLER)).fault?.reason, 'malformed')
+  assert.equal(
+    assertSync(verifier.verify(`${header}.${payload}.${signature}`, CALLER)).fault?.reason,
+    'invalid',
+  )
   const [es256] = es256Token().split('.')
-  assert.equal(assertSync(verifier.verify(`${es256}.${payload}.AA`)).fault?.reason, 'invalid')
+  assert.equal(assertSync(verifier.verify(`${es256}.${payload}.AA`, CALLER)).fault?.reason, 'invalid')
 })
 
 test('an algorithm other than the one the key is pinned to is invalid, though the signature be good', async (t) => {
@@ -148,7 +148,7 @@ test('an algorithm other than the one the key is pinned to is invalid, though th
     ['EdDSA', 'ES256'],
     ['ES256', 'EdDSA'],
   ] as [Algorithm, Algorithm][]) {
-    const { fault } = assertSync(verifier.verify(await joseToken(alg, goodClaims(), kid)))
+    const { fault } = assertSync(verifier.verify(await joseToken(alg, goodClaims(), kid), CALLER))
     assert.equal(fault?.reason, 'invalid')
     assert.equal(fault.cause, `alg ${alg} is not what key "${kid}" is for`)
   }
@@ -157,7 +157,7 @@ test('an algorithm other than the one the key is pinned to is invalid, though th
 test('a token that somebody else signed under a known kid is invalid', async (t) => {
   const { verifier } = await harnessOf(t)
   const { privateKey } = freshKey('ES256')
-  const { fault } = assertSync(verifier.verify(es256Token({ key: privateKey })))
+  const { fault } = assertSync(verifier.verify(es256Token({ key: privateKey }), CALLER))
   assert.equal(fault?.reason, 'invalid')
   assert.equal(fault.cause, 'the signature does not fit')
 })
@@ -171,7 +171,7 @@ test('a token that brings its own key is invalid', async (t) => {
     { jku: 'http://127.0.0.1:1/', kid: 'own' },
   ]) {
     assert.equal(
-      assertSync(verifier.verify(es256Token({ header, key: own.privateKey }))).fault?.reason,
+      assertSync(verifier.verify(es256Token({ header, key: own.privateKey }), CALLER)).fault?.reason,
       'invalid',
     )
   }
@@ -185,7 +185,10 @@ test('no change of one character of a good token is accepted', async (t) => {
     fc.asyncProperty(fc.constantFrom(...tokens), fc.nat(), character, async (token, place, replacement) => {
       const at = place % token.length
       fc.pre(token[at] !== replacement)
-      const { principal } = await verifier.verify(token.slice(0, at) + replacement + token.slice(at + 1))
+      const { principal } = await verifier.verify(
+        token.slice(0, at) + replacement + token.slice(at + 1),
+        CALLER,
+      )
       assert.equal(principal, undefined)
     }),
     { numRuns: 500 },
@@ -194,7 +197,9 @@ test('no change of one character of a good token is accepted', async (t) => {
 
 test('a bound token without its proof is refused though everything else is good', async (t) => {
   const { verifier } = await harnessOf(t)
-  const { fault } = assertSync(verifier.verify(es256Token({ claims: goodClaims({ cnf: { jkt: 'a' } }) })))
+  const { fault } = assertSync(
+    verifier.verify(es256Token({ claims: goodClaims({ cnf: { jkt: 'a' } }) }), CALLER),
+  )
   assert.equal(fault?.reason, 'invalid')
   assert.match(fault.cause, /^cnf/)
 })
@@ -202,40 +207,40 @@ test('a bound token without its proof is refused though everything else is good'
 test('a remembered token expires', async (t) => {
   const { verifier, time } = await harnessOf(t)
   const token = es256Token()
-  assert.ok(assertSync(verifier.verify(token)).principal)
+  assert.ok(assertSync(verifier.verify(token, CALLER)).principal)
   time.nowMs = NOW_MS + 599_999
-  assert.ok(assertSync(verifier.verify(token)).principal)
+  assert.ok(assertSync(verifier.verify(token, CALLER)).principal)
   time.nowMs = NOW_MS + 600_000
-  assert.equal(assertSync(verifier.verify(token)).fault?.reason, 'expired')
-  assert.equal(assertSync(verifier.verify(token)).fault?.reason, 'expired')
+  assert.equal(assertSync(verifier.verify(token, CALLER)).fault?.reason, 'expired')
+  assert.equal(assertSync(verifier.verify(token, CALLER)).fault?.reason, 'expired')
 })
 
 test('a remembered token is refused from the next use on when its session is revoked', async (t) => {
   const { verifier, revocations } = await harnessOf(t)
   const [token, other] = [es256Token(), es256Token({ claims: goodClaims({ sid: 'session-2' }) })]
-  assert.ok(assertSync(verifier.verify(token)).principal)
+  assert.ok(assertSync(verifier.verify(token, CALLER)).principal)
   revocations.revoke('session-1')
-  const { fault } = assertSync(verifier.verify(token))
+  const { fault } = assertSync(verifier.verify(token, CALLER))
   assert.equal(fault?.reason, 'revoked')
   assert.equal(fault.description, 'The access token was revoked')
-  assert.ok(assertSync(verifier.verify(other)).principal)
+  assert.ok(assertSync(verifier.verify(other, CALLER)).principal)
 })
 
 test('a token that was never seen is refused when its session is revoked', async (t) => {
   const { verifier, revocations } = await harnessOf(t)
   revocations.revoke('session-1')
-  assert.equal(assertSync(verifier.verify(es256Token())).fault?.reason, 'revoked')
-  assert.equal((await verifier.verify(await joseToken('EdDSA'))).fault?.reason, 'revoked')
+  assert.equal(assertSync(verifier.verify(es256Token(), CALLER)).fault?.reason, 'revoked')
+  assert.equal((await verifier.verify(await joseToken('EdDSA'), CALLER)).fault?.reason, 'revoked')
 })
 
 test('a remembered token dies with its key', async (t) => {
   const harness = await harnessOf(t)
   const { verifier, keys } = harness
   const token = es256Token()
-  assert.ok(assertSync(verifier.verify(token)).principal)
+  assert.ok(assertSync(verifier.verify(token, CALLER)).principal)
   harness.document = { keys: published.filter(({ kid }) => kid !== 'ES256') }
   await keys.refresh()
-  const { fault } = await verifier.verify(token)
+  const { fault } = await verifier.verify(token, CALLER)
   assert.equal(fault?.reason, 'invalid')
   assert.match(fault.cause, /kid "ES256" is not known/)
 })
@@ -244,20 +249,20 @@ test('a remembered token dies when its kid is given to another key', async (t) =
   const harness = await harnessOf(t)
   const { verifier, keys } = harness
   const token = es256Token()
-  assert.ok(assertSync(verifier.verify(token)).principal)
+  assert.ok(assertSync(verifier.verify(token, CALLER)).principal)
   const successor = freshKey('ES256')
   harness.document = { keys: [successor.jwk] }
   await keys.refresh()
-  assert.equal(assertSync(verifier.verify(token)).fault?.reason, 'invalid')
-  assert.ok(assertSync(verifier.verify(es256Token({ key: successor.privateKey }))).principal)
+  assert.equal(assertSync(verifier.verify(token, CALLER)).fault?.reason, 'invalid')
+  assert.ok(assertSync(verifier.verify(es256Token({ key: successor.privateKey }), CALLER)).principal)
 })
 
 test('a remembered token outlives a refresh that publishes the same key', async (t) => {
   const { verifier, keys } = await harnessOf(t)
   const token = es256Token()
-  const first = assertSync(verifier.verify(token))
+  const first = assertSync(verifier.verify(token, CALLER))
   assert.equal(await keys.refresh(), 'refreshed')
-  assert.equal(assertSync(verifier.verify(token)), first)
+  assert.equal(assertSync(verifier.verify(token, CALLER)), first)
 })
 
 test('a token of a new key is accepted after one fetch, and tokens of known keys do not wait for it', async (t) => {
@@ -266,9 +271,9 @@ test('a token of a new key is accepted after one fetch, and tokens of known keys
   const next = freshKey('next')
   const answer = Promise.withResolvers<unknown>()
   harness.document = answer.promise
-  const waiting = verifier.verify(es256Token({ header: { kid: 'next' }, key: next.privateKey }))
+  const waiting = verifier.verify(es256Token({ header: { kid: 'next' }, key: next.privateKey }), CALLER)
   assert.ok(waiting instanceof Promise)
-  assert.ok(assertSync(verifier.verify(es256Token())).principal)
+  assert.ok(assertSync(verifier.verify(es256Token(), CALLER)).principal)
   answer.resolve({ keys: [...published, next.jwk] })
   assert.equal((await waiting).principal?.subject, 'user-1')
   assert.equal(harness.fetches, 1)
@@ -277,14 +282,16 @@ test('a token of a new key is accepted after one fetch, and tokens of known keys
 test('many tokens of unknown keys cause one fetch in 10 s', async (t) => {
   const harness = await harnessOf(t)
   const storm = Array.from({ length: 200 }, (_, index) => es256Token({ header: { kid: `made-up-${index}` } }))
-  const faults = await Promise.all(storm.map(async (token) => (await harness.verifier.verify(token)).fault))
+  const faults = await Promise.all(
+    storm.map(async (token) => (await harness.verifier.verify(token, CALLER)).fault),
+  )
   assert.ok(faults.every((fault) => fault?.reason === 'invalid'))
   assert.equal(harness.fetches, 1)
   harness.time.nowMs += 9_999
-  await harness.verifier.verify(storm[0]!)
+  await harness.verifier.verify(storm[0]!, CALLER)
   assert.equal(harness.fetches, 1)
   harness.time.nowMs += 1
-  await harness.verifier.verify(storm[0]!)
+  await harness.verifier.verify(storm[0]!, CALLER)
   assert.equal(harness.fetches, 2)
 })
 
@@ -292,7 +299,7 @@ test('a token that could never be good causes no fetch', async (t) => {
   const { verifier, ...harness } = await harnessOf(t)
   const header = { kid: 'made-up' }
   for (const changes of [{ iss: 'x' }, { aud: 'x' }, { exp: NOW_SECONDS }, { cnf: {} }]) {
-    assert.ok(assertSync(verifier.verify(es256Token({ header, claims: goodClaims(changes) }))).fault)
+    assert.ok(assertSync(verifier.verify(es256Token({ header, claims: goodClaims(changes) }), CALLER)).fault)
   }
   assert.equal(harness.fetches, 0)
 })
@@ -301,51 +308,51 @@ test('a refused token is not remembered: it is accepted once its key is publishe
   const harness = await harnessOf(t)
   const next = freshKey('next')
   const token = es256Token({ header: { kid: 'next' }, key: next.privateKey })
-  assert.equal((await harness.verifier.verify(token)).fault?.reason, 'invalid')
+  assert.equal((await harness.verifier.verify(token, CALLER)).fault?.reason, 'invalid')
   harness.document = { keys: [next.jwk] }
   harness.time.nowMs += 10_000
-  assert.ok((await harness.verifier.verify(token)).principal)
+  assert.ok((await harness.verifier.verify(token, CALLER)).principal)
 })
 
 test('the same new token brought many times at once is verified once', async (t) => {
   const { verifier } = await harnessOf(t)
   const token = await joseToken('EdDSA')
-  const first = verifier.verify(token)
-  assert.equal(verifier.verify(token), first)
+  const first = verifier.verify(token, CALLER)
+  assert.equal(verifier.verify(token, CALLER), first)
   assert.ok((await first).principal)
   const made = es256Token({ header: { kid: 'made-up' } })
-  const waiting = verifier.verify(made)
-  assert.equal(verifier.verify(made), waiting)
+  const waiting = verifier.verify(made, CALLER)
+  assert.equal(verifier.verify(made, CALLER), waiting)
   await waiting
-  assert.notEqual(verifier.verify(made), waiting)
+  assert.notEqual(verifier.verify(made, CALLER), waiting)
 })
 
 test('an EdDSA token of a new key is accepted', async (t) => {
   const harness = await harnessOf(t, { keys: [signingKey('ES256').jwk] })
   harness.document = { keys: published }
-  assert.ok((await harness.verifier.verify(await joseToken('EdDSA'))).principal)
+  assert.ok((await harness.verifier.verify(await joseToken('EdDSA'), CALLER)).principal)
 })
 
 test('before any key was loaded tokens cannot be verified, which is no fault of theirs', async (t) => {
   const harness = await harnessOf(t, new Error('down'))
-  const { fault } = await harness.verifier.verify(es256Token())
+  const { fault } = await harness.verifier.verify(es256Token(), CALLER)
   assert.equal(fault?.reason, 'keys_unavailable')
   assert.equal(fault.cause, 'kid "ES256" is not known; key set: failed')
-  const cooling = await harness.verifier.verify(es256Token())
+  const cooling = await harness.verifier.verify(es256Token(), CALLER)
   assert.equal(cooling.fault?.reason, 'keys_unavailable')
   harness.document = { keys: published }
   harness.time.nowMs += 10_000
-  assert.ok((await harness.verifier.verify(es256Token())).principal)
+  assert.ok((await harness.verifier.verify(es256Token(), CALLER)).principal)
 })
 
 test('in an outage known keys go on and an unknown one is invalid', async (t) => {
   const harness = await harnessOf(t)
   harness.document = new Error('down')
   assert.equal(
-    (await harness.verifier.verify(es256Token({ header: { kid: 'next' } }))).fault?.reason,
+    (await harness.verifier.verify(es256Token({ header: { kid: 'next' } }), CALLER)).fault?.reason,
     'invalid',
   )
-  assert.ok(assertSync(harness.verifier.verify(es256Token())).principal)
+  assert.ok(assertSync(harness.verifier.verify(es256Token(), CALLER)).principal)
 })
 
 test('a token that expires, or is revoked, while its key is fetched is refused', async (t) => {
@@ -357,7 +364,10 @@ test('a token that expires, or is revoked, while its key is fetched is refused',
     const next = freshKey('next')
     const answer = Promise.withResolvers<unknown>()
     harness.document = answer.promise
-    const waiting = harness.verifier.verify(es256Token({ header: { kid: 'next' }, key: next.privateKey }))
+    const waiting = harness.verifier.verify(
+      es256Token({ header: { kid: 'next' }, key: next.privateKey }),
+      CALLER,
+    )
     happen(harness)
     answer.resolve({ keys: [next.jwk] })
     assert.equal((await waiting).fault?.reason, reason)
@@ -371,27 +381,28 @@ test('no more tokens are remembered than the cache size', async (t) => {
     issuers: [trusted(keys)],
     revocations,
     clock,
+    turns: UNHURRIED,
     cacheSize: 2,
   })
   const [first, second, third] = [es256Token(), es256Token(), es256Token()]
-  const verdicts = [first, second].map((token) => verifier.verify(token))
-  assert.equal(verifier.verify(second), verdicts[1])
-  verifier.verify(third)
-  assert.equal(verifier.verify(second), verdicts[1])
-  assert.notEqual(verifier.verify(first), verdicts[0])
+  const verdicts = [first, second].map((token) => verifier.verify(token, CALLER))
+  assert.equal(verifier.verify(second, CALLER), verdicts[1])
+  verifier.verify(third, CALLER)
+  assert.equal(verifier.verify(second, CALLER), verdicts[1])
+  assert.notEqual(verifier.verify(first, CALLER), verdicts[0])
 })
 
 test('no more than 16 Mi characters of tokens are remembered', async (t) => {
   const { verifier } = await harnessOf(t)
   const big = () => es256Token({ claims: goodClaims({ pad: 'x'.repeat(5_600) }) })
   const [first, second] = [big(), big()]
-  const [verdict, secondVerdict] = [verifier.verify(first), verifier.verify(second)]
+  const [verdict, secondVerdict] = [verifier.verify(first, CALLER), verifier.verify(second, CALLER)]
   const fitting = Math.floor((16 * 1024 * 1024) / first.length)
-  for (let count = 2; count < fitting; count++) verifier.verify(big())
-  assert.equal(verifier.verify(first), verdict)
-  verifier.verify(big())
-  assert.equal(verifier.verify(first), verdict)
-  assert.notEqual(verifier.verify(second), secondVerdict)
+  for (let count = 2; count < fitting; count++) verifier.verify(big(), CALLER)
+  assert.equal(verifier.verify(first, CALLER), verdict)
+  verifier.verify(big(), CALLER)
+  assert.equal(verifier.verify(first, CALLER), verdict)
+  assert.notEqual(verifier.verify(second, CALLER), secondVerdict)
 })
 
 test('with a real issuer: start, rotation with overlap, outage, and tokens all the way', async (t) => {
@@ -402,23 +413,23 @@ test('with a real issuer: start, rotation with overlap, outage, and tokens all t
   const clock = () => time.nowMs
   const keys = new KeySet({ uri: source.uri, clock, onFault: () => undefined })
   t.after(() => keys.stop())
-  const verifier = new TokenVerifier({ issuers: [trusted(keys)], revocations, clock })
+  const verifier = new TokenVerifier({ issuers: [trusted(keys)], revocations, clock, turns: UNHURRIED })
   keys.start()
   const oldToken = tokenOf('old', old)
-  assert.ok((await verifier.verify(oldToken)).principal)
+  assert.ok((await verifier.verify(oldToken, CALLER)).principal)
   assert.equal(source.requests(), 1)
   source.answer = answerJson({ keys: [old.jwk, next.jwk] })
-  assert.ok((await verifier.verify(tokenOf('next', next))).principal)
-  assert.ok(assertSync(verifier.verify(oldToken)).principal)
+  assert.ok((await verifier.verify(tokenOf('next', next), CALLER)).principal)
+  assert.ok(assertSync(verifier.verify(oldToken, CALLER)).principal)
   source.answer = (_request, response) => response.writeHead(503).end()
   time.nowMs += 10_000
   assert.equal(await keys.refresh(), 'failed')
-  assert.ok(assertSync(verifier.verify(oldToken)).principal)
+  assert.ok(assertSync(verifier.verify(oldToken, CALLER)).principal)
   source.answer = answerJson({ keys: [next.jwk] })
   time.nowMs += 10_000
   assert.equal(await keys.refresh(), 'refreshed')
-  assert.equal((await verifier.verify(oldToken)).fault?.reason, 'invalid')
-  assert.ok(assertSync(verifier.verify(tokenOf('next', next))).principal)
+  assert.equal((await verifier.verify(oldToken, CALLER)).fault?.reason, 'invalid')
+  assert.ok(assertSync(verifier.verify(tokenOf('next', next), CALLER)).principal)
 })
 
 const OTHER = 'https://other.example'
@@ -432,7 +443,12 @@ async function twoIssuersOf(t: TestContext, changes: Partial<TrustedIssuer> = {}
   const otherKeys = new KeySet({ uri: 'memory:other', clock, onFault: assert.fail, fetch })
   await otherKeys.refresh()
   const other = trusted(otherKeys, { issuer: OTHER, own: false, ...changes })
-  const verifier = new TokenVerifier({ issuers: [trusted(keys), other], revocations, clock })
+  const verifier = new TokenVerifier({
+    issuers: [trusted(keys), other],
+    revocations,
+    clock,
+    turns: UNHURRIED,
+  })
   const tokenOf = (iss: string, key: typeof otherKey) =>
     es256Token({ claims: goodClaims({ iss }), key: key.privateKey })
   return { verifier, tokenOf, otherKey, otherKeys }
@@ -441,8 +457,8 @@ async function twoIssuersOf(t: TestContext, changes: Partial<TrustedIssuer> = {}
 test('each issuer is verified by its own keys, though both name them alike', async (t) => {
   const { verifier, tokenOf, otherKey } = await twoIssuersOf(t)
   for (const round of ['first', 'remembered']) {
-    const ours = assertSync(verifier.verify(tokenOf(ISSUER, signingKey('ES256'))))
-    const theirs = assertSync(verifier.verify(tokenOf(OTHER, otherKey)))
+    const ours = assertSync(verifier.verify(tokenOf(ISSUER, signingKey('ES256')), CALLER))
+    const theirs = assertSync(verifier.verify(tokenOf(OTHER, otherKey), CALLER))
     assert.deepEqual(
       [round, ours.principal?.subject, theirs.principal?.subject],
       [round, 'user-1', `${OTHER}#user-1`],
@@ -453,16 +469,16 @@ test('each issuer is verified by its own keys, though both name them alike', asy
 test('the key of one issuer never verifies the token of another', async (t) => {
   const { verifier, tokenOf, otherKey } = await twoIssuersOf(t)
   for (const token of [tokenOf(ISSUER, otherKey), tokenOf(OTHER, signingKey('ES256'))]) {
-    assert.equal(assertSync(verifier.verify(token)).fault?.cause, 'the signature does not fit')
+    assert.equal(assertSync(verifier.verify(token, CALLER)).fault?.cause, 'the signature does not fit')
   }
 })
 
 test("a remembered token of one issuer dies with that issuer's key, whatever the other publishes", async (t) => {
   const { verifier, tokenOf, otherKey, otherKeys } = await twoIssuersOf(t)
   const token = tokenOf(OTHER, otherKey)
-  assert.ok(assertSync(verifier.verify(token)).principal)
+  assert.ok(assertSync(verifier.verify(token, CALLER)).principal)
   t.mock.method(otherKeys, 'find', () => undefined)
-  assert.equal((await verifier.verify(token)).fault?.reason, 'invalid')
+  assert.equal((await verifier.verify(token, CALLER)).fault?.reason, 'invalid')
 })
 
 test('an issuer that nobody trusts is invalid, also when its name is nearly that of one, and costs no fetch', async (t) => {
@@ -470,34 +486,39 @@ test('an issuer that nobody trusts is invalid, also when its name is nearly that
   const asked = t.mock.method(otherKeys, 'refresh')
   for (const iss of [`${OTHER}/`, OTHER.toUpperCase(), 'https://nobody.example', '']) {
     assert.match(
-      assertSync(verifier.verify(tokenOf(iss, otherKey))).fault?.cause ?? '',
+      assertSync(verifier.verify(tokenOf(iss, otherKey), CALLER)).fault?.cause ?? '',
       /^iss .* not trusted/,
     )
   }
   for (const iss of [undefined, null, [OTHER], { toString: OTHER }]) {
     const token = es256Token({ claims: goodClaims({ iss }), key: otherKey.privateKey })
-    assert.match(assertSync(verifier.verify(token)).fault?.cause ?? '', /^iss .* not trusted/)
+    assert.match(assertSync(verifier.verify(token, CALLER)).fault?.cause ?? '', /^iss .* not trusted/)
   }
   assert.equal(asked.mock.callCount(), 0)
 })
 
 test('each issuer has its own audience', async (t) => {
   const { verifier, tokenOf, otherKey } = await twoIssuersOf(t, { audience: 'us' })
-  assert.match(assertSync(verifier.verify(tokenOf(OTHER, otherKey))).fault?.cause ?? '', /^aud/)
+  assert.match(assertSync(verifier.verify(tokenOf(OTHER, otherKey), CALLER)).fault?.cause ?? '', /^aud/)
   const claims = goodClaims({ iss: OTHER, aud: 'us' })
-  assert.ok(assertSync(verifier.verify(es256Token({ claims, key: otherKey.privateKey }))).principal)
+  assert.ok(assertSync(verifier.verify(es256Token({ claims, key: otherKey.privateKey }), CALLER)).principal)
 })
 
 test('FAPI 2.0 section 5.4.1: an algorithm that the issuer is not trusted with is invalid, though its key could verify it', async (t) => {
   const { keys, revocations } = await harnessOf(t)
   const algorithms = new Set(['ES256', 'PS256', 'EdDSA'] as const)
   const clock = () => NOW_MS
-  const verifier = new TokenVerifier({ issuers: [trusted(keys, { algorithms })], revocations, clock })
+  const verifier = new TokenVerifier({
+    issuers: [trusted(keys, { algorithms })],
+    revocations,
+    clock,
+    turns: UNHURRIED,
+  })
   assert.match(
-    assertSync(verifier.verify(await joseToken('RS256'))).fault?.cause ?? '',
+    assertSync(verifier.verify(await joseToken('RS256'), CALLER)).fault?.cause ?? '',
     /^alg RS256 is not accepted of this issuer/,
   )
-  for (const alg of algorithms) assert.ok((await verifier.verify(await joseToken(alg))).principal)
+  for (const alg of algorithms) assert.ok((await verifier.verify(await joseToken(alg), CALLER)).principal)
 })
 
 test('what a token is bound to is told at every use, from memory too', async (t) => {
@@ -505,24 +526,26 @@ test('what a token is bound to is told at every use, from memory too', async (t)
   const jkt = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I'
   const token = es256Token({ claims: goodClaims({ cnf: { jkt } }) })
   for (let use = 0; use < 2; use++) {
-    assert.deepEqual(assertSync(verifier.verify(token)).binding, { jkt, thumbprint: undefined })
+    assert.deepEqual(assertSync(verifier.verify(token, CALLER)).binding, { jkt, thumbprint: undefined })
   }
 })
 
 test('a verifier that takes the place of another keeps its tokens, but of issuers that both trust alone', async (t) => {
   const { verifier, keys, revocations, time } = await harnessOf(t)
   const token = await joseToken('ES256')
-  const first = assertSync(verifier.verify(token))
-  const options = { revocations, clock: () => time.nowMs }
+  const first = assertSync(verifier.verify(token, CALLER))
+  const options = { revocations, clock: () => time.nowMs, turns: UNHURRIED }
   const [issuer] = verifier.issuers
   assert.ok(issuer)
   const same = new TokenVerifier({ ...options, issuers: [issuer] }, verifier)
-  assert.equal(same.verify(token), first)
+  assert.equal(same.verify(token, CALLER), first)
   const narrower = trusted(keys, { audience: 'another' })
-  assert.ok(assertSync(new TokenVerifier({ ...options, issuers: [narrower] }, verifier).verify(token)).fault)
+  assert.ok(
+    assertSync(new TokenVerifier({ ...options, issuers: [narrower] }, verifier).verify(token, CALLER)).fault,
+  )
   const none = new TokenVerifier({ ...options, issuers: [] }, verifier)
   // A request that began before may still add a token to the one that was replaced.
-  assertSync(verifier.verify(await joseToken('PS256')))
-  assert.ok(assertSync(none.verify(token)).fault)
-  assert.ok(assertSync(none.verify(await joseToken('PS256'))).fault)
+  assertSync(verifier.verify(await joseToken('PS256'), CALLER))
+  assert.ok(assertSync(none.verify(token, CALLER)).fault)
+  assert.ok(assertSync(none.verify(await joseToken('PS256'), CALLER)).fault)
 })

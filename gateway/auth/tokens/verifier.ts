@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache'
 import type { Principal } from '../../principal.ts'
 import type { KeySet } from '../keys/jwks.ts'
-import { isSignedBy } from '../keys/signature.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
 import type { Binding } from '../possession/binding.ts'
 import type { Revocations } from '../revocations.ts'
 import { readClaims } from './claims.ts'
+import { type Caller, FairTurns } from './fair-turns.ts'
 import type { TrustedIssuer } from './issuers.ts'
 import { quote } from './quote.ts'
 import { type ParsedToken, parseToken } from './token.ts'
@@ -29,6 +29,8 @@ export interface TokenVerifierOptions {
   readonly clock: () => number
   /** What the audit trail calls a session. Undefined: nothing. */
   readonly nameSession?: ((session: string) => string) | undefined
+  /** Shares the time for new tokens. */
+  readonly turns?: FairTurns
   /** How many verified tokens are cached; together at most 16 Mi characters. */
   readonly cacheSize?: number
 }
@@ -53,10 +55,12 @@ export class TokenVerifier {
   readonly #issuers: ReadonlyMap<unknown, TrustedIssuer>
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
+  readonly #turns: FairTurns
 
   /** @param before of which the cached tokens of the issuers that both have are kept */
   constructor(options: TokenVerifierOptions, before?: TokenVerifier) {
     this.#options = options
+    this.#turns = options.turns ?? new FairTurns()
     this.#issuers = new Map(options.issuers.map((issuer) => [issuer.issuer, issuer]))
     this.#verified = new LRUCache({
       max: options.cacheSize ?? CACHE_SIZE,
@@ -75,18 +79,27 @@ export class TokenVerifier {
   }
 
   /**
-   * A promise only when it must wait: for the issuer's keys, when the token names an unknown one, or for an EdDSA
-   * signature. A cached token costs one look-up; its expiry, its key and the revocation of its session are checked
-   * again. Neither throws nor rejects.
+   * A promise only when it must wait: for the issuer's keys, when the token names an unknown one, or for the caller's turn,
+   * when many new tokens come. A cached token costs one look-up; its expiry, its key and the revocation of its session are
+   * checked again. Neither throws nor rejects.
    */
-  verify(token: string): Verification | Promise<Verification> {
+  verify(token: string, caller: Caller): Verification | Promise<Verification> {
+    return this.#verifyCached(token) ?? this.#turns.take(caller, () => this.#verifyInTurn(token))
+  }
+
+  #verifyCached(token: string): Verification | Promise<Verification> | undefined {
     const known = this.#verified.get(token)
     if (known !== undefined) {
       if (known.issuer.keys.find(known.key.kid) === known.key) return this.#currentVerification(token, known)
       // The issuer has removed the key, or given its `kid` to another.
       this.#verified.delete(token)
     }
-    return this.#pending.get(token) ?? this.#verifyNew(token)
+    return this.#pending.get(token)
+  }
+
+  /** It may have been verified for another request while this one waited. */
+  #verifyInTurn(token: string): Verification | Promise<Verification> {
+    return this.#verifyCached(token) ?? this.#verifyNew(token)
   }
 
   #verifyNew(text: string): Verification | Promise<Verification> {
@@ -106,23 +119,11 @@ export class TokenVerifier {
     return key === undefined ? this.#once(text, findAfterRefresh(issuer.keys, kid, check)) : check(key)
   }
 
-  #checkSignature(text: string, token: ParsedToken, found: Verified): Verification | Promise<Verification> {
-    const { algorithm } = token
-    const { key, algorithms } = found.key
+  #checkSignature(text: string, { algorithm, kid, jws }: ParsedToken, found: Verified): Verification {
     // RFC 8725 section 3.1: the key decides, not the token.
-    if (!algorithms.includes(algorithm)) {
-      return invalid(`alg ${algorithm} is not what key ${quote(token.kid)} is for`)
-    }
-    const signed = isSignedBy(key, algorithm, text)
-    if (typeof signed === 'boolean') return this.#settle(signed, text, found)
-    return this.#once(
-      text,
-      signed.then((settled) => this.#settle(settled, text, found)),
-    )
-  }
-
-  #settle(signed: boolean, text: string, found: Verified): Verification {
-    if (!signed) return BAD_SIGNATURE
+    const isSigned = found.key.checks.get(algorithm)
+    if (isSigned === undefined) return invalid(`alg ${algorithm} is not what key ${quote(kid)} is for`)
+    if (!isSigned(jws)) return BAD_SIGNATURE
     const named = this.#named(found)
     this.#verified.set(text, named)
     // The token may have expired, or its session ended, while keys were fetched.
@@ -157,7 +158,7 @@ export class TokenVerifier {
 async function findAfterRefresh(
   keys: KeySet,
   kid: string,
-  check: (key: VerificationKey) => Verification | Promise<Verification>,
+  check: (key: VerificationKey) => Verification,
 ): Promise<Verification> {
   const refreshed = await keys.refresh()
   const key = keys.find(kid)

@@ -38,7 +38,7 @@ export function proveBearer(
   if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
-  const verification = gateway.verifier.verify(credential.token)
+  const verification = gateway.verifier.verify(credential.token, exchange)
   return verification instanceof Promise
     ? verification.then((settled) => accept(gateway, exchange, { credential, verification: settled }))
     : accept(gateway, exchange, { credential, verification })

@@ -1,0 +1,78 @@
+import { networkOf } from '../../http/rules/network.ts'
+
+/** Who asks for the work: an exchange. */
+export interface Caller {
+  readonly address: string
+  /** True once nobody waits for the result. */
+  readonly closed: boolean
+}
+
+interface Waiting {
+  readonly caller: Caller
+  readonly run: () => void
+}
+
+/** Some 90 RS256 signatures, 25 by ES256, 15 by EdDSA. */
+const MOST_MS = 2
+
+/**
+ * Bounds how long each turn of the event loop is busy with new tokens, so that a flood of them delays requests with known
+ * tokens by no more than that. What is over waits, and each network in turn gets one done.
+ */
+export class FairTurns {
+  readonly #clock: () => number
+  readonly #waiting = new Map<string, Waiting[]>()
+  readonly #onTurnEnd = () => this.#nextTurn()
+  #spentMs = 0
+  #isTurnEndAwaited = false
+
+  /** @param clock monotonic milliseconds */
+  constructor(clock: () => number = () => performance.now()) {
+    this.#clock = clock
+  }
+
+  /** Does the work at once while there is time in this turn; otherwise in a later one, or never if the caller has gone. */
+  take<T>(caller: Caller, work: () => T | Promise<T>): T | Promise<T> {
+    if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
+    const later = async () => this.#spend(work)
+    return new Promise((resolve) => this.#enqueue({ caller, run: () => resolve(later()) }))
+  }
+
+  #enqueue(one: Waiting): void {
+    const network = networkOf(one.caller.address)
+    const queue = this.#waiting.get(network)
+    if (queue === undefined) this.#waiting.set(network, [one])
+    else queue.push(one)
+  }
+
+  #spend<T>(work: () => T): T {
+    if (!this.#isTurnEndAwaited) setImmediate(this.#onTurnEnd)
+    this.#isTurnEndAwaited = true
+    const startMs = this.#clock()
+    try {
+      return work()
+    } finally {
+      this.#spentMs += this.#clock() - startMs
+    }
+  }
+
+  #nextTurn(): void {
+    this.#isTurnEndAwaited = false
+    this.#spentMs = 0
+    for (const [network, queue] of this.#waiting) {
+      if (this.#spentMs >= MOST_MS) return
+      // Behind the others; a Map goes on to what is added meanwhile.
+      this.#waiting.delete(network)
+      const next = nextOf(queue)
+      if (queue.length > 0) this.#waiting.set(network, queue)
+      next?.run()
+    }
+  }
+}
+
+/** Removes it, and those before it whose callers have gone. */
+function nextOf(queue: Waiting[]): Waiting | undefined {
+  const index = queue.findIndex(({ caller }) => !caller.closed)
+  const removed = queue.splice(0, index === -1 ? queue.length : index + 1)
+  return index === -1 ? undefined : removed[index]
+}
