@@ -2,8 +2,8 @@ import { ATTACKS } from './client-attacks.ts'
 
 // One attack in a process of its own, so that it does not delay the bystanders. `process.argv[2]` names it.
 
-const [, , name = '', port, tlsPort] = process.argv
-await ATTACKS[name]?.begin({ port: Number(port), tlsPort: Number(tlsPort) })
+const [, , name = '', port, tlsPort, keyFile = ''] = process.argv
+await ATTACKS[name]?.begin({ port: Number(port), tlsPort: Number(tlsPort) }, keyFile)
 process.send?.('begun')
 // Keeps its connections until this process is ended.
 setInterval(() => {}, 60_000)

@@ -1,15 +1,18 @@
+import { createPrivateKey } from 'node:crypto'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
+import { tokenOf } from './bench-tokens.ts'
 
 /** What one client does to a gateway while the effect on others is measured. */
 export interface Attack {
   readonly what: string
   /** How many files the gateway may open; undefined: as many as this program may. */
   readonly files?: number
-  /** Bystanders use TLS or signed webhooks; by default plain HTTP. */
-  readonly bystanders?: 'tls' | 'webhooks'
+  /** Bystanders use TLS, signed webhooks or a token that is known; by default plain HTTP. */
+  readonly bystanders?: 'tls' | 'webhooks' | 'token'
   /** Starts it. Its connections stay open until its process is ended. */
-  begin(ports: Ports): Promise<void>
+  begin(ports: Ports, keyFile: string): Promise<void>
 }
 
 export interface Ports {
@@ -26,6 +29,7 @@ const AHEAD = 2400
 const HALF_BODY = 'POST /open/token HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n1'
 const HALF_HEAD = 'GET /open/a HTTP/1.1\r\nHost: '
 const HANDSHAKES_AT_ONCE = 250
+const NEW_TOKENS = 20_000
 
 export const ATTACKS: Readonly<Record<string, Attack>> = {
   ahead: {
@@ -58,11 +62,30 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
       }
     },
   },
+  tokens: {
+    what: '512 connections, each request with another valid token (ES256)',
+    bystanders: 'token',
+    begin: async ({ port }, keyFile) => {
+      const key = createPrivateKey(readFileSync(keyFile, 'utf8'))
+      const requests = Array.from({ length: NEW_TOKENS }, (_, i) => requestWith(tokenOf('ES256', key, i)))
+      let next = 0
+      const send = (socket: Socket) => socket.write(requests[next++ % NEW_TOKENS] ?? '')
+      for (let i = 0; i < 512; i++) {
+        const socket = await open(port, '', ADDRESS)
+        socket.on('data', () => send(socket))
+        send(socket)
+      }
+    },
+  },
 }
 
 function unprovedWebhook(): string {
   const seconds = Math.floor(Date.now() / 1000)
   return `POST /hooks HTTP/1.1\r\nHost: a\r\nX-API-Key: key_acme\r\nWebhook-Id: msg_${Math.random().toString(36).slice(2)}\r\nWebhook-Timestamp: ${seconds}\r\nWebhook-Signature: v1,${UNPROVED}\r\nContent-Length: ${MIB}\r\n\r\n1`
+}
+
+function requestWith(token: string): string {
+  return `GET /known HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n\r\n`
 }
 
 interface Opening {

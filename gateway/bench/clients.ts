@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, randomUUID } from 'node:crypto'
+import { createHmac, generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
+import { AUDIENCE, ISSUER, tokenOf } from './bench-tokens.ts'
 import { type BystanderRequest, Bystanders, type Outcomes } from './bystanders.ts'
 import { type Child, firstMessage, startChild } from './child.ts'
 import { ATTACKS, type Attack, type Ports } from './client-attacks.ts'
@@ -24,6 +25,11 @@ const LOOK_MS = 50
 const SETTLED_MS = 1_000
 const MOST_LOOKS = 12
 const SECRET = randomBytes(32)
+const KEYS = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+const JWKS = {
+  keys: [{ ...KEYS.publicKey.export({ format: 'jwk' }), kid: 'ES256', alg: 'ES256', use: 'sig' }],
+}
+const JWKS_PATH = '/jwks.json'
 
 /** The effects of one attack. */
 interface Outcome extends Outcomes {
@@ -62,7 +68,9 @@ function lineOf({ what }: Attack, outcome: Outcome): string {
 
 async function attackGateway(name: string, root: string): Promise<Outcome> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-clients-'))
-  const upstream = createServer((req, res) => req.resume().on('end', () => res.end('ok')))
+  const upstream = createServer((req, res) => {
+    req.resume().on('end', () => res.end(req.url === JWKS_PATH ? JSON.stringify(JWKS) : 'ok'))
+  })
   upstream.listen(0, '127.0.0.1')
   await once(upstream, 'listening')
   const attack = ATTACKS[name] as Attack
@@ -70,7 +78,7 @@ async function attackGateway(name: string, root: string): Promise<Outcome> {
   const { child, ports, unreadFiles } = await startGateway({ root, dir, upstreamUrl, files: attack.files })
   try {
     return {
-      ...(await watch(name, { child, ports, trail: join(dir, 'audit.ndjson') })),
+      ...(await watch(name, { child, ports, dir })),
       unreadFiles: unreadFiles(),
     }
   } finally {
@@ -84,10 +92,13 @@ async function attackGateway(name: string, root: string): Promise<Outcome> {
 interface Watched {
   readonly child: Child
   readonly ports: Ports
-  readonly trail: string
+  readonly dir: string
 }
 
-async function watch(name: string, { child, ports, trail }: Watched): Promise<Omit<Outcome, 'unreadFiles'>> {
+async function watch(name: string, { child, ports, dir }: Watched): Promise<Omit<Outcome, 'unreadFiles'>> {
+  const trail = join(dir, 'audit.ndjson')
+  const keyFile = join(dir, 'issuer.pem')
+  writeFileSync(keyFile, KEYS.privateKey.export({ type: 'pkcs8', format: 'pem' }))
   const bystanders = new Bystanders(bystanderRequestOf(ATTACKS[name] as Attack, ports))
   await sleep(BEFORE_MS)
   const trailBefore = statSync(trail).size
@@ -96,7 +107,7 @@ async function watch(name: string, { child, ports, trail }: Watched): Promise<Om
     residentBytes = Math.max(residentBytes, residentBytesOf(child.pid))
   }, LOOK_MS)
   const attacker = startChild({
-    command: [process.execPath, ATTACKER, name, String(ports.port), String(ports.tlsPort)],
+    command: [process.execPath, ATTACKER, name, String(ports.port), String(ports.tlsPort), keyFile],
     cpus: undefined,
     ipc: true,
   })
@@ -124,7 +135,12 @@ async function settledSize(file: string): Promise<number> {
 function bystanderRequestOf({ bystanders }: Attack, { port, tlsPort }: Ports): BystanderRequest {
   const secure = bystanders === 'tls'
   const plain = { method: 'GET', path: '/open/beside', headers: {}, body: '' }
-  const make = bystanders === 'webhooks' ? signedWebhook : () => plain
+  const known = {
+    ...plain,
+    path: '/known',
+    headers: { Authorization: `Bearer ${tokenOf('ES256', KEYS.privateKey, 0)}` },
+  }
+  const make = bystanders === 'webhooks' ? signedWebhook : () => (bystanders === 'token' ? known : plain)
   return { port: secure ? tlsPort : port, secure, make }
 }
 
@@ -184,13 +200,20 @@ async function environmentOf(dir: string, upstream: string): Promise<Record<stri
   }
   const routes = [
     { path: '/hooks', auth: ['hmac'] },
+    { path: '/known', auth: ['bearer'] },
     { path: '/*', auth: ['none'] },
   ]
   const hmac = { keyId: 'key_acme', secrets: [{ env: 'ACME_SECRET' }] }
   const { certPem, keyPem } = await makeAuthority({ subject: 'CN=localhost' })
   mkdirSync(join(dir, 'data'))
   return {
-    GATEWAY_CONFIG: write('gateway.json', { upstream, routes }),
+    GATEWAY_CONFIG: write('gateway.json', {
+      upstream,
+      issuer: ISSUER,
+      audience: AUDIENCE,
+      jwksUri: upstream + JWKS_PATH,
+      routes,
+    }),
     // The limits of the attacked paths must not matter.
     GATEWAY_LIMITS: write('limits.json', {
       limits: [{ path: '/', limit: 5, window: '1m', purpose: 'Attacks' }],

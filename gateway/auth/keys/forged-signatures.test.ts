@@ -4,7 +4,8 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { CompactSign } from 'jose'
 import { encode, isSignedBy, signingKey } from '../tokens/issuer.test-support.ts'
-import { type Algorithm, readKey } from './verification-key.ts'
+import type { Algorithm } from './signature.ts'
+import { readKey } from './verification-key.ts'
 
 /* What public collections of forged signatures try. */
 

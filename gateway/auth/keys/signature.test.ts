@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JWK } from 'jose'
 import { isSignedBy, joseToken, signingKey } from '../tokens/issuer.test-support.ts'
-import { type Algorithm, readKey } from './verification-key.ts'
+import type { Algorithm } from './signature.ts'
+import { readKey } from './verification-key.ts'
 
 interface Vector {
   readonly name: string

@@ -1,5 +1,7 @@
 import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
-import type { Algorithm } from './verification-key.ts'
+
+/** The signature algorithms that are accepted at all (RFC 7518 section 3.1, RFC 8037). */
+export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA'
 
 /** A compact JWS, as far as its signature matters. */
 export interface Signed {

@@ -3,10 +3,7 @@ import { decodeBase64url } from '../tokens/base64url.ts'
 import type { JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isRocaModulus } from './roca.ts'
-import { type SignatureCheck, signatureCheck } from './signature.ts'
-
-/** The signature algorithms that are accepted at all (RFC 7518 section 3.1, RFC 8037). */
-export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA'
+import { type Algorithm, type SignatureCheck, signatureCheck } from './signature.ts'
 
 /** One usable public key of the issuer. Immutable. */
 export interface VerificationKey {

@@ -5,7 +5,8 @@ import { decodeBase64url } from '../tokens/base64url.ts'
 import { isSignedBy } from '../tokens/issuer.test-support.ts'
 import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { parseToken, REFUSED_HEADER_MEMBERS } from '../tokens/token.ts'
-import { type Algorithm, readKey } from './verification-key.ts'
+import type { Algorithm } from './signature.ts'
+import { readKey } from './verification-key.ts'
 
 interface Case {
   readonly name: string

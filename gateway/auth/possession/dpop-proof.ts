@@ -1,4 +1,5 @@
-import { type Algorithm, algorithmsOf } from '../keys/verification-key.ts'
+import type { Algorithm } from '../keys/signature.ts'
+import { algorithmsOf } from '../keys/verification-key.ts'
 import { type JsonObject, type Jws, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 

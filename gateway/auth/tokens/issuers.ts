@@ -3,7 +3,7 @@ import type { IssuerSettings, Settings } from '../../config/settings.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { KeySet } from '../keys/jwks.ts'
 import { fetchJwks } from '../keys/jwks-fetch.ts'
-import type { Algorithm } from '../keys/verification-key.ts'
+import type { Algorithm } from '../keys/signature.ts'
 import type { ClaimRules } from './claims.ts'
 
 /** An issuer whose tokens are accepted, with the keys that verify only its tokens. */

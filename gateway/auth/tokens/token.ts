@@ -1,4 +1,4 @@
-import type { Algorithm } from '../keys/verification-key.ts'
+import type { Algorithm } from '../keys/signature.ts'
 import { type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'

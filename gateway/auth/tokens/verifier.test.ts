@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import type { JWK } from 'jose'
 import { KeySet } from '../keys/jwks.ts'
-import type { Algorithm } from '../keys/verification-key.ts'
+import type { Algorithm } from '../keys/signature.ts'
 import { Revocations } from '../revocations.ts'
 import { FairTurns } from './fair-turns.ts'
 import {
@@ -548,4 +548,19 @@ test('a verifier that takes the place of another keeps its tokens, but of issuer
   assertSync(verifier.verify(await joseToken('PS256'), CALLER))
   assert.ok(assertSync(none.verify(token, CALLER)).fault)
   assert.ok(assertSync(none.verify(await joseToken('PS256'), CALLER)).fault)
+})
+
+test('new tokens beyond the time of a turn wait, known ones never do', async (t) => {
+  const { keys, revocations } = await harnessOf(t)
+  let spentMs = 0
+  const turns = new FairTurns(() => (spentMs += 2))
+  const verifier = new TokenVerifier({ issuers: [trusted(keys)], revocations, clock: () => NOW_MS, turns })
+  const [known, later] = [es256Token(), es256Token()]
+  const first = assertSync(verifier.verify(known, CALLER))
+  const waiting = [verifier.verify(later, CALLER), verifier.verify(later, CALLER)]
+  assert.ok(waiting.every((one) => one instanceof Promise))
+  assert.equal(verifier.verify(known, CALLER), first)
+  const [one, same] = await Promise.all(waiting)
+  assert.ok(one?.principal)
+  assert.equal(same, one, 'verified once')
 })
