@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { clockOffset } from './clock-offset.ts'
@@ -62,4 +62,16 @@ test('a program that hangs, also with a child that holds its output, or prints w
   const scripts = ['while :; do :; done', '/bin/sleep 3 & wait', 'while :; do echo flood; done']
   const asked = scripts.map((script) => clockOffset(50, programs(t, { chronyc: script })))
   assert.deepEqual(await Promise.all(asked), [undefined, undefined, undefined])
+})
+
+test('an answer that has come is read, however long the start kept the thread busy meanwhile', async (t) => {
+  const answered = join(temporaryDirectory(t), 'answered')
+  const env = programs(t, { chronyc: `${printing(CHRONY)}; : >'${answered}'` })
+  const timeoutMs = 1000
+  const startMs = performance.now()
+  const asked = clockOffset(timeoutMs, env)
+  while (performance.now() < startMs + timeoutMs || !existsSync(answered)) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10)
+  }
+  assert.deepEqual(await asked, { clockOffsetMs: 0.007, clockSource: 'chronyc' })
 })

@@ -24,6 +24,8 @@ const SOURCES: readonly Source[] = [
 
 /** The programs are asked while the configuration is read; the start waits no longer than this for all of them. */
 const TIMEOUT_MS = 500
+/** In how many steps that time passes: however long this thread did not run, it counts as one. */
+const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
 /**
@@ -51,18 +53,22 @@ interface Asking {
 /** Empty when it does not run, fails, or takes too long. */
 function outputOf(program: string, args: readonly string[], { timeoutMs, env }: Asking): Promise<string> {
   return new Promise((resolve) => {
+    const tooLate = new AbortController()
     const options = {
-      timeout: timeoutMs,
+      signal: tooLate.signal,
       killSignal: 'SIGKILL',
       maxBuffer: MAX_OUTPUT_BYTES,
       env: { PATH: env.PATH, LC_ALL: 'C' },
     } as const
+    // The start keeps this thread busy, so that one timer could be over before an answer that has long come is read.
+    let beats = 0
+    const timer = setInterval(() => {
+      if (++beats === BEATS) tooLate.abort()
+    }, timeoutMs / BEATS)
     const give = (output: string) => {
-      clearTimeout(late)
+      clearInterval(timer)
       resolve(output)
     }
-    // A child of the program may hold its output open after it was killed.
-    const late = setTimeout(give, timeoutMs, '')
     try {
       execFile(program, args, options, (error, stdout) => give(error === null ? stdout : ''))
     } catch {

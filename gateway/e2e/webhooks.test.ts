@@ -423,24 +423,40 @@ describe('a signed webhook', () => {
 
     const inFlight = () => gateway.metric('gateway_http_requests_in_flight')
 
-    /** Bodies of a megabyte that never end, `sent` of each. Resolves when they have come. */
-    async function beginMany(localAddresses: readonly string[], sent: Buffer): Promise<Wire[]> {
-      const wires = await Promise.all(
-        localAddresses.map(async (localAddress) => {
-          const wire = await openWire(gateway.port, { localAddress })
-          wire.send(
-            Buffer.concat([Buffer.from(head({ ...headersOf({}), 'content-length': String(MIB) })), sent]),
-          )
-          return wire
-        }),
-      )
-      await until(async () => ((await inFlight()) === wires.length ? true : undefined))
-      return wires
+    /** Bodies of a megabyte that never end, `sent` of each. */
+    interface Waiting {
+      /** Begins those again that were answered, because of their time or because a delivery beside them took their room. */
+      renew(): Promise<void>
+      /** Resolves when they are over. */
+      leave(): Promise<void>
     }
 
-    async function leave(wires: readonly Wire[]): Promise<void> {
-      for (const { socket } of wires) socket.destroy()
-      await until(async () => ((await inFlight()) === 0 ? true : undefined))
+    /** Resolves when the heads of all have come. */
+    async function beginMany(localAddresses: readonly string[], sent: Buffer): Promise<Waiting> {
+      const begin = async (localAddress: string) => {
+        const wire = await openWire(gateway.port, { localAddress })
+        const text = head({ ...headersOf({}), 'content-length': String(MIB) })
+        wire.send(Buffer.concat([Buffer.from(text), sent]))
+        return wire
+      }
+      const wires = await Promise.all(localAddresses.map(begin))
+      const waiting = {
+        renew: async () => {
+          for (const [i, wire] of wires.entries()) {
+            if (wire.received !== '' || wire.over !== undefined)
+              wires[i] = await begin(localAddresses[i] as string)
+          }
+        },
+        leave: async () => {
+          for (const { socket } of wires) socket.destroy()
+          await until(async () => ((await inFlight()) === 0 ? true : undefined))
+        },
+      }
+      await until(async () => {
+        await waiting.renew()
+        return (await inFlight()) === wires.length ? true : undefined
+      })
+      return waiting
     }
 
     const deliverFrom = async (localAddress: string, id: string) => {
@@ -455,20 +471,21 @@ describe('a signed webhook', () => {
       const waiting = await beginMany(addresses, Buffer.from('1'))
       assert.equal(statusOf(await deliverFrom('127.0.0.1', 'msg_beside')), 200)
       assert.equal(statusOf(await deliverFrom('127.0.0.99', 'msg_beside_too')), 200)
-      await leave(waiting)
+      await waiting.leave()
     })
 
     it('beside 8 MiB from its address that have come is refused for now, and nobody else is', async () => {
       const waiting = await beginMany(Array(8).fill('127.0.0.2'), Buffer.alloc(MIB - 1))
       const id = 'msg_later'
       const refused = await until(async () => {
+        await waiting.renew()
         const response = await deliverFrom('127.0.0.2', `${id}_${randomUUID()}`)
         return statusOf(response) === 503 ? response : undefined
       })
       assert.match(refused, /"code":"overloaded"/)
       assert.equal(headerOf(refused, 'retry-after'), '1')
       assert.equal(statusOf(await deliverFrom('127.0.0.99', id)), 200)
-      await leave(waiting)
+      await waiting.leave()
       assert.equal(statusOf(await deliverFrom('127.0.0.2', `${id}_again`)), 200)
     })
   })
