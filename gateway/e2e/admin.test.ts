@@ -71,7 +71,7 @@ describe('the admin listener', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
-        timeouts: { headersMs: 1000 },
+        timeouts: { headersMs: 3000 },
         routes: [
           { path: '/open/*', auth: ['none'] },
           { path: '/private', methods: ['GET'], auth: ['bearer'] },

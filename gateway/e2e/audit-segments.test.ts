@@ -69,7 +69,7 @@ test('a gateway with workers rotates, compresses, ships and removes its trail un
     await ask(first.url)
     await afterMs(50)
     return segmentNames(dir).length >= 2 ? true : undefined
-  }, 20_000)
+  })
   const atEnd = ask(first.url).catch(() => {})
   await first.end('SIGKILL')
   await atEnd
@@ -82,7 +82,7 @@ test('a gateway with workers rotates, compresses, ships and removes its trail un
     await ask(second.url)
     await afterMs(250)
     return (await second.metric('gateway_audit_segments_total{task="prune"}')) >= 2 ? true : undefined
-  }, 30_000)
+  })
   assert.equal(await second.metric('gateway_audit_segment_errors_total{task="ship"}'), 0)
   await second.end()
   const here = await segmentsOfTrail(second.auditFile)

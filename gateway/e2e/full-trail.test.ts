@@ -54,12 +54,12 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
       try {
         seen.clear()
         const ended = begin(40)
-        await new Promise((resolve) => setTimeout(resolve, 1500))
         for (const state of ['audit_writable', 'ready']) {
           // One of several threads that cannot write is enough.
-          assert.equal(
-            (await call(`${gateway.adminUrl}/metrics`)).body.includes(`\ngateway_${state} 0\n`),
-            true,
+          await until(
+            async () =>
+              (await call(`${gateway.adminUrl}/metrics`)).body.includes(`\ngateway_${state} 0\n`) ||
+              undefined,
           )
         }
         await gateway.end('SIGKILL')
@@ -90,10 +90,8 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
     try {
       seen.clear()
       const ended = begin(40)
-      await new Promise((resolve) => setTimeout(resolve, 1000))
-      const before = seen.size
-      assert.ok(before < 40)
-      assert.equal(await gateway.metric('gateway_audit_writable'), 0)
+      await until(async () => (await gateway.metric('gateway_audit_writable')) === 0 || undefined)
+      assert.ok(seen.size < 40)
       disk.free()
       await ended
       assert.equal(await gateway.metric('gateway_audit_writable'), 1)

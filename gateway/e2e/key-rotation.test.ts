@@ -9,14 +9,14 @@ import { until } from './running-gateway.ts'
 import { startService, type TestService } from './running-service.ts'
 import { lapsed } from './time-lapse.ts'
 
-/** Ten minutes, the life of a token and the time for which a key is published ahead, pass in three seconds. */
-const FACTOR = 180
+/** Ten minutes, the life of a token and the time for which a key is published ahead, pass in seven seconds. */
+const FACTOR = 90
 const FROM_MS = Date.now()
 const CLIENTS = 4
-/** A token is used until so long before it expires: the two thirds of a second that a response may take here. */
+/** A token is used until so long before it expires: the second and a third that a response may take here. */
 const MARGIN_SECONDS = 120
 /** Between the calls of an app: some two seconds of the schedule. */
-const PAUSE_MS = 10
+const PAUSE_MS = 20
 /** An app that asks for a new token in good time. */
 const REFRESH_SECONDS = 480
 
@@ -58,8 +58,12 @@ describe('a rotation of the signing keys under load', () => {
 
   function note(response: ReceivedResponse, token: string): void {
     const kid = kidOf(token)
-    if (response.status !== 200)
-      others.push(`${response.status} with ${usableSeconds(token)} s to go, ${response.body}`)
+    if (response.status !== 200) {
+      // Only a token that is good now was good when it was looked at, however long the response took.
+      if (response.status !== 401 || usableSeconds(token) > 0)
+        others.push(`${response.status} with ${usableSeconds(token)} s to go, ${response.body}`)
+      return
+    }
     accepted.set(kid, (accepted.get(kid) ?? 0) + 1)
     if (kid !== newestKid) oldAfterNew++
   }
@@ -94,6 +98,7 @@ describe('a rotation of the signing keys under load', () => {
     const emails = ['alice@example.com', 'bob@example.com', 'operator@example.com', 'alice@example.com']
     const load = Promise.all(emails.slice(0, CLIENTS).map(callOn))
     load.catch(() => {})
+    await until(() => ((accepted.get(oldKid) ?? 0) > 100 ? true : undefined))
     const command = run('backend/identity/rotate-keys.ts', { BACKEND_DATA_DIR: service.backendDir })
     assert.equal(await command.ended, 0, command.plain())
     assert.match(command.plain(), /taken it up/)
@@ -104,17 +109,16 @@ describe('a rotation of the signing keys under load', () => {
     assert.equal(both[0], oldKid, 'published ahead, the old one still signs')
     const newKid = both[1] as string
     assert.equal(accepted.has(newKid), false)
-    await until(() => ((accepted.get(newKid) ?? 0) > 0 ? true : undefined), 15_000)
-    await until(async () => ((await publishedKids()).includes(oldKid) ? undefined : true), 15_000)
+    await until(() => ((accepted.get(newKid) ?? 0) > 0 ? true : undefined))
+    await until(async () => ((await publishedKids()).includes(oldKid) ? undefined : true))
     const whenDropped = accepted.get(newKid) as number
     // The gateway reads the key set each five minutes: twice that, and it knows the old key no more.
-    await until(() => ((accepted.get(newKid) ?? 0) > whenDropped + 100 ? true : undefined), 15_000)
+    await until(() => ((accepted.get(newKid) ?? 0) > whenDropped + 100 ? true : undefined))
     over = true
     await load
 
     assert.deepEqual(await publishedKids(), [newKid])
     assert.deepEqual(others, [])
-    assert.ok((accepted.get(oldKid) ?? 0) > 100, 'tokens of the old key were accepted')
     assert.ok(oldAfterNew > 10, `${oldAfterNew} of them after the new key had begun to sign`)
     test.diagnostic(
       `accepted: ${accepted.get(oldKid)} old, ${accepted.get(newKid)} new, ${oldAfterNew} old after new`,

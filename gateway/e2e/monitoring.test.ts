@@ -173,7 +173,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
           stamps: { url: upstream.url, authorityFile: tls.env.GATEWAY_TLS_CERT },
         },
         // The machine that runs all tests is busy.
-        onStoreFailure: { deadlineMs: 1000 },
+        onStoreFailure: { deadlineMs: 5000 },
       },
       limits: [{ path: '/open/limited', limit: 1, window: '1h', purpose: 'tests' }],
       env: {
@@ -218,7 +218,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
         if (samples.some(({ value }) => !Number.isNaN(value))) left.delete(query)
       }
       return left.size === 0 ? true : undefined
-    }, 40_000).catch(() => assert.deepEqual([...left], [], 'queries without data'))
+    }, 100_000).catch(() => assert.deepEqual([...left], [], 'queries without data'))
   }
 
   it('gets data for every query of the dashboard, every recording rule and all that alerts look at', async () => {

@@ -45,7 +45,7 @@ describe('a restart', () => {
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
       limits: [
         { path: '/hourly', limit: 60, window: '1h', purpose: 'a test' },
-        { path: '/minutely', limit: 60, window: '1m', purpose: 'a test' },
+        { path: '/minutely', limit: 60, window: '10m', purpose: 'a test' },
       ],
     })
     pid = gateway.process.child.pid as number
@@ -113,6 +113,7 @@ describe('a restart', () => {
       for (let i = 0; i < 2; i++) {
         await restart()
       }
+      await until(() => (seen.has('/hourly 429') && seen.has('/minutely 429') ? true : undefined))
     } finally {
       over = true
     }
@@ -292,6 +293,7 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
       ),
     ]
     await restart()
+    await until(() => (seen.has('429') ? true : undefined))
     over = true
     await Promise.all(clients)
     assert.deepEqual([...seen.keys()].sort(), ['200', '429'])

@@ -100,7 +100,7 @@ function sampleOf(exposition: string, sample: string): number {
 /** Tries again at intervals until there is a value; rejects after a time limit. */
 export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
-  timeoutMs = 20_000,
+  timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs
   for (;;) {

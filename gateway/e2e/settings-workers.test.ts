@@ -55,7 +55,10 @@ describe('an edit of gateway.json with two workers', () => {
     await until(async () => ((await everywhere('/b')).join() === 'other' ? true : undefined))
     assert.ok(beats.elapsedMs() < 1000)
     assert.deepEqual(await everywhere('/a'), ['404'])
-    const [change, ...more] = gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE')
+    const [change, ...more] = await until(() => {
+      const changes = gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE')
+      return changes.length > 0 ? changes : undefined
+    })
     assert.deepEqual(more, [])
     const [after] = (change as object as { after: [object] }).after
     assert.deepEqual(Object.keys(after).sort(), ['jwksUri', 'routes', 'upstream'])

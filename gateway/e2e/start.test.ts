@@ -148,7 +148,10 @@ describe('npm start', () => {
     onLinux,
     async () => {
       const started = gatewayPid()
-      start()
+      const hangs =
+        'if (process.argv[1].includes("backend")) await new Promise(() => setInterval(() => {}, 1e9))'
+      const [program, ...args] = DIRECTLY
+      start({}, [program, '--import', `data:text/javascript,${encodeURIComponent(hangs)}`, ...args])
       await until(() => (childrenOf(both?.pid).length === 1 ? true : undefined))
       both?.kill('SIGHUP')
       assert.equal(await ended(), 0, log)

@@ -40,7 +40,7 @@ describe('tracing', () => {
           compression: 'gzip',
           delayMs: 20,
           maxQueue: 128,
-          timeoutMs: 300,
+          timeoutMs: 3000,
           ratio: 0,
           resource: { 'deployment.environment.name': 'test' },
         },

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
+import { startBeats } from './beats.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -49,8 +50,8 @@ for (const workers of [1, 2]) {
           timeouts: { drainMs: 500 },
           routes: [
             { path: '/mine', auth: ['bearer'] },
-            { path: '/idle', auth: ['none'], idleTimeoutMs: 1500 },
-            { path: '/short', auth: ['none'], timeoutMs: 1000 },
+            { path: '/idle', auth: ['none'], idleTimeoutMs: 3000 },
+            { path: '/short', auth: ['none'], timeoutMs: 2000 },
             { path: '/*', auth: ['none'] },
           ],
         },
@@ -76,21 +77,21 @@ for (const workers of [1, 2]) {
     }
 
     const settled = async () => {
-      await until(async () => ((await gateway.metric('gateway_tunnels_open')) === 0 ? true : undefined))
-      assert.equal(served.size, 0)
-      assert.equal(await gateway.metric('gateway_http_requests_in_flight'), 0)
+      for (const gauge of ['gateway_tunnels_open', 'gateway_http_requests_in_flight'])
+        await until(async () => ((await gateway.metric(gauge)) === 0 ? true : undefined))
+      await until(() => (served.size === 0 ? true : undefined))
     }
 
     it('ends within two seconds when its session is revoked, by whichever worker, and others go on', async () => {
       const mine = await openTunnel('/mine', await upstream.issuer.token({ sid: 'mine' }))
       const others = await openTunnel('/mine', await upstream.issuer.token({ sid: 'others' }))
       await echoes(mine, 'before')
-      const revokedMs = performance.now()
+      const beats = startBeats()
       // On connections of their own, so that each worker gets some.
       for (let i = 0; i < 4; i++)
         await call(`${gateway.url}/logout/mine`, { headers: { connection: 'close' } })
       await mine.ended()
-      assert.ok(performance.now() - revokedMs < 5000)
+      assert.ok(beats.elapsedMs() < 5000)
       await echoes(others, 'after')
       others.socket.destroy()
       await settled()
@@ -112,10 +113,10 @@ for (const workers of [1, 2]) {
 
     it('ends when its token expires', async () => {
       const seconds = Math.floor(Date.now() / 1000)
-      const wire = await openTunnel('/mine', await upstream.issuer.token({ exp: seconds + 2 }))
+      const wire = await openTunnel('/mine', await upstream.issuer.token({ exp: seconds + 4 }))
       await echoes(wire, 'before')
       await wire.ended()
-      assert.ok(Date.now() >= (seconds + 2) * 1000)
+      assert.ok(Date.now() >= (seconds + 4) * 1000)
       await settled()
       assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 1)
     })
@@ -132,11 +133,10 @@ for (const workers of [1, 2]) {
     it('ends when both sides have been silent for the time of its route, and not while one speaks', async () => {
       const wire = await openTunnel('/idle')
       const from = performance.now()
-      for (let i = 0; i < 5; i++) {
+      for (let i = 0; performance.now() - from < 3500; i++) {
         await echoes(wire, `piece ${i}`)
-        await new Promise((resolve) => setTimeout(resolve, 500))
+        await new Promise((resolve) => setTimeout(resolve, 200))
       }
-      assert.ok(performance.now() - from > 2000)
       await wire.ended()
       await settled()
       assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="idle"}'), 1)

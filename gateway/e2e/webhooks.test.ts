@@ -8,7 +8,7 @@ import { startBeats } from './beats.ts'
 import { call, type ReceivedResponse, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
-import { headerOf, openWire, statuses, type Wire } from './wire.ts'
+import { headerOf, openWire, statuses } from './wire.ts'
 
 const MIB = 1024 * 1024
 const SECRET = secret('acme')

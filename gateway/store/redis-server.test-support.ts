@@ -33,6 +33,10 @@ export interface RedisServer {
 /** How long a test's gateway waits for a reply of the store where that is not what is tested: a busy machine delays some. */
 export const PATIENT_MS = 30_000
 
+/** Where there is such a thing, the server ends with the test, also when that is killed. */
+const PROGRAM: readonly [string, ...string[]] =
+  process.platform === 'linux' ? ['setpriv', '--pdeathsig', 'KILL', 'redis-server'] : ['redis-server']
+
 const running = new Set<ChildProcess>()
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL')
@@ -80,7 +84,8 @@ async function serve(dir: string, port: number, args: readonly string[]): Promis
 }
 
 async function spawnServer(port: number, args: readonly string[]): Promise<ChildProcess> {
-  const child = spawn('redis-server', args, { stdio: 'ignore' })
+  const [program, ...before] = PROGRAM
+  const child = spawn(program, [...before, ...args], { stdio: 'ignore' })
   // A test that fails before its end leaves it to the end of the process.
   child.unref()
   running.add(child)
