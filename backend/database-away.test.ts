@@ -12,7 +12,7 @@ import type { TcpProxy } from './testing/tcp-proxy.ts'
 
 const NO_SERVER =
   process.env.TEST_DATABASE_URL === undefined && 'TEST_DATABASE_URL names no PostgreSQL server'
-const STATEMENT_TIMEOUT_MS = 300
+const STATEMENT_TIMEOUT_MS = 2000
 const REDIRECT = 'https://app.example.com/callback'
 
 if (NO_SERVER) it('a database that goes away, on PostgreSQL', { skip: NO_SERVER })

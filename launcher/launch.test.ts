@@ -248,7 +248,7 @@ describe('the launcher', () => {
 
     /** All of them hold the pipe, so that its end is the end of the last one. */
     async function outputClosed(npm: ChildProcess): Promise<void> {
-      const timeout = AbortSignal.timeout(10_000)
+      const timeout = AbortSignal.timeout(60_000)
       await once(npm.stdout as NonNullable<ChildProcess['stdout']>, 'close', { signal: timeout }).catch(
         () => {
           process.kill(-(npm.pid as number), 'SIGKILL')

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
 import { exportJWK, generateKeyPair } from 'jose'
 import type { ClientMetadata } from 'oidc-provider'
 import * as client from 'openid-client'
 import type { Database } from '../database/database.ts'
 import { hashPassword } from '../identity/passwords.ts'
+import { freePort } from './free-port.ts'
 import { startTestService, type TestService, type TestUser } from './service.ts'
 
 export const PASSWORD = 'correct horse'
@@ -25,7 +24,7 @@ export async function startOAuthService(
   database: Database,
   extraClients: readonly ClientMetadata[] = [],
 ): Promise<OAuthService> {
-  const port = await freePort()
+  const port = await freePort('localhost')
   const url = `http://localhost:${port}`
   const pair = await generateKeyPair('ES256', { extractable: true })
   const portalKey = { ...(await exportJWK(pair.publicKey)), use: 'sig', alg: 'ES256' }
@@ -70,14 +69,6 @@ function testClients(portalKey: object): ClientMetadata[] {
       jwks: { keys: [portalKey as never] },
     },
   ]
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, 'localhost')
-  await new Promise((resolve) => server.once('listening', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 /** What came back: a response for the application, or a page. */

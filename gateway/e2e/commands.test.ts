@@ -16,11 +16,11 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { requestRecord, responseTo } from '../audit/audit-records.ts'
 import { COMMANDS } from '../cli/commands.ts'
 import { SealedTrail } from '../evidence/sealed-trail.test-support.ts'
 import packageJson from '../package.json' with { type: 'json' }
-import { freePort } from './free-port.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))

@@ -15,8 +15,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '../../backend/testing/free-port.ts'
 import packageJson from '../package.json' with { type: 'json' }
-import { freePort } from './free-port.ts'
 import { buildImages, copyModules, npm, type Stage } from './image-build.ts'
 import { until } from './running-gateway.ts'
 

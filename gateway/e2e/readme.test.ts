@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { NO_REDIS } from '../store/redis-server.test-support.ts'
 import { call } from './client.ts'
-import { freePort } from './free-port.ts'
 import { until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))

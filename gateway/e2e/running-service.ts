@@ -2,11 +2,11 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { sharedSecret } from '../process/shared-secret.ts'
 import type { RunningProcess } from '../testing/running-process.ts'
 import { run } from './child-process.ts'
-import { freePort } from './free-port.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))

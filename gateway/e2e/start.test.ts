@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { readAudit } from '../testing/audit-file.ts'
 import { call } from './client.ts'
-import { freePort } from './free-port.ts'
 import { until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))

@@ -5,8 +5,8 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createClient } from '@redis/client'
+import { freePort } from '../../backend/testing/free-port.ts'
 import type { StoreSettings } from '../config/rules/store-address.ts'
-import { freePort } from '../e2e/free-port.ts'
 
 /** What a test says that is skipped because no server is installed; false when there is one. */
 export const NO_REDIS =

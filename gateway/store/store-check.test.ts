@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
-import { freePort } from '../e2e/free-port.ts'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { leastRights } from './least-rights.test-support.ts'
 import {
   NO_REDIS,

@@ -31,7 +31,7 @@ async function listening(t: TestContext, secure: boolean, noResponse = false): P
     ? createSecureHttpServer(connections, {
         cert: certificate.certPem,
         key: certificate.keyPem,
-        handshakeTimeout: 2000,
+        handshakeTimeout: 60_000,
       })
     : createHttpServer(connections)
   http.server.listen(0, '127.0.0.1')

@@ -11,13 +11,13 @@ const COUNT = 12_000
 let next = Math.floor(Math.random() * COUNT)
 
 /** A port that was free a moment ago, for processes that cannot report the port they got; a new one each time. */
-export async function freePort(): Promise<number> {
+export async function freePort(host = '127.0.0.1'): Promise<number> {
   for (;;) {
     const port = FIRST + (next++ % COUNT)
     const server = createServer()
     const isFree = await new Promise<boolean>((resolve) => {
       server.once('error', () => resolve(false))
-      server.listen(port, '127.0.0.1', () => resolve(true))
+      server.listen(port, host, () => resolve(true))
     })
     if (!isFree) continue
     server.close()
