@@ -49,7 +49,7 @@ class Shell {
   async run(script: string): Promise<string> {
     this.#output = ''
     this.#bash.stdin?.write(`${script}\necho "<end>"\n`)
-    await until(() => (this.#output.includes('<end>') ? true : undefined), 30_000)
+    await until(() => (this.#output.includes('<end>') ? true : undefined), 100_000)
     return this.#output.replace('<end>\n', '')
   }
 
@@ -77,7 +77,7 @@ describe('the README', () => {
     }
     // The machine that runs all tests is busy.
     const example = join(dir, 'config/examples/any-service.json')
-    const patient = { ...JSON.parse(readFileSync(example, 'utf8')), onStoreFailure: { deadlineMs: 1000 } }
+    const patient = { ...JSON.parse(readFileSync(example, 'utf8')), onStoreFailure: { deadlineMs: 5000 } }
     writeFileSync(example, JSON.stringify(patient))
     for (const port of PORTS) ports.set(port, await freePort())
     adapt = (script) =>
@@ -101,7 +101,7 @@ describe('the README', () => {
     const ready = `http://127.0.0.1:${ports.get('9090')}/readyz`
     await until(
       async () => ((await call(ready).catch(() => undefined))?.status === 200 ? true : undefined),
-      30_000,
+      100_000,
     )
     shell = new Shell(dir)
   })

@@ -34,7 +34,8 @@ describe('two backends on one database behind three gateways', { skip: NO_POSTGR
   const secretHeader = {
     'x-gateway-secret': readFileSync(secret.GATEWAY_UPSTREAM_SECRET_FILE, 'utf8').trim(),
   }
-  const agent = new Agent({ keepAlive: true, maxSockets: 64 })
+  /** For each gateway: together some more than the backends have connections to the database, for which nobody waits long. */
+  const agent = new Agent({ keepAlive: true, maxSockets: 8 })
   const backends: { process: RunningProcess; readonly url: string }[] = []
   const gateways: TestGateway[] = []
   let postgres: TestPostgres

@@ -2,8 +2,9 @@ import type { Server } from 'node:net'
 
 /** After so many event loop turns without a new connection the system has none left. */
 const QUIET_TURNS = 3
-/** A steady flow of new connections must not keep the listener open. */
+/** A steady flow of new connections must not keep the listener open, nor a busy machine have it closed without a look. */
 const LONGEST_MS = 500
+const LEAST_TURNS = 100
 
 /**
  * Accepts the connections that already wait in the system's queue, which resets them when the listener closes. Resolves
@@ -12,12 +13,14 @@ const LONGEST_MS = 500
 export function acceptQueued(server: Server): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   const endMs = performance.now() + LONGEST_MS
+  let turns = 0
   let quietTurns = 0
   const accepted = () => {
     quietTurns = 0
   }
   const turn = () => {
-    if (quietTurns < QUIET_TURNS && performance.now() < endMs) {
+    if (quietTurns < QUIET_TURNS && (turns < LEAST_TURNS || performance.now() < endMs)) {
+      turns += 1
       quietTurns += 1
       setImmediate(turn)
       return
