@@ -59,7 +59,7 @@ export async function runGateway(): Promise<void> {
   const stop = listenForStop(predecessor)
   const startup = await readStartupConfiguration(predecessor)
   const { settings, log } = startup
-  const { serving, admin } = await start(startup, predecessor)
+  const { serving, admin, vouching } = await start(startup, predecessor)
   const tellSystemd = (...states: string[]) =>
     notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
   // After a restart the main process is another one.
@@ -84,6 +84,7 @@ export async function runGateway(): Promise<void> {
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
   const graceMs = reason === 'SIGTERM' ? serving.settings.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })
+  await vouching?.finish(stop.hurry)
   admin.close()
   admin.closeAllConnections()
   log.info({ reason }, 'stopped')
@@ -106,13 +107,13 @@ async function start(startup: StartupConfiguration, predecessor: Predecessor | u
   const ports = await begin(startup, serving, { admin, socket: adminSocket })
   feed.start()
   maintainTrail(startup, serving)
-  vouchTrail(startup, serving.reports.metrics)
+  const vouching = vouchTrail(startup, serving.reports.metrics)
   const { host, adminHost, upstreams } = settings
   const { port, tlsPort, adminPort } = ports
   const workers = serving instanceof Primary ? settings.workers : 1
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
   if (isTerminal()) process.stderr.write(startBanner(startup, ports))
-  return { serving, admin }
+  return { serving, admin, vouching }
 }
 
 /** Writes pending records without waiting for a request once the disk has room again, begins new segments, and keeps closed ones. */

@@ -6,7 +6,10 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { makeSealKey, readSealKey } from '../audit/seals/seal-key.ts'
+import { parseNote } from '../audit/seals/signed-note.ts'
+import { checkpointFile } from '../audit/seals/tiles.ts'
 import { formatVerifierKey } from '../audit/seals/verifier-key.ts'
 import {
   makeStampAuthority,
@@ -161,5 +164,20 @@ describe('a gateway with witnesses and time stamps', () => {
       verified.stdout,
       /\nothers: \d+ lines signed by w\.example\/tls at .*\nothers: \d+ lines? there at .*\nproven\n$/s,
     )
+  })
+
+  it('has the last seal of an orderly stop signed before it ends', async () => {
+    assert.equal(await gateway.end(), 0)
+    const { checkpoint } = openWitnessed(
+      join(log, WITNESSED_FILE),
+      trustedWitnesses(
+        witnesses.map(({ vkey }) => vkey),
+        2,
+      ),
+    )
+    const last = parseCheckpoint(parseNote(readFileSync(checkpointFile(log))).text)
+    // Nobody promises that a loaded machine has signed within two seconds, but then it is said.
+    const late = gateway.process.lines.some(({ cause }) => cause === 'no response in time')
+    assert.ok(late || checkpoint.size === last.size, `${checkpoint.size} of ${last.size}`)
   })
 })

@@ -1,7 +1,7 @@
 import type { Metrics } from '../admin/metrics.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
 import type { VouchNews } from '../audit/witness/vouch-thread.ts'
-import { beginVouching } from '../audit/witness/vouching.ts'
+import { Vouching } from '../audit/witness/vouching.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
@@ -9,20 +9,22 @@ import type { StartupConfiguration } from './startup-configuration.ts'
 const REPEAT_MS = 600_000
 
 /** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
-export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Metrics): void {
+export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Metrics): Vouching | undefined {
   const { auditWitnesses: witnesses, auditStamps: stamps } = settings
-  if (witnesses === undefined && stamps === undefined) return
+  if (witnesses === undefined && stamps === undefined) return undefined
   const hear = {
     ...(witnesses && hearWitnesses(log, metrics, witnesses.members)),
     ...(stamps && hearStamps(log, metrics)),
   }
-  beginVouching({
+  const vouching = new Vouching({
     directory: logDirectory(settings.auditFile),
     witnesses,
     stamps,
     onNews: (news) => (hear[news.type] as ((news: VouchNews) => void) | undefined)?.(news),
     onFault: (cause) => log.error({ cause }, 'nobody vouches for the audit log'),
   })
+  vouching.begin()
+  return vouching
 }
 
 type Hear = { readonly [Type in VouchNews['type']]?: (news: Extract<VouchNews, { type: Type }>) => void }

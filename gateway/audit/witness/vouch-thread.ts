@@ -21,7 +21,7 @@ export interface VouchJob {
   readonly stamps: StampsSettings | undefined
 }
 
-/** What it says. */
+/** What it says. The one message that it gets is how long the last round may take, in milliseconds. */
 export type VouchNews =
   | { readonly type: 'witnessed'; readonly progress: Progress }
   | { readonly type: 'stamped'; readonly progress: Progress }
@@ -34,17 +34,25 @@ export type VouchNews =
       readonly cause: string
     }
   | { readonly type: 'stamp-fault'; readonly cause: string }
+  /** The last round, which it was asked for, is over. */
+  | { readonly type: 'finished' }
 
 /** How often it looks for a new checkpoint. */
 const LOOK_MS = 1000
 
 const { directory, witnesses, stamps } = workerData as VouchJob
-const rounds = [witnesses && witnessRounds(witnesses), stamps && stampRounds(stamps)]
+const cosigned = witnesses && witnessRounds(witnesses)
+const rounds = [cosigned, stamps && stampRounds(stamps)]
 const file = checkpointFile(directory)
 let seen = ''
 
 setInterval(look, LOOK_MS)
 look()
+parentPort?.on('message', async (ms: number) => {
+  look()
+  await cosigned?.finish(AbortSignal.timeout(ms))
+  tell({ type: 'finished' })
+})
 
 /** The checkpoint is replaced whole, so that a new one is another file. */
 function look(): void {

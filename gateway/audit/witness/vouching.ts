@@ -9,6 +9,8 @@ export interface VouchingOptions extends VouchJob {
 
 const SCRIPT = new URL(`./vouch-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 const RESTART_MS = 60_000
+/** A stop waits no longer for witnesses. */
+const FINISH_MS = 2000
 /** What others send can cost this thread its memory, and no other. */
 const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }
 
@@ -16,12 +18,39 @@ const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }
  * Has checkpoints of the log cosigned and time-stamped, in a thread of its own that follows the log by its files: requests and
  * sealing never wait for it. It ends with the process; two processes, during a restart, do no harm to one another.
  */
-export function beginVouching(options: VouchingOptions): void {
-  const { directory, witnesses, stamps, onNews, onFault } = options
-  const job: VouchJob = { directory, witnesses, stamps }
-  const thread = new Worker(SCRIPT, { workerData: job, name: 'vouch', resourceLimits: LIMITS })
-  thread.unref()
-  thread.on('message', onNews)
-  thread.on('error', (error) => onFault(`the thread that asks them has died: ${(error as Error).message}`))
-  thread.on('exit', () => setTimeout(() => beginVouching(options), RESTART_MS).unref())
+export class Vouching {
+  readonly #options: VouchingOptions
+  #thread: Worker | undefined
+
+  constructor(options: VouchingOptions) {
+    this.#options = options
+  }
+
+  begin(): void {
+    const { directory, witnesses, stamps, onNews, onFault } = this.#options
+    const job: VouchJob = { directory, witnesses, stamps }
+    const thread = new Worker(SCRIPT, { workerData: job, name: 'vouch', resourceLimits: LIMITS })
+    thread.unref()
+    thread.on('message', onNews)
+    thread.on('error', (error) => onFault(`the thread that asks them has died: ${(error as Error).message}`))
+    thread.on('exit', () => {
+      this.#thread = undefined
+      setTimeout(() => this.begin(), RESTART_MS).unref()
+    })
+    this.#thread = thread
+  }
+
+  /** Has the last checkpoint cosigned, if witnesses respond at once. @param hurry ends the wait when it resolves */
+  async finish(hurry: Promise<void>): Promise<void> {
+    const thread = this.#thread
+    if (thread === undefined || this.#options.witnesses === undefined) return
+    const over = Promise.withResolvers<void>()
+    thread.on('message', ({ type }: VouchNews) => type === 'finished' && over.resolve())
+    thread.once('exit', over.resolve)
+    thread.postMessage(FINISH_MS)
+    // The thread tells before who did not sign in time.
+    const deadline = setTimeout(over.resolve, FINISH_MS + 500)
+    await Promise.race([over.promise, hurry])
+    clearTimeout(deadline)
+  }
 }

@@ -104,6 +104,29 @@ function kept(log: SealedLog, asked: readonly TestWitness[]) {
 }
 
 describe('a log with witnesses', () => {
+  it('has its last checkpoint signed at the end before its time, and waits no longer than it may for who stalls', async () => {
+    const log = newLog()
+    const quick = await start(log, 'w.example/quick')
+    const stalling = await start(log, 'w.example/stalling', { lie: () => 'stall' })
+    const once = run(log, [quick, stalling], { quorum: 1, everyMs: 3_600_000, timeoutMs: 600_000 })
+    once.rounds.sealed(log.grow(3))
+    await once.until(() => once.progress().vouched === 3)
+    once.rounds.sealed(log.grow(4))
+    // The round before still waits for the one that stalls, and so would this one.
+    await once.rounds.finish(new AbortController().signal)
+    assert.deepEqual(kept(log, [quick]), { size: 7, signers: ['w.example/quick'] })
+    assert.deepEqual(once.faults, [])
+    await once.rounds.finish(new AbortController().signal)
+    assert.equal(quick.statuses.length, 2, 'nothing is new')
+
+    const both = run(log, [quick, stalling], { quorum: 2, everyMs: 3_600_000, timeoutMs: 600_000 })
+    both.rounds.sealed(log.grow(1))
+    await both.rounds.finish(AbortSignal.timeout(200))
+    await both.until(() => both.faults.length > 0)
+    assert.deepEqual(both.faults, ['w.example/stalling unreachable: no response in time'])
+    assert.equal(kept(log, [quick]).size, 7)
+  })
+
   it('has each of its checkpoints cosigned by all, over tiles, whatever size they have', async () => {
     const log = newLog()
     const asked = [await start(log, 'w.example/1'), await start(log, 'w.example/2', { keyType: 'ml-dsa-44' })]

@@ -43,7 +43,12 @@ export class WitnessRounds {
   readonly #paced: PacedRounds
   readonly #count: ProgressCount
   readonly #aborted = new AbortController()
+  #signal = this.#aborted.signal
   #round: Round | undefined
+  /** Of the round or retry that was begun last. */
+  #done: Promise<boolean> | undefined
+  /** Called when enough have signed. */
+  #onQuorum = () => {}
 
   constructor(options: WitnessRoundsOptions) {
     const { directory, clients, quorum, everyMs, firstRetryMs } = options
@@ -55,8 +60,8 @@ export class WitnessRounds {
       everyMs,
       begunAgoMs: last?.ageMs,
       ...(firstRetryMs !== undefined && { firstRetryMs }),
-      round: () => this.#begin(),
-      retry: () => (this.#round === undefined ? this.#begin() : this.#ask(this.#round)),
+      round: () => this.#track(this.#begin()),
+      retry: () => this.#track(this.#round === undefined ? this.#begin() : this.#ask(this.#round)),
     })
   }
 
@@ -70,6 +75,27 @@ export class WitnessRounds {
   close(): void {
     this.#paced.close()
     this.#aborted.abort()
+  }
+
+  /**
+   * Has the newest checkpoint signed by enough now, however long ago the last round was. Nothing is asked afterwards.
+   *
+   * @param signal ends it
+   */
+  async finish(signal: AbortSignal): Promise<void> {
+    this.close()
+    await this.#done
+    const { sealed, vouched } = this.#count.progress
+    if (sealed === vouched) return
+    this.#signal = signal
+    const quorum = Promise.withResolvers<void>()
+    this.#onQuorum = quorum.resolve
+    await Promise.race([quorum.promise, this.#begin()])
+  }
+
+  #track(done: Promise<boolean>): Promise<boolean> {
+    this.#done = done
+    return done
   }
 
   async #begin(): Promise<boolean> {
@@ -99,12 +125,13 @@ export class WitnessRounds {
   async #askOne(client: WitnessClient, round: Round): Promise<void> {
     const { reports } = this.#options
     const { name } = client.verifier
+    const signal = this.#signal
     try {
-      const signature = await client.cosign(round.submission, this.#aborted.signal)
+      const signature = await client.cosign(round.submission, signal)
       this.#keep(round, client, signature)
       reports.cosigned(name)
     } catch (error) {
-      if (this.#aborted.signal.aborted) return
+      if (signal.aborted && signal === this.#aborted.signal) return
       const failure = error instanceof WitnessFault ? error.failure : 'internal'
       // A tile of this checkpoint may have become part of a full one; a newer checkpoint has all of its own.
       if (failure === 'unprovable' && this.#round === round) this.#round = undefined
@@ -122,6 +149,7 @@ export class WitnessRounds {
       keepWitnessed(directory, submission.bytes, found)
       this.#count.vouched()
       reports.progress(this.#count.progress)
+      this.#onQuorum()
     }
     signatures.set(client, signature)
   }
