@@ -177,6 +177,36 @@ test('a route that accepts nothing but certificates needs a listener that asks f
   assert.ok(good(file, { ...tls, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }))
 })
 
+test('what looks after files and seals of the trail is refused where there are none, wherever that was said', () => {
+  const members = [
+    { url: 'https://w.example', key: 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB' },
+  ]
+  const asked = {
+    witnesses: { quorum: 1, members },
+    rotation: { maxAge: '1d' },
+    retention: { keep: '1d', unsealed: true },
+  }
+  const output = ['rotation', 'retention', 'witnesses'].map(
+    (key) => `config/gateway.json: $.audit.${key}: is of no use on standard output: `,
+  )
+  const file = { audit: { ...asked, file: '-' } }
+  assert.deepEqual(
+    faults(file),
+    output.map((fault) => `${fault}$.audit.file must be a file`),
+  )
+  const env = { GATEWAY_AUDIT_FILE: '-' }
+  assert.deepEqual(
+    faults({ audit: asked }, env),
+    output.map((fault) => `${fault}GATEWAY_AUDIT_FILE must be a file`),
+  )
+  const unsealed = 'config/gateway.json: $.audit.witnesses: is of no use without seals: '
+  assert.deepEqual(faults({ audit: { ...asked, seals: 'off' } }), [`${unsealed}$.audit.seals must be "on"`])
+  assert.deepEqual(faults({ audit: asked }, { GATEWAY_AUDIT_SEALS: 'off' }), [
+    `${unsealed}GATEWAY_AUDIT_SEALS must be "on"`,
+  ])
+  assert.deepEqual(faults({ audit: asked }), [])
+})
+
 test('standard output cannot be synced, wherever either was named', () => {
   const reason = /^must be the name of a file: standard output cannot be synced$/
   const audit = { file: '-', durability: 'synced' }

@@ -9,6 +9,7 @@ import type { Fault, Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { adminFaults } from './rules/admin-rules.ts'
+import { auditConflicts } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
@@ -31,7 +32,10 @@ const PLACES = {
 } as const
 
 /** What the environment has overridden already. */
-type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'auditWitnesses' | 'auditStamps'>
+type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'auditWitnesses' | 'auditStamps'> & {
+  readonly auditWitnesses: unknown
+  readonly auditStamps: unknown
+}
 
 /** Which of two conflicting keys a fault names: the one set by the environment, else the first. */
 type Place = (
@@ -65,7 +69,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     ...(store.faults ?? []),
     ...(vouching.faults ?? []),
     ...(tracing.faults ?? tracingConflicts(configFile, merged, tracing.value)),
-    ...conflictsOf(merged, placeIn(configFile, environment.value)),
+    ...conflictsOf(merged, configFile, placeIn(configFile, environment.value)),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
     ...(tls.faults ?? [
       ...tlsConflicts({ ...merged, tls: tls.value }, tlsSources),
@@ -102,7 +106,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
 export function conflictsInForce(settings: Settings): Fault[] {
   const { configFile } = settings
   return [
-    ...conflictsOf(settings, placeIn(configFile, {})),
+    ...conflictsOf(settings, configFile, placeIn(configFile, {})),
     ...groupConflicts(configFile, settings),
     ...tlsConflicts(settings, { configFile, written: undefined, environment: undefined }),
     ...certificateConflicts(configFile, settings.routes, settings.tls),
@@ -133,7 +137,7 @@ function placeIn(configFile: string, overrides: Overrides): Place {
 }
 
 /** Faults between settings that are each valid alone. */
-function conflictsOf(merged: Merged, place: Place): Fault[] {
+function conflictsOf(merged: Merged, configFile: string, place: Place): Fault[] {
   const faults: Fault[] = []
   const { host, port, adminHost, adminPort } = merged
   if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
@@ -160,7 +164,12 @@ function conflictsOf(merged: Merged, place: Place): Fault[] {
       'has no seals, so audit.retention removes nothing: turn them on, or set audit.retention.unsealed'
     faults.push({ ...place('auditSeals'), reason })
   }
-  return [...faults, ...adminFaults(merged, place('adminHost')), ...issuerConflicts(merged, place)]
+  return [
+    ...faults,
+    ...auditConflicts(configFile, merged, (key) => place(key).path),
+    ...adminFaults(merged, place('adminHost')),
+    ...issuerConflicts(merged, place),
+  ]
 }
 
 /** Groups that lead back to a listener of the gateway. */

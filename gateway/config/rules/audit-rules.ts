@@ -1,3 +1,4 @@
+import type { Fault } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { AuditBucket, AuditRetention, AuditRotation, Settings } from '../settings.ts'
 import type { WrittenStamps, WrittenWitnesses } from '../witness-settings.ts'
@@ -39,16 +40,41 @@ type AuditSettings = Pick<
 >
 
 /** What the schema cannot say. */
-export function checkAudit(json: JsonFile<unknown>, { file, rotation, retention, ship }: WrittenAudit): void {
+export function checkAudit(json: JsonFile<unknown>, { ship }: WrittenAudit): void {
   if (ship !== undefined && (ship.directory === undefined) === (ship.s3 === undefined)) {
     json.refuse({ path: '$.audit.ship', reason: 'must have one of "directory" and "s3"' })
   }
   json.check('$.audit.ship.s3.endpoint', ship?.s3?.endpoint, urlFault)
-  if (file !== '-') return
-  for (const [key, value] of Object.entries({ rotation, retention, ship })) {
-    const reason = 'is of no use on standard output: audit.file must be a file'
-    if (value !== undefined) json.refuse({ path: `$.audit.${key}`, reason })
+}
+
+/** What is asked of a trail that is no file, or has no seals. @param nameOf where the value of a setting comes from */
+export function auditConflicts(
+  configFile: string,
+  settings: Kept & Pick<Settings, 'auditFile' | 'auditSeals'>,
+  nameOf: (key: 'auditFile' | 'auditSeals') => string,
+): Fault[] {
+  const { auditRotation: rotation, auditRetention: retention, auditShip: ship } = settings
+  const { auditWitnesses: witnesses, auditStamps: stamps } = settings
+  const refused = (keys: object, reason: string) =>
+    Object.entries(keys).flatMap(([key, value]) =>
+      value === undefined ? [] : [{ file: configFile, path: `$.audit.${key}`, reason }],
+    )
+  if (settings.auditFile === '-') {
+    const reason = `is of no use on standard output: ${nameOf('auditFile')} must be a file`
+    return refused({ rotation, retention, ship, witnesses, stamps }, reason)
   }
+  if (settings.auditSeals === 'on') return []
+  return refused({ witnesses, stamps }, `is of no use without seals: ${nameOf('auditSeals')} must be "on"`)
+}
+
+/** Each undefined where it is not configured. */
+type Kept = {
+  readonly [Key in
+    | 'auditRotation'
+    | 'auditRetention'
+    | 'auditShip'
+    | 'auditWitnesses'
+    | 'auditStamps']: unknown
 }
 
 export function auditSettings({ rotation, retention, ship, ...written }: WrittenAudit): AuditSettings {
