@@ -115,7 +115,7 @@ describe('a log with witnesses', () => {
     const log = newLog()
     const quick = await start(log, 'w.example/quick')
     const stalling = await start(log, 'w.example/stalling', { lie: () => 'stall' })
-    const once = run(log, [quick, stalling], { quorum: 1, everyMs: 3_600_000, timeoutMs: 600_000 })
+    const once = run(log, [quick, stalling], { quorum: 1, everyMs: 3_600_000 })
     once.rounds.sealed(log.grow(3))
     await once.until(() => once.progress().vouched === 3)
     once.rounds.sealed(log.grow(4))
@@ -126,7 +126,7 @@ describe('a log with witnesses', () => {
     await once.rounds.finish(new AbortController().signal)
     assert.equal(quick.statuses.length, 2, 'nothing is new')
 
-    const both = run(log, [quick, stalling], { quorum: 2, everyMs: 3_600_000, timeoutMs: 600_000 })
+    const both = run(log, [quick, stalling], { quorum: 2, everyMs: 3_600_000 })
     both.rounds.sealed(log.grow(1))
     const bound = new AbortController()
     const finished = both.rounds.finish(bound.signal)
