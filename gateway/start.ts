@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { sharedSecret } from './process/shared-secret.ts'
+import { forProfile } from './process/startup/memory-profile.ts'
 
 /**
  * `npm start`: runs the backend and, as soon as it is ready, the gateway, each in its own process. On SIGTERM, SIGINT, SIGHUP
@@ -56,11 +57,13 @@ if (!stopping) launch(gateway)
 
 function launch(part: Child): void {
   // The channel tells the child when this process ends, so that no child is left running.
+  const given = { options: part.flags, env }
+  const node = part === gateway ? forProfile(given) : given
   const child = spawn(
     process.execPath,
-    [...process.execArgv, ...part.flags, fileURLToPath(new URL(part.script, import.meta.url))],
+    [...process.execArgv, ...node.options, fileURLToPath(new URL(part.script, import.meta.url))],
     {
-      env,
+      env: node.env,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       // A process group of its own: Ctrl-C reaches only this process, which stops the children in order.
       detached: true,

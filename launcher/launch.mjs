@@ -6,6 +6,9 @@ import { findNodes, whatToInstall } from './find-node.mjs'
 
 const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url))
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
+/** Options for the memory of a gateway, and what replaces them in `GATEWAY_PROFILE=small`, as in its `startup/memory-profile`. */
+const YOUNG = /^--(?:min|max)-semi-space-size=/
+const SMALL = '--max-semi-space-size=8'
 /** How often to check whether npm still runs. */
 const PARENT_CHECK_MS = 250
 
@@ -25,7 +28,8 @@ export function launch(args) {
 }
 
 /** The first Node that the machine can run; one built for another C library cannot start. */
-function spawnNode(args) {
+function spawnNode(given) {
+  const args = forProfile(given)
   for (const node of findNodes()) {
     // The end of the channel tells the program that this process was killed.
     const stdio = ['inherit', 'inherit', 'inherit', 'ipc']
@@ -36,8 +40,15 @@ function spawnNode(args) {
   return undefined
 }
 
+function forProfile(args) {
+  const rest = args.filter((argument) => !YOUNG.test(argument))
+  const isSmall = process.env.GATEWAY_PROFILE === 'small' && rest.length < args.length
+  return isSmall ? [SMALL, ...rest] : args
+}
+
 function environment(node, args) {
   const env = { ...process.env }
+  if (args[0] === SMALL) env.MALLOC_ARENA_MAX ??= '1'
   // Scripts that search the path for `node` find the same one, whatever npm has linked.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
   // Types are stripped once. Coverage is not exact for functions that were compiled before.

@@ -70,6 +70,15 @@ describe('the launcher', () => {
       )
     })
 
+    it('with less room for young objects in the small profile', NOT_PINNED, () => {
+      const dir = project()
+      pin(dir)
+      const small = { GATEWAY_PROFILE: 'small' }
+      const args = ['--min-semi-space-size=32', '--max-semi-space-size=32', 'a.ts']
+      assert.equal(launch(dir, args, small).stdout, 'pinned --max-semi-space-size=8 a.ts\n')
+      assert.equal(launch(dir, ['a.ts'], small).stdout, 'pinned a.ts\n')
+    })
+
     it('the pinned one that was installed further up', NOT_PINNED, () => {
       const dir = project()
       pin(dirname(dir))

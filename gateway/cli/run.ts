@@ -1,3 +1,4 @@
+import { applyMemoryProfile } from '../process/startup/memory-profile.ts'
 import type { Command } from './command.ts'
 import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
 
@@ -19,7 +20,8 @@ export const command: Command = {
   fault: 'the configuration is faulty, or an address is taken',
   async run({ flags }) {
     Object.assign(process.env, environmentOf(flags))
-    const { runGateway } = await import('../main.ts')
+    applyMemoryProfile()
+    const { runGateway } = await import('../cluster/run-gateway.ts')
     await runGateway()
     return 0
   },

@@ -46,6 +46,7 @@ test('every variable arrives at its key', () => {
     GATEWAY_AUDIT_SEAL_KEY: '/run/secrets/seal.pem',
     GATEWAY_STORE: 'memory',
     GATEWAY_WORKERS: '1',
+    GATEWAY_PROFILE: 'small',
     GATEWAY_UPSTREAM_SECRET_FILE: '/run/secrets/gateway',
     GATEWAY_DRAIN_GRACE_MS: '0',
     GATEWAY_DATA_DIR: '/var/lib/x',
@@ -88,6 +89,7 @@ test('every variable arrives at its key', () => {
 test('each variable refuses what is not of its kind', () => {
   assert.match(fault('GATEWAY_HOST', 'a:1'), /must be an IP address/)
   assert.match(fault('GATEWAY_AUDIT_SEALS', 'yes'), /must be one of on, off, but is "yes"/)
+  assert.match(fault('GATEWAY_PROFILE', 'tiny'), /must be one of fast, small, but is "tiny"/)
   assert.match(fault('GATEWAY_ADMIN_OPEN', 'yes'), /must be one of true, false, but is "yes"/)
   assert.match(fault('GATEWAY_ADMIN_NAMES', 'a, b:9090'), /a host name, without a port, but is "b:9090"/)
   assert.match(fault('GATEWAY_ADMIN_HOST', '[::1]'), /must be an IP address/)

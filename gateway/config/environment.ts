@@ -3,6 +3,7 @@ import type { Fault, Parsed } from './faults.ts'
 import type { GatewayFile } from './gateway-file.ts'
 import { closestTo } from './json/did-you-mean.ts'
 import { describeValue } from './json/schema-check.ts'
+import { MEMORY_PROFILES } from './rules/memory-profiles.ts'
 import { STORE_VARIABLES } from './rules/store-address.ts'
 import type { TlsKeys } from './rules/tls-rules.ts'
 import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './rules/value-rules.ts'
@@ -60,6 +61,7 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_AUDIT_SEAL_KEY', (text, overrides) => set(overrides, { auditSealKeyFile: text })],
   ...STORE_VARIABLES.map((name) => [name, ignore] as const),
   ['GATEWAY_WORKERS', readWorkers],
+  ['GATEWAY_PROFILE', (text) => choiceFault(text, MEMORY_PROFILES)],
   ['GATEWAY_DRAIN_GRACE_MS', readDrainGrace],
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
   [

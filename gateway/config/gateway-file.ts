@@ -56,6 +56,7 @@ type Completed =
   | 'tracing'
   | 'auditWitnesses'
   | 'auditStamps'
+  | 'memoryProfile'
 
 /** The settings of config/gateway.json, with every default that does not depend on the environment. Immutable. */
 export interface GatewayFile extends Omit<Settings, Completed> {

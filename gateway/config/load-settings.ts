@@ -11,6 +11,7 @@ import { loadFile, type ReadFile } from './load-file.ts'
 import { adminFaults } from './rules/admin-rules.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
+import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { parseUpstreamSecret } from './secret-line.ts'
@@ -86,6 +87,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     value: {
       ...merged,
       ...files,
+      memoryProfile: memoryProfileOf(env),
       tls: tls.value,
       store: store.value,
       tracing: tracing.value,

@@ -5,6 +5,7 @@ import type { Leniency } from '../http/rules/policy/path-readings.ts'
 import type { ForwardedPolicy } from '../http/rules/policy/response-policy.ts'
 import type { Refusal } from '../refusals.ts'
 import type { CredentialKind } from './clients-file.ts'
+import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
 import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamGroup } from './upstreams/upstream-group.ts'
@@ -258,6 +259,7 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly allowedFieldNames: ReadonlySet<string>
   /** Threads that serve requests; with 1 it is the main one. */
   readonly workers: number
+  readonly memoryProfile: MemoryProfile
   /** From SIGTERM until the public listeners close. Meanwhile the gateway is not ready, but serves requests. */
   readonly drainGraceMs: number
   readonly timeouts: Timeouts

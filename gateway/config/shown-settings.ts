@@ -52,6 +52,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   trustedProxies: true,
   clientCertProxies: true,
   allowedFieldNames: true,
+  memoryProfile: true,
   workers: true,
   drainGraceMs: true,
   timeouts: true,

@@ -6,7 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { call } from './client.ts'
 import type { Loaded } from './loaded-probe.ts'
+import { startGateway } from './running-gateway.ts'
 
 /** Each takes about a quarter of a millisecond. */
 const MOST_FILES = 240
@@ -72,6 +74,21 @@ describe('until it listens', () => {
       rmSync(loaded, { force: true })
     }
   }
+})
+
+describe('in the small profile', { skip: process.platform !== 'linux' }, () => {
+  it('a gateway has less room for young objects, under the id that it was started with, and says so', async () => {
+    const config = { routes: [{ path: '/', auth: ['none'] }], upstream: 'http://127.0.0.1:9' }
+    const gateway = await startGateway({ config, env: { GATEWAY_PROFILE: 'small' } })
+    try {
+      const command = readFileSync(`/proc/${gateway.process.child.pid}/cmdline`, 'utf8').split('\0')
+      assert.ok(command.includes('--max-semi-space-size=8'), command.join(' '))
+      const { body } = await call(`${gateway.adminUrl}/config`)
+      assert.match(body, /"memoryProfile":\s?"small"/)
+    } finally {
+      assert.equal(await gateway.end(), 0)
+    }
+  })
 })
 
 /** The files of one package among these, by their places in it. */

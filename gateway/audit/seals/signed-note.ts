@@ -30,7 +30,7 @@ export interface NoteVerifier {
 const NOTE_MAX_BYTES = 256 * 1024
 const SIGNATURES_MAX = 64
 const KEY_ID_BYTES = 4
-const SIGNATURE_LINE = /^— ([^\s+]+) ([A-Za-z0-9+/]+={0,2})$/u
+const SIGNATURE_LINE = /^\u2014 ([^\s+]+) ([A-Za-z0-9+/]+={0,2})$/u
 // biome-ignore lint/suspicious/noControlCharactersInRegex: a note must not contain them
 const CONTROL = /[\u0000-\u0009\u000b-\u001f]/
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })

@@ -132,6 +132,13 @@ test('a fetch is given up when its caller gives up', async (t) => {
   await fetching
 })
 
+test('a change of protocol is a failure', async (t) => {
+  const { uri } = await serve(t, (request) => {
+    request.socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n')
+  })
+  await assert.rejects(fetchJwks(uri, never), /was closed/)
+})
+
 test('nobody there is a failure', async () => {
   await assert.rejects(fetchJwks('http://127.0.0.1:1/', never), /ECONNREFUSED/)
 })

@@ -40,6 +40,8 @@ export interface Additions {
 
 interface Program {
   readonly root: string
+  /** In `root`. Default: its sources. */
+  readonly program?: string
   /** Options of Node itself, such as a profiler's. */
   readonly execArgv?: readonly string[]
   readonly additions?: Additions
@@ -64,7 +66,7 @@ function manifestOf(root: string): string {
 }
 
 async function start(program: Program, setup: ContenderSetup): Promise<RunningContender> {
-  const { root, execArgv = [], additions = {} } = program
+  const { root, program: path = 'gateway/main.ts', execArgv = [], additions = {} } = program
   const { dir, upstreamPort } = setup
   const auditFile = join(dir, 'audit.ndjson')
   const write = (name: string, value: object) => {
@@ -85,7 +87,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
   const upstream = `http://127.0.0.1:${upstreamPort}`
   const child = startChild({
     // As `npm run gateway` does.
-    command: [process.execPath, ...execArgv, ...YOUNG, join(root, 'gateway/main.ts')],
+    command: [process.execPath, ...execArgv, ...YOUNG, join(root, path)],
     cpus: setup.cpus,
     env: {
       NODE_ENV: 'production',
@@ -107,7 +109,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
 }
 
 /** The port that the gateway logs. Rejects with its own message when it does not start. */
-function portOf(child: Child): Promise<number> {
+export function portOf(child: Child): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = ''
     child.process.stderr?.on('data', (piece: string) => {

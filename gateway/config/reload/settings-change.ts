@@ -19,6 +19,7 @@ export const NEEDS_RESTART = [
   'adminNames',
   'tls',
   'workers',
+  'memoryProfile',
   'dataDir',
   'auditFile',
   'auditDurability',

@@ -1,0 +1,273 @@
+import type { Server } from 'node:http'
+import type { Logger } from 'pino'
+import { AdminGuard } from '../admin/admin-guard.ts'
+import type { AdminRoute } from '../admin/admin-route.ts'
+import { createAdminServer } from '../admin/admin-server.ts'
+import { configRoutes } from '../admin/config-routes.ts'
+import { ConsoleFeed } from '../admin/console/console-feed.ts'
+import { consoleRoutes } from '../admin/console/console-routes.ts'
+import { metricsRoute } from '../admin/metrics-route.ts'
+import { probeRoutes } from '../admin/probes.ts'
+import { clockOffset } from '../audit/clock-offset.ts'
+import { Rotation } from '../audit/segments/rotation.ts'
+import { SegmentThread } from '../audit/segments/segment-thread.ts'
+import { describeFault, type Fault, showFault } from '../config/faults.ts'
+import { fileWarnings, settingsWarnings } from '../process/config-warnings.ts'
+import { CannotListen, canSharePorts, listen, type Place } from '../process/public-listeners.ts'
+import { watchAdminToken } from '../process/reload/admin-token.ts'
+import { ControlSocket } from '../process/restart/control-socket.ts'
+import { Predecessor } from '../process/restart/predecessor.ts'
+import { placesOf, Restarts } from '../process/restart/restarts.ts'
+import type { ListeningSocket } from '../process/restart/sockets.ts'
+import { segmentReports } from '../process/segment-reports.ts'
+import type { ServingMode } from '../process/serving-mode.ts'
+import { serveAlone } from '../process/single-process.ts'
+import { socketsFromSystemd } from '../process/startup/activated-sockets.ts'
+import { readConfiguration } from '../process/startup/read-configuration.ts'
+import { notifyServiceManager } from '../process/startup/service-manager.ts'
+import { startBanner } from '../process/startup/start-banner.ts'
+import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
+import { vouchTrail } from '../process/vouch-trail.ts'
+import { isTerminal, operationalLog } from '../terminal/operational-log.ts'
+import { Primary, prepareWorkers } from './primary.ts'
+
+/** Exit code when the configuration is invalid or an address cannot be listened on. */
+const UNUSABLE = 1
+/** Under npm one Ctrl-C arrives twice: from the terminal and from npm. */
+const SAME_CTRL_C_MS = 1000
+/** How often an idle gateway retries an audit trail that could not be written, and looks whether it has to be rotated. */
+const TRAIL_MAINTAIN_MS = 1000
+/** How often closed segments are looked after. */
+const SEGMENT_ROUND_MS = 5000
+
+/** The gateway as a process: read the configuration or exit, start, serve until a signal or a successor, end. */
+export async function runGateway(): Promise<void> {
+  // Files (audit trail, counts, sessions) are for this user only.
+  process.umask(0o077)
+  const predecessor = Predecessor.find()
+  const stop = listenForStop(predecessor)
+  const startup = await readStartupConfiguration(predecessor)
+  const { settings, log } = startup
+  const { serving, admin, vouching } = await start(startup, predecessor)
+  const tellSystemd = (...states: string[]) =>
+    notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
+  // After a restart the main process is another one.
+  void tellSystemd('READY=1', `MAINPID=${process.pid}`)
+  // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
+  // channel from ending the process before it has drained.
+  if (predecessor === undefined) process.send?.('ready', () => {})
+
+  const { restarts, control } = acceptRestarts({ settings, log, serving, admin, predecessor })
+  const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
+  if (successor !== undefined) {
+    // Before this process ends, or systemd would take the service for ended.
+    const told = tellSystemd('READY=1', `MAINPID=${successor.pid}`)
+    await serving.handOver?.leave(successor, stop.asked)
+    await told
+    log.info('replaced')
+    process.exit(0)
+  }
+  control.close()
+  const reason = await stop.asked
+  void tellSystemd('STOPPING=1')
+  // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
+  const graceMs = reason === 'SIGTERM' ? serving.settings.drainGraceMs : 0
+  await serving.drain({ reason, graceMs, hurry: stop.hurry })
+  await vouching?.finish(stop.hurry)
+  admin.close()
+  admin.closeAllConnections()
+  log.info({ reason }, 'stopped')
+  process.exit(0)
+}
+
+/** Makes the parts, listens for probes and then for requests, and says where. Exits when it cannot. */
+async function start(startup: StartupConfiguration, predecessor: Predecessor | undefined) {
+  const { settings, log } = startup
+  const warnings = [...fileWarnings(process.env), ...settingsWarnings(settings)]
+  for (const warning of warnings) log.warn({ warning }, 'configuration')
+  const { serving, adminSocket } = await makeParts(startup, predecessor)
+  process.on('SIGHUP', () => serving.trail.reopen())
+  const guard = adminGuard(startup, serving)
+  const feed = consoleFeed(serving)
+  const admin = createAdminServer({
+    guard,
+    routes: [...consoleRoutes(feed, guard), ...adminRoutes(serving)],
+  })
+  const ports = await begin(startup, serving, { admin, socket: adminSocket })
+  feed.start()
+  maintainTrail(startup, serving)
+  const vouching = vouchTrail(startup, serving.reports.metrics)
+  const { host, adminHost, upstreams } = settings
+  const { port, tlsPort, adminPort } = ports
+  const workers = serving instanceof Primary ? settings.workers : 1
+  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
+  if (isTerminal()) process.stderr.write(startBanner(startup, ports))
+  return { serving, admin, vouching }
+}
+
+/** Writes pending records without waiting for a request once the disk has room again, begins new segments, and keeps closed ones. */
+function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingMode): void {
+  const { trail, reports } = serving
+  const { auditFile: file } = settings
+  const onFault = ({ message: cause }: Error) => log.error({ cause }, 'the audit trail cannot be rotated')
+  const rotation = new Rotation({ file, trail, now: Date.now, onFault })
+  const segments = new SegmentThread(trail, segmentReports(reports))
+  const maintain = () => {
+    trail.maintain()
+    if (trail.writable) rotation.maintain(serving.settings.auditRotation)
+  }
+  setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
+  // After a restart they are the other process's.
+  const round = () => (trail.writable ? segments.round(serving.settings) : undefined)
+  round()
+  setInterval(round, SEGMENT_ROUND_MS).unref()
+}
+
+/** With what a predecessor or systemd hands over, if there is one. */
+async function makeParts(startup: StartupConfiguration, predecessor: Predecessor | undefined) {
+  const { settings, log } = startup
+  const withWorkers = settings.workers > 1 && (await canSharePorts(log))
+  const spare = withWorkers && predecessor !== undefined ? await prepareWorkers(settings.workers) : []
+  const inheritance = await predecessor?.inherit(placesOf(settings))
+  const exiting = { log, predecessor }
+  const sockets = await orExit(
+    exiting,
+    () => inheritance?.listeners ?? socketsFromSystemd(process.env, { pid: process.pid, withWorkers }),
+  )
+  const serving = await orExit(
+    exiting,
+    (): ServingMode =>
+      withWorkers
+        ? new Primary(startup, inheritance && { inheritance, spare })
+        : serveAlone(startup, { inheritance, sockets }),
+  )
+  return { serving, adminSocket: sockets.admin?.[0] }
+}
+
+function adminRoutes(serving: ServingMode): AdminRoute[] {
+  return [
+    ...probeRoutes({ readiness: () => serving.notReady(), degradation: () => serving.degraded() }),
+    metricsRoute(serving.metrics),
+    ...configRoutes({ config: serving.reports.config, reload: () => serving.reload() }),
+  ]
+}
+
+function consoleFeed(serving: ServingMode): ConsoleFeed {
+  return new ConsoleFeed({
+    collect: () => serving.collect(),
+    readiness: () => serving.notReady(),
+    degradation: () => serving.degraded(),
+    config: () => serving.reports.config.report(),
+    limiter: serving.limiter,
+  })
+}
+
+function adminGuard({ settings, adminToken }: StartupConfiguration, { reports }: ServingMode): AdminGuard {
+  const { adminHost, adminNames, adminTokenFile: file } = settings
+  const guard = new AdminGuard({ names: [adminHost, ...adminNames], token: adminToken?.value })
+  if (file !== undefined && adminToken !== undefined) {
+    watchAdminToken(reports, { file, loaded: adminToken, enforce: (token) => guard.replaceToken(token) })
+  }
+  return guard
+}
+
+/** Listens for probes first, then for requests. */
+async function begin(
+  { settings, log }: StartupConfiguration,
+  serving: ServingMode,
+  { admin, socket: open }: { readonly admin: Server; readonly socket: ListeningSocket | undefined },
+) {
+  try {
+    const adminPort = await listen(admin, { host: settings.adminHost, port: settings.adminPort, open })
+    return { adminPort, ...(await serving.begin()) }
+  } catch (error) {
+    const { host, port }: Partial<Place> = error instanceof CannotListen ? error.place : {}
+    const cause = error instanceof Error ? error.message : String(error)
+    log.fatal({ host, port, cause }, 'cannot listen')
+    await serving.abandon('cannot listen')
+    process.exit(UNUSABLE)
+  }
+}
+
+async function readStartupConfiguration(predecessor: Predecessor | undefined): Promise<StartupConfiguration> {
+  const clock = clockOffset()
+  const { value: read, faults } = readConfiguration(process.env)
+  if (faults !== undefined) {
+    await predecessor?.faulty(faults.map(describeFault))
+    stopForFaults(faults)
+  }
+  const { settings } = read
+  return {
+    ...read,
+    log: operationalLog(settings.logLevel, null),
+    clock: await clock,
+    storeModule: await loadStoreModule(settings),
+  }
+}
+
+function stopForFaults(faults: readonly Fault[]): never {
+  const describe = isTerminal() ? showFault : describeFault
+  for (const fault of faults) process.stderr.write(`${describe(fault)}\n`)
+  process.exit(UNUSABLE)
+}
+
+async function orExit<T>(
+  { log, predecessor }: { readonly log: Logger; readonly predecessor: Predecessor | undefined },
+  make: () => T,
+): Promise<T> {
+  try {
+    return make()
+  } catch (error) {
+    const cause = error instanceof Error ? error.message : String(error)
+    log.fatal({ cause }, 'cannot start')
+    await predecessor?.faulty([cause])
+    process.exit(UNUSABLE)
+  }
+}
+
+/** Listens for `countersign restart`. */
+function acceptRestarts({
+  predecessor,
+  ...parts
+}: Pick<ConstructorParameters<typeof Restarts>[0], 'settings' | 'log' | 'serving' | 'admin'> & {
+  readonly predecessor: Predecessor | undefined
+}) {
+  const { settings, log } = parts
+  const restarts = new Restarts({
+    ...parts,
+    predecessorIsHere: () => predecessor !== undefined && process.connected,
+    onSuspended: () => control.close(),
+    onBack: () => control.open(),
+  })
+  const control = new ControlSocket(settings.dataDir, {
+    restart: () => restarts.restart(),
+    onFault: (cause) => log.warn({ cause }, 'countersign restart cannot reach this process'),
+  })
+  control.open()
+  return { restarts, control }
+}
+
+/**
+ * Listens for signals from the start. `asked` resolves to the reason to stop: SIGTERM, SIGINT, or `parent gone`. `hurry`
+ * resolves at a second signal.
+ */
+function listenForStop(predecessor: Predecessor | undefined): {
+  readonly asked: Promise<string>
+  readonly hurry: Promise<void>
+} {
+  const asked = Promise.withResolvers<string>()
+  const hurry = Promise.withResolvers<void>()
+  let firstAtMs: number | undefined
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      asked.resolve(signal)
+      firstAtMs ??= performance.now()
+      if (performance.now() - firstAtMs >= SAME_CTRL_C_MS) hurry.resolve()
+    })
+  }
+  if (process.send !== undefined && predecessor === undefined) {
+    process.once('disconnect', () => asked.resolve('parent gone'))
+    if (!process.connected) asked.resolve('parent gone')
+  }
+  return { asked: asked.promise, hurry: hurry.promise }
+}

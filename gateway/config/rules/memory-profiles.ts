@@ -1,0 +1,11 @@
+/** `fast`: no care for memory. `small`: less of it for some CPU, beside each of many services. */
+export type MemoryProfile = (typeof MEMORY_PROFILES)[number]
+
+export const MEMORY_PROFILES = ['fast', 'small'] as const
+
+/** What `GATEWAY_PROFILE` says: only the environment, since it is needed before a file is read. */
+export function memoryProfileOf({
+  GATEWAY_PROFILE: text,
+}: Readonly<Record<string, string | undefined>>): MemoryProfile {
+  return text === 'small' ? 'small' : 'fast'
+}

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { forProfile } from './memory-profile.ts'
+
+const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
+
+test('without a profile, in the fast one and in one that is a fault Node is started as given', () => {
+  for (const GATEWAY_PROFILE of [undefined, 'fast', 'tiny']) {
+    const given = { options: [...YOUNG, '--import=x'], env: { GATEWAY_PROFILE, A: '1' } }
+    assert.deepEqual(forProfile(given), given)
+  }
+})
+
+test('in the small one it gets less room for young objects, and keeps all else', () => {
+  const env = { GATEWAY_PROFILE: 'small', A: '1' }
+  const small = forProfile({ options: ['--import=x', ...YOUNG], env })
+  assert.deepEqual(small.options, ['--import=x', '--max-semi-space-size=8'])
+  assert.deepEqual(small.env, { MALLOC_ARENA_MAX: '1', ...env })
+  assert.deepEqual(forProfile(small), small)
+  assert.equal(forProfile({ options: [], env: { ...env, MALLOC_ARENA_MAX: '4' } }).env.MALLOC_ARENA_MAX, '4')
+})
