@@ -131,9 +131,9 @@ export class Outage {
     this.#pending.add({ reason, timestamp: this.#timestamp() })
   }
 
-  /** Writes what is pending until a line fails. @returns why it failed. */
+  /** Writes what is pending until a line fails; with `synced` all of it or nothing. @returns why it failed. */
   flush(): Error | undefined {
-    return this.#pending.flush()
+    return this.#allOrNothing(() => this.#pending.flush())
   }
 
   /** The trail goes on in a new file, whose first line is AUDIT_START. */

@@ -16,14 +16,15 @@ interface Content {
   readonly pending: readonly Change[]
 }
 
-/** Names in the directory, with the files that they name. */
+/** Names in a directory, with the inodes that they name. */
 type Names = ReadonlyMap<string, number>
 
 /** What a power cut at one moment can leave. */
 interface Moment {
   readonly files: ReadonlyMap<number, Content>
-  /** As of the last sync of the directory, and after each change since then. */
-  readonly names: readonly Names[]
+  /** By the inode of the directory: as of its last sync, and after each change since then. */
+  readonly directories: ReadonlyMap<number, readonly Names[]>
+  readonly root: number
   /** How many answers clients had seen. */
   readonly seen: number
 }
@@ -33,25 +34,59 @@ export type Chance = (bound: number) => number
 
 const SECTOR_BYTES = 512
 
+const PATCHED = [
+  'openSync',
+  'closeSync',
+  'renameSync',
+  'mkdirSync',
+  'rmSync',
+  'writeSync',
+  'writeFileSync',
+  'ftruncateSync',
+  'fdatasync',
+  'fdatasyncSync',
+  'fsyncSync',
+] as const
+
 /**
  * A disk under `node:fs` that loses what no completed sync has covered. Files are real, and hold what the page cache would; the
- * disk keeps beside them what a power cut at each moment would leave. A failed `fdatasync` drops what it was to write, and a
- * later one does not write it either, as Linux does.
+ * disk keeps beside them what a power cut at each moment would leave. A failed sync drops what it was to write, a later one does
+ * not write it either, and each descriptor that was open learns of it once, as Linux does.
  */
 export class PowerDisk {
-  readonly #directory: string
   readonly #seen: () => number
   readonly #files = new Map<number, { durable: Buffer; pending: Change[] }>()
+  readonly #directories = new Map<number, Names[]>()
+  readonly #root: number
+  /** Has a second name of each file, so that no inode is used twice. */
+  readonly inodes: string
   readonly moments: Moment[] = []
-  #names: Names[] = [new Map()]
+  /** Inodes of what is open. */
+  readonly #open = new Map<number, number>()
+  /** Descriptors that will report an error that another has seen. */
+  readonly #failed = new Set<number>()
+  readonly #system = Object.fromEntries(PATCHED.map((name) => [name, fs[name]])) as Pick<
+    typeof fs,
+    (typeof PATCHED)[number]
+  >
   /** Answers the next syncs: how many turns of the event loop each takes, and whether it fails. */
   nextSync: () => { readonly turns: number; readonly fails: boolean } = () => ({ turns: 0, fails: false })
 
   /** @param seen how many answers clients have seen */
-  constructor(t: TestContext, directory: string, seen: () => number) {
-    this.#directory = directory
+  constructor(t: Pick<TestContext, 'after'>, directory: string, seen: () => number = () => 0) {
     this.#seen = seen
-    this.#replaceSystem(t)
+    this.#root = fs.statSync(directory).ino
+    this.#directories.set(this.#root, [new Map()])
+    this.inodes = `${directory}.inodes`
+    fs.mkdirSync(this.inodes)
+    this.#replaceSystem()
+    t.after(() => this.putBack())
+  }
+
+  /** The real disk again. */
+  putBack(): void {
+    Object.assign(fs, this.#system)
+    syncBuiltinESMExports()
   }
 
   /** Something has happened outside the disk: an answer was seen. */
@@ -60,39 +95,68 @@ export class PowerDisk {
     for (const [inode, { durable, pending }] of this.#files) {
       files.set(inode, { durable, pending: [...pending] })
     }
-    this.moments.push({ files, names: [...this.#names], seen: this.#seen() })
+    const directories = new Map([...this.#directories].map(([inode, names]) => [inode, [...names]]))
+    this.moments.push({ files, directories, root: this.#root, seen: this.#seen() })
   }
 
-  #replaceSystem(t: TestContext): void {
-    const { openSync, writeSync, ftruncateSync, fdatasync, fdatasyncSync, fsyncSync, renameSync } = fs
+  #replaceSystem(): void {
+    const system = this.#system
     const inodeOf = (fd: number) => fs.fstatSync(fd).ino
-    const directoryInode = fs.statSync(this.#directory).ino
+    const write = (fd: number, bytes: Buffer, place: number | null) => {
+      const at = place ?? fs.fstatSync(fd).size
+      const count = system.writeSync(fd, bytes, 0, bytes.length, place)
+      this.#change(inodeOf(fd), { kind: 'write', at, bytes: Buffer.from(bytes.subarray(0, count)) })
+      return count
+    }
     Object.assign(fs, {
       openSync: (path: string, flags: string | number, mode?: number) => {
-        const isNew = dirname(path) === this.#directory && !fs.existsSync(path)
-        const fd = openSync(path, flags, mode)
-        if (isNew) this.#rename((names) => names.set(basename(path), inodeOf(fd)))
+        const isNew = !fs.existsSync(path)
+        const fd = system.openSync(path, flags, mode)
+        const inode = inodeOf(fd)
+        if (isNew && this.#namesBeside(path) !== undefined) {
+          fs.linkSync(path, join(this.inodes, String(inode)))
+          this.#rename(path, inode)
+        } else if (flags === 'w') this.#change(inode, { kind: 'cut', length: 0 })
+        this.#open.set(fd, inode)
+        // Streams are closed without `closeSync`.
+        this.#failed.delete(fd)
         return fd
       },
+      closeSync: (fd: number) => {
+        this.#open.delete(fd)
+        system.closeSync(fd)
+      },
       renameSync: (from: string, to: string) => {
-        renameSync(from, to)
-        if (dirname(to) !== this.#directory) return
-        this.#rename((names) => {
-          names.set(basename(to), names.get(basename(from)) ?? 0)
-          names.delete(basename(from))
-        })
+        const { ino } = fs.statSync(from)
+        system.renameSync(from, to)
+        this.#rename(to, ino, from)
+      },
+      mkdirSync: (path: string, options?: { readonly recursive?: boolean } | number) => {
+        const made: string[] = []
+        for (let at = path; !fs.existsSync(at); at = dirname(at)) made.unshift(at)
+        const first = system.mkdirSync(path, options)
+        for (const one of made) {
+          if (this.#namesBeside(one) === undefined) continue
+          this.#directories.set(fs.statSync(one).ino, [new Map()])
+          this.#rename(one, fs.statSync(one).ino)
+        }
+        return first
+      },
+      rmSync: (path: string, options?: fs.RmOptions) => {
+        system.rmSync(path, options)
+        this.#rename(path, undefined)
       },
       writeSync: (fd: number, data: Buffer | string, start = 0, length?: number, place?: number) => {
         const bytes =
           typeof data === 'string' ? Buffer.from(data) : data.subarray(start, start + (length ?? data.length))
-        const at = place ?? fs.fstatSync(fd).size
-        const count =
-          place === undefined ? writeSync(fd, bytes) : writeSync(fd, bytes, 0, bytes.length, place)
-        this.#change(inodeOf(fd), { kind: 'write', at, bytes: Buffer.from(bytes.subarray(0, count)) })
-        return count
+        return write(fd, bytes, place ?? null)
+      },
+      writeFileSync: (file: number | string, data: string | Uint8Array, options?: fs.WriteFileOptions) => {
+        if (typeof file === 'number') write(file, Buffer.from(data as string), null)
+        else system.writeFileSync(file, data, options)
       },
       ftruncateSync: (fd: number, length: number) => {
-        ftruncateSync(fd, length)
+        system.ftruncateSync(fd, length)
         this.#change(inodeOf(fd), { kind: 'cut', length })
       },
       fdatasync: (fd: number, done: (error: Error | null) => void) => {
@@ -101,42 +165,28 @@ export class PowerDisk {
         const covered = new Set(this.#files.get(inode)?.pending)
         const wait = (left: number): void => {
           if (left > 0) setImmediate(wait, left - 1)
-          else done(this.#sync(inode, covered, fails))
+          else done(this.#sync({ fd, inode }, covered, fails))
         }
         setImmediate(wait, turns)
       },
-      fdatasyncSync: (fd: number) => {
-        const inode = inodeOf(fd)
-        const error = this.#sync(inode, new Set(this.#files.get(inode)?.pending), this.nextSync().fails)
-        if (error !== null) throw error
-      },
-      fsyncSync: (fd: number) => {
-        fsyncSync(fd)
-        if (inodeOf(fd) !== directoryInode) return
-        if (this.nextSync().fails) throw ioError()
-        this.#names = this.#names.slice(-1)
-        this.note()
-      },
+      fdatasyncSync: (fd: number) => this.#syncNow(fd),
+      fsyncSync: (fd: number) => this.#syncNow(fd),
     })
     syncBuiltinESMExports()
-    t.after(() => {
-      Object.assign(fs, {
-        openSync,
-        writeSync,
-        ftruncateSync,
-        fdatasync,
-        fdatasyncSync,
-        fsyncSync,
-        renameSync,
-      })
-      syncBuiltinESMExports()
-    })
   }
 
-  #rename(change: (names: Map<string, number>) => void): void {
-    const names = new Map(this.#names.at(-1))
-    change(names)
-    this.#names = [...this.#names, names]
+  #namesBeside(path: string): Names[] | undefined {
+    return this.#directories.get(fs.statSync(dirname(path), { throwIfNoEntry: false })?.ino ?? -1)
+  }
+
+  /** @param inode undefined: it is named no more. @param before its name in the same directory. */
+  #rename(path: string, inode: number | undefined, before = path): void {
+    const states = this.#namesBeside(path)
+    if (states === undefined) return
+    const names = new Map(states.at(-1))
+    names.delete(basename(before))
+    if (inode !== undefined) names.set(basename(path), inode)
+    states.push(names)
     this.note()
   }
 
@@ -150,7 +200,24 @@ export class PowerDisk {
     this.note()
   }
 
-  #sync(inode: number, covered: ReadonlySet<Change>, fails: boolean): Error | null {
+  #syncNow(fd: number): void {
+    const { ino } = fs.fstatSync(fd)
+    const { fails } = this.nextSync()
+    const names = this.#directories.get(ino)
+    const error =
+      names === undefined
+        ? this.#sync({ fd, inode: ino }, new Set(this.#files.get(ino)?.pending), fails)
+        : fails && ioError()
+    if (error) throw error
+    names?.splice(0, names.length - 1)
+    this.note()
+  }
+
+  #sync(
+    { fd, inode }: { readonly fd: number; readonly inode: number },
+    covered: ReadonlySet<Change>,
+    fails: boolean,
+  ): Error | null {
     const file = this.#files.get(inode)
     if (file !== undefined) {
       if (!fails)
@@ -160,8 +227,20 @@ export class PowerDisk {
       file.pending = file.pending.filter((change) => !covered.has(change) || (fails && change.kind === 'cut'))
       this.note()
     }
-    return fails ? ioError() : null
+    if (fails) for (const [other, named] of this.#open) if (named === inode) this.#failed.add(other)
+    return this.#failed.delete(fd) || fails ? ioError() : null
   }
+}
+
+/** Until the test ends nothing waits for the real disk. */
+export function withoutSyncs(t: TestContext): void {
+  const { fdatasyncSync, fsyncSync } = fs
+  const put = (functions: object) => {
+    Object.assign(fs, functions)
+    syncBuiltinESMExports()
+  }
+  put({ fdatasyncSync: () => {}, fsyncSync: () => {} })
+  t.after(() => put({ fdatasyncSync, fsyncSync }))
 }
 
 function ioError(): Error {
@@ -169,31 +248,31 @@ function ioError(): Error {
 }
 
 interface Survivor {
-  readonly name: string
+  /** From the root on. */
+  readonly path: string
   readonly inode: number
   readonly bytes: Buffer
 }
 
 /** The files that a power cut at that moment leaves. */
-export function survivors({ files, names }: Moment, chance: Chance): readonly Survivor[] {
-  const left = names[chance(names.length)] ?? new Map<string, number>()
-  return [...left].map(([name, inode]) => {
-    const content = files.get(inode) ?? { durable: Buffer.alloc(0), pending: [] }
-    return { name, inode, bytes: contentAfter(content, chance) }
+export function survivors(moment: Moment, chance: Chance, root = moment.root, above = ''): Survivor[] {
+  const states = moment.directories.get(root) ?? []
+  const left = states[chance(states.length)] ?? new Map<string, number>()
+  return [...left].flatMap(([name, inode]) => {
+    const path = join(above, name)
+    if (moment.directories.has(inode)) return survivors(moment, chance, inode, path)
+    const content = moment.files.get(inode) ?? { durable: Buffer.alloc(0), pending: [] }
+    return [{ path, inode, bytes: contentAfter(content, chance) }]
   })
 }
 
-/** Writes them into another directory. What the trail says of their inodes is made true there. */
-export function writeSurvivors(directory: string, left: readonly Survivor[]): void {
-  const inodes = new Map<string, number>()
-  for (const { name, inode } of left) {
-    fs.writeFileSync(join(directory, name), '')
-    inodes.set(String(inode), fs.statSync(join(directory, name)).ino)
-  }
-  for (const { name, bytes } of left) {
-    const renumber = (_: string, inode: string) => `"continues":"${inodes.get(inode)}"`
-    const text = bytes.toString('latin1').replace(/"continues":"(\d+)"/g, renumber)
-    fs.writeFileSync(join(directory, name), text, 'latin1')
+/** Writes them into another directory, with the inodes that they had: an earlier image is then no more. */
+export function writeSurvivors(directory: string, left: readonly Survivor[], inodes: string): void {
+  for (const { path, inode, bytes } of left) {
+    const file = join(directory, path)
+    fs.mkdirSync(dirname(file), { recursive: true })
+    fs.writeFileSync(join(inodes, String(inode)), bytes)
+    fs.linkSync(join(inodes, String(inode)), file)
   }
 }
 
@@ -208,8 +287,12 @@ function contentAfter({ durable, pending }: Content, chance: Chance): Buffer {
   }
   if (chance(2) === 0) return content
   const torn = Buffer.from(content)
+  const kept = pending.reduce(
+    (length, change) => (change.kind === 'cut' ? Math.min(length, change.length) : length),
+    durable.length,
+  )
   const firstUnsynced = pending.reduce(
-    (at, change) => Math.min(at, change.kind === 'write' ? change.at : at),
+    (at, change) => Math.min(at, change.kind === 'write' ? Math.max(change.at, kept) : at),
     torn.length,
   )
   for (

@@ -60,6 +60,18 @@ export async function lastSealedLine(
   return found
 }
 
+/** The newest line in these segments that is one of the leaves. */
+export async function newestSealedLine(
+  segments: readonly Segment[],
+  leaves: LastLeaves,
+): Promise<{ readonly index: number; readonly position: number; readonly leaf: number } | undefined> {
+  for (let index = segments.length - 1; index >= 0; index--) {
+    const found = await lastSealedLine(segments[index] as Segment, leaves)
+    if (found !== undefined) return { index, position: found.end, leaf: found.leaf }
+  }
+  return undefined
+}
+
 function searchBackward(path: string, leaves: LastLeaves): FoundLeaf | undefined {
   const fd = openSync(path, 'r')
   try {

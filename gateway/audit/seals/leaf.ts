@@ -17,3 +17,14 @@ export function leafOf(line: Uint8Array): Uint8Array {
 export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
   return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
 }
+
+const SEAL_HEAD = '{"type":"AUDIT_SEAL"'
+/** The E of SEAL: no other type has an E there. */
+const SEAL_AT = SEAL_HEAD.indexOf('EAL')
+const SEAL = 'E'.charCodeAt(0)
+
+/** Whether the line at `start` (inclusive) to `end` is an AUDIT_SEAL. */
+export function isSeal(bytes: Buffer, start: number, end: number): boolean {
+  if (bytes[start + SEAL_AT] !== SEAL || end - start < SEAL_HEAD.length) return false
+  return bytes.toString('latin1', start, start + SEAL_HEAD.length) === SEAL_HEAD
+}

@@ -50,6 +50,8 @@ export class SealedLog {
   readonly #edge: TreeEdge
   readonly #tiles: TileWriter
   #checkpoint: Checkpoint | undefined
+  /** The last that was to be written: if that failed, it may stand there all the same. */
+  #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
     const reader = new TileReader(directory, checkpoint?.size ?? 0)
@@ -114,6 +116,7 @@ export class SealedLog {
     const full = this.#tiles.write()
     const { size } = this.#edge
     const checkpoint = { origin: this.#key.origin, size, root: this.#edge.root() }
+    this.#attempted = checkpoint
     replaceFile(checkpointFile(this.#directory), [this.#key.seal(checkpoint)])
     this.#checkpoint = checkpoint
     this.#tiles.removePartial(full)
@@ -123,7 +126,8 @@ export class SealedLog {
   #hasOwnCheckpoint(): boolean {
     if (this.#checkpoint === undefined) return true
     const note = readIfThere(checkpointFile(this.#directory))?.toString()
-    return note?.startsWith(`${checkpointText(this.#checkpoint)}\n`) === true
+    const own = [this.#checkpoint, this.#attempted ?? this.#checkpoint]
+    return own.some((checkpoint) => note?.startsWith(`${checkpointText(checkpoint)}\n`))
   }
 }
 

@@ -23,10 +23,10 @@ export function newSealKey(directory: string): SealKey {
   return readSealKey(file)
 }
 
-/** Every line of a trail that is not compressed, in order, with its `\n`. */
+/** Every whole line of a trail that is not compressed, in order, with its `\n`. */
 export async function wholeTrail(file: string): Promise<Buffer[]> {
   const segments = await segmentsOfTrail(file)
-  return segments.flatMap(({ path }) => [...linesIn(readFileSync(path))])
+  return segments.flatMap(({ path }) => [...linesIn(readFileSync(path))].filter((line) => line.at(-1) === 10))
 }
 
 /**
@@ -49,5 +49,11 @@ export async function checkSeal(
   if (checkpoint.size > 0) {
     assert.deepEqual(rangeHash(new TileReader(directory, checkpoint.size), 0, checkpoint.size), root)
   }
-  return { checkpoint, rest: lines.slice(checkpoint.size).map((line) => JSON.parse(line.toString())) }
+  return {
+    checkpoint,
+    // A crash may have damaged some.
+    get rest() {
+      return lines.slice(checkpoint.size).map((line) => JSON.parse(line.toString()))
+    },
+  }
 }

@@ -4,8 +4,9 @@ import type { SharedTrail } from '../file/shared-trail.ts'
 import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
-import { LastLeaves, lastSealedLine } from './find-sealed.ts'
+import { LastLeaves, lastSealedLine, newestSealedLine } from './find-sealed.ts'
 import type { HashText } from './hashes.ts'
+import { isSeal } from './leaf.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { SealKey } from './seal-key.ts'
 import type { SealProgress } from './seal-progress.ts'
@@ -65,7 +66,7 @@ export interface SealerOptions {
  */
 export class Sealer {
   readonly #options: SealerOptions
-  readonly #log: SealedLog
+  #log: SealedLog
   readonly #hasher: LineHasher
   #reader: SegmentReader | undefined
   /** Generation of the trail whose file is being read; a lower one for a segment that was closed before. */
@@ -78,6 +79,13 @@ export class Sealer {
   /** The tree ends with a full tile, and is to be sealed: what was read behind it comes later. */
   #isFull = false
   #later: Leaf[] = []
+  /**
+   * A sync has failed, perhaps in a process before: what is not sealed yet is written again before it is. A log that begins
+   * has no such process before it.
+   */
+  #isDoubtful: boolean
+  /** A sync has failed: what was read since the last checkpoint is read again. */
+  #startsOver = false
 
   /** @throws Error that names the file, when the log cannot be continued. */
   constructor(options: SealerOptions) {
@@ -87,10 +95,12 @@ export class Sealer {
       this.#take({ hash, isRecord: !isSeal(bytes, start, end) })
     }, READ_BYTES)
     options.progress.sealedSize = this.#log.sealedSize
+    this.#isDoubtful = this.#log.size > 0
   }
 
   /** Reads what is new, and seals what has waited. @returns whether there is more to read at once. */
   async poll(): Promise<boolean> {
+    if (this.#startsOver) this.#startOver()
     const nowMs = this.#options.now()
     const more = await this.#advance(nowMs)
     const isDue = this.#isFull || (this.#unsealed > 0 && nowMs - this.#sinceMs >= MAX_WAIT_MS)
@@ -168,7 +178,7 @@ export class Sealer {
   #goOnAt({ segments, index, position }: Place, inUse: FileInUse): boolean {
     const segment = segments[index]
     if (segment === undefined || this.#options.trail.generation !== inUse.generation) return false
-    const reader = readerOf(segment, position)
+    const reader = readerOf(segment, position, this.#isDoubtful)
     const behind = segments.length - 1 - index
     if (behind === 0 && reader.inode !== inUse.inode) {
       reader.close()
@@ -185,7 +195,19 @@ export class Sealer {
     this.#reader = reader
     this.#generation = inUse.generation - behind
     this.#isInUse = behind === 0
+    if (this.#isInUse) this.#isDoubtful = false
     return true
+  }
+
+  #startOver(): void {
+    const { directory, key } = this.#options
+    this.#close()
+    this.#log = SealedLog.open(directory, key)
+    this.#unsealed = 0
+    this.#isFull = false
+    this.#later = []
+    this.#isDoubtful = true
+    this.#startsOver = false
   }
 
   #close(): void {
@@ -211,9 +233,9 @@ export class Sealer {
     if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.end }
     if (size === 0) return this.#firstPlace()
     const segments = await segmentsOfTrail(file)
-    const exact = await search(segments, last)
+    const exact = await newestSealedLine(segments, last)
     if (exact?.leaf === size - 1) return { segments, ...exact }
-    const some = exact ?? (await search(segments, this.#log.lastLeaves(MANY_LEAVES)))
+    const some = exact ?? (await newestSealedLine(segments, this.#log.lastLeaves(MANY_LEAVES)))
     this.#options.onGap({ size, found: some && some.leaf + 1 })
     return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
   }
@@ -236,7 +258,7 @@ export class Sealer {
 
   #seal(): void {
     const { progress, onSealed, onFault } = this.#options
-    this.#reader?.sync()
+    this.#sync()
     const checkpoint = this.#log.seal((file) =>
       onFault(
         `${file} was removed or replaced while the gateway ran; the tree goes on, older tiles may be missing`,
@@ -250,6 +272,15 @@ export class Sealer {
     onSealed(checkpoint)
   }
 
+  #sync(): void {
+    try {
+      this.#reader?.sync()
+    } catch (error) {
+      this.#startsOver = true
+      throw error
+    }
+  }
+
   /** @param nowMs when the end of the trail was looked at. */
   #settled(nowMs: number): void {
     if (this.#unsealed === 0 && this.#isInUse) this.#options.progress.settledAtMs = nowMs
@@ -261,18 +292,6 @@ interface Place {
   readonly segments: readonly Pick<Segment, 'path' | 'compression'>[]
   readonly index: number
   readonly position: number
-}
-
-/** The newest line in these segments that is one of the leaves. */
-async function search(
-  segments: readonly Segment[],
-  leaves: LastLeaves,
-): Promise<(Omit<Place, 'segments'> & { readonly leaf: number }) | undefined> {
-  for (let index = segments.length - 1; index >= 0; index--) {
-    const found = await lastSealedLine(segments[index] as Segment, leaves)
-    if (found !== undefined) return { index, position: found.end, leaf: found.leaf }
-  }
-  return undefined
 }
 
 function plain(path: string): Pick<Segment, 'path' | 'compression'> {
@@ -293,14 +312,4 @@ function fileInUse({ trail }: Pick<SealerOptions, 'trail'>): FileInUse | undefin
   } catch {
     return undefined
   }
-}
-
-const SEAL_HEAD = '{"type":"AUDIT_SEAL"'
-/** The E of SEAL: no other type has an E there. */
-const SEAL_AT = SEAL_HEAD.indexOf('EAL')
-const SEAL = 'E'.charCodeAt(0)
-
-function isSeal(bytes: Buffer, start: number, end: number): boolean {
-  if (bytes[start + SEAL_AT] !== SEAL || end - start < SEAL_HEAD.length) return false
-  return bytes.toString('latin1', start, start + SEAL_HEAD.length) === SEAL_HEAD
 }

@@ -1,4 +1,4 @@
-import { closeSync, fdatasyncSync, fstatSync, openSync, readSync } from 'node:fs'
+import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { blocksOf } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
 import type { LineHasher } from './line-hasher.ts'
@@ -15,23 +15,41 @@ export interface SegmentReader {
   close(): void
 }
 
-/** @throws Error of the system. */
-export function readerOf(segment: Pick<Segment, 'path' | 'compression'>, position: number): SegmentReader {
+/**
+ * @param isDoubtful the disk may have dropped some of it, and would not say so again: see `PlainReader`.
+ * @throws Error of the system.
+ */
+export function readerOf(
+  segment: Pick<Segment, 'path' | 'compression'>,
+  position: number,
+  isDoubtful: boolean,
+): SegmentReader {
   return segment.compression === 'none'
-    ? new PlainReader(segment.path, position)
+    ? new PlainReader(segment.path, position, isDoubtful)
     : new CompressedReader(segment, position)
 }
 
-/** Of a file that may still grow. It is followed when it is renamed. */
+/**
+ * Of a file that may still grow. It is followed when it is renamed.
+ *
+ * After a failed `fdatasync` Linux keeps what it could not write in memory, takes it for written, and says so to each
+ * descriptor once: a later `fdatasync` succeeds without it. So what is doubtful is written again, byte for byte in its place,
+ * as it is read. An error that comes after the opening is reported to this reader.
+ */
 class PlainReader implements SegmentReader {
   readonly inode: string
   readonly #fd: number
   #position: number
+  /** Up to here it is written again. */
+  readonly #doubtfulEnd: number
 
-  constructor(path: string, position: number) {
-    this.#fd = openSync(path, 'r')
+  constructor(path: string, position: number, isDoubtful: boolean) {
+    const fd = isDoubtful ? openToMend(path) : undefined
+    this.#fd = fd ?? openSync(path, 'r')
     this.#position = position
-    this.inode = fstatSync(this.#fd, { bigint: true }).ino.toString()
+    const { ino, size } = fstatSync(this.#fd, { bigint: true })
+    this.inode = ino.toString()
+    this.#doubtfulEnd = fd === undefined ? 0 : Number(size)
   }
 
   get position(): number {
@@ -43,6 +61,7 @@ class PlainReader implements SegmentReader {
     const wanted = Math.min(space.length, end - this.#position)
     const count = wanted > 0 ? readSync(this.#fd, space, 0, wanted, this.#position) : 0
     if (count === 0) this.#checkLength()
+    if (this.#position < this.#doubtfulEnd) this.#writeAgain(space.subarray(0, count))
     this.#position += count
     hasher.take(count)
     return count
@@ -56,10 +75,25 @@ class PlainReader implements SegmentReader {
     closeSync(this.#fd)
   }
 
+  #writeAgain(bytes: Buffer): void {
+    for (let at = 0; at < bytes.length; )
+      at += writeSync(this.#fd, bytes, at, bytes.length - at, this.#position + at)
+  }
+
   #checkLength(): void {
     const { size } = fstatSync(this.#fd)
     if (size >= this.#position) return
     throw new Truncated(`the audit file became shorter: ${size} bytes, and ${this.#position} were sealed`)
+  }
+}
+
+/** @returns undefined when the file is append-only (`chattr +a`): then nothing can be mended. */
+function openToMend(path: string): number | undefined {
+  try {
+    return openSync(path, 'r+')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EPERM') return undefined
+    throw error
   }
 }
 

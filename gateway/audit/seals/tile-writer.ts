@@ -1,5 +1,5 @@
 import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { dirname, join, relative, sep } from 'node:path'
+import { dirname, join } from 'node:path'
 import { OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
 import { partialTiles, TILE_WIDTH, type TileReader, tilePath } from './tiles.ts'
@@ -36,8 +36,10 @@ export class TileWriter {
   readonly #directory: string
   readonly #edge: EdgeTile[] = []
   #full: FullTile[] = []
-  /** Directories whose names must still be synced. */
+  /** Directories with names that must still be synced. */
   readonly #unsynced = new Set<string>()
+  /** Directories whose own names are synced, or are going to be. */
+  readonly #named = new Set<string>()
 
   constructor(directory: string) {
     this.#directory = directory
@@ -107,6 +109,7 @@ export class TileWriter {
 
   /** The next `write` writes all tiles that the tree grows from: those on the disk may be gone. */
   writeEdgeAgain(): void {
+    this.#named.clear()
     for (const tile of this.#edge) tile.writtenWidth = 0
   }
 
@@ -114,8 +117,10 @@ export class TileWriter {
   removePartial(full: readonly FullTile[]): void {
     for (const { level, index, hasPartial } of full) {
       if (!hasPartial) continue
+      const partial = join(this.#directory, `${tilePath(level, index)}.p`)
+      this.#named.delete(partial)
       try {
-        rmSync(join(this.#directory, `${tilePath(level, index)}.p`), { recursive: true, force: true })
+        rmSync(partial, { recursive: true, force: true })
       } catch {
         // They only take room.
       }
@@ -154,7 +159,7 @@ export class TileWriter {
     }
     for (const { path } of drafts) {
       renameSync(draftOf(path), path)
-      this.#unsynced.add(dirname(path))
+      this.#nameIn(dirname(path))
     }
   }
 
@@ -163,17 +168,19 @@ export class TileWriter {
       return openSync(draftOf(path), 'w', OWNER_ONLY)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      this.#makeDirectory(dirname(path))
+      mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
       return openSync(draftOf(path), 'w', OWNER_ONLY)
     }
   }
 
-  #makeDirectory(directory: string): void {
-    const first = mkdirSync(directory, { recursive: true, mode: 0o700 })
-    if (first === undefined) return
-    // Each new directory is a name in the one above.
-    const names = relative(dirname(first), directory).split(sep)
-    for (let i = 0; i < names.length; i++) this.#unsynced.add(join(dirname(first), ...names.slice(0, i)))
+  /** A name has come into that directory, whose own name may be of a process that ended before it had synced it. */
+  #nameIn(directory: string): void {
+    this.#unsynced.add(directory)
+    const above = dirname(this.#directory)
+    for (let at = directory; at !== above && !this.#named.has(at); at = dirname(at)) {
+      this.#named.add(at)
+      this.#unsynced.add(dirname(at))
+    }
   }
 }
 
