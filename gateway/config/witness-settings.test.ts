@@ -6,7 +6,7 @@ import { loadVouching } from './witness-settings.ts'
 /** Of the public key that has the byte 1 thirty-two times. */
 const KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
 const { certPem } = await makeAuthority({ subject: 'CN=Stamps' })
-const FILES: Readonly<Record<string, string>> = { 'ca.pem': `Two:\n${certPem}${certPem}`, 'none.pem': 'none' }
+const FILES: Record<string, string> = { 'ca.pem': `Two:\n${certPem}${certPem}`, 'none.pem': 'none' }
 
 type Written = Parameters<typeof loadVouching>[0]['written']
 
@@ -30,6 +30,37 @@ describe('who vouches for the trail', () => {
     assert.equal(value?.auditStamps?.authorities.length, 2)
     assert.equal(value?.auditStamps?.ca, `${certPem}${certPem}`.trim())
     assert.deepEqual(load({}).value, { auditWitnesses: undefined, auditStamps: undefined })
+  })
+
+  it('may be named by a policy file, whose logs and groups are not of gateway.json', () => {
+    const policyFile = 'w.policy'
+    FILES[policyFile] = `witness a ${KEY} https://w.example/\nquorum a\n`
+    const { value } = load({ auditWitnesses: { every: '1m', policyFile } })
+    const members = [{ url: 'https://w.example', key: KEY, ca: undefined }]
+    assert.deepEqual(value?.auditWitnesses, {
+      quorum: { least: 1, members: [KEY] },
+      everyMs: 60_000,
+      members,
+    })
+    const refused = (text: string, more: object = {}) => {
+      FILES[policyFile] = text
+      return load({ auditWitnesses: { every: '1m', policyFile, ...more } }).faults?.map(
+        ({ path, reason }) => `${path} ${reason}`,
+      )
+    }
+    const place = '$.audit.witnesses.policyFile names w.policy'
+    assert.deepEqual(refused('quorum a'), [
+      `${place}, and that is no policy: line 1 names "a", which no line before defines`,
+    ])
+    assert.deepEqual(refused(`witness a ${KEY}\nquorum a`), [
+      `${place}: the URL of the witness a is missing, so that it cannot be asked`,
+    ])
+    assert.deepEqual(refused('quorum none'), [`${place}, whose quorum is none: leave "witnesses" out`])
+    assert.match(refused('quorum none', { quorum: 1 })?.join() ?? '', /must have either "policyFile", or/)
+    assert.match(
+      load({ auditWitnesses: { every: '1m' } }).faults?.[0]?.reason ?? '',
+      /must have "quorum" and "members", or/,
+    )
   })
 
   it('is refused with each fault at its place', () => {

@@ -1,14 +1,21 @@
-import { hash, X509Certificate } from 'node:crypto'
+import { X509Certificate } from 'node:crypto'
 import { describeFault, type Fault, type Parsed } from './faults.ts'
-import { describeValue } from './json/schema-check.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { urlFault } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
+import {
+  keyMaterial,
+  PolicyFault,
+  parseTlogPolicy,
+  type Quorum,
+  type TlogPolicy,
+  witnessKeyFault,
+} from './tlog-policy.ts'
 
 /** Who cosigns checkpoints of the log, as plain data. Immutable. */
 export interface WitnessesSettings {
-  /** How many must have cosigned a checkpoint. */
-  readonly quorum: number
+  /** Who of them must have cosigned a checkpoint. */
+  readonly quorum: Quorum
   /** Between two checkpoints that they are asked to cosign, at least. */
   readonly everyMs: number
   readonly members: readonly {
@@ -36,10 +43,18 @@ export interface StampsSettings {
 
 /** `audit.witnesses` of gateway.json, with its defaults. */
 export interface WrittenWitnesses {
-  readonly quorum: number
   /** Such as `1m`. */
   readonly every: string
-  readonly members: readonly { readonly url: string; readonly key: string; readonly caFile?: string }[]
+  /** Name of a C2SP tlog-policy file, in the place of the others. */
+  readonly policyFile?: string
+  readonly quorum?: number
+  readonly members?: readonly WrittenWitness[]
+}
+
+interface WrittenWitness {
+  readonly url: string
+  readonly key: string
+  readonly caFile?: string
 }
 
 /** `audit.stamps`, likewise. */
@@ -56,12 +71,6 @@ export interface VouchingSettings {
   readonly auditStamps: StampsSettings | undefined
 }
 
-const KEY = /^([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})$/
-/** Bytes of a witness's key by its signature type: C2SP tlog-cosignature. */
-const KEY_BYTES: ReadonlyMap<number, number> = new Map([
-  [0x04, 32],
-  [0x06, 1312],
-])
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
 
 interface Sources {
@@ -87,18 +96,25 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
   const ca = (path: string, file: string | undefined) =>
     file === undefined ? undefined : certificates(`${path}.caFile`, file).join('\n')
   const { auditWitnesses: witnesses, auditStamps: stamps } = written
-  const witnessesInForce = witnesses && {
-    quorum: witnesses.quorum,
-    everyMs: windowToMs(witnesses.every),
-    members: witnesses.members.map(({ url, key, caFile }, index) => {
-      const path = `witnesses.members[${index}]`
-      check(`${path}.url`, urlFault(url))
-      check(`${path}.key`, keyFault(key) ?? sameKeyFault(witnesses.members, index))
-      return { url: url.replace(/\/$/, ''), key, ca: ca(path, caFile) }
-    }),
+  const named = witnesses?.policyFile === undefined ? witnesses : fromPolicy(witnesses.policyFile, readFile)
+  if (named !== undefined && 'fault' in named) check('witnesses.policyFile', named.fault)
+  const { quorum, members = [] }: Pick<WrittenWitnesses, 'members'> & { readonly quorum?: number | Quorum } =
+    named === undefined || 'fault' in named ? {} : named
+  const asked = members.map(({ url, key, caFile }, index) => {
+    const path = `witnesses.members[${index}]`
+    check(`${path}.url`, urlFault(url))
+    check(`${path}.key`, witnessKeyFault(key) ?? sameKeyFault(members, index))
+    return { url: url.replace(/\/$/, ''), key, ca: ca(path, caFile) }
+  })
+  check('witnesses', witnesses && alternativesFault(witnesses))
+  if (typeof quorum === 'number' && quorum > members.length && members.length > 0) {
+    check('witnesses.quorum', `must be at most the number of witnesses, ${members.length}`)
   }
-  if (witnesses !== undefined && witnesses.quorum > witnesses.members.length) {
-    check('witnesses.quorum', `must be at most the number of witnesses, ${witnesses.members.length}`)
+  const witnessesInForce = witnesses && {
+    quorum:
+      typeof quorum === 'object' ? quorum : { least: quorum ?? 0, members: asked.map(({ key }) => key) },
+    everyMs: windowToMs(witnesses.every),
+    members: asked,
   }
   if (stamps !== undefined) check('stamps.url', urlFault(stamps.url))
   const stampsInForce = stamps && {
@@ -118,28 +134,49 @@ export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }
 
-/** What is wrong with the verifier key of a witness (C2SP signed-note), or undefined. */
-function keyFault(text: string): string | undefined {
-  const [, name = '', keyId, base64 = ''] = KEY.exec(text) ?? []
-  const bytes = Buffer.from(base64, 'base64')
-  if (keyId === undefined || bytes.toString('base64') !== base64) {
-    return `must be a verifier key, <name>+<8 hexadecimal digits>+<base64>, but is ${describeValue(text)}`
+function alternativesFault({ policyFile, quorum, members }: WrittenWitnesses): string | undefined {
+  if (policyFile !== undefined) {
+    return quorum === undefined && members === undefined
+      ? undefined
+      : 'must have either "policyFile", or "quorum" and "members"'
   }
-  const type = bytes[0] as number
-  if (KEY_BYTES.get(type) !== bytes.length - 1) {
-    return `must be the key of a witness, of signature type 4 or 6, but is of type ${type} with ${bytes.length - 1} bytes`
-  }
-  const digest = hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), bytes]), 'hex')
-  return digest.startsWith(keyId)
+  return quorum !== undefined && members !== undefined
     ? undefined
-    : `has the key id ${keyId}, and its key has ${digest.slice(0, 8)}`
+    : 'must have "quorum" and "members", or "policyFile"'
+}
+
+/** The witnesses of a policy; its logs are for those who verify. */
+function fromPolicy(
+  file: string,
+  readFile: ReadFile | undefined,
+): { readonly quorum: Quorum; readonly members: readonly WrittenWitness[] } | { readonly fault: string } {
+  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), readFile)
+  if (faults !== undefined) {
+    return { fault: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
+  }
+  let policy: TlogPolicy
+  try {
+    policy = parseTlogPolicy(value.value)
+  } catch (error) {
+    if (!(error instanceof PolicyFault)) throw error
+    return { fault: `names ${file}, and that is no policy: ${error.message}` }
+  }
+  if (policy.quorum.least === 0)
+    return { fault: `names ${file}, whose quorum is none: leave "witnesses" out` }
+  const members: WrittenWitness[] = []
+  for (const { name, key, url } of policy.witnesses) {
+    const fault = url === undefined ? 'is missing, so that it cannot be asked' : urlFault(url)
+    if (url === undefined || fault !== undefined)
+      return { fault: `names ${file}: the URL of the witness ${name} ${fault}` }
+    members.push({ url, key })
+  }
+  return { quorum: policy.quorum, members }
 }
 
 /** One key under two names would count twice. */
-function sameKeyFault(members: readonly { readonly key: string }[], index: number): string | undefined {
-  const materialOf = (key = '') => KEY.exec(key)?.[3]
-  const material = materialOf(members[index]?.key)
-  const first = members.findIndex(({ key }) => materialOf(key) === material)
+function sameKeyFault(members: readonly WrittenWitness[], index: number): string | undefined {
+  const material = keyMaterial(members[index]?.key ?? '')
+  const first = members.findIndex(({ key }) => keyMaterial(key) === material)
   return first < index ? `must not be the key of $.audit.witnesses.members[${first}] too` : undefined
 }
 

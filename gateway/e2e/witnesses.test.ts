@@ -164,6 +164,22 @@ describe('a gateway with witnesses and time stamps', () => {
       verified.stdout,
       /\nothers: \d+ lines signed by w\.example\/tls at .*\nothers: \d+ lines? there at .*\nproven\n$/s,
     )
+
+    const policy = join(home, 'witnesses.policy')
+    const lines = keys.map((vkey, index) => `witness w${index} ${vkey}\n`).join('')
+    const logKey = formatVerifierKey(readSealKey(join(home, 'seal-key.pem')).verifier)
+    writeFileSync(policy, `log ${logKey}\n${lines}group any2 2 w0 w1 w2\nquorum any2\n`)
+    const byPolicy = [
+      main,
+      'gateway/cli/countersign.ts',
+      'audit',
+      'verify',
+      '--policy',
+      policy,
+      gateway.auditFile,
+    ]
+    const again = await promisify(execFile)(process.execPath, byPolicy, { cwd: join(main, '../..') })
+    assert.match(again.stdout, /\nothers: \d+ lines signed by w\.example\/tls at .*\nproven\n$/s)
   })
 
   it('has the last seal of an orderly stop signed before it ends', async () => {

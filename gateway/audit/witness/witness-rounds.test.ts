@@ -68,7 +68,7 @@ function run(
           createBoundedPost(`${url}/add-checkpoint`, undefined, LONG_MS),
         ),
     ),
-    quorum: rest.quorum ?? asked.length,
+    quorum: { least: rest.quorum ?? asked.length, members: asked.map(({ vkey }) => vkey) },
     everyMs: rest.everyMs ?? 1,
     firstRetryMs: 1,
     reports: {
@@ -180,8 +180,10 @@ describe('a log with witnesses', () => {
     await until(() => progress().vouched === 3)
     await until(() => faults.some((fault) => fault.startsWith('w.example/away unreachable: ')))
     assert.deepEqual(kept(log, [stalls, ...honest]), { size: 3, signers: ['w.example/a', 'w.example/b'] })
-    assert.ok(lastWitnessed(log.directory, { witnesses: [], count: 0 }))
-    assert.equal(lastWitnessed(log.directory, { witnesses: [], count: 1 }), undefined)
+    const nobody = { least: 0, members: [] }
+    assert.ok(lastWitnessed(log.directory, { verifiers: [], quorum: nobody }))
+    const one = { least: 1, members: [honest[0]?.vkey ?? ''] }
+    assert.equal(lastWitnessed(log.directory, { verifiers: [], quorum: one }), undefined)
     rounds.close()
   })
 

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
+import type { Quorum } from '../../config/tlog-policy.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { type NoteSignature, parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 import { PacedRounds } from './paced-rounds.ts'
 import { type Progress, ProgressCount } from './vouched-progress.ts'
 import { type Submission, type WitnessClient, type WitnessFailure, WitnessFault } from './witness-client.ts'
-import { keepWitnessed, lastWitnessed } from './witnessed-checkpoint.ts'
+import { areEnough, keepWitnessed, lastWitnessed } from './witnessed-checkpoint.ts'
 
 export interface WitnessReports {
   /** The witnesses have followed, or the log has gone on. */
@@ -20,8 +21,8 @@ export interface WitnessRoundsOptions {
   /** Of the log. */
   readonly directory: string
   readonly clients: readonly WitnessClient[]
-  /** How many must have cosigned a checkpoint. */
-  readonly quorum: number
+  /** Who must have cosigned a checkpoint. */
+  readonly quorum: Quorum
   /** Between two checkpoints that they are asked to cosign, at least. */
   readonly everyMs: number
   readonly firstRetryMs?: number
@@ -52,8 +53,8 @@ export class WitnessRounds {
 
   constructor(options: WitnessRoundsOptions) {
     const { directory, clients, quorum, everyMs, firstRetryMs } = options
-    const witnesses = clients.map(({ verifier }) => verifier)
-    const last = lastWitnessed(directory, { witnesses, count: quorum })
+    const verifiers = clients.map(({ verifier }) => verifier)
+    const last = lastWitnessed(directory, { verifiers, quorum })
     this.#options = options
     this.#count = new ProgressCount(last?.size ?? 0)
     this.#paced = new PacedRounds({
@@ -143,7 +144,12 @@ export class WitnessRounds {
   #keep({ submission, signatures }: Round, client: WitnessClient, signature: NoteSignature): void {
     const { directory, quorum, clients, reports } = this.#options
     const all = new Map(signatures).set(client, signature)
-    if (all.size >= quorum) {
+    if (
+      areEnough(
+        { quorum },
+        [...all.keys()].map(({ verifier }) => verifier),
+      )
+    ) {
       // In the order of the configuration, whoever was first.
       const found = clients.flatMap((one) => all.get(one) ?? [])
       keepWitnessed(directory, submission.bytes, found)

@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { isReached, type Quorum } from '../../config/tlog-policy.ts'
 import { replaceFile } from '../../storage/line-file.ts'
 import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import {
@@ -14,10 +15,16 @@ import { checkpointFile } from '../seals/tiles.ts'
 /** Beside `checkpoint`: the newest one that a quorum of witnesses has cosigned, with their signatures. */
 export const WITNESSED_FILE = 'checkpoint.witnessed'
 
-export interface Quorum {
-  readonly witnesses: readonly NoteVerifier[]
-  /** How many of them must have signed. */
-  readonly count: number
+/** Who must have signed. */
+export interface Witnesses {
+  readonly verifiers: readonly NoteVerifier[]
+  readonly quorum: Quorum
+}
+
+/** Whether those who have signed are enough. */
+export function areEnough({ quorum }: Pick<Witnesses, 'quorum'>, signers: readonly NoteVerifier[]): boolean {
+  const names = new Set(signers.map(({ name, keyId }) => `${name}+${keyId}`))
+  return isReached(quorum, (key) => names.has(key.split('+', 2).join('+')))
 }
 
 /**
@@ -61,14 +68,14 @@ export function readWitnessed(
 /** What a run before has left of this log. @returns undefined when there is none, or it has no quorum of these witnesses */
 export function lastWitnessed(
   directory: string,
-  { witnesses, count }: Quorum,
+  witnesses: Witnesses,
 ): { readonly size: number; readonly ageMs: number } | undefined {
   const file = join(directory, WITNESSED_FILE)
   try {
-    const { checkpoint, signers } = readWitnessed(readFileSync(file), witnesses)
+    const { checkpoint, signers } = readWitnessed(readFileSync(file), witnesses.verifiers)
     const ageMs = Math.max(Date.now() - statSync(file).mtimeMs, 0)
     const isOfLog = checkpointIn(checkpointFile(directory))?.origin === checkpoint.origin
-    return isOfLog && signers.length >= count ? { size: checkpoint.size, ageMs } : undefined
+    return isOfLog && areEnough(witnesses, signers) ? { size: checkpoint.size, ageMs } : undefined
   } catch {
     return undefined
   }

@@ -1,16 +1,18 @@
 import { readFileSync } from 'node:fs'
 import { logDirectory } from '../../audit/seals/tiles.ts'
+import type { Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
+import type { TlogPolicy } from '../../config/tlog-policy.ts'
 import { checkProofs } from '../../evidence/proof/check-proofs.ts'
 import { segmentsSince } from '../../evidence/records/scan-trail.ts'
 import type { TrailFiles } from '../../evidence/trail-files.ts'
 import { plural, showFinding } from '../../evidence/verify/finding.ts'
-import { type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
+import { keyOfPolicy, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
 import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
 import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
 import { complain, print } from '../print.ts'
 import { Progress } from './progress.ts'
 import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
-import { openKept, VOUCHED_FLAGS } from './vouched-words.ts'
+import { openKept, policyOf, VOUCHED_FLAGS, witnessesNamed } from './vouched-words.ts'
 
 export const command: Command = {
   words: FILES,
@@ -41,12 +43,14 @@ export const command: Command = {
   fault: 'something is wrong with the evidence',
   unable: UNABLE,
   async run({ words, flags }) {
-    const key = await ableTo(() => trustedKey(keyOf(flags)))
+    const policy = await ableTo(() => policyOf(flags))
+    const key = await ableTo(() => keyOf(flags, policy))
+    const witnesses = await ableTo(() => witnessesNamed(flags, policy))
     const proof = flagValue(flags, 'proof')
-    if (proof !== undefined) return verifyProofs(proof, key)
+    if (proof !== undefined) return verifyProofs(proof, key, witnesses)
     let isProven = true
     for (const trail of await trailsNamed(words)) {
-      const verdict = await verify(trail, key, flags)
+      const verdict = await verify(trail, { key, witnesses }, flags)
       show(trail, verdict)
       isProven &&= verdict.findings.length === 0
     }
@@ -54,21 +58,32 @@ export const command: Command = {
   },
 }
 
-function keyOf(flags: Given['flags']): string {
-  const key = flagValue(flags, 'key') ?? process.env.GATEWAY_AUDIT_SEAL_KEY
-  if (key !== undefined && key !== '') return key
+function keyOf(flags: Given['flags'], policy: TlogPolicy | undefined): TrustedKey {
+  const given = flagValue(flags, 'key')
+  if (given === undefined && policy !== undefined && policy.logs.length > 0) return keyOfPolicy(policy.logs)
+  const key = given ?? process.env.GATEWAY_AUDIT_SEAL_KEY
+  if (key !== undefined && key !== '') return trustedKey(key)
   throw new UsageFault(
-    'needs --key or $GATEWAY_AUDIT_SEAL_KEY: a key found beside the trail would prove nothing',
+    'needs --key, a --policy with a log, or $GATEWAY_AUDIT_SEAL_KEY: a key found beside the trail would prove nothing',
   )
 }
 
-async function verify(trail: TrailFiles, key: TrustedKey, flags: Given['flags']): Promise<Verdict> {
+interface Trusted {
+  readonly key: TrustedKey
+  readonly witnesses: Witnesses | undefined
+}
+
+async function verify(
+  trail: TrailFiles,
+  { key, witnesses }: Trusted,
+  flags: Given['flags'],
+): Promise<Verdict> {
   const sinceMs = whenOf(flags, 'since')
   const progress = new Progress('verifying')
   const segments =
     sinceMs === undefined ? trail.segments : await ableTo(() => segmentsSince(trail.segments, sinceMs))
   const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
-  const { kept, findings } = await ableTo(() => openKept(directory, flags))
+  const { kept, findings } = await ableTo(() => openKept(directory, flags, witnesses))
   try {
     const verdict = await ableTo(() =>
       verifyTrail({
@@ -106,9 +121,13 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
   print(findings.length === 0 ? 'proven' : 'NOT PROVEN')
 }
 
-async function verifyProofs(file: string, key: TrustedKey): Promise<number> {
+async function verifyProofs(
+  file: string,
+  key: TrustedKey,
+  witnesses: Witnesses | undefined,
+): Promise<number> {
   const text = await ableTo(() => readFileSync(file === '-' ? 0 : file, 'utf8'))
-  const { proven, faults } = checkProofs(text, key)
+  const { proven, faults } = checkProofs(text, key, witnesses)
   for (const { line, index, checkpoint } of proven) {
     print(line.trimEnd())
     print(

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
-import { WITNESSED_FILE } from '../../audit/witness/witnessed-checkpoint.ts'
+import { WITNESSED_FILE, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
+import { PolicyFault, parseTlogPolicy, type TlogPolicy } from '../../config/tlog-policy.ts'
 import type { Finding } from '../../evidence/verify/finding.ts'
 import type { KeptCheckpoint } from '../../evidence/vouched/compare-kept.ts'
 import {
@@ -10,6 +11,7 @@ import {
   readAuthorities,
   trustedWitnesses,
   VouchedFault,
+  witnessesOf,
 } from '../../evidence/vouched/vouched-checkpoints.ts'
 import { type Flag, flagValue, type Given, UsageFault } from '../command.ts'
 
@@ -21,11 +23,43 @@ export const VOUCHED_FLAGS: Readonly<Record<string, Flag>> = {
   },
   witness: { value: 'KEYS', about: 'verifier keys of the witnesses to trust, separated by commas' },
   quorum: { value: 'N', about: 'how many of them must have signed; default: all' },
+  policy: {
+    value: 'FILE',
+    about:
+      'C2SP tlog-policy: the logs to trust, if --key names none, and the witnesses with their quorum, in the place of --witness and --quorum',
+  },
   'stamp-authority': {
     value: 'FILE',
     about: 'PEM: whose time stamps to trust; each of the log is verified then',
   },
   stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
+}
+
+/** What --policy names. @throws UsageFault; Error when the file cannot be read or is none */
+export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
+  const file = flagValue(flags, 'policy')
+  if (file === undefined) return undefined
+  if (flags.witness !== undefined || flags.quorum !== undefined) {
+    throw new UsageFault('--policy takes the place of --witness and --quorum')
+  }
+  try {
+    return parseTlogPolicy(readFileSync(file, 'utf8'))
+  } catch (error) {
+    if (!(error instanceof PolicyFault)) throw error
+    throw new Error(`the policy ${file}: ${error.message}`)
+  }
+}
+
+/** Who must have signed by a policy or the flags; undefined: nobody is named. */
+export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undefined): Witnesses | undefined {
+  if (policy !== undefined) return policy.quorum.least === 0 ? undefined : witnessesOf(policy)
+  const keys = flagValue(flags, 'witness')
+  if (keys === undefined) {
+    if (flags.quorum !== undefined) throw new UsageFault('--quorum needs --witness')
+    return undefined
+  }
+  const list = keys.split(',')
+  return trustedWitnesses(list, Number(flagValue(flags, 'quorum') ?? list.length))
 }
 
 /**
@@ -36,6 +70,7 @@ export const VOUCHED_FLAGS: Readonly<Record<string, Flag>> = {
 export function openKept(
   directory: string,
   flags: Given['flags'],
+  witnesses: Witnesses | undefined,
 ): { readonly kept: readonly KeptCheckpoint[]; readonly findings: readonly Finding[] } {
   const findings: Finding[] = []
   const open = (look: () => readonly KeptCheckpoint[]): readonly KeptCheckpoint[] => {
@@ -51,23 +86,23 @@ export function openKept(
   if (authority === undefined && flags.stamps !== undefined)
     throw new UsageFault('--stamps needs --stamp-authority')
   const stamped = authority === undefined ? [] : open(() => stampsOf(directory, flags, authority))
-  return { kept: [...open(() => checkpointOf(directory, flags)), ...stamped], findings }
+  return { kept: [...open(() => checkpointOf(directory, flags, witnesses)), ...stamped], findings }
 }
 
-function checkpointOf(directory: string, flags: Given['flags']): readonly KeptCheckpoint[] {
+function checkpointOf(
+  directory: string,
+  flags: Given['flags'],
+  witnesses: Witnesses | undefined,
+): readonly KeptCheckpoint[] {
   const given = flagValue(flags, 'checkpoint')
-  const keys = flagValue(flags, 'witness')
-  if (keys === undefined) {
-    if (flags.quorum !== undefined) throw new UsageFault('--quorum needs --witness')
+  if (witnesses === undefined) {
     return given === undefined ? [] : [{ file: given, bytes: readFileSync(given), says: 'kept elsewhere' }]
   }
-  const list = keys.split(',')
-  const quorum = trustedWitnesses(list, Number(flagValue(flags, 'quorum') ?? list.length))
   const file = given ?? join(directory, WITNESSED_FILE)
   if (given === undefined && !existsSync(file)) {
     throw new VouchedFault(`${file} is missing: enough witnesses have never signed, or it was removed`)
   }
-  return [openWitnessed(file, quorum)]
+  return [openWitnessed(file, witnesses)]
 }
 
 function stampsOf(directory: string, flags: Given['flags'], authority: string): readonly KeptCheckpoint[] {

@@ -2,6 +2,7 @@ import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import { leafHash } from '../../audit/seals/hashes.ts'
 import { leafOf } from '../../audit/seals/leaf.ts'
 import { verifyInclusion } from '../../audit/seals/proofs.ts'
+import { areEnough, readWitnessed, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
 import { openCheckpoint, type TrustedKey } from '../verify/trusted-key.ts'
 import { parseProofs, type TlogProof } from './tlog-proof.ts'
 
@@ -11,13 +12,21 @@ interface ProvenLine {
   readonly checkpoint: Checkpoint
 }
 
-/** Checks proofs by nothing but the key. @returns what is proven, and what is wrong with the others. */
-export function checkProofs(text: string, key: TrustedKey): { proven: ProvenLine[]; faults: string[] } {
+/**
+ * Checks proofs by nothing but the key, and witnesses that must have signed too.
+ *
+ * @returns what is proven, and what is wrong with the others.
+ */
+export function checkProofs(
+  text: string,
+  key: TrustedKey,
+  witnesses?: Witnesses,
+): { proven: ProvenLine[]; faults: string[] } {
   const proven: ProvenLine[] = []
   const faults: string[] = []
   try {
     for (const proof of parseProofs(text)) {
-      const checked = check(proof, key)
+      const checked = check(proof, key, witnesses)
       if (typeof checked === 'string') faults.push(checked)
       else proven.push(checked)
     }
@@ -27,10 +36,18 @@ export function checkProofs(text: string, key: TrustedKey): { proven: ProvenLine
   return { proven, faults }
 }
 
-function check({ extra, index, hashes, checkpoint: note }: TlogProof, key: TrustedKey): ProvenLine | string {
+function check(
+  { extra, index, hashes, checkpoint: note }: TlogProof,
+  key: TrustedKey,
+  witnesses: Witnesses | undefined,
+): ProvenLine | string {
   let checkpoint: Checkpoint
   try {
-    checkpoint = openCheckpoint(Buffer.from(note), key)
+    const bytes = Buffer.from(note)
+    checkpoint = openCheckpoint(bytes, key)
+    if (witnesses !== undefined && !areEnough(witnesses, readWitnessed(bytes, witnesses.verifiers).signers)) {
+      return 'the checkpoint of the proof is not signed by enough witnesses'
+    }
   } catch (error) {
     return `the checkpoint of the proof ${(error as Error).message}`
   }

@@ -12,11 +12,13 @@ import {
   verifierKey,
 } from '../../audit/seals/verifier-key.ts'
 
-/**
- * The keys of a log that an auditor trusts, which must come from elsewhere than the trail: as a rule one, or one of Ed25519
- * and one of ML-DSA-44. @param logName as the checkpoint has it
- */
-export type TrustedKey = (logName: string) => readonly NoteVerifier[]
+/** The keys of logs that an auditor trusts, which must come from elsewhere than the trail. */
+export interface TrustedKey {
+  /** As a rule one, or one of Ed25519 and one of ML-DSA-44. @param logName as the checkpoint has it. @throws NoteFault when there are none for it */
+  verifiersOf(logName: string): readonly NoteVerifier[]
+  /** How many of them must have signed a checkpoint. */
+  readonly least: 'all' | 'one'
+}
 
 /**
  * @param given verifier keys (C2SP signed-note), separated by commas or white space, or the name of a file with them, or with
@@ -32,18 +34,31 @@ export function trustedKey(given: string): TrustedKey {
       const pems = existsSync(second) ? [text, readFileSync(second, 'utf8')] : [text]
       const keys = pems.map((pem) => createPublicKey(pem))
       const verifiers = keys.map(namedVerifier)
-      return (logName) => verifiers.map((verifierOf) => verifierOf(logName))
+      return { least: 'all', verifiersOf: (name) => verifiers.map((verifierOf) => verifierOf(name)) }
     }
     const verifiers = listed(text).map((key) => logVerifier(parseVerifierKey(key)))
     if (verifiers.length === 0) throw new Error('it holds none')
-    return () => verifiers
+    return { least: 'all', verifiersOf: () => verifiers }
   } catch (error) {
     throw new Error(`the key ${given} cannot be used: ${(error as Error).message}`)
   }
 }
 
+/** The logs of a C2SP tlog-policy, of whose keys one is enough. @throws NoteFault when one is of another kind */
+export function keyOfPolicy(logs: readonly string[]): TrustedKey {
+  const verifiers = logs.map((key) => logVerifier(parseVerifierKey(key)))
+  return {
+    least: 'one',
+    verifiersOf: (logName) => {
+      const found = verifiers.filter(({ name }) => name === logName)
+      if (found.length === 0) throw new NoteFault(`is of the log ${logName}, which the policy does not name`)
+      return found
+    },
+  }
+}
+
 /** Knows the signatures of a log. @throws NoteFault when the key is of another kind. */
-export function logVerifier(key: VerifierKey): NoteVerifier {
+function logVerifier(key: VerifierKey): NoteVerifier {
   return key.type === COSIGNATURE_ML_DSA_44 ? cosignatureVerifier(key) : ed25519Verifier(key)
 }
 
@@ -66,21 +81,18 @@ function isVerifierKeys(text: string): boolean {
   }
 }
 
-/**
- * @param least of the trusted keys that must have signed it: a checkpoint of before has not the signature of a key that was
- * made later. @throws NoteFault when it is no checkpoint that they have signed.
- */
-export function openCheckpoint(bytes: Uint8Array, key: TrustedKey, least: 'all' | 'one' = 'all'): Checkpoint {
+/** @throws NoteFault when it is no checkpoint that the keys have signed. */
+export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   const note = parseNote(bytes)
   const checkpoint = parseCheckpoint(note.text)
-  const verifiers = key(checkpoint.origin)
+  const verifiers = key.verifiersOf(checkpoint.origin)
   const stranger = verifiers.find(({ name }) => name !== checkpoint.origin)
   if (stranger !== undefined) {
     throw new NoteFault(`is of the log ${checkpoint.origin}, and the key is for ${stranger.name}`)
   }
   const signers = signersOf(note, verifiers)
   const missing = verifiers.find((verifier) => !signers.includes(verifier))
-  if (missing === undefined || (least === 'one' && signers.length > 0)) return checkpoint
+  if (missing === undefined || (key.least === 'one' && signers.length > 0)) return checkpoint
   const others = note.signatures.map(({ name, keyId }) => `${name}+${keyId}`).join(', ')
   throw new NoteFault(`is not signed by the trusted key ${missing.name}+${missing.keyId}, but by ${others}`)
 }

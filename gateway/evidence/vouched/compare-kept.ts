@@ -32,7 +32,8 @@ export function compareKept(
 ): Finding | Shown {
   let kept: Checkpoint
   try {
-    kept = openCheckpoint(bytes, key, 'one')
+    // It may be from before the second key was made.
+    kept = openCheckpoint(bytes, { ...key, least: 'one' })
   } catch (error) {
     if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }
     throw error

@@ -7,7 +7,8 @@ import { NoteFault, parseNote } from '../../audit/seals/signed-note.ts'
 import { parseVerifierKey } from '../../audit/seals/verifier-key.ts'
 import { stampedSizes } from '../../audit/witness/stamps/stamp-files.ts'
 import { checkStamp } from '../../audit/witness/stamps/stamp-response.ts'
-import { type Quorum, readWitnessed } from '../../audit/witness/witnessed-checkpoint.ts'
+import { areEnough, readWitnessed, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
+import type { TlogPolicy } from '../../config/tlog-policy.ts'
 import { certificatesIn } from '../../config/witness-settings.ts'
 import type { KeptCheckpoint } from './compare-kept.ts'
 
@@ -25,7 +26,7 @@ export class VouchedFault extends Error {}
  * @param keys as C2SP signed-note writes verifier keys. @param count of them that must have signed; default: all
  * @throws Error when one is no key of a witness, or is there twice
  */
-export function trustedWitnesses(keys: readonly string[], count = keys.length): Quorum {
+export function trustedWitnesses(keys: readonly string[], count = keys.length): Witnesses {
   const parsed = keys.map((text) => {
     try {
       const key = parseVerifierKey(text)
@@ -41,7 +42,12 @@ export function trustedWitnesses(keys: readonly string[], count = keys.length): 
   if (!(count >= 1 && count <= keys.length)) {
     throw new Error(`the quorum must be 1 to ${keys.length}, the number of witnesses, but is ${count}`)
   }
-  return { witnesses: parsed.map(({ verifier }) => verifier), count }
+  return { verifiers: parsed.map(({ verifier }) => verifier), quorum: { least: count, members: keys } }
+}
+
+/** The witnesses of a policy, which was checked when it was read. */
+export function witnessesOf({ witnesses, quorum }: TlogPolicy): Witnesses {
+  return { verifiers: witnesses.map(({ key }) => cosignatureVerifier(parseVerifierKey(key))), quorum }
 }
 
 /**
@@ -49,19 +55,22 @@ export function trustedWitnesses(keys: readonly string[], count = keys.length): 
  *
  * @throws VouchedFault when too few of these witnesses have signed it; Error of the system
  */
-export function openWitnessed(file: string, { witnesses, count }: Quorum): VouchedCheckpoint {
+export function openWitnessed(file: string, witnesses: Witnesses): VouchedCheckpoint {
   const bytes = readFileSync(file)
   try {
-    const { checkpoint, signers } = readWitnessed(bytes, witnesses)
+    const { checkpoint, signers } = readWitnessed(bytes, witnesses.verifiers)
     const times = parseNote(bytes).signatures.flatMap(({ name, keyId, signature }) => {
       const isCounted = signers.some((signer) => signer.name === name && signer.keyId === keyId)
       return isCounted ? [`${name} at ${new Date(cosignedAtMs(signature)).toISOString()}`] : []
     })
-    if (signers.length >= count) return { file, bytes, checkpoint, says: `signed by ${times.join(', ')}` }
+    if (areEnough(witnesses, signers))
+      return { file, bytes, checkpoint, says: `signed by ${times.join(', ')}` }
     const found = signers.length === 0 ? 'none' : times.join(', ')
-    throw new VouchedFault(
-      `${file} is signed by ${signers.length} of the ${count} witnesses that must: ${found}`,
-    )
+    const { least, members } = witnesses.quorum
+    const must = members.every((one) => typeof one === 'string')
+      ? `by ${signers.length} of the ${least} witnesses that must`
+      : 'not by those that must'
+    throw new VouchedFault(`${file} is signed ${must}: ${found}`)
   } catch (error) {
     if (error instanceof NoteFault) throw new VouchedFault(`${file} ${error.message}`)
     throw error

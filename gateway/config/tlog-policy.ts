@@ -1,0 +1,171 @@
+import { hash } from 'node:crypto'
+import { describeValue } from './json/schema-check.ts'
+
+/** Whether enough have signed: so many of these, each a key or such a rule itself. Immutable, plain data. */
+export interface Quorum {
+  readonly least: number
+  /** Verifier keys as C2SP signed-note writes them, or groups. */
+  readonly members: readonly (Quorum | string)[]
+}
+
+/** A C2SP tlog-policy: whose signatures a checkpoint must have. */
+export interface TlogPolicy {
+  /** Verifier keys; one of them is enough. */
+  readonly logs: readonly string[]
+  readonly witnesses: readonly {
+    readonly name: string
+    readonly key: string
+    readonly url: string | undefined
+  }[]
+  readonly quorum: Quorum
+}
+
+/** What is wrong with a policy, with the number of its line. */
+export class PolicyFault extends Error {}
+
+const NOBODY: Quorum = { least: 0, members: [] }
+const KEY = /^([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})$/
+/** Bytes of a key by its signature type: C2SP signed-note, tlog-cosignature. */
+const LOG_KEYS: ReadonlyMap<number, number> = new Map([
+  [0x01, 32],
+  [0x06, 1312],
+])
+const WITNESS_KEYS: ReadonlyMap<number, number> = new Map([
+  [0x04, 32],
+  [0x06, 1312],
+])
+/** Of the signatures that a checkpoint may have, as many as `members` in gateway.json. */
+const WITNESSES_MAX = 32
+// biome-ignore lint/suspicious/noControlCharactersInRegex: a policy must not contain them
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f]/
+
+export function isReached({ least, members }: Quorum, hasSigned: (key: string) => boolean): boolean {
+  const reached = members.filter((one) =>
+    typeof one === 'string' ? hasSigned(one) : isReached(one, hasSigned),
+  )
+  return reached.length >= least
+}
+
+/** What is wrong with the verifier key of a witness, or undefined. */
+export function witnessKeyFault(text: string): string | undefined {
+  return keyFault(text, WITNESS_KEYS, 'of a witness, of signature type 4 or 6')
+}
+
+/** The public key in a verifier key, whatever its name and type; two that are the same count twice. */
+export function keyMaterial(verifierKey: string): string {
+  return Buffer.from(KEY.exec(verifierKey)?.[3] ?? '', 'base64').toString('base64', 1)
+}
+
+/** Reads a policy file. @throws PolicyFault */
+export function parseTlogPolicy(text: string): TlogPolicy {
+  const policy = new Reading()
+  for (const [index, line] of text.split('\n').entries()) {
+    try {
+      policy.read(line)
+    } catch (error) {
+      if (!(error instanceof PolicyFault)) throw error
+      throw new PolicyFault(`line ${index + 1} ${error.message}`)
+    }
+  }
+  return policy.end()
+}
+
+class Reading {
+  readonly #logs: string[] = []
+  readonly #witnesses: TlogPolicy['witnesses'][number][] = []
+  readonly #defined = new Map<string, Quorum | string>()
+  /** Names that are members of a group already. */
+  readonly #used = new Set<string>()
+  #quorum: Quorum | undefined
+
+  read(line: string): void {
+    if (CONTROL.test(line)) throw new PolicyFault('has a control character')
+    const [word, ...items] = line.split(/[ \t]+/).filter((item) => item !== '')
+    if (word === undefined || word.startsWith('#')) return
+    if (word === 'log') this.#log(items)
+    else if (word === 'witness') this.#witness(items)
+    else if (word === 'group') this.#group(items)
+    else if (word === 'quorum') this.#setQuorum(items)
+    else throw new PolicyFault(`must begin with log, witness, group or quorum, not ${describeValue(word)}`)
+  }
+
+  end(): TlogPolicy {
+    if (this.#quorum === undefined) throw new PolicyFault('has no line with a quorum')
+    return { logs: this.#logs, witnesses: this.#witnesses, quorum: this.#quorum }
+  }
+
+  #log([key = '', , ...more]: string[]): void {
+    if (more.length > 0) throw new PolicyFault('must be: log <vkey> [<url>]')
+    refuse(keyFault(key, LOG_KEYS, 'of a log, of signature type 1 or 6'))
+    if (isAmong(key, this.#logs)) throw new PolicyFault('has a key that another log has')
+    this.#logs.push(key)
+  }
+
+  #witness([name = '', key = '', url, ...more]: string[]): void {
+    if (more.length > 0) throw new PolicyFault('must be: witness <name> <vkey> [<url>]')
+    refuse(witnessKeyFault(key))
+    const others = this.#witnesses.map((one) => one.key)
+    if (isAmong(key, others)) throw new PolicyFault('has a key that another witness has')
+    if (others.length === WITNESSES_MAX) throw new PolicyFault(`is the ${WITNESSES_MAX + 1}th witness`)
+    this.#define(name, key)
+    this.#witnesses.push({ name, key, url })
+  }
+
+  #group([name = '', threshold = '', ...names]: string[]): void {
+    const members = names.map((member) => this.#member(member))
+    const least = { any: 1, all: members.length }[threshold] ?? Number(/^[1-9]\d*$/.exec(threshold)?.[0])
+    if (!(least >= 1 && least <= members.length)) {
+      throw new PolicyFault('must be: group <name> all|any|<1 to the number of members> <member>…')
+    }
+    this.#define(name, { least, members })
+  }
+
+  #member(name: string): Quorum | string {
+    const found = this.#defined.get(name)
+    if (found === undefined)
+      throw new PolicyFault(`names ${describeValue(name)}, which no line before defines`)
+    if (this.#used.has(name)) throw new PolicyFault(`names ${describeValue(name)}, which is a member already`)
+    this.#used.add(name)
+    return found
+  }
+
+  #setQuorum([name = '', ...more]: string[]): void {
+    if (more.length > 0) throw new PolicyFault('must be: quorum <name>')
+    if (this.#quorum !== undefined) throw new PolicyFault('is a second quorum')
+    const found = name === 'none' ? NOBODY : this.#defined.get(name)
+    if (found === undefined)
+      throw new PolicyFault(`names ${describeValue(name)}, which no line before defines`)
+    this.#quorum = typeof found === 'string' ? { least: 1, members: [found] } : found
+  }
+
+  #define(name: string, what: Quorum | string): void {
+    if (name === 'none' || this.#defined.has(name)) {
+      throw new PolicyFault(`defines ${describeValue(name)}, which is defined already`)
+    }
+    this.#defined.set(name, what)
+  }
+}
+
+function isAmong(key: string, others: readonly string[]): boolean {
+  return others.some((other) => keyMaterial(other) === keyMaterial(key))
+}
+
+function refuse(fault: string | undefined): void {
+  if (fault !== undefined) throw new PolicyFault(`has a key that ${fault}`)
+}
+
+function keyFault(text: string, kinds: ReadonlyMap<number, number>, wanted: string): string | undefined {
+  const [, name = '', keyId, base64 = ''] = KEY.exec(text) ?? []
+  const bytes = Buffer.from(base64, 'base64')
+  if (keyId === undefined || bytes.toString('base64') !== base64) {
+    return `must be a verifier key, <name>+<8 hexadecimal digits>+<base64>, but is ${describeValue(text)}`
+  }
+  const type = bytes[0] as number
+  if (kinds.get(type) !== bytes.length - 1) {
+    return `must be the key ${wanted}, but is of type ${type} with ${bytes.length - 1} bytes`
+  }
+  const digest = hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), bytes]), 'hex')
+  return digest.startsWith(keyId)
+    ? undefined
+    : `has the key id ${keyId}, and its key has ${digest.slice(0, 8)}`
+}
