@@ -61,7 +61,7 @@ export class TestServer {
 
   private constructor(material: TlsMaterial) {
     this.material = material
-    this.server = createServer(listenerOptions(material, 10_000), (req, res) => {
+    this.server = createServer(listenerOptions(material, 60_000), (req, res) => {
       const socket = req.socket as TLSSocket
       this.peer = peerOf(socket, this.material.trust, this.clock())
       const { authorized, reason } = this.peer ?? {}
