@@ -172,6 +172,19 @@ test('repetitions with an end that hold others have their bound too, and cheap o
   assert.equal(name(texts('Anna Maria Lopez', 20_000)), undefined)
 })
 
+test('time in which the thread had no processor does not count', (t) => {
+  const texts = (text: string) => Array.from({ length: 100 }, () => text)
+  const name = checker({ type: 'array', items: { pattern: '^[A-Z][a-z]{1,30}(?: [A-Z][a-z]{1,30}){0,4}$' } })
+  const words = checker({ type: 'array', items: { pattern: '[a-z]+ [a-z]+ [a-z]+$' } })
+  let nowMs = 0
+  t.mock.method(performance, 'now', () => {
+    nowMs += 50
+    return nowMs
+  })
+  assert.equal(name(texts('Anna Maria Lopez')), undefined)
+  assert.equal(words(texts(`${'ab '.repeat(20)}x`).slice(0, 3)), undefined)
+})
+
 test('a multiple is one in decimal, as amounts are, and what is beyond all numbers is no number', () => {
   const check = checker({ multipleOf: 0.01 })
   for (const amount of [19.99, 0.07, 4.35, -1.1, 123456789012.34, 1e300, 0, 3]) {
