@@ -114,6 +114,9 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
       else master.signal('SIGSTOP')
       await until(() => stores.every((store) => dropped.has(store)), 'the outage')
       await until(async () => ((await replica.command('ROLE')) as string[])[0] === 'master', 'the failover')
+      // Sentinel names the new master a moment after it has made it one.
+      const named = () => sentinel.command('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'bank')
+      await until(async () => ((await named()) as string[])[1] === `${replica.port}`, 'its name')
       // For a while it takes itself for the master still.
       master.signal('SIGCONT')
       await back(stores)
