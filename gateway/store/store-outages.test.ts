@@ -9,6 +9,9 @@ import { SharedStore } from './shared-store.ts'
 const SEEDS = 2 * LONGER
 const GATEWAYS = 3
 const AT_ONCE = 8
+/** Longer than the default, for a busy machine, and shorter than a freeze. */
+const DEADLINE_MS = 100
+const FREEZE_MS = 300
 /** Longer than a test, so that each hit allowed beyond `limit` is one too many. */
 const WINDOW_MS = 600_000
 
@@ -24,7 +27,11 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
   function openStore(settings: StoreSettings): SharedStore {
     const silent = () => undefined
     const onFault = () => dropped.add(store)
-    const store: SharedStore = new SharedStore(settings, { onAway: silent, onBack: silent, onFault })
+    const store: SharedStore = new SharedStore(
+      settings,
+      { onAway: silent, onBack: silent, onFault },
+      DEADLINE_MS,
+    )
     cleanups.push(() => store.close())
     return store
   }
@@ -82,7 +89,7 @@ describe('limits while the store has outages', { skip: NO_REDIS }, () => {
       const { counts, stop } = takeAlways(stores, limit, `caller-${seed}`)
       await sleep(50)
       server.signal('SIGSTOP')
-      await sleep(150)
+      await sleep(FREEZE_MS)
       server.signal('SIGCONT')
       await back(stores)
       await server.command('SCRIPT', 'FLUSH')
