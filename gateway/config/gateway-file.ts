@@ -49,6 +49,7 @@ type Completed =
   | 'clientsFile'
   | 'tls'
   | 'upstreamSecret'
+  | 'upstreamTls'
   | 'jwksUri'
   | 'audience'
   | 'dpop'

@@ -17,6 +17,7 @@ import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
 import { loadTracing, type TracingSettings } from './tracing-settings.ts'
+import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
 import { loadVouching } from './witness-settings.ts'
 
 /** Where each key that can be in conflict with another is set: in the file, and in the environment. */
@@ -64,11 +65,14 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const secret = loadUpstreamSecret(merged, readFile)
   const store = parseStoreSettings(env, readFile)
   const tracing = loadTracing({ configFile, written: merged.tracing, env, readFile })
+  const groups = { groups: merged.upstreamGroups, upstreams: merged.upstreams }
+  const upstreamTls = loadUpstreamTls({ configFile, ...groups, readFile })
   const vouching = loadVouching({ configFile, written: merged, readFile })
   const conflicts = [
     ...(secret.faults ?? []),
     ...(store.faults ?? []),
     ...(vouching.faults ?? []),
+    ...(upstreamTls.faults ?? []),
     ...(tracing.faults ?? tracingConflicts(configFile, merged, tracing.value)),
     ...conflictsOf(merged, configFile, placeIn(configFile, environment.value)),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
@@ -93,6 +97,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       tracing: tracing.value,
       auditWitnesses: vouching.value?.auditWitnesses,
       auditStamps: vouching.value?.auditStamps,
+      upstreamTls: upstreamTls.value ?? {},
       upstreamSecret,
       jwksUri,
       audience,

@@ -9,6 +9,7 @@ import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
 import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamGroup } from './upstreams/upstream-group.ts'
+import type { UpstreamTlsFiles } from './upstreams/upstream-tls-files.ts'
 import type { VouchingSettings } from './witness-settings.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
@@ -222,6 +223,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly upstreams: readonly string[]
   /** As the file has them; `groupsInUse` says which there are with their targets. */
   readonly upstreamGroups: readonly UpstreamGroup[]
+  /** What the files of their TLS hold. Never shown. */
+  readonly upstreamTls: UpstreamTlsFiles
   /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
   readonly upstreamSecret: string | undefined
   /** Trusted besides our own issuer, whose terms are in these settings themselves. */

@@ -7,6 +7,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   limitsFile: false,
   clientsFile: false,
   upstreamSecret: false,
+  upstreamTls: false,
   store: false,
   tracing: false,
   routes: false,

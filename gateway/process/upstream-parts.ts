@@ -24,6 +24,7 @@ export function makeUpstreams(
   return new UpstreamGroups(
     {
       groups,
+      tls: settings.upstreamTls,
       connectMs: timeouts.connectMs,
       headersMs: timeouts.headersMs,
       threads: workers,

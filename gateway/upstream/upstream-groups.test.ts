@@ -38,6 +38,7 @@ const group = (
   ...NO_POLICY,
   name,
   targets,
+  tls: undefined,
   ...policy,
 })
 
@@ -52,6 +53,7 @@ async function start(t: TestContext, names: readonly string[]) {
   let planned: (() => void)[] = []
   const options = (groups: readonly UpstreamGroup[]): GroupsOptions => ({
     groups,
+    tls: {},
     connectMs: 2000,
     headersMs: 2000,
     maxConnections: 16,

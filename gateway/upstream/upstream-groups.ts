@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { HealthCheckSettings, UpstreamGroup } from '../config/upstreams/upstream-group.ts'
+import type { UpstreamTlsFiles } from '../config/upstreams/upstream-tls-files.ts'
 import type { Field } from '../http/syntax/field.ts'
 import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'
@@ -10,6 +11,7 @@ import { type CheckTimers, HealthCheck } from './health-check.ts'
 import type { PoolBounds } from './pooled-upstreams.ts'
 import type { UpstreamClient } from './upstream-client.ts'
 import type { Share } from './upstream-permits.ts'
+import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
 /** What is told of groups, each change once. */
 export interface GroupObserver {
@@ -21,6 +23,8 @@ export interface GroupObserver {
 
 export interface GroupsOptions extends PoolBounds {
   readonly groups: readonly UpstreamGroup[]
+  /** What the files of their TLS hold, by name. */
+  readonly tls: UpstreamTlsFiles
   readonly headersMs: number
   /** Among which the bounds of the groups are divided. */
   readonly threads: number
@@ -43,6 +47,7 @@ export interface GroupTarget {
 interface Checked {
   readonly check: HealthCheck
   readonly settings: HealthCheckSettings
+  readonly tls: UpstreamTlsTerms | undefined
   readonly upstreamSecret: Field | undefined
 }
 
@@ -103,7 +108,7 @@ export class UpstreamGroups {
   start(): void {
     for (const group of this.#options.groups) {
       for (const { url, health } of this.of(group.name).targets) {
-        if (group.healthCheck !== undefined) this.#startCheck(group.name, group.healthCheck, { url, health })
+        if (group.healthCheck !== undefined) this.#startCheck(group, group.healthCheck, { url, health })
       }
     }
   }
@@ -119,13 +124,15 @@ export class UpstreamGroups {
       if (maxInFlight !== undefined) successor.permitsOf(name)?.bound(successor.#partOf(maxInFlight))
     }
     const checked = new Map(
-      successor.#options.groups.flatMap(({ name, healthCheck }) =>
-        successor.of(name).targets.map(({ health }) => [health, healthCheck] as const),
-      ),
+      successor.#options.groups.flatMap((group) => {
+        const { healthCheck } = group
+        const terms = healthCheck && { settings: healthCheck, tls: termsOf(group, successor.#options) }
+        return successor.of(group.name).targets.map(({ health }) => [health, terms] as const)
+      }),
     )
     for (const [health, known] of this.#checks) {
       const isKept =
-        isDeepStrictEqual(known.settings, checked.get(health)) &&
+        isDeepStrictEqual({ settings: known.settings, tls: known.tls }, checked.get(health)) &&
         known.upstreamSecret?.value === successor.#options.upstreamSecret?.value
       if (isKept) successor.#checks.set(health, known)
       else void known.check.stop()
@@ -148,13 +155,14 @@ export class UpstreamGroups {
   }
 
   #startCheck(
-    group: string,
+    group: UpstreamGroup,
     settings: HealthCheckSettings,
     { url, health }: { readonly url: string; readonly health: Health },
   ): void {
     if (this.#checks.has(health)) return
     const { clock, observer, upstreamSecret, timers = TIMERS } = this.#options
     const { timeoutMs } = settings
+    const tls = termsOf(group, this.#options)
     const check = new HealthCheck({
       url,
       settings,
@@ -165,22 +173,33 @@ export class UpstreamGroups {
         connectMs: timeoutMs,
         headersMs: timeoutMs,
         maxConnections: 2,
+        tls,
         clock,
         onHealth: () => undefined,
       }),
       timers,
-      onChange: (isUp, cause) => observer.onCheck(group, url, { isUp, cause }),
+      onChange: (isUp, cause) => observer.onCheck(group.name, url, { isUp, cause }),
     })
-    this.#checks.set(health, { check, settings, upstreamSecret })
+    this.#checks.set(health, { check, settings, tls, upstreamSecret })
     check.start()
   }
 }
 
+/** Undefined: what Node trusts. */
+function termsOf({ name, tls }: UpstreamGroup, { tls: files }: GroupsOptions): UpstreamTlsTerms | undefined {
+  if (tls === undefined) return undefined
+  const { serverName, minVersion, maxVersion } = tls
+  const { ca, cert, key } = files[name] ?? {}
+  return { ca, cert, key, serverName, minVersion, maxVersion }
+}
+
 function clientOf(
-  { name, targets, breaker, retry, slowStartMs }: UpstreamGroup,
-  { connectMs, maxConnections, headersMs, clock, observer }: GroupsOptions,
+  group: UpstreamGroup,
+  options: GroupsOptions,
   before: UpstreamClient | undefined,
 ): UpstreamClient {
+  const { name, targets, breaker, retry, slowStartMs } = group
+  const { connectMs, maxConnections, headersMs, clock, observer } = options
   return createUpstreams(
     {
       urls: targets,
@@ -189,6 +208,7 @@ function clientOf(
       maxConnections,
       clock,
       policy: { breaker, retry, slowStartMs },
+      tls: termsOf(group, options),
       onHealth: (upstream, healthy) => observer.onHealth(name, upstream, healthy),
       onBreaker: (upstream, state) => observer.onBreaker(name, upstream, state),
       onRetry: (outcome) => observer.onRetry(name, outcome),

@@ -1,6 +1,7 @@
 import type { UpstreamPolicy } from '../config/upstreams/upstream-group.ts'
 import type { BreakerState } from './balancing/circuit-breaker.ts'
 import type { RetryOutcome } from './balancing/retry-budget.ts'
+import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
 /** What the upstream client is made with. Times in milliseconds. */
 export interface UpstreamsOptions {
@@ -20,6 +21,8 @@ export interface UpstreamsOptions {
   readonly onHealth: (upstream: string, healthy: boolean) => void
   /** Default: nothing beyond the passive rules. Active checks are made by `UpstreamGroups`. */
   readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
+  /** With `https://` URLs. Default: what Node trusts. */
+  readonly tls?: UpstreamTlsTerms | undefined
   /** Called on each change; every breaker starts closed. */
   readonly onBreaker?: (upstream: string, state: BreakerState) => void
   /** What came of a retry that the policy asks for. */

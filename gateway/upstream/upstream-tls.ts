@@ -6,7 +6,20 @@ import {
   type SecureContext,
   type TLSSocket,
 } from 'node:tls'
+import type { TlsVersion } from '../config/upstreams/upstream-group.ts'
 import type { Address } from './upstream-address.ts'
+
+/** What TLS is spoken with; PEM. Plain data. */
+export interface UpstreamTlsTerms {
+  /** Undefined: the authorities that Node knows. */
+  readonly ca: string | undefined
+  readonly cert: string | undefined
+  readonly key: string | undefined
+  /** Undefined: the host of the address. */
+  readonly serverName: string | undefined
+  readonly minVersion: TlsVersion
+  readonly maxVersion: TlsVersion
+}
 
 /**
  * TLS with one `https://` upstream. The certificate is verified against the trusted authorities and the upstream's name
@@ -16,11 +29,15 @@ import type { Address } from './upstream-address.ts'
 export class UpstreamTls {
   readonly #address: Address
   readonly #context: SecureContext
+  readonly #serverName: string | undefined
   #session: Buffer | undefined = undefined
 
-  constructor(address: Address) {
+  constructor(address: Address, terms: UpstreamTlsTerms | undefined) {
     this.#address = address
-    this.#context = createSecureContext({ minVersion: 'TLSv1.2' })
+    const { ca, cert, key, serverName, minVersion = 'TLSv1.2', maxVersion = 'TLSv1.3' } = terms ?? {}
+    // Server Name Indication takes names only (RFC 6066 section 3); an IP address is verified by `host`.
+    this.#serverName = serverName ?? (isIP(address.host) === 0 ? address.host : undefined)
+    this.#context = createSecureContext({ ca, cert, key, minVersion, maxVersion })
   }
 
   /** Begins a connection and its handshake. */
@@ -29,8 +46,7 @@ export class UpstreamTls {
     const options: ConnectionOptions & { readonly onread: OnReadOpts } = {
       host,
       port,
-      // Server Name Indication takes names only (RFC 6066 section 3); an IP address is verified by `host`.
-      ...(isIP(host) === 0 ? { servername: host } : {}),
+      ...(this.#serverName === undefined ? {} : { servername: this.#serverName }),
       onread,
       ...(this.#session === undefined ? {} : { session: this.#session }),
       secureContext: this.#context,

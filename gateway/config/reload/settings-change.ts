@@ -40,6 +40,7 @@ export const NEEDS_RESTART = [
 const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   upstreams: 'upstream',
   upstreamGroups: 'upstreams',
+  upstreamTls: 'upstreams.*.tls',
   auditFile: 'audit.file',
   auditDurability: 'audit.durability',
   auditSeals: 'audit.seals',
@@ -54,7 +55,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   drainGraceMs: 'timeouts.drainGraceMs',
 }
 
-const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'store', 'tracing'])
+const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreamTls', 'store', 'tracing'])
 
 /** The settings that come into force when the file is `wanted`: keys that need a restart stay as they are. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {

@@ -31,6 +31,7 @@ test('a group with nothing but targets does nothing beyond the passive rules', (
       retry: undefined,
       slowStartMs: 0,
       maxInFlight: undefined,
+      tls: undefined,
     },
   ])
 })

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import type { JsonFile } from '../json/json-file.ts'
 import { childPath } from '../json/json-path.ts'
 import { describeValue } from '../json/schema-check.ts'
@@ -10,6 +11,7 @@ import {
   NO_POLICY,
   type RetrySettings,
   type UpstreamGroup,
+  type UpstreamTlsSettings,
 } from './upstream-group.ts'
 
 /** The key `upstreams` as the schema allows it, with the schema's defaults. */
@@ -22,6 +24,7 @@ interface WrittenGroup {
   readonly retry?: RetrySettings
   readonly slowStartMs: number
   readonly maxInFlight?: number
+  readonly tls?: Partial<UpstreamTlsSettings> & Pick<UpstreamTlsSettings, 'minVersion' | 'maxVersion'>
 }
 
 interface Written {
@@ -52,6 +55,7 @@ export function checkGroups(json: JsonFile<unknown>, { upstreams, routes }: Writ
     checkTargets(json, path, { name, group })
     checkHealthCheck(json, `${path}.healthCheck`, group.healthCheck)
     checkBreaker(json, `${path}.breaker`, group.breaker)
+    checkTls(json, `${path}.tls`, group.tls)
   }
   checkNames(json, routes, new Set([...names, DEFAULT_GROUP]))
 }
@@ -59,7 +63,7 @@ export function checkGroups(json: JsonFile<unknown>, { upstreams, routes }: Writ
 /** The groups with every default filled in. The targets of the default group are those of `upstream`. */
 export function upstreamGroups(written: WrittenGroups): readonly UpstreamGroup[] {
   return Object.entries(written).map(
-    ([name, { targets = [], healthCheck, breaker, retry, slowStartMs, maxInFlight }]) => ({
+    ([name, { targets = [], healthCheck, breaker, retry, slowStartMs, maxInFlight, tls }]) => ({
       name,
       targets: targets.map(tidyUpstream),
       healthCheck: healthCheck && {
@@ -71,6 +75,14 @@ export function upstreamGroups(written: WrittenGroups): readonly UpstreamGroup[]
       retry,
       slowStartMs,
       maxInFlight,
+      tls: tls && {
+        caFile: tls.caFile,
+        certFile: tls.certFile,
+        keyFile: tls.keyFile,
+        serverName: tls.serverName,
+        minVersion: tls.minVersion,
+        maxVersion: tls.maxVersion,
+      },
     }),
   )
 }
@@ -85,7 +97,7 @@ export function groupsInUse({
   readonly upstreamGroups: readonly UpstreamGroup[]
   readonly routes: readonly { readonly upstream: string }[]
 }): readonly UpstreamGroup[] {
-  const policy = groups.find(({ name }) => name === DEFAULT_GROUP) ?? NO_POLICY
+  const policy = groups.find(({ name }) => name === DEFAULT_GROUP) ?? { ...NO_POLICY, tls: undefined }
   const all = [
     { ...policy, name: DEFAULT_GROUP, targets: upstreams },
     ...groups.filter(({ name }) => name !== DEFAULT_GROUP),
@@ -156,4 +168,16 @@ function authorityFault(host: string): string | undefined {
   const bare = name.startsWith('[') ? name.slice(1, -1) : name
   if (hostFault(bare) === undefined && Number(port) >= 1 && Number(port) <= 65535) return undefined
   return `must be a host name or an address, with or without a port, but is ${describeValue(host)}`
+}
+
+function checkTls(json: JsonFile<unknown>, path: string, tls: WrittenGroup['tls']): void {
+  if (tls === undefined) return
+  json.check(`${path}.serverName`, tls.serverName, (name) =>
+    isIP(name) === 0
+      ? hostFault(name)
+      : 'must be a name: an address cannot be asked for (RFC 6066 section 3)',
+  )
+  if (tls.minVersion > tls.maxVersion) {
+    json.refuse({ path: `${path}.minVersion`, reason: `must not be above maxVersion, ${tls.maxVersion}` })
+  }
 }

@@ -3,6 +3,7 @@ export interface UpstreamGroup extends UpstreamPolicy {
   readonly name: string
   /** At least one (of the default group as the file has it, none): `http://host:port`, `https://host:port` or `unix:/path.sock`. */
   readonly targets: readonly string[]
+  readonly tls: UpstreamTlsSettings | undefined
 }
 
 /** What a group does beyond the passive rules that always hold. Undefined: not done. */
@@ -15,6 +16,21 @@ export interface UpstreamPolicy {
   /** Exchanges at a time, over all workers. Undefined: only the bound of all groups holds. */
   readonly maxInFlight: number | undefined
 }
+
+/** How TLS is spoken with the targets. Undefined: with what Node trusts, from TLS 1.2 on. */
+export interface UpstreamTlsSettings {
+  /** PEM: the authorities that are trusted, instead of those that Node knows. */
+  readonly caFile: string | undefined
+  /** PEM: our own certificate, with those between it and its authority, and its key; both or none. */
+  readonly certFile: string | undefined
+  readonly keyFile: string | undefined
+  /** Sent as SNI, and looked for in the certificate. Undefined: the host of each target. */
+  readonly serverName: string | undefined
+  readonly minVersion: TlsVersion
+  readonly maxVersion: TlsVersion
+}
+
+export type TlsVersion = 'TLSv1.2' | 'TLSv1.3'
 
 /** Active health checks: GET requests to each target. */
 export interface HealthCheckSettings {

@@ -12,6 +12,8 @@ export interface Origin<Pool = unknown> {
   readonly health: Health
   /** Its connections. */
   readonly pool: Pool
+  /** What its connections are made with. */
+  readonly tls: UpstreamsOptions['tls']
   /** Exchanges in flight. Written by the exchanges. */
   inFlight: number
   /** What it is guarded by. */
@@ -20,7 +22,7 @@ export interface Origin<Pool = unknown> {
   readonly slowStart: SlowStart | undefined
 }
 
-/** Where origins come from: known ones with the same URL keep connections and health, and their guards if the policy does. */
+/** Where origins come from: known ones with the same URL keep health, connections if TLS is the same, and their guards if the policy does. */
 interface OriginSources<Pool> {
   readonly known: readonly Origin<Pool>[] | undefined
   createPool(address: Address, health: Health): Pool
@@ -34,24 +36,26 @@ export function createOrigins<Pool>(
   return addresses.map((address) => {
     const { url } = address
     const before = known?.find((origin) => origin.url === url)
-    if (before !== undefined && isGuardedAlike(before.policy, options.policy)) return before
+    const isReached = before !== undefined && isDeepStrictEqual(before.tls, options.tls)
+    if (isReached && isGuardedAlike(before.policy, options.policy)) return before
     const health = before?.health ?? new Health(options.clock, (healthy) => options.onHealth(url, healthy))
     // One that is new beside others has no connections yet.
     if (before === undefined && known !== undefined) health.recovered()
-    const pool = before?.pool ?? createPool(address, health)
+    const pool = isReached ? before.pool : createPool(address, health)
     return guardedOrigin({ url, health, pool }, options)
   })
 }
 
 function guardedOrigin<Pool>(
   { url, health, pool }: Pick<Origin<Pool>, 'url' | 'health' | 'pool'>,
-  { policy, clock, onBreaker }: UpstreamsOptions,
+  { policy, tls, clock, onBreaker }: UpstreamsOptions,
 ): Origin<Pool> {
   const { breaker, slowStartMs = 0 } = policy ?? {}
   return {
     url,
     health,
     pool,
+    tls,
     inFlight: 0,
     policy,
     breaker:

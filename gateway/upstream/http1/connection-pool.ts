@@ -2,7 +2,7 @@ import type { Deadlines } from '../../http/syntax/deadlines.ts'
 import type { Health } from '../balancing/health.ts'
 import type { ClientState, Pool, PoolBounds } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
-import { UpstreamTls } from '../upstream-tls.ts'
+import { UpstreamTls, type UpstreamTlsTerms } from '../upstream-tls.ts'
 import { type ConnectionOwner, Http1Connection } from './http1-connection.ts'
 import type { WaitingLine } from './waiting-line.ts'
 
@@ -11,6 +11,7 @@ export interface Http1ClientState extends ClientState<ConnectionPool> {
 }
 
 interface Options extends PoolBounds {
+  readonly tls?: UpstreamTlsTerms | undefined
   readonly address: Address
   readonly clock: () => number
   readonly health: Health
@@ -36,7 +37,7 @@ export class ConnectionPool implements Pool<Http1Connection>, ConnectionOwner {
 
   constructor(options: Options) {
     this.address = options.address
-    this.tls = options.address.secure ? new UpstreamTls(options.address) : undefined
+    this.tls = options.address.secure ? new UpstreamTls(options.address, options.tls) : undefined
     this.connectMs = options.connectMs
     this.clock = options.clock
     this.#options = options
