@@ -11,25 +11,26 @@ const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
 // Without the tests' loader: its coverage could not be added to theirs.
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
+const WHAT = ['--only', 'unlimited,latency', '--among', 'byte pump']
+const LATENCY = /^### 50 % of its own saturation\n\n[^#]*\| byte pump \| [\d,]+ \|/m
+
 describe('npm run bench', { skip: process.platform !== 'linux' }, () => {
   it('measures real processes and writes page and picture', () => {
     const out = mkdtempSync(join(tmpdir(), 'bench-'))
-    const args = [
-      '--quick',
-      '--seconds',
-      '0.2',
-      '--only',
-      'unlimited,latency',
-      '--among',
-      'byte pump',
-      '--out',
-      out,
-    ]
-    const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], { encoding: 'utf8', env })
-    assert.equal(status, 0, stdout + stderr)
-    const page = readFileSync(join(out, 'RESULTS.md'), 'utf8')
+    const measured = (seconds: string) => {
+      const args = [...['--quick', '--seconds', seconds], ...WHAT, '--out', out]
+      const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
+        encoding: 'utf8',
+        env,
+      })
+      assert.equal(status, 0, stdout + stderr)
+      return readFileSync(join(out, 'RESULTS.md'), 'utf8')
+    }
+    const brief = measured('0.2')
+    // On a busy machine not one response may come in so short a time.
+    const page = LATENCY.test(brief) ? brief : measured('5')
     assert.match(page, /^## Unlimited path\n\n[^#]*\| byte pump \| [\d.]+ \(/m)
-    assert.match(page, /^### 50 % of its own saturation\n\n[^#]*\| byte pump \| [\d,]+ \|/m)
+    assert.match(page, LATENCY)
     assert.match(readFileSync(join(out, 'results.svg'), 'utf8'), /^<svg /)
     rmSync(out, { recursive: true })
   })
