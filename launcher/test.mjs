@@ -141,7 +141,7 @@ launch([
   '--liftoff-only',
   // It moves lines, so with it the coverage of programs that tests start could not be added to that of the tests.
   ...(withCoverage ? [] : ['--import', 'tsx']),
-  ...['--test', `--test-timeout=${isLong ? 3_600_000 : 120_000}`, `--test-concurrency=${AT_ONCE}`],
+  ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${AT_ONCE}`],
   ...(withCoverage ? COVERAGE : []),
   ...(named.length > 0 ? named : isLong ? longTests() : allTests()),
 ])

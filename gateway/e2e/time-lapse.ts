@@ -2,6 +2,7 @@
  * Loaded before a program (`--import`), makes its time run faster, so that a schedule of minutes passes in seconds. The date
  * runs `TIME_LAPSE` times as fast from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a test share;
  * intervals and timeouts of half a minute and more are shortened too. Shorter ones stay, because they are for the network.
+ * Below 1 it runs slower.
  */
 const FACTOR = Number(process.env.TIME_LAPSE ?? '1')
 const FROM_MS = Number(process.env.TIME_LAPSE_FROM ?? '0')
