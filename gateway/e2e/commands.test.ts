@@ -30,7 +30,7 @@ const TOKEN = 'a-token-of-the-admin-listener-0123456789'
 const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
 
 /** What the examples of `audit` look for. */
-function writeTrail(dir: string): void {
+async function writeTrail(dir: string): Promise<void> {
   const trail = new SealedTrail(dir)
   const facts = { method: 'GET', path: '/api/data', ip: '192.0.2.1', userAgent: '', gatewayId: undefined }
   const userId = 'a3f1e7c2-0000-7000-8000-000000000001'
@@ -45,7 +45,7 @@ function writeTrail(dir: string): void {
   for (const request of requests) trail.write(request)
   trail.write(responseTo(requests[0]!, 200, 1))
   trail.write(responseTo(requests[1]!, 429, 1))
-  trail.end()
+  await trail.end()
 }
 
 /** What the commands run is covered; of functions that were compiled before, that is not known exactly. */
@@ -62,7 +62,7 @@ describe('the command line', () => {
     cpSync(join(ROOT, 'config'), join(dir, 'config'), { recursive: true })
     mkdirSync(join(dir, 'data'))
     writeFileSync(join(dir, 'data/admin-token'), TOKEN, { mode: 0o600 })
-    writeTrail(join(dir, 'data'))
+    await writeTrail(join(dir, 'data'))
     writeFileSync(
       join(dir, 'openapi.json'),
       JSON.stringify({ openapi: '3.1.0', paths: { '/a/{id}': { get: {} } } }),

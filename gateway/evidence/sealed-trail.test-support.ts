@@ -74,8 +74,8 @@ export class SealedTrail {
     this.write(responseTo(request, statusCode, 1.5))
   }
 
-  seal(): void {
-    const { origin, size, root } = this.#log.seal(() => {})
+  async seal(): Promise<void> {
+    const { origin, size, root } = await this.#log.seal(() => {})
     this.checkpoints.push(readFileSync(checkpointFile(this.directory)))
     const facts = {
       type: 'AUDIT_SEAL',
@@ -89,14 +89,14 @@ export class SealedTrail {
   }
 
   /** The gateway ends in order. */
-  end(): void {
+  async end(): Promise<void> {
     this.stop('stopped')
-    this.seal()
+    await this.seal()
   }
 
-  rotate(compression: 'none' | 'zstd' | 'gzip' = 'none'): void {
+  async rotate(compression: 'none' | 'zstd' | 'gzip' = 'none'): Promise<void> {
     this.stop('rotated')
-    this.seal()
+    await this.seal()
     const stamp = this.#time().replaceAll(/[-:.]/g, '')
     const path = `${this.file}.${stamp}`
     renameSync(this.file, path)

@@ -44,6 +44,7 @@ const PATCHED = [
   'writeFileSync',
   'ftruncateSync',
   'fdatasync',
+  'fsync',
   'fdatasyncSync',
   'fsyncSync',
 ] as const
@@ -108,6 +109,16 @@ export class PowerDisk {
       this.#change(inodeOf(fd), { kind: 'write', at, bytes: Buffer.from(bytes.subarray(0, count)) })
       return count
     }
+    const syncLater = (fd: number, done: (error: Error | null) => void) => {
+      const { turns, fails } = this.nextSync()
+      const inode = inodeOf(fd)
+      const covered = new Set(this.#files.get(inode)?.pending)
+      const wait = (left: number): void => {
+        if (left > 0) setImmediate(wait, left - 1)
+        else done(this.#sync({ fd, inode }, covered, fails))
+      }
+      setImmediate(wait, turns)
+    }
     Object.assign(fs, {
       openSync: (path: string, flags: string | number, mode?: number) => {
         const isNew = !fs.existsSync(path)
@@ -159,16 +170,8 @@ export class PowerDisk {
         system.ftruncateSync(fd, length)
         this.#change(inodeOf(fd), { kind: 'cut', length })
       },
-      fdatasync: (fd: number, done: (error: Error | null) => void) => {
-        const { turns, fails } = this.nextSync()
-        const inode = inodeOf(fd)
-        const covered = new Set(this.#files.get(inode)?.pending)
-        const wait = (left: number): void => {
-          if (left > 0) setImmediate(wait, left - 1)
-          else done(this.#sync({ fd, inode }, covered, fails))
-        }
-        setImmediate(wait, turns)
-      },
+      fdatasync: syncLater,
+      fsync: syncLater,
       fdatasyncSync: (fd: number) => this.#syncNow(fd),
       fsyncSync: (fd: number) => this.#syncNow(fd),
     })
@@ -234,13 +237,14 @@ export class PowerDisk {
 
 /** Until the test ends nothing waits for the real disk. */
 export function withoutSyncs(t: TestContext): void {
-  const { fdatasyncSync, fsyncSync } = fs
+  const { fdatasyncSync, fsync, fsyncSync } = fs
   const put = (functions: object) => {
     Object.assign(fs, functions)
     syncBuiltinESMExports()
   }
-  put({ fdatasyncSync: () => {}, fsyncSync: () => {} })
-  t.after(() => put({ fdatasyncSync, fsyncSync }))
+  const done = (_fd: number, call: fs.NoParamCallback) => setImmediate(call, null)
+  put({ fdatasyncSync: () => {}, fsync: done, fsyncSync: () => {} })
+  t.after(() => put({ fdatasyncSync, fsync, fsyncSync }))
 }
 
 function ioError(): Error {

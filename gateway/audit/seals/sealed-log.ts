@@ -107,13 +107,13 @@ export class SealedLog {
    * @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal.
    * @throws Error of the system.
    */
-  seal(onRemoved: (file: string) => void): Checkpoint {
+  async seal(onRemoved: (file: string) => void): Promise<Checkpoint> {
     if (!this.#hasOwnCheckpoint()) {
       onRemoved(checkpointFile(this.#directory))
       this.#tiles.writeEdgeAgain()
     }
     makeDirectory(this.#directory)
-    const full = this.#tiles.write()
+    const full = await this.#tiles.write()
     const { size } = this.#edge
     const checkpoint = { origin: this.#key.origin, size, root: this.#edge.root() }
     this.#attempted = checkpoint

@@ -194,14 +194,20 @@ test('the log is private, and only its last tiles are partial', async (t) => {
 
 test('the disk has the lines before a checkpoint covers them', async (t) => {
   const steps: string[] = []
-  const { fdatasyncSync, fsyncSync, renameSync } = fs
+  const { fdatasyncSync, fsync, fsyncSync, renameSync } = fs
   const trail = sealedTrail(t)
-  await trail.write(1)
+  await trail.write(300)
   await trail.poll()
   Object.assign(fs, {
     fdatasyncSync: (fd: number) => {
       steps.push('sync the trail')
       fdatasyncSync(fd)
+    },
+    fsync: (fd: number, done: fs.NoParamCallback) => {
+      fsync(fd, (error) => {
+        steps.push('sync a tile')
+        done(error)
+      })
     },
     fsyncSync: (fd: number) => {
       steps.push(fs.fstatSync(fd).isDirectory() ? 'sync a directory' : 'sync a file')
@@ -214,15 +220,16 @@ test('the disk has the lines before a checkpoint covers them', async (t) => {
   })
   syncBuiltinESMExports()
   t.after(() => {
-    Object.assign(fs, { fdatasyncSync, fsyncSync, renameSync })
+    Object.assign(fs, { fdatasyncSync, fsync, fsyncSync, renameSync })
     syncBuiltinESMExports()
   })
   trail.nowMs = 1000
   await trail.poll()
   assert.equal(steps[0], 'sync the trail')
-  assert.deepEqual(steps.slice(1, 3), ['sync a file', 'tile'])
+  // A full one, a partial one beside it, and one above both.
+  assert.deepEqual(steps.slice(1, 7), [...Array(3).fill('sync a tile'), ...Array(3).fill('tile')])
   assert.deepEqual(steps.slice(-3), ['sync a file', 'checkpoint', 'sync a directory'])
-  assert.ok(steps.slice(3, -3).every((step) => step === 'sync a directory') && steps.length >= 8)
+  assert.ok(steps.slice(7, -3).every((step) => step === 'sync a directory') && steps.length >= 12)
 })
 
 test('lines that may be rolled back are not sealed', async (t) => {

@@ -105,7 +105,7 @@ export class Sealer {
     const more = await this.#advance(nowMs)
     const isDue = this.#isFull || (this.#unsealed > 0 && nowMs - this.#sinceMs >= MAX_WAIT_MS)
     if (isDue) {
-      this.#seal()
+      await this.#seal()
       this.#sinceMs = nowMs
     } else if (!more) this.#settled(nowMs)
     return more || isDue
@@ -114,7 +114,7 @@ export class Sealer {
   /** Seals everything that is committed. */
   async finish(): Promise<void> {
     while (await this.poll());
-    while (this.#unsealed > 0) this.#seal()
+    while (this.#unsealed > 0) await this.#seal()
     this.#settled(this.#options.now())
   }
 
@@ -154,7 +154,7 @@ export class Sealer {
       return await reader.read(this.#hasher, end)
     } catch (error) {
       if (!(error instanceof Truncated)) throw error
-      this.#sealAll()
+      await this.#sealAll()
       this.#options.onFault(error.message)
       this.#close()
       return 0
@@ -163,7 +163,7 @@ export class Sealer {
 
   /** The segment has been read to its end: seals it, and goes on with the next. */
   async #beginNext(): Promise<boolean> {
-    this.#sealAll()
+    await this.#sealAll()
     const { file } = this.#options
     const inUse = fileInUse(this.#options)
     if (inUse === undefined) return false
@@ -252,14 +252,14 @@ export class Sealer {
   }
 
   /** AUDIT_SEAL lines too. */
-  #sealAll(): void {
-    while (this.#log.size > this.#log.sealedSize) this.#seal()
+  async #sealAll(): Promise<void> {
+    while (this.#log.size > this.#log.sealedSize) await this.#seal()
   }
 
-  #seal(): void {
+  async #seal(): Promise<void> {
     const { progress, onSealed, onFault } = this.#options
     this.#sync()
-    const checkpoint = this.#log.seal((file) =>
+    const checkpoint = await this.#log.seal((file) =>
       onFault(
         `${file} was removed or replaced while the gateway ran; the tree goes on, older tiles may be missing`,
       ),

@@ -1,4 +1,4 @@
-import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, fsync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
@@ -30,6 +30,9 @@ interface Draft {
 
 /** Files that are open at once. */
 const MAX_DRAFTS = 64
+/** A sync that begins while another is under way shares its writes of the file system's journal. Two of the four threads of
+ * the pool stay free for others while a disk stalls. */
+const SYNCS_AT_ONCE = 2
 
 /** Writes the tiles of a growing tree. What could not be written stays in memory for the next `write`. */
 export class TileWriter {
@@ -78,7 +81,7 @@ export class TileWriter {
   }
 
   /** Writes the tiles of the present tree to the disk. @returns the full ones. @throws Error of the system. */
-  write(): readonly FullTile[] {
+  async write(): Promise<readonly FullTile[]> {
     const partial = [...this.#edge.entries()].filter(([, tile]) => tile.width !== tile.writtenWidth)
     const files = [
       ...this.#full.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
@@ -87,7 +90,8 @@ export class TileWriter {
         bytes: bytes.subarray(0, width * HASH_BYTES),
       })),
     ]
-    for (let at = 0; at < files.length; at += MAX_DRAFTS) this.#writeTiles(files.slice(at, at + MAX_DRAFTS))
+    for (let at = 0; at < files.length; at += MAX_DRAFTS)
+      await this.#writeTiles(files.slice(at, at + MAX_DRAFTS))
     for (const tile of this.#edge) {
       if (tile.width > 0) tile.hasPartial = true
       tile.writtenWidth = tile.width
@@ -140,8 +144,8 @@ export class TileWriter {
     return this.#edge[level] as EdgeTile
   }
 
-  /** A reader sees all of a tile or nothing. All are written before the first is synced: syncs then wait for less. */
-  #writeTiles(files: readonly { readonly name: string; readonly bytes: Buffer }[]): void {
+  /** A reader sees all of a tile or nothing. */
+  async #writeTiles(files: readonly { readonly name: string; readonly bytes: Buffer }[]): Promise<void> {
     const drafts: Draft[] = []
     try {
       for (const { name, bytes } of files) {
@@ -150,7 +154,7 @@ export class TileWriter {
         drafts.push({ fd, path })
         for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
       }
-      for (const { fd } of drafts) fsyncSync(fd)
+      await syncAll(drafts)
     } catch (error) {
       for (const { path } of drafts) rmSync(draftOf(path), { force: true })
       throw error
@@ -182,6 +186,23 @@ export class TileWriter {
       this.#unsynced.add(dirname(at))
     }
   }
+}
+
+/** @throws Error of the system, when none is under way any more. */
+async function syncAll(drafts: readonly Draft[]): Promise<void> {
+  const left = drafts.values()
+  const inTurn = async () => {
+    for (const { fd } of left) await synced(fd)
+  }
+  const ends = await Promise.allSettled(Array.from({ length: SYNCS_AT_ONCE }, inTurn))
+  const failed = ends.find((end) => end.status === 'rejected')
+  if (failed !== undefined) throw failed.reason
+}
+
+function synced(fd: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    fsync(fd, (error) => (error === null ? resolve() : reject(error)))
+  })
 }
 
 function draftOf(path: string): string {

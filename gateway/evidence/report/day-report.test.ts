@@ -19,8 +19,8 @@ it('counts what a day holds, and names what a person must look at', async () => 
   const trail = new SealedTrail(dir)
   trail.start()
   for (const status of [200, 200, 401, 503]) trail.exchange(status)
-  trail.seal()
-  trail.rotate('zstd')
+  await trail.seal()
+  await trail.rotate('zstd')
   trail.exchange(429)
   const request = requestRecord({
     requestId: 'cut-off',

@@ -45,14 +45,14 @@ function randomFrom(seed: number) {
 type Random = ReturnType<typeof randomFrom>
 
 /** Rotated, compressed, pruned, crashed and recovered, as the dice have it. */
-function makeTrail(random: Random, exchanges: number): SealedTrail {
+async function makeTrail(random: Random, exchanges: number): Promise<SealedTrail> {
   const trail = new SealedTrail(join(home, String(++trails)))
   trail.start()
-  trail.seal()
+  await trail.seal()
   for (let i = 0; i < exchanges; i++) {
     trail.exchange([200, 401, 429][random.below(3)])
-    if (random.chance(0.1)) trail.seal()
-    if (random.chance(0.02)) trail.rotate((['none', 'zstd', 'gzip'] as const)[random.below(3)])
+    if (random.chance(0.1)) await trail.seal()
+    if (random.chance(0.02)) await trail.rotate((['none', 'zstd', 'gzip'] as const)[random.below(3)])
     // A crash: whatever was open gets its response at the next start.
     if (random.chance(0.02)) trail.start()
     if (trail.closed.length > 2 && random.chance(0.05)) trail.prune()
@@ -72,9 +72,9 @@ describe('a trail that nobody touched', () => {
   it('is proven, whatever happened to its gateway', { timeout }, async () => {
     const random = randomFrom(SEED)
     for (let run = 0; run < UNTOUCHED; run++) {
-      const trail = makeTrail(random, 10 + random.below(run % 10 === 0 ? 500 : 60))
+      const trail = await makeTrail(random, 10 + random.below(run % 10 === 0 ? 500 : 60))
       const isOrderly = random.chance(0.5)
-      if (isOrderly) trail.end()
+      if (isOrderly) await trail.end()
       // A torn last line of a crash; the trail has no sealed part of it.
       else if (random.chance(0.5)) writeFileSync(trail.file, '{"type":"API_REQ', { flag: 'a' })
       const verdict = await judge(trail)
@@ -298,10 +298,10 @@ describe('a sealed trail that somebody changed', () => {
     let victim: Victim | undefined
     for (let run = 0; run < MUTATIONS; run++) {
       if (run % 50 === 0) {
-        const trail = makeTrail(random, 200 + random.below(400))
-        trail.rotate()
+        const trail = await makeTrail(random, 200 + random.below(400))
+        await trail.rotate()
         trail.exchange()
-        trail.end()
+        await trail.end()
         victim = await Victim.of(trail)
       }
       const kind = kinds[run % kinds.length]!

@@ -19,11 +19,11 @@ const home = mkdtempSync(join(tmpdir(), 'verify-trail-'))
 after(() => rmSync(home, { recursive: true }))
 let trails = 0
 
-function newTrail(exchanges = 20): SealedTrail {
+async function newTrail(exchanges = 20): Promise<SealedTrail> {
   const trail = new SealedTrail(join(home, String(++trails)))
   trail.start()
   for (let i = 0; i < exchanges; i++) trail.exchange()
-  trail.seal()
+  await trail.seal()
   return trail
 }
 
@@ -35,25 +35,29 @@ async function judge(trail: SealedTrail, more: Partial<Evidence> = {}, paths = [
 
 describe('verifying a trail', () => {
   it('does not take for a roll-back what a gateway seals meanwhile', async () => {
-    const trail = newTrail()
+    const trail = await newTrail()
+    const folder = join(home, String(trails))
+    const watched = join(home, 'watched')
+    cpSync(folder, watched, { recursive: true })
+    trail.exchange()
+    await trail.seal()
     let grown = false
     const onRead = () => {
-      if (grown) return
+      if (!grown) cpSync(folder, watched, { recursive: true })
       grown = true
-      trail.exchange()
-      trail.seal()
     }
-    const verdict = await judge(trail, { onRead })
+    const evidence = { onRead, directory: join(watched, 'audit-log') }
+    const verdict = await judge(trail, evidence, [join(watched, 'audit.ndjson')])
     assert.deepEqual([verdict.findings, verdict.lines], [[], trail.lines.length])
     assert.match(verdict.tail, /^unsealed: 4 lines/)
   })
 
   it('finds a trail that was put back whole, or written anew with the key, only by a checkpoint kept elsewhere', async () => {
-    const trail = newTrail()
+    const trail = await newTrail()
     const saved = join(home, 'saved')
     cpSync(join(home, String(trails)), saved, { recursive: true })
     trail.exchange()
-    trail.end()
+    await trail.end()
     const bytes = readFileSync(checkpointFile(trail.directory))
     const kept = [{ file: 'kept-checkpoint', bytes, says: 'kept elsewhere' }]
     const [{ segments } = assert.fail()] = await trailsOf([join(saved, 'audit.ndjson')])
@@ -71,7 +75,7 @@ describe('verifying a trail', () => {
     for (const line of lines.split(/(?<=\n)/)) log.append(sha256(Buffer.from(`\0${line}`)))
     log.append(sha256(Buffer.from('\0more\n')))
     log.append(sha256(Buffer.from('\0more\n')))
-    log.seal(() => {})
+    await log.seal(() => {})
     writeFileSync(trail.file, `${lines}more\nmore\n`)
     assert.deepEqual((await judge(trail)).findings, [])
     const anew = await judge(trail, { kept })
@@ -79,16 +83,16 @@ describe('verifying a trail', () => {
   })
 
   it('finds lines that were rewritten with the tiles over them, and names the seal behind them', async () => {
-    const trail = newTrail(300)
+    const trail = await newTrail(300)
     trail.exchange()
-    trail.end()
+    await trail.end()
     const forged = new SealedTrail(join(home, 'forged'))
     for (const line of trail.lines) {
       const other = line.replace('/api/data/7"', '/api/data/8"')
       forged.write(other)
     }
     const checkpoint = readFileSync(checkpointFile(trail.directory))
-    forged.seal()
+    await forged.seal()
     cpSync(join(forged.directory, 'tile'), join(trail.directory, 'tile'), { recursive: true, force: true })
     writeFileSync(checkpointFile(trail.directory), checkpoint)
     writeFileSync(trail.file, forged.lines.slice(0, trail.lines.length).join(''))
@@ -98,10 +102,10 @@ describe('verifying a trail', () => {
   })
 
   it('proves a part of a trail by itself, and says what the end is', async () => {
-    const trail = newTrail(200)
-    trail.rotate('gzip')
+    const trail = await newTrail(200)
+    await trail.rotate('gzip')
     trail.exchange()
-    trail.end()
+    await trail.end()
     const part = await judge(trail, {}, [trail.closed[0]!.path])
     assert.match(part.tail, /^cut: 4 sealed lines/)
     const open = (await trailsOf([trail.file]))[0]!.segments.slice(-1)
@@ -113,8 +117,8 @@ describe('verifying a trail', () => {
   })
 
   it('trusts no key but the one that is given, with its name', async () => {
-    const trail = newTrail()
-    const stranger = newTrail()
+    const trail = await newTrail()
+    const stranger = await newTrail()
     const [unsigned] = (await judge(trail, { key: trustedKey(stranger.keyFile) })).findings
     assert.match(unsigned?.text ?? '', /is not signed by the trusted key/)
     const [misnamed] = (await judge(trail, { key: trustedKey(stranger.vkey) })).findings
@@ -128,7 +132,7 @@ describe('verifying a trail', () => {
   })
 
   it('asks for the signatures of all keys that are given, but of an older checkpoint only for that of one', async () => {
-    const trail = newTrail()
+    const trail = await newTrail()
     const file = checkpointFile(trail.directory)
     const before = readFileSync(file)
     makeMlDsaKey(trail.keyFile)
@@ -137,12 +141,12 @@ describe('verifying a trail', () => {
     const kept = [{ file: 'kept', bytes: before, says: 'kept' }]
     assert.match((await judge(trail, { key: both })).findings[0]?.text ?? '', /not signed by the trusted key/)
 
-    SealedLog.open(trail.directory, readSealKey(trail.keyFile)).seal(() => {})
+    await SealedLog.open(trail.directory, readSealKey(trail.keyFile)).seal(() => {})
     const after = readFileSync(file, 'utf8')
     for (const key of [both, trustedKey(trail.keyFile), trustedKey(trail.vkey)]) {
       assert.deepEqual((await judge(trail, { key, kept })).findings, [])
     }
-    const stranger = newTrail()
+    const stranger = await newTrail()
     makeMlDsaKey(stranger.keyFile)
     const { publicKey } = readSealKey(stranger.keyFile).mlDsaVerifier ?? assert.fail()
     const other = formatVerifierKey(verifierKey(trail.key.origin, mlDsaVerifier.type, publicKey))
@@ -153,8 +157,8 @@ describe('verifying a trail', () => {
     assert.deepEqual((await judge(trail)).findings, [], 'who does not know the key ignores it')
   })
 
-  it('proves single lines, of any length, and refuses what was changed in a proof', () => {
-    const trail = newTrail(300)
+  it('proves single lines, of any length, and refuses what was changed in a proof', async () => {
+    const trail = await newTrail(300)
     const long = `{"type":"CONFIG_CHANGE","after":"${'x'.repeat(70_000)}"}\n`
     assert.throws(() => proveLines(trail.directory, [Buffer.from(long)]), /not sealed yet/)
     const line = Buffer.from(trail.lines[500]!)
