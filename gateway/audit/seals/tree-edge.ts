@@ -14,6 +14,8 @@ export class TreeEdge {
   readonly #onTileHash: OnTileHash | undefined
   /** The hashes one after the other, behind one byte for the prefix of a node. */
   readonly #stack = Buffer.alloc(1 + MAX_HASHES * HASH_BYTES)
+  /** Of a node in the stack, what is hashed: its prefix and the hashes below it. Made once for each place. */
+  readonly #nodes: Buffer[] = []
   /** Of the subtrees, by their place in the stack. */
   readonly #heights: number[] = []
   #size = 0
@@ -40,15 +42,17 @@ export class TreeEdge {
   append(leafHash: HashText): void {
     const stack = this.#stack
     const heights = this.#heights
-    let at = 1 + heights.length * HASH_BYTES
+    let place = heights.length
     let height = 0
-    stack.write(leafHash, at, 'latin1')
+    stack.write(leafHash, 1 + place * HASH_BYTES, 'latin1')
     this.#onTileHash?.(0, leafHash)
     while (heights.at(-1) === height) {
       heights.pop()
       height++
-      at -= HASH_BYTES
-      const joined = joinAt(stack, at)
+      place--
+      const node = this.#nodes[place] ?? nodeAt(stack, place)
+      this.#nodes[place] = node
+      const joined = joinIn(node)
       if (height % 8 === 0) this.#onTileHash?.(height / 8, joined)
     }
     heights.push(height)
@@ -59,7 +63,7 @@ export class TreeEdge {
     if (this.#size === 0) return EMPTY_ROOT
     const used = 1 + this.#heights.length * HASH_BYTES
     const scratch = Buffer.from(this.#stack.subarray(0, used))
-    for (let at = used - 2 * HASH_BYTES; at > 0; at -= HASH_BYTES) joinAt(scratch, at)
+    for (let place = this.#heights.length - 2; place >= 0; place--) joinIn(nodeAt(scratch, place))
     return scratch.subarray(1, 1 + HASH_BYTES)
   }
 
@@ -81,14 +85,19 @@ export function subtreeHeights(size: number): number[] {
   return heights
 }
 
-/** Replaces the hash at `at` by the node over it and the next. The byte before is lent for the prefix. */
-function joinAt(stack: Buffer, at: number): HashText {
-  const before = stack[at - 1] as number
-  stack[at - 1] = NODE_PREFIX
-  const node = sha256(stack.subarray(at - 1, at + 2 * HASH_BYTES))
-  stack[at - 1] = before
-  stack.write(node, at, 'latin1')
-  return node
+/** The byte before a hash of the stack, the hash and the next. */
+function nodeAt(stack: Buffer, place: number): Buffer {
+  return stack.subarray(place * HASH_BYTES, 1 + (place + 2) * HASH_BYTES)
+}
+
+/** Replaces the first hash by the node over both. The byte before is lent for the prefix. */
+function joinIn(node: Buffer): HashText {
+  const before = node[0] as number
+  node[0] = NODE_PREFIX
+  const joined = sha256(node)
+  node[0] = before
+  node.write(joined, 1, 'latin1')
+  return joined
 }
 
 /** The root over all of these leaves. */
