@@ -157,6 +157,8 @@ export interface AuditRotation {
 export interface AuditRetention {
   /** After they were closed. */
   readonly keepMs: number
+  /** While less is free on their disk they are removed earlier; undefined: they are not. */
+  readonly minFreeBytes?: number | undefined
   /** Also where nothing is sealed. */
   readonly unsealed: boolean
 }

@@ -5,6 +5,7 @@ import type { Reports } from './reload/reload-reports.ts'
 export function segmentReports({ log, metrics }: Pick<Reports, 'log' | 'metrics'>): KeeperReports {
   return {
     info: (fields, message) => log.info(fields, message),
+    warn: (fields, message) => log.warn(fields, message),
     done: (task) => metrics.segmentDone(task),
     unshipped: (count, oldestMs) => metrics.unshippedSegments(count, oldestMs),
     failed: (task, cause) => {

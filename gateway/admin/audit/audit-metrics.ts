@@ -15,7 +15,7 @@ export function auditMetrics(registers: Registry[]) {
   })
   const segments = new Tally({
     name: 'gateway_audit_segments_total',
-    help: 'Closed segments of the audit trail that were compressed, shipped or pruned.',
+    help: 'Closed segments of the audit trail that were compressed, shipped or pruned; prune_early are those of prune that went before their time.',
     labelNames: ['task'],
   })
   const segmentErrors = new Tally({
@@ -27,6 +27,7 @@ export function auditMetrics(registers: Registry[]) {
     segments.begin(task)
     segmentErrors.begin(task)
   }
+  segments.begin('prune_early')
   for (const registry of registers) {
     for (const family of [records, writeErrors, segments, segmentErrors])
       registry.registerMetric(family as unknown as Metric)

@@ -1,5 +1,5 @@
 import type { TrailHandle } from '../file/shared-trail.ts'
-import type { AuditKeeping, KeeperTask } from './keeper.ts'
+import type { AuditKeeping, KeeperCount, KeeperTask } from './keeper.ts'
 
 /** `workerData` of the thread. */
 export interface KeeperData {
@@ -15,6 +15,7 @@ export type ToKeeper =
 export type FromKeeper =
   | { readonly type: 'record'; readonly line: string }
   | { readonly type: 'info'; readonly fields: object; readonly message: string }
+  | { readonly type: 'warn'; readonly fields: object; readonly message: string }
   | { readonly type: 'failed'; readonly task: KeeperTask; readonly cause: string }
-  | { readonly type: 'done'; readonly task: KeeperTask }
+  | { readonly type: 'done'; readonly task: KeeperCount }
   | { readonly type: 'unshipped'; readonly count: number; readonly oldestMs: number | undefined }

@@ -37,6 +37,7 @@ const keeper = new SegmentKeeper({
   },
   reports: {
     info: (fields, message) => tell({ type: 'info', fields, message }),
+    warn: (fields, message) => tell({ type: 'warn', fields, message }),
     failed: (task, cause) => tell({ type: 'failed', task, cause }),
     done: (task) => tell({ type: 'done', task }),
     unshipped: (count, oldestMs) => tell({ type: 'unshipped', count, oldestMs }),

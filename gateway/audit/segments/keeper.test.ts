@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
+import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setTimeout as afterMs } from 'node:timers/promises'
@@ -9,6 +11,7 @@ import { openTrail } from '../open-trail.ts'
 import { logDirectory } from '../seals/tiles.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
+import { freeBytesOf } from './prune-segments.ts'
 import { blocksOf } from './read-segment.ts'
 import { Rotation } from './rotation.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
@@ -34,8 +37,11 @@ const keepingOf = (auditFile: string): AuditKeeping => ({
 })
 
 /** A trail whose segments are a day each, with so many pairs. */
-async function trailOfDays(t: TestContext, { days, pairs = 1 }: { days: number; pairs?: number }) {
-  const file = join(temporaryDirectory(t), 'audit.ndjson')
+async function trailOfDays(
+  t: TestContext,
+  { days, pairs = 1, dir = temporaryDirectory(t) }: { days: number; pairs?: number; dir?: string },
+) {
+  const file = join(dir, 'audit.ndjson')
   const clock = { ms: BEGIN_MS }
   const now = () => clock.ms
   const trail = openTrail({ file, now, onFault: assert.fail, onRecord: () => {} })
@@ -59,15 +65,22 @@ async function trailOfDays(t: TestContext, { days, pairs = 1 }: { days: number; 
 }
 
 /** A keeper that appends to the file itself, and what it reports. */
-function keeperOf(file: string, now: () => number, needed: () => ReadonlySet<string> = () => new Set()) {
+function keeperOf(
+  file: string,
+  now: () => number,
+  needed: () => ReadonlySet<string> = () => new Set(),
+  freeBytes?: (file: string) => number,
+) {
   const told: string[] = []
   const keeper = new SegmentKeeper({
     now,
     needed,
+    ...(freeBytes && { freeBytes }),
     inUse: () => '',
     record: async (line) => fs.appendFileSync(file, line),
     reports: {
       info: () => {},
+      warn: () => {},
       failed: (task, cause) => told.push(`${task} failed: ${cause}`),
       done: (task) => told.push(task),
       unshipped: () => {},
@@ -228,7 +241,13 @@ test('a trail without seals is removed only if the configuration says so, and no
     needed: () => new Set(),
     inUse: () => '',
     record: () => Promise.reject(new Error('the audit trail cannot be written')),
-    reports: { info: () => {}, done: () => {}, unshipped: () => {}, failed: (_, cause) => told.push(cause) },
+    reports: {
+      info: () => {},
+      warn: () => {},
+      done: () => {},
+      unshipped: () => {},
+      failed: (_, cause) => told.push(cause),
+    },
   })
   const keeping = { ...keepingOf(file), ...keepDays(30, true) }
   await full.round(keeping)
@@ -236,6 +255,58 @@ test('a trail without seals is removed only if the configuration says so, and no
   await round(keeping)
   assert.deepEqual([told, await namesOf(file)], [['prune', 'prune'], ['']])
 })
+
+/** A file system of 4 MiB; undefined for those who may not mount one. */
+function mountedDisk(): string | undefined {
+  const dir = fs.mkdtempSync(join(tmpdir(), 'small-disk-'))
+  const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', dir], { stdio: 'ignore' })
+  if (status === 0) return dir
+  fs.rmdirSync(dir)
+  return undefined
+}
+
+for (const disk of ['counted', 'mounted']) {
+  test(`a disk with too little room loses its oldest segments early, as many as it takes, by the same rules (${disk})`, async (t) => {
+    const mounted = disk === 'mounted' ? mountedDisk() : undefined
+    if (disk === 'mounted' && mounted === undefined) return
+    const dir = mounted ?? temporaryDirectory(t)
+    const { file, clock } = await trailOfDays(t, { days: 4, pairs: 400, dir })
+    // After the trail is closed.
+    if (mounted !== undefined) {
+      t.after(() => {
+        spawnSync('umount', ['-l', mounted])
+        fs.rmSync(mounted, { recursive: true })
+      })
+    }
+    const count = () =>
+      2 ** 22 - fs.readdirSync(dir).reduce((sum, name) => sum + fs.statSync(join(dir, name)).size, 0)
+    const freeBytes = mounted === undefined ? count : freeBytesOf
+    const { told, round } = keeperOf(file, () => clock.ms, undefined, freeBytes)
+    const [first, second, third] = (await segmentsOfTrail(file)).map(({ path }) => path)
+    const { size } = fs.statSync(first ?? '')
+    assert.ok(size > 100_000)
+    sealTrail(file, [first ?? '', second ?? '', third ?? ''])
+    const short = (bytes: number) => ({
+      auditRetention: { keepMs: 400 * DAY_MS, minFreeBytes: freeBytes(file) + bytes, unsealed: false },
+    })
+    await round(short(-1))
+    assert.deepEqual(told, [])
+    await round(short(size / 2))
+    assert.deepEqual(told.splice(0), ['prune', 'prune_early'])
+    assert.deepEqual(await namesOf(file), [
+      '.20260103T000000000Z',
+      '.20260104T000000000Z',
+      '.20260105T000000000Z',
+      '',
+    ])
+    const [record] = linesOf(file).filter(({ type }) => type === 'AUDIT_PRUNE')
+    assert.deepEqual([record?.segment, record?.reason], ['audit.ndjson.20260102T000000000Z', 'space'])
+    // Of the others only one is sealed: the last leaf of the log is in the next.
+    await round(short(size * 10))
+    assert.deepEqual(told.splice(0, 2), ['prune', 'prune_early'])
+    assert.match(told.join(), /^prune failed: .*20260104T000000000Z is to be removed, but it is not sealed/)
+  })
+}
 
 test('the thread compresses and removes what a trail in use has closed', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
@@ -246,6 +317,7 @@ test('the thread compresses and removes what a trail in use has closed', async (
   const told: string[] = []
   const thread = new SegmentThread(trail, {
     info: () => {},
+    warn: () => {},
     done: (task) => told.push(task),
     unshipped: () => {},
     failed: (task, cause) => told.push(`${task}: ${cause}`),

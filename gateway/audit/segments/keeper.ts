@@ -4,7 +4,7 @@ import type { AuditRetention, Settings } from '../../config/settings.ts'
 import { realPathOf } from '../../storage/append-file.ts'
 import { type ClosedSegment, closedSegments, namesBeside } from './closed-segments.ts'
 import { compressSegment } from './compress-segment.ts'
-import { pruneSegments } from './prune-segments.ts'
+import { freeBytesOf, pruneSegments } from './prune-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { stampOf } from './segment.ts'
 import { ShipDirectory } from './ship-directory.ts'
@@ -15,15 +15,19 @@ import { Shipper } from './shipper.ts'
 export type AuditKeeping = Pick<Settings, 'auditFile' | 'auditRotation' | 'auditRetention' | 'auditShip'>
 
 export type KeeperTask = 'compress' | 'ship' | 'prune'
+/** What is counted; `prune_early` besides `prune`. */
+export type KeeperCount = KeeperTask | 'prune_early'
 
 /** What becomes of the closed segments, told to the log and the metrics. */
 export interface KeeperReports {
   /** Something that an operator may want to know. */
   info(fields: object, message: string): void
+  /** Something that an operator should do something about. */
+  warn(fields: object, message: string): void
   /** A task could not be done for a segment, and is tried again. */
   failed(task: KeeperTask, cause: string): void
   /** A task is done for a segment. */
-  done(task: KeeperTask): void
+  done(task: KeeperCount): void
   /** How many segments are not shipped, and when the oldest of them was closed, milliseconds. */
   unshipped(count: number, oldestMs: number | undefined): void
 }
@@ -37,6 +41,8 @@ export interface KeeperParts {
   readonly inUse: () => string
   /** Appends a line to the trail; rejects when it is not there. */
   readonly record: (line: string) => Promise<void>
+  /** On the disk of a file; another one in tests. */
+  readonly freeBytes?: (file: string) => number
 }
 
 /** A task that failed waits so long, and twice as long after each further failure. */
@@ -119,19 +125,38 @@ export class SegmentKeeper {
   }
 
   async #prune(keeping: AuditKeeping, retention: AuditRetention): Promise<boolean> {
-    const { reports, now, needed, record } = this.#parts
+    const { reports, now, needed, inUse, record, freeBytes = freeBytesOf } = this.#parts
     const { auditFile, auditShip } = keeping
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
     const shipping = auditShip === undefined ? undefined : isShipped
-    const options = { auditFile, retention, nowMs: now(), needed, record, isShipped: shipping }
-    const { segments, tiles, kept } = await pruneSegments(options)
+    const options = {
+      auditFile,
+      retention,
+      nowMs: now(),
+      needed,
+      inUse,
+      freeBytes,
+      record,
+      isShipped: shipping,
+    }
+    const { segments, early, missingBytes, tiles, kept } = await pruneSegments(options)
     for (const _ of segments) reports.done('prune')
-    if (segments.length > 0) {
-      const names = segments.map(({ path }) => basename(path))
+    for (const _ of early) reports.done('prune_early')
+    const names = namesOf(segments.filter((one) => !early.includes(one)))
+    if (names.length > 0) {
       reports.info({ segments: names, tiles }, 'audit segments were removed: their retention is over')
     }
+    if (early.length > 0) {
+      const fields = { segments: namesOf(early), minFreeBytes: retention.minFreeBytes }
+      reports.warn(fields, 'audit segments were removed before their time: the disk has too little room')
+    }
     if (kept !== undefined) throw new Error(`${kept.segment} is to be removed, but ${kept.why}`)
+    if (missingBytes > 0) {
+      throw new Error(
+        `the disk has less than ${retention.minFreeBytes} bytes free, and no closed segment is left`,
+      )
+    }
     return true
   }
 
@@ -150,6 +175,10 @@ export class SegmentKeeper {
     if (isDone) this.#retries.delete(key)
     else this.#retries.set(key, { atMs: performance.now() + nextMs, delayMs: nextMs })
   }
+}
+
+function namesOf(segments: readonly ClosedSegment[]): string[] {
+  return segments.map(({ path }) => basename(path))
 }
 
 /** With a later leaf in the log, because the sealer begins where it finds the last one. Or no trail of ours is sealed. */

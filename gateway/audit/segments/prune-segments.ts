@@ -1,7 +1,7 @@
-import { rmSync } from 'node:fs'
-import { basename } from 'node:path'
+import { rmSync, statfsSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
 import type { AuditRetention } from '../../config/settings.ts'
-import { syncDirectory } from '../../storage/append-file.ts'
+import { realPathOf, syncDirectory } from '../../storage/append-file.ts'
 import { pruneRecord } from '../audit-records.ts'
 import { type ClosedSegment, closedSegments } from './closed-segments.ts'
 import { pruneTiles } from './prune-tiles.ts'
@@ -20,6 +20,10 @@ export interface PruneOptions {
    * shipped.
    */
   readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
+  /** Of the file that is written, which may have been renamed already. */
+  readonly inUse: () => string
+  /** On the disk of a file, for those who are not root. */
+  readonly freeBytes: (file: string) => number
   /** Appends a line to the trail; rejects when it is not there. */
   readonly record: (line: string) => Promise<void>
 }
@@ -27,12 +31,17 @@ export interface PruneOptions {
 /** What a run has done, and why it has stopped before a segment that is due. */
 export interface Pruned {
   readonly segments: readonly ClosedSegment[]
+  /** Of these, removed before their time because the disk was full. */
+  readonly early: readonly ClosedSegment[]
+  /** Room that the disk still lacks; 0 and below: none. */
+  readonly missingBytes: number
   readonly tiles: number
   readonly kept: { readonly segment: string; readonly why: string } | undefined
 }
 
 /**
- * Removes segments whose retention is over, oldest first and none out of turn, and the tiles that only they needed. Each is
+ * Removes segments whose retention is over, or while the disk has too little room, oldest first and none out of turn, and the
+ * tiles that only they needed. Each is
  * named in the trail before it goes, so that a gap in the trail that no record names is always a fault.
  *
  * Killed in between, the next run goes on; a segment may then be named twice.
@@ -42,29 +51,46 @@ export interface Pruned {
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
   const { auditFile, retention, nowMs } = options
   const segments: ClosedSegment[] = []
+  const early: ClosedSegment[] = []
+  // Counted down, because file systems may give room back some time after a file was removed.
+  let missingBytes = missingBytesOn(options)
   let oldestLeaf: number | undefined
   let kept: Pruned['kept']
   for (const segment of closedSegments(auditFile)) {
-    if (segment.closedMs + retention.keepMs > nowMs) break
+    const isOver = segment.closedMs + retention.keepMs <= nowMs
+    if (!isOver && missingBytes <= 0) break
     const range = await mayGo(segment, options)
     if (typeof range === 'string') {
       kept = { segment: basename(segment.path), why: range }
       break
     }
-    await options.record(await recordOf(segment, range, nowMs))
+    await options.record(await recordOf(segment, range, { nowMs, reason: isOver ? undefined : 'space' }))
     rmSync(segment.path)
     syncDirectory(segment.path)
+    missingBytes -= segment.sizeBytes
     segments.push(segment)
+    if (!isOver) early.push(segment)
     oldestLeaf = range && range.last + 1
   }
-  return { segments, tiles: await tilesBefore(auditFile, oldestLeaf), kept }
+  return { segments, early, missingBytes, tiles: await tilesBefore(auditFile, oldestLeaf), kept }
+}
+
+/** How much less is free than the retention wants; 0 and below: nothing. @throws Error of the system */
+function missingBytesOn({ auditFile, retention: { minFreeBytes }, freeBytes }: PruneOptions): number {
+  return minFreeBytes === undefined ? 0 : minFreeBytes - freeBytes(auditFile)
+}
+
+export function freeBytesOf(file: string): number {
+  const { bavail, bsize } = statfsSync(dirname(realPathOf(file)))
+  return bavail * bsize
 }
 
 /** @returns the leaves of the segment; undefined without seals; a text that says why it must stay. */
 async function mayGo(
   segment: ClosedSegment,
-  { auditFile, retention, needed, isShipped }: PruneOptions,
+  { auditFile, retention, needed, inUse, isShipped }: PruneOptions,
 ): Promise<LeafRange | undefined | string> {
+  if (segment.inode === inUse()) return 'it is still written'
   if (needed().has(segment.path)) return 'a request that began in it is still open'
   const tree = SealedTree.of(auditFile)
   if (tree === undefined && !retention.unsealed)
@@ -81,7 +107,7 @@ async function mayGo(
 async function recordOf(
   segment: ClosedSegment,
   range: LeafRange | undefined,
-  nowMs: number,
+  { nowMs, reason }: { readonly nowMs: number; readonly reason: 'space' | undefined },
 ): Promise<string> {
   const line = await firstLineOf(segment)
   const fromMs = line && timeOf(line)
@@ -91,6 +117,7 @@ async function recordOf(
     ...range,
     from: fromMs === undefined ? undefined : new Date(fromMs).toISOString(),
     until: new Date(segment.closedMs).toISOString(),
+    reason,
   })
 }
 

@@ -50,6 +50,7 @@ export class SegmentThread {
     const reports = this.#reports
     if (message.type === 'record') this.#record(message.line)
     else if (message.type === 'info') reports.info(message.fields, message.message)
+    else if (message.type === 'warn') reports.warn(message.fields, message.message)
     else if (message.type === 'failed') reports.failed(message.task, message.cause)
     else if (message.type === 'unshipped') reports.unshipped(message.count, message.oldestMs)
     else reports.done(message.task)

@@ -49,6 +49,7 @@ function keeperOf(file: string, nowMs = BEGIN_MS) {
     record: async (line) => fs.appendFileSync(file, line),
     reports: {
       info: () => {},
+      warn: () => {},
       done: (task) => told.push(task),
       failed: (task, cause) => told.push(`${task} failed: ${cause}`),
       unshipped: (count) => unshipped.push(count),

@@ -16,7 +16,7 @@ export interface WrittenAudit {
     readonly maxBytes?: number
     readonly maxAge?: string
   }
-  readonly retention?: Pick<AuditRetention, 'unsealed'> & { readonly keep: string }
+  readonly retention?: Pick<AuditRetention, 'unsealed' | 'minFreeBytes'> & { readonly keep: string }
   readonly ship?: { readonly directory?: string; readonly s3?: WrittenBucket }
   readonly witnesses?: WrittenWitnesses
   readonly stamps?: WrittenStamps
@@ -91,6 +91,7 @@ export function auditSettings({ rotation, retention, ship, ...written }: Written
     },
     auditRetention: retention && {
       keepMs: windowToMs(retention.keep),
+      minFreeBytes: retention.minFreeBytes,
       unsealed: retention.unsealed,
     },
     auditShip: ship && { directory: ship.directory, s3: ship.s3 && bucketOf(ship.s3) },
