@@ -13,6 +13,10 @@ export const command: Command = {
     request: { value: 'ID', about: 'a request id, of the gateway or of the client' },
     user: { value: 'ID', about: 'userId' },
     client: { value: 'ID', about: 'clientId: a machine caller' },
+    session: {
+      value: 'NAME',
+      about: 'sessionId: the name of a session (gateway/audit/RECORDS.md); finds responses only',
+    },
     status: { value: 'STATUS', about: 'status of the response; finds responses only' },
     ...PERIOD_FLAGS,
     everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
@@ -71,13 +75,16 @@ function searchOf(flags: Given['flags']): Search {
     request: flagValue(flags, 'request'),
     user: flagValue(flags, 'user'),
     client: flagValue(flags, 'client'),
+    session: flagValue(flags, 'session'),
     status: status === undefined ? undefined : Number(status),
   }
   const fromMs = whenOf(flags, 'since')
   const toMs = whenOf(flags, 'until')
   const hasPeriod = fromMs !== undefined || toMs !== undefined
   if (!hasPeriod && Object.values(filter).every((value) => value === undefined)) {
-    throw new UsageFault('needs at least one of --request, --user, --client, --status, --since, --until')
+    throw new UsageFault(
+      'needs at least one of --request, --user, --client, --session, --status, --since, --until',
+    )
   }
   const period = { fromMs: fromMs ?? Number.NEGATIVE_INFINITY, toMs: toMs ?? Number.POSITIVE_INFINITY }
   return { filter, period: hasPeriod ? period : undefined, everywhere: flags.everywhere === true }

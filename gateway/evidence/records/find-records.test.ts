@@ -44,7 +44,9 @@ function writeTrail(): { file: string; lines: string[] } {
       gatewayId: n % 10 === 0 ? idOf(startMs, n) : undefined,
     })
     written.push({ atMs: recordedMs, line: request })
-    written.push({ atMs: endMs, line: responseTo(request, n % 11 === 0 ? 429 : 200, endMs - startMs) })
+    const response = responseTo(request, n % 11 === 0 ? 429 : 200, endMs - startMs)
+    const session = n % 4 === 0 ? `,"sessionId":"session-${n % 5}"}\n` : '}\n'
+    written.push({ atMs: endMs, line: response.replace(/\}\n$/, session) })
   }
   written.sort((a, b) => a.atMs - b.atMs)
   const file = join(dir, 'audit.ndjson')
@@ -96,6 +98,7 @@ describe('finding records', () => {
           ),
           user: fc.constantFrom('user-1', 'user-5', 'nobody'),
           client: fc.constant('partner'),
+          session: fc.constantFrom('session-1', 'nobody'),
           status: fc.constantFrom(200, 429),
         },
         { requiredKeys: [] },
@@ -109,6 +112,19 @@ describe('finding records', () => {
       fc.asyncProperty(search, async (one) => assert.deepEqual(await find(one), expected(one))),
       { numRuns: 12 * LONGER },
     )
+  })
+
+  it('finds the responses of a session, whatever the period', async () => {
+    const hour = { fromMs: BEGIN + 3_600_000, toMs: BEGIN + 7_200_000 }
+    for (const search of [
+      { filter: { session: 'session-1' } },
+      { filter: { session: 'session-1', status: 429 } },
+      { filter: { session: 'session-1' }, period: hour },
+    ]) {
+      const found = await find(search)
+      assert.ok(found.length > 10)
+      assert.deepEqual(found, expected(search))
+    }
   })
 
   it('reads only what is near the time of an id, and everything for an id of a client that looks like one', async () => {

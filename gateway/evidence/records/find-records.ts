@@ -2,7 +2,14 @@ import { pairKeyOf } from '../../audit/audit-records.ts'
 import { linesIn } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { type AuditLine, parseLine, timestampMs } from './audit-line.ts'
-import { concerns, idTimeMs, matches, needleOf, type RecordFilter, statusNeedle } from './record-filter.ts'
+import {
+  concerns,
+  idTimeMs,
+  matches,
+  needleOf,
+  type RecordFilter,
+  responseNeedleOf,
+} from './record-filter.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
 export interface Search {
@@ -74,11 +81,9 @@ class Finder {
   }
 
   #needle(around: Period | undefined): Buffer | undefined {
-    const { status } = this.#filter
-    // Where reading ends depends on requests, which have no status.
+    // Where reading ends depends on requests, which have neither status nor session.
     const isEndless = around === undefined || around.toMs === Number.POSITIVE_INFINITY
-    const text =
-      needleOf(this.#filter) ?? (status !== undefined && isEndless ? statusNeedle(status) : undefined)
+    const text = needleOf(this.#filter) ?? (isEndless ? responseNeedleOf(this.#filter) : undefined)
     return text === undefined ? undefined : Buffer.from(text)
   }
 

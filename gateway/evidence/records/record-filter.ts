@@ -6,11 +6,12 @@ export interface RecordFilter {
   readonly request?: string | undefined
   readonly user?: string | undefined
   readonly client?: string | undefined
-  /** Then only responses are found. */
+  /** `sessionId`: then only responses are found, as for a status. */
+  readonly session?: string | undefined
   readonly status?: number | undefined
 }
 
-/** The same but for the status, which a request has not got yet. */
+/** The same but for session and status, which a request has not got yet. */
 export function concerns({ request, user, client }: RecordFilter, record: AuditLine): boolean {
   return (
     (request === undefined || record.requestId === request || record.gatewayId === request) &&
@@ -20,7 +21,12 @@ export function concerns({ request, user, client }: RecordFilter, record: AuditL
 }
 
 export function matches(filter: RecordFilter, record: AuditLine): boolean {
-  return concerns(filter, record) && (filter.status === undefined || record.statusCode === filter.status)
+  const { session, status } = filter
+  return (
+    concerns(filter, record) &&
+    (session === undefined || record.sessionId === session) &&
+    (status === undefined || record.statusCode === status)
+  )
 }
 
 /** Bytes that stand in every record that the filter concerns: most lines need not be looked at. */
@@ -30,8 +36,10 @@ export function needleOf({ request, user, client }: RecordFilter): string | unde
   return client === undefined ? undefined : `"clientId":${JSON.stringify(client)}`
 }
 
-export function statusNeedle(status: number): string {
-  return `"statusCode":${status},`
+/** The same for what only responses have. */
+export function responseNeedleOf({ session, status }: RecordFilter): string | undefined {
+  if (session !== undefined) return `"sessionId":${JSON.stringify(session)}`
+  return status === undefined ? undefined : `"statusCode":${status},`
 }
 
 const UUID_V7 = /^([\da-f]{8})-([\da-f]{4})-7[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/i
