@@ -1,8 +1,7 @@
 import type { TLSSocket } from 'node:tls'
 import type { Route } from './config/settings.ts'
 import type { RequestHeaders } from './http/rules/request-headers.ts'
-import type { ClientResponse } from './http/server/client-response.ts'
-import type { ReceivedRequest } from './http/server/handler.ts'
+import type { OutgoingResponse, ReceivedRequest } from './http/server/handler.ts'
 import type { IncomingRequest } from './http/server/incoming-request.ts'
 import type { Slotted } from './http/syntax/slots.ts'
 import type { Trace } from './http/tracing/trace.ts'
@@ -52,7 +51,7 @@ export class Exchange implements Slotted {
   slot = -1
   /** open. */
   readonly req: IncomingRequest
-  readonly res: ClientResponse
+  readonly res: OutgoingResponse
   readonly upgrade: 'websocket' | undefined
   readonly headers: RequestHeaders
   readonly requestId: string

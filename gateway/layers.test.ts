@@ -15,6 +15,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['http/rules'],
   ['http/bodies'],
   ['http/server'],
+  ['http/http2'],
   ['config'],
   ['tls', 'auth', 'limits', 'audit', 'upstream', 'http/tracing'],
   ['store', 'evidence'],

@@ -44,6 +44,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   auditShip: true,
   dataDir: true,
   logLevel: true,
+  http2: true,
   via: true,
   interactionId: true,
   maxInFlight: true,

@@ -3,9 +3,10 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway, InForce } from '../gateway.ts'
 import { isTrusted } from '../http/rules/client-address.ts'
 import type { ClientTimeouts } from '../http/server/connection-deadline.ts'
+import { Connections } from '../http/server/connections.ts'
 import type { Handler } from '../http/server/handler.ts'
-import { Connections } from '../http/server/http-server.ts'
 import type { RequestFault } from '../http/server/request-fault.ts'
+import type { Http2Protocol } from '../http/server/served-connection.ts'
 import { handle, handleUnreadable, interrupt } from '../pipeline.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { connectionRoom } from './open-files.ts'
@@ -17,13 +18,15 @@ const LOG_ABANDONED_EVERY_MS = 1000
  * The client connections of a thread. Every request ends in the pipeline, also one that is malformed or incomplete, so that
  * every response has its headers, its audit pair and its metric.
  */
-export function connectionsOf(inForce: InForce): Connections<Exchange> {
+export function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exchange> {
   const { clock, steadyClock, settings } = inForce.gateway
   return new Connections({
     handler: handlerOf(inForce),
     timeouts: clientTimeoutsOf(settings),
     clock,
     steadyClock,
+    http2,
+    isLeaving: () => inForce.gateway.load.phase !== 'serving',
     maxConnections: connectionRoom(settings),
     handshakeMs: settings.timeouts.handshakeMs,
     isProxy: (address) => {

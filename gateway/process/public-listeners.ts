@@ -1,15 +1,17 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import type { Logger } from 'pino'
+import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { InForce } from '../gateway.ts'
+import type { Connections } from '../http/server/connections.ts'
 import {
-  type Connections,
   createHttpServer,
   createSecureHttpServer,
   type HttpServer,
   type SecureHttpServer,
 } from '../http/server/http-server.ts'
+import type { Http2Protocol } from '../http/server/served-connection.ts'
 import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
 import { boundClients, connectionsOf } from './listener.ts'
 import {
@@ -74,7 +76,7 @@ export async function openPublicListeners(
 ): Promise<PublicListeners> {
   const { settings, tls } = inForce.gateway
   const { material, shared = false, open = {} } = options
-  const connections = connectionsOf(inForce)
+  const connections = connectionsOf(inForce, await loadHttp2(settings))
   const listening: [name: 'http' | 'https', listener: HttpServer][] = []
   const listenAll = async (name: 'http' | 'https', port: number, make: () => HttpServer) => {
     let bound = port
@@ -89,7 +91,10 @@ export async function openPublicListeners(
   const secured: SecureHttpServer[] = []
   let tlsPort: number | undefined
   if (settings.tls !== undefined && material !== undefined) {
-    const terms = listenerOptions(material, settings.timeouts.handshakeMs)
+    const terms = listenerOptions(material, {
+      handshakeMs: settings.timeouts.handshakeMs,
+      http2: settings.http2,
+    })
     tlsPort = await listenAll('https', settings.tls.port, () => {
       const secure = createSecureHttpServer(connections, terms)
       secured.push(secure)
@@ -114,6 +119,11 @@ export async function openPublicListeners(
       for (const [at, [, { server }]] of listening.entries()) server.listen(sockets[at], BACKLOG)
     },
   }
+}
+
+/** Loads what serves HTTP/2 only when it is configured. */
+async function loadHttp2({ http2 }: Pick<Settings, 'http2'>): Promise<Http2Protocol | undefined> {
+  return http2 ? (await import('../http/http2/protocol.ts')).http2 : undefined
 }
 
 /** Resolves to the bound port. @throws CannotListen */

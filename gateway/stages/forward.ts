@@ -15,7 +15,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   const fields = upstreamFields(gateway, exchange)
   // RFC 9110 section 10.1.1: 100 (Continue) only with a body, and never to HTTP/1.0.
   const unread = headers.hasBody && exchange.bufferedBody === undefined
-  if (headers.expect !== undefined && unread && req.version === '1.1') res.writeInterim(100, '')
+  if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
   res.idleMs = route.idleTimeoutMs
   const forwarding = new Forwarding(gateway, exchange)
   let body: Readable | null = exchange.bufferedBody === undefined ? null : bodyOf(exchange.bufferedBody)

@@ -241,6 +241,7 @@ export function makeGateway({
     settings: {
       allowedFieldNames: new Set(),
       trustedProxies: undefined,
+      http2: false,
       via: false,
       responseLines: responseLines({}),
       ...settings,

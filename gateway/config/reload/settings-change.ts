@@ -18,6 +18,7 @@ export const NEEDS_RESTART = [
   'adminOpen',
   'adminNames',
   'tls',
+  'http2',
   'workers',
   'memoryProfile',
   'dataDir',

@@ -9,6 +9,8 @@ const MAX_HEADERS = 100
 const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?$/
 const MAX_PORT = 65_535
 
+export type HttpVersion = '1.0' | '1.1' | '2'
+
 export interface HeaderFault {
   readonly code: RefusalCode
   readonly detail: string
@@ -45,8 +47,8 @@ export class RequestHeaders {
   fault: HeaderFault | undefined = undefined
 }
 
-/** Reads the fields of one request of HTTP/1.1 or HTTP/1.0. */
-export function readRequestHeaders(fields: readonly Field[], version: '1.0' | '1.1'): RequestHeaders {
+/** Reads the fields of one request. */
+export function readRequestHeaders(fields: readonly Field[], version: HttpVersion): RequestHeaders {
   const headers = new RequestHeaders()
   if (fields.length > MAX_HEADERS) {
     headers.fault = {
@@ -151,7 +153,7 @@ function repeated(name: string): HeaderFault {
  * RFC 9112 section 6.1: with both framings, a coding other than chunked, or any coding in HTTP/1.0, two readers can
  * disagree on where the next request begins (request smuggling).
  */
-function framingFault({ length, coding }: Framing, version: '1.0' | '1.1'): HeaderFault | undefined {
+function framingFault({ length, coding }: Framing, version: HttpVersion): HeaderFault | undefined {
   if (coding !== undefined) {
     if (length !== undefined) {
       return { code: 'invalid_framing', detail: 'The request has both Content-Length and Transfer-Encoding.' }

@@ -30,6 +30,8 @@ export class ClientNetwork implements Slotted {
   readonly connections = new Slots<AcceptedConnection>()
   /** How many upstream permits its requests hold. Written by the handler. */
   permits = 0
+  /** How many streams of HTTP/2 its connections have open. */
+  streams = 0
 
   constructor(name: string, isProxy: boolean) {
     this.name = name

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { dateOf } from '../syntax/http-date.ts'
 import { STATUS_CODES } from '../syntax/status-codes.ts'
+import type { OutgoingResponse, ResponseHead } from './handler.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 
 /** A longer body is written in several parts: copying it into the text of its head would cost more. */
@@ -26,27 +27,13 @@ export interface ResponseConnection {
   detach(): Socket
 }
 
-/** The head of a response, without the fields about the connection. */
-export interface ResponseHead {
-  readonly status: number
-  /** Lines `Name: value`, each with its CR LF; none of Connection, Keep-Alive, Transfer-Encoding. */
-  readonly lines: string
-  /** As the lines say it; undefined when they do not. */
-  readonly contentLength: number | undefined
-  /** The lines name Date. */
-  readonly dated: boolean
-}
-
 /**
  * The response to one request (RFC 9112 sections 6 to 9). The head waits for the first piece of the body and goes out with
  * it in one write when both are short; `flushHead` sends it alone. Writes to a closed connection are ignored.
  */
-export class ClientResponse {
-  /** Whether the connection may be used again. Has an effect until the head is written. */
+export class ClientResponse implements OutgoingResponse {
   keepAlive: boolean
-  /** How long the client may take nothing of it; undefined: the usual time. */
   idleMs: number | undefined = undefined
-  /** The head is sent, or will be before anything else. Until then another head may replace it. */
   headersSent = false
   readonly #connection: ResponseConnection
   readonly #request: IncomingRequest
@@ -69,18 +56,15 @@ export class ClientResponse {
     this.keepAlive = keepAlive
   }
 
-  /** Called once, when the response is complete or its connection is gone. */
   onClose(listener: () => void): void {
     if (this.#closeListeners === undefined) this.#closeListeners = [listener]
     else this.#closeListeners.push(listener)
   }
 
-  /** Called once, when the connection accepts more again. */
   onDrain(listener: () => void): void {
     this.#connection.socket.once('drain', listener)
   }
 
-  /** An interim response (RFC 9110 section 15.2). */
   writeInterim(status: number, lines: string): void {
     if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`)
   }
@@ -102,7 +86,6 @@ export class ClientResponse {
     this.#head = head
   }
 
-  /** Sends the head, unless it has gone already. */
   flushHead(): void {
     if (this.#head === '') return
     this.headersSent = true
@@ -110,7 +93,6 @@ export class ClientResponse {
     this.#head = ''
   }
 
-  /** A piece of the body. @returns false when the next one should wait for `onDrain`. */
   write(piece: Buffer): boolean {
     const { socket } = this.#connection
     if (this.#ended) return true
@@ -134,12 +116,10 @@ export class ClientResponse {
     return false
   }
 
-  /** Pieces of the body have not been handed to the operating system yet. */
   get isHolding(): boolean {
     return this.#held !== undefined || this.#connection.socket.writableLength > 0
   }
 
-  /** The response is complete. */
   end(): void {
     if (this.#ended) return
     this.#ended = true
@@ -151,7 +131,6 @@ export class ClientResponse {
     if (this.#held === undefined) this.#connection.responseWritten(this)
   }
 
-  /** Holds back all writes until the returned function is called. */
   hold(): () => void {
     const { socket } = this.#connection
     this.#held = []

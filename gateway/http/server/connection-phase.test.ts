@@ -11,7 +11,8 @@ import {
 } from './conformance/scribe.test-support.ts'
 import { turns, type Wire } from './conformance/wire.test-support.ts'
 import { TRANSITIONS } from './connection-phase.ts'
-import { type Connections, createHttpServer } from './http-server.ts'
+import type { Connections } from './connections.ts'
+import { createHttpServer } from './http-server.ts'
 
 const GET = 'GET / HTTP/1.1\r\n\r\n'
 const LAST = 'GET / HTTP/1.1\r\nConnection: close\r\n\r\n'

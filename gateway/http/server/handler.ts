@@ -1,11 +1,53 @@
-import type { ClientResponse } from './client-response.ts'
+import type { Socket } from 'node:net'
 import type { IncomingRequest } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
+
+/** The head of a response, without the fields about the connection. */
+export interface ResponseHead {
+  readonly status: number
+  /** Lines `Name: value`, each with its CR LF; none of Connection, Keep-Alive, Transfer-Encoding. */
+  readonly lines: string
+  /** As the lines say it; undefined when they do not. */
+  readonly contentLength: number | undefined
+  /** The lines name Date. */
+  readonly dated: boolean
+}
+
+/** The response to one request, whatever its version of HTTP. Writes to a client that is gone are ignored. */
+export interface OutgoingResponse {
+  /** Whether the connection may be used again. Has an effect until the head is written, and in HTTP/1 only. */
+  keepAlive: boolean
+  /** How long the client may take nothing of it; undefined: the usual time. */
+  idleMs: number | undefined
+  /** The head is sent, or will be before anything else. Until then another head may replace it. */
+  readonly headersSent: boolean
+  /** Pieces of the body have not been handed to the operating system yet. */
+  readonly isHolding: boolean
+  /** Called once, when the response is complete or its client is gone. */
+  onClose(listener: () => void): void
+  /** Called once, when more is accepted again. */
+  onDrain(listener: () => void): void
+  /** An interim response (RFC 9110 section 15.2). */
+  writeInterim(status: number, lines: string): void
+  writeHead(head: ResponseHead): void
+  /** Sends the head, unless it has gone already. */
+  flushHead(): void
+  /** A piece of the body. @returns false when the next one should wait for `onDrain`. */
+  write(piece: Buffer): boolean
+  /** The response is complete. */
+  end(): void
+  /** Holds back all writes until the returned function is called. */
+  hold(): () => void
+  /** Ends the response with the switch to another protocol that `head` announces. The caller owns the socket from now on. */
+  switch(head: string): Socket
+  /** Lets no client take a partial response for a complete one. */
+  breakOff(): void
+}
 
 /** A request as the handler gets it. */
 export interface ReceivedRequest {
   readonly req: IncomingRequest
-  readonly res: ClientResponse
+  readonly res: OutgoingResponse
   /** Set for a valid upgrade request; any other is handled as an ordinary request. */
   readonly upgrade: 'websocket' | undefined
 }

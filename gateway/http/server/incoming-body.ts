@@ -2,13 +2,19 @@ import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import type { ConnectionDeadline } from './connection-deadline.ts'
 
+/** The body of a request, whatever its version of HTTP. */
+export interface IncomingBody extends Readable {
+  /** The last piece has come. */
+  complete(): void
+}
+
 const HIGH_WATER_BYTES = 64 * 1024
 
 /**
  * The body of a request. Destroyed without an end: the client broke off. A slow reader pauses the socket, and the client's
  * deadline with it.
  */
-export class RequestBody extends Readable {
+export class RequestBody extends Readable implements IncomingBody {
   readonly #socket: Socket
   readonly #deadline: ConnectionDeadline
 

@@ -1,9 +1,8 @@
 import type { Socket } from 'node:net'
-import { type RequestHeaders, readRequestHeaders } from '../rules/request-headers.ts'
+import { type HttpVersion, type RequestHeaders, readRequestHeaders } from '../rules/request-headers.ts'
 import type { Field } from '../syntax/field.ts'
 import type { ClientNetwork } from './client-networks.ts'
-import type { RequestBody } from './incoming-body.ts'
-import type { RequestLines } from './request-lines.ts'
+import type { IncomingBody } from './incoming-body.ts'
 
 /** Where a request came from. */
 export interface Origin {
@@ -11,6 +10,13 @@ export interface Origin {
   /** The client's address. */
   readonly peer: string
   readonly network: ClientNetwork
+}
+
+/** What the first line of HTTP/1 says, or the pseudo-fields of HTTP/2. */
+interface StartLine {
+  readonly method: string
+  readonly target: string
+  readonly version: HttpVersion
 }
 
 /** One request as received, made when its head is complete. */
@@ -22,18 +28,18 @@ export class IncomingRequest {
   readonly method: string
   /** As received. */
   readonly target: string
-  readonly version: '1.0' | '1.1'
+  readonly version: HttpVersion
   readonly fields: readonly Field[]
   /** The fields that the gateway itself needs. */
   readonly headers: RequestHeaders
   /** Null when the request announces none. */
-  body: RequestBody | null = null
+  body: IncomingBody | null = null
   /** Every byte has come. */
   complete = false
   readonly network: ClientNetwork
   #whenComplete: (() => void) | undefined = undefined
 
-  constructor({ socket, peer, network }: Origin, lines: RequestLines, fields: readonly Field[]) {
+  constructor({ socket, peer, network }: Origin, lines: StartLine, fields: readonly Field[]) {
     this.socket = socket
     this.peer = peer
     this.network = network

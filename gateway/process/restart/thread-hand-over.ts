@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
-import type { ParkedConnection } from '../../http/server/http-server.ts'
+import type { ParkedConnection } from '../../http/server/connections.ts'
 import { interrupt } from '../../pipeline.ts'
 import { refusal } from '../../refusals.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'

@@ -26,7 +26,7 @@ export function readWholeBody(
   const waiting = { keyId: owner, network: networkOf(exchange.address), bytes: 0 }
   res.onClose(() => bodyRoom.release(waiting))
   // The sender waits for 100 (Continue), and the body is needed before anything else is decided.
-  if (headers.expect !== undefined && req.version === '1.1') res.writeInterim(100, '')
+  if (headers.expect !== undefined && req.version !== '1.0') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
   return bufferBody(source, { maxBytes, contentLength, hasRoom }).then((body) => {
     if (body === 'too_large') return bodyTooLarge(maxBytes)

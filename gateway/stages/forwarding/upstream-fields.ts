@@ -148,7 +148,7 @@ function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Ad
 }
 
 function addVia({ req }: Exchange, fields: Field[], via: string | undefined): void {
-  const hop = req.version === '1.1' ? '1.1 countersign' : '1.0 countersign'
+  const hop = `${req.version} countersign`
   fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
 }
 

@@ -61,14 +61,18 @@ export class TestServer {
 
   private constructor(material: TlsMaterial) {
     this.material = material
-    this.server = createServer(listenerOptions(material, 60_000), (req, res) => {
-      const socket = req.socket as TLSSocket
-      this.peer = peerOf(socket, this.material.trust, this.clock())
-      const { authorized, reason } = this.peer ?? {}
-      const answer = () => res.end(JSON.stringify({ authorized, reason, resumed: socket.isSessionReused() }))
-      if (req.url === '/after-end') socket.once('end', () => setImmediate(setImmediate, answer))
-      else answer()
-    })
+    this.server = createServer(
+      listenerOptions(material, { handshakeMs: 60_000, http2: false }),
+      (req, res) => {
+        const socket = req.socket as TLSSocket
+        this.peer = peerOf(socket, this.material.trust, this.clock())
+        const { authorized, reason } = this.peer ?? {}
+        const answer = () =>
+          res.end(JSON.stringify({ authorized, reason, resumed: socket.isSessionReused() }))
+        if (req.url === '/after-end') socket.once('end', () => setImmediate(setImmediate, answer))
+        else answer()
+      },
+    )
   }
 
   static async start(t: TestContext, material: TlsMaterial): Promise<TestServer> {

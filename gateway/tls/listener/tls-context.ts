@@ -146,12 +146,15 @@ function summaryOf(leaf: X509Certificate, trust: ClientTrust | undefined): TlsSu
  * The TLS options of `https.createServer`. With client authorities, a client certificate is requested but not required:
  * `peerOf` judges it, so that a client with a bad one gets a proper HTTP response.
  */
-export function listenerOptions({ secure, trust }: TlsMaterial, handshakeMs: number): TlsOptions {
+export function listenerOptions(
+  { secure, trust }: TlsMaterial,
+  { handshakeMs, http2 }: { readonly handshakeMs: number; readonly http2: boolean },
+): TlsOptions {
   return {
     ...secure,
     requestCert: trust !== undefined,
     rejectUnauthorized: false,
-    ALPNProtocols: ['http/1.1'],
+    ALPNProtocols: http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
     handshakeTimeout: handshakeMs,
     // As in a plain HTTP server: a client may close its half after the request and still gets the response.
     allowHalfOpen: true,

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import type { ClientResponse } from '../client-response.ts'
 import type { ClientTimeouts } from '../connection-deadline.ts'
 import { type ConnectionPhase, TRANSITIONS } from '../connection-phase.ts'
-import type { Handler, ReceivedRequest } from '../handler.ts'
-import { Connections, createHttpServer, type HttpServer, type ServerTerms } from '../http-server.ts'
+import { Connections, type ServerTerms } from '../connections.ts'
+import type { Handler, OutgoingResponse, ReceivedRequest } from '../handler.ts'
+import { createHttpServer, type HttpServer } from '../http-server.ts'
 import type { IncomingRequest } from '../incoming-request.ts'
 import { Wire } from './wire.test-support.ts'
 
@@ -35,7 +35,7 @@ export function said(req: IncomingRequest): Said {
 
 /** One request that has been begun, and what has become of it so far. */
 export interface Seen extends Said {
-  readonly res: ClientResponse
+  readonly res: OutgoingResponse
   readonly upgrade: string | undefined
   readonly body: IncomingRequest['body']
   /** What has been read of the body. */
@@ -127,7 +127,7 @@ export interface GivenResponse {
 
 /** Answers in one go, with Date left out so that the bytes are the same every time. */
 export function respond(
-  res: ClientResponse,
+  res: OutgoingResponse,
   { status = 200, body = '', bounded = true }: GivenResponse = {},
 ): void {
   const lines = bounded ? `Content-Length: ${body.length}\r\n` : ''

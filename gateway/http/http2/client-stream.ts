@@ -1,0 +1,189 @@
+import { ConnectionDeadline, type DeadlineTerms } from '../server/connection-deadline.ts'
+import { IncomingRequest, type Origin } from '../server/incoming-request.ts'
+import { BODY_LATE, NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
+import { CANCEL, DEFAULT_WINDOW, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR } from './frames.ts'
+import { StreamBody } from './stream-body.ts'
+import type { StreamHead } from './stream-head.ts'
+import { type ResponseCarrier, type ResponseStream, StreamResponse } from './stream-response.ts'
+import type { StreamEnd } from './stream-table.ts'
+
+const NEVER = Number.POSITIVE_INFINITY
+/** How long the rest of a request may come when its response is written. */
+const ANSWERED_MS = 1000
+const WRONG_LENGTH: RequestFault = { code: 'malformed_request', cause: 'not as much body as announced' }
+
+const WRONG_TRAILERS: RequestFault = {
+  code: 'malformed_request',
+  cause: 'trailers that do not end the stream, or with fields that are none',
+}
+
+/** What a stream needs of its connection. */
+export interface StreamCarrier<E> extends Origin, ResponseCarrier {
+  readonly terms: DeadlineTerms
+  interrupt(exchange: E, fault: RequestFault): void
+  /** Lets the client send so much more of the body. */
+  credit(id: number, bytes: number): void
+  /** Forgets the stream. @param code to be sent with RST_STREAM */
+  ended(stream: ClientStream<E>, how: StreamEnd, code: number | undefined): void
+}
+
+/** One stream: a request and its response. */
+export class ClientStream<E> implements ResponseStream {
+  readonly id: number
+  readonly req: IncomingRequest
+  readonly res: StreamResponse
+  /** Why the head or the body is refused. */
+  fault: RequestFault | undefined
+  exchange: E | undefined = undefined
+  /** The handler has the request. */
+  begun = false
+  /** What the client may still send of the body before it gets more credit. */
+  receiveWindow = DEFAULT_WINDOW
+  /** END_STREAM has come. */
+  isRemoteClosed: boolean
+  readonly #carrier: StreamCarrier<E>
+  readonly #body: StreamBody | undefined
+  readonly #deadline: ConnectionDeadline | undefined
+  /** Of the body so far. */
+  #received = 0
+  /** When the rest of the request is no longer awaited; infinite until the response is written. */
+  #answeredEndMs = NEVER
+  #isOver = false
+
+  constructor(
+    carrier: StreamCarrier<E>,
+    id: number,
+    {
+      head,
+      ended,
+      sendWindow,
+    }: { readonly head: StreamHead; readonly ended: boolean; readonly sendWindow: number },
+  ) {
+    this.#carrier = carrier
+    this.id = id
+    this.fault = head.fault
+    this.isRemoteClosed = ended
+    this.req = new IncomingRequest(carrier, head, head.fields)
+    this.res = new StreamResponse(carrier, this, sendWindow)
+    const { headers } = this.req
+    // RFC 9113 section 8.1.1: the end of the stream is the end of a body without a length.
+    if (!ended && headers.contentLength === undefined) headers.hasBody = true
+    if (ended) this.#complete()
+    else {
+      this.#deadline = new ConnectionDeadline(carrier.terms)
+      this.#deadline.beginBody()
+      if (!headers.hasBody || this.req.isOpaque || this.fault !== undefined) return
+      this.#body = new StreamBody(this.#deadline, (bytes) => this.#credit(bytes))
+      this.req.body = this.#body
+    }
+  }
+
+  get method(): string {
+    return this.req.method
+  }
+
+  /** A piece of the body. */
+  receive(piece: Buffer): void {
+    if (this.#answeredEndMs !== NEVER) return
+    this.#received += piece.length
+    const announced = this.req.headers.contentLength
+    if (announced !== undefined && this.#received > announced) this.#refuseBody(WRONG_LENGTH)
+    else if (this.#body === undefined) this.#credit(piece.length)
+    else {
+      this.#deadline?.extendBody(piece.length)
+      this.#body.receive(piece)
+    }
+  }
+
+  /** END_STREAM has come. */
+  complete(): void {
+    this.isRemoteClosed = true
+    if (this.#answeredEndMs === NEVER) this.#complete()
+    else this.end(undefined)
+  }
+
+  #complete(): void {
+    this.#deadline?.stop()
+    const announced = this.req.headers.contentLength
+    if (announced !== undefined && announced !== this.#received) this.#refuseBody(WRONG_LENGTH)
+    else if (this.fault === undefined) this.req.markComplete()
+  }
+
+  refuseTrailers(): void {
+    this.#refuseBody(WRONG_TRAILERS)
+  }
+
+  creditPadding(bytes: number): void {
+    this.#credit(bytes)
+  }
+
+  #refuseBody(fault: RequestFault): void {
+    if (this.fault !== undefined) return
+    this.fault = fault
+    this.#deadline?.stop()
+    if (this.begun) this.#interrupt(fault)
+  }
+
+  #interrupt(fault: RequestFault): void {
+    if (this.exchange !== undefined) this.#carrier.interrupt(this.exchange, fault)
+  }
+
+  #credit(bytes: number): void {
+    if (this.#isOver || this.isRemoteClosed) return
+    this.receiveWindow += bytes
+    this.#carrier.credit(this.id, bytes)
+  }
+
+  checkTime(nowMs: number, idleMs: number): void {
+    // RFC 9113 section 8.1: the client need not send the rest.
+    if (nowMs >= this.#answeredEndMs) this.end(NO_ERROR)
+    if (this.#deadline !== undefined && nowMs >= this.#deadline.atMs) this.#refuseBody(BODY_LATE)
+    if (!this.#isOver && this.res.isStalled(nowMs, idleMs)) {
+      this.#interrupt(NOT_TAKEN)
+      this.end(CANCEL)
+    }
+  }
+
+  responseWritten(): void {
+    if (this.fault?.code === 'malformed_request') this.end(PROTOCOL_ERROR)
+    else if (this.isRemoteClosed) this.end(undefined)
+    else this.#awaitEnd()
+  }
+
+  /** What still comes is thrown away: clients that are told at once to stop may throw the response away instead. */
+  #awaitEnd(): void {
+    this.#answeredEndMs = this.#carrier.steadyClock() + ANSWERED_MS
+    this.#deadline?.stop()
+    this.#body?.destroy()
+    this.exchange = undefined
+    this.res.close()
+  }
+
+  breakOff(): void {
+    this.end(this.fault?.code === 'malformed_request' ? PROTOCOL_ERROR : INTERNAL_ERROR)
+  }
+
+  /** RST_STREAM has come, or the connection is lost. */
+  reset(): void {
+    this.#end('reset by client', undefined)
+  }
+
+  /** @param code sent with RST_STREAM; undefined: the client knows that it is over */
+  end(code: number | undefined): void {
+    this.#end(code === undefined ? 'complete' : 'reset by us', code)
+  }
+
+  get isOver(): boolean {
+    return this.#isOver
+  }
+
+  #end(how: StreamEnd, code: number | undefined): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#deadline?.stop()
+    this.#carrier.ended(this, how, code)
+    if (!this.req.complete) this.#body?.destroy()
+    this.exchange = undefined
+    this.res.close()
+  }
+}

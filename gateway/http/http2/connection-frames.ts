@@ -1,0 +1,349 @@
+import type { ClientSettings } from './client-settings.ts'
+import type { ConnectionGuard } from './connection-guard.ts'
+import type { FrameHeader, FrameSink } from './frame-reader.ts'
+import {
+  ACK,
+  acknowledgement,
+  COMPRESSION_ERROR,
+  CONTINUATION,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  ENHANCE_YOUR_CALM,
+  FLOW_CONTROL_ERROR,
+  FRAME_SIZE_ERROR,
+  frameOfNumbers,
+  GOAWAY,
+  HEADERS,
+  MAX_WINDOW,
+  PING,
+  PRIORITY,
+  PROTOCOL_ERROR,
+  PUSH_PROMISE,
+  RST_STREAM,
+  SETTINGS,
+  STREAM_CLOSED,
+  WINDOW_UPDATE,
+} from './frames.ts'
+import { fieldsOf, HeaderBlock, withoutPadding } from './header-block.ts'
+import { HeadDecoder, type HeadSink } from './hpack/head-decoder.ts'
+import { StreamHead, Trailers } from './stream-head.ts'
+import type { StreamTable } from './stream-table.ts'
+
+/** What a client may send on all streams together without our leave. Each stream is bounded by its own window. */
+export const CONNECTION_WINDOW = 1024 * 1024
+/** The default, which needs no setting. */
+const TABLE_BYTES = 4096
+/** Shorter DATA may be meant as work. */
+const SHORT_BYTES = 256
+const IGNORED: HeadSink = { take: () => {} }
+
+/** A stream as its frames see it. */
+interface FramedStream {
+  readonly id: number
+  readonly isRemoteClosed: boolean
+  /** What the client may still send before it gets more leave. */
+  receiveWindow: number
+  /** What we may still send, and what waits for that. */
+  readonly res: { window: number; pump(): void }
+  receive(piece: Buffer): void
+  /** Gives leave for bytes that were no content. */
+  creditPadding(bytes: number): void
+  /** END_STREAM has come. */
+  complete(): void
+  /** Fields behind the body that are not allowed have come. */
+  refuseTrailers(): void
+  /** RST_STREAM has come. */
+  reset(): void
+}
+
+/** The connection as its frames see it. */
+export interface FrameUser<S extends FramedStream> {
+  readonly isOver: boolean
+  readonly isSecure: boolean
+  readonly streams: StreamTable<S>
+  readonly guard: ConnectionGuard
+  readonly settings: ClientSettings
+  sendWindow: number
+  write(frame: Buffer): void
+  /** A fault of the connection: GOAWAY, and its end. */
+  fail(code: number): void
+  /** A fault of a stream, open or not. */
+  resetStream(id: number, code: number): void
+  /** A request has begun. */
+  open(id: number, head: StreamHead, endsStream: boolean): void
+  /** More may be sent on all streams. */
+  pumpAll(): void
+  /** The client says that it goes. */
+  retire(): void
+}
+
+/** What the frames of one connection mean, and in which order they may come (RFC 9113 sections 5 and 6). */
+export class ConnectionFrames<S extends FramedStream> implements FrameSink {
+  readonly #user: FrameUser<S>
+  readonly #decoder = new HeadDecoder(TABLE_BYTES)
+  /** Set until its last CONTINUATION has come: no other frame may. */
+  #block: HeaderBlock | undefined = undefined
+  #receiveWindow = CONNECTION_WINDOW
+  /** SETTINGS have come, which are first. */
+  isSettled = false
+
+  constructor(user: FrameUser<S>) {
+    this.#user = user
+  }
+
+  get isOver(): boolean {
+    return this.#user.isOver
+  }
+
+  /** The rest of a head is awaited. */
+  get isInHead(): boolean {
+    return this.#block !== undefined
+  }
+
+  tooLong(): void {
+    this.#user.fail(FRAME_SIZE_ERROR)
+  }
+
+  beginData(header: FrameHeader): void {
+    this.#settle(this.#outOfOrder(header) ?? this.#takeData(header))
+  }
+
+  data({ id, flags }: FrameHeader, piece: Buffer, isLast: boolean): void {
+    this.#receiving(id)?.receive(piece)
+    if (isLast && flags & END_STREAM) this.#receiving(id)?.complete()
+  }
+
+  frame(header: FrameHeader, payload: Buffer): void {
+    this.#settle(this.#outOfOrder(header) ?? this.#take(header, payload))
+  }
+
+  /** @param code of a fault of the connection, if any */
+  #settle(code: number | undefined): void {
+    if (code !== undefined) this.#user.fail(code)
+  }
+
+  /** Each of these returns the code of a fault of the connection. */
+  #take(header: FrameHeader, payload: Buffer): number | undefined {
+    switch (header.type) {
+      case DATA:
+        return this.#paddedData(header, payload)
+      case HEADERS:
+        return this.#headers(header, payload)
+      case CONTINUATION:
+        return this.#continuation(header, payload)
+      case RST_STREAM:
+        return this.#reset(header)
+      case SETTINGS:
+        return this.#settings(header, payload)
+      case PING:
+        return this.#ping(header, payload)
+      case GOAWAY:
+        return this.#goAway(header)
+      case WINDOW_UPDATE:
+        return this.#windowUpdate(header, payload)
+      case PRIORITY:
+        return this.#priority(header, payload)
+      case PUSH_PROMISE:
+        return PROTOCOL_ERROR
+      default:
+        return this.#noise()
+    }
+  }
+
+  #outOfOrder({ type, id }: FrameHeader): number | undefined {
+    const block = this.#block
+    const isExpected = block === undefined ? type !== CONTINUATION : type === CONTINUATION && id === block.id
+    return isExpected && (this.isSettled || type === SETTINGS) ? undefined : PROTOCOL_ERROR
+  }
+
+  #noise(): number | undefined {
+    return this.#user.guard.allowsNoise() ? undefined : ENHANCE_YOUR_CALM
+  }
+
+  /** The stream, if more of its body may come. */
+  #receiving(id: number): S | undefined {
+    const stream = this.#user.streams.get(id)
+    return stream?.isRemoteClosed === false ? stream : undefined
+  }
+
+  /** Takes a frame of DATA off the windows (RFC 9113 section 6.9), also that of a stream that is over. */
+  #takeData({ id, length, flags }: FrameHeader): number | undefined {
+    const { streams, guard } = this.#user
+    this.#receiveWindow -= length
+    if (this.#receiveWindow < 0) return FLOW_CONTROL_ERROR
+    if (id === 0 || streams.isIdle(id)) return PROTOCOL_ERROR
+    if (this.#receiveWindow < CONNECTION_WINDOW / 2) {
+      this.#user.write(frameOfNumbers(WINDOW_UPDATE, 0, CONNECTION_WINDOW - this.#receiveWindow))
+      this.#receiveWindow = CONNECTION_WINDOW
+    }
+    if (length >= SHORT_BYTES) guard.dataPassed()
+    else if (length === 0 && !(flags & END_STREAM) && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    const stream = streams.get(id)
+    if (stream === undefined) return this.#lateData(id)
+    if (stream.isRemoteClosed) this.#user.resetStream(id, STREAM_CLOSED)
+    else {
+      stream.receiveWindow -= length
+      if (stream.receiveWindow < 0) this.#user.resetStream(id, FLOW_CONTROL_ERROR)
+    }
+    return undefined
+  }
+
+  #lateData(id: number): number | undefined {
+    // It was under way when we reset the stream.
+    if (this.#user.streams.endOf(id) === 'reset by us') return undefined
+    this.#user.resetStream(id, STREAM_CLOSED)
+    return this.#noise()
+  }
+
+  #paddedData(header: FrameHeader, payload: Buffer): number | undefined {
+    const content = withoutPadding(header, payload)
+    if (content === undefined) return PROTOCOL_ERROR
+    const code = this.#takeData(header)
+    if (code !== undefined) return code
+    const padding = payload.length - content.length
+    if (padding > 0) {
+      if (this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+      this.#receiving(header.id)?.creditPadding(padding)
+    }
+    if (content.length > 0) this.data(header, content, true)
+    else if (header.flags & END_STREAM) this.#receiving(header.id)?.complete()
+    return undefined
+  }
+
+  #headers(header: FrameHeader, payload: Buffer): number | undefined {
+    const fields = fieldsOf(header, payload)
+    if (fields === undefined || header.id % 2 === 0) return PROTOCOL_ERROR
+    const block = new HeaderBlock(header, fields)
+    if (header.flags & END_HEADERS) return this.#endBlock(block)
+    block.keep()
+    this.#block = block
+    return undefined
+  }
+
+  #continuation({ flags }: FrameHeader, payload: Buffer): number | undefined {
+    const block = this.#block as HeaderBlock
+    if (!block.add(payload)) return ENHANCE_YOUR_CALM
+    if (!(flags & END_HEADERS)) return undefined
+    this.#block = undefined
+    return this.#endBlock(block)
+  }
+
+  /** Every block is decoded, because it changes the table. */
+  #endBlock(block: HeaderBlock): number | undefined {
+    const { streams } = this.#user
+    const { id } = block
+    const stream = streams.get(id)
+    if (stream !== undefined) return this.#trailers(stream, block)
+    if (streams.isIdle(id)) return this.#begin(block)
+    const end = streams.endOf(id)
+    if (end === 'reset by us') return this.#decode(block, IGNORED)
+    return end === undefined ? PROTOCOL_ERROR : STREAM_CLOSED
+  }
+
+  #begin(block: HeaderBlock): number | undefined {
+    const { id } = block
+    this.#user.streams.lastId = id
+    const head = new StreamHead(this.#user.isSecure)
+    if (this.#decode(block, head) !== undefined) return COMPRESSION_ERROR
+    head.complete()
+    if (head.fault !== undefined && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    if (block.dependsOnItself) this.#user.resetStream(id, PROTOCOL_ERROR)
+    else this.#user.open(id, head, block.endsStream)
+    return undefined
+  }
+
+  #trailers(stream: S, block: HeaderBlock): number | undefined {
+    const trailers = new Trailers()
+    if (this.#decode(block, trailers) !== undefined) return COMPRESSION_ERROR
+    if (stream.isRemoteClosed) this.#user.resetStream(stream.id, STREAM_CLOSED)
+    else if (trailers.isMalformed || !block.endsStream) stream.refuseTrailers()
+    else stream.complete()
+    return undefined
+  }
+
+  #decode(block: HeaderBlock, sink: HeadSink): number | undefined {
+    return this.#decoder.decode(block.bytes, sink) ? undefined : COMPRESSION_ERROR
+  }
+
+  #reset({ id, length }: FrameHeader): number | undefined {
+    const { streams, guard } = this.#user
+    if (length !== 4) return FRAME_SIZE_ERROR
+    if (id === 0 || streams.isIdle(id)) return PROTOCOL_ERROR
+    if (!guard.allowsReset()) return ENHANCE_YOUR_CALM
+    streams.get(id)?.reset()
+    return undefined
+  }
+
+  #settings({ id, flags, length }: FrameHeader, payload: Buffer): number | undefined {
+    if (id !== 0) return PROTOCOL_ERROR
+    const isAck = (flags & ACK) !== 0
+    if (isAck ? length !== 0 : length % 6 !== 0) return FRAME_SIZE_ERROR
+    if (this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    if (isAck) return this.isSettled ? undefined : PROTOCOL_ERROR
+    this.isSettled = true
+    const { settings } = this.#user
+    const before = settings.initialWindow
+    const code = settings.take(payload) ?? this.#widen(settings.initialWindow - before)
+    if (code === undefined) this.#user.write(acknowledgement(SETTINGS, payload.subarray(0, 0)))
+    return code
+  }
+
+  /** RFC 9113 section 6.9.2: also of streams that are open. */
+  #widen(bytes: number): number | undefined {
+    if (bytes === 0) return undefined
+    let isTooWide = false
+    this.#user.streams.visitAll(({ res }) => {
+      res.window += bytes
+      isTooWide ||= res.window > MAX_WINDOW
+    })
+    if (isTooWide) return FLOW_CONTROL_ERROR
+    this.#user.pumpAll()
+    return undefined
+  }
+
+  #ping({ id, flags, length }: FrameHeader, payload: Buffer): number | undefined {
+    if (id !== 0) return PROTOCOL_ERROR
+    if (length !== 8) return FRAME_SIZE_ERROR
+    if (!(flags & ACK)) this.#user.write(acknowledgement(PING, payload))
+    return this.#noise()
+  }
+
+  #goAway({ id }: FrameHeader): number | undefined {
+    if (id !== 0) return PROTOCOL_ERROR
+    this.#user.retire()
+    return undefined
+  }
+
+  #priority({ id, length }: FrameHeader, payload: Buffer): number | undefined {
+    if (id === 0) return PROTOCOL_ERROR
+    if (length !== 5) return FRAME_SIZE_ERROR
+    if (this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    if ((payload.readUInt32BE(0) & 0x7fffffff) !== id) return undefined
+    if (this.#user.streams.isIdle(id)) return PROTOCOL_ERROR
+    this.#user.resetStream(id, PROTOCOL_ERROR)
+    return undefined
+  }
+
+  #windowUpdate({ id, length }: FrameHeader, payload: Buffer): number | undefined {
+    const user = this.#user
+    if (length !== 4) return FRAME_SIZE_ERROR
+    if (this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    const bytes = payload.readUInt32BE(0) & 0x7fffffff
+    if (id === 0) {
+      user.sendWindow += bytes
+      if (bytes === 0) return PROTOCOL_ERROR
+      if (user.sendWindow > MAX_WINDOW) return FLOW_CONTROL_ERROR
+      user.pumpAll()
+      return undefined
+    }
+    if (user.streams.isIdle(id)) return PROTOCOL_ERROR
+    const stream = user.streams.get(id)
+    if (stream === undefined) return undefined
+    stream.res.window += bytes
+    if (bytes === 0) user.resetStream(id, PROTOCOL_ERROR)
+    else if (stream.res.window > MAX_WINDOW) user.resetStream(id, FLOW_CONTROL_ERROR)
+    else stream.res.pump()
+    return undefined
+  }
+}

@@ -1,0 +1,41 @@
+import { Allowance } from './allowance.ts'
+
+/** Streams that the client resets. Browsers cancel many at once, when one navigates. */
+const RESETS = { burst: 200, perSecond: 20 }
+/** Frames that are no progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or late DATA, refused streams, unknown types. */
+const NOISE = { burst: 1000, perSecond: 100 }
+/** With what is sent and received some of it is usual: window updates, and pings that measure. */
+const NOISE_PER_DATA = 4
+const NOISE_PER_REQUEST = 10
+
+/** Bounds what a client may ask of us that serves no request. */
+export class ConnectionGuard {
+  readonly #steadyClock: () => number
+  readonly #resets: Allowance
+  readonly #noise: Allowance
+
+  constructor(steadyClock: () => number) {
+    const nowMs = steadyClock()
+    this.#steadyClock = steadyClock
+    this.#resets = new Allowance(RESETS, nowMs)
+    this.#noise = new Allowance(NOISE, nowMs)
+  }
+
+  /** @returns false when it was once too often */
+  allowsReset(): boolean {
+    return this.#resets.spend(this.#steadyClock())
+  }
+
+  /** @returns the same */
+  allowsNoise(): boolean {
+    return this.#noise.spend(this.#steadyClock())
+  }
+
+  dataPassed(): void {
+    this.#noise.earn(NOISE_PER_DATA)
+  }
+
+  requestBegun(): void {
+    this.#noise.earn(NOISE_PER_REQUEST)
+  }
+}

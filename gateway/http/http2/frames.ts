@@ -1,0 +1,84 @@
+/** RFC 9113 sections 4 and 6. */
+export const HEADER_BYTES = 9
+/** The least that SETTINGS_MAX_FRAME_SIZE allows; neither side of ours uses more. */
+export const MAX_PAYLOAD_BYTES = 16_384
+export const MAX_WINDOW = 2 ** 31 - 1
+export const DEFAULT_WINDOW = 65_535
+
+/** What a client of HTTP/2 sends first (RFC 9113 section 3.4). */
+export const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
+
+export const DATA = 0
+export const HEADERS = 1
+export const PRIORITY = 2
+export const RST_STREAM = 3
+export const SETTINGS = 4
+export const PUSH_PROMISE = 5
+export const PING = 6
+export const GOAWAY = 7
+export const WINDOW_UPDATE = 8
+export const CONTINUATION = 9
+
+export const END_STREAM = 0x1
+export const ACK = 0x1
+export const END_HEADERS = 0x4
+export const PADDED = 0x8
+export const PRIORITY_FLAG = 0x20
+
+export const SETTINGS_HEADER_TABLE_SIZE = 1
+export const SETTINGS_ENABLE_PUSH = 2
+export const SETTINGS_MAX_CONCURRENT_STREAMS = 3
+export const SETTINGS_INITIAL_WINDOW_SIZE = 4
+export const SETTINGS_MAX_FRAME_SIZE = 5
+export const SETTINGS_MAX_HEADER_LIST_SIZE = 6
+
+/** Error codes, RFC 9113 section 7. */
+export const NO_ERROR = 0
+export const PROTOCOL_ERROR = 1
+export const INTERNAL_ERROR = 2
+export const FLOW_CONTROL_ERROR = 3
+export const SETTINGS_TIMEOUT = 4
+export const STREAM_CLOSED = 5
+export const FRAME_SIZE_ERROR = 6
+export const REFUSED_STREAM = 7
+export const CANCEL = 8
+export const COMPRESSION_ERROR = 9
+export const ENHANCE_YOUR_CALM = 11
+
+/** @returns where the payload begins. */
+export function writeFrameHeader(
+  to: Buffer,
+  at: number,
+  { type, flags, id, length }: { type: number; flags: number; id: number; length: number },
+): number {
+  to.writeUIntBE(length, at, 3)
+  to[at + 3] = type
+  to[at + 4] = flags
+  to.writeUInt32BE(id, at + 5)
+  return at + HEADER_BYTES
+}
+
+/** A frame whose payload is made of 32-bit numbers: RST_STREAM, WINDOW_UPDATE, GOAWAY. */
+export function frameOfNumbers(type: number, id: number, ...numbers: readonly number[]): Buffer {
+  const frame = Buffer.allocUnsafe(HEADER_BYTES + 4 * numbers.length)
+  let at = writeFrameHeader(frame, 0, { type, flags: 0, id, length: 4 * numbers.length })
+  for (const number of numbers) at = frame.writeUInt32BE(number, at)
+  return frame
+}
+
+export function settingsFrame(settings: readonly (readonly [id: number, value: number])[]): Buffer {
+  const length = 6 * settings.length
+  const frame = Buffer.allocUnsafe(HEADER_BYTES + length)
+  let at = writeFrameHeader(frame, 0, { type: SETTINGS, flags: 0, id: 0, length })
+  for (const [id, value] of settings) {
+    at = frame.writeUInt16BE(id, at)
+    at = frame.writeUInt32BE(value, at)
+  }
+  return frame
+}
+
+export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Buffer): Buffer {
+  const frame = Buffer.allocUnsafe(HEADER_BYTES + payload.length)
+  payload.copy(frame, writeFrameHeader(frame, 0, { type, flags: ACK, id: 0, length: payload.length }))
+  return frame
+}

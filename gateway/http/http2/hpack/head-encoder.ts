@@ -1,0 +1,62 @@
+import { STATIC_TABLE } from './static-table.ts'
+
+/** Names come from services and the configuration; bounded all the same. */
+const MAX_KNOWN_NAMES = 512
+const knownNames = new Map<string, string>()
+
+/** Indexes of names, of the first entry that has them. */
+const INDEX_OF_NAME: ReadonlyMap<string, number> = new Map(
+  STATIC_TABLE.map((entry, at) => [/^:?[^:]+/.exec(entry)?.[0] ?? '', at + 1] as const).reverse(),
+)
+const INDEX_OF_STATUS: ReadonlyMap<number, number> = new Map(
+  STATIC_TABLE.flatMap((entry, at) =>
+    entry.startsWith(':status') ? [[Number(entry.slice(9)), at + 1] as const] : [],
+  ),
+)
+
+/**
+ * The head of a response as one block (RFC 7541), as latin1 text. Nothing is added to the client's table and no Huffman code
+ * is used, so that heads are independent of one another.
+ *
+ * @param lines `Name: value`, each with its CR LF
+ */
+export function encodeHead(status: number, lines: string): string {
+  const indexed = INDEX_OF_STATUS.get(status)
+  let block =
+    indexed === undefined ? prefixOf(':status') + literal(String(status)) : integer(indexed, 7, 0x80)
+  for (let start = 0; start < lines.length; ) {
+    const end = lines.indexOf('\r\n', start)
+    const colon = lines.indexOf(':', start)
+    if (end < 0 || colon < 0 || colon > end) throw new TypeError('a line of a head without a name or an end')
+    block += prefixOf(lines.slice(start, colon)) + literal(lines.slice(colon + 1, end).trim())
+    start = end + 2
+  }
+  return block
+}
+
+/** A literal field without indexing (RFC 7541 section 6.2.2), up to its value. */
+function prefixOf(name: string): string {
+  let prefix = knownNames.get(name)
+  if (prefix === undefined) {
+    const lower = name.toLowerCase()
+    const index = INDEX_OF_NAME.get(lower)
+    prefix = index === undefined ? `\0${literal(lower)}` : integer(index, 4, 0)
+    if (knownNames.size >= MAX_KNOWN_NAMES) knownNames.clear()
+    knownNames.set(name, prefix)
+  }
+  return prefix
+}
+
+function literal(text: string): string {
+  return integer(text.length, 7, 0) + text
+}
+
+/** RFC 7541 section 5.1. @param bits of the first byte, whose others are `first` */
+function integer(value: number, bits: number, first: number): string {
+  const most = (1 << bits) - 1
+  if (value < most) return String.fromCharCode(first | value)
+  let text = String.fromCharCode(first | most)
+  let rest = value - most
+  for (; rest >= 0x80; rest >>>= 7) text += String.fromCharCode((rest & 0x7f) | 0x80)
+  return text + String.fromCharCode(rest)
+}

@@ -1,0 +1,310 @@
+import type { Socket } from 'node:net'
+import type { ClientNetwork } from '../server/client-networks.ts'
+import type { Origin } from '../server/incoming-request.ts'
+import { Lingering } from '../server/lingering.ts'
+import { NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
+import type { ServedConnection, StreamTerms } from '../server/served-connection.ts'
+import { WriteWatch } from '../server/write-watch.ts'
+import { ClientSettings } from './client-settings.ts'
+import { ClientStream, type StreamCarrier } from './client-stream.ts'
+import { CONNECTION_WINDOW, ConnectionFrames, type FrameUser } from './connection-frames.ts'
+import { ConnectionGuard } from './connection-guard.ts'
+import { FrameReader } from './frame-reader.ts'
+import {
+  DEFAULT_WINDOW,
+  ENHANCE_YOUR_CALM,
+  frameOfNumbers,
+  GOAWAY,
+  NO_ERROR,
+  PREFACE,
+  PROTOCOL_ERROR,
+  REFUSED_STREAM,
+  RST_STREAM,
+  SETTINGS_MAX_CONCURRENT_STREAMS,
+  SETTINGS_MAX_HEADER_LIST_SIZE,
+  settingsFrame,
+  WINDOW_UPDATE,
+} from './frames.ts'
+import { MAX_HEAD_BYTES, type StreamHead } from './stream-head.ts'
+import { StreamTable } from './stream-table.ts'
+
+const MAX_STREAMS = 100
+/** So many requests begin in one turn of the loop: a client with many must not hold up others. */
+const BEGINS_PER_TURN = 10
+/** A client that reads nothing gets no more frames read when so much waits for it. */
+const MAX_UNREAD_BYTES = 256 * 1024
+/** A client that relies on the announced time must not meet the end in the middle of a request. */
+const IDLE_MARGIN_MS = 1000
+const NEVER = Number.POSITIVE_INFINITY
+
+/** What every connection begins with (RFC 9113 section 3.4). */
+const GREETING = Buffer.concat([
+  settingsFrame([
+    [SETTINGS_MAX_CONCURRENT_STREAMS, MAX_STREAMS],
+    [SETTINGS_MAX_HEADER_LIST_SIZE, MAX_HEAD_BYTES],
+  ]),
+  frameOfNumbers(WINDOW_UPDATE, 0, CONNECTION_WINDOW - DEFAULT_WINDOW),
+])
+
+/** One connection of HTTP/2 (RFC 9113). Its streams are handled side by side, each by the same rules as a request of HTTP/1.1. */
+export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, FrameUser<ClientStream<E>> {
+  slot = -1
+  readonly socket: Socket
+  readonly peer: string
+  readonly network: ClientNetwork
+  readonly terms: StreamTerms<E>
+  readonly isSecure: boolean
+  readonly streams = new StreamTable<ClientStream<E>>()
+  readonly settings = new ClientSettings()
+  readonly guard: ConnectionGuard
+  sendWindow = DEFAULT_WINDOW
+  readonly #frames = new ConnectionFrames(this)
+  readonly #reader = new FrameReader(this.#frames)
+  readonly #writes: WriteWatch
+  /** What has come of the preface. */
+  #prefaceBytes = 0
+  /** Requests that have not begun yet, in their order. */
+  #arrived: ClientStream<E>[] = []
+  /** The last stream that may have been handled. */
+  #lastServed = 0
+  #isRetiring = false
+  #lingering: Lingering | undefined = undefined
+  /** Infinite while streams are open. */
+  #idleEndMs: number
+  #idleSinceMs: number
+  /** By when the rest of a frame or of a head must have come. */
+  #partialEndMs = NEVER
+  #partialFrame = 0
+
+  constructor(socket: Socket, { peer, network }: Omit<Origin, 'socket'>, terms: StreamTerms<E>) {
+    this.socket = socket
+    this.peer = peer
+    this.network = network
+    this.terms = terms
+    this.isSecure = 'encrypted' in socket
+    this.guard = new ConnectionGuard(terms.steadyClock)
+    this.#writes = new WriteWatch(socket, terms.steadyClock)
+    this.#idleSinceMs = terms.steadyClock()
+    this.#idleEndMs = this.#idleSinceMs + terms.timeouts.headersMs
+    socket.setNoDelay(true)
+    socket.on('data', this.#onData)
+    socket.on('drain', this.#onDrain)
+    // Nothing more could be asked of us, and no window would grow.
+    socket.on('end', () => (this.#lingering === undefined ? socket.destroy() : socket.destroySoon()))
+    socket.on('close', this.#onClose)
+    socket.on('error', () => socket.destroy())
+    socket.write(GREETING)
+  }
+
+  get clock(): () => number {
+    return this.terms.clock
+  }
+
+  get steadyClock(): () => number {
+    return this.terms.steadyClock
+  }
+
+  get isIdle(): boolean {
+    return this.streams.size === 0 && this.socket.writableLength === 0
+  }
+
+  get idleSinceMs(): number {
+    return this.#idleSinceMs
+  }
+
+  get deadlineMs(): number {
+    return this.#lingering?.deadlineMs ?? this.#idleEndMs
+  }
+
+  /** No more frames are read. */
+  get isOver(): boolean {
+    return this.#lingering !== undefined || this.socket.destroyed
+  }
+
+  get isCongested(): boolean {
+    return this.socket.writableNeedDrain
+  }
+
+  checkTime(nowMs: number): void {
+    if (this.#writes.isStalled(nowMs)) this.#giveUpWriting()
+    else if (this.#lingering !== undefined) {
+      if (nowMs >= this.#lingering.deadlineMs) this.#lingering.timeUp(nowMs)
+    } else if (nowMs >= this.#partialEndMs) this.fail(ENHANCE_YOUR_CALM)
+    else if (nowMs >= this.#idleEndMs) this.retire()
+    else {
+      const { idleMs } = this.terms.timeouts
+      this.streams.visitAll((stream) => stream.checkTime(nowMs, idleMs))
+    }
+  }
+
+  #giveUpWriting(): void {
+    // First, so that requests are recorded with this cause and not as those whose connection was lost.
+    this.streams.visitAll(({ exchange }) => {
+      if (exchange !== undefined) this.interrupt(exchange, NOT_TAKEN)
+    })
+    this.socket.destroy()
+  }
+
+  retire(): void {
+    if (this.isOver) return
+    if (!this.#isRetiring) this.write(frameOfNumbers(GOAWAY, 0, this.#lastServed, NO_ERROR))
+    this.#isRetiring = true
+    if (this.streams.size === 0) this.#linger()
+  }
+
+  fail(code: number): void {
+    if (this.isOver) return
+    this.write(frameOfNumbers(GOAWAY, 0, this.#lastServed, code))
+    this.#linger()
+    this.#loseStreams()
+  }
+
+  #linger(): void {
+    this.#lingering = new Lingering(this.socket, this.socket.readableEnded, this.terms.steadyClock())
+    this.#watchWrites()
+  }
+
+  resetStream(id: number, code: number): void {
+    const stream = this.streams.get(id)
+    if (stream !== undefined) stream.end(code)
+    else {
+      this.streams.end(id, 'reset by us')
+      this.write(frameOfNumbers(RST_STREAM, id, code))
+    }
+  }
+
+  write(frame: Buffer): void {
+    if (this.socket.writable) this.socket.write(frame)
+  }
+
+  dataSent(): void {
+    this.guard.dataPassed()
+    this.#watchWrites()
+  }
+
+  #watchWrites(): void {
+    if (this.socket.writableNeedDrain) this.#writes.begin(this.terms.timeouts.idleMs)
+  }
+
+  credit(id: number, bytes: number): void {
+    this.write(frameOfNumbers(WINDOW_UPDATE, id, bytes))
+  }
+
+  pumpAll(): void {
+    this.streams.takeTurns(({ res }) => {
+      res.pump()
+      return !this.isCongested && this.sendWindow > 0
+    })
+  }
+
+  open(id: number, head: StreamHead, endsStream: boolean): void {
+    // A client sends what was not served again on another connection (RFC 9113 section 6.8).
+    if (this.#isRetiring) this.streams.end(id, 'reset by us')
+    else if (this.streams.size < MAX_STREAMS && this.terms.room.take(this.network))
+      this.#serve(id, head, endsStream)
+    else if (this.guard.allowsNoise()) this.resetStream(id, REFUSED_STREAM)
+    else this.fail(ENHANCE_YOUR_CALM)
+  }
+
+  #serve(id: number, head: StreamHead, endsStream: boolean): void {
+    this.#lastServed = id
+    this.#idleEndMs = NEVER
+    const stream = new ClientStream<E>(this, id, {
+      head,
+      ended: endsStream,
+      sendWindow: this.settings.initialWindow,
+    })
+    this.streams.add(stream)
+    this.#arrived.push(stream)
+  }
+
+  /** Requests begin when all that has come is read: a short body is complete then, and a reset one is not begun at all. */
+  #beginArrived(): void {
+    for (let count = 0; count < BEGINS_PER_TURN; ) {
+      const stream = this.#arrived.shift()
+      if (stream === undefined) return
+      if (stream.isOver) continue
+      count++
+      this.#begin(stream)
+    }
+    if (this.#arrived.length > 0) setImmediate(() => this.#beginArrived())
+  }
+
+  #begin(stream: ClientStream<E>): void {
+    const { req, res, fault } = stream
+    this.guard.requestBegun()
+    stream.begun = true
+    const exchange = this.terms.handler.begin({ req, res, upgrade: undefined }, fault)
+    if (!stream.isOver) stream.exchange = exchange
+  }
+
+  interrupt(exchange: E, fault: RequestFault): void {
+    this.terms.handler.interrupt(exchange, fault)
+  }
+
+  ended(stream: ClientStream<E>, how: 'complete' | 'reset by us' | 'reset by client', code?: number): void {
+    this.streams.end(stream.id, how)
+    this.terms.room.release(this.network)
+    if (code !== undefined && !this.isOver) this.write(frameOfNumbers(RST_STREAM, stream.id, code))
+    if (!stream.begun) this.terms.handler.abandoned(this.peer, 1)
+    if (this.terms.isLeaving()) this.retire()
+    if (this.streams.size > 0) return
+    this.#idleSinceMs = this.terms.steadyClock()
+    this.#idleEndMs = this.#idleSinceMs + this.terms.timeouts.keepAliveMs + IDLE_MARGIN_MS
+    if (this.#isRetiring) this.retire()
+  }
+
+  #loseStreams(): void {
+    this.#arrived = []
+    this.streams.visitAll((stream) => stream.reset())
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#lingering === undefined) this.#read(bytes)
+    else this.#lingering.throwAway(this.terms.steadyClock())
+  }
+
+  #read(bytes: Buffer): void {
+    const { socket } = this
+    socket.cork()
+    const from = this.#readPreface(bytes)
+    this.#reader.read(bytes, from)
+    this.#beginArrived()
+    this.#watchPartial()
+    socket.uncork()
+    this.#watchWrites()
+    if (socket.writableLength > MAX_UNREAD_BYTES && this.#lingering === undefined) socket.pause()
+  }
+
+  /** @returns where the frames begin */
+  #readPreface(bytes: Buffer): number {
+    if (this.#prefaceBytes === PREFACE.length) return 0
+    const length = Math.min(bytes.length, PREFACE.length - this.#prefaceBytes)
+    const end = this.#prefaceBytes + length
+    if (bytes.toString('latin1', 0, length) !== PREFACE.slice(this.#prefaceBytes, end))
+      this.fail(PROTOCOL_ERROR)
+    this.#prefaceBytes = end
+    return length
+  }
+
+  /** Slow DATA has its own pace. */
+  #watchPartial(): void {
+    if (!this.#reader.isPartial && !this.#frames.isInHead) this.#partialEndMs = NEVER
+    else if (
+      this.#partialEndMs === NEVER ||
+      (this.#partialFrame !== this.#reader.begun && !this.#frames.isInHead)
+    )
+      this.#partialEndMs = this.terms.steadyClock() + this.terms.timeouts.headersMs
+    this.#partialFrame = this.#reader.begun
+  }
+
+  readonly #onDrain = (): void => {
+    if (this.#lingering === undefined) this.pumpAll()
+    if (this.socket.isPaused()) this.socket.resume()
+  }
+
+  readonly #onClose = (): void => {
+    this.terms.left(this)
+    this.#loseStreams()
+  }
+}

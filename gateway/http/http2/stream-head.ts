@@ -1,0 +1,131 @@
+import type { RequestFault } from '../server/request-fault.ts'
+import { Field } from '../syntax/field.ts'
+import { METHODS } from '../syntax/status-codes.ts'
+import type { HeadField, HeadSink } from './hpack/head-decoder.ts'
+
+/** As of a head of HTTP/1.1; `admit` refuses more than 100 fields. */
+export const MAX_HEAD_BYTES = 16 * 1024
+const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
+/** RFC 9113 section 8.2.2: what is about one connection of HTTP/1.1. */
+const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'upgrade',
+])
+/** A colon and a space, CR and LF. */
+const LINE_BYTES = 4
+
+type Pseudo = ':method' | ':scheme' | ':authority' | ':path' | ':protocol'
+const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path', ':protocol'])
+
+/**
+ * The head of a request (RFC 9113 section 8.3), in the form that one of HTTP/1.1 has. Everything that is wrong with it is a
+ * fault of its stream alone; the first one counts.
+ */
+export class StreamHead implements HeadSink {
+  /** `-` until it is known. */
+  method = '-'
+  target = ''
+  readonly version = '2'
+  /** Names in lower case. */
+  fields: Field[] = []
+  fault: RequestFault | undefined = undefined
+  readonly #pseudo = new Map<string, string>()
+  readonly #isSecure: boolean
+  #regular = false
+  #bytes = 0
+  #cookie: string | undefined = undefined
+
+  /** @param isSecure the connection uses TLS */
+  constructor(isSecure: boolean) {
+    this.#isSecure = isSecure
+  }
+
+  take({ field, isPseudo, fault }: HeadField): void {
+    const { lower, value } = field
+    this.#bytes += lower.length + value.length + LINE_BYTES
+    if (this.#bytes > MAX_HEAD_BYTES)
+      this.fault ??= { code: 'headers_too_large', cause: `a head beyond ${MAX_HEAD_BYTES} bytes` }
+    if (fault !== undefined) this.#malformed(fault)
+    // Of a head that is refused, what is small and tells what it was is still read.
+    if (this.fault?.code === 'headers_too_large') return
+    if (isPseudo) this.#takePseudo(lower, value)
+    else if (fault === undefined) this.#takeRegular(field)
+  }
+
+  #takePseudo(name: string, value: string): void {
+    if (this.#regular) this.#malformed('a pseudo-field behind another field')
+    else if (this.#pseudo.has(name)) this.#malformed(`more than one ${name}`)
+    else if (PSEUDO.has(name)) this.#pseudo.set(name, value)
+    else this.#malformed('an unknown pseudo-field')
+  }
+
+  #takeRegular(field: Field): void {
+    const { lower, value } = field
+    this.#regular = true
+    if (CONNECTION_SPECIFIC.has(lower) || (lower === 'te' && value.toLowerCase() !== 'trailers'))
+      this.#malformed(`${lower} in HTTP/2`)
+    // RFC 9113 section 8.2.3.
+    else if (lower === 'cookie')
+      this.#cookie = this.#cookie === undefined ? value : `${this.#cookie}; ${value}`
+    else this.fields.push(field)
+  }
+
+  /** The last field has come. */
+  complete(): void {
+    if (this.#cookie !== undefined) this.fields.push(new Field('cookie', this.#cookie))
+    this.#readMethod()
+    if (this.method === 'CONNECT') this.target = this.#of(':authority') ?? ''
+    else this.#readTarget()
+    this.#readHost(this.#of(':authority'))
+  }
+
+  #of(name: Pseudo): string | undefined {
+    return this.#pseudo.get(name)
+  }
+
+  #readMethod(): void {
+    const method = this.#of(':method')
+    if (method === undefined || !KNOWN_METHODS.has(method)) this.#malformed('no method, or an unknown one')
+    else this.method = method
+  }
+
+  #readTarget(): void {
+    const path = this.#of(':path')
+    const scheme = this.#of(':scheme')?.toLowerCase()
+    if (path !== undefined && isVisible(path)) this.target = path
+    if (scheme !== (this.#isSecure ? 'https' : 'http')) this.#malformed('not the scheme of the listener')
+    if (this.#of(':protocol') !== undefined) this.#malformed('a protocol without CONNECT')
+    if (this.target.startsWith('/') || (this.target === '*' && this.method === 'OPTIONS')) return
+    this.#malformed('no path')
+  }
+
+  /** RFC 9113 section 8.3.1: the authority takes the place of Host, which may repeat it. */
+  #readHost(authority: string | undefined): void {
+    if (authority === undefined) return
+    const hosts = this.fields.filter(({ lower }) => lower === 'host')
+    if (hosts.length === 0) this.fields.unshift(new Field('host', authority))
+    else if (hosts.some(({ value }) => value !== authority))
+      this.fault ??= { code: 'invalid_host', cause: 'Host differs from :authority' }
+  }
+
+  #malformed(cause: string): void {
+    this.fault ??= { code: 'malformed_request', cause }
+  }
+}
+
+/** Fields behind the body: they obey the rules of fields, and are then dropped. */
+export class Trailers implements HeadSink {
+  isMalformed = false
+
+  take({ isPseudo, fault }: HeadField): void {
+    if (isPseudo || fault !== undefined) this.isMalformed = true
+  }
+}
+
+/** White space would let two readers see two different targets. */
+function isVisible(text: string): boolean {
+  return !/[\t ]/.test(text)
+}

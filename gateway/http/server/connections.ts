@@ -1,0 +1,291 @@
+import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import { BodyPace } from '../bodies/body-pace.ts'
+import { withoutMapping } from '../rules/client-address.ts'
+import { isOverShare } from '../rules/fair-share.ts'
+import { networkOf } from '../rules/network.ts'
+import { Deadlines } from '../syntax/deadlines.ts'
+import { Connection } from './client-connection.ts'
+import {
+  type AcceptedConnection,
+  type Activity,
+  type ClientNetwork,
+  ClientNetworks,
+} from './client-networks.ts'
+import type { ClientTimeouts } from './connection-deadline.ts'
+import type { ConnectionTerms } from './connection-terms.ts'
+import type { Http2Protocol, ServedConnection, StreamRoom, StreamTerms } from './served-connection.ts'
+
+/** Beyond this part of all connections, an address may lose busy ones too. */
+const EXCESS = 1 / 8
+
+type Terms<E> = ConnectionTerms<E, Connection<E>>
+
+/** What all servers of a thread and their connections share. */
+export interface ServerTerms<E> extends Omit<Terms<E>, 'left' | 'between' | 'timeouts' | 'keepAliveSeconds'> {
+  readonly timeouts: ClientTimeouts
+  /** Most open connections, TLS handshakes and tunnels included. */
+  readonly maxConnections: number
+  /** Longest TLS handshake. */
+  readonly handshakeMs: number
+  /** Proxies stand for many clients: fair shares do not apply to them. */
+  readonly isProxy: (address: string) => boolean
+  /** Undefined: nobody may speak it. */
+  readonly http2?: Http2Protocol | undefined
+  /** The gateway is stopping. */
+  readonly isLeaving?: () => boolean
+}
+
+/** An accepted TCP connection, with or without TLS. */
+export class Accepted implements AcceptedConnection {
+  slot = -1
+  readonly peer: string
+  readonly network: ClientNetwork
+  activity: Activity
+  readonly #socket: Socket
+
+  constructor(socket: Socket, { peer, network, activity }: Pick<Accepted, 'peer' | 'network' | 'activity'>) {
+    this.#socket = socket
+    this.peer = peer
+    this.network = network
+    this.activity = activity
+  }
+
+  close(): void {
+    this.#socket.destroy()
+  }
+
+  /** Also discards what the client has not taken. */
+  reset(): void {
+    this.#socket.resetAndDestroy()
+  }
+}
+
+/** A connection on which no request has begun, and nothing is read. */
+export interface ParkedConnection {
+  readonly socket: Socket
+  /** Serves it again. */
+  goOn(): void
+}
+
+/** The connections of all listeners of a thread, under one bound. */
+export class Connections<E> {
+  /** Changes for all connections; each request goes on with the time-outs that it began with. */
+  readonly #terms: { -readonly [Key in keyof Terms<E>]: Terms<E>[Key] }
+  #max: number
+  readonly #handshakeMs: number
+  readonly #isProxy: (address: string) => boolean
+  readonly #http2: Http2Protocol | undefined
+  readonly #streamTerms: StreamTerms<E>
+  readonly #open: Deadlines<Connection<E> | ServedConnection>
+  readonly #networks = new ClientNetworks()
+  readonly #whenClosed: (() => void)[] = []
+  /** Of all connections of HTTP/2. */
+  #streams = 0
+
+  constructor({
+    maxConnections,
+    handshakeMs,
+    isProxy,
+    http2,
+    isLeaving = () => false,
+    ...terms
+  }: ServerTerms<E>) {
+    this.#max = maxConnections
+    this.#handshakeMs = handshakeMs
+    this.#isProxy = isProxy
+    this.#http2 = http2
+    this.#terms = {
+      ...terms,
+      ...timeTerms(terms.timeouts),
+      left: (connection) => this.#open.remove(connection),
+    }
+    this.#open = new Deadlines(terms.steadyClock)
+    this.#streamTerms = this.#termsOfStreams(isLeaving)
+  }
+
+  #termsOfStreams(isLeaving: () => boolean): StreamTerms<E> {
+    const terms = this.#terms
+    return {
+      handler: terms.handler,
+      clock: terms.clock,
+      steadyClock: terms.steadyClock,
+      get timeouts() {
+        return terms.timeouts
+      },
+      room: this.#streamRoom(),
+      isLeaving,
+      left: (connection) => this.#open.remove(connection),
+    }
+  }
+
+  /** A stream takes as much of the common room as a connection of HTTP/1.1, and each address has the same share of it. */
+  #streamRoom(): StreamRoom {
+    return {
+      take: (network) => {
+        const own = network.isProxy ? 0 : network.connections.size + network.streams
+        const free = this.#max - this.size - this.#streams
+        if (free <= 0 || isOverShare({ own, free, max: this.#max })) return false
+        network.streams++
+        this.#streams++
+        return true
+      },
+      release: (network) => {
+        network.streams--
+        this.#streams--
+      },
+    }
+  }
+
+  /** Puts other bounds in force, for the next requests and connections. */
+  bound(maxConnections: number, timeouts: ClientTimeouts): void {
+    this.#max = maxConnections
+    Object.assign(this.#terms, timeTerms(timeouts))
+  }
+
+  /** @param isLast the connection ends with its next response */
+  accept(socket: Socket, isLast = false): void {
+    const accepted = this.take(socket)
+    if (accepted !== undefined) this.serve(accepted, socket, isLast)
+  }
+
+  /** Counts a connection until it is closed. @returns undefined when there was no room and it is closed. */
+  take(socket: Socket): Accepted | undefined {
+    const { remoteAddress } = socket
+    const peer = remoteAddress === undefined ? undefined : withoutMapping(remoteAddress)
+    const network = peer === undefined ? undefined : this.#networkOf(peer)
+    // A client that has already reset has no address any more. What it sent must not be carried out: nobody waits for it.
+    if (peer === undefined || network === undefined || !this.#makeRoom(network)) {
+      socket.destroy()
+      return undefined
+    }
+    const deadlineMs = this.#terms.steadyClock() + this.#handshakeMs
+    const accepted = new Accepted(socket, { peer, network, activity: { isIdle: true, deadlineMs } })
+    this.#networks.add(accepted)
+    socket.once('close', () => {
+      this.#networks.remove(accepted)
+      for (const resolve of this.#whenClosed.splice(0)) resolve()
+    })
+    return accepted
+  }
+
+  /** @param socket the accepted one, or the TLS socket over it */
+  serve(accepted: Accepted, socket: Socket, isLast = false): void {
+    const http2 = isLast ? undefined : this.#http2
+    if (http2 === undefined) this.#serveHttp1(accepted, socket, isLast)
+    else if (!('encrypted' in socket))
+      this.#watch(
+        accepted,
+        http2.recognise(socket, this.#streamTerms, (isHttp2) => {
+          if (isHttp2) this.#serveHttp2(http2, accepted, socket)
+          else this.#serveHttp1(accepted, socket, false)
+        }),
+      )
+    else if ((socket as TLSSocket).alpnProtocol === 'h2') this.#serveHttp2(http2, accepted, socket)
+    else this.#serveHttp1(accepted, socket, false)
+  }
+
+  #serveHttp1(accepted: Accepted, socket: Socket, isLast: boolean): void {
+    const connection = new Connection(socket, accepted, this.#terms)
+    connection.isLast = isLast
+    accepted.activity = connection
+    this.#open.add(connection)
+    // Its TLS handshake has ended after the others were parked.
+    this.#terms.between?.(connection)
+  }
+
+  #serveHttp2(http2: Http2Protocol, accepted: Accepted, socket: Socket): void {
+    this.#watch(accepted, http2.serve(socket, accepted, this.#streamTerms))
+  }
+
+  #watch(accepted: Accepted, connection: ServedConnection): void {
+    accepted.activity = connection
+    this.#open.add(connection)
+    if (this.#terms.between !== undefined) connection.retire()
+  }
+
+  /**
+   * Begins no more requests: each connection is detached and given to `take`, paused and with what has come of the next
+   * request unshifted, now or when its present response is written.
+   */
+  park(take: (parked: ParkedConnection) => void): void {
+    const detach = (connection: Connection<E>) =>
+      take({ socket: connection.detach(), goOn: () => this.#goOn(connection) })
+    this.#terms.between = detach
+    this.#open.visitAll((connection) => {
+      if (!(connection instanceof Connection)) connection.retire()
+      else if (connection.isBetween) detach(connection)
+    })
+  }
+
+  /** From now on connections are not parked. */
+  unpark(): void {
+    this.#terms.between = undefined
+  }
+
+  #goOn(before: Connection<E>): void {
+    const again = new Connection(before.socket, before, this.#terms)
+    this.#open.add(again)
+    before.socket.resume()
+    before.network.connections.visitAll((accepted) => {
+      if (accepted.activity === before) accepted.activity = again
+    })
+  }
+
+  /** Resolves when no connection is left. */
+  async emptied(): Promise<void> {
+    while (this.size > 0) await new Promise<void>((resolve) => this.#whenClosed.push(resolve))
+  }
+
+  /** Connections that are open, in their TLS handshake and parked ones too. */
+  get size(): number {
+    return this.#networks.size
+  }
+
+  closeIdle(quietMs: number): void {
+    const sinceMs = this.#terms.steadyClock() - quietMs
+    this.#open.visitAll((connection) => {
+      if (!(connection instanceof Connection)) connection.retire()
+      else if (connection.isIdle && connection.idleSinceMs <= sinceMs) connection.socket.destroy()
+    })
+  }
+
+  closeAll(): void {
+    this.#open.visitAll(({ socket }) => {
+      socket.destroy()
+    })
+  }
+
+  #networkOf(peer: string): ClientNetwork {
+    const isProxy = this.#isProxy(peer)
+    return this.#networks.networkNamed(isProxy ? peer : networkOf(peer), isProxy)
+  }
+
+  /** @returns false when the new connection must be closed itself. */
+  #makeRoom(network: ClientNetwork): boolean {
+    const networks = this.#networks
+    const free = this.#max - networks.size
+    const own = network.isProxy ? 0 : network.connections.size
+    if (free > 0 && !isOverShare({ own, free, max: this.#max })) return true
+    const leaving = free > 0 || own >= networks.largest ? networks.idleOf(network) : this.#leaving(own)
+    if (leaving === undefined) return false
+    networks.remove(leaving)
+    leaving.close()
+    return true
+  }
+
+  /** Which connection is closed for a new one of an address that has `own` already. */
+  #leaving(own: number): AcceptedConnection | undefined {
+    const networks = this.#networks
+    const idle = networks.idleOfLargest()
+    const isExcess = networks.largest > own + 1 && networks.largest > this.#max * EXCESS
+    return idle ?? (isExcess ? networks.anyOfLargest() : undefined)
+  }
+}
+
+function timeTerms(timeouts: ClientTimeouts): Pick<Terms<unknown>, 'timeouts' | 'keepAliveSeconds'> {
+  return {
+    timeouts: { ...timeouts, pace: new BodyPace(timeouts.bodyPace) },
+    keepAliveSeconds: Math.floor(timeouts.keepAliveMs / 1000),
+  }
+}
