@@ -90,7 +90,7 @@ export class ClientStream<E> implements ResponseStream {
     if (announced !== undefined && this.#received > announced) this.#refuseBody(WRONG_LENGTH)
     else if (this.#body === undefined) this.#credit(piece.length)
     else {
-      this.#deadline?.extendBody(piece.length)
+      if (this.#deadline?.isBodyHeldBack === false) this.#deadline.extendBody(piece.length)
       this.#body.receive(piece)
     }
   }
@@ -121,7 +121,8 @@ export class ClientStream<E> implements ResponseStream {
     if (this.fault !== undefined) return
     this.fault = fault
     this.#deadline?.stop()
-    if (this.begun) this.#interrupt(fault)
+    if (this.#answeredEndMs !== NEVER) this.end(PROTOCOL_ERROR)
+    else if (this.begun) this.#interrupt(fault)
   }
 
   #interrupt(fault: RequestFault): void {

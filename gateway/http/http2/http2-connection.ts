@@ -232,7 +232,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   #begin(stream: ClientStream<E>): void {
     const { req, res, fault } = stream
-    this.guard.requestBegun()
+    if (fault === undefined) this.guard.requestBegun()
     stream.begun = true
     const exchange = this.terms.handler.begin({ req, res, upgrade: undefined }, fault)
     if (!stream.isOver) stream.exchange = exchange

@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { until } from '../server/conformance/client.test-support.ts'
+import { respond, respondEmpty, type Seen } from '../server/conformance/scribe.test-support.ts'
+import { blockOf, type FrameClient, GET, numbers, POST, serveFrames } from './frame-client.test-support.ts'
+import {
+  CANCEL,
+  CONTINUATION,
+  DATA,
+  ENHANCE_YOUR_CALM,
+  HEADERS,
+  NO_ERROR,
+  PING,
+  PRIORITY,
+  RST_STREAM,
+  SETTINGS,
+  WINDOW_UPDATE,
+} from './frames.ts'
+
+/** More than any allowance. */
+const MANY = 1200
+
+const FLOODS: Readonly<Record<string, (client: FrameClient, at: number) => void>> = {
+  PING: (client) => client.frame(PING, 0, 0, numbers(0, 0)),
+  SETTINGS: (client) => client.frame(SETTINGS, 0, 0),
+  PRIORITY: (client) => client.frame(PRIORITY, 0, 3, '\0\0\0\0\0'),
+  'WINDOW_UPDATE of one byte': (client) => client.frame(WINDOW_UPDATE, 0, 0, numbers(1)),
+  'empty DATA': (client) => client.frame(DATA, 0, 1),
+  'DATA of nothing but padding': (client) => client.frame(DATA, 8, 1, '\x01\0'),
+  'frames of unknown types': (client) => client.frame(200, 0, 0, 'x'),
+  'malformed requests': (client, at) => client.request(2 * at + 3, GET.slice(1)),
+  'requests beyond the streams it may have': (client, at) => client.request(2 * at + 3, POST, 0),
+  'streams that are begun and reset (CVE-2023-44487)': (client, at) => {
+    client.request(2 * at + 3)
+    client.frame(RST_STREAM, 0, 2 * at + 3, numbers(CANCEL))
+  },
+}
+
+describe('a client that only makes work is sent away:', () => {
+  for (const [what, send] of Object.entries(FLOODS))
+    it(what, async () => {
+      const { seen, connect } = serveFrames({ begun: () => {}, refused: respondEmpty })
+      const client = connect()
+      client.request(1, POST, 0)
+      await until(() => seen.length === 1)
+      for (let at = 0; at < MANY && !client.wire.destroyed; at++) {
+        send(client, at)
+        if (at % 100 === 0) await client.settled()
+      }
+      assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
+      await until(() => seen.every(({ closes }) => closes === 1))
+      const others = connect('192.0.2.2')
+      others.request(1)
+      await until(() => seen.at(-1)?.closes === 0)
+    })
+
+  it('CONTINUATION without end, of empty and of full frames', async () => {
+    for (const piece of ['', 'x'.repeat(9000)]) {
+      const { seen, connect } = serveFrames()
+      const client = connect()
+      client.frame(HEADERS, 0, 1, blockOf(GET))
+      for (let i = 0; i < 20; i++) client.frame(CONTINUATION, 0, 1, piece)
+      assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
+      assert.equal(seen.length, 0)
+    }
+  })
+
+  it('but not one that pings while it asks', async () => {
+    const { connect } = serveFrames()
+    const client = connect()
+    for (let id = 1; id < 2 * MANY; id += 2) {
+      client.request(id)
+      client.frame(PING, 0, 0, numbers(0, 0))
+      if (id % 20 === 1) await client.settled()
+    }
+    await until(() => client.wire.received.split('\0\0\x08\x06').length > MANY)
+  })
+})
+
+describe('a client that is too slow', () => {
+  it('with the rest of a head is sent away', async () => {
+    const { time, connect } = serveFrames()
+    const late = connect()
+    late.frame(HEADERS, 0, 1, blockOf(GET))
+    const partial = connect()
+    partial.bytes(Buffer.from([0, 0, 8, PING, 0, 0, 0]))
+    await late.settled()
+    time.nowMs = 9900
+    late.frame(CONTINUATION, 0, 1)
+    await late.settled()
+    time.nowMs = 10_000
+    assert.equal(await late.goAway(), ENHANCE_YOUR_CALM)
+    assert.equal(await partial.goAway(), ENHANCE_YOUR_CALM)
+  })
+
+  it('with a body gets what it gets in HTTP/1.1', async () => {
+    const timeouts = { bodyPace: { graceMs: 1000, minBytesPerSecond: 100 } }
+    const { seen, time, connect } = serveFrames({ begun: () => {} }, { timeouts })
+    const client = connect()
+    client.request(1, POST, 0)
+    await until(() => seen.length === 1)
+    seen[0]?.body?.resume()
+    client.frame(DATA, 0, 1, 'x'.repeat(50))
+    await client.settled()
+    time.nowMs = 1000
+    await until(() => seen[0]?.fault === 'request_timeout')
+    assert.equal(await client.status(1), ':status: 400')
+  })
+
+  it('is not blamed for a body that nobody reads', async () => {
+    const timeouts = { bodyPace: { graceMs: 1000, minBytesPerSecond: 100 }, idleMs: 1e9 }
+    const { seen, time, connect } = serveFrames({ begun: () => {} }, { timeouts })
+    const client = connect()
+    client.request(1, POST, 0)
+    for (let i = 0; i < 4; i++) client.frame(DATA, 0, 1, Buffer.alloc(16_000))
+    await until(() => seen.length === 1)
+    const waiting = connect()
+    waiting.request(1, POST, 0)
+    await until(() => seen.length === 2)
+    time.nowMs = 5000
+    await until(() => seen[1]?.fault === 'request_timeout')
+    assert.equal(seen[0]?.fault, undefined)
+  })
+
+  it('to open its window holds a stream no longer than one that takes nothing in HTTP/1.1', async () => {
+    const begun = ({ res }: Seen) => respond(res, { body: 'hello' })
+    const { seen, time, connect } = serveFrames({ begun, refused: () => {} }, { timeouts: { idleMs: 3000 } })
+    const client = connect()
+    client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0]))
+    client.request(1)
+    assert.equal(await client.status(1), ':status: 200')
+    time.nowMs = 2999
+    client.frame(WINDOW_UPDATE, 0, 1, numbers(1))
+    await until(() => client.of(DATA, 1).length === 1)
+    time.nowMs = 5998
+    await client.settled()
+    assert.equal(seen[0]?.closes, 0)
+    time.nowMs = 5999
+    assert.equal(await client.reset(1), CANCEL)
+    assert.deepEqual([seen[0]?.fault, seen[0]?.closes], ['response_timeout', 1])
+  })
+
+  it('to ask for anything is told to go', async () => {
+    const { time, connect } = serveFrames()
+    const unused = connect()
+    const idle = connect()
+    idle.request(1)
+    await idle.status(1)
+    time.nowMs = 6000
+    assert.equal(await idle.goAway(), NO_ERROR)
+    time.nowMs = 10_000
+    assert.equal(await unused.goAway(), NO_ERROR)
+    time.nowMs = 30_000
+    await until(() => idle.wire.destroyed && unused.wire.destroyed)
+  })
+
+  it('to read its responses gets no more requests begun', async () => {
+    const lines = `X-Long: ${'x'.repeat(8000)}\r\n`
+    const begun = ({ res }: Seen) => {
+      res.writeHead({ status: 200, lines, contentLength: undefined, dated: true })
+      res.end()
+    }
+    const { seen, time, connect } = serveFrames({ begun }, { timeouts: { idleMs: 3000, keepAliveMs: 1e6 } })
+    const client = connect()
+    client.wire.stall(true)
+    for (let id = 1; id < 400; id += 2) {
+      client.request(id)
+      await client.settled()
+    }
+    assert.ok(seen.length < 50, `${seen.length} were begun`)
+    await until(() => {
+      time.nowMs += 100
+      return client.wire.destroyed
+    })
+  })
+})

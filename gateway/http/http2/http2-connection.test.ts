@@ -1,0 +1,378 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { until } from '../server/conformance/client.test-support.ts'
+import { respond, type Seen, wireTo } from '../server/conformance/scribe.test-support.ts'
+import { type Fields, frameOf, GET, numbers, POST, serveFrames } from './frame-client.test-support.ts'
+import {
+  CANCEL,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  FLOW_CONTROL_ERROR,
+  GOAWAY,
+  HEADERS,
+  NO_ERROR,
+  PROTOCOL_ERROR,
+  REFUSED_STREAM,
+  RST_STREAM,
+  SETTINGS,
+  WINDOW_UPDATE,
+} from './frames.ts'
+
+const OK = [':status: 200', 'content-length: 0']
+
+describe('a stream of HTTP/2', () => {
+  it('is a request in the form of HTTP/1.1, with its response', async () => {
+    const { seen, connect } = serveFrames()
+    const client = connect()
+    client.request(1, [...GET, ['cookie', 'a=1'], ['x-a', 'b'], ['cookie', 'c=2'], ['te', 'trailers']])
+    assert.equal(await client.status(1), ':status: 200')
+    const { method, target, version, headers, fault } = seen[0] as Seen
+    assert.deepEqual(
+      { method, target, version, headers, fault },
+      {
+        method: 'GET',
+        target: '/',
+        version: '2',
+        headers: ['host', 'gateway', 'x-a', 'b', 'te', 'trailers', 'cookie', 'a=1; c=2'],
+        fault: undefined,
+      },
+    )
+    assert.deepEqual(client.heads(1), [OK])
+    assert.equal(client.of(HEADERS, 1)[0]?.flags, END_STREAM | END_HEADERS)
+    assert.deepEqual(client.of(RST_STREAM, 1), [])
+  })
+
+  it('has a body, whose trailers are dropped', async () => {
+    const begun = (one: Seen) => {
+      one.body?.on('data', (piece: Buffer) => {
+        one.text += piece
+      })
+      one.body?.once('end', () => respond(one.res, { body: `got ${one.text}`, bounded: false }))
+    }
+    const { seen, connect } = serveFrames({ begun })
+    const client = connect()
+    client.request(1, POST, 0)
+    client.frame(DATA, 0, 1, 'hel')
+    client.frame(DATA, 8, 1, '\x02lo\0\0')
+    client.request(1, [['x-sum', '1']])
+    await until(() => client.of(DATA, 1).length > 0)
+    assert.deepEqual(seen[0]?.headers, ['host', 'gateway'])
+    assert.equal(client.of(DATA, 1)[0]?.payload.toString(), 'got hello')
+    await until(() => client.of(DATA, 1).at(-1)?.flags === END_STREAM)
+  })
+
+  const MALFORMED: Readonly<Record<string, Fields>> = {
+    'no method': GET.slice(1),
+    'an unknown method': [[':method', 'BREW'], ...GET.slice(1)],
+    'the scheme of another listener': [...GET.slice(0, 1), [':scheme', 'https'], ...GET.slice(2)],
+    'no scheme': [...GET.slice(0, 1), ...GET.slice(2)],
+    'no path': [...GET.slice(0, 2), ...GET.slice(3)],
+    'an absolute target': [...GET.slice(0, 2), [':path', 'http://a/'], ...GET.slice(3)],
+    'white space in the path': [...GET.slice(0, 2), [':path', '/a b'], ...GET.slice(3)],
+    'a repeated pseudo-field': [...GET, [':path', '/']],
+    'a pseudo-field behind another field': [...GET.slice(0, 3), ['x-a', 'b'], ...GET.slice(3)],
+    'a pseudo-field of responses': [...GET, [':status', '200']],
+    'a protocol without CONNECT': [...GET, [':protocol', 'websocket']],
+    'capitals in a name': [...GET, ['X-A', 'b']],
+    'a name that is no token': [...GET, ['x a', 'b']],
+    'no name': [...GET, ['', 'b']],
+    'a line feed in a value': [...GET, ['x-a', 'b\r\nx-b: c']],
+    'NUL in a value': [...GET, ['x-a', '\0']],
+    'white space around a value': [...GET, ['x-a', ' b']],
+    connection: [...GET, ['connection', 'x-a']],
+    'keep-alive': [...GET, ['keep-alive', 'timeout=5']],
+    'proxy-connection': [...GET, ['proxy-connection', 'close']],
+    'transfer-encoding': [...GET, ['transfer-encoding', 'chunked']],
+    upgrade: [...GET, ['upgrade', 'websocket']],
+    'te other than trailers': [...GET, ['te', 'gzip']],
+    'a length without a body': [...GET, ['content-length', '3']],
+  }
+  for (const [what, fields] of Object.entries(MALFORMED))
+    it(`gets 400, and then a reset, for ${what}`, async () => {
+      const { seen, connect } = serveFrames()
+      const client = connect()
+      client.request(1, fields)
+      assert.equal(await client.status(1), ':status: 400')
+      assert.equal(seen[0]?.fault, 'malformed_request')
+      assert.equal(await client.reset(1), PROTOCOL_ERROR)
+      client.request(3)
+      assert.equal(await client.status(3), ':status: 200', 'the connection goes on')
+    })
+
+  it('gets 400 when Host differs from its authority, and may repeat it', async () => {
+    const { seen, connect } = serveFrames()
+    const client = connect()
+    client.request(1, [...GET, ['host', 'other']])
+    client.request(3, [...GET, ['host', 'gateway']])
+    assert.equal(await client.status(1), ':status: 400')
+    assert.equal(await client.status(3), ':status: 200')
+    assert.deepEqual([seen[0]?.fault, seen[1]?.headers], ['invalid_host', ['host', 'gateway']])
+  })
+
+  it('gets 400 for more or less body than its length says', async () => {
+    for (const text of ['hell', 'hello!']) {
+      const { seen, connect } = serveFrames()
+      const client = connect()
+      client.request(1, [...POST, ['content-length', '5']], 0)
+      await until(() => seen.length === 1)
+      client.frame(DATA, END_STREAM, 1, text)
+      assert.equal(await client.status(1), ':status: 400')
+      assert.equal(await client.reset(1), PROTOCOL_ERROR)
+    }
+  })
+
+  it('keeps CONNECT for the rules of HTTP/1.1, extended or not', async () => {
+    const { seen, connect } = serveFrames()
+    const client = connect()
+    client.request(1, [
+      [':method', 'CONNECT'],
+      [':authority', 'a:1'],
+    ])
+    client.request(3, [[':method', 'CONNECT'], [':protocol', 'websocket'], ...GET.slice(1)])
+    await until(() => seen.length === 2)
+    assert.deepEqual(
+      seen.map(({ method, fault }) => [method, fault]),
+      [
+        ['CONNECT', undefined],
+        ['CONNECT', undefined],
+      ],
+    )
+  })
+
+  it('gets 431 for a head that HTTP/1.1 refuses too, also a small block that means a large one', async () => {
+    const { seen, connect } = serveFrames()
+    const client = connect()
+    client.request(
+      1,
+      [...GET, ['x-a', 'y'.repeat(16_000)], ['x-b', 'y'.repeat(300)]].slice(0, 5) as unknown as Fields,
+    )
+    client.frame(HEADERS, END_STREAM, 3, blockOfBomb())
+    client.frame(9, END_HEADERS, 3, Buffer.alloc(16_000, 0xbe))
+    await until(() => seen.length === 2)
+    assert.deepEqual(
+      seen.map(({ fault }) => fault),
+      [undefined, 'headers_too_large'],
+    )
+    client.request(5)
+    assert.equal(await client.status(5), ':status: 200')
+  })
+
+  it('whose HEAD, 204 and 304 have no body', async () => {
+    const statuses = [200, 204, 304]
+    const begun = ({ res }: Seen) => respond(res, { status: statuses.shift() ?? 500, body: 'hello' })
+    const { connect } = serveFrames({ begun })
+    const client = connect()
+    client.request(1, [[':method', 'HEAD'], ...GET.slice(1)])
+    client.request(3)
+    client.request(5)
+    await until(() => client.heads(5).length > 0)
+    assert.deepEqual(
+      client.frames.filter(({ type }) => type === DATA),
+      [],
+    )
+    assert.deepEqual(client.heads(1)[0], [':status: 200', 'content-length: 5'])
+  })
+
+  it('has interim responses', async () => {
+    const begun = ({ res }: Seen) => {
+      res.writeInterim(103, 'Link: </a>\r\n')
+      respond(res)
+    }
+    const { connect } = serveFrames({ begun })
+    const client = connect()
+    client.request(1)
+    await until(() => client.heads(1).length === 2)
+    assert.deepEqual(client.heads(1)[0], [':status: 103', 'link: </a>'])
+  })
+
+  it('ends when the client resets it, and is not begun when the reset came with it', async () => {
+    const { seen, left, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1)
+    await until(() => seen.length === 1)
+    client.frame(RST_STREAM, 0, 1, numbers(CANCEL))
+    await until(() => seen[0]?.closes === 1)
+    client.bytes(
+      Buffer.concat([
+        frameOf(HEADERS, END_STREAM | END_HEADERS, 3, '\x82\x86\x84'),
+        frameOf(RST_STREAM, 0, 3, numbers(CANCEL)),
+      ]),
+    )
+    await until(() => left.length === 1)
+    assert.equal(seen.length, 1)
+  })
+
+  it('that is broken off is reset, and others go on', async () => {
+    const begun = ({ res, target }: Seen) => {
+      if (target === '/') return respond(res)
+      res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
+      res.write(Buffer.from('part'))
+      res.breakOff()
+    }
+    const { connect } = serveFrames({ begun })
+    const client = connect()
+    client.request(1, [...GET.slice(0, 2), [':path', '/broken'], ...GET.slice(3)])
+    client.request(3)
+    assert.equal(await client.reset(1), 2)
+    assert.equal(await client.status(3), ':status: 200')
+  })
+})
+
+describe('the windows of HTTP/2', () => {
+  it('hold a response back until the client opens them, and its producer with it', async () => {
+    let drained = 0
+    let seen: Seen | undefined
+    const begun = (one: Seen) => {
+      seen = one
+      one.res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
+      one.res.onDrain(() => drained++)
+      assert.equal(one.res.write(Buffer.alloc(70_000)), false)
+    }
+    const { connect } = serveFrames({ begun })
+    const client = connect()
+    client.request(1)
+    const sent = () => client.of(DATA, 1).reduce((sum, { payload }) => sum + payload.length, 0)
+    await until(() => sent() === 65_535)
+    client.frame(WINDOW_UPDATE, 0, 1, numbers(10_000))
+    await client.settled()
+    assert.deepEqual([sent(), drained], [65_535, 0], 'the window of the connection is still closed')
+    client.frame(WINDOW_UPDATE, 0, 0, numbers(10_000))
+    await until(() => drained === 1)
+    assert.equal(sent(), 70_000)
+    seen?.res.end()
+    await until(() => client.of(DATA, 1).at(-1)?.flags === END_STREAM)
+  })
+
+  it('follow SETTINGS, also below zero', async () => {
+    const { connect } = serveFrames({ begun: ({ res }) => respond(res, { body: 'x'.repeat(100) }) })
+    const client = connect()
+    client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 40]))
+    client.request(1)
+    await until(() => client.of(DATA, 1).length === 1)
+    client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 10]))
+    client.frame(WINDOW_UPDATE, 0, 1, numbers(30))
+    await client.settled()
+    assert.equal(client.of(DATA, 1).length, 1)
+    client.frame(WINDOW_UPDATE, 0, 1, numbers(60))
+    await until(() => client.of(DATA, 1).at(-1)?.flags === END_STREAM)
+    assert.deepEqual(
+      client.of(DATA, 1).map(({ payload }) => payload.length),
+      [40, 60],
+    )
+  })
+
+  it('of a body open only as far as it is read', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1, POST, 0)
+    for (let i = 0; i < 4; i++) client.frame(DATA, 0, 1, Buffer.alloc(16_000))
+    await until(() => seen.length === 1)
+    await client.settled()
+    assert.deepEqual(client.of(WINDOW_UPDATE, 1), [])
+    seen[0]?.body?.resume()
+    await until(() => client.of(WINDOW_UPDATE, 1).length > 0)
+    const credit = client.of(WINDOW_UPDATE, 1).reduce((sum, { payload }) => sum + payload.readUInt32BE(), 0)
+    assert.ok(credit <= 64_000)
+  })
+
+  it('must be kept to', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1, POST, 0)
+    for (let i = 0; i < 5; i++) client.frame(DATA, 0, 1, Buffer.alloc(16_000))
+    assert.equal(await client.reset(1), FLOW_CONTROL_ERROR)
+    await until(() => seen.every(({ closes }) => closes === 1))
+  })
+
+  it('let others pass while one stream waits', async () => {
+    const { connect } = serveFrames({ begun: ({ res }) => respond(res, { body: 'x'.repeat(50) }) })
+    const client = connect()
+    client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0]))
+    client.request(1)
+    client.request(3)
+    client.frame(WINDOW_UPDATE, 0, 3, numbers(50))
+    await until(() => client.of(DATA, 3).length === 1)
+    assert.deepEqual(client.of(DATA, 1), [])
+  })
+})
+
+describe('a connection of HTTP/2 that ends', () => {
+  it('finishes what it has begun, and leaves the rest to another one', async () => {
+    const { seen, http, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1)
+    await until(() => seen.length === 1)
+    http.closeIdleConnections()
+    assert.equal(await client.goAway(), NO_ERROR)
+    client.request(3)
+    await client.settled()
+    assert.equal(client.wire.destroyed, false)
+    respond((seen[0] as Seen).res)
+    await until(() => client.wire.writableFinished)
+    assert.deepEqual([client.heads(1), client.of(HEADERS, 3), seen.length], [[OK], [], 1])
+    assert.equal(client.of(GOAWAY, 0)[0]?.payload.readUInt32BE(0), 1)
+    client.wire.sendEnd()
+    await until(() => client.wire.destroyed)
+  })
+
+  it('when the client is gone cancels every stream', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1)
+    client.request(3, POST, 0)
+    await until(() => seen.length === 2)
+    client.wire.sendEnd()
+    await until(() => seen.every(({ closes }) => closes === 1))
+    assert.equal(seen[1]?.body?.destroyed, true)
+  })
+
+  it('when the client says goodbye', async () => {
+    const { connect } = serveFrames()
+    const client = connect()
+    client.request(1)
+    await client.status(1)
+    client.frame(GOAWAY, 0, 0, numbers(0, 0))
+    await until(() => client.wire.writableFinished)
+  })
+
+  it('is HTTP/1.1 when it does not begin with the preface', async () => {
+    const { http } = serveFrames()
+    const other = wireTo(http)
+    other.send('PUT')
+    other.send(' / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n')
+    await until(() => other.received.startsWith('HTTP/1.1 200'))
+    const half = wireTo(http)
+    half.send('PRI * HTTP/2.0\r\n\r\nSN')
+    await until(() => half.received.startsWith('HTTP/1.1 400'))
+  })
+})
+
+describe('the common room', () => {
+  it('has as many streams of one connection as the settings say', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    for (let id = 1; id <= 201; id += 2) client.request(id)
+    assert.equal(await client.reset(201), REFUSED_STREAM)
+    await until(() => seen.length === 100)
+  })
+
+  it('has no more streams of one address than it may have connections', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} }, { maxConnections: 40 })
+    const greedy = connect('192.0.2.1')
+    for (let id = 1; id <= 79; id += 2) greedy.request(id)
+    await until(() => greedy.of(RST_STREAM, 79).length === 1)
+    // With its connection that is three quarters of the room.
+    await until(() => seen.length === 29)
+    const other = connect('192.0.2.2')
+    other.request(1)
+    other.request(3)
+    await until(() => seen.length === 31)
+  })
+})
+
+function blockOfBomb(): Buffer {
+  const value = 'v'.repeat(4000)
+  const length = `\x7f${String.fromCharCode(0x80 | ((4000 - 127) & 127), (4000 - 127) >> 7)}`
+  return Buffer.from(`\x82\x86\x84\x41\x01g\x40\x01a${length}${value}`, 'latin1')
+}
