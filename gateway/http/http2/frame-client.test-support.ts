@@ -9,6 +9,7 @@ import {
 } from '../server/conformance/scribe.test-support.ts'
 import { turns, type Wire } from '../server/conformance/wire.test-support.ts'
 import type { ClientTimeouts } from '../server/connection-deadline.ts'
+import type { Connections } from '../server/connections.ts'
 import { createHttpServer, type HttpServer } from '../server/http-server.ts'
 import {
   END_HEADERS,
@@ -46,6 +47,7 @@ export interface Served {
   /** How many requests were never begun, each time that was told. */
   readonly left: readonly number[]
   readonly http: HttpServer
+  readonly connections: Connections<Seen>
   /** Set by the test, milliseconds. */
   readonly time: { nowMs: number }
   connect(address?: string): FrameClient
@@ -61,18 +63,18 @@ export function serveFrames(
 ): Served {
   const handler = scribe(acts)
   const time = { nowMs: 0 }
-  const http = createHttpServer(
-    connectionsOf(handler, {
-      timeouts: { ...TIMEOUTS, ...timeouts },
-      steadyClock: () => time.nowMs,
-      maxConnections,
-      http2,
-    }),
-  )
+  const connections = connectionsOf(handler, {
+    timeouts: { ...TIMEOUTS, ...timeouts },
+    steadyClock: () => time.nowMs,
+    maxConnections,
+    http2,
+  })
+  const http = createHttpServer(connections)
   return {
     seen: handler.seen,
     left: handler.left,
     http,
+    connections,
     time,
     connect: (address) => new FrameClient(wireTo(http, address)),
   }

@@ -1,8 +1,16 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { until } from '../server/conformance/client.test-support.ts'
-import { respond, type Seen, wireTo } from '../server/conformance/scribe.test-support.ts'
-import { type Fields, frameOf, GET, numbers, POST, serveFrames } from './frame-client.test-support.ts'
+import { respond, type Seen, scribe, serverOf, wireTo } from '../server/conformance/scribe.test-support.ts'
+import {
+  type Fields,
+  FrameClient,
+  frameOf,
+  GET,
+  numbers,
+  POST,
+  serveFrames,
+} from './frame-client.test-support.ts'
 import {
   CANCEL,
   DATA,
@@ -334,6 +342,28 @@ describe('a connection of HTTP/2 that ends', () => {
     await client.status(1)
     client.frame(GOAWAY, 0, 0, numbers(0, 0))
     await until(() => client.wire.writableFinished)
+  })
+
+  it('when another process takes over, which serves what comes later', async () => {
+    const { seen, connections, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1)
+    await until(() => seen.length === 1)
+    const parked: unknown[] = []
+    connections.park((connection) => parked.push(connection))
+    client.request(3)
+    const later = connect()
+    assert.deepEqual([await client.goAway(), seen.length, parked.length], [NO_ERROR, 1, 1])
+    assert.equal(later.wire.received, '', 'the other one reads its preface')
+    respond((seen[0] as Seen).res)
+    await until(() => client.wire.writableFinished)
+    assert.deepEqual(client.heads(1), [OK])
+  })
+
+  it('at once, when it is not configured', async () => {
+    const wire = wireTo(serverOf(scribe()))
+    new FrameClient(wire)
+    await until(() => wire.received.startsWith('HTTP/1.1 400'))
   })
 
   it('is HTTP/1.1 when it does not begin with the preface', async () => {

@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
+import { after, before, describe, it } from 'node:test'
+import { call } from './client.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { makeTlsSetup, secureCall, type TlsSetup } from './secure.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+interface Asked {
+  readonly method?: string
+  readonly path?: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+interface Received {
+  readonly status: number
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly body: string
+}
+
+/** Fields of one version of HTTP, or different each time. */
+const OWN = new Set([
+  ':status',
+  'x-seen-via',
+  'connection',
+  'keep-alive',
+  'transfer-encoding',
+  'x-request-id',
+  'date',
+])
+
+describe('HTTP/2', () => {
+  let tls: TlsSetup
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let session: ClientHttp2Session
+  /** Responses that wait, by path. */
+  const waiting = new Map<string, () => void>()
+  const gone: string[] = []
+
+  before(async () => {
+    tls = await makeTlsSetup()
+    upstream = await startUpstream((req, res) => {
+      const url = req.url ?? ''
+      res.on('close', () => {
+        if (!res.writableFinished) gone.push(url)
+      })
+      if (url.includes('/wait')) {
+        waiting.set(url, () => res.end('at last'))
+        return
+      }
+      if (url.endsWith('/large')) {
+        res.end(Buffer.alloc(3_000_000, 'x'))
+        return
+      }
+      if (url.endsWith('/nothing')) res.statusCode = 204
+      res.setHeader('Keep-Alive', 'timeout=9')
+      res.setHeader('Set-Cookie', ['a=1', 'b=2'])
+      req.on('data', () => {})
+      const { host, cookie, via = '' } = req.headers
+      res.setHeader('X-Seen-Via', via)
+      req.on('end', () => res.end(req.method === 'HEAD' ? undefined : JSON.stringify({ host, cookie, url })))
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        http2: true,
+        via: true,
+        routes: [
+          { path: '/open/*', auth: ['none'], maxBodyBytes: 1000, methods: ['GET', 'HEAD', 'PUT', 'POST'] },
+          { path: '/own/*', auth: ['bearer'] },
+        ],
+      },
+      env: tls.env,
+    })
+    session = connect(gateway.url)
+  })
+  after(async () => {
+    session.close()
+    await gateway.end()
+    upstream.close()
+  })
+
+  /** Names are as HTTP/1.1 has them, beside `Host`. */
+  async function ask(
+    over: ClientHttp2Session,
+    { method = 'GET', path = '/', headers, body }: Asked,
+  ): Promise<Received> {
+    const { Host, ...others } = headers ?? {}
+    const authority = Host === undefined ? {} : { ':authority': Host }
+    const stream = over.request(
+      { ':method': method, ':path': path, ...authority, ...others },
+      { endStream: body === undefined },
+    )
+    if (body !== undefined) stream.end(body)
+    return answered(stream)
+  }
+
+  async function answered(stream: ClientHttp2Stream): Promise<Received> {
+    stream.on('error', () => {})
+    const [headers] = await once(stream, 'response')
+    let text = ''
+    for await (const piece of stream) text += piece
+    return { status: headers[':status'], headers, body: text }
+  }
+
+  function comparable({ status, headers, body }: Received) {
+    const fields = Object.entries(headers).filter(([name]) => !OWN.has(name))
+    const text = body.replace(/"requestId":"[^"]*"/, '"requestId":""')
+    return { status, headers: Object.fromEntries(fields.sort()), body: text }
+  }
+
+  const CASES: Readonly<Record<string, Asked>> = {
+    'a response': { path: '/open/x?a=%41' },
+    HEAD: { method: 'HEAD', path: '/open/x' },
+    '204': { path: '/open/nothing' },
+    'a body': { method: 'POST', path: '/open/x', body: 'hello' },
+    'a large body': {
+      method: 'POST',
+      path: '/open/x',
+      body: 'x'.repeat(2000),
+      headers: { 'content-length': '2000' },
+    },
+    'no credential': { path: '/own/x' },
+    'a bad credential': { path: '/own/x', headers: { authorization: 'Bearer x' } },
+    'no route': { path: '/nowhere' },
+    'a method that the route has not': { method: 'DELETE', path: '/open/x' },
+    TRACE: { method: 'TRACE', path: '/open/x' },
+    'an encoded slash': { path: '/open/a%2Fb' },
+    'a semicolon': { path: '/open/a;b' },
+    'a long target': { path: `/open/${'x'.repeat(9000)}` },
+    'a bad Host': { path: '/open/x', headers: { Host: 'a b' } },
+    'an odd name': { path: '/open/x', headers: { a_b: '1' } },
+    'an expectation': { path: '/open/x', headers: { expect: 'tea' } },
+    'too many fields': {
+      path: '/open/x',
+      headers: Object.fromEntries(Array.from({ length: 101 }, (_, at) => [`x-${at}`, '1'])),
+    },
+  }
+  for (const [what, asked] of Object.entries(CASES))
+    it(`gets what HTTP/1.1 gets, with a pair of audit records: ${what}`, async () => {
+      const host = `127.0.0.1:${gateway.port}`
+      const headers = { Host: host, ...asked.headers }
+      const { Host: _, ...own } = headers
+      const old = await call(`${gateway.url}${asked.path}`, {
+        method: 'GET',
+        ...asked,
+        headers: asked.headers?.Host ? headers : own,
+      })
+      const now = await ask(session, { ...asked, headers })
+      assert.deepEqual(comparable(now), comparable({ ...old, headers: old.headers }))
+      const [oldPair, newPair] = await Promise.all(
+        [old, now].map(async (one) => {
+          const [request, response] = await gateway.pair(String(one.headers['x-request-id']))
+          return [request.type, request.method, request.path, response.type, response.statusCode]
+        }),
+      )
+      assert.deepEqual(newPair, oldPair)
+    })
+
+  it('reaches the service as HTTP/1.1 does, cookies joined and the hop named', async () => {
+    const stream = session.request({ ':path': '/open/x', cookie: ['a=1', 'b=2'] as unknown as string })
+    const { body, headers } = await answered(stream)
+    assert.equal(headers['x-seen-via'], '2 countersign')
+    assert.deepEqual(JSON.parse(body), {
+      host: `127.0.0.1:${gateway.port}`,
+      cookie: 'a=1; b=2',
+      url: '/open/x',
+    })
+  })
+
+  it('passes on what is larger than any window, several times side by side', async () => {
+    const all = await Promise.all([1, 2, 3].map(() => ask(session, { path: '/open/large' })))
+    for (const { body } of all) assert.equal(body.length, 3_000_000)
+  })
+
+  it('is spoken over TLS with who asks for it, and HTTP/1.1 with others', async () => {
+    const secure = connect(`https://localhost:${gateway.tlsPort}`, { ca: tls.ca.certPem })
+    const { status } = await ask(secure, { path: '/open/x' })
+    assert.deepEqual([status, secure.alpnProtocol], [200, 'h2'])
+    secure.close()
+    const old = await secureCall({ port: gateway.tlsPort, path: '/open/x', ca: tls.ca })
+    assert.equal(old.status, 200)
+  })
+
+  it('cancels the upstream and records 499 when the client resets a stream', async () => {
+    const stream = session.request({ ':path': '/open/wait/cancelled', 'x-request-id': 'cancelled-1' })
+    await until(() => waiting.get('/open/wait/cancelled'))
+    stream.close(constants.NGHTTP2_CANCEL)
+    await until(() => (gone.includes('/open/wait/cancelled') ? true : undefined))
+    const [, response] = await gateway.pair('cancelled-1')
+    assert.equal(response.statusCode, 499)
+  })
+
+  it('finishes its streams when the gateway stops, and says that it goes', async () => {
+    const goAway = once(session, 'goaway')
+    const response = answered(session.request({ ':path': '/open/wait/drained' }))
+    const release = await until(() => waiting.get('/open/wait/drained'))
+    const ended = gateway.end()
+    assert.equal((await goAway)[0], constants.NGHTTP2_NO_ERROR)
+    release()
+    const { status, body } = await response
+    assert.deepEqual([status, body], [200, 'at last'])
+    assert.equal(await ended, 0)
+  })
+})
