@@ -17,7 +17,7 @@ interface RefusalKind {
  */
 export const REFUSALS = {
   ...from('downstream', {
-    malformed_request: { status: 400, detail: 'The request is not well-formed HTTP/1.1.', closes: true },
+    malformed_request: { status: 400, detail: 'The request is not well-formed HTTP.', closes: true },
     invalid_framing: { status: 400, detail: 'The length of the request body is ambiguous.', closes: true },
     invalid_host: { status: 400, detail: 'The request needs exactly one valid Host.', closes: true },
     invalid_header: { status: 400, detail: 'A request header is not acceptable.', closes: true },

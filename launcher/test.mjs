@@ -38,6 +38,7 @@ const TOGETHER = {
   http1: ['gateway/upstream/balancing', 'gateway/upstream/http1'],
   limits: ['gateway/http/bodies', 'gateway/limits', 'gateway/process'],
   server: [
+    'gateway/http/http2',
     'gateway/http/server/client-networks.test.ts',
     'gateway/http/server/client-response.test.ts',
     'gateway/http/server/conformance',

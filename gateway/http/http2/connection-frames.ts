@@ -1,6 +1,5 @@
-import type { ClientSettings } from './client-settings.ts'
-import type { ConnectionGuard } from './connection-guard.ts'
 import type { FrameHeader, FrameSink } from './frame-reader.ts'
+import type { FramedStream, FrameUser } from './frame-user.ts'
 import {
   ACK,
   acknowledgement,
@@ -28,55 +27,12 @@ import {
 import { fieldsOf, HeaderBlock, withoutPadding } from './header-block.ts'
 import { HeadDecoder, type HeadSink } from './hpack/head-decoder.ts'
 import { StreamHead, Trailers } from './stream-head.ts'
-import type { StreamTable } from './stream-table.ts'
 
 /** What a client may send on all streams together without our leave. Each stream is bounded by its own window. */
 export const CONNECTION_WINDOW = 1024 * 1024
 /** The default, which needs no setting. */
 const TABLE_BYTES = 4096
-/** Shorter DATA may be meant as work. */
-const SHORT_BYTES = 256
 const IGNORED: HeadSink = { take: () => {} }
-
-/** A stream as its frames see it. */
-interface FramedStream {
-  readonly id: number
-  readonly isRemoteClosed: boolean
-  /** What the client may still send before it gets more leave. */
-  receiveWindow: number
-  /** What we may still send, and what waits for that. */
-  readonly res: { window: number; pump(): void }
-  receive(piece: Buffer): void
-  /** Gives leave for bytes that were no content. */
-  creditPadding(bytes: number): void
-  /** END_STREAM has come. */
-  complete(): void
-  /** Fields behind the body that are not allowed have come. */
-  refuseTrailers(): void
-  /** RST_STREAM has come. */
-  reset(): void
-}
-
-/** The connection as its frames see it. */
-export interface FrameUser<S extends FramedStream> {
-  readonly isOver: boolean
-  readonly isSecure: boolean
-  readonly streams: StreamTable<S>
-  readonly guard: ConnectionGuard
-  readonly settings: ClientSettings
-  sendWindow: number
-  write(frame: Buffer): void
-  /** A fault of the connection: GOAWAY, and its end. */
-  fail(code: number): void
-  /** A fault of a stream, open or not. */
-  resetStream(id: number, code: number): void
-  /** A request has begun. */
-  open(id: number, head: StreamHead, endsStream: boolean): void
-  /** More may be sent on all streams. */
-  pumpAll(): void
-  /** The client says that it goes. */
-  retire(): void
-}
 
 /** What the frames of one connection mean, and in which order they may come (RFC 9113 sections 5 and 6). */
 export class ConnectionFrames<S extends FramedStream> implements FrameSink {
@@ -161,6 +117,12 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     return this.#user.guard.allowsNoise() ? undefined : ENHANCE_YOUR_CALM
   }
 
+  /** Resets a stream for what the client did, which counts as if it had reset the stream itself (CVE-2025-8671). */
+  #resetFor(id: number, code: number): number | undefined {
+    this.#user.resetStream(id, code)
+    return this.#user.guard.allowsReset() ? undefined : ENHANCE_YOUR_CALM
+  }
+
   /** The stream, if more of its body may come. */
   #receiving(id: number): S | undefined {
     const stream = this.#user.streams.get(id)
@@ -177,23 +139,19 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
       this.#user.write(frameOfNumbers(WINDOW_UPDATE, 0, CONNECTION_WINDOW - this.#receiveWindow))
       this.#receiveWindow = CONNECTION_WINDOW
     }
-    if (length >= SHORT_BYTES) guard.dataPassed()
-    else if (length === 0 && !(flags & END_STREAM) && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    guard.dataPassed(length)
+    if (length === 0 && !(flags & END_STREAM) && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
     const stream = streams.get(id)
     if (stream === undefined) return this.#lateData(id)
-    if (stream.isRemoteClosed) this.#user.resetStream(id, STREAM_CLOSED)
-    else {
-      stream.receiveWindow -= length
-      if (stream.receiveWindow < 0) this.#user.resetStream(id, FLOW_CONTROL_ERROR)
-    }
-    return undefined
+    if (stream.isRemoteClosed) return this.#resetFor(id, STREAM_CLOSED)
+    stream.receiveWindow -= length
+    return stream.receiveWindow < 0 ? this.#resetFor(id, FLOW_CONTROL_ERROR) : undefined
   }
 
   #lateData(id: number): number | undefined {
     // It was under way when we reset the stream.
     if (this.#user.streams.endOf(id) === 'reset by us') return undefined
-    this.#user.resetStream(id, STREAM_CLOSED)
-    return this.#noise()
+    return this.#resetFor(id, STREAM_CLOSED)
   }
 
   #paddedData(header: FrameHeader, payload: Buffer): number | undefined {
@@ -248,16 +206,16 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     if (this.#decode(block, head) !== undefined) return COMPRESSION_ERROR
     head.complete()
     if (head.fault !== undefined && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
-    if (block.dependsOnItself) this.#user.resetStream(id, PROTOCOL_ERROR)
-    else this.#user.open(id, head, block.endsStream)
+    if (block.dependsOnItself) return this.#resetFor(id, PROTOCOL_ERROR)
+    this.#user.open(id, head, block.endsStream)
     return undefined
   }
 
   #trailers(stream: S, block: HeaderBlock): number | undefined {
     const trailers = new Trailers()
     if (this.#decode(block, trailers) !== undefined) return COMPRESSION_ERROR
-    if (stream.isRemoteClosed) this.#user.resetStream(stream.id, STREAM_CLOSED)
-    else if (trailers.isMalformed || !block.endsStream) stream.refuseTrailers()
+    if (stream.isRemoteClosed) return this.#resetFor(stream.id, STREAM_CLOSED)
+    if (trailers.isMalformed || !block.endsStream) stream.refuseTrailers()
     else stream.complete()
     return undefined
   }
@@ -312,7 +270,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
   #goAway({ id }: FrameHeader): number | undefined {
     if (id !== 0) return PROTOCOL_ERROR
     this.#user.retire()
-    return undefined
+    return this.#noise()
   }
 
   #priority({ id, length }: FrameHeader, payload: Buffer): number | undefined {
@@ -321,8 +279,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     if (this.#noise() !== undefined) return ENHANCE_YOUR_CALM
     if ((payload.readUInt32BE(0) & 0x7fffffff) !== id) return undefined
     if (this.#user.streams.isIdle(id)) return PROTOCOL_ERROR
-    this.#user.resetStream(id, PROTOCOL_ERROR)
-    return undefined
+    return this.#resetFor(id, PROTOCOL_ERROR)
   }
 
   #windowUpdate({ id, length }: FrameHeader, payload: Buffer): number | undefined {
@@ -341,9 +298,9 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     const stream = user.streams.get(id)
     if (stream === undefined) return undefined
     stream.res.window += bytes
-    if (bytes === 0) user.resetStream(id, PROTOCOL_ERROR)
-    else if (stream.res.window > MAX_WINDOW) user.resetStream(id, FLOW_CONTROL_ERROR)
-    else stream.res.pump()
+    if (bytes === 0) return this.#resetFor(id, PROTOCOL_ERROR)
+    if (stream.res.window > MAX_WINDOW) return this.#resetFor(id, FLOW_CONTROL_ERROR)
+    stream.res.pump()
     return undefined
   }
 }

@@ -6,6 +6,8 @@ const RESETS = { burst: 200, perSecond: 20 }
 const NOISE = { burst: 1000, perSecond: 100 }
 /** With what is sent and received some of it is usual: window updates, and pings that measure. */
 const NOISE_PER_DATA = 4
+/** Shorter DATA may be meant as work: sent because the client opens its window byte by byte. */
+const SHORT_BYTES = 256
 const NOISE_PER_REQUEST = 10
 
 /** Bounds what a client may ask of us that serves no request. */
@@ -31,8 +33,8 @@ export class ConnectionGuard {
     return this.#noise.spend(this.#steadyClock())
   }
 
-  dataPassed(): void {
-    this.#noise.earn(NOISE_PER_DATA)
+  dataPassed(bytes: number): void {
+    if (bytes >= SHORT_BYTES) this.#noise.earn(NOISE_PER_DATA)
   }
 
   requestBegun(): void {

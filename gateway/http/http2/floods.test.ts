@@ -7,6 +7,7 @@ import {
   CANCEL,
   CONTINUATION,
   DATA,
+  END_STREAM,
   ENHANCE_YOUR_CALM,
   HEADERS,
   NO_ERROR,
@@ -30,6 +31,14 @@ const FLOODS: Readonly<Record<string, (client: FrameClient, at: number) => void>
   'frames of unknown types': (client) => client.frame(200, 0, 0, 'x'),
   'malformed requests': (client, at) => client.request(2 * at + 3, GET.slice(1)),
   'requests beyond the streams it may have': (client, at) => client.request(2 * at + 3, POST, 0),
+  'faults for which streams are reset (CVE-2025-8671)': (client, at) => {
+    client.request(2 * at + 3)
+    client.frame(WINDOW_UPDATE, 0, 2 * at + 3, numbers(0))
+  },
+  'bodies that are not as long as announced': (client, at) => {
+    client.request(2 * at + 3, [...POST, ['content-length', '5']], 0)
+    client.frame(DATA, END_STREAM, 2 * at + 3, 'x')
+  },
   'streams that are begun and reset (CVE-2023-44487)': (client, at) => {
     client.request(2 * at + 3)
     client.frame(RST_STREAM, 0, 2 * at + 3, numbers(CANCEL))
@@ -63,6 +72,15 @@ describe('a client that only makes work is sent away:', () => {
       assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
       assert.equal(seen.length, 0)
     }
+  })
+
+  it('a window that opens byte by byte', async () => {
+    const { connect } = serveFrames({ begun: ({ res }) => respond(res, { body: 'x'.repeat(5000) }) })
+    const client = connect()
+    client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0]))
+    client.request(1)
+    for (let at = 0; at < MANY; at++) client.frame(WINDOW_UPDATE, 0, 1, numbers(1))
+    assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
   })
 
   it('but not one that pings while it asks', async () => {

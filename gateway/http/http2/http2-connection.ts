@@ -7,9 +7,10 @@ import type { ServedConnection, StreamTerms } from '../server/served-connection.
 import { WriteWatch } from '../server/write-watch.ts'
 import { ClientSettings } from './client-settings.ts'
 import { ClientStream, type StreamCarrier } from './client-stream.ts'
-import { CONNECTION_WINDOW, ConnectionFrames, type FrameUser } from './connection-frames.ts'
+import { CONNECTION_WINDOW, ConnectionFrames } from './connection-frames.ts'
 import { ConnectionGuard } from './connection-guard.ts'
 import { FrameReader } from './frame-reader.ts'
+import type { FrameUser } from './frame-user.ts'
 import {
   DEFAULT_WINDOW,
   ENHANCE_YOUR_CALM,
@@ -177,8 +178,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     if (this.socket.writable) this.socket.write(frame)
   }
 
-  dataSent(): void {
-    this.guard.dataPassed()
+  dataSent(bytes: number): void {
+    this.guard.dataPassed(bytes)
     this.#watchWrites()
   }
 
@@ -199,11 +200,11 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   open(id: number, head: StreamHead, endsStream: boolean): void {
     // A client sends what was not served again on another connection (RFC 9113 section 6.8).
-    if (this.#isRetiring) this.streams.end(id, 'reset by us')
-    else if (this.streams.size < MAX_STREAMS && this.terms.room.take(this.network))
-      this.#serve(id, head, endsStream)
-    else if (this.guard.allowsNoise()) this.resetStream(id, REFUSED_STREAM)
-    else this.fail(ENHANCE_YOUR_CALM)
+    const hasRoom = !this.#isRetiring && this.streams.size < MAX_STREAMS
+    if (hasRoom && this.terms.room.take(this.network)) this.#serve(id, head, endsStream)
+    else if (!this.guard.allowsNoise()) this.fail(ENHANCE_YOUR_CALM)
+    else if (this.#isRetiring) this.streams.end(id, 'reset by us')
+    else this.resetStream(id, REFUSED_STREAM)
   }
 
   #serve(id: number, head: StreamHead, endsStream: boolean): void {
@@ -240,6 +241,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   interrupt(exchange: E, fault: RequestFault): void {
     this.terms.handler.interrupt(exchange, fault)
+    // What was begun upstream is cancelled, as when the client resets the stream.
+    if (fault.code === 'malformed_request' && !this.guard.allowsReset()) this.fail(ENHANCE_YOUR_CALM)
   }
 
   ended(stream: ClientStream<E>, how: 'complete' | 'reset by us' | 'reset by client', code?: number): void {

@@ -29,7 +29,7 @@ export interface ResponseCarrier {
   /** Nothing more should be written for now; every response is pumped when that ends. */
   readonly isCongested: boolean
   /** A frame of DATA was written. */
-  dataSent(): void
+  dataSent(bytes: number): void
 }
 
 /** What a response needs of its stream. */
@@ -215,7 +215,7 @@ export class StreamResponse implements OutgoingResponse {
     if (isCopied) part.copy(frame, HEADER_BYTES)
     socket.write(frame)
     if (!isCopied) socket.write(part)
-    this.#carrier.dataSent()
+    this.#carrier.dataSent(length)
   }
 
   #sendEnd(): void {
