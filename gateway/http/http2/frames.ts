@@ -25,7 +25,6 @@ export const END_HEADERS = 0x4
 export const PADDED = 0x8
 export const PRIORITY_FLAG = 0x20
 
-export const SETTINGS_HEADER_TABLE_SIZE = 1
 export const SETTINGS_ENABLE_PUSH = 2
 export const SETTINGS_MAX_CONCURRENT_STREAMS = 3
 export const SETTINGS_INITIAL_WINDOW_SIZE = 4
@@ -37,7 +36,6 @@ export const NO_ERROR = 0
 export const PROTOCOL_ERROR = 1
 export const INTERNAL_ERROR = 2
 export const FLOW_CONTROL_ERROR = 3
-export const SETTINGS_TIMEOUT = 4
 export const STREAM_CLOSED = 5
 export const FRAME_SIZE_ERROR = 6
 export const REFUSED_STREAM = 7
