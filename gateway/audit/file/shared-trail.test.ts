@@ -132,3 +132,13 @@ for (const { moment, bytes, open, lines } of DEATHS) {
     assert.equal(shared.fileEnd().end, fs.statSync(file).size)
   })
 }
+
+test('in a file that was shortened by others a commit begins at its end, so that nobody reads beyond', (t) => {
+  const { file, trailFile, shared } = afterDeath(t, () => '')
+  trailFile.release(DEAD)
+  fs.truncateSync(file)
+  assert.ok(shared.takeCommitLock())
+  trailFile.startCommit()
+  assert.equal(trailFile.put([requestLine('b')]), undefined)
+  assert.deepEqual([shared.committed().end, shared.fileEnd().end], [0, fs.statSync(file).size])
+})

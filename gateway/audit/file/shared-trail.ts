@@ -245,6 +245,11 @@ export class SharedTrail {
     return { end: this.#floats[END] as number, open: this.open }
   }
 
+  /** Under the lock: a tool may have shortened the file (`copytruncate`). */
+  shortenTo(sizeBytes: number): void {
+    if (sizeBytes < (this.#floats[END] as number)) this.#floats[END] = sizeBytes
+  }
+
   /** Under the lock, after what was written since then has been cut off. */
   rollBackTo({ end, open, tornBytes }: CommitStart): void {
     this.#floats[END] = end

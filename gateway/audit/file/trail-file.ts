@@ -78,6 +78,7 @@ export class TrailFile {
   startCommit(): CommitStart | undefined {
     let start: CommitStart | undefined
     this.underLock(() => {
+      this.#shared.shortenTo(this.#sink.sizeBytes)
       start = { ...this.#shared.startCommit(), tornBytes: this.#sink.tornBytes }
       return undefined
     })

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import fs, { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -34,6 +35,26 @@ test('a key is made once, for its owner only, and what it seals verifies', (t) =
   const verifier = ed25519Verifier(parseVerifierKey(formatVerifierKey(key.verifier)))
   assert.equal(signersOf(note, [verifier]).length, 1)
   assert.equal(readSealKey(file, 'audit.example.com/1').verifier.name, 'audit.example.com/1')
+})
+
+test('a key that cannot be written is no beginning: the file is named, and nothing of it is left', (t) => {
+  const file = join(directoryOf(t), 'audit-seal-key.pem')
+  const { writeFileSync: write } = fs
+  const put = (writeFileSync: typeof write) => {
+    Object.assign(fs, { writeFileSync })
+    syncBuiltinESMExports()
+  }
+  put(() => {
+    throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
+  })
+  t.after(() => put(write))
+  assert.throws(
+    () => makeSealKey(file),
+    /^Error: seal key .*audit-seal-key\.pem cannot be used: ENOSPC: no space/,
+  )
+  put(write)
+  assert.equal(makeSealKey(file), true)
+  assert.equal(readSealKey(file).origin.length, 28)
 })
 
 test('an ML-DSA-44 key beside the other signs too, and changes nothing of what the other says', (t) => {

@@ -360,6 +360,32 @@ test('a file that becomes shorter under the gateway is a gap too', async (t) => 
   assert.ok((trail.seals.at(-1)?.size ?? 0) >= 24)
 })
 
+test('a file that is copied and truncated by others goes on without a gap, but for lines written between the two', async (t) => {
+  const trail = sealedTrail(t)
+  const copyAndTruncate = async (name: string, between: () => Promise<void>) => {
+    fs.copyFileSync(trail.file, `${trail.file}${name}`)
+    await between()
+    fs.truncateSync(trail.file)
+    await trail.write(4)
+    // The truncation is found, and the place to go on; then the lines are sealed.
+    await trail.pollLater()
+    await trail.pollLater()
+  }
+  await trail.write(20)
+  // Read, and not sealed yet.
+  await trail.poll()
+  await copyAndTruncate('.20260102T000000001Z', async () => {})
+  assert.match(String(trail.faults), /the audit file became shorter/)
+  assert.deepEqual(typesOf((await trail.check()).rest), ['AUDIT_SEAL'])
+  assert.equal(trail.gaps.length, 0)
+  await copyAndTruncate('.20260102T000000002Z', async () => {
+    await trail.write(3)
+    await trail.pollLater()
+  })
+  const [gap, ...others] = trail.gaps
+  assert.deepEqual([(gap?.size ?? 0) - (gap?.found ?? 0), others], [3, []])
+})
+
 test('while the disk is full nothing is sealed, little waits in memory, and then the tree goes on', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(300)

@@ -102,6 +102,26 @@ test('a thread that dies is replaced, and until then the lag says so', async (t)
   assert.deepEqual(faults, [])
 })
 
+test('what is not sealed in time at the end is sealed at the next start', async (t) => {
+  const { options, seal, check, ends, faults } = sealedDirectory(t)
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const before = openTrail(options)
+  seal(before)
+  await endOf(before.append(requestLine('a')))
+  const ended = before.end('end')
+  t.mock.timers.tick(3_600_000)
+  await ended
+  assert.match(String(faults), /could not be sealed in time, and are at the next start$/)
+  t.mock.timers.reset()
+  const trail = openTrail(options)
+  seal(trail)
+  await trail.end('end')
+  assert.deepEqual(ends().slice(-3), ['AUDIT_START', 'AUDIT_STOP', 'AUDIT_SEAL'])
+  const { checkpoint, rest } = await check()
+  assert.deepEqual([faults.length, rest.length], [1, 1])
+  assert.ok(checkpoint.size >= 5)
+})
+
 test('where nothing can be sealed the trail is written all the same, and says at its end nothing that is not so', async (t) => {
   const { options, file, seal, ends, faults } = sealedDirectory(t)
   writeFileSync(logDirectory(file), 'no directory')

@@ -73,7 +73,9 @@ export class Sealing implements TrailSeals {
     thread.once('exit', () => ended.resolve())
     thread.postMessage('finish')
     const deadline = setTimeout(() => {
-      this.#options.onFault('the last records of the audit trail could not be sealed in time')
+      this.#options.onFault(
+        'the last records of the audit trail could not be sealed in time, and are at the next start',
+      )
       void thread.terminate()
     }, this.#options.finishMs ?? FINISH_MS)
     await ended.promise

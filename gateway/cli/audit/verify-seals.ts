@@ -23,6 +23,9 @@ export const command: Command = {
       about:
         'the key to trust: a verifier key, or a file with one or in PEM; default $GATEWAY_AUDIT_SEAL_KEY. Of several, separated by commas, all must have signed',
     },
+    part: {
+      about: 'FILE is a part of the trail, which may end before the log does: proves these lines only',
+    },
     since: { value: 'WHEN', about: 'leaves out segments that were closed before then' },
     ...LOG_FLAG,
     ...VOUCHED_FLAGS,
@@ -33,7 +36,7 @@ export const command: Command = {
     'It trusts no key that lies beside the trail: whoever can write the trail can write that too. Name the verifier key that you noted when the key was made.',
     'Whoever holds the key can seal another trail in the place of this one. So name what is out of his reach: a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
     'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. What the records say of one another (a response without a request) comes as warnings.',
-    `${ABOUT_FILES} Given single segments, it compares these, and calls what follows them missing.`,
+    `${ABOUT_FILES} Given single segments, it compares these, and calls what follows them missing, unless --part says that they were not given.`,
   ],
   examples: [
     ['countersign audit verify --key data/audit-seal-key.pem', 'the trail here'],
@@ -89,6 +92,8 @@ async function verify(
       verifyTrail({
         segments,
         isPart: !trail.isWhole || segments.length < trail.segments.length,
+        // The audit file stands for all of the trail.
+        endsEarly: flags.part === true && !trail.isWhole,
         directory,
         key,
         kept,
@@ -102,7 +107,7 @@ async function verify(
 }
 
 function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
-  const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, vouched } =
+  const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, part, vouched } =
     verdict
   for (const warning of warnings) complain(`warning: ${warning}`)
   for (const finding of findings) complain(showFinding(finding))
@@ -118,7 +123,12 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     // Of a year of time stamps the first and the last.
     for (const one of new Set([...vouched.slice(0, 2), ...vouched.slice(-1)])) print(`others: ${one}`)
   }
-  print(findings.length === 0 ? 'proven' : 'NOT PROVEN')
+  if (findings.length > 0) print('NOT PROVEN')
+  else if (part === undefined) print('proven')
+  else
+    print(
+      `proven: these are lines ${part.first + 1} to ${part.last + 1} of the log, and nothing is said of the others`,
+    )
 }
 
 async function verifyProofs(

@@ -31,6 +31,7 @@ export class LineComparison {
   readonly #edge: TreeEdge
   readonly #made: MadeTiles
   readonly #doubtful: DoubtfulTile[] = []
+  #isPart = false
   /** The first line that differs. */
   #brokenAt: number | undefined
   /** So many lines from there on, one of which differs: more than one where the tiles over them agree with them. */
@@ -49,6 +50,11 @@ export class LineComparison {
   /** Leaves compared, those before the first line too. */
   get size(): number {
     return this.#edge.size
+  }
+
+  /** The lines end before the tree, and what is there of them is proven. */
+  get isPart(): boolean {
+    return this.#isPart
   }
 
   get isBroken(): boolean {
@@ -79,10 +85,10 @@ export class LineComparison {
     return size === this.#edge.size ? this.#edge.root() : this.#tiles.rootAt(size)
   }
 
-  /** All lines were read. */
-  end(): void {
+  /** All lines were read. @param mayEndEarly the lines behind them were not given */
+  end(mayEndEarly: boolean): void {
     this.compareTo(this.#checkpoint.size)
-    if (this.#brokenAt === undefined) this.#compareEnd()
+    if (this.#brokenAt === undefined) this.#compareEnd(mayEndEarly)
     if (this.#brokenAt === undefined) this.#judgeDoubtful()
     else this.findings.push(this.#difference(this.#brokenAt))
   }
@@ -107,7 +113,7 @@ export class LineComparison {
   }
 
   /** The right edge, whole or as far as there are lines. */
-  #compareEnd(): void {
+  #compareEnd(mayEndEarly: boolean): void {
     const { size, root } = this.#checkpoint
     const isWhole = this.#edge.size === size
     // Lines may be missing in the middle of a tile.
@@ -116,13 +122,24 @@ export class LineComparison {
         this.#compare(tile)
     }
     if (this.#brokenAt !== undefined) return
-    if (!isWhole) this.#brokenAt = this.#edge.size - this.#first
+    if (!isWhole && mayEndEarly && this.#isProvenByTiles()) this.#isPart = true
+    else if (!isWhole) this.#brokenAt = this.#edge.size - this.#first
     else if (!this.#edge.root().equals(root) && this.#doubtful.length === 0) {
       this.findings.push({
         what: 'changed',
         text: 'lines and tiles agree with one another, but not with the signed root: they were rewritten together',
       })
     }
+  }
+
+  /** Each line is a leaf of a tile on the disk: whether these lead to the signed root. */
+  #isProvenByTiles(): boolean {
+    if (this.#doubtful.length > 0 || this.#edge.size === this.#first) return false
+    const last = Math.floor((this.#edge.size - 1) / TILE_WIDTH)
+    for (let index = Math.floor(this.#first / TILE_WIDTH); index <= last; index++) {
+      if (!this.#tiles.isProven(0, index)) return false
+    }
+    return true
   }
 
   #judgeDoubtful(): void {

@@ -35,3 +35,13 @@ export function showPlace({ file, line, byte }: Place): string {
 export function plural(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
 }
+
+/** An AUDIT_SEAL names a later checkpoint than there is. @param named size that it names */
+export function rolledBack(named: number, size: number, place: Place | undefined): Finding {
+  const there = `the one that is there is over ${size.toLocaleString('en')}`
+  return {
+    what: 'rolled back',
+    place,
+    text: `this AUDIT_SEAL names a checkpoint over ${plural(named, 'line')}, and ${there}`,
+  }
+}

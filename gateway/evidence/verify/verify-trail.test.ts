@@ -6,7 +6,7 @@ import { after, describe, it } from 'node:test'
 import { sha256 } from '../../audit/seals/hashes.ts'
 import { makeMlDsaKey, readSealKey } from '../../audit/seals/seal-key.ts'
 import { SealedLog } from '../../audit/seals/sealed-log.ts'
-import { checkpointFile } from '../../audit/seals/tiles.ts'
+import { checkpointFile, tilePath } from '../../audit/seals/tiles.ts'
 import { formatVerifierKey, verifierKey } from '../../audit/seals/verifier-key.ts'
 import { checkProofs } from '../proof/check-proofs.ts'
 import { proveLines } from '../proof/prove-lines.ts'
@@ -114,6 +114,41 @@ describe('verifying a trail', () => {
     assert.ok(last.firstLeaf > 400)
     const [gone] = (await judge(trail, { segments: open })).findings
     assert.match(gone?.text ?? '', /no AUDIT_PRUNE/)
+  })
+
+  it('proves closed segments alone where the rest was not given, and names what was changed, cut or moved in them', async () => {
+    const trail = newTrail(300)
+    trail.rotate()
+    trail.exchange()
+    trail.end()
+    const [{ path } = assert.fail()] = trail.closed
+    const lines = readFileSync(path, 'utf8').split(/(?<=\n)/)
+    const alone = () => judge(trail, { endsEarly: true }, [path])
+    const { findings, part, tail } = await alone()
+    assert.deepEqual([findings, part], [[], { first: 0, last: lines.length - 1 }])
+    assert.match(tail, /^4 sealed lines behind these were not given/)
+    assert.equal((await judge(trail, {}, [path])).findings[0]?.what, 'truncated')
+    const mutations: readonly ((at: number) => string[])[] = [
+      (at) => lines.toSpliced(at, 1, lines[at]!.replace('T', 't')),
+      (at) => lines.toSpliced(at, 1),
+      (at) => lines.toSpliced(at, 0, lines[at]!),
+      (at) => lines.slice(0, at),
+    ]
+    for (let at = 1; at < lines.length; at += 67) {
+      for (const mutate of mutations) {
+        writeFileSync(path, mutate(at).join(''))
+        const verdict = await alone()
+        assert.deepEqual([verdict.findings.length > 0, verdict.part], [true, undefined], `line ${at}`)
+      }
+    }
+    // A line and the tile over it.
+    const changed = lines.with(3, lines[3]!.replace('T', 't'))
+    writeFileSync(path, changed.join(''))
+    const tile = join(trail.directory, tilePath(0, 0))
+    const bytes = readFileSync(tile)
+    bytes.write(sha256(Buffer.from(`\0${changed[3]}`)), 3 * 32, 'latin1')
+    writeFileSync(tile, bytes)
+    assert.notDeepEqual((await alone()).findings, [])
   })
 
   it('trusts no key but the one that is given, with its name', async () => {

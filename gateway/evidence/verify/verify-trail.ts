@@ -10,7 +10,7 @@ import type { OnRead } from '../records/scan-trail.ts'
 import { compareKept, type KeptCheckpoint } from '../vouched/compare-kept.ts'
 import { LineComparison } from './compare-lines.ts'
 import { feed } from './feed-lines.ts'
-import { type Finding, type Place, plural, showPlace } from './finding.ts'
+import { type Finding, type Place, plural, rolledBack, showPlace } from './finding.ts'
 import { firstLeafOf } from './first-leaf.ts'
 import { ProvenTiles } from './proven-tiles.ts'
 import { ReadLines } from './read-lines.ts'
@@ -22,6 +22,8 @@ export interface Evidence {
   readonly segments: readonly Segment[]
   /** They are not all that there is of the trail: the log may begin before. */
   readonly isPart: boolean
+  /** What follows them was not given either, and is not to be called missing. */
+  readonly endsEarly?: boolean | undefined
   /** Of the log: checkpoint and tiles. */
   readonly directory: string
   readonly key: TrustedKey
@@ -42,6 +44,8 @@ export interface Verdict {
   readonly pairs: number
   /** Requests without a response. */
   readonly open: number
+  /** Only these leaves were given, counted from 0: first and last. */
+  readonly part: { readonly first: number; readonly last: number } | undefined
   /** What the end of the trail is. */
   readonly tail: string
   /** Empty: proven. */
@@ -69,6 +73,7 @@ const RECORD_HEAD_BYTES = '{"type":"A'.length
 /** The second letter of `API_REQUEST`. */
 const P = 0x50
 const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
+const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const PRUNE_HEAD = '{"type":"AUDIT_PRUNE",'
 
 /** Proves the lines of a trail by the checkpoint of its log. @throws Error when the log's files cannot be read. */
@@ -85,6 +90,7 @@ export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
       pairs: 0,
       open: 0,
       warnings: [],
+      part: undefined,
     }
     return { ...nothing, tail, findings: [opened] }
   }
@@ -124,6 +130,8 @@ class Verification {
   #firstLeaf = 0
   #comparison: LineComparison | undefined
   #tornBytes = 0
+  /** Lines up to the last AUDIT_STOP, with the seal behind it. */
+  #closedLines = 0
 
   constructor(evidence: Evidence, checkpoint: Checkpoint) {
     this.#evidence = evidence
@@ -136,7 +144,9 @@ class Verification {
     await this.#readAll()
     const comparison = this.#comparison ?? this.#begin()
     this.#checkSeals(comparison)
-    comparison.end()
+    // A file that somebody has cut ends otherwise, as a rule.
+    const isClosed = this.#closedLines === this.#lines.count && this.#tornBytes === 0
+    comparison.end(this.#evidence.endsEarly === true && isClosed)
     this.#findings.unshift(...this.#lineFindings(comparison.findings))
     this.#compareKept()
     return {
@@ -149,6 +159,9 @@ class Verification {
       tail: this.#tail(comparison),
       findings: this.#findings,
       warnings: this.#warnings,
+      part: comparison.isPart
+        ? { first: this.#firstLeaf, last: this.#firstLeaf + this.#lines.count - 1 }
+        : undefined,
       vouched: this.#vouched,
     }
   }
@@ -180,6 +193,8 @@ class Verification {
     this.#order.read(line)
     if (bytes[start + RECORD_HEAD_BYTES] === P) return
     const isSeal = line.startsWith(SEAL_HEAD)
+    const before = this.#lines.count - 1
+    if (line.startsWith(STOP_HEAD) || (isSeal && this.#closedLines === before)) this.#closedLines = before + 1
     if (!isSeal && !line.startsWith(PRUNE_HEAD)) return
     const { origin, size, root, last } = parseLine(bytes.subarray(start, end)) ?? {}
     if (isSeal) this.#seals.push({ origin, size: Number(size), root, line: this.#lines.count - 1 })
@@ -279,9 +294,10 @@ class Verification {
     }
   }
 
-  #tail({ provenLines }: LineComparison): string {
+  #tail({ provenLines, isPart }: LineComparison): string {
     const { size } = this.#checkpoint
     const rest = this.#firstLeaf + this.#lines.count - size
+    if (isPart) return `${plural(-rest, 'sealed line')} behind these were not given, and are not judged`
     const torn =
       this.#tornBytes > 0 ? `, and ${plural(this.#tornBytes, 'byte')} of a line that is not whole` : ''
     if (rest < 0 || provenLines < this.#lines.count - rest) {
@@ -298,14 +314,5 @@ class Verification {
     if (this.#warnings.length < WARNINGS_MAX) {
       this.#warnings.push(place === undefined ? text : `${showPlace(place)}: ${text}`)
     }
-  }
-}
-
-function rolledBack(named: number, size: number, place: Place | undefined): Finding {
-  const there = `the one that is there is over ${size.toLocaleString('en')}`
-  return {
-    what: 'rolled back',
-    place,
-    text: `this AUDIT_SEAL names a checkpoint over ${plural(named, 'line')}, and ${there}`,
   }
 }
