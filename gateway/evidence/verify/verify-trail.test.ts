@@ -117,10 +117,10 @@ describe('verifying a trail', () => {
   })
 
   it('proves closed segments alone where the rest was not given, and names what was changed, cut or moved in them', async () => {
-    const trail = newTrail(300)
-    trail.rotate()
+    const trail = await newTrail(300)
+    await trail.rotate()
     trail.exchange()
-    trail.end()
+    await trail.end()
     const [{ path } = assert.fail()] = trail.closed
     const lines = readFileSync(path, 'utf8').split(/(?<=\n)/)
     const alone = () => judge(trail, { endsEarly: true }, [path])
