@@ -133,6 +133,15 @@ for (const { moment, bytes, open, lines } of DEATHS) {
   })
 }
 
+test('a commit of a thread that has not written since a rotation begins in the new file', (t) => {
+  const { file, trailFile, shared } = afterDeath(t, () => '')
+  trailFile.release(DEAD)
+  const joined = new TrailFile(new SharedTrail(shared.buffer))
+  fs.renameSync(file, `${file}.1`)
+  trailFile.moveTo(TrailSink.open(file)).close()
+  assert.deepEqual(joined.startCommit(), { end: 0, open: 1, tornBytes: 0 })
+})
+
 test('in a file that was shortened by others a commit begins at its end, so that nobody reads beyond', (t) => {
   const { file, trailFile, shared } = afterDeath(t, () => '')
   trailFile.release(DEAD)

@@ -78,8 +78,9 @@ export class TrailFile {
   startCommit(): CommitStart | undefined {
     let start: CommitStart | undefined
     this.underLock(() => {
-      this.#shared.shortenTo(this.#sink.sizeBytes)
-      start = { ...this.#shared.startCommit(), tornBytes: this.#sink.tornBytes }
+      const { sizeBytes, tornBytes } = this.sink
+      this.#shared.shortenTo(sizeBytes)
+      start = { ...this.#shared.startCommit(), tornBytes }
       return undefined
     })
     return start
