@@ -140,7 +140,7 @@ function describeConsole(): void {
 
   it('is used by keyboard: past the bar, paused, and in another theme', async () => {
     const { context, page } = await open()
-    assert.equal(await page.evaluate('document.activeElement.id'), 'token')
+    await page.locator('#token:focus').waitFor()
     await page.keyboard.type(TOKEN)
     await page.keyboard.press('Enter')
     await page.getByRole('row', { name: /^limited / }).waitFor()
@@ -148,14 +148,15 @@ function describeConsole(): void {
     await page.keyboard.press('Space')
     await page.locator('#pause[aria-pressed=true]').waitFor()
     await page.keyboard.press('Tab')
-    const themeOf = () => page.evaluate('document.documentElement.dataset.theme')
+    await page.locator('#theme:focus').waitFor()
     await page.keyboard.press('Enter')
+    await page.locator('html[data-theme=light]').waitFor()
     await page.keyboard.press('Enter')
-    assert.equal(await themeOf(), 'dark')
+    await page.locator('html[data-theme=dark]').waitFor()
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
     await page.getByLabel('Admin token').waitFor()
-    assert.equal(await themeOf(), 'dark')
+    await page.locator('html[data-theme=dark]').waitFor()
     await context.close()
   })
 
