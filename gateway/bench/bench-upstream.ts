@@ -1,8 +1,17 @@
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
-import { LARGE_PATH, LARGE_RESPONSE_BYTES, RESPONSE_BYTES } from './upstream-responses.ts'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { createServer as createSecureServer } from 'node:tls'
+import {
+  HUGE_BYTES,
+  HUGE_PATH,
+  LARGE_PATH,
+  LARGE_RESPONSE_BYTES,
+  RESPONSE_BYTES,
+} from './upstream-responses.ts'
 
-// The service behind every contender. It responds as fast as it can, and of HTTP it only finds where a request ends. `process.argv[2]` is a file with the issuer's keys.
+// The service behind every contender. It responds as fast as it can, and of HTTP it only finds where a request ends. `process.argv[2]` is a file with the issuer's keys;
+// those after it, if any, are the certificate and key of a listener with TLS.
 
 const HEAD_END = '\r\n\r\n'
 const response = responseOf(
@@ -10,12 +19,26 @@ const response = responseOf(
   RESPONSE_BYTES,
 )
 const large = responseOf('{"rows":[', LARGE_RESPONSE_BYTES)
+const huge = responseOf('{"rows":[', HUGE_BYTES)
 const keysText = readFileSync(process.argv[2] as string, 'latin1')
 const keys = responseOf(keysText, keysText.length)
 
-const server = createServer({ noDelay: true }, serve)
-server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }))
+const server = createServer({ noDelay: true }, serve).listen(0, '127.0.0.1')
+await once(server, 'listening')
+process.send?.({ port: portOf(server), tlsPort: await listenWithTls() })
 process.on('disconnect', () => process.exit(0))
+
+async function listenWithTls(): Promise<number | undefined> {
+  const [cert, key] = process.argv.slice(3).map((file) => readFileSync(file))
+  if (cert === undefined || key === undefined) return undefined
+  const secure = createSecureServer({ cert, key, noDelay: true }, serve).listen(0, '127.0.0.1')
+  await once(secure, 'listening')
+  return portOf(secure)
+}
+
+function portOf(listener: Server): number {
+  return (listener.address() as AddressInfo).port
+}
 
 function responseOf(begin: string, bytes: number): Buffer {
   const head = `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\n`
@@ -53,5 +76,6 @@ function endOf(text: string): number {
 
 function responseTo(request: string): Buffer {
   if (request.startsWith(LARGE_PATH, 4)) return large
+  if (request.startsWith(HUGE_PATH, 4)) return huge
   return request.startsWith('/.well-known/', 4) ? keys : response
 }

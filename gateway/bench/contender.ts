@@ -1,4 +1,5 @@
 import type { Tokens } from './bench-tokens.ts'
+import type { CertificateFiles } from './certificate.ts'
 import type { LoadRequest } from './load-job.ts'
 
 /** What every contender is started with. */
@@ -7,6 +8,10 @@ export interface ContenderSetup {
   readonly dir: string
   readonly upstreamPort: number
   readonly tokens: Tokens
+  /** It listens with TLS alone, or beside its other port. */
+  readonly tls?: CertificateFiles | undefined
+  /** The upstream speaks TLS as localhost, with a certificate of this authority (PEM). */
+  readonly upstreamCaFile?: string | undefined
   /** Added to the environment of the gateway, and of nobody else. */
   readonly gatewayEnv: Readonly<Record<string, string>>
   /** Processors it may use, as taskset(1) takes them; undefined leaves that to the kernel. */

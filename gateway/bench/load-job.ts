@@ -25,6 +25,10 @@ export interface LoadJob {
   readonly request: LoadRequest
   /** Each has at most one request under way. */
   readonly connections: number
+  /** With TLS; the certificate is not checked. Default: without. */
+  readonly tls?: boolean
+  /** Each request on a connection of its own; `resumed` goes on with a session of an earlier one, and fails where it cannot. */
+  readonly renewal?: 'new' | 'resumed' | undefined
   /** Further connections, on which nothing is sent. */
   readonly idleConnections: number
   readonly warmUpMs: number

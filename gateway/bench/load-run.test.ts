@@ -74,6 +74,20 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' }, 
     assert.equal((await new LoadRun(jobOf(port), REQUESTS).closedLoop()).storeUs, undefined)
   })
 
+  it('sends each request on a connection of its own where it is asked to', async () => {
+    const requests = new Map<Socket, number>()
+    const port = await serve((socket) => {
+      requests.set(socket, (requests.get(socket) ?? 0) + 1)
+      socket.write(ANSWER)
+    })
+    const { responses } = await new LoadRun(
+      jobOf(port, { renewal: 'new', measureMs: 500 }),
+      REQUESTS,
+    ).closedLoop()
+    assert.ok(responses > 0 && requests.size >= responses)
+    assert.equal(Math.max(...requests.values()), 1)
+  })
+
   it('divides its connections evenly among the ports', async () => {
     const open = [new Set<Socket>(), new Set<Socket>()]
     const ports = await Promise.all(

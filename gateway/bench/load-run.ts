@@ -1,6 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import { createHistogram, type RecordableHistogram } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { connect as connectSecurely, type TLSSocket } from 'node:tls'
 import { cpuTimeOf } from './kernel.ts'
 import type { LoadJob, LoadResult, Quantiles } from './load-job.ts'
 import { Pace } from './pace.ts'
@@ -18,6 +19,7 @@ const LONGEST_US = 2 ** 32
 interface LoadConnection {
   readonly socket: Socket
   readonly reader: ResponseReader
+  readonly index: number
   readonly token: number
   /** Open loop: when its request was due. */
   dueMs: number
@@ -27,7 +29,7 @@ interface LoadConnection {
 export class LoadRun {
   readonly #job: LoadJob
   readonly #requests: readonly Buffer[]
-  readonly #sockets: Socket[] = []
+  readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
   readonly #free: LoadConnection[] = []
   /** Requests that are due while no connection is free, by when they were due. */
@@ -43,6 +45,8 @@ export class LoadRun {
   #turn = 0
   #random = 1
   #drained: (() => void) | undefined = undefined
+  /** Of TLS, to be resumed. */
+  #session: Buffer | undefined = undefined
 
   constructor(job: LoadJob, requests: readonly Buffer[]) {
     this.#job = job
@@ -152,20 +156,42 @@ export class LoadRun {
   #open(index: number, used: boolean): Promise<void> {
     return new Promise((resolve) => {
       const reader = new ResponseReader(this.#job.request.responseBytes)
-      const socket = connect({
+      const { tls = false, renewal } = this.#job
+      const options = {
         host: '127.0.0.1',
         port: this.#job.ports[index % this.#job.ports.length] as number,
         noDelay: true,
         onread: {
           buffer: used ? Buffer.allocUnsafeSlow(READ_BYTES) : Buffer.alloc(1),
-          callback: (length, buffer) => this.#take(connection, buffer.subarray(0, length) as Buffer),
+          callback: (length: number, buffer: Uint8Array) =>
+            this.#take(connection, buffer.subarray(0, length) as Buffer),
         },
-      })
-      const connection: LoadConnection = { socket, reader, token: index % this.#requests.length, dueMs: 0 }
-      this.#sockets.push(socket)
+      }
+      const session = renewal === 'resumed' ? this.#session : undefined
+      const socket = tls
+        ? connectSecurely({ ...options, rejectUnauthorized: false, servername: 'localhost', session })
+        : connect(options)
+      const connection: LoadConnection = {
+        socket,
+        reader,
+        index,
+        token: index % this.#requests.length,
+        dueMs: 0,
+      }
+      this.#sockets.add(socket)
       socket.on('error', (error) => this.#failed.reject(error))
-      socket.on('end', () => this.#failed.reject(new Error('the connection was closed')))
-      socket.on('connect', () => {
+      socket.on('end', () => {
+        if (!socket.destroyed) this.#failed.reject(new Error('the connection was closed'))
+      })
+      if (renewal === 'resumed') {
+        socket.on('session', (given: Buffer) => {
+          this.#session = given
+        })
+      }
+      socket.on(tls ? 'secureConnect' : 'connect', () => {
+        if (session !== undefined && !(socket as TLSSocket).isSessionReused()) {
+          this.#failed.reject(new Error('a session was not resumed'))
+        }
         if (used) this.#free.push(connection)
         resolve()
       })
@@ -184,6 +210,10 @@ export class LoadRun {
   #responded(connection: LoadConnection): void {
     this.#responses += 1
     this.#underWay -= 1
+    if (this.#job.renewal !== undefined) {
+      this.#renew(connection)
+      return
+    }
     if (this.#pace === undefined) {
       if (!this.#stopping) this.#send(connection)
       else this.#settle()
@@ -199,6 +229,23 @@ export class LoadRun {
       this.#lateFrom += 1
       this.#sendDue(connection, waiting)
     }
+  }
+
+  /** Closed loop: the next request goes over a new connection in place of this one. */
+  #renew({ socket, index }: LoadConnection): void {
+    socket.destroy()
+    this.#sockets.delete(socket)
+    if (this.#stopping) {
+      this.#settle()
+      return
+    }
+    // The old one counts as under way until the new one sends.
+    this.#underWay += 1
+    void this.#open(index, true).then(() => {
+      this.#underWay -= 1
+      const next = this.#free.pop()
+      if (next !== undefined) this.#send(next)
+    })
   }
 
   #sendDue(connection: LoadConnection, dueMs: number): void {

@@ -3,6 +3,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { makeTokens } from './bench-tokens.ts'
+import { makeCertificateFiles } from './certificate.ts'
 import { firstMessage, startChild } from './child.ts'
 import { machineFacts } from './facts.ts'
 import { type BenchOptions, parseOptions, USAGE } from './options.ts'
@@ -10,7 +11,7 @@ import { renderPicture } from './picture.ts'
 import type { Report, ScenarioReport } from './report.ts'
 import { renderResults } from './results.ts'
 import { type Field, runScenario } from './run-scenario.ts'
-import { type Scenario, scenariosOf } from './scenarios.ts'
+import { type Scenario, scenariosOf, TABLE } from './scenarios.ts'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 const LOAD = new URL('./load.ts', import.meta.url)
@@ -62,7 +63,7 @@ function install(scenarios: readonly Scenario[]): void {
 function optionsOrExit(): BenchOptions {
   try {
     const ids = scenariosOf({ root: ROOT, against: [], ratelimit: '' }).map(({ id }) => id)
-    return parseOptions(process.argv.slice(2), ids)
+    return parseOptions(process.argv.slice(2), ids, { table: TABLE })
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : error}\n${USAGE}\n`)
     process.exit(1)
@@ -79,11 +80,13 @@ async function prepare(dir: string, scenarios: readonly Scenario[], options: Ben
   const others = cores < 2 ? undefined : `1-${cores - 1}`
   const program = (url: URL, ...args: string[]) =>
     startChild({ command: [process.execPath, fileURLToPath(url), ...args], cpus: others, ipc: true })
-  const upstream = program(UPSTREAM, tokens.jwksFile)
-  const { port: upstreamPort } = await firstMessage<{ port: number }>(upstream)
+  const certificate = await makeCertificateFiles(dir)
+  const upstream = program(UPSTREAM, tokens.jwksFile, certificate.certFile, certificate.keyFile)
+  const at = await firstMessage<{ port: number; tlsPort: number }>(upstream)
   const { rounds, measureMs } = options
   const cpus = cores < 2 ? undefined : '0'
-  const field: Field = { dir, load: program(LOAD), upstreamPort, tokens, rounds, measureMs, cpus, say }
+  const places = { upstreamPort: at.port, upstreamTlsPort: at.tlsPort, certificate }
+  const field: Field = { dir, load: program(LOAD), ...places, tokens, rounds, measureMs, cpus, say }
   const tokenBytes = `${tokens.bytes.RS256} bytes with RS256, ${tokens.bytes.ES256} with ES256`
   return { field, tokenBytes }
 }

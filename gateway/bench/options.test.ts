@@ -30,6 +30,11 @@ describe('the command line of the benchmark', () => {
     assert.throws(() => parseOptions(['--only', 'main,nope'], IDS), /no scenario nope: there are main, cold/)
   })
 
+  it('takes the name of a group for all that is in it', () => {
+    const { only } = parseOptions(['--only', 'both,cold'], IDS, { both: ['main', 'cold'] })
+    assert.deepEqual([...(only ?? [])], ['main', 'cold'])
+  })
+
   it('refuses a number that is none', () => {
     for (const args of [
       ['--rounds', '1.5'],

@@ -20,7 +20,7 @@ export interface BenchOptions {
 
 export const USAGE = `npm run bench -- [options]
   --quick            one short round of everything, to try it out
-  --only a,b         only these scenarios
+  --only a,b         only these scenarios; table: those in whose every row a C proxy should be no better choice
   --among a,b        only these contenders, by their names in the table
   --rounds n         default 5
   --seconds n        of each contender in each round, default 2.5
@@ -30,8 +30,17 @@ export const USAGE = `npm run bench -- [options]
                      go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
   --out DIR          where RESULTS.md and results.svg go; default gateway/bench for a whole run, data/bench otherwise`
 
-/** Throws with words for the user when it cannot be read. @param ids of all scenarios */
-export function parseOptions(args: readonly string[], ids: readonly string[]): BenchOptions {
+/**
+ * Throws with words for the user when it cannot be read.
+ *
+ * @param ids of all scenarios
+ * @param groups of them, by names that stand for all of each
+ */
+export function parseOptions(
+  args: readonly string[],
+  ids: readonly string[],
+  groups: Readonly<Record<string, readonly string[]>> = {},
+): BenchOptions {
   const { values } = parseArgs({
     args: [...args],
     options: {
@@ -48,7 +57,10 @@ export function parseOptions(args: readonly string[], ids: readonly string[]): B
   })
   const { quick, root, ratelimit } = values
   const against = values.against?.split(',') ?? []
-  const only = values.only === undefined ? undefined : new Set(values.only.split(','))
+  const only =
+    values.only === undefined
+      ? undefined
+      : new Set(values.only.split(',').flatMap((id) => groups[id] ?? [id]))
   const among = values.among === undefined ? undefined : new Set(values.among.split(','))
   const unknown = [...(only ?? [])].filter((id) => !ids.includes(id))
   if (unknown.length > 0) throw new Error(`no scenario ${unknown.join(', ')}: there are ${ids.join(', ')}`)

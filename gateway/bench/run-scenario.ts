@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Tokens } from './bench-tokens.ts'
+import type { CertificateFiles } from './certificate.ts'
 import type { Child } from './child.ts'
 import type { Contender, RunningContender } from './contender.ts'
 import { refusesForgery } from './forgery.ts'
@@ -10,12 +11,15 @@ import { carryOut, measureOf } from './measure.ts'
 import { type EntryReport, type Measure, SATURATION, type ScenarioReport } from './report.ts'
 import type { Entry, Scenario } from './scenarios.ts'
 import { spreadOf } from './statistics.ts'
+import { carryOutByWrk } from './wrk.ts'
 
 /** What all scenarios share. */
 export interface Field {
   readonly dir: string
   readonly load: Child
   readonly upstreamPort: number
+  readonly upstreamTlsPort: number
+  readonly certificate: CertificateFiles
   readonly tokens: Tokens
   readonly rounds: number
   readonly measureMs: number
@@ -102,14 +106,16 @@ async function start(runner: Runner, scenario: Scenario, field: Field): Promise<
   mkdirSync(field.dir, { recursive: true })
   const running = await contender.start({
     dir: field.dir,
-    upstreamPort: field.upstreamPort,
+    upstreamPort: scenario.upstreamTls ? field.upstreamTlsPort : field.upstreamPort,
+    upstreamCaFile: scenario.upstreamTls ? field.certificate.caFile : undefined,
+    tls: scenario.tls ? field.certificate : undefined,
     tokens: field.tokens,
     gatewayEnv: env,
     cpus: scenario.pinned ? field.cpus : undefined,
   })
   runner.running = running
   for (const port of contender.authenticates ? running.ports : []) {
-    if (await refusesForgery(port, scenario.request, field.tokens)) continue
+    if (await refusesForgery(port, scenario.request, field.tokens, scenario.tls)) continue
     throw new Error('lets a forged token through')
   }
   await warmUp(jobOf(scenario, { contender, running }, field), field.load, runner.entry.programs)
@@ -159,7 +165,9 @@ async function takeRounds(
           ...jobOf(scenario, { contender: runner.entry.contender, running }, field),
           perSecond: rateOf(runner),
         }
-        const measure = measureOf(await carryOut(field.load, job), { load, round })
+        const generate =
+          scenario.generator === 'wrk' ? carryOutByWrk : (one: LoadJob) => carryOut(field.load, one)
+        const measure = measureOf(await generate(job), { load, round })
         runner.measures.push(measure)
         running.tidy()
         field.say(lineOf(runner, measure))
@@ -179,6 +187,8 @@ function jobOf(
     ports: running.ports,
     request: { ...request, tokensFile, ...contender.request },
     connections: scenario.connections,
+    tls: scenario.tls,
+    renewal: scenario.renewal,
     idleConnections: scenario.idleConnections,
     warmUpMs: WARM_UP_MS,
     measureMs: field.measureMs,

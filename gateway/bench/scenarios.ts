@@ -8,9 +8,15 @@ import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
 import { severalProcesses } from './contenders/several-processes.ts'
 import { features } from './feature-scenario.ts'
-import type { LoadRequest } from './load-job.ts'
+import type { LoadJob, LoadRequest } from './load-job.ts'
 import { storedEntries, workersOrStore } from './store-scenarios.ts'
-import { LARGE_PATH, LARGE_RESPONSE_BYTES, RESPONSE_BYTES } from './upstream-responses.ts'
+import {
+  HUGE_BYTES,
+  HUGE_PATH,
+  LARGE_PATH,
+  LARGE_RESPONSE_BYTES,
+  RESPONSE_BYTES,
+} from './upstream-responses.ts'
 
 /** A contender in a scenario. */
 export interface Entry {
@@ -31,6 +37,12 @@ export interface Scenario {
   readonly request: ScenarioRequest
   readonly connections: number
   readonly idleConnections: number
+  /** Clients speak TLS. */
+  readonly tls: boolean
+  readonly upstreamTls: boolean
+  readonly renewal?: LoadJob['renewal']
+  /** Default: our own. */
+  readonly generator?: 'wrk'
   readonly entries: readonly Entry[]
   /** Besides the first, these entries are compared with all others by CPU. */
   readonly references: readonly string[]
@@ -41,6 +53,23 @@ export interface Scenario {
   /** Saturation only, or a fixed rate too, to measure latency. */
   readonly loads: 'saturation' | 'rates'
 }
+
+/** The rows that decide between this gateway and a C proxy. */
+export const TABLE = [
+  'main',
+  'connections-8',
+  'connections-1',
+  'connections-512',
+  'synced',
+  'https',
+  'https-upstream',
+  'new-connections',
+  'new-https',
+  'large',
+  'huge',
+  'cold',
+  'workers',
+]
 
 const HTTP_PROXY = new URL('./peers/http-proxy.ts', import.meta.url)
 const FASTIFY_HTTP_PROXY = new URL('./peers/fastify-http-proxy.ts', import.meta.url)
@@ -67,6 +96,13 @@ const BALANCE: ScenarioRequest = {
 
 const DISTINCT = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
 const TRANSFERRING = { method: 'POST', path: '/api/transfer', body: TRANSFER } as const
+const HUGE = { path: HUGE_PATH, tokens: 16, responseBytes: HUGE_BYTES }
+const UPLOAD = {
+  method: 'POST',
+  path: HUGE_PATH,
+  body: JSON.stringify('x'.repeat(HUGE_BYTES - 2)),
+  tokens: 16,
+} as const
 const LARGE = { path: LARGE_PATH, responseBytes: LARGE_RESPONSE_BYTES }
 
 /**
@@ -92,6 +128,8 @@ export function scenariosOf(trees: {
     title,
     connections: CONNECTIONS,
     idleConnections: 0,
+    tls: false,
+    upstreamTls: false,
     entries: common,
     references: [],
     pinned: true,
@@ -115,6 +153,10 @@ export function scenariosOf(trees: {
     one('callers', '10,000 callers', { request: { tokens: CALLERS, order: 'random' } }),
     one('transfer', 'POST with a body of 300 bytes, limit per hour', { request: TRANSFERRING }),
     one('large', 'Responses of 64 KiB, unlimited path', { request: LARGE }),
+    ...connectionsAndBodies(one),
+    one('synced', 'Audit trail on the disk before the response', {
+      entries: [...settings(own, 'GATEWAY_AUDIT_DURABILITY', { synced: 'synced' }), ...common.slice(1)],
+    }),
     one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
     one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
     one('workers', 'One worker and two, over three starts', { ...oneAndTwo, pinned: false }),
@@ -133,6 +175,28 @@ export function scenariosOf(trees: {
       entries: settings(own, 'GATEWAY_AUDIT_SEALS', SEALS),
       loads: 'rates',
     }),
+  ]
+}
+
+/** The first row in other transports, and with larger bodies. */
+function connectionsAndBodies(one: (id: string, title: string, change: Change) => Scenario): Scenario[] {
+  return [
+    one('huge', 'Responses of 1 MiB, 16 connections', { request: HUGE, connections: 16 }),
+    one('upload', 'Requests of 1 MiB, 16 connections', { request: UPLOAD, connections: 16 }),
+    ...[1, 8, 512, 4096].map((connections) =>
+      one(`connections-${connections}`, connections === 1 ? 'One connection' : `${connections} connections`, {
+        connections,
+      }),
+    ),
+    one('https', 'HTTPS', { tls: true }),
+    one('https-upstream', 'HTTPS upstream', { upstreamTls: true }),
+    one('new-connections', 'A new connection for each request', { renewal: 'new' }),
+    one('new-https', 'A new TLS connection for each request', { renewal: 'new', tls: true }),
+    one('resumed-https', 'A new TLS connection for each request, with a session of one before', {
+      renewal: 'resumed',
+      tls: true,
+    }),
+    one('wrk', 'The first row, with the load generator wrk', { generator: 'wrk', request: { tokens: 1 } }),
   ]
 }
 

@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { firstMessage, startChild } from '../child.ts'
 import type { Contender } from '../contender.ts'
+import type { PumpSettings } from '../pump-bytes.ts'
 
 const PROGRAM = fileURLToPath(new URL('../pump-bytes.ts', import.meta.url))
 
@@ -10,8 +11,10 @@ export const bytePump: Contender = {
   work: 'nothing: two sockets piped into each other',
   authenticates: false,
   version: () => process.version,
-  start: async ({ upstreamPort, cpus }) => {
-    const child = startChild({ command: [process.execPath, PROGRAM, String(upstreamPort)], cpus, ipc: true })
+  start: async ({ upstreamPort, tls, upstreamCaFile, cpus }) => {
+    const settings: PumpSettings = { upstreamPort, tls, upstreamCaFile }
+    const command = [process.execPath, PROGRAM, JSON.stringify(settings)] as const
+    const child = startChild({ command: [...command], cpus, ipc: true })
     const { port } = await firstMessage<{ port: number }>(child)
     return { ports: [port], pids: [child.pid], tidy: () => {}, end: child.end }
   },

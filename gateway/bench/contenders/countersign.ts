@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { type Child, startChild } from '../child.ts'
 import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
+import { HUGE_BYTES, HUGE_PATH } from '../upstream-responses.ts'
 
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
@@ -25,6 +26,13 @@ const ROUTES = [
   { path: PAYMENTS_PATH, methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
   { path: '/api/accounts', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
   { path: '/api/data', methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] },
+  {
+    path: HUGE_PATH,
+    methods: ['GET', 'POST'],
+    auth: ['bearer'],
+    scopes: ['a:r'],
+    maxBodyBytes: 2 * HUGE_BYTES,
+  },
   { path: '/api/transfer', methods: ['POST'], auth: ['bearer'], scopes: ['t:w'] },
 ]
 
@@ -67,7 +75,7 @@ function manifestOf(root: string): string {
 
 async function start(program: Program, setup: ContenderSetup): Promise<RunningContender> {
   const { root, program: path = 'gateway/main.ts', execArgv = [], additions = {} } = program
-  const { dir, upstreamPort } = setup
+  const { dir, upstreamPort, tls, upstreamCaFile } = setup
   const auditFile = join(dir, 'audit.ndjson')
   const write = (name: string, value: object) => {
     const file = join(dir, name)
@@ -79,12 +87,15 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
   const base = {
     issuer: ISSUER,
     audience: AUDIENCE,
+    // Of which one address, the load generator, may have three quarters.
+    maxInFlight: 8192,
     routes: ROUTES.map((row) => ({ ...row, ...route })),
     ...(openApi && { openapi: { file: write('api.json', openApi), validateRequests: true } }),
     ...onStore,
     ...config,
   }
-  const upstream = `http://127.0.0.1:${upstreamPort}`
+  const upstream =
+    upstreamCaFile === undefined ? `http://127.0.0.1:${upstreamPort}` : `https://localhost:${upstreamPort}`
   const child = startChild({
     // As `npm run gateway` does.
     command: [process.execPath, ...execArgv, ...YOUNG, join(root, path)],
@@ -97,11 +108,13 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
       GATEWAY_DATA_DIR: join(dir, 'data'),
       GATEWAY_PORT: '0',
       GATEWAY_ADMIN_PORT: '0',
+      ...(tls && { GATEWAY_TLS_PORT: '0', GATEWAY_TLS_CERT: tls.certFile, GATEWAY_TLS_KEY: tls.keyFile }),
+      ...(upstreamCaFile && { NODE_EXTRA_CA_CERTS: upstreamCaFile }),
       ...setup.gatewayEnv,
     },
   })
   return {
-    ports: [await portOf(child)],
+    ports: [await portOf(child, tls === undefined ? 'port' : 'tlsPort')],
     pids: [child.pid],
     tidy: () => rotate(child, auditFile),
     end: child.end,
@@ -109,13 +122,13 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
 }
 
 /** The port that the gateway logs. Rejects with its own message when it does not start. */
-export function portOf(child: Child): Promise<number> {
+export function portOf(child: Child, which: 'port' | 'tlsPort' = 'port'): Promise<number> {
   return new Promise((resolve, reject) => {
     let text = ''
     child.process.stderr?.on('data', (piece: string) => {
       text += piece
       const line = text.split('\n').find((one) => one.includes('"msg":"listening"'))
-      if (line !== undefined) resolve((JSON.parse(line) as { port: number }).port)
+      if (line !== undefined) resolve((JSON.parse(line) as Record<typeof which, number>)[which])
     })
     child.process.once('exit', () => reject(new Error(child.said().trim().slice(0, 500))))
   })

@@ -53,7 +53,7 @@ const RESPONSE_HEADERS = [
 
 /** HAProxy verifies a signature only; that the token is current, and meant for us, are rules of their own. */
 function haproxyConfig(
-  setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens'>,
+  setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens' | 'tls' | 'upstreamCaFile'>,
   { port, threads }: { readonly port: number; readonly threads: number },
 ): string {
   const { publicKeyFiles } = setup.tokens
@@ -78,7 +78,7 @@ function haproxyConfig(
     'backend callers',
     '    stick-table type string len 64 size 100k expire 1m store http_req_rate(1m)',
     'frontend public',
-    `    bind 127.0.0.1:${port}`,
+    `    bind 127.0.0.1:${port}${setup.tls === undefined ? '' : ` ssl crt ${setup.tls.bothFile}`}`,
     '    http-request set-var(txn.path) path',
     '    http-request set-var(txn.agent) req.hdr(user-agent)',
     '    http-request set-var(txn.bearer) http_auth_bearer',
@@ -92,7 +92,7 @@ function haproxyConfig(
     '    http-request set-var(txn.now) date()',
     '    http-request deny deny_status 401 unless { var(txn.exp),sub(txn.now) -m int gt 0 }',
     "    http-request set-var(txn.sub) var(txn.bearer),jwt_payload_query('$.sub')",
-    '    http-request track-sc0 var(txn.sub) table callers unless { path /api/accounts /api/data }',
+    '    http-request track-sc0 var(txn.sub) table callers unless { path /api/accounts /api/data /api/archive }',
     '    http-request deny deny_status 429 if { sc0_http_req_rate gt 1000000000 }',
     '    http-request set-header X-Forwarded-For %[src]',
     '    http-request set-header X-Forwarded-Proto http',
@@ -101,6 +101,6 @@ function haproxyConfig(
     '    default_backend service',
     'backend service',
     '    http-reuse always',
-    `    server one 127.0.0.1:${setup.upstreamPort}`,
+    `    server one 127.0.0.1:${setup.upstreamPort}${setup.upstreamCaFile === undefined ? '' : ` ssl verify required ca-file ${setup.upstreamCaFile} sni str(localhost) verifyhost localhost`}`,
   ].join('\n')}\n`
 }

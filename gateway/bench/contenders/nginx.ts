@@ -27,11 +27,19 @@ async function start(setup: ContenderSetup): Promise<RunningContender> {
 }
 
 export function nginxConfig(
-  setup: Pick<ContenderSetup, 'upstreamPort' | 'dir'>,
+  setup: Pick<ContenderSetup, 'upstreamPort' | 'dir' | 'tls' | 'upstreamCaFile'>,
   own: { readonly port: number; readonly logFile: string },
 ): string {
   const proxy = [
-    'proxy_pass http://service;',
+    `proxy_pass ${setup.upstreamCaFile === undefined ? 'http' : 'https'}://service;`,
+    ...(setup.upstreamCaFile === undefined
+      ? []
+      : [
+          'proxy_ssl_verify on;',
+          `proxy_ssl_trusted_certificate ${setup.upstreamCaFile};`,
+          'proxy_ssl_name localhost;',
+          'proxy_ssl_server_name on;',
+        ]),
     'proxy_http_version 1.1;',
     'proxy_set_header Connection "";',
     'proxy_set_header Host $host;',
@@ -45,7 +53,7 @@ export function nginxConfig(
   return `daemon off;
 worker_processes 1;
 pid ${setup.dir}/nginx.pid;
-events { worker_connections 8192; }
+events { worker_connections 16384; }
 http {
 ${temporary}
   log_format json escape=json '{"time":"$time_iso8601","id":"$request_id","ip":"$remote_addr","method":"$request_method","path":"$uri","agent":"$http_user_agent","status":$status,"seconds":$request_time}';
@@ -65,12 +73,17 @@ ${temporary}
     keepalive_requests 1000000000;
   }
   server {
-    listen 127.0.0.1:${own.port};
+    listen 127.0.0.1:${own.port}${setup.tls === undefined ? '' : ' ssl'};
+    ${setup.tls === undefined ? '' : `ssl_certificate ${setup.tls.certFile}; ssl_certificate_key ${setup.tls.keyFile}; ssl_session_cache shared:s:8m;`}
+    client_max_body_size 2m; proxy_request_buffering off;
     location / {
     limit_req zone=callers burst=100000 nodelay;
     ${proxy}
     }
     location = /api/accounts {
+    ${proxy}
+    }
+    location = /api/archive {
     ${proxy}
     }
     location = /api/data {
