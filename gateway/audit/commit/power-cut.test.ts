@@ -127,9 +127,10 @@ async function sealRest(file: string, key: SealKey): Promise<void> {
   await checkSeal(file, key)
 }
 
-/** Runs the clients on a disk whose power can be cut. @returns what there was at each moment, and who saw an answer, in order */
+/** Runs the clients on a disk whose power can be cut. @returns what there was at each moment, who saw an answer, in order, and who was refused */
 async function runClients(t: TestContext, directory: string, run: Run, key: SealKey) {
   const seen: string[] = []
+  const refused = new Set<unknown>()
   const disk = new PowerDisk(t, directory, () => seen.length)
   let sync = 0
   const file = join(directory, 'audit.ndjson')
@@ -141,11 +142,9 @@ async function runClients(t: TestContext, directory: string, run: Run, key: Seal
     const line = requestLine(`client-${index}`)
     const recorded = trail.append(line)
     if (recorded instanceof Error) return
-    if (leaves) {
-      trail.settle(responseTo(line, 499, 1))
-      return
-    }
-    if ((await endOf(recorded)) !== undefined) return
+    if (leaves) trail.settle(responseTo(line, 499, 1))
+    if ((await endOf(recorded)) !== undefined) refused.add(`client-${index}`)
+    if (leaves || refused.has(`client-${index}`)) return
     for (let i = 0; i < turns; i++) await turn()
     if (!(await isRecorded(trail, responseTo(line, 200, 1)))) return
     seen.push(`client-${index}`)
@@ -176,13 +175,15 @@ async function runClients(t: TestContext, directory: string, run: Run, key: Seal
   }
   await Promise.all([all, sealed])
   disk.nextSync = () => WORKS
+  // A rotation that found the trail busy is tried again.
+  while (!fs.existsSync(file)) await turn()
   // A sync that failed for the trail is told to the sealer, too.
   await sealer.finish().catch(() => sealer.finish())
   sealer.close()
   trail.close('test')
   disk.note()
   disk.putBack()
-  return { moments: disk.moments, inodes: disk.inodes, seen }
+  return { moments: disk.moments, inodes: disk.inodes, seen, refused }
 }
 
 test('after a power cut at any moment every answer that a client saw has its pair, every request one response, and no lost line is sealed', async (t) => {
@@ -195,7 +196,7 @@ test('after a power cut at any moment every answer that a client saw has its pai
     fc.asyncProperty(anyRun, async (run) => {
       const directory = join(scratch, `run-${runs++}`)
       mkdirSync(directory)
-      const { moments, inodes, seen } = await runClients(t, directory, run, key)
+      const { moments, inodes, seen, refused } = await runClients(t, directory, run, key)
       for (const [index, moment] of moments.entries()) {
         // All of them in a long run.
         if (LONGER === 1 && (index + runs) % 3 > 0) continue
@@ -232,6 +233,9 @@ test('after a power cut at any moment every answer that a client saw has its pai
         if (run.durability === 'written' || files.some((bytes) => bytes.includes(0))) continue
         for (const { type, requestId } of lines) {
           if (type !== 'API_REQUEST') continue
+          // Refused and cut off in the old file, where the disk has failed again before it knew: it can stand there alone.
+          const isLeft = after.length > 0 && before?.some((line) => line.requestId === requestId)
+          if (isLeft && refused.has(requestId)) continue
           assert.equal(of('API_RESPONSE', requestId).length, 1, `${requestId} has no response`)
         }
       }
