@@ -211,6 +211,25 @@ describe('a stream of HTTP/2', () => {
     assert.equal(seen.length, 1)
   })
 
+  it('is over when its response ends, also after the last byte that was announced', async () => {
+    let over = 0
+    const begun = ({ res }: Seen) => {
+      res.onClose(() => over++)
+      const lines = 'Content-Length: 5\r\n'
+      res.writeHead({ status: 200, lines, contentLength: 5, dated: false })
+      res.write(Buffer.from('whole'))
+      setImmediate(() => res.end())
+    }
+    const { connect } = serveFrames({ begun })
+    const client = connect()
+    for (let i = 0; i < 150; i++) {
+      client.request(2 * i + 1)
+      await until(() => over > i)
+    }
+    assert.equal(client.of(DATA, 299).at(-1)?.flags, END_STREAM)
+    assert.equal(over, 150)
+  })
+
   it('that is broken off is reset, and others go on', async () => {
     const begun = ({ res, target }: Seen) => {
       if (target === '/') return respond(res)

@@ -163,13 +163,18 @@ export class StreamResponse implements OutgoingResponse {
 
   /** Writes what the windows allow. */
   pump(): void {
-    if (this.#held || this.#closed || this.#whole) return
-    if (this.#head !== '' && (this.#flushes || this.#queue.length > 0 || this.#ended)) this.#pumpHead()
-    this.#pumpBody()
-    if (this.#ended && this.#queue.length === 0 && !this.#whole) this.#sendEnd()
+    if (this.#held || this.#closed) return
+    // The last announced byte can be written before the response is ended.
+    if (!this.#whole) this.#pumpRest()
     if (this.#ended && this.#whole) this.#stream.responseWritten()
     else if (this.#acceptsMore && this.#drainListeners.length > 0)
       for (const listener of this.#drainListeners.splice(0)) listener()
+  }
+
+  #pumpRest(): void {
+    if (this.#head !== '' && (this.#flushes || this.#queue.length > 0 || this.#ended)) this.#pumpHead()
+    this.#pumpBody()
+    if (this.#ended && this.#queue.length === 0 && !this.#whole) this.#sendEnd()
   }
 
   #pumpHead(): void {
