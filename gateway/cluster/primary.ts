@@ -20,6 +20,7 @@ import type { ServingMode } from '../process/serving-mode.ts'
 import { gatewayIdOf } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
+import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { PrimaryState } from './primary-state.ts'
 import type { WorkerCommand, WorkerConfiguration } from './worker-messages.ts'
 import { type EndedWorker, startThreads, WorkerPool } from './worker-pool.ts'
@@ -56,6 +57,7 @@ export class Primary implements ServingMode {
   readonly #state: PrimaryState
   readonly #pool: WorkerPool<MetricsSnapshot>
   readonly #secret = randomBytes(32)
+  readonly #tickets: TicketKeys
   readonly #watching: Watching[] = []
   readonly #inheritance: Inheritance | undefined
   readonly #inherited: InheritedRequests | undefined
@@ -96,6 +98,7 @@ export class Primary implements ServingMode {
     const gatewayId = gatewayIdOf(this.#secret)
     this.#state = new PrimaryState(startup, { watch, gatewayId }, succession?.inheritance.state)
     this.limiter = this.#state.limiter
+    this.#tickets = new TicketKeys(succession?.inheritance.state.tickets ?? randomDayKey(Date.now()))
     this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
     this.#pool = new WorkerPool({
       size: settings.workers,
@@ -238,6 +241,7 @@ export class Primary implements ServingMode {
         },
         resume: () => state.resume(),
       },
+      tickets: this.#tickets,
       sessions: state,
       obstacle: () =>
         this.#pool.serving === this.settings.workers
@@ -285,6 +289,7 @@ export class Primary implements ServingMode {
       secret: this.#secret,
       trail: this.trail.handle,
       keys: state?.keys ?? [],
+      tickets: this.#tickets.dayKey(Date.now()),
       open: share < workers ? shareOf(listeners, share, workers) : {},
     }
   }

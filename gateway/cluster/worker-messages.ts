@@ -8,6 +8,7 @@ import type {
   NamedSocket,
   PassedConnection,
 } from '../process/restart/sockets.ts'
+import type { DayKey } from '../tls/listener/ticket-keys.ts'
 import type { TlsTexts } from '../tls/listener/tls-context.ts'
 import type { SharedMemory } from './event-memory.ts'
 import type { InitialState } from './replication.ts'
@@ -27,6 +28,8 @@ export interface WorkerConfiguration extends InitialState {
   readonly trail: TrailHandle
   /** Last good signing keys of the process before. */
   readonly keys: readonly LastGoodKeys[]
+  /** Of sessions of TLS, the same in all workers. */
+  readonly tickets: DayKey
   /** Sockets that listen already and are this worker's from now on. */
   readonly open: ListeningSockets
 }

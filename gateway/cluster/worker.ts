@@ -14,6 +14,7 @@ import { gatewayIdOf, reachStore } from '../process/shared-state.ts'
 import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
 import { operationalLog } from '../terminal/operational-log.ts'
+import { TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { parseTls, type TlsTexts } from '../tls/listener/tls-context.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { commonClock } from './event-clock.ts'
@@ -78,6 +79,7 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
   inForce.restoreKeys(configuration.keys)
   const listeners = await openPublicListeners(inForce, {
     material: startup.tls?.material,
+    tickets: new TicketKeys(configuration.tickets),
     shared: true,
     open: configuration.open,
   })

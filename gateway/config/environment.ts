@@ -73,6 +73,7 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_TLS_KEY', (text, overrides) => setTls(overrides, { keyFile: text })],
   ['GATEWAY_TLS_CLIENT_CA', (text, overrides) => setTls(overrides, { clientCaFile: text })],
   ['GATEWAY_TLS_CLIENT_CRL', (text, overrides) => setTls(overrides, { clientCrlFile: text })],
+  ['GATEWAY_TLS_TICKET_KEY', (text, overrides) => setTls(overrides, { ticketKeyFile: text })],
 ])
 
 export interface ConfigFiles {

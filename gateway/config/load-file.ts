@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { readFileSync, type Stats, statSync } from 'node:fs'
 import type { Fault, Parsed } from './faults.ts'
 import { checkSize, utf8Text } from './file-text.ts'
 
@@ -41,6 +41,21 @@ export function unreadable(file: string, error: unknown): Fault {
 export function readLenient(file: string): string {
   checkSize(statSync(file).size)
   return readFileSync(file, 'utf8')
+}
+
+/** Reads a secret that only the gateway may read. @throws Error when others may, too */
+export function readPrivate(file: string): string {
+  checkPrivate(statSync(file))
+  return readLenient(file)
+}
+
+/** @throws Error for a file that others on the machine can read or write, but for the group of one that root owns */
+export function checkPrivate({ mode, uid }: Pick<Stats, 'mode' | 'uid'>): void {
+  // A secret that Kubernetes mounts belongs to root, and is readable by the group of the pod.
+  const forbidden = uid === 0 ? 0o037 : 0o077
+  if ((mode & forbidden) === 0) return
+  const octal = (mode & 0o777).toString(8).padStart(4, '0')
+  throw new Error(`its mode is ${octal}, so that others may use the secret in it: chmod 600`)
 }
 
 /** Reads a file that must be UTF-8. */

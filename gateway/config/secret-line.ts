@@ -5,6 +5,8 @@ const SECRET = /^[\x21-\x7e]{32,256}$/
 
 /** The secret that the gateway proves itself with to the upstreams. */
 export const parseUpstreamSecret = secretLine('the secret of gateway and service')
+/** What the keys of TLS session tickets are made of. */
+export const parseTicketSecret = secretLine('the secret of the session tickets')
 /** The bearer token of the admin listener. */
 export const parseAdminToken = secretLine('the token of the admin listener')
 

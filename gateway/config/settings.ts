@@ -140,6 +140,8 @@ export interface TlsSettings {
   readonly clientCaFile: string | undefined
   /** Undefined: nothing is revoked. Never without `clientCaFile`. */
   readonly clientCrlFile: string | undefined
+  /** The secret that the keys of session tickets are made of. Undefined: each process makes its own. Never with `clientCaFile`. */
+  readonly ticketKeyFile: string | undefined
 }
 
 /** How durable an audit record must be before its request continues. */

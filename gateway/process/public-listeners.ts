@@ -5,14 +5,10 @@ import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { InForce } from '../gateway.ts'
 import type { Connections } from '../http/server/connections.ts'
-import {
-  createHttpServer,
-  createSecureHttpServer,
-  type HttpServer,
-  type SecureHttpServer,
-} from '../http/server/http-server.ts'
+import { createHttpServer, type HttpServer } from '../http/server/http-server.ts'
 import type { Http2Protocol } from '../http/server/served-connection.ts'
-import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
+import type { TicketKeys } from '../tls/listener/ticket-keys.ts'
+import type { TlsMaterial } from '../tls/listener/tls-context.ts'
 import { boundClients, connectionsOf } from './listener.ts'
 import {
   type ListeningSocket,
@@ -21,6 +17,7 @@ import {
   type PassedSocket,
   socketOf,
 } from './restart/sockets.ts'
+import { SecureListeners } from './secure-listeners.ts'
 
 /** How many connections may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
 const BACKLOG = 4096
@@ -69,13 +66,15 @@ export async function openPublicListeners(
   inForce: InForce,
   options: {
     readonly material: TlsMaterial | undefined
+    /** Of this process. */
+    readonly tickets: TicketKeys
     readonly shared?: boolean
     /** Sockets that listen already; where there are none, one is opened. */
     readonly open?: ListeningSockets | undefined
   },
 ): Promise<PublicListeners> {
-  const { settings, tls } = inForce.gateway
-  const { material, shared = false, open = {} } = options
+  const { settings, tls, clock } = inForce.gateway
+  const { material, tickets, shared = false, open = {} } = options
   const connections = connectionsOf(inForce, await loadHttp2(settings))
   const listening: [name: 'http' | 'https', listener: HttpServer][] = []
   const listenAll = async (name: 'http' | 'https', port: number, make: () => HttpServer) => {
@@ -88,18 +87,13 @@ export async function openPublicListeners(
     return bound
   }
   const port = await listenAll('http', settings.port, () => createHttpServer(connections))
-  const secured: SecureHttpServer[] = []
+  let secured: SecureListeners | undefined
   let tlsPort: number | undefined
   if (settings.tls !== undefined && material !== undefined) {
-    const terms = listenerOptions(material, {
-      handshakeMs: settings.timeouts.handshakeMs,
-      http2: settings.http2,
-    })
-    tlsPort = await listenAll('https', settings.tls.port, () => {
-      const secure = createSecureHttpServer(connections, terms)
-      secured.push(secure)
-      return secure
-    })
+    const { handshakeMs } = settings.timeouts
+    const secure = new SecureListeners(material, { handshakeMs, http2: settings.http2, tickets, clock })
+    tlsPort = await listenAll('https', settings.tls.port, () => secure.open(connections))
+    secured = secure
   }
   return {
     listeners: listening.map(([, listener]) => listener),
@@ -107,8 +101,9 @@ export async function openPublicListeners(
     port,
     tlsPort,
     enforce: (changed) => {
-      for (const secure of secured) secure.setSecureContext(changed.secure)
-      if (secured.length > 0) tls.trust = changed.trust
+      if (secured === undefined) return
+      secured.enforce(changed)
+      tls.trust = changed.trust
     },
     boundClients: () => boundClients(connections, inForce.gateway.settings),
     sockets: () => listening.map(([name, { server }]) => [name, socketOf(server) as PassedSocket]),

@@ -1,4 +1,5 @@
 import { ConfigInForce } from '../admin/config-in-force.ts'
+import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { assemble } from './assemble.ts'
 import { closeParts, drain } from './drain.ts'
 import type { GatewayInForce } from './gateway-in-force.ts'
@@ -38,6 +39,7 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
   const { inForce, state, watch, inherited } = assemble(startup, inheritance?.state)
   const { trail, metrics, load, clients, tls: trust } = inForce.gateway
   const files = keepFiles(state, watch)
+  const tickets = new TicketKeys(inheritance?.state.tickets ?? randomDayKey(Date.now()))
   let open: PublicListeners | undefined
   let handOver: HandOver | undefined
   const reports = { ...inForce.gateway, config: new ConfigInForce(startup) }
@@ -71,14 +73,14 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
       if (inheritance !== undefined) await reachStore(state.member)
-      open = await openPublicListeners(inForce, { material: tls?.material, open: sockets })
+      open = await openPublicListeners(inForce, { material: tls?.material, tickets, open: sockets })
       if (settings.tls !== undefined && tls !== undefined) {
         const { enforce } = open
         const inUse = () => clients.table
         watching.push(watchTls(reports, { settings: settings.tls, loaded: tls, enforce, clients: inUse }))
       }
       inForce.startKeys()
-      handOver = handOverOf({ inForce, state, open, files, unwatch })
+      handOver = handOverOf({ inForce, state, open, files, tickets, unwatch })
       const { connections } = open
       inheritance?.predecessor.serve({
         trail,
@@ -111,10 +113,11 @@ interface HandedOver {
   readonly inForce: GatewayInForce
   readonly open: PublicListeners
   readonly files: StateFiles
+  readonly tickets: TicketKeys
   readonly unwatch: () => void
 }
 
-function handOverOf({ inForce, state, open, files, unwatch }: HandedOver): HandOver {
+function handOverOf({ inForce, state, open, files, tickets, unwatch }: HandedOver): HandOver {
   const { trail, log } = inForce.gateway
   const thread = new ThreadHandOver(inForce, open)
   return new HandOver({
@@ -122,6 +125,7 @@ function handOverOf({ inForce, state, open, files, unwatch }: HandedOver): HandO
     trail,
     threads: () => [thread],
     files,
+    tickets,
     sessions: sessionNews(state),
     obstacle: () => whyNotHandedOver(trail, state),
     unwatch,

@@ -1,6 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
 import { checkSize, utf8Text } from '../file-text.ts'
+import { checkPrivate } from '../load-file.ts'
 
 /** The file system, as a watch needs it. */
 export interface Disk {
@@ -34,6 +35,15 @@ const DISK: Disk = {
 
 /** For PEM files, which may have comments in any encoding. */
 export const LENIENT_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'utf8') }
+
+/** For secrets that only the gateway may read. */
+export const PRIVATE_DISK: Disk = {
+  stat: DISK.stat,
+  read: async (file) => {
+    checkPrivate(await stat(file))
+    return LENIENT_DISK.read(file)
+  },
+}
 
 /**
  * Watches one file by polling. `fs.watch` misses changes when a file is replaced by rename, when a symlink in its path is

@@ -22,7 +22,7 @@ test('without any of its keys there is no HTTPS listener', () => {
 })
 
 test('file and environment make one HTTPS listener, the environment first', () => {
-  const none = { clientCaFile: undefined, clientCrlFile: undefined }
+  const none = { clientCaFile: undefined, clientCrlFile: undefined, ticketKeyFile: undefined }
   assert.deepEqual(load({}, TLS_ENV).value?.tls, { port: 8443, ...PAIR, ...none })
   assert.deepEqual(load({ tls: { port: 1443, ...PAIR } }).value?.tls, { port: 1443, ...PAIR, ...none })
   const env = { GATEWAY_TLS_PORT: '0', GATEWAY_TLS_CLIENT_CA: 'ca.pem', GATEWAY_TLS_CLIENT_CRL: 'crl.pem' }
@@ -31,7 +31,10 @@ test('file and environment make one HTTPS listener, the environment first', () =
     ...PAIR,
     clientCaFile: 'ca.pem',
     clientCrlFile: 'crl.pem',
+    ticketKeyFile: undefined,
   })
+  const ticketKeyFile = load({}, { ...TLS_ENV, GATEWAY_TLS_TICKET_KEY: 't' }).value?.tls?.ticketKeyFile
+  assert.equal(ticketKeyFile, 't')
 })
 
 test('port, certificate and key come together: what is missing is named where the others are', () => {
@@ -78,4 +81,16 @@ test('the HTTPS listener must not be its own upstream', () => {
     own,
   )
   assert.deepEqual(faults({ upstream: 'http://localhost:8443' }, TLS_ENV), [])
+})
+
+test('a secret of session tickets is a fault where clients are asked for certificates, which end their sessions', () => {
+  const reason =
+    'has no effect with a client CA: sessions of clients with certificates are not resumed; remove one of the two'
+  const env = { ...TLS_ENV, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }
+  assert.deepEqual(faults({}, { ...env, GATEWAY_TLS_TICKET_KEY: 't' }), [
+    `environment: GATEWAY_TLS_TICKET_KEY: ${reason}`,
+  ])
+  assert.deepEqual(faults({ tls: { ticketKeyFile: 't' } }, env), [
+    `config/gateway.json: $.tls.ticketKeyFile: ${reason}`,
+  ])
 })

@@ -10,6 +10,7 @@ const VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
   keyFile: 'GATEWAY_TLS_KEY',
   clientCaFile: 'GATEWAY_TLS_CLIENT_CA',
   clientCrlFile: 'GATEWAY_TLS_CLIENT_CRL',
+  ticketKeyFile: 'GATEWAY_TLS_TICKET_KEY',
 }
 
 /** The keys from the file and from the environment. */
@@ -23,7 +24,7 @@ export interface TlsSources {
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
   const merged: TlsKeys = { ...sources.written, ...sources.environment }
   if (Object.keys(merged).length === 0) return { value: undefined }
-  const { port, certFile, keyFile, clientCaFile, clientCrlFile } = merged
+  const { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile } = merged
   const faults: Fault[] = []
   for (const key of ['port', 'certFile', 'keyFile'] as const) {
     if (merged[key] !== undefined) continue
@@ -34,10 +35,15 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
     const reason = 'has no effect without a client CA: set one, or remove the list'
     faults.push({ ...tlsPlace(sources, 'clientCrlFile'), reason })
   }
+  if (ticketKeyFile !== undefined && clientCaFile !== undefined) {
+    const reason =
+      'has no effect with a client CA: sessions of clients with certificates are not resumed; remove one of the two'
+    faults.push({ ...tlsPlace(sources, 'ticketKeyFile'), reason })
+  }
   if (faults.length > 0 || port === undefined || certFile === undefined || keyFile === undefined) {
     return { faults }
   }
-  return { value: { port, certFile, keyFile, clientCaFile, clientCrlFile } }
+  return { value: { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile } }
 }
 
 /** Where a key is set. For a missing key: the environment if it sets any of them, else the file. */

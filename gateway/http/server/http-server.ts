@@ -21,6 +21,8 @@ export interface HttpServer {
 export interface SecureHttpServer extends HttpServer {
   /** For new connections. */
   setSecureContext: SecureServer['setSecureContext']
+  /** For new connections, until the next context. */
+  setTicketKeys: SecureServer['setTicketKeys']
 }
 
 export function createHttpServer<E>(connections: Connections<E>): HttpServer {
@@ -71,6 +73,7 @@ export function createSecureHttpServer<E>(
       for (const { accepted, sinceMs } of handshakes.values()) if (sinceMs <= untilMs) accepted.close()
     },
     setSecureContext: (context) => tls.setSecureContext(context),
+    setTicketKeys: (keys) => tls.setTicketKeys(keys),
   }
 }
 

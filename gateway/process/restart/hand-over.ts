@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Trail } from '../../audit/trail.ts'
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { TicketKeys } from '../../tls/listener/ticket-keys.ts'
 import type { PassedState } from './messages.ts'
 import type { ServingThread } from './serving-thread.ts'
 import type { NamedSocket, PassedSocket } from './sockets.ts'
@@ -31,6 +32,8 @@ export interface HandOverParts {
   /** Those that serve now. */
   readonly threads: () => readonly ServingThread[]
   readonly files: StateFiles
+  /** Of this process: clients resume their sessions with the other one. */
+  readonly tickets: Pick<TicketKeys, 'dayKey'>
   readonly sessions: SessionNews
   /** Why it cannot be handed over now; undefined when it can. */
   readonly obstacle: () => string | undefined
@@ -77,7 +80,7 @@ export class HandOver {
    * @throws Error when a thread or the files cannot be completed; the caller then calls `goOn`
    */
   async suspend(): Promise<PassedState> {
-    const { files, trail, begin, threads, obstacle } = this.#parts
+    const { files, tickets, trail, begin, threads, obstacle } = this.#parts
     begin?.()
     const present = new Set(threads())
     const isSame =
@@ -94,7 +97,7 @@ export class HandOver {
     const passed = await files.suspend(keys)
     const error = await trail.suspend('restart')
     if (error !== undefined) throw error
-    return passed
+    return { ...passed, tickets: tickets.dayKey(Date.now()) }
   }
 
   /** Serves again, after `suspend`. @param copies of the sockets, which do not listen yet, in the order of `sockets()` */

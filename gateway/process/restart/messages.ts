@@ -1,4 +1,5 @@
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { DayKey } from '../../tls/listener/ticket-keys.ts'
 import type { ListenerName, PassedConnection } from './sockets.ts'
 
 /** What a restart cannot change: both processes share the sockets and the files. By name, as configured. */
@@ -10,6 +11,8 @@ export interface PassedState {
   readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
   readonly blocked: readonly (readonly [key: string, untilMs: number])[]
   readonly keys: readonly LastGoodKeys[]
+  /** Of sessions of TLS; older gateways do not pass it. */
+  readonly tickets?: DayKey
 }
 
 /** From the process before to the one that takes over. A socket comes with `listener` and `connection`. */

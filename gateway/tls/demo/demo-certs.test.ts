@@ -40,6 +40,7 @@ test('the demo certificates serve as they come, and the revoked client is refuse
         keyFile: at('server-key.pem'),
         clientCaFile: at('ca.pem'),
         clientCrlFile: at(list),
+        ticketKeyFile: undefined,
       },
       Date.now(),
     )

@@ -18,6 +18,7 @@ export const FILES: TlsFiles = {
   keyFile: 'server-key.pem',
   clientCaFile: 'ca.pem',
   clientCrlFile: 'crl.pem',
+  ticketKeyFile: 'ticket-key',
 }
 
 export interface TlsFixture {

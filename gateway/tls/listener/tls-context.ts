@@ -1,6 +1,7 @@
 import { constants, hash, type KeyObject, type X509Certificate } from 'node:crypto'
 import { createSecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls'
 import type { Parsed } from '../../config/faults.ts'
+import { parseTicketSecret } from '../../config/secret-line.ts'
 import type { TlsSettings } from '../../config/settings.ts'
 import { subjectOf } from '../clients/certificate-names.ts'
 import { readAuthorities, readRevocationLists } from '../clients/client-authorities.ts'
@@ -9,6 +10,7 @@ import type { ClientTrust } from '../clients/trust.ts'
 import { Findings } from './findings.ts'
 import { readPem } from './pem.ts'
 import { checkServerCertificate, readCertificates, readKey } from './server-certificate.ts'
+import { type DayKey, firstDayKey } from './ticket-keys.ts'
 
 /** The configured file names. */
 export type TlsFiles = Omit<TlsSettings, 'port'>
@@ -19,6 +21,8 @@ export interface TlsTexts {
   readonly key: string
   readonly clientCa: string | undefined
   readonly clientCrl: string | undefined
+  /** Not PEM. */
+  readonly ticketKey?: string | undefined
 }
 
 /** Everything the HTTPS listener needs. Immutable; replaced at a reload. */
@@ -27,6 +31,8 @@ export interface TlsMaterial {
   readonly secure: SecureContextOptions
   /** For `peerOf`; undefined when client certificates are not requested. */
   readonly trust: ClientTrust | undefined
+  /** What the keys of session tickets are made of, if other gateways have it too. */
+  readonly sharedTickets: DayKey | undefined
   readonly summary: TlsSummary
   /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: readonly string[]
@@ -44,6 +50,8 @@ export interface TlsSummary {
   readonly clientAuthorities: readonly string[]
   /** Number of certificates on the revocation lists. */
   readonly revoked: number
+  /** Tells whether two gateways have the same secret for session tickets; missing when this one has none. */
+  readonly ticketKeyId?: string
 }
 
 /** The suites of TLS 1.3, and those RFC 9325 section 4.2 recommends for TLS 1.2; security level 2 is 112 bits. */
@@ -61,11 +69,15 @@ const CIPHERS = [
 /** A post-quantum hybrid first, then the groups of RFC 9325 section 4.2.1. */
 const GROUPS = 'X25519MLKEM768:X25519:P-256:P-384'
 
+/** How long after its full handshake a session can be resumed, as far as the day lasts: a resumption gives no new ticket. */
+const SESSION_SECONDS = 7200
+
 /** Makes the listener's material from the files, or reports all faults of all files together. */
 export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parsed<TlsMaterial> {
   const findings = new Findings()
   const server = readServer(files, texts, { nowMs, findings })
   const trust = readTrust(files, texts, { nowMs, findings })
+  const sharedTickets = readTickets(files, texts, findings)
   if (findings.faults.length > 0 || server === undefined) return { faults: findings.faults }
   const secure = secureOptions(server.key, texts)
   try {
@@ -74,7 +86,8 @@ export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parse
     const reason = `OpenSSL does not take it: ${error instanceof Error ? error.message : String(error)}`
     return { faults: [{ file: files.certFile, path: '$', reason }] }
   }
-  return { value: { secure, trust, summary: summaryOf(server.leaf, trust), warnings: findings.warnings } }
+  const summary = summaryOf(server.leaf, { trust, sharedTickets })
+  return { value: { secure, trust, sharedTickets, summary, warnings: findings.warnings } }
 }
 
 interface Check {
@@ -103,6 +116,13 @@ function readTrust(files: TlsFiles, texts: TlsTexts, check: Check): ClientTrust 
   return authorities && lists && { authorities, lists, independent: areIndependent(authorities) }
 }
 
+function readTickets({ ticketKeyFile: file }: TlsFiles, { ticketKey }: TlsTexts, findings: Findings) {
+  if (file === undefined || ticketKey === undefined) return undefined
+  const { value, faults = [] } = parseTicketSecret(file, ticketKey)
+  for (const fault of faults) findings.fault(fault)
+  return value === undefined ? undefined : firstDayKey(value)
+}
+
 function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
   const { cert, clientCa, clientCrl } = texts
   const options: SecureContextOptions = {
@@ -114,10 +134,14 @@ function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
     ecdhCurve: GROUPS,
     honorCipherOrder: true,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_COMPRESSION,
+    // The same in all threads and processes: otherwise a session is resumed only by the one that began it.
+    sessionIdContext: 'countersign',
+    sessionTimeout: SESSION_SECONDS,
   }
   if (clientCa === undefined) return options
   options.ca = clientCa
-  // A resumed session would keep the verdict of its first handshake, despite later revocations and expiry.
+  // A resumed session would keep the verdict of its first handshake, despite later revocations and expiry, and the certificates
+  // between the client's and its authority are not in the ticket.
   options.secureOptions = (options.secureOptions ?? 0) | constants.SSL_OP_NO_TICKET
   if (clientCrl !== undefined) options.crl = blocksOf(clientCrl)
   return options
@@ -129,7 +153,10 @@ function blocksOf(pem: string): string[] {
   return typeof blocks === 'string' ? [] : blocks.map(({ text }) => text)
 }
 
-function summaryOf(leaf: X509Certificate, trust: ClientTrust | undefined): TlsSummary {
+function summaryOf(
+  leaf: X509Certificate,
+  { trust, sharedTickets }: Pick<TlsMaterial, 'trust' | 'sharedTickets'>,
+): TlsSummary {
   const { authorities = [], lists = [] } = trust ?? {}
   return {
     certificate: {
@@ -139,6 +166,7 @@ function summaryOf(leaf: X509Certificate, trust: ClientTrust | undefined): TlsSu
     },
     clientAuthorities: authorities.map(subjectOf),
     revoked: lists.reduce((sum, list) => sum + list.serials.size, 0),
+    ...(sharedTickets && { ticketKeyId: hash('sha256', sharedTickets.key, 'hex').slice(0, 16) }),
   }
 }
 

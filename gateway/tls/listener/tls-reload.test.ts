@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
@@ -29,7 +29,13 @@ async function served(t: TestContext, swap?: (material: TlsMaterial) => void) {
   write('key', server.keyPem)
   write('ca', ca.certPem)
   write('crl', emptyList)
-  const files = { certFile: at('cert'), keyFile: at('key'), clientCaFile: at('ca'), clientCrlFile: at('crl') }
+  const files = {
+    certFile: at('cert'),
+    keyFile: at('key'),
+    clientCaFile: at('ca'),
+    clientCrlFile: at('crl'),
+    ticketKeyFile: undefined,
+  }
   const { value: loaded } = loadTls(files, Date.now())
   assert.ok(loaded)
   const listener = await TestServer.start(t, loaded.material)
@@ -70,7 +76,13 @@ describe('loading', () => {
     const folder = mkdtempSync(join(tmpdir(), 'tls-'))
     t.after(() => rmSync(folder, { recursive: true, force: true }))
     const at = (name: string) => join(folder, name)
-    const files = { certFile: at('a'), keyFile: at('b'), clientCaFile: at('c'), clientCrlFile: undefined }
+    const files = {
+      certFile: at('a'),
+      keyFile: at('b'),
+      clientCaFile: at('c'),
+      clientCrlFile: undefined,
+      ticketKeyFile: undefined,
+    }
     const { faults } = loadTls(files, Date.now())
     assert.deepEqual(
       faults?.map(({ file }) => file),
@@ -80,7 +92,13 @@ describe('loading', () => {
   })
 
   it('reports what is wrong in the files', () => {
-    const files = { certFile: 'a', keyFile: 'b', clientCaFile: undefined, clientCrlFile: undefined }
+    const files = {
+      certFile: 'a',
+      keyFile: 'b',
+      clientCaFile: undefined,
+      clientCrlFile: undefined,
+      ticketKeyFile: undefined,
+    }
     const { faults } = loadTls(files, Date.now(), () => 'nothing')
     assert.deepEqual(
       faults?.map(({ file }) => file),
@@ -232,5 +250,71 @@ describe('a reload', () => {
     const last = told.at(-1)
     assert.ok(last?.result === 'success')
     assert.equal(last.before, loaded.material)
+  })
+})
+
+describe('the secret of session tickets', () => {
+  const secret = 'a-secret-of-more-than-32-characters'
+
+  function filesIn(t: TestContext) {
+    const folder = mkdtempSync(join(tmpdir(), 'tls-'))
+    t.after(() => rmSync(folder, { recursive: true, force: true }))
+    const at = (name: string) => join(folder, name)
+    writeFileSync(at('cert'), fixture.server.certPem)
+    writeFileSync(at('key'), fixture.server.keyPem)
+    writeFileSync(at('tickets'), `${secret}\n`, { mode: 0o600 })
+    return {
+      certFile: at('cert'),
+      keyFile: at('key'),
+      clientCaFile: undefined,
+      clientCrlFile: undefined,
+      ticketKeyFile: at('tickets'),
+    }
+  }
+  const reasons = (files: ReturnType<typeof filesIn>) => loadTls(files, Date.now()).faults?.map(describeFault)
+
+  it('is refused where others could use it, and when it is too short, without being told', (t) => {
+    const files = filesIn(t)
+    assert.equal(reasons(files), undefined)
+    for (const mode of [0o644, 0o604, 0o660, 0o602]) {
+      chmodSync(files.ticketKeyFile, mode)
+      assert.deepEqual(reasons(files), [
+        `${files.ticketKeyFile}: $: cannot be read: its mode is 0${mode.toString(8)}, so that others may use the secret in it: chmod 600`,
+      ])
+    }
+    chmodSync(files.ticketKeyFile, 0o600)
+    writeFileSync(files.ticketKeyFile, 'short')
+    assert.deepEqual(reasons(files), [
+      `${files.ticketKeyFile}: $: must hold one line of 32 to 256 visible ASCII characters, the secret of the session tickets`,
+    ])
+  })
+
+  it('is taken up when it changes, told apart by a hash, and not when others could use it', async (t) => {
+    const files = filesIn(t)
+    const { value: loaded } = loadTls(files, Date.now())
+    assert.ok(loaded)
+    const told: TlsReload[] = []
+    const reloader = new TlsReloader({
+      files,
+      loaded,
+      clock: Date.now,
+      swap: () => {},
+      onReload: (reload) => told.push(reload),
+      intervalMs: 3_600_000,
+    })
+    t.after(() => reloader.stop())
+    chmodSync(files.ticketKeyFile, 0o644)
+    for (let looks = 0; looks < 2; looks++) await reloader.check()
+    assert.match(JSON.stringify(results(told)), /its mode is 0644/)
+    chmodSync(files.ticketKeyFile, 0o600)
+    writeFileSync(files.ticketKeyFile, `another-${secret}`)
+    await reloader.check()
+    const last = told.at(-1)
+    assert.ok(last?.result === 'success' && last.changed)
+    const [before, after] = [last.before.summary.ticketKeyId, last.after.summary.ticketKeyId]
+    assert.match(before ?? '', /^[0-9a-f]{16}$/)
+    assert.notEqual(before, after)
+    assert.notDeepEqual(last.before.sharedTickets, last.after.sharedTickets)
+    assert.doesNotMatch(JSON.stringify([last.before.summary, last.after.summary]), new RegExp(secret))
   })
 })

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../../config/faults.ts'
-import { loadFile, type ReadFile, readLenient, unreadable } from '../../config/load-file.ts'
-import { FileWatch, LENIENT_DISK } from '../../config/reload/watch.ts'
+import { loadFile, type ReadFile, readLenient, readPrivate, unreadable } from '../../config/load-file.ts'
+import { type Disk, FileWatch, LENIENT_DISK, PRIVATE_DISK } from '../../config/reload/watch.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
 
 /** The texts of the files, and the material made from them. */
@@ -41,7 +41,9 @@ const FILE_OF = {
   key: 'keyFile',
   clientCa: 'clientCaFile',
   clientCrl: 'clientCrlFile',
+  ticketKey: 'ticketKeyFile',
 } as const satisfies Record<Part, keyof TlsFiles>
+const DISK_OF: Partial<Record<Part, Disk>> = { ticketKey: PRIVATE_DISK }
 const PARTS = Object.keys(FILE_OF) as Part[]
 
 /**
@@ -57,13 +59,14 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
   for (const part of PARTS) {
     const file = files[FILE_OF[part]]
     if (file === undefined) continue
-    const read = loadFile(file, (_, text) => ({ value: text }), readFile)
+    const readPart = part === 'ticketKey' ? readPrivate : readFile
+    const read = loadFile(file, (_, text) => ({ value: text }), readPart)
     texts[part] = read.value?.text
     faults.push(...(read.faults ?? []))
   }
-  const { cert, key, clientCa, clientCrl } = texts
+  const { cert, key, clientCa, clientCrl, ticketKey } = texts
   if (faults.length > 0 || cert === undefined || key === undefined) return { faults }
-  const whole = { cert, key, clientCa, clientCrl }
+  const whole = { cert, key, clientCa, clientCrl, ticketKey }
   const { value, faults: found } = parseTls(files, whole, nowMs)
   return found === undefined ? { value: { texts: whole, material: value } } : { faults: found }
 }
@@ -98,7 +101,7 @@ export class TlsReloader {
       const onGone = (error: Error) => this.#lost(part, unreadable(file, error))
       this.#watches.set(
         part,
-        new FileWatch(file, { intervalMs, known, onChange, onGone, disk: LENIENT_DISK }),
+        new FileWatch(file, { intervalMs, known, onChange, onGone, disk: DISK_OF[part] ?? LENIENT_DISK }),
       )
     }
   }

@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { chmodSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { connect, type SecureVersion } from 'node:tls'
+import { askRestart } from '../process/restart/control-socket.ts'
+import { run } from './child-process.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { makeTlsSetup, runTool, secureOptions, type TlsSetup } from './secure.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+/** With as many the system gives both workers some: the chance that it does not is one in 2³¹. */
+const CONNECTIONS = 32
+const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
+
+describe('a session of TLS', () => {
+  let tls: TlsSetup
+  let upstream: TestUpstream
+  before(async () => {
+    tls = await makeTlsSetup()
+    upstream = await startUpstream((_req, res) => res.end('whole'))
+  })
+  after(() => upstream.close())
+
+  /** A gateway that asks no client for a certificate. */
+  const begin = (env: Record<string, string> = {}) => {
+    const { GATEWAY_TLS_CLIENT_CA: _, GATEWAY_TLS_CLIENT_CRL: __, ...plain } = tls.env
+    return startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+      env: { ...plain, ...env },
+    })
+  }
+  const secretFile = (name: string) => {
+    const file = tls.write(name, `a-secret-of-more-than-32-characters-${name}\n`)
+    chmodSync(file, 0o600)
+    return file
+  }
+
+  /** One request on a connection of its own. @returns whether it resumed the session, and a session offered */
+  async function ask({ tlsPort }: TestGateway, maxVersion: SecureVersion, session?: Buffer) {
+    let offered: Buffer | undefined
+    const options = { ...secureOptions(tls.ca), port: tlsPort as number, maxVersion }
+    const socket = connect(session === undefined ? options : { ...options, session })
+    socket.on('session', (each: Buffer) => {
+      offered = each
+    })
+    await once(socket, 'secureConnect')
+    const resumed = socket.isSessionReused()
+    socket.end('GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
+    await once(socket.resume(), 'close')
+    return { resumed, session: offered }
+  }
+  const begun = async (gateway: TestGateway, version: SecureVersion) => {
+    const { session } = await ask(gateway, version)
+    assert.ok(session)
+    return session
+  }
+  const timesResumed = async (gateway: TestGateway, version: SecureVersion, session: Buffer) => {
+    let times = 0
+    for (let n = 0; n < CONNECTIONS; n++) if ((await ask(gateway, version, session)).resumed) times++
+    return times
+  }
+
+  for (const workers of ['1', '2']) {
+    it(`is resumed after a restart, with ${workers} event loops by each of them`, async (t) => {
+      const gateway = await begin({ GATEWAY_WORKERS: workers })
+      let pid = gateway.process.child.pid as number
+      t.after(() => process.kill(pid, 'SIGKILL'))
+      const sessions = await Promise.all(VERSIONS.map((version) => begun(gateway, version)))
+      for (const [at, version] of VERSIONS.entries()) {
+        assert.equal(await timesResumed(gateway, version, sessions[at] as Buffer), CONNECTIONS, version)
+      }
+      const { restarted, text } = await until(async () => {
+        const report = await askRestart(join(gateway.dir, 'data'))
+        return /try again later/.test(report.text) ? undefined : report
+      })
+      assert.ok(restarted, text)
+      pid = Number(/^process (\d+)/.exec(text)?.[1])
+      await gateway.process.line(({ msg }) => msg === 'replaced')
+      for (const [at, version] of VERSIONS.entries()) {
+        assert.equal(await timesResumed(gateway, version, sessions[at] as Buffer), CONNECTIONS, version)
+      }
+    })
+  }
+
+  it('is resumed by another gateway that has the same secret, and by none that has another or none', async (t) => {
+    const file = secretFile('shared')
+    const one = await begin({ GATEWAY_TLS_TICKET_KEY: file, GATEWAY_WORKERS: '2' })
+    const same = await begin({ GATEWAY_TLS_TICKET_KEY: file })
+    const others = [await begin({ GATEWAY_TLS_TICKET_KEY: secretFile('other') }), await begin()]
+    t.after(() => Promise.all([one, same, ...others].map((each) => each.end())))
+    for (const version of VERSIONS) {
+      const session = await begun(one, version)
+      assert.equal((await ask(same, version, session)).resumed, true)
+      for (const other of others) assert.equal((await ask(other, version, session)).resumed, false)
+    }
+  })
+
+  it('ends when its secret is replaced, in every worker', async (t) => {
+    const file = secretFile('replaced')
+    const gateway = await begin({ GATEWAY_TLS_TICKET_KEY: file, GATEWAY_WORKERS: '2' })
+    t.after(() => gateway.end())
+    const session = await begun(gateway, 'TLSv1.3')
+    assert.equal((await ask(gateway, 'TLSv1.3', session)).resumed, true)
+    tls.write('replaced', 'another-secret-of-more-than-32-characters\n')
+    const changed = () => gateway.audit().find(({ type }) => type === 'CONFIG_CHANGE')
+    const record = JSON.stringify(await until(changed))
+    assert.match(record, /"ticketKeyId":"[0-9a-f]{16}"/)
+    assert.doesNotMatch(record, /more-than-32/)
+    // Each worker takes it up by itself.
+    await until(async () => ((await timesResumed(gateway, 'TLSv1.3', session)) === 0 ? true : undefined))
+    const next = await begun(gateway, 'TLSv1.3')
+    assert.equal((await ask(gateway, 'TLSv1.3', next)).resumed, true)
+  })
+
+  it('takes no data before the end of its handshake (0-RTT)', async (t) => {
+    const gateway = await begin()
+    t.after(() => gateway.end())
+    const to = ['s_client', '-connect', `127.0.0.1:${gateway.tlsPort}`, '-tls1_3', '-ign_eof']
+    const file = join(tls.dir, 'session.pem')
+    const ask = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
+    const { output } = await runTool('openssl', [...to, '-sess_out', file], ask)
+    assert.match(output, /Max Early Data: 0/)
+    const again = await runTool('openssl', [...to, '-sess_in', file], ask)
+    assert.match(again.output, /\nReused, TLSv1\.3/)
+    assert.match(again.output, /Early data was not sent/)
+  })
+
+  it('cannot be shared by a secret that others can read: the gateway does not start', async () => {
+    const file = secretFile('open')
+    chmodSync(file, 0o644)
+    const { GATEWAY_TLS_CLIENT_CA: _, GATEWAY_TLS_CLIENT_CRL: __, ...plain } = tls.env
+    const child = run('gateway/main.ts', { ...plain, GATEWAY_TLS_TICKET_KEY: file })
+    assert.equal(await child.ended, 1)
+    assert.match(child.plain() + JSON.stringify(child.lines), /open: \$: cannot be read: its mode is 0644/)
+  })
+})

@@ -1,0 +1,70 @@
+import type { TlsOptions } from 'node:tls'
+import type { Exchange } from '../exchange.ts'
+import type { Connections } from '../http/server/connections.ts'
+import { createSecureHttpServer, type SecureHttpServer } from '../http/server/http-server.ts'
+import { TicketKeys } from '../tls/listener/ticket-keys.ts'
+import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
+
+/** How often the day is looked at. */
+const RENEW_MS = 1000
+
+export interface SecureTerms {
+  readonly handshakeMs: number
+  readonly http2: boolean
+  /** For sessions, where no other gateway has the secret. */
+  readonly tickets: TicketKeys
+  /** Wall time in milliseconds. */
+  readonly clock: () => number
+}
+
+/** The HTTPS listeners of one thread: one certificate for all of them, and one key of session tickets, which is new each day. */
+export class SecureListeners {
+  readonly #servers: SecureHttpServer[] = []
+  readonly #terms: SecureTerms
+  #material: TlsMaterial
+  #tickets: TicketKeys
+  #day = 0
+
+  constructor(material: TlsMaterial, terms: SecureTerms) {
+    this.#terms = terms
+    this.#material = material
+    this.#tickets = this.#ticketsOf(material)
+    setInterval(() => this.renewTicketKey(), RENEW_MS).unref()
+  }
+
+  /** Makes one that the caller tells where to listen. */
+  open(connections: Connections<Exchange>): SecureHttpServer {
+    const options: TlsOptions = {
+      ...listenerOptions(this.#material, this.#terms),
+      ticketKeys: this.#ticketKey(),
+    }
+    const server = createSecureHttpServer(connections, options)
+    this.#servers.push(server)
+    return server
+  }
+
+  /** Puts a certificate in force for new connections. */
+  enforce(material: TlsMaterial): void {
+    this.#material = material
+    this.#tickets = this.#ticketsOf(material)
+    const ticketKeys = this.#ticketKey()
+    for (const server of this.#servers) server.setSecureContext({ ...material.secure, ticketKeys })
+  }
+
+  /** On a new day. */
+  renewTicketKey(): void {
+    if (this.#tickets.dayKey(this.#terms.clock()).day === this.#day) return
+    const key = this.#ticketKey()
+    for (const server of this.#servers) server.setTicketKeys(key)
+  }
+
+  #ticketKey(): Buffer {
+    const nowMs = this.#terms.clock()
+    this.#day = this.#tickets.dayKey(nowMs).day
+    return this.#tickets.at(nowMs, this.#material.summary.certificate.thumbprint)
+  }
+
+  #ticketsOf({ sharedTickets }: TlsMaterial): TicketKeys {
+    return sharedTickets === undefined ? this.#terms.tickets : new TicketKeys(sharedTickets)
+  }
+}
