@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
 import { after, before, describe, it } from 'node:test'
+import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, secureCall, type TlsSetup } from './secure.ts'
@@ -192,6 +193,42 @@ describe('HTTP/2', () => {
     await until(() => (gone.includes('/open/wait/cancelled') ? true : undefined))
     const [, response] = await gateway.pair('cancelled-1')
     assert.equal(response.statusCode, 499)
+  })
+
+  it('gives a stream that has no place a response like any other, with its pair', async () => {
+    // Asks before it has read how many streams it may have.
+    const hasty = connect(gateway.url, { peerMaxConcurrentStreams: 1000 })
+    const path = '/open/wait/many'
+    const ids = Array.from({ length: 130 }, (_, at) => `many-${at}`)
+    const all = ids.map((id) => answered(hasty.request({ ':path': path, 'x-request-id': id })))
+    // They get no response, and no error either, when their session is destroyed.
+    for (const one of all.slice(0, 100)) one.catch(() => {})
+    const refused = await Promise.all(all.slice(100))
+    for (const { status, headers, body } of refused) {
+      assert.deepEqual([status, JSON.parse(body).code], [503, 'overloaded'])
+      for (let at = 0; at < MANDATORY_HEADERS.length; at += 2)
+        assert.equal(headers[(MANDATORY_HEADERS[at] as string).toLowerCase()], MANDATORY_HEADERS[at + 1])
+      assert.equal(headers['retry-after'], '1')
+    }
+    for (const id of ids.slice(100)) {
+      const [request, response] = await gateway.pair(id)
+      assert.deepEqual([request.path, response.statusCode], [path, 503])
+    }
+    hasty.destroy()
+    for (const id of ids.slice(0, 100)) assert.equal((await gateway.pair(id))[1].statusCode, 499)
+  })
+
+  it('records what a client resets in the same packet that it was asked for in', async () => {
+    const hasty = connect(gateway.url)
+    await once(hasty, 'remoteSettings')
+    for (let at = 0; at < 5; at++) {
+      const stream = hasty.request({ ':path': '/open/wait/taken-back', 'x-request-id': `back-${at}` })
+      stream.on('error', () => {})
+      stream.close(constants.NGHTTP2_CANCEL)
+    }
+    for (let at = 0; at < 5; at++) assert.equal((await gateway.pair(`back-${at}`))[1].statusCode, 499)
+    assert.equal(await gateway.metric('gateway_requests_abandoned_total'), 0)
+    hasty.close()
   })
 
   it('finishes its streams when the gateway stops, and says that it goes', async () => {

@@ -67,7 +67,7 @@ function abandonedReporter({ log, metrics, steadyClock }: Gateway): (ip: string,
 }
 
 function refusalOf({ code, cause }: RequestFault): Refusal {
-  return refusal(code, { cause })
+  return refusal(code, code === 'overloaded' ? { cause, headers: ['Retry-After', '1'] } : { cause })
 }
 
 function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {

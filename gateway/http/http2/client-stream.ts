@@ -1,9 +1,10 @@
 import { ConnectionDeadline, type DeadlineTerms } from '../server/connection-deadline.ts'
 import { IncomingRequest, type Origin } from '../server/incoming-request.ts'
 import { BODY_LATE, NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
-import { CANCEL, DEFAULT_WINDOW, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR } from './frames.ts'
+import { CANCEL, DEFAULT_WINDOW, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, REFUSED_STREAM } from './frames.ts'
 import { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
+import { isWithoutPlace, type StreamPlace } from './stream-places.ts'
 import { type ResponseCarrier, type ResponseStream, StreamResponse } from './stream-response.ts'
 import type { StreamEnd } from './stream-table.ts'
 
@@ -15,6 +16,11 @@ const WRONG_LENGTH: RequestFault = { code: 'malformed_request', cause: 'not as m
 const WRONG_TRAILERS: RequestFault = {
   code: 'malformed_request',
   cause: 'trailers that do not end the stream, or with fields that are none',
+}
+
+const NO_PLACE: RequestFault = {
+  code: 'overloaded',
+  cause: 'more streams than a connection, or an address, may have',
 }
 
 /** What a stream needs of its connection. */
@@ -32,6 +38,7 @@ export class ClientStream<E> implements ResponseStream {
   readonly id: number
   readonly req: IncomingRequest
   readonly res: StreamResponse
+  readonly place: StreamPlace
   /** Why the head or the body is refused. */
   fault: RequestFault | undefined
   exchange: E | undefined = undefined
@@ -55,13 +62,20 @@ export class ClientStream<E> implements ResponseStream {
     id: number,
     {
       head,
+      place,
       ended,
       sendWindow,
-    }: { readonly head: StreamHead; readonly ended: boolean; readonly sendWindow: number },
+    }: {
+      readonly head: StreamHead
+      readonly place: StreamPlace
+      readonly ended: boolean
+      readonly sendWindow: number
+    },
   ) {
     this.#carrier = carrier
     this.id = id
-    this.fault = head.fault
+    this.place = place
+    this.fault = head.fault ?? (this.isRefused ? NO_PLACE : undefined)
     this.isRemoteClosed = ended
     this.req = new IncomingRequest(carrier, head, head.fields)
     this.res = new StreamResponse(carrier, this, sendWindow)
@@ -76,6 +90,10 @@ export class ClientStream<E> implements ResponseStream {
       this.#body = new StreamBody(this.#deadline, (bytes) => this.#credit(bytes))
       this.req.body = this.#body
     }
+  }
+
+  get isRefused(): boolean {
+    return isWithoutPlace(this.place)
   }
 
   get method(): string {
@@ -145,9 +163,12 @@ export class ClientStream<E> implements ResponseStream {
     }
   }
 
-  responseWritten(): void {
+  responseWritten(isWhole: boolean): void {
     if (this.fault?.code === 'malformed_request') this.end(PROTOCOL_ERROR)
+    // RFC 9113 section 5.1.2 wants the reset, also behind a whole response.
+    else if (!isWhole || this.place === 'beyond settings') this.end(REFUSED_STREAM)
     else if (this.isRemoteClosed) this.end(undefined)
+    else if (this.isRefused) this.end(NO_ERROR)
     else this.#awaitEnd()
   }
 

@@ -1,3 +1,4 @@
+import type { RequestFault } from '../server/request-fault.ts'
 import type { FrameHeader, FrameSink } from './frame-reader.ts'
 import type { FramedStream, FrameUser } from './frame-user.ts'
 import {
@@ -33,6 +34,10 @@ export const CONNECTION_WINDOW = 1024 * 1024
 /** The default, which needs no setting. */
 const TABLE_BYTES = 4096
 const IGNORED: HeadSink = { take: () => {} }
+const DEPENDS_ON_ITSELF: RequestFault = {
+  code: 'malformed_request',
+  cause: 'a stream that depends on itself',
+}
 
 /** What the frames of one connection mean, and in which order they may come (RFC 9113 sections 5 and 6). */
 export class ConnectionFrames<S extends FramedStream> implements FrameSink {
@@ -205,8 +210,8 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     const head = new StreamHead(this.#user.isSecure)
     if (this.#decode(block, head) !== undefined) return COMPRESSION_ERROR
     head.complete()
+    if (block.dependsOnItself) head.fault ??= DEPENDS_ON_ITSELF
     if (head.fault !== undefined && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
-    if (block.dependsOnItself) return this.#resetFor(id, PROTOCOL_ERROR)
     this.#user.open(id, head, block.endsStream)
     return undefined
   }

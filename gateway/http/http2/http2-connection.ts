@@ -19,7 +19,6 @@ import {
   NO_ERROR,
   PREFACE,
   PROTOCOL_ERROR,
-  REFUSED_STREAM,
   RST_STREAM,
   SETTINGS_MAX_CONCURRENT_STREAMS,
   SETTINGS_MAX_HEADER_LIST_SIZE,
@@ -27,9 +26,9 @@ import {
   WINDOW_UPDATE,
 } from './frames.ts'
 import { MAX_HEAD_BYTES, type StreamHead } from './stream-head.ts'
+import { isWithoutPlace, MAX_STREAMS, type StreamPlace, StreamPlaces } from './stream-places.ts'
 import { StreamTable } from './stream-table.ts'
 
-const MAX_STREAMS = 100
 /** So many requests begin in one turn of the loop: a client with many must not hold up others. */
 const BEGINS_PER_TURN = 10
 /** A client that reads nothing gets no more frames read when so much waits for it. */
@@ -64,10 +63,12 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   readonly #writes: WriteWatch
   /** What has come of the preface. */
   #prefaceBytes = 0
-  /** Requests that have not begun yet, in their order. */
+  /** Requests that have not begun yet, in their order; also those that the client has reset meanwhile. */
   #arrived: ClientStream<E>[] = []
-  /** The last stream that may have been handled. */
-  #lastServed = 0
+  /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
+  #lastTaken = 0
+  #lastBegun = 0
+  readonly #places: StreamPlaces
   #isRetiring = false
   #lingering: Lingering | undefined = undefined
   /** Infinite while streams are open. */
@@ -85,6 +86,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.isSecure = 'encrypted' in socket
     this.guard = new ConnectionGuard(terms.steadyClock)
     this.#writes = new WriteWatch(socket, terms.steadyClock)
+    this.#places = new StreamPlaces(terms.room, network)
     this.#idleSinceMs = terms.steadyClock()
     this.#idleEndMs = this.#idleSinceMs + terms.timeouts.headersMs
     socket.setNoDelay(true)
@@ -148,14 +150,14 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   retire(): void {
     if (this.isOver) return
-    if (!this.#isRetiring) this.write(frameOfNumbers(GOAWAY, 0, this.#lastServed, NO_ERROR))
+    if (!this.#isRetiring) this.write(frameOfNumbers(GOAWAY, 0, this.#lastTaken, NO_ERROR))
     this.#isRetiring = true
     if (this.streams.size === 0) this.#linger()
   }
 
   fail(code: number): void {
     if (this.isOver) return
-    this.write(frameOfNumbers(GOAWAY, 0, this.#lastServed, code))
+    this.write(frameOfNumbers(GOAWAY, 0, this.#lastBegun, code))
     this.#linger()
     this.#loseStreams()
   }
@@ -199,33 +201,36 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   open(id: number, head: StreamHead, endsStream: boolean): void {
-    // A client sends what was not served again on another connection (RFC 9113 section 6.8).
-    const hasRoom = !this.#isRetiring && this.streams.size < MAX_STREAMS
-    if (hasRoom && this.terms.room.take(this.network)) this.#serve(id, head, endsStream)
-    else if (!this.guard.allowsNoise()) this.fail(ENHANCE_YOUR_CALM)
-    else if (this.#isRetiring) this.streams.end(id, 'reset by us')
-    else this.resetStream(id, REFUSED_STREAM)
+    const place = this.#isRetiring ? undefined : this.#places.take()
+    if (place !== undefined) this.#take(id, { head, place, ended: endsStream })
+    else {
+      // A client sends again on another connection what GOAWAY says was not handled (RFC 9113 section 6.8).
+      this.retire()
+      this.streams.end(id, 'reset by us')
+    }
+    if ((place === undefined || isWithoutPlace(place)) && !this.guard.allowsNoise())
+      this.fail(ENHANCE_YOUR_CALM)
   }
 
-  #serve(id: number, head: StreamHead, endsStream: boolean): void {
-    this.#lastServed = id
+  #take(
+    id: number,
+    request: { readonly head: StreamHead; readonly place: StreamPlace; readonly ended: boolean },
+  ): void {
+    this.#lastTaken = id
     this.#idleEndMs = NEVER
     const stream = new ClientStream<E>(this, id, {
-      head,
-      ended: endsStream,
+      ...request,
       sendWindow: this.settings.initialWindow,
     })
     this.streams.add(stream)
     this.#arrived.push(stream)
   }
 
-  /** Requests begin when all that has come is read: a short body is complete then, and a reset one is not begun at all. */
+  /** Requests begin when all that has come is read: a short body is complete then, and of a reset one there is only a record. */
   #beginArrived(): void {
-    for (let count = 0; count < BEGINS_PER_TURN; ) {
+    for (let count = 0; count < BEGINS_PER_TURN; count++) {
       const stream = this.#arrived.shift()
       if (stream === undefined) return
-      if (stream.isOver) continue
-      count++
       this.#begin(stream)
     }
     if (this.#arrived.length > 0) setImmediate(() => this.#beginArrived())
@@ -233,7 +238,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   #begin(stream: ClientStream<E>): void {
     const { req, res, fault } = stream
-    if (fault === undefined) this.guard.requestBegun()
+    if (fault === undefined && !stream.isOver) this.guard.requestBegun()
+    this.#lastBegun = stream.id
     stream.begun = true
     const exchange = this.terms.handler.begin({ req, res, upgrade: undefined }, fault)
     if (!stream.isOver) stream.exchange = exchange
@@ -247,9 +253,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   ended(stream: ClientStream<E>, how: 'complete' | 'reset by us' | 'reset by client', code?: number): void {
     this.streams.end(stream.id, how)
-    this.terms.room.release(this.network)
+    this.#places.leave(stream.place)
     if (code !== undefined && !this.isOver) this.write(frameOfNumbers(RST_STREAM, stream.id, code))
-    if (!stream.begun) this.terms.handler.abandoned(this.peer, 1)
     if (this.terms.isLeaving()) this.retire()
     if (this.streams.size > 0) return
     this.#idleSinceMs = this.terms.steadyClock()
@@ -258,6 +263,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   #loseStreams(): void {
+    if (this.#arrived.length > 0) this.terms.handler.abandoned(this.peer, this.#arrived.length)
     this.#arrived = []
     this.streams.visitAll((stream) => stream.reset())
   }

@@ -36,8 +36,10 @@ export interface ResponseCarrier {
 export interface ResponseStream {
   readonly id: number
   readonly method: string
-  /** The last byte of the response has been written. */
-  responseWritten(): void
+  /** It has no place: what of its response the windows do not allow at once is not sent. */
+  readonly isRefused: boolean
+  /** The response has been written. @param isWhole to its last byte */
+  responseWritten(isWhole: boolean): void
   /** Ends the stream with an error. */
   breakOff(): void
 }
@@ -79,8 +81,10 @@ export class StreamResponse implements OutgoingResponse {
     this.window = window
   }
 
+  /** Also of a stream that was over before its request began. */
   onClose(listener: () => void): void {
-    this.#closeListeners.push(listener)
+    if (this.#closed) listener()
+    else this.#closeListeners.push(listener)
   }
 
   onDrain(listener: () => void): void {
@@ -166,7 +170,7 @@ export class StreamResponse implements OutgoingResponse {
     if (this.#held || this.#closed) return
     // The last announced byte can be written before the response is ended.
     if (!this.#whole) this.#pumpRest()
-    if (this.#ended && this.#whole) this.#stream.responseWritten()
+    if (this.#ended && (this.#whole || this.#stream.isRefused)) this.#stream.responseWritten(this.#whole)
     else if (this.#acceptsMore && this.#drainListeners.length > 0)
       for (const listener of this.#drainListeners.splice(0)) listener()
   }

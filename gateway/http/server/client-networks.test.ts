@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { type AcceptedConnection, type Activity, ClientNetworks } from './client-networks.ts'
+import {
+  type AcceptedConnection,
+  type Activity,
+  type ClientNetwork,
+  ClientNetworks,
+} from './client-networks.ts'
 
 interface TestConnection extends AcceptedConnection {
   activity: Activity
@@ -70,6 +75,38 @@ describe('the networks of clients', () => {
     let looks = 0
     while (networks.idleOf(idle.network) === undefined) looks++
     assert.ok(looks < 5001 / 16 + 1, `${looks}`)
+  })
+
+  it('are counted right in any order of opening and closing, streams too', () => {
+    const names = fc.constantFrom('a', 'b', 'c', 'proxy')
+    const kinds = fc.constantFrom('connect', 'connect', 'close', 'stream', 'stream', 'stream', 'end')
+    fc.assert(
+      fc.property(fc.array(fc.tuple(names, kinds, fc.nat(50)), { maxLength: 300 }), (steps) => {
+        const networks = new ClientNetworks()
+        const open: TestConnection[] = []
+        // A stream can end after the last connection of its network.
+        const streams: ClientNetwork[] = []
+        for (const [name, kind, which] of steps) {
+          const any = open[which % open.length]
+          if (kind === 'connect' || any === undefined) open.push(connectFrom(networks, name))
+          else if (kind === 'close') networks.remove(open.splice(which % open.length, 1)[0] as TestConnection)
+          else if (kind === 'stream') {
+            streams.push(any.network)
+            networks.addStream(any.network)
+          } else if (streams.length > 0)
+            networks.removeStream(streams.splice(which % streams.length, 1)[0] as ClientNetwork)
+          const parts = new Map<ClientNetwork, number>()
+          for (const { network } of open) parts.set(network, (parts.get(network) ?? 0) + 1)
+          for (const network of streams)
+            if (parts.has(network)) parts.set(network, (parts.get(network) ?? 0) + 1)
+          for (const [network, part] of parts) assert.equal(network.part, part)
+          const shared = [...parts].filter(([{ isProxy }]) => !isProxy).map(([, part]) => part)
+          const largest = Math.max(0, ...shared)
+          assert.deepEqual([networks.taken, networks.largest], [open.length + streams.length, largest])
+          if (largest > 0) assert.equal(networks.anyOfLargest()?.network.part, largest)
+        }
+      }),
+    )
   })
 
   it('are counted right in any order of opening and closing', () => {

@@ -22,7 +22,7 @@ export interface AcceptedConnection extends Slotted {
 
 /** The address of a client (IPv6: its /64) or of a proxy, with its open connections. */
 export class ClientNetwork implements Slotted {
-  /** Its position among the networks with as many connections. */
+  /** Its position among the networks with as large a part. */
   slot = -1
   readonly name: string
   /** It stands for many clients: fair shares do not apply to it. */
@@ -30,26 +30,33 @@ export class ClientNetwork implements Slotted {
   readonly connections = new Slots<AcceptedConnection>()
   /** How many upstream permits its requests hold. Written by the handler. */
   permits = 0
-  /** How many streams of HTTP/2 its connections have open. */
+  /** How many places its connections of HTTP/2 have beside their own. */
   streams = 0
 
   constructor(name: string, isProxy: boolean) {
     this.name = name
     this.isProxy = isProxy
   }
+
+  /** What it has of the common room; nothing without a connection, whose streams are about to end. */
+  get part(): number {
+    const { size } = this.connections
+    return size === 0 ? 0 : size + this.streams
+  }
 }
 
 /**
- * The networks that have connections, in rows by how many they have. Every operation takes constant time, because
- * the search for an idle connection looks at a bounded number only.
+ * The networks that have connections, in rows by how many they have, streams included. Every operation takes constant time,
+ * because the search for an idle connection looks at a bounded number only.
  */
 export class ClientNetworks {
   readonly #byName = new Map<string, ClientNetwork>()
-  /** By the number of connections, without proxies. */
+  /** By the part that they have, without proxies. */
   readonly #rows: Slots<ClientNetwork>[] = []
   readonly #proxies = new Slots<ClientNetwork>()
   #largest = 0
   #size = 0
+  #streams = 0
   /** Where the next search begins, so that it does not always see the same ones. */
   #cursor = 0
 
@@ -58,7 +65,12 @@ export class ClientNetworks {
     return this.#size
   }
 
-  /** The most connections that one network has, proxies aside. */
+  /** The places of all connections and streams. */
+  get taken(): number {
+    return this.#size + this.#streams
+  }
+
+  /** The largest part that one network has, proxies aside. */
   get largest(): number {
     return this.#largest
   }
@@ -88,6 +100,25 @@ export class ClientNetworks {
     if (network.connections.size === 0) this.#byName.delete(network.name)
   }
 
+  addStream(network: ClientNetwork): void {
+    this.#changeStreams(network, 1)
+  }
+
+  removeStream(network: ClientNetwork): void {
+    this.#changeStreams(network, -1)
+  }
+
+  #changeStreams(network: ClientNetwork, by: 1 | -1): void {
+    this.#streams += by
+    if (network.connections.size === 0) {
+      network.streams += by
+      return
+    }
+    this.#leaveRow(network)
+    network.streams += by
+    this.#joinRow(network)
+  }
+
   /** The longest idle of the network's connections that are looked at. */
   idleOf(network: ClientNetwork): AcceptedConnection | undefined {
     let longest: AcceptedConnection | undefined
@@ -96,7 +127,7 @@ export class ClientNetworks {
     return longest
   }
 
-  /** The same over all networks: those with most connections first, proxies last. */
+  /** The same over all networks: those with the largest part first, proxies last. */
   idleOfLargest(): AcceptedConnection | undefined {
     let looks = MAX_LOOKS
     for (let size = this.#largest; size > 0 && looks > 0; size--) {
@@ -109,7 +140,7 @@ export class ClientNetworks {
     return this.#idleOfRow(this.#proxies, MAX_LOOKS)
   }
 
-  /** Any connection, idle or not, of the network with most connections, proxies aside. */
+  /** Any connection, idle or not, of the network with the largest part, proxies aside. */
   anyOfLargest(): AcceptedConnection | undefined {
     const [network] = this.#some(this.#rows[this.#largest] ?? this.#proxies, 1)
     return network && this.#some(network.connections, 1)[0]
@@ -137,21 +168,21 @@ export class ClientNetworks {
   }
 
   #joinRow(network: ClientNetwork): void {
-    const { size } = network.connections
-    if (size > 0) this.#rowOf(network).add(network)
+    const { part } = network
+    if (part > 0) this.#rowOf(network).add(network)
     if (network.isProxy) return
-    if (size > this.#largest) this.#largest = size
-    // The number changes by one at a time.
-    else if (this.#largest > 0 && this.#rows[this.#largest]?.size === 0) this.#largest--
+    if (part > this.#largest) this.#largest = part
+    // One step, but when the last connection of a network ends before its streams.
+    while (this.#largest > 0 && (this.#rows[this.#largest]?.size ?? 0) === 0) this.#largest--
   }
 
   #rowOf(network: ClientNetwork): Slots<ClientNetwork> {
     if (network.isProxy) return this.#proxies
-    const { size } = network.connections
-    let row = this.#rows[size]
+    const { part } = network
+    let row = this.#rows[part]
     if (row === undefined) {
       row = new Slots()
-      this.#rows[size] = row
+      this.#rows[part] = row
     }
     return row
   }

@@ -18,6 +18,8 @@ import type { Http2Protocol, ServedConnection, StreamRoom, StreamTerms } from '.
 
 /** Beyond this part of all connections, an address may lose busy ones too. */
 const EXCESS = 1 / 8
+/** Streams that are refused and wait for their records, besides the common room. */
+const MAX_REFUSED_STREAMS = 256
 
 type Terms<E> = ConnectionTerms<E, Connection<E>>
 
@@ -80,8 +82,8 @@ export class Connections<E> {
   readonly #open: Deadlines<Connection<E> | ServedConnection>
   readonly #networks = new ClientNetworks()
   readonly #whenClosed: (() => void)[] = []
-  /** Of all connections of HTTP/2. */
-  #streams = 0
+  /** Of all connections of HTTP/2: under way, and without a place. */
+  #refusedStreams = 0
 
   constructor({
     maxConnections,
@@ -121,20 +123,30 @@ export class Connections<E> {
 
   /** A stream takes as much of the common room as a connection of HTTP/1.1, and each address has the same share of it. */
   #streamRoom(): StreamRoom {
+    const networks = this.#networks
     return {
       take: (network) => {
-        const own = network.isProxy ? 0 : network.connections.size + network.streams
-        const free = this.#max - this.size - this.#streams
-        if (free <= 0 || isOverShare({ own, free, max: this.#max })) return false
-        network.streams++
-        this.#streams++
+        if (!this.#hasRoom(network)) return false
+        networks.addStream(network)
         return true
       },
-      release: (network) => {
-        network.streams--
-        this.#streams--
+      release: (network) => networks.removeStream(network),
+      refuse: () => {
+        if (this.#refusedStreams >= MAX_REFUSED_STREAMS) return false
+        this.#refusedStreams++
+        return true
+      },
+      refused: () => {
+        this.#refusedStreams--
       },
     }
+  }
+
+  /** Whether one more connection or stream of it has a place without another that leaves. */
+  #hasRoom(network: ClientNetwork): boolean {
+    const own = network.isProxy ? 0 : network.part
+    const free = this.#max - this.#networks.taken
+    return free > 0 && !isOverShare({ own, free, max: this.#max })
   }
 
   /** Puts other bounds in force, for the next requests and connections. */
@@ -263,11 +275,11 @@ export class Connections<E> {
 
   /** @returns false when the new connection must be closed itself. */
   #makeRoom(network: ClientNetwork): boolean {
+    if (this.#hasRoom(network)) return true
     const networks = this.#networks
-    const free = this.#max - networks.size
-    const own = network.isProxy ? 0 : network.connections.size
-    if (free > 0 && !isOverShare({ own, free, max: this.#max })) return true
-    const leaving = free > 0 || own >= networks.largest ? networks.idleOf(network) : this.#leaving(own)
+    const own = network.isProxy ? 0 : network.part
+    const isFull = networks.taken >= this.#max
+    const leaving = !isFull || own >= networks.largest ? networks.idleOf(network) : this.#leaving(own)
     if (leaving === undefined) return false
     networks.remove(leaving)
     leaving.close()

@@ -14,11 +14,14 @@ export interface ServedConnection extends Timed, Activity {
   retire(): void
 }
 
-/** How many streams may be open besides connections. */
+/** How many streams may be open beside the first of each connection, which has the connection's own place. */
 export interface StreamRoom {
   /** @returns false when the address has its share */
   take(network: ClientNetwork): boolean
   release(network: ClientNetwork): void
+  /** For a stream that has no place, until it has its response. @returns false when too many of those wait */
+  refuse(): boolean
+  refused(): void
 }
 
 /** What all connections of HTTP/2 of one thread share. `E`: the handler's record of a request. */
