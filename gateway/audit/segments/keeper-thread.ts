@@ -7,6 +7,7 @@ import { TrailSink } from '../file/trail-sink.ts'
 import { openRequestsOf } from '../recovery/recovery.ts'
 import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
 import type { FromKeeper, KeeperData, ToKeeper } from './keeper-messages.ts'
+import { keepKnownTime, readKnownTime } from './known-time.ts'
 import { SteadyWallClock } from './steady-wall-clock.ts'
 
 /** A thread that looks after closed segments. It ends with the process, at any step. */
@@ -15,9 +16,14 @@ const { handle } = workerData as KeeperData
 const { file } = handle
 const shared = new SharedTrail(handle.shared)
 const trailFile = new TrailFile(shared, new TrailSink(shared.fd))
-const clock = new SteadyWallClock()
+
+/** How often the time is kept for the process after this one. */
+const KEEP_TIME_MS = 600_000
 
 let lock: ProcessLock | undefined
+let clock = new SteadyWallClock(undefined)
+let timeKeptMs = Number.NEGATIVE_INFINITY
+let isDoubtTold = false
 let wanted: AuditKeeping | undefined
 let isRunning = false
 let recorded: PromiseWithResolvers<void> | undefined
@@ -51,6 +57,7 @@ function hasLock(): boolean {
     const path = `${realPathOf(file)}.segments.lock`
     lock = takeProcessLock({ path, whenTaken: 'another process looks after the segments' })
     removeDrafts(file)
+    clock = new SteadyWallClock(readKnownTime(file))
     return true
   } catch {
     return false
@@ -63,8 +70,35 @@ async function run(): Promise<void> {
   for (let keeping = wanted; keeping !== undefined; keeping = wanted) {
     wanted = undefined
     await keeper.round(keeping)
+    if (keeping.auditRetention !== undefined) keepTime()
   }
   isRunning = false
+}
+
+/** A start with a clock that is wrong by years must not end the retention of everything. */
+function keepTime(): void {
+  tellDoubt()
+  if (performance.now() - timeKeptMs < KEEP_TIME_MS) return
+  timeKeptMs = performance.now()
+  try {
+    keepKnownTime(file, clock.knownMs)
+  } catch {
+    // Then the next process knows of an earlier time, and waits longer.
+  }
+}
+
+function tellDoubt(): void {
+  const { doubtfulMs } = clock
+  if (doubtfulMs > 0 && !isDoubtTold) {
+    const fields = {
+      knownTime: new Date(clock.knownMs).toISOString(),
+      aheadSeconds: Math.round(doubtfulMs / 1000),
+    }
+    const message =
+      'the clock of this machine went forward: audit.retention believes it in a day, if it stays'
+    tell({ type: 'warn', fields, message })
+  }
+  isDoubtTold = doubtfulMs > 0
 }
 
 parentPort?.on('message', (message: ToKeeper) => {

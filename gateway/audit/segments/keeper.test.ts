@@ -11,13 +11,13 @@ import { openTrail } from '../open-trail.ts'
 import { logDirectory } from '../seals/tiles.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
+import { keepKnownTime } from './known-time.ts'
 import { freeBytesOf } from './prune-segments.ts'
 import { blocksOf } from './read-segment.ts'
 import { Rotation } from './rotation.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { SegmentThread } from './segment-thread.ts'
-import { SteadyWallClock } from './steady-wall-clock.ts'
 import { segmentsOfTrail } from './trail-segments.ts'
 
 const DAY_MS = 86_400_000
@@ -328,6 +328,8 @@ test('the thread compresses and removes what a trail in use has closed', async (
   }
   rotate('20200101T000000000Z')
   await endOf(trail.append(requestLine('later')))
+  // A process before has kept it: without it, the clock would not be believed so long after the last rotation.
+  keepKnownTime(file, Date.now())
   const round = async (isDone: () => boolean) => {
     while (!isDone()) {
       thread.round({ ...keepingOf(file), ...COMPRESS })
@@ -348,18 +350,4 @@ test('the thread compresses and removes what a trail in use has closed', async (
   }
   assert.deepEqual([told, (await namesOf(file)).length], [['prune'], 1])
   assert.equal(linesOf(file).at(-1)?.type, 'AUDIT_PRUNE')
-})
-
-test('a clock that jumps forward by years does not end the retention of everything', () => {
-  const [wall, steady] = [{ ms: BEGIN_MS }, { ms: 5000 }]
-  const clock = new SteadyWallClock(
-    () => wall.ms,
-    () => steady.ms,
-  )
-  wall.ms += 3000 * DAY_MS
-  assert.equal(clock.now(), BEGIN_MS + 3_600_000)
-  steady.ms += DAY_MS
-  assert.equal(clock.now(), BEGIN_MS + 3_600_000 + DAY_MS)
-  wall.ms = BEGIN_MS - 7
-  assert.equal(clock.now(), BEGIN_MS - 7)
 })

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
+import { createReadStream, statSync } from 'node:fs'
 
 /** What is copied: a file, or bytes. */
 export type ShipSource = { readonly path: string } | { readonly bytes: Uint8Array }
@@ -11,12 +11,23 @@ export interface Digest {
   readonly sha256: string
   /** Hexadecimal; an ETag is often this. */
   readonly md5: string
+  /** Of its parts, if it is sent in parts. */
+  readonly parts?: readonly Digest[]
+}
+
+/** Which files a target takes in parts only. */
+export interface CutRule {
+  readonly fromBytes: number
+  /** But for the last one. */
+  readonly partBytes: number
 }
 
 /** Where copies go. Names have `/` between their parts, and are below the directory or prefix of the target. */
 export interface ShipTarget {
   /** Stays the same as long as copies go to the same place. */
   readonly name: string
+  /** Undefined: it takes everything at once. */
+  readonly cut?: CutRule
   /** Whether the copy is there and whole, read back or as the other side has checked it. @throws Error when that cannot be told. */
   has(name: string, digest: Digest): Promise<boolean>
   /**
@@ -28,13 +39,57 @@ export interface ShipTarget {
   put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void>
 }
 
-export async function digestOf(source: ShipSource): Promise<Digest> {
-  const [sha256, md5] = [createHash('sha256'), createHash('md5')]
-  let bytes = 0
+/** @param cut what the target says of files that are too large for it. @throws Error of the system */
+export async function digestOf(source: ShipSource, cut?: CutRule): Promise<Digest> {
+  const whole = new RunningDigest()
+  const parts: Digest[] = []
+  let part = new RunningDigest()
+  const partBytes = cut !== undefined && sizeOf(source) >= cut.fromBytes ? cut.partBytes : Infinity
   for await (const chunk of 'path' in source ? createReadStream(source.path) : [source.bytes]) {
-    sha256.update(chunk)
-    md5.update(chunk)
-    bytes += chunk.length
+    whole.update(chunk)
+    if (partBytes === Infinity) continue
+    for (let at = 0; at < chunk.length; ) {
+      const piece = chunk.subarray(at, at + partBytes - part.bytes)
+      part.update(piece)
+      at += piece.length
+      if (part.bytes < partBytes) continue
+      parts.push(part.end())
+      part = new RunningDigest()
+    }
   }
-  return { bytes, sha256: sha256.digest('hex'), md5: md5.digest('hex') }
+  if (part.bytes > 0) parts.push(part.end())
+  return parts.length === 0 ? whole.end() : { ...whole.end(), parts }
+}
+
+/** What S3 makes of the digests of parts: the hashes of their hashes. Hexadecimal. */
+export function joinedDigest(parts: readonly Digest[]): {
+  readonly sha256: string
+  readonly md5: string
+} {
+  const join = (name: 'sha256' | 'md5') => {
+    const joined = createHash(name)
+    for (const part of parts) joined.update(part[name], 'hex')
+    return joined.digest('hex')
+  }
+  return { sha256: join('sha256'), md5: join('md5') }
+}
+
+class RunningDigest {
+  bytes = 0
+  readonly #sha256 = createHash('sha256')
+  readonly #md5 = createHash('md5')
+
+  update(chunk: Uint8Array): void {
+    this.bytes += chunk.length
+    this.#sha256.update(chunk)
+    this.#md5.update(chunk)
+  }
+
+  end(): Digest {
+    return { bytes: this.bytes, sha256: this.#sha256.digest('hex'), md5: this.#md5.digest('hex') }
+  }
+}
+
+function sizeOf(source: ShipSource): number {
+  return 'path' in source ? statSync(source.path).size : source.bytes.length
 }

@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict'
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import fs from 'node:fs'
-import http from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type http from 'node:http'
 import { basename, join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
-import { AwsClient } from 'aws4fetch'
-import type { AuditBucket } from '../../config/settings.ts'
 import { startRecord } from '../audit-records.ts'
 import { requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import { type ClosedSegment, closedSegments } from './closed-segments.ts'
 import { type AuditKeeping, SegmentKeeper } from './keeper.ts'
+import { asOwner, BUCKET, badServer, keysFile, NO_S3, startS3 } from './s3.test-support.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
 import { ShipBucket } from './ship-bucket.ts'
 import { ShipDirectory } from './ship-directory.ts'
@@ -19,11 +16,6 @@ import { Shipper } from './shipper.ts'
 
 const DAY_MS = 86_400_000
 const BEGIN_MS = Date.UTC(2026, 0, 1)
-const NO_S3 =
-  spawnSync('moto_server', ['--help']).error === undefined
-    ? false
-    : 'moto_server, a server of the S3 protocol, is not installed: pip install "moto[server]"'
-
 /** A sealed trail with closed segments, the last line of which is in the open one. */
 function closedTrail(t: TestContext, { segments = 2, lines = 300 } = {}) {
   const directory = temporaryDirectory(t)
@@ -139,6 +131,22 @@ test('nothing is removed before its copy is there, also when somebody removed th
   )
 })
 
+test('of an audit file that is a link the log is shipped too, under the name that its segments have', async (t) => {
+  const { directory, file, paths } = closedTrail(t)
+  const target = temporaryDirectory(t)
+  const link = join(temporaryDirectory(t), 'audit.ndjson')
+  fs.renameSync(file, join(directory, 'far.ndjson'))
+  for (const path of paths) fs.renameSync(path, path.replace('audit.ndjson', 'far.ndjson'))
+  fs.symlinkSync(join(directory, 'far.ndjson'), link)
+  // As the gateway does: beside the name that it was given.
+  fs.renameSync(join(directory, 'audit-log'), join(link, '..', 'audit-log'))
+  const auditShip = { directory: target, s3: undefined }
+  const { told, round } = keeperOf(link, BEGIN_MS + 99 * DAY_MS)
+  await round({ auditShip, auditRetention: { keepMs: DAY_MS, unsealed: false } })
+  assert.deepEqual(told, ['ship', 'ship', 'prune', 'prune'])
+  assert.ok(fs.existsSync(join(target, 'far-log/checkpoint')))
+})
+
 test('a copy with other bytes is neither taken for the segment nor written over', async (t) => {
   const { file, paths } = closedTrail(t, { segments: 1 })
   const target = temporaryDirectory(t)
@@ -150,60 +158,18 @@ test('a copy with other bytes is neither taken for the segment nor written over'
   assert.equal(fs.readFileSync(copy, 'utf8'), 'of another gateway\n')
 })
 
-const BUCKET: AuditBucket = {
-  endpoint: '',
-  bucket: 'evidence',
-  region: 'eu-central-1',
-  prefix: 'gateway-1/',
-  credentialsFile: undefined,
-  objectLock: undefined,
-}
-
-/** Who has the bucket. */
-const OWNER = new AwsClient({
-  accessKeyId: 'AKIAEXAMPLE',
-  secretAccessKey: 'secret/+',
-  region: 'eu-central-1',
-  service: 's3',
-  retries: 0,
-})
-const asOwner = (url: string, init?: RequestInit) => OWNER.fetch(url, init)
-
-function keysFile(t: TestContext): string {
-  const file = join(temporaryDirectory(t), 'keys')
-  fs.writeFileSync(file, '[default]\naws_access_key_id = AKIAEXAMPLE\naws_secret_access_key = secret/+\n')
-  return file
-}
-
 async function put(target: ShipTarget, name: string, text: string): Promise<void> {
   const bytes = Buffer.from(text)
   await target.put(name, { bytes }, await digestOf({ bytes }), false)
 }
 
 describe('a bucket of a real server', { skip: NO_S3 }, () => {
-  let server: ChildProcess
   let endpoint = ''
+  let end = () => {}
   before(async () => {
-    server = spawn('moto_server', ['-H', '127.0.0.1', '-p', '0'], { stdio: ['ignore', 'ignore', 'pipe'] })
-    endpoint = await new Promise<string>((resolve, reject) => {
-      let said = ''
-      // Read to the end: what it says later must have a reader too.
-      server.stderr?.on('data', (chunk: Buffer) => {
-        said += chunk
-        const port = /Running on http:\/\/127\.0\.0\.1:(\d+)\s/.exec(said)?.[1]
-        if (port !== undefined) resolve(`http://127.0.0.1:${port}`)
-      })
-      server.once('close', () => reject(new Error(said)))
-    })
-    for (const [bucket, headers] of [
-      ['evidence', {}],
-      ['locked', { 'x-amz-bucket-object-lock-enabled': 'true' }],
-    ] as const) {
-      const made = await fetch(`${endpoint}/${bucket}`, { method: 'PUT', headers })
-      assert.ok(made.ok, await made.text())
-    }
+    ;({ endpoint, end } = await startS3())
   })
-  after(() => server.kill())
+  after(() => end())
 
   test('has the segments, the tiles and the checkpoint, and confirms their checksums', async (t) => {
     const { directory, file, paths } = closedTrail(t)
@@ -268,22 +234,6 @@ function handTimeouts(t: TestContext) {
     return last.signal
   })
   return { asked, elapse: () => last.abort(new DOMException('timeout', 'TimeoutError')) }
-}
-
-/** A server that stalls, fails, or says something wrong, by the method. */
-async function badServer(
-  t: TestContext,
-  respond: (request: http.IncomingMessage, response: http.ServerResponse) => void,
-) {
-  const server = http.createServer((request, response) => {
-    request.resume().on('end', () => respond(request, response))
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.after(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
 test('a server that stalls, fails or has another checksum has no copy', async (t) => {

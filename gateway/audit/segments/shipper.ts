@@ -51,7 +51,7 @@ export class Shipper {
   /** @throws Error; the segment then counts as not shipped. */
   async ship({ path }: ClosedSegment): Promise<void> {
     const name = basename(path)
-    const digest = await digestOf({ path })
+    const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
     this.#keep()
@@ -78,7 +78,8 @@ export class Shipper {
 
   /** Copies the tiles that are new since the last time, then the checkpoint. @throws Error; the next call goes on. */
   async shipTree(): Promise<void> {
-    const directory = logDirectory(realPathOf(this.#auditFile))
+    // Beside the name that the file was given, which may be a link; the copies all have the name of the file.
+    const directory = logDirectory(this.#auditFile)
     if (!existsSync(checkpointFile(directory))) return
     const checkpoint = readFileSync(checkpointFile(directory))
     const { size } = parseCheckpoint(parseNote(checkpoint).text)

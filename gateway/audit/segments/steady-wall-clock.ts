@@ -1,26 +1,62 @@
 /** How far the clock of the machine may run ahead of the time that has passed. */
 const MAX_AHEAD_MS = 3_600_000
+/** A clock that has jumped is believed when it has gone on so long without another jump. */
+const BELIEVED_AFTER_MS = 86_400_000
 
 /**
- * The time of day for what cannot be undone: a clock that jumps forward while the process runs, by years in the worst case,
- * moves this one by an hour at most.
+ * The time of day for what cannot be undone: a clock that jumps forward, by years in the worst case, moves this one by an hour
+ * at most. If it stays where it is for a day, it was right.
  */
 export class SteadyWallClock {
   readonly #wall: () => number
   readonly #steady: () => number
-  readonly #beginMs: number
-  readonly #steadyBeginMs: number
+  /** A time that is believed, and when that was by the steady clock. */
+  #believedMs: number
+  #believedAtMs: number
+  /** Of the clock of the machine to the steady one, since it has last jumped. */
+  #offsetMs: number
+  #offsetSinceMs: number
 
-  constructor(wall: () => number = Date.now, steady: () => number = () => performance.now()) {
+  /** @param knownMs until then time has passed for certain, before this process or in it; undefined: nothing is known */
+  constructor(
+    knownMs: number | undefined,
+    wall: () => number = Date.now,
+    steady: () => number = () => performance.now(),
+  ) {
     this.#wall = wall
     this.#steady = steady
-    this.#beginMs = wall()
-    this.#steadyBeginMs = steady()
+    const [wallMs, steadyMs] = [wall(), steady()]
+    this.#believedMs = knownMs !== undefined && wallMs > knownMs + MAX_AHEAD_MS ? knownMs : wallMs
+    this.#believedAtMs = steadyMs
+    this.#offsetMs = wallMs - steadyMs
+    this.#offsetSinceMs = steadyMs
   }
 
   /** Milliseconds since the epoch. */
   now(): number {
-    const passedMs = this.#steady() - this.#steadyBeginMs
-    return Math.min(this.#wall(), this.#beginMs + passedMs + MAX_AHEAD_MS)
+    return Math.min(this.#wall(), this.knownMs + MAX_AHEAD_MS)
+  }
+
+  /** So far time has passed for certain: what a process after this one may begin with. */
+  get knownMs(): number {
+    const [wallMs, steadyMs] = [this.#wall(), this.#steady()]
+    this.#follow(wallMs - steadyMs, steadyMs)
+    return Math.min(wallMs, this.#believedMs + steadyMs - this.#believedAtMs)
+  }
+
+  /** By how much the clock of the machine is too far ahead to be believed now; 0 as a rule. */
+  get doubtfulMs(): number {
+    return Math.max(0, this.#wall() - this.now())
+  }
+
+  #follow(offsetMs: number, steadyMs: number): void {
+    const hasJumped = Math.abs(offsetMs - this.#offsetMs) > MAX_AHEAD_MS
+    if (!hasJumped && steadyMs - this.#offsetSinceMs < BELIEVED_AFTER_MS) return
+    if (!hasJumped) {
+      this.#believedMs = offsetMs + steadyMs
+      this.#believedAtMs = steadyMs
+    }
+    this.#offsetMs = offsetMs
+    this.#offsetSinceMs = steadyMs
   }
 }
