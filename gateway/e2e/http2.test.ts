@@ -1,25 +1,13 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
+import { type ClientHttp2Session, connect, constants } from 'node:http2'
 import { after, before, describe, it } from 'node:test'
 import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
 import { call } from './client.ts'
+import { type Asked, answered, ask, type Received } from './http2-client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, secureCall, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
-
-interface Asked {
-  readonly method?: string
-  readonly path?: string
-  readonly headers?: Readonly<Record<string, string>>
-  readonly body?: string
-}
-
-interface Received {
-  readonly status: number
-  readonly headers: Readonly<Record<string, unknown>>
-  readonly body: string
-}
 
 /** Fields of one version of HTTP, or different each time. */
 const OWN = new Set([
@@ -83,29 +71,6 @@ describe('HTTP/2', () => {
     await gateway.end()
     upstream.close()
   })
-
-  /** Names are as HTTP/1.1 has them, beside `Host`. */
-  async function ask(
-    over: ClientHttp2Session,
-    { method = 'GET', path = '/', headers, body }: Asked,
-  ): Promise<Received> {
-    const { Host, ...others } = headers ?? {}
-    const authority = Host === undefined ? {} : { ':authority': Host }
-    const stream = over.request(
-      { ':method': method, ':path': path, ...authority, ...others },
-      { endStream: body === undefined },
-    )
-    if (body !== undefined) stream.end(body)
-    return answered(stream)
-  }
-
-  async function answered(stream: ClientHttp2Stream): Promise<Received> {
-    stream.on('error', () => {})
-    const [headers] = await once(stream, 'response')
-    let text = ''
-    for await (const piece of stream) text += piece
-    return { status: headers[':status'], headers, body: text }
-  }
 
   function comparable({ status, headers, body }: Received) {
     const fields = Object.entries(headers).filter(([name]) => !OWN.has(name))
