@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type ClientHttp2Session, connect, constants } from 'node:http2'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
 import { call } from './client.ts'
 import { type Asked, answered, ask, type Received } from './http2-client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
-import { makeTlsSetup, secureCall, type TlsSetup } from './secure.ts'
+import { makeTlsSetup, runTool, secureCall, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 /** Fields of one version of HTTP, or different each time. */
@@ -149,6 +150,22 @@ describe('HTTP/2', () => {
     secure.close()
     const old = await secureCall({ port: gateway.tlsPort, path: '/open/x', ca: tls.ca })
     assert.equal(old.status, 200)
+  })
+
+  it('is spoken by curl, with TLS by ALPN and without by prior knowledge', async () => {
+    const ca = tls.write('curl-ca.pem', tls.ca.certPem)
+    const version = ['-sS', '--fail', '-o', join(tls.dir, 'body'), '-w', '%{http_version}']
+    const secure = `https://localhost:${gateway.tlsPort}/open/large`
+    const runs = [
+      [...version, '--cacert', ca, secure],
+      [...version, '--cacert', ca, '--http1.1', secure],
+      [...version, '--http2-prior-knowledge', `${gateway.url}/open/large`],
+      [...version, '--http2', `${gateway.url}/open/x`],
+      [...version, '--http2-prior-knowledge', '-d', 'hello', `${gateway.url}/open/x`],
+    ]
+    const outputs = []
+    for (const args of runs) outputs.push((await runTool('curl', args)).output)
+    assert.deepEqual(outputs, ['2', '1.1', '2', '1.1', '2'])
   })
 
   it('cancels the upstream and records 499 when the client resets a stream', async () => {

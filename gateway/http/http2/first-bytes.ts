@@ -3,13 +3,16 @@ import type { DeadlineTerms } from '../server/connection-deadline.ts'
 import type { ServedConnection } from '../server/served-connection.ts'
 import { PREFACE } from './frames.ts'
 
+/** Whoever has sent this knows no HTTP/1.1: what is wrong behind it is a fault of HTTP/2. */
+const FIRST_LINE = PREFACE.slice(0, PREFACE.indexOf('\n') + 1)
+
 interface Terms extends DeadlineTerms {
   readonly left: (connection: ServedConnection) => void
 }
 
 /**
- * A connection whose client has not said yet which version of HTTP it speaks (RFC 9113 section 3.3): the preface of HTTP/2
- * begins with a method that HTTP/1.1 does not know.
+ * A connection whose client has not said yet which version of HTTP it speaks (RFC 9113 section 3.3): the first line of the
+ * preface of HTTP/2 is a request of HTTP/1.1 with an unknown method.
  */
 export class FirstBytes implements ServedConnection {
   slot = -1
@@ -33,7 +36,7 @@ export class FirstBytes implements ServedConnection {
     socket.on('error', this.#onError)
   }
 
-  /** An incomplete preface is no HTTP/1.1 either: whoever reads that says so. */
+  /** An incomplete first line is no HTTP/1.1 either: whoever reads that says so. */
   checkTime(nowMs: number): void {
     if (nowMs < this.deadlineMs) return
     if (this.#bytes.length === 0) this.socket.destroy()
@@ -46,9 +49,9 @@ export class FirstBytes implements ServedConnection {
 
   readonly #onData = (bytes: Buffer): void => {
     this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes])
-    const length = Math.min(this.#bytes.length, PREFACE.length)
-    if (this.#bytes.toString('latin1', 0, length) !== PREFACE.slice(0, length)) this.#decide(false)
-    else if (length === PREFACE.length) this.#decide(true)
+    const length = Math.min(this.#bytes.length, FIRST_LINE.length)
+    if (this.#bytes.toString('latin1', 0, length) !== FIRST_LINE.slice(0, length)) this.#decide(false)
+    else if (length === FIRST_LINE.length) this.#decide(true)
   }
 
   /** The client has closed its half before it has said enough. */

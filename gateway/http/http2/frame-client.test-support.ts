@@ -84,11 +84,11 @@ export function serveFrames(
 export class FrameClient {
   readonly wire: Wire
 
-  /** Sends the preface and empty SETTINGS. */
-  constructor(wire: Wire) {
+  /** Sends the preface and empty SETTINGS, or only the pieces of a wrong preface. */
+  constructor(wire: Wire, preface?: readonly string[]) {
     this.wire = wire
-    this.bytes(Buffer.from(PREFACE))
-    this.frame(SETTINGS, 0, 0)
+    for (const piece of preface ?? [PREFACE]) this.bytes(Buffer.from(piece))
+    if (preface === undefined) this.frame(SETTINGS, 0, 0)
   }
 
   bytes(bytes: Buffer): void {

@@ -391,8 +391,21 @@ describe('a connection of HTTP/2 that ends', () => {
     other.send(' / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n')
     await until(() => other.received.startsWith('HTTP/1.1 200'))
     const half = wireTo(http)
-    half.send('PRI * HTTP/2.0\r\n\r\nSN')
+    half.send('PRI * HTTP/2.1\r\n\r\nSM\r\n\r\n')
     await until(() => half.received.startsWith('HTTP/1.1 400'))
+  })
+
+  it('with a fault of HTTP/2 when only the first line of its preface is right (RFC 9113 section 3.4)', async () => {
+    for (const pieces of [['PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n'], ['PRI * HTTP', '/2.0\r\n', '\r\nX']]) {
+      const wire = wireTo(serveFrames().http)
+      const client = new FrameClient(wire, pieces)
+      assert.equal(await client.goAway(), PROTOCOL_ERROR)
+    }
+    const { time, http } = serveFrames()
+    const slow = new FrameClient(wireTo(http), ['PRI * HTTP/2.0\r\n'])
+    await slow.settled()
+    time.nowMs = 10_000
+    assert.equal(await slow.goAway(), NO_ERROR)
   })
 })
 

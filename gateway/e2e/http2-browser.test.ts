@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { after, before, describe, it } from 'node:test'
+import { type Browser, chromium, type Page } from 'playwright-core'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { makeTlsSetup } from './secure.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
+
+if (existsSync(CHROMIUM)) describe('a browser that speaks HTTP/2', describeBrowser)
+// A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
+else it('a browser that speaks HTTP/2', { skip: `${CHROMIUM} is not installed` })
+
+function describeBrowser(): void {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let browser: Browser
+  let page: Page
+  const gone: string[] = []
+
+  before(async () => {
+    const tls = await makeTlsSetup()
+    upstream = await startUpstream((req, res) => {
+      const url = req.url ?? ''
+      res.on('close', () => {
+        if (!res.writableFinished) gone.push(url)
+      })
+      if (url === '/held') return
+      if (url === '/page') res.setHeader('Content-Type', 'text/html')
+      if (url === '/large') res.end('x'.repeat(2_000_000))
+      else if (req.method === 'POST') req.pipe(res)
+      else res.end('<!doctype html><title>A page</title>')
+    })
+    const { GATEWAY_TLS_PORT, GATEWAY_TLS_CERT, GATEWAY_TLS_KEY } = tls.env as Record<string, string>
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        http2: true,
+        routes: [
+          { path: '/mine', auth: ['bearer'] },
+          { path: '/*', auth: ['none'], methods: ['GET', 'POST'] },
+        ],
+      },
+      env: { GATEWAY_TLS_PORT, GATEWAY_TLS_CERT, GATEWAY_TLS_KEY } as Record<string, string>,
+    })
+    browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+    const context = await browser.newContext({ ignoreHTTPSErrors: true })
+    page = await context.newPage()
+    await page.goto(`https://localhost:${gateway.tlsPort}/page`)
+  })
+  after(async () => {
+    await browser?.close()
+    await gateway?.end()
+    upstream?.close()
+  })
+
+  it('loads a page and what the page asks for over one connection of it', async () => {
+    const seen = await page.evaluate(async () => {
+      const texts = await Promise.all(
+        Array.from({ length: 60 }, async (_, at) => (await fetch(`/small/${at}`)).status),
+      )
+      const large = await (await fetch('/large')).text()
+      const entries = performance.getEntries() as PerformanceResourceTiming[]
+      const protocols = entries.flatMap(({ nextHopProtocol }) => nextHopProtocol ?? [])
+      return { statuses: [...new Set(texts)], large: large.length, protocols: [...new Set(protocols)] }
+    })
+    assert.deepEqual(seen, { statuses: [200], large: 2_000_000, protocols: ['h2'] })
+  })
+
+  it('sends bodies, and reads the status and headers of refusals', async () => {
+    const seen = await page.evaluate(async () => {
+      const body = 'y'.repeat(300_000)
+      const back = await (await fetch('/echo', { method: 'POST', body })).text()
+      const refused = await fetch('/mine')
+      const { code } = (await refused.json()) as { code: string }
+      return {
+        same: back === body,
+        status: refused.status,
+        code,
+        frame: refused.headers.get('x-frame-options'),
+      }
+    })
+    assert.deepEqual(seen, { same: true, status: 401, code: 'missing_token', frame: 'DENY' })
+  })
+
+  it('takes a request back, which the trail says', async () => {
+    const begun = page.evaluate(async () => {
+      const stop = new AbortController()
+      Object.assign(globalThis, { stop })
+      return fetch('/held', { signal: stop.signal }).catch((error: Error) => error.name)
+    })
+    await until(() => (gateway.audit().some(({ path }) => path === '/held') ? true : undefined))
+    await page.evaluate(() => (globalThis as unknown as { stop: AbortController }).stop.abort())
+    assert.equal(await begun, 'AbortError')
+    await until(() => (gone.includes('/held') ? true : undefined))
+    const { requestId } = gateway.audit().find(({ path }) => path === '/held') ?? {}
+    assert.equal((await gateway.pair(String(requestId)))[1].statusCode, 499)
+  })
+}
