@@ -20,7 +20,10 @@ function pipeline(parts: Parts = {}, request: Request = {}) {
     return { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
   }
   const { routes = [makeRoute()] } = parts
-  const made = makeGateway({ ...parts, routes: routes.map((route) => ({ ...route, client: { send } })) })
+  const made = makeGateway({
+    ...parts,
+    routes: routes.map((route) => ({ ...route, client: { send, speaksHttp2: false } })),
+  })
   const { arrival, res, completeBody } = makeArrival(request)
   const types = () =>
     made.trail.records.map(({ type, statusCode }) => [type, statusCode].filter(Boolean).join(' '))

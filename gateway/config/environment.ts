@@ -6,7 +6,14 @@ import { describeValue } from './json/schema-check.ts'
 import { MEMORY_PROFILES } from './rules/memory-profiles.ts'
 import { STORE_VARIABLES } from './rules/store-address.ts'
 import type { TlsKeys } from './rules/tls-rules.ts'
-import { hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './rules/value-rules.ts'
+import {
+  hostFault,
+  issuerFault,
+  tidyUpstream,
+  upstreamFault,
+  urlFault,
+  versionFault,
+} from './rules/value-rules.ts'
 import { MAX_WORKERS, workerCount } from './rules/worker-count.ts'
 import type { Durability, Settings } from './settings.ts'
 
@@ -156,7 +163,7 @@ function readAdminNames(text: string, overrides: Overrides): string | undefined 
 function readUpstreams(text: string, overrides: Overrides): string | undefined {
   const upstreams = text.split(',').map((upstream) => tidyUpstream(upstream.trim()))
   for (const [index, upstream] of upstreams.entries()) {
-    const reason = upstreamFault(upstream)
+    const reason = upstreamFault(upstream) ?? versionFault(upstream, upstreams[0])
     if (reason !== undefined) return reason
     if (upstreams.indexOf(upstream) < index) return `must not name ${upstream} twice`
   }

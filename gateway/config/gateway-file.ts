@@ -34,6 +34,7 @@ import {
   tidyUpstream,
   upstreamFault,
   urlFault,
+  versionFault,
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
 import { workerCount } from './rules/worker-count.ts'
@@ -253,7 +254,9 @@ function checkUpstreams(json: JsonFile<unknown>, { upstream }: Written): void {
     '$.upstream',
     tidy,
     (one, index) =>
-      upstreamFault(one) ?? (tidy.indexOf(one) < index ? `must not be "${one}" a second time` : undefined),
+      upstreamFault(one) ??
+      versionFault(one, tidy[0]) ??
+      (tidy.indexOf(one) < index ? `must not be "${one}" a second time` : undefined),
   )
 }
 

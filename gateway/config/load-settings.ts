@@ -14,6 +14,7 @@ import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
+import { httpUrlOf } from './rules/value-rules.ts'
 import { parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
 import { loadTracing, type TracingSettings } from './tracing-settings.ts'
@@ -157,7 +158,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place): Fault[] 
     faults.push({ ...place('upstreams', 'port'), reason })
   }
   const needsKeys = merged.routes.some((route) => route.auth.has('bearer'))
-  if (needsKeys && merged.jwksUri === undefined && merged.upstreams.every(isSocket)) {
+  if (needsKeys && merged.jwksUri === undefined && !merged.upstreams.some(hasKeys)) {
     const reason =
       'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
     faults.push({ ...place('jwksUri'), reason })
@@ -257,14 +258,15 @@ function issuerConflicts(merged: Merged, place: Place): Fault[] {
   return faults
 }
 
-/** At the first upstream that is not a socket. If all are, at the issuer; no route needs it then. */
+/** At the first upstream of HTTP/1.1 that is not a socket. If there is none, at the issuer; no route needs it then. */
 function defaultJwksUri({ upstreams, issuer }: Merged): string {
-  const base = upstreams.find((upstream) => !isSocket(upstream)) ?? withoutClosingSlash(issuer)
+  const base = upstreams.find(hasKeys) ?? withoutClosingSlash(issuer)
   return `${base}/.well-known/jwks.json`
 }
 
-function isSocket(upstream: string): boolean {
-  return upstream.startsWith('unix:')
+/** Keys can be fetched from it. */
+function hasKeys(upstream: string): boolean {
+  return /^https?:/.test(upstream)
 }
 
 interface Listener {
@@ -274,8 +276,9 @@ interface Listener {
 }
 
 function reaches(upstream: string, { protocol, host, port }: Listener): boolean {
-  if (!upstream.startsWith(protocol)) return false
-  const url = new URL(upstream)
+  const text = httpUrlOf(upstream)
+  if (!text.startsWith(protocol)) return false
+  const url = new URL(text)
   if (Number(url.port || (protocol === 'http:' ? 80 : 443)) !== port) return false
   const name = url.hostname.replace(/^\[|\]$/g, '')
   return name === host || (LOOPBACK.has(name) && (EVERY_ADDRESS.has(host) || addressesMeet(name, host)))

@@ -225,7 +225,7 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly clientsFile: string | undefined
   /** Undefined: plain HTTP only. It has the host of the public listener. */
   readonly tls: TlsSettings | undefined
-  /** At least one: `http://host:port`, `https://host:port` or `unix:/path.sock`. */
+  /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
   readonly upstreams: readonly string[]
   /** As the file has them; `groupsInUse` says which there are with their targets. */
   readonly upstreamGroups: readonly UpstreamGroup[]

@@ -3,6 +3,8 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { boundedBody } from '../http/bodies/bounded-body.ts'
 import { bodyOf } from '../http/bodies/buffered-body.ts'
+import { grpcTimeoutMs, isGrpc } from '../http/rules/grpc.ts'
+import { filterRequestTrailers } from '../http/rules/trailers.ts'
 import { bodyTooLarge } from '../refusals.ts'
 import { Forwarding } from './forwarding/forwarding.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
@@ -28,6 +30,9 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
             onExceeded: () => forwarding.give(bodyTooLarge(route.maxBodyBytes)),
           })
   }
+  const isCall = route.client.speaksHttp2 && isGrpc(req)
+  // Its two sides take turns as they like: `idleMs` bounds both.
+  if (isCall && body !== null) req.body?.endPace()
   forwarding.call = route.client.send(
     {
       method: exchange.method,
@@ -36,10 +41,19 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
       body,
       upgrade: exchange.upgrade,
       idleMs: route.idleTimeoutMs,
-      totalMs: route.timeoutMs,
+      totalMs: isCall ? leastOf(route.timeoutMs, grpcTimeoutMs(req.fields)) : route.timeoutMs,
       attempts: exchange.trace,
+      isDuplex: isCall,
+      acceptsTrailers: req.version === '2' && req.fields.some(({ lower }) => lower === 'te'),
+      trailers: req.version === '2' ? () => filterRequestTrailers(req.trailers) : undefined,
     },
     forwarding,
   )
   exchange.forwarding = forwarding
+}
+
+/** The lesser of two times, of which either may be missing. */
+function leastOf(one: number | undefined, other: number | undefined): number | undefined {
+  if (one === undefined || other === undefined) return one ?? other
+  return Math.min(one, other)
 }

@@ -19,7 +19,7 @@ export const PEER = '192.0.2.7'
 interface HandMadeRequest {
   readonly method?: string
   readonly target?: string
-  readonly version?: '1.0' | '1.1'
+  readonly version?: '1.0' | '1.1' | '2'
   /** Beside `Host: api.example`, unless `host` is given. */
   readonly headers?: Readonly<Record<string, string>>
   readonly upgrade?: 'websocket'
@@ -38,6 +38,7 @@ export class RecordedResponse {
   status = 0
   lines = ''
   body = ''
+  trailers: string | undefined = undefined
   #onClose: (() => void)[] = []
 
   onClose(listener: () => void): void {
@@ -70,7 +71,8 @@ export class RecordedResponse {
     return true
   }
 
-  end(): void {
+  end(trailers?: string): void {
+    this.trailers = trailers
     this.calls.push('end')
   }
 
@@ -111,6 +113,7 @@ export function makeArrival(request: HandMadeRequest = {}) {
     fields,
     headers: readRequestHeaders(fields, version),
     body: null,
+    trailers: [],
     complete,
     network: { permits: 0, isProxy: false },
     whenComplete: () => completed.promise,
@@ -155,7 +158,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     cors: undefined,
     forwarded: undefined,
     responseLines: responseLines({}),
-    client: { send: noUpstream },
+    client: { send: noUpstream, speaksHttp2: false },
     permits: undefined,
     ...route,
   }

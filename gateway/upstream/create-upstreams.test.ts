@@ -273,7 +273,7 @@ describe('what one connection reads', () => {
       information() {},
       head() {},
       data: (chunk) => kept.push(chunk) > 3,
-      end: over.resolve,
+      end: () => over.resolve(),
       upgrade() {},
       fault: ({ cause }) => over.reject(new Error(cause)),
     })

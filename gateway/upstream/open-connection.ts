@@ -25,8 +25,8 @@ export interface ConnectionTarget {
 
 /** Gets exactly one of the two calls, once, after `openConnection` has returned. */
 export interface ConnectionOpening {
-  /** Reads into this buffer instead of a stream. */
-  readonly onread: OnReadOpts
+  /** Reads into this buffer instead of a stream, if given. */
+  readonly onread?: OnReadOpts
   connected(socket: Socket): void
   failed(error: ConnectError): void
 }
@@ -38,7 +38,10 @@ export function openConnection(target: ConnectionTarget, opening: ConnectionOpen
   const { onread } = opening
   const socket =
     tls?.connect(onread) ??
-    connect({ ...(socketPath === undefined ? { host, port } : { path: socketPath }), onread })
+    connect({
+      ...(socketPath === undefined ? { host, port } : { path: socketPath }),
+      ...(onread === undefined ? {} : { onread }),
+    })
   socket.setNoDelay(true)
   socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
 

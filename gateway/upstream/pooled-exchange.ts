@@ -260,10 +260,10 @@ export abstract class PooledExchange<
     return this.response.isHolding
   }
 
-  ended(): void {
+  ended(trailers?: readonly Field[]): void {
     this.finish()
     this.detach()
-    this.response.end()
+    this.response.end(trailers)
   }
 
   switched(fields: readonly Field[], socket: Duplex): void {

@@ -74,9 +74,11 @@ type ExchangeClass<State> = new (
 export class PooledUpstreams<State extends ClientState<Pool<unknown>>> implements UpstreamClient {
   readonly #state: State
   readonly #Exchange: ExchangeClass<State>
+  readonly speaksHttp2: boolean
   #closing: Promise<void> | undefined = undefined
 
-  constructor(state: State, Exchange: ExchangeClass<State>) {
+  constructor(state: State, Exchange: ExchangeClass<State>, speaksHttp2: boolean) {
+    this.speaksHttp2 = speaksHttp2
     this.#state = state
     this.#Exchange = Exchange
   }

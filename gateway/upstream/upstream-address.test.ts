@@ -16,6 +16,19 @@ describe('the address of an upstream', () => {
     assert.deepEqual(read('unix:/run/backend.sock'), [false, '', 0, '/run/backend.sock'])
   })
 
+  it('says whether HTTP/2 is spoken', () => {
+    const read = (url: string) => {
+      const { isHttp2, secure, host, port } = parseAddress(url)
+      return [isHttp2, secure, host, port]
+    }
+    assert.deepEqual(read('h2c://backend:50051'), [true, false, 'backend', 50_051])
+    assert.deepEqual(read('h2c://Backend'), [true, false, 'backend', 80])
+    assert.deepEqual(read('h2://[::1]'), [true, true, '::1', 443])
+    assert.deepEqual(read('http://backend').slice(0, 1), [false])
+    assert.throws(() => parseAddress('h2c://a/path'), /must end after host and port/)
+    assert.throws(() => upstreamsTo(['h2c://a', 'http://b']), /in one group/)
+  })
+
   it('is refused with the URL and the reason when it is anything else', () => {
     const faults: Readonly<Record<string, RegExp>> = {
       'not a url': /upstream not a url: is not a URL/,

@@ -3,6 +3,8 @@ export interface Address {
   /** As configured; used in metrics and messages. */
   readonly url: string
   readonly secure: boolean
+  /** HTTP/2: with prior knowledge, or with TLS by ALPN. */
+  readonly isHttp2: boolean
   /** Name or IP address (IPv6 without brackets); empty for a Unix socket. */
   readonly host: string
   readonly port: number
@@ -11,7 +13,7 @@ export interface Address {
 }
 
 /**
- * Reads `http://host[:port]`, `https://host[:port]` or `unix:/path.sock`.
+ * Reads `http://host[:port]`, `https://host[:port]`, `h2c://host[:port]`, `h2://host[:port]` or `unix:/path.sock`.
  *
  * @throws TypeError that names the URL and the fault.
  */
@@ -20,18 +22,27 @@ export function parseAddress(url: string): Address {
     const socketPath = url.slice('unix:'.length)
     if (!socketPath.startsWith('/'))
       throw faulty(url, 'the path of a Unix socket must be absolute: unix:/path.sock')
-    return { url, secure: false, host: '', port: 0, socketPath }
+    return { url, secure: false, isHttp2: false, host: '', port: 0, socketPath }
   }
-  const parsed = URL.parse(url)
+  const isHttp2 = url.startsWith('h2:') || url.startsWith('h2c:')
+  // URL reads names and ports of the schemes that it knows only.
+  const parsed = URL.parse(url.replace(/^h2:/, 'https:').replace(/^h2c:/, 'http:'))
   if (parsed === null) throw faulty(url, 'is not a URL')
   const { protocol, hostname, port, pathname, search, hash, username, password } = parsed
   if (protocol !== 'http:' && protocol !== 'https:')
-    throw faulty(url, 'must begin with http://, https:// or unix:')
+    throw faulty(url, 'must begin with http://, https://, h2c://, h2:// or unix:')
   if (pathname !== '/' || search !== '' || hash !== '') throw faulty(url, 'must end after host and port')
   if (username !== '' || password !== '') throw faulty(url, 'must not hold credentials')
   const secure = protocol === 'https:'
   const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
-  return { url, secure, host, port: port === '' ? (secure ? 443 : 80) : Number(port), socketPath: undefined }
+  return {
+    url,
+    secure,
+    isHttp2,
+    host,
+    port: port === '' ? (secure ? 443 : 80) : Number(port),
+    socketPath: undefined,
+  }
 }
 
 function faulty(url: string, reason: string): TypeError {

@@ -20,6 +20,12 @@ export interface UpstreamRequest {
   readonly totalMs: number | undefined
   /** Told of each attempt; undefined: nobody is. */
   readonly attempts?: Attempts | undefined
+  /** A call on which both sides may send, or be silent for `idleMs`, before the head too. Has an effect with HTTP/2 only. */
+  readonly isDuplex?: boolean
+  /** The client takes trailers of the response. Has an effect with HTTP/2 only, like `trailers`. */
+  readonly acceptsTrailers?: boolean
+  /** The fields behind the body; called when all of it was read. */
+  readonly trailers?: (() => readonly Field[]) | undefined
 }
 
 /** Learns how often a request is sent. */
@@ -71,8 +77,8 @@ export interface UpstreamResponse {
   data(chunk: Buffer): boolean
   /** Bytes of pieces are still needed. */
   readonly isHolding: boolean
-  /** The response is complete. Trailers have been dropped. */
-  end(): void
+  /** The response is complete. @param trailers of HTTP/2, as received; those of HTTP/1.1 have been dropped */
+  end(trailers?: readonly Field[]): void
   /** 101: the receiver owns the socket now. Bytes that came after the head have been unshifted into it. */
   upgrade(fields: readonly Field[], socket: Duplex): void
   fault(fault: UpstreamFault): void
@@ -97,6 +103,8 @@ export interface UpstreamTarget {
 }
 
 export interface UpstreamClient {
+  /** Trailers and calls that last can pass. */
+  readonly speaksHttp2: boolean
   /** Where requests go, with what is known of each. */
   readonly targets: readonly UpstreamTarget[]
   /** Never throws. Calls the response only after it has returned. */

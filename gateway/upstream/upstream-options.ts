@@ -5,7 +5,10 @@ import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
 /** What the upstream client is made with. Times in milliseconds. */
 export interface UpstreamsOptions {
-  /** At least one of `http://host:port`, `https://host:port`, `unix:/path.sock`. */
+  /**
+   * At least one of `http://host:port`, `https://host:port`, `unix:/path.sock`; or of `h2c://host:port`, `h2://host:port`, not
+   * mixed with those.
+   */
   readonly urls: readonly string[]
   /** For making a connection, and for waiting until one is free. */
   readonly connectMs: number
@@ -21,7 +24,7 @@ export interface UpstreamsOptions {
   readonly onHealth: (upstream: string, healthy: boolean) => void
   /** Default: nothing beyond the passive rules. Active checks are made by `UpstreamGroups`. */
   readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
-  /** With `https://` URLs. Default: what Node trusts. */
+  /** With `https://` and `h2://` URLs. Default: what Node trusts. */
   readonly tls?: UpstreamTlsTerms | undefined
   /** Called on each change; every breaker starts closed. */
   readonly onBreaker?: (upstream: string, state: BreakerState) => void

@@ -22,7 +22,7 @@ export interface UpstreamTlsTerms {
 }
 
 /**
- * TLS with one `https://` upstream. The certificate is verified against the trusted authorities and the upstream's name
+ * TLS with one `https://` or `h2://` upstream. The certificate is verified against the trusted authorities and the upstream's name
  * (RFC 9110 section 4.3.4); nothing can turn that off. Holds what would be costly to make for each connection: the
  * authorities, and the session that the next one resumes (RFC 8446 section 2.2).
  */
@@ -41,16 +41,16 @@ export class UpstreamTls {
   }
 
   /** Begins a connection and its handshake. */
-  connect(onread: OnReadOpts): TLSSocket {
-    const { host, port } = this.#address
-    const options: ConnectionOptions & { readonly onread: OnReadOpts } = {
+  connect(onread: OnReadOpts | undefined): TLSSocket {
+    const { host, port, isHttp2 } = this.#address
+    const options: ConnectionOptions & { readonly onread?: OnReadOpts } = {
       host,
       port,
       ...(this.#serverName === undefined ? {} : { servername: this.#serverName }),
-      onread,
+      ...(onread === undefined ? {} : { onread }),
       ...(this.#session === undefined ? {} : { session: this.#session }),
       secureContext: this.#context,
-      ALPNProtocols: ['http/1.1'],
+      ALPNProtocols: [isHttp2 ? 'h2' : 'http/1.1'],
       // Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED=0 has no effect.
       rejectUnauthorized: true,
     }

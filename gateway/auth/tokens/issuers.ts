@@ -77,9 +77,9 @@ function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promi
   return fetchFirst([uri, ...urisAtOthers(uri, new Set(own.flat()))], signal, sources.upstreamSecret)
 }
 
-/** Undefined for a Unix socket: keys are never fetched over one. */
+/** Undefined for a Unix socket and HTTP/2: keys are never fetched over them. */
 function originOf(url: string): string | undefined {
-  return url.startsWith('unix:') ? undefined : new URL(url).origin
+  return /^https?:/.test(url) ? new URL(url).origin : undefined
 }
 
 /** The same document at the other upstreams, which are the same service: one of them may be down. */

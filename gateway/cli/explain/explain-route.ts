@@ -13,6 +13,7 @@ import { methodsOf, whyNot } from './row-reasons.ts'
 
 /** The stage finds rows with clients of their upstreams. */
 const NOTHING_SENT: ServedRoute['client'] = {
+  speaksHttp2: false,
   send: () => {
     throw new Error('nothing is sent')
   },

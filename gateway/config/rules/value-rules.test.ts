@@ -19,6 +19,8 @@ test('an upstream is http, https or an absolute socket path', () => {
     'http://[::1]:3000',
     'http://a_b/',
     'unix:/run/a.sock',
+    'h2c://a:50051',
+    'h2://[::1]:50051/',
   ]
   for (const upstream of good) assert.equal(upstreamFault(upstream), undefined, upstream)
 })

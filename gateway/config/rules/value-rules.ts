@@ -3,7 +3,7 @@ import { foldedName, isProtectedName } from '../../http/rules/field-rules.ts'
 import { describeValue } from '../json/schema-check.ts'
 
 const HOST_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$/
-const HTTP_UPSTREAM = /^https?:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?\/?$/
+const HTTP_UPSTREAM = /^(?:https?|h2c?):\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?\/?$/
 const NETWORK = /^([^/%]+)(?:\/(0|[1-9][0-9]{0,2}))?$/
 /** `sun_path` of Linux holds 108 bytes, the last of them NUL; macOS has four less. */
 const MAX_SOCKET_PATH_BYTES = 103
@@ -25,9 +25,25 @@ export function upstreamFault(upstream: string): string | undefined {
     if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return undefined
     return `must name a socket by a path of at most ${MAX_SOCKET_PATH_BYTES} bytes, ${found}`
   }
-  const port = URL.canParse(upstream) ? new URL(upstream).port : undefined
+  const url = httpUrlOf(upstream)
+  const port = URL.canParse(url) ? new URL(url).port : undefined
   if (HTTP_UPSTREAM.test(upstream) && port !== undefined && port !== '0') return undefined
-  return `must be http://host:port, https://host:port or unix:/path.sock, without path, query or credentials, ${found}`
+  return `must be http://host:port, https://host:port, unix:/path.sock, or for HTTP/2 h2c://host:port or h2://host:port, without path, query or credentials, ${found}`
+}
+
+/** What is wrong with an upstream beside the first of its group, or undefined: one group speaks one version of HTTP. */
+export function versionFault(upstream: string, first: string | undefined): string | undefined {
+  if (first === undefined || isHttp2Upstream(upstream) === isHttp2Upstream(first)) return undefined
+  return `must speak the same version of HTTP as ${describeValue(first)}, but is ${describeValue(upstream)}`
+}
+
+function isHttp2Upstream(upstream: string): boolean {
+  return /^h2c?:/.test(upstream)
+}
+
+/** The upstream with a scheme of which URL knows how names and ports are read. */
+export function httpUrlOf(upstream: string): string {
+  return upstream.replace(/^h2:/, 'https:').replace(/^h2c:/, 'http:')
 }
 
 export function tidyUpstream(upstream: string): string {

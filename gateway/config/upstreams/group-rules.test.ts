@@ -36,6 +36,26 @@ test('a group with nothing but targets does nothing beyond the passive rules', (
   ])
 })
 
+test('the targets of a group speak one version of HTTP, and those of the default group do too', () => {
+  assert.deepEqual(groups({ pay: { targets: ['h2c://a:1/', 'h2://b'] } })?.[0]?.targets, [
+    'h2c://a:1',
+    'h2://b',
+  ])
+  assert.equal(
+    fault({ pay: { targets: ['h2c://a', 'http://b'] } }),
+    '$.upstreams.pay.targets[1]: must speak the same version of HTTP as "h2c://a", but is "http://b"',
+  )
+  const upstream = ['http://a', 'h2://b']
+  const parsed = parseGatewayFile(
+    'gateway.json',
+    JSON.stringify({ upstream, routes: [{ path: '/*', auth: ['none'] }] }),
+  )
+  assert.deepEqual(
+    parsed.faults?.map(({ path }) => path),
+    ['$.upstream[1]'],
+  )
+})
+
 test('what is asked for of a group gets its defaults', () => {
   const pay = { targets: TARGETS, healthCheck: { path: '/up' }, breaker: {}, retry: {}, slowStartMs: 5 }
   const [group] = groups({ pay }) ?? []

@@ -3,7 +3,7 @@ import type { JsonFile } from '../json/json-file.ts'
 import { childPath } from '../json/json-path.ts'
 import { describeValue } from '../json/schema-check.ts'
 import { pathFault } from '../rules/path-rules.ts'
-import { hostFault, tidyUpstream, upstreamFault } from '../rules/value-rules.ts'
+import { hostFault, tidyUpstream, upstreamFault, versionFault } from '../rules/value-rules.ts'
 import {
   type BreakerSettings,
   DEFAULT_GROUP,
@@ -130,7 +130,9 @@ function checkTargets(
   else {
     const tidy = targets.map(tidyUpstream)
     json.checkEach(`${path}.targets`, tidy, (one, index) =>
-      tidy.indexOf(one) < index ? `must not be "${one}" a second time` : upstreamFault(one),
+      tidy.indexOf(one) < index
+        ? `must not be "${one}" a second time`
+        : (upstreamFault(one) ?? versionFault(one, tidy[0])),
     )
   }
 }

@@ -1,7 +1,10 @@
 /** Equal services behind one name, and how requests are shared among them. Plain data, immutable. */
 export interface UpstreamGroup extends UpstreamPolicy {
   readonly name: string
-  /** At least one (of the default group as the file has it, none): `http://host:port`, `https://host:port` or `unix:/path.sock`. */
+  /**
+   * At least one (of the default group as the file has it, none): `http://host:port`, `https://host:port`, `unix:/path.sock`; or all
+   * of `h2c://host:port`, `h2://host:port`.
+   */
   readonly targets: readonly string[]
   readonly tls: UpstreamTlsSettings | undefined
 }

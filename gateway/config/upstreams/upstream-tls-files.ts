@@ -36,7 +36,7 @@ export function loadUpstreamTls({
   for (const { name, tls, targets } of groups) {
     if (tls === undefined) continue
     const path = `${childPath('$.upstreams', name)}.tls`
-    const plain = (name === DEFAULT_GROUP ? upstreams : targets).find((one) => !one.startsWith('https:'))
+    const plain = (name === DEFAULT_GROUP ? upstreams : targets).find((one) => !/^(?:https|h2):/.test(one))
     if (plain !== undefined) {
       faults.push({ file: configFile, path, reason: `must not be given: no TLS is spoken with ${plain}` })
     }

@@ -1,6 +1,7 @@
 import { ConnectionDeadline, type DeadlineTerms } from '../server/connection-deadline.ts'
 import { IncomingRequest, type Origin } from '../server/incoming-request.ts'
 import { BODY_LATE, NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
+import type { Field } from '../syntax/field.ts'
 import { CANCEL, DEFAULT_WINDOW, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, REFUSED_STREAM } from './frames.ts'
 import { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
@@ -15,7 +16,7 @@ const WRONG_LENGTH: RequestFault = { code: 'malformed_request', cause: 'not as m
 
 const WRONG_TRAILERS: RequestFault = {
   code: 'malformed_request',
-  cause: 'trailers that do not end the stream, or with fields that are none',
+  cause: 'trailers that do not end the stream, are too long, or have fields that are none',
 }
 
 const NO_PLACE: RequestFault = {
@@ -114,8 +115,9 @@ export class ClientStream<E> implements ResponseStream {
   }
 
   /** END_STREAM has come. */
-  complete(): void {
+  complete(trailers?: readonly Field[]): void {
     this.isRemoteClosed = true
+    if (trailers !== undefined) this.req.trailers = trailers
     if (this.#answeredEndMs === NEVER) this.#complete()
     else this.end(undefined)
   }

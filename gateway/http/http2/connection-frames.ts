@@ -221,7 +221,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     if (this.#decode(block, trailers) !== undefined) return COMPRESSION_ERROR
     if (stream.isRemoteClosed) return this.#resetFor(stream.id, STREAM_CLOSED)
     if (trailers.isMalformed || !block.endsStream) stream.refuseTrailers()
-    else stream.complete()
+    else stream.complete(trailers.fields)
     return undefined
   }
 

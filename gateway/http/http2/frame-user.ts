@@ -1,3 +1,4 @@
+import type { Field } from '../syntax/field.ts'
 import type { ClientSettings } from './client-settings.ts'
 import type { ConnectionGuard } from './connection-guard.ts'
 import type { StreamHead } from './stream-head.ts'
@@ -15,7 +16,7 @@ export interface FramedStream {
   /** Gives leave for bytes that were no content. */
   creditPadding(bytes: number): void
   /** END_STREAM has come. */
-  complete(): void
+  complete(trailers?: readonly Field[]): void
   /** Fields behind the body that are not allowed have come. */
   refuseTrailers(): void
   /** RST_STREAM has come. */

@@ -39,6 +39,10 @@ export class StreamBody extends Readable implements IncomingBody {
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
+  endPace(): void {
+    this.#deadline.endPace()
+  }
+
   /** The last piece has come. */
   complete(): void {
     this.#uncredited = 0

@@ -116,12 +116,16 @@ export class StreamHead implements HeadSink {
   }
 }
 
-/** Fields behind the body: they obey the rules of fields, and are then dropped. */
+/** Fields behind the body. */
 export class Trailers implements HeadSink {
+  readonly fields: Field[] = []
   isMalformed = false
+  #bytes = 0
 
-  take({ isPseudo, fault }: HeadField): void {
-    if (isPseudo || fault !== undefined) this.isMalformed = true
+  take({ field, isPseudo, fault }: HeadField): void {
+    this.#bytes += field.lower.length + field.value.length + LINE_BYTES
+    if (isPseudo || fault !== undefined || this.#bytes > MAX_HEAD_BYTES) this.isMalformed = true
+    if (!this.isMalformed) this.fields.push(field)
   }
 }
 

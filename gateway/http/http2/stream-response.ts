@@ -11,7 +11,7 @@ import {
   MAX_PAYLOAD_BYTES,
   writeFrameHeader,
 } from './frames.ts'
-import { encodeHead } from './hpack/head-encoder.ts'
+import { encodeFields, encodeHead } from './hpack/head-encoder.ts'
 
 /** A longer piece is written as it is: copying it behind its frame header would cost more. */
 const MAX_COPIED_BYTES = 4 * 1024
@@ -59,6 +59,8 @@ export class StreamResponse implements OutgoingResponse {
   /** The encoded head, until it is sent. */
   #head = ''
   #flushes = false
+  /** Encoded, until they are sent. */
+  #trailers = ''
   #bodiless = false
   /** Bytes of the body that have not been written; undefined when the length is not announced. */
   #bytesLeft: number | undefined = undefined
@@ -127,8 +129,10 @@ export class StreamResponse implements OutgoingResponse {
     return this.#queue.length > 0 || this.#carrier.socket.writableLength > 0
   }
 
-  end(): void {
+  end(trailers = ''): void {
     if (this.#ended) return
+    // A length that was announced is kept, and ends the stream.
+    if (!this.#bodiless && this.#bytesLeft === undefined) this.#trailers = encodeFields(trailers)
     this.#ended = true
     this.headersSent = true
     this.pump()
@@ -182,7 +186,7 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   #pumpHead(): void {
-    const isLast = this.#ended && this.#queue.length === 0
+    const isLast = this.#ended && this.#queue.length === 0 && this.#trailers === ''
     this.#sendHead(this.#head, isLast ? END_STREAM : 0)
     this.#head = ''
     this.#whole = isLast
@@ -213,7 +217,8 @@ export class StreamResponse implements OutgoingResponse {
   #sendData(part: Buffer): void {
     const { socket } = this.#carrier
     const { length } = part
-    const isLast = this.#queue.length === 0 && (this.#ended || (this.#bytesLeft ?? 1) <= 0)
+    const isEnd = (this.#ended && this.#trailers === '') || (this.#bytesLeft ?? 1) <= 0
+    const isLast = isEnd && this.#queue.length === 0
     this.window -= length
     this.#carrier.sendWindow -= length
     this.#whole = isLast
@@ -228,10 +233,14 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   #sendEnd(): void {
+    this.#whole = true
+    if (this.#trailers !== '') {
+      this.#sendHead(this.#trailers, END_STREAM)
+      return
+    }
     const frame = Buffer.allocUnsafe(HEADER_BYTES)
     writeFrameHeader(frame, 0, { type: DATA, flags: END_STREAM, id: this.#stream.id, length: 0 })
     this.#carrier.socket.write(frame)
-    this.#whole = true
   }
 
   /** In several frames when it is long. @param block latin1 */

@@ -6,7 +6,7 @@ import { INTERACTION_ID } from './request-id.ts'
 
 /** Tells the gateway, and only the gateway, that a session has ended. */
 const REVOKE_SESSION = 'x-revoke-session'
-const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
+export const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
 /** What the gateway says itself in the response to an exchange, so that the service's own is dropped. */
 interface OwnFields {
@@ -61,6 +61,11 @@ export function filterResponseHead(
   }
   if (policy !== undefined) lines += policy.added
   return { lines, contentLength, dated }
+}
+
+/** Whether a field of a response is a word to the gateway. @param lower its name in lower case */
+export function isForGateway(lower: string): boolean {
+  return lower === REVOKE_SESSION
 }
 
 /** The sessions that an upstream response ends. A field may name several, separated by commas or spaces. */

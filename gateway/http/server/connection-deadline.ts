@@ -44,6 +44,8 @@ export class ConnectionDeadline {
   #requestEndMs = NEVER
   /** Since when we hold the body back; infinite while we do not. */
   #heldBackMs = NEVER
+  /** The body of the current request has another bound. */
+  #isUnpaced = false
 
   /** The connection begins. */
   constructor(terms: DeadlineTerms) {
@@ -81,12 +83,14 @@ export class ConnectionDeadline {
     const { pace, requestMs } = this.#timeouts
     const nowMs = this.#terms.steadyClock()
     this.#heldBackMs = NEVER
+    this.#isUnpaced = false
     this.#requestEndMs = Math.min(this.#startedMs, nowMs) + requestMs
     this.atMs = Math.min(pace.begin(nowMs), this.#requestEndMs)
   }
 
   /** More of the body has come. */
   extendBody(bytes: number): void {
+    if (this.#isUnpaced) return
     const nowMs = this.#terms.steadyClock()
     this.atMs = Math.min(this.#timeouts.pace.extend(this.atMs, bytes, nowMs), this.#requestEndMs)
   }
@@ -106,7 +110,13 @@ export class ConnectionDeadline {
     const nowMs = this.#terms.steadyClock()
     this.#requestEndMs += nowMs - this.#heldBackMs
     this.#heldBackMs = NEVER
-    this.atMs = Math.min(this.#timeouts.pace.begin(nowMs), this.#requestEndMs)
+    this.atMs = this.#isUnpaced ? NEVER : Math.min(this.#timeouts.pace.begin(nowMs), this.#requestEndMs)
+  }
+
+  /** The rest of the body may take any time: who reads it has another bound. */
+  endPace(): void {
+    this.#isUnpaced = true
+    this.atMs = NEVER
   }
 
   /** Nothing more is expected of the client. */

@@ -34,8 +34,8 @@ export interface OutgoingResponse {
   flushHead(): void
   /** A piece of the body. @returns false when the next one should wait for `onDrain`. */
   write(piece: Buffer): boolean
-  /** The response is complete. */
-  end(): void
+  /** The response is complete. @param trailers lines as of a head; HTTP/1 drops them */
+  end(trailers?: string): void
   /** Holds back all writes until the returned function is called. */
   hold(): () => void
   /** Ends the response with the switch to another protocol that `head` announces. The caller owns the socket from now on. */

@@ -6,6 +6,8 @@ import type { ConnectionDeadline } from './connection-deadline.ts'
 export interface IncomingBody extends Readable {
   /** The last piece has come. */
   complete(): void
+  /** The client may take any time for the rest: the reader has another bound. */
+  endPace(): void
 }
 
 const HIGH_WATER_BYTES = 64 * 1024
@@ -35,6 +37,10 @@ export class RequestBody extends Readable implements IncomingBody {
     if (this.destroyed || this.push(piece) || this.#socket.isPaused()) return
     this.#socket.pause()
     this.#deadline.holdBodyBack()
+  }
+
+  endPace(): void {
+    this.#deadline.endPace()
   }
 
   /** The last piece has come. */

@@ -19,6 +19,8 @@ interface StartLine {
   readonly version: HttpVersion
 }
 
+const NO_FIELDS: readonly Field[] = []
+
 /** One request as received, made when its head is complete. */
 export class IncomingRequest {
   readonly socket: Socket
@@ -36,6 +38,8 @@ export class IncomingRequest {
   body: IncomingBody | null = null
   /** Every byte has come. */
   complete = false
+  /** Of HTTP/2; known when it is complete. */
+  trailers: readonly Field[] = NO_FIELDS
   readonly network: ClientNetwork
   #whenComplete: (() => void) | undefined = undefined
 

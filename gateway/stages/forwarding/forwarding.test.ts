@@ -32,7 +32,7 @@ function forwarded(request: Request = {}, revocations: object = {}) {
     sent.push(request)
     return call
   }
-  exchange.route = makeRoute({ client: { send } })
+  exchange.route = makeRoute({ client: { send, speaksHttp2: request.version === '2' } })
   record(made.gateway, exchange)
   occupy(made.gateway, exchange)
   forward(made.gateway, exchange)
@@ -138,6 +138,42 @@ describe('a response of the upstream', () => {
     time.nowMs += 1000
     assert.equal(forwarding.data(Buffer.from('c')), false)
     assert.deepEqual([res.body, res.calls.at(-1), exchange.refusalCode], ['ab', 'breakOff', 'invalid_token'])
+  })
+})
+
+describe('a call of gRPC', () => {
+  const CALL = { 'content-type': 'application/grpc', te: 'trailers', 'grpc-timeout': '3S' }
+  const call = (request: Request = {}, revocations = {}) =>
+    forwarded({ method: 'POST', version: '2', headers: CALL, ...request }, revocations)
+
+  it('is sent as a call, within its own time, where the upstream speaks HTTP/2', () => {
+    const [{ isDuplex, acceptsTrailers, totalMs } = {} as UpstreamRequest] = call().sent
+    assert.deepEqual([isDuplex, acceptsTrailers, totalMs], [true, true, 3000])
+    const [plain = {} as UpstreamRequest] = forwarded({ headers: CALL }).sent
+    assert.deepEqual([plain.isDuplex, plain.acceptsTrailers, plain.totalMs], [false, false, undefined])
+  })
+
+  it('gets the trailers that are for it, when those that end a session are written', () => {
+    const trailers = [new Field('grpc-status', '0'), new Field('X-Revoke-Session', 's1')]
+    const ended: string[] = []
+    const { forwarding, res, trail } = call({}, { revoke: (session: string) => ended.push(session) > 0 })
+    forwarding.head(200, [])
+    forwarding.end(trailers)
+    assert.deepEqual([res.trailers, ended, trail.records[1]?.statusCode], ['grpc-status: 0\r\n', ['s1'], 200])
+    const unwritten = call({}, { revoke: () => false })
+    unwritten.forwarding.head(200, [])
+    unwritten.res.headersSent = true
+    unwritten.forwarding.end(trailers)
+    assert.deepEqual(
+      [unwritten.res.trailers?.slice(0, 15), unwritten.exchange.refusalCode],
+      ['grpc-status: 14', 'sessions_unavailable'],
+    )
+  })
+
+  it('is cancelled at once when its client goes', () => {
+    const { forwarding, aborted } = call()
+    forwarding.clientGone()
+    assert.equal(aborted(), 1)
   })
 })
 

@@ -1,7 +1,9 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange, OngoingForwarding } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import { isGrpc } from '../../http/rules/grpc.ts'
 import { filterResponseHead, revokedSessions } from '../../http/rules/response-headers.ts'
+import { filterResponseTrailers } from '../../http/rules/trailers.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import type {
@@ -151,9 +153,15 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     return this.#exchange.res.isHolding
   }
 
-  end(): void {
+  end(trailers?: readonly Field[]): void {
+    if (trailers !== undefined && !this.#revoke(trailers)) {
+      this.give(SESSIONS_UNAVAILABLE)
+      return
+    }
     close(this.#gateway, this.#exchange, this.#status)
-    this.#exchange.res.end()
+    const { res, route } = this.#exchange
+    if (trailers === undefined) res.end()
+    else res.end(filterResponseTrailers(trailers, route?.forwarded))
   }
 
   upgrade(fields: readonly Field[], socket: Duplex): void {
@@ -175,7 +183,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
    */
   clientGone(): void {
     const { req, share } = this.#exchange
-    const mayHaveActed = this.call?.sent === true && req.complete && !SAFE.has(req.method)
+    // A client of gRPC that cancels its call means the service.
+    const mayHaveActed = this.call?.sent === true && req.complete && !SAFE.has(req.method) && !isGrpc(req)
     if (!mayHaveActed || this.#status !== 0 || share === undefined) {
       this.abort()
       return

@@ -64,6 +64,20 @@ describe('refuse', () => {
     assert.equal(kept('draining', true, 'serving'), false)
   })
 
+  it('tells a client of gRPC in a head of 200, and records its own status', () => {
+    const { gateway, trail, measured } = makeGateway()
+    const headers = { 'content-type': 'application/grpc+proto' }
+    const { exchange, res } = makeExchange({ method: 'POST', version: '2', headers })
+    refuse(gateway, exchange, NOT_FOUND)
+    assert.deepEqual([res.calls, res.body, exchange.refusalCode], [['head 200', 'end'], '', 'not_found'])
+    assert.match(res.lines, /^Content-Type: application\/grpc\r\ngrpc-status: 12\r\ngrpc-message: No route/)
+    for (const line of ['Retry-After: 3\r\n', 'X-Frame-Options: DENY\r\n', 'X-Request-ID: request-1\r\n'])
+      assert.ok(res.lines.includes(line), line)
+    assert.doesNotMatch(res.lines, /Content-Length/)
+    assert.equal(trail.records[1]?.statusCode, 404)
+    assert.ok(measured.some((line) => line.startsWith('closed 404')))
+  })
+
   it('does nothing to an exchange that has ended', () => {
     const { gateway, trail } = makeGateway()
     const { exchange, res } = makeExchange()
@@ -95,6 +109,18 @@ describe('giveUp', () => {
     assert.deepEqual([res.calls, aborted()], [['breakOff'], 1])
     assert.deepEqual([trail.records[1]?.statusCode, exchange.refusalCode], [502, 'upstream_broken'])
     assert.equal(logged.length, 1)
+  })
+
+  it('ends a call of gRPC with a status, but not for a client that takes nothing', () => {
+    const ended = (code: 'upstream_timeout' | 'response_timeout') => {
+      const headers = { 'content-type': 'application/grpc' }
+      const { exchange, res } = makeExchange({ version: '2', headers })
+      res.headersSent = true
+      giveUp(makeGateway().gateway, exchange, refusal(code))
+      return [res.calls, res.trailers?.slice(0, 14)]
+    }
+    assert.deepEqual(ended('upstream_timeout'), [['end'], 'grpc-status: 4'])
+    assert.deepEqual(ended('response_timeout'), [['breakOff'], undefined])
   })
 
   it('stops the upstream, and nothing else, when the exchange has ended', () => {

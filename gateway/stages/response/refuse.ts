@@ -1,5 +1,6 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import { grpcStatusLines, isGrpc } from '../../http/rules/grpc.ts'
 import { STATUS_CODES } from '../../http/syntax/status-codes.ts'
 import type { Refusal } from '../../refusals.ts'
 import { close } from '../close.ts'
@@ -13,6 +14,10 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   if (exchange.closed) return
   const final = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
   exchange.refusalCode = final.code
+  if (isGrpc(exchange.req)) {
+    refuseCall(gateway, exchange, final)
+    return
+  }
   const isPage = prefersHtml(exchange.req.fields)
   const body = isPage ? pageOf(exchange, final) : problemOf(exchange, final)
   const contentLength = body.length
@@ -27,6 +32,17 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.res.end()
 }
 
+/** What the trail and the metrics have is the status of the refusal; a client of gRPC finds its own in the fields of a 200. */
+function refuseCall(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
+  const { status, detail, headers } = refusal
+  logRefusal(gateway, exchange, refusal)
+  close(gateway, exchange, status)
+  const lines = `${CALL_LINES}${grpcStatusLines(status, detail)}${linesOf(headers)}`
+  writeHead(gateway, exchange, 200, { lines, contentLength: undefined, dated: false })
+  exchange.res.end()
+}
+
+const CALL_LINES = linesOf(['Content-Type', 'application/grpc'])
 const PROBLEM_LINES = linesOf(['Content-Type', 'application/problem+json'])
 const PAGE_LINES = linesOf([
   'Content-Type',
@@ -54,7 +70,7 @@ function membersOf({ requestId }: Exchange, { status, detail, code }: Refusal) {
 
 /**
  * Ends an ongoing exchange: cancels its upstream side and refuses it. A response that has begun is broken off instead, so
- * that the client cannot take it for complete.
+ * that the client cannot take it for complete; a call of gRPC is ended with a status that says so.
  */
 export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   exchange.forwarding?.abort()
@@ -66,5 +82,8 @@ export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   logRefusal(gateway, exchange, refusal)
   exchange.refusalCode = refusal.code
   close(gateway, exchange, refusal.status)
-  exchange.res.breakOff()
+  // A client that takes nothing would not take the status either.
+  if (refusal.code !== 'response_timeout' && isGrpc(exchange.req))
+    exchange.res.end(grpcStatusLines(refusal.status, refusal.detail))
+  else exchange.res.breakOff()
 }

@@ -68,7 +68,7 @@ describe('a body of 200 MiB', () => {
         })
         return false
       },
-      end: over.resolve,
+      end: () => over.resolve(),
       upgrade() {},
       fault: ({ cause }) => over.reject(new Error(cause)),
     })

@@ -22,8 +22,14 @@ const INDEX_OF_STATUS: ReadonlyMap<number, number> = new Map(
  */
 export function encodeHead(status: number, lines: string): string {
   const indexed = INDEX_OF_STATUS.get(status)
-  let block =
+  const block =
     indexed === undefined ? prefixOf(':status') + literal(String(status)) : integer(indexed, 7, 0x80)
+  return block + encodeFields(lines)
+}
+
+/** The same of fields alone: of trailers. */
+export function encodeFields(lines: string): string {
+  let block = ''
   for (let start = 0; start < lines.length; ) {
     const end = lines.indexOf('\r\n', start)
     const colon = lines.indexOf(':', start)

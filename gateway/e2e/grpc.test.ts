@@ -1,0 +1,252 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import {
+  connect as connectHttp2,
+  constants,
+  createServer,
+  type Http2Server,
+  type ServerHttp2Stream,
+} from 'node:http2'
+import type { AddressInfo } from 'node:net'
+import { after, before, describe, it } from 'node:test'
+import { credentials, Metadata, ServerCredentials, type ServiceError, status } from '@grpc/grpc-js'
+import { type Note, type NoteClient, noteClient, type Seen, startService } from './grpc-service.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { makeTlsSetup, type TlsSetup } from './secure.ts'
+
+const METHODS = '/demo.Notes'
+
+interface Finished {
+  readonly reply: Note | undefined
+  readonly error: ServiceError | undefined
+  readonly head: Metadata | undefined
+  readonly trailers: Metadata | undefined
+}
+
+async function callOne(client: NoteClient, text: string, metadata = new Metadata(), options = {}) {
+  const { promise, resolve } = Promise.withResolvers<Finished>()
+  let head: Metadata | undefined
+  let trailers: Metadata | undefined
+  let outcome: Pick<Finished, 'reply' | 'error'> | undefined
+  const finish = () => {
+    if (outcome !== undefined && trailers !== undefined) resolve({ ...outcome, head, trailers })
+  }
+  const call = client.one({ text }, metadata, options, (error, reply) => {
+    outcome = { error: error ?? undefined, reply }
+    finish()
+  })
+  call.on('metadata', (received: Metadata) => {
+    head = received
+  })
+  call.on('status', (received: { metadata: Metadata }) => {
+    trailers = received.metadata
+    finish()
+  })
+  return promise
+}
+
+for (const secure of [false, true]) {
+  describe(`gRPC ${secure ? 'over TLS both ways' : 'with prior knowledge both ways'}`, () => {
+    const seen: Seen = { metadata: [], cancelled: [] }
+    let tls: TlsSetup
+    let gateway: TestGateway
+    let client: NoteClient
+    let service: Awaited<ReturnType<typeof startService>>
+
+    before(async () => {
+      tls = await makeTlsSetup()
+      const { certPem, keyPem } = tls.server
+      const pair = { cert_chain: Buffer.from(certPem), private_key: Buffer.from(keyPem) }
+      service = await startService(seen, secure ? ServerCredentials.createSsl(null, [pair]) : undefined)
+      const target = `${secure ? 'h2' : 'h2c'}://127.0.0.1:${service.port}`
+      const caFile = tls.write('service-ca.pem', tls.ca.certPem)
+      gateway = await startGateway({
+        config: {
+          http2: true,
+          jwksUri: 'http://127.0.0.1:1/keys',
+          upstreams: { notes: { targets: [target], ...(secure ? { tls: { caFile } } : {}) } },
+          maxBodyBytes: 16_000_000,
+          routes: [
+            { path: `${METHODS}/*`, auth: ['none'], upstream: 'notes', methods: ['POST'] },
+            { path: '/own.Notes/*', auth: ['bearer'], upstream: 'notes' },
+          ],
+        },
+        env: tls.env,
+      })
+      client = secure
+        ? noteClient(`localhost:${gateway.tlsPort}`, credentials.createSsl(Buffer.from(tls.ca.certPem)))
+        : noteClient(`127.0.0.1:${gateway.port}`, credentials.createInsecure())
+    })
+    after(async () => {
+      client?.close()
+      await gateway?.end()
+      service?.stop()
+    })
+
+    it('passes a unary call, and metadata both ways', async () => {
+      const metadata = new Metadata()
+      metadata.set('x-mine', 'of the client')
+      metadata.set('x-mine-bin', Buffer.from([0, 200, 255]))
+      metadata.set('x-auth-subject', 'forged')
+      const { reply, error, head, trailers } = await callOne(client, 'you', metadata)
+      assert.deepEqual([reply, error], [{ text: 'hello you' }, undefined])
+      assert.deepEqual(head?.get('x-head'), ['at the beginning'])
+      assert.deepEqual(trailers?.get('x-trailer'), ['at the end'])
+      const received = seen.metadata.at(-1)
+      assert.deepEqual(received?.get('x-mine'), ['of the client'])
+      assert.deepEqual(received?.get('x-mine-bin'), [Buffer.from([0, 200, 255])])
+      assert.deepEqual(received?.get('x-auth-subject'), [])
+      const [id] = head?.get('x-request-id') ?? []
+      assert.deepEqual(head?.get('x-content-type-options'), ['nosniff'])
+      const [asked, answered] = await gateway.pair(String(id))
+      assert.deepEqual([asked.path, answered.statusCode], [`${METHODS}/One`, 200])
+    })
+
+    it('passes streams of the client, of the service, and of both', async () => {
+      const gathered = await new Promise<Note | undefined>((resolve, reject) => {
+        const call = client.gather((error, note) => (error ? reject(error) : resolve(note)))
+        for (const text of ['a', 'b', 'c']) call.write({ text })
+        call.end()
+      })
+      assert.deepEqual(gathered, { text: 'abc' })
+      const many: string[] = []
+      for await (const note of client.many({ text: 'n' })) many.push(note.text)
+      assert.deepEqual(many, ['n 0', 'n 1', 'n 2'])
+      const talk = client.talk()
+      for (const text of ['one', 'two', 'three']) {
+        talk.write({ text })
+        assert.deepEqual(await once(talk, 'data'), [{ text: `${text}!` }])
+      }
+      talk.end()
+      const [ended] = await once(talk, 'status')
+      assert.equal(ended.code, status.OK)
+    })
+
+    it('passes large messages', async () => {
+      const large = 'x'.repeat(10_000_000)
+      const { reply, error } = await callOne(client, large)
+      assert.equal(error, undefined)
+      assert.equal(reply?.text.length, large.length + 6)
+    })
+
+    it('passes a status with its details, and drops trailers that are not for clients', async () => {
+      const { error, trailers } = await callOne(client, 'fail')
+      assert.deepEqual(
+        [error?.code, error?.details],
+        [status.FAILED_PRECONDITION, 'not possible: 100 % über'],
+      )
+      assert.deepEqual(trailers?.get('x-why-bin'), [Buffer.from([0, 1, 255])])
+      assert.deepEqual(trailers?.get('server'), [])
+    })
+
+    it('tells the service when the client cancels, or has no more time', async () => {
+      const talk = client.talk()
+      talk.on('error', () => {})
+      talk.write({ text: 'first' })
+      await once(talk, 'data')
+      talk.cancel()
+      await until(() => (seen.cancelled.includes('talk') ? true : undefined))
+      await until(async () => {
+        const { error } = await callOne(client, 'wait', undefined, { deadline: Date.now() + 300 })
+        assert.equal(error?.code, status.DEADLINE_EXCEEDED)
+        return seen.cancelled.includes('wait') ? true : undefined
+      })
+    })
+
+    it('refuses a call with a status of gRPC, and records that of HTTP', async () => {
+      const refused = await new Promise<ServiceError>((resolve) => {
+        client.makeUnaryRequest(
+          '/own.Notes/One',
+          () => Buffer.alloc(0),
+          () => undefined,
+          {},
+          (error) => resolve(error as ServiceError),
+        )
+      })
+      assert.deepEqual(
+        [refused.code, refused.details],
+        [status.UNAUTHENTICATED, 'An access token is needed.'],
+      )
+      assert.match(String(refused.metadata.get('www-authenticate')[0]), /^Bearer/)
+      assert.deepEqual(refused.metadata.get('x-frame-options'), ['DENY'])
+      const [, answered] = await gateway.pair(String(refused.metadata.get('x-request-id')[0]))
+      assert.deepEqual([answered.statusCode, answered.path], [401, '/own.Notes/One'])
+    })
+  })
+}
+
+describe('a client of gRPC whose time runs out at the gateway', () => {
+  let gateway: TestGateway
+  /** A service that knows nothing of deadlines. */
+  let service: Http2Server
+  const cancelled = new Set<string>()
+
+  before(async () => {
+    service = createServer()
+    service.on('stream', (stream: ServerHttp2Stream, { ':path': path = '' }) => {
+      stream.on('error', () => {})
+      stream.on('aborted', () => cancelled.add(path))
+      stream.on('close', () => {
+        if (stream.rstCode === constants.NGHTTP2_CANCEL) cancelled.add(path)
+      })
+      if (path !== '/a.B/Stream') return
+      stream.respond({ ':status': 200, 'content-type': 'application/grpc' })
+      stream.write('first')
+    })
+    service.listen(0, '127.0.0.1')
+    await once(service, 'listening')
+    gateway = await startGateway({
+      config: {
+        http2: true,
+        upstream: `h2c://127.0.0.1:${(service.address() as AddressInfo).port}`,
+        routes: [{ path: '/*', auth: ['none'] }],
+      },
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    service.close()
+  })
+
+  /** Sends a call and reads its head and its trailers. */
+  async function ask(path: string, headers: object) {
+    const session = connectHttp2(gateway.url)
+    const stream = session.request({
+      ':method': 'POST',
+      ':path': path,
+      'content-type': 'application/grpc',
+      te: 'trailers',
+      ...headers,
+    })
+    let trailers: Record<string, unknown> = {}
+    stream.on('trailers', (fields) => {
+      trailers = fields
+    })
+    stream.end('a message')
+    const [head] = await once(stream, 'response')
+    stream.resume()
+    await once(stream, 'close')
+    session.close()
+    return { head, trailers, code: stream.rstCode }
+  }
+
+  it('gets DEADLINE_EXCEEDED, in the head or behind what has come', async () => {
+    const unary = await ask('/a.B/Unary', { 'grpc-timeout': '1S' })
+    assert.deepEqual(
+      [unary.head[':status'], unary.head['grpc-status'], unary.head['content-type']],
+      [200, '4', 'application/grpc'],
+    )
+    const [, answered] = await gateway.pair(unary.head['x-request-id'])
+    assert.equal(answered.statusCode, 504)
+    await until(() => (cancelled.has('/a.B/Unary') ? true : undefined))
+    const streamed = await ask('/a.B/Stream', { 'grpc-timeout': '1000000u' })
+    // On a slow machine the time may be up before the head has come.
+    const told = streamed.head['grpc-status'] ?? streamed.trailers['grpc-status']
+    assert.deepEqual([told, streamed.code], ['4', 0])
+  })
+
+  it('gets a problem, as ever, when it does not speak gRPC', async () => {
+    const { head } = await ask('/%zz', { 'content-type': 'application/json' })
+    assert.deepEqual([head[':status'], head['content-type']], [400, 'application/problem+json'])
+  })
+})

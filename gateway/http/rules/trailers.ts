@@ -1,0 +1,42 @@
+import type { Field } from '../syntax/field.ts'
+import { isProtectedName, ruleOf } from './field-rules.ts'
+import { isHopByHop } from './hop-by-hop.ts'
+import { REPLACED_HEADERS } from './mandatory-headers.ts'
+import type { ForwardedPolicy } from './policy/response-policy.ts'
+import { INTERACTION_ID } from './request-id.ts'
+import { isForGateway, LIMIT_FIELDS } from './response-headers.ts'
+
+/** Fields that nobody may learn behind a body: they say how to read it, or who sends it (RFC 9110 section 6.5.1). */
+const OF_HEADS: ReadonlySet<string> = new Set([
+  'age',
+  'authorization',
+  'content-encoding',
+  'content-length',
+  'content-range',
+  'content-type',
+  'cookie',
+  'expires',
+  'host',
+  'location',
+  'pragma',
+  'retry-after',
+  'set-cookie',
+  'vary',
+  'www-authenticate',
+])
+
+/** The trailers of a request that go upstream: none that the gateway reads in a head, or keeps from the service. */
+export function filterRequestTrailers(fields: readonly Field[]): Field[] {
+  return fields.filter(({ lower }) => !OF_HEADS.has(lower) && !isProtectedName(lower) && !ruleOf(lower).odd)
+}
+
+/** The trailers of a response that go to the client, as lines: none that the gateway sets or keeps, or that belongs in a head. */
+export function filterResponseTrailers(fields: readonly Field[], policy?: ForwardedPolicy): string {
+  let lines = ''
+  for (const { lower, line } of fields) {
+    if (OF_HEADS.has(lower) || REPLACED_HEADERS.has(lower) || LIMIT_FIELDS.has(lower)) continue
+    if (isForGateway(lower) || isHopByHop(lower, undefined) || lower === INTERACTION_ID) continue
+    if (policy?.replaced.has(lower) !== true) lines += line
+  }
+  return lines
+}

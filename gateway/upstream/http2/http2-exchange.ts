@@ -1,0 +1,205 @@
+import type { Field } from '../../http/syntax/field.ts'
+import type { ConnectError } from '../open-connection.ts'
+import { ALL_IN_USE, NEVER, PooledExchange } from '../pooled-exchange.ts'
+import type { ClientState } from '../pooled-upstreams.ts'
+import { contentLength, takeWhole } from '../request-body.ts'
+import { stepTimeout } from '../timeout-faults.ts'
+import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
+import { SentBody, type StreamBodySender } from './sent-body.ts'
+import type { SessionPool } from './session-pool.ts'
+import { requestHead } from './stream-heads.ts'
+import type { SessionUser, UpstreamSession } from './upstream-session.ts'
+import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
+
+/** An exchange on a stream of HTTP/2. */
+export class Http2Exchange
+  extends PooledExchange<UpstreamSession, SessionPool, ClientState<SessionPool>>
+  implements SessionUser, StreamUser, StreamBodySender
+{
+  #head: readonly string[] = []
+  /** The downstream body when all of it had arrived; else `#body` streams it. */
+  #wholeBody: Buffer | undefined = undefined
+  #body: SentBody | undefined = undefined
+  /** Part of the streamed body was sent. */
+  #bodyBegan = false
+  #stream: UpstreamStream | undefined = undefined
+
+  override begin(): void {
+    try {
+      this.fieldsChanged()
+    } catch (error) {
+      this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${error}` })
+      return
+    }
+    super.begin()
+  }
+
+  override continueReading(): boolean {
+    const mayRead = super.continueReading()
+    if (mayRead) this.#stream?.stream.resume()
+    return mayRead
+  }
+
+  protected get isSending(): boolean {
+    return this.#body !== undefined
+  }
+
+  protected get awaitsSender(): boolean {
+    return this.#body?.heldBack === false
+  }
+
+  protected fieldsChanged(): void {
+    this.#head = requestHead(this.request)
+  }
+
+  protected use(session: UpstreamSession): void {
+    session.assignTo(this)
+  }
+
+  connected(): void {
+    const { body: source, fields } = this.request
+    if (source === null) this.#open(undefined)
+    else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
+      this.bodyFailed('the body was broken off')
+    else {
+      const bytes = contentLength(fields)
+      this.#wholeBody ??= takeWhole(source, bytes)
+      const stream = this.#open(this.#wholeBody)
+      if (this.#wholeBody !== undefined || stream === undefined) return
+      this.#body = new SentBody(source, bytes, { stream: stream.stream, sender: this })
+      if (this.request.isDuplex === true) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
+      this.#body.start()
+    }
+  }
+
+  #open(whole: Buffer | undefined): UpstreamStream | undefined {
+    const { body } = this.request
+    const isStreamed = body !== null && whole === undefined
+    const scheme = this.chosenOrigin.pool.address.secure ? 'https' : 'http'
+    const opened = this.connection?.open([':scheme', scheme, ...this.#head], this, {
+      endStream: body === null,
+      // Also without trailers: Node ends a body that is cancelled with END_STREAM before it resets the stream, unless trailers follow.
+      waitForTrailers: isStreamed,
+    })
+    if (opened === undefined) {
+      this.connection?.retire()
+      this.turnedAway()
+      return undefined
+    }
+    this.#stream = opened
+    this.sent = true
+    opened.stream.once('wantTrailers', () => this.#sendTrailers())
+    if (!isStreamed) {
+      if (whole !== undefined) opened.stream.end(whole)
+      this.bodySent()
+    }
+    return opened
+  }
+
+  #sendTrailers(): void {
+    const { stream } = this.#stream ?? {}
+    if (stream === undefined || stream.closed || this.isSending) return
+    const trailers: Record<string, string[]> = Object.create(null)
+    for (const { lower, value } of this.request.trailers?.() ?? []) {
+      trailers[lower] ??= []
+      trailers[lower].push(value)
+    }
+    stream.sendTrailers(trailers)
+  }
+
+  /** There was no place on the session after all: nothing was sent, so another may be asked. */
+  turnedAway(): void {
+    this.request.attempts?.failed('unreachable')
+    this.detach()
+    this.nowMs = this.state.clock()
+    this.attempt(ALL_IN_USE)
+  }
+
+  connectFailed(error: ConnectError): void {
+    const kind = error.code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
+    this.connectionRefused({ kind, cause: `${error.code}: ${error.message}` })
+  }
+
+  responded(status: number, fields: readonly Field[]): void {
+    this.head(status, fields, this.state.clock())
+  }
+
+  piece(bytes: Buffer): boolean {
+    return this.data(bytes, this.state.clock())
+  }
+
+  whole(trailers: readonly Field[] | undefined): void {
+    this.ended(trailers)
+  }
+
+  lost(kind: UpstreamFaultKind, cause: string, wasRefused: boolean): void {
+    const responseBegan = this.#stream?.responseBegan ?? false
+    this.connectionLost({ kind, cause }, { sent: !wasRefused || this.#hasBodyBegun, responseBegan })
+  }
+
+  get #hasBodyBegun(): boolean {
+    return this.#bodyBegan || this.#body?.hasBegun === true
+  }
+
+  bodyPassed(): void {
+    const { isDuplex, idleMs } = this.request
+    if (this.idleDeadlineMs === NEVER && this.headReceived) return
+    if (isDuplex === true || this.headReceived) this.idleDeadlineMs = this.state.clock() + idleMs
+  }
+
+  bodyHeldBack(): void {
+    if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
+  }
+
+  override bodyTaken(): void {
+    if (this.request.isDuplex !== true) super.bodyTaken()
+    else this.bodyPassed()
+  }
+
+  bodySent(): void {
+    this.#bodyBegan ||= this.#body !== undefined
+    this.#body = undefined
+    this.awaitHead()
+  }
+
+  /** A call may get its head with its first message. */
+  protected override awaitHead(): void {
+    if (this.request.isDuplex !== true) super.awaitHead()
+    else if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
+  }
+
+  protected override stepFault(): UpstreamFault {
+    const { headReceived, isSending: sending } = this
+    const { isDuplex, idleMs } = this.request
+    if (isDuplex !== true) return super.stepFault()
+    if (this.awaitsSender) return { kind: 'unsent', cause: `neither side sent anything within ${idleMs} ms` }
+    return stepTimeout({ headReceived, sending, headersMs: idleMs, idleMs })
+  }
+
+  protected override abortWith(fault: UpstreamFault): void {
+    // Before the fault is told: its receiver may end the session.
+    if (fault.kind === 'timeout') this.connection?.probe()
+    super.abortWith(fault)
+  }
+
+  /** May be called inside `send`, so the fault is reported later. */
+  bodyFailed(cause: string): void {
+    this.dropConnection()
+    this.failLater({ kind: 'broken', cause })
+  }
+
+  protected dropConnection(): void {
+    this.detach()
+  }
+
+  protected override detach(): UpstreamSession | undefined {
+    this.#bodyBegan ||= this.#body?.hasBegun === true
+    this.#body?.stop()
+    this.#body = undefined
+    this.#stream?.leave()
+    this.#stream = undefined
+    const session = super.detach()
+    session?.leave(this)
+    return session
+  }
+}

@@ -1,0 +1,195 @@
+import assert from 'node:assert/strict'
+import { describe, it, type TestContext } from 'node:test'
+import {
+  bodyOf,
+  type Received,
+  type RequestFacts,
+  send,
+  until,
+  upstreamsTo,
+} from '../contract/scripted.test-support.ts'
+import {
+  DATA,
+  data,
+  END_STREAM,
+  type FramedConnection,
+  frame,
+  framedUpstream,
+  GOAWAY,
+  HEADERS,
+  head,
+  numbers,
+  RST_STREAM,
+} from './framed.test-support.ts'
+
+type Script = (connection: FramedConnection, id: number) => void
+
+const OK = [':status', '200']
+const RST = (id: number, code: number) => frame(RST_STREAM, 0, id, numbers(code))
+
+async function responseTo(t: TestContext, script: Script, request: RequestFacts = { method: 'POST' }) {
+  const framed = await framedUpstream(script)
+  const upstream = upstreamsTo([framed.url])
+  t.after(async () => {
+    await framed.close()
+    await upstream.close()
+  })
+  const received = await send(upstream, request).over
+  return { received, framed }
+}
+
+const outcome = ({ fault, ended }: Received) => fault?.kind ?? (ended ? 'end' : 'none')
+
+describe('a response over HTTP/2', () => {
+  it('is passed on with its early hints, its fields, its body and its trailers', async (t) => {
+    const framed = await framedUpstream(({ write }, id) =>
+      write(
+        head(id, [':status', '103', 'link', '</a>']),
+        head(id, [...OK, 'x-a', 'b\xe9', 'set-cookie', 'a=1', 'set-cookie', 'b=2']),
+        data(id, 'hel'),
+        data(id, 'lo'),
+        head(id, ['grpc-status', '0'], END_STREAM),
+      ),
+    )
+    const upstream = upstreamsTo([framed.url])
+    t.after(() => framed.close())
+    const told: unknown[] = []
+    await new Promise<void>((resolve) => {
+      upstream.send(
+        {
+          method: 'GET',
+          target: '/',
+          fields: [],
+          body: null,
+          upgrade: undefined,
+          idleMs: 20_000,
+          totalMs: undefined,
+        },
+        {
+          isHolding: false,
+          information: (status, fields) =>
+            told.push(
+              status,
+              fields.map(({ line }) => line),
+            ),
+          head: (status, fields) =>
+            told.push(
+              status,
+              fields.map(({ line }) => line),
+            ),
+          data: (piece) => told.push(piece.toString()) > 0,
+          end: (trailers) => {
+            told.push(trailers?.map(({ line }) => line))
+            resolve()
+          },
+          upgrade: () => assert.fail(),
+          fault: ({ cause }) => assert.fail(cause),
+        },
+      )
+    })
+    await upstream.close()
+    assert.deepEqual(told, [
+      103,
+      ['link: </a>\r\n'],
+      200,
+      ['x-a: b\xe9\r\n', 'set-cookie: a=1\r\n', 'set-cookie: b=2\r\n'],
+      'hel',
+      'lo',
+      ['grpc-status: 0\r\n'],
+    ])
+  })
+
+  const ENDS: Readonly<Record<string, readonly [Script, string]>> = {
+    END_STREAM: [({ write }, id) => write(frame(DATA, END_STREAM, id)), 'end'],
+    'END_STREAM, then NO_ERROR': [({ write }, id) => write(frame(DATA, END_STREAM, id), RST(id, 0)), 'end'],
+    'a reset without an error': [({ write }, id) => write(RST(id, 0)), 'broken'],
+    'a cancelled stream': [({ write }, id) => write(RST(id, 8)), 'broken'],
+    'an internal error': [({ write }, id) => write(RST(id, 2)), 'broken'],
+    'HTTP/1.1 only': [({ write }, id) => write(RST(id, 13)), 'malformed'],
+    'the end of its connection': [({ socket }) => socket.end(), 'broken'],
+    'a reset of its connection': [({ socket }) => socket.resetAndDestroy(), 'broken'],
+    'GOAWAY with an error': [({ write }, id) => write(frame(GOAWAY, 0, 0, numbers(id, 2))), 'broken'],
+    'bytes that are no frames': [({ socket }) => socket.write('HTTP/1.1 200 OK\r\n\r\n'), 'broken'],
+  }
+  for (const held of [false, true]) {
+    for (const [what, [script, expected]] of Object.entries(ENDS)) {
+      it(`is ${expected === 'end' ? 'whole' : 'not whole'} with ${what}${held ? ', held back' : ''}`, async (t) => {
+        const framed = await framedUpstream((connection, id) => {
+          connection.write(head(id, OK), data(id, 'part'))
+        })
+        const upstream = upstreamsTo([framed.url])
+        t.after(async () => {
+          await framed.close()
+          await upstream.close()
+        })
+        const sent = send(upstream, { method: 'POST' }, () => !held)
+        await until(() => sent.received.chunks.length === 1)
+        const [connection] = framed.connections as [FramedConnection]
+        script(connection, 1)
+        if (held) {
+          // Long enough for the end to come; either order must do.
+          await new Promise((resolve) => setImmediate(resolve))
+          sent.call.resume()
+        }
+        assert.deepEqual([outcome(await sent.over), bodyOf(sent.received)], [expected, 'part'])
+      })
+    }
+  }
+
+  const BEFORE: Readonly<Record<string, Script>> = {
+    'no status': ({ write }, id) => write(head(id, ['x-a', 'b'], END_STREAM)),
+    'a status that is not defined': ({ write }, id) => write(head(id, [':status', '600'], END_STREAM)),
+    'a field of a connection': ({ write }, id) => write(head(id, [...OK, 'connection', 'close'], END_STREAM)),
+    'a name with a capital': ({ write }, id) => write(head(id, [...OK, 'X-A', 'b'], END_STREAM)),
+    'two lengths': ({ write }, id) =>
+      write(head(id, [...OK, 'content-length', '0', 'content-length', '1'], END_STREAM)),
+    'a length that is no number': ({ write }, id) =>
+      write(head(id, [...OK, 'content-length', '+1'], END_STREAM)),
+    'more fields than are read': ({ write }, id) =>
+      write(head(id, [...OK, ...Array.from({ length: 1200 }, () => ['a', '']).flat()], END_STREAM)),
+  }
+  for (const [what, script] of Object.entries(BEFORE)) {
+    it(`with ${what} is malformed`, async (t) => {
+      const { received } = await responseTo(t, script)
+      assert.deepEqual([received.status, outcome(received)], [undefined, 'malformed'])
+    })
+  }
+
+  it('that is longer or shorter than its length is not whole', async (t) => {
+    for (const body of ['1234', '123456']) {
+      const { received } = await responseTo(t, ({ write }, id) =>
+        write(head(id, [...OK, 'content-length', '5']), data(id, body, END_STREAM)),
+      )
+      assert.match(`${received.ended} ${outcome(received)}`, /^false (?:malformed|broken)$/)
+    }
+  })
+
+  it('is passed on without a field whose value has a line feed', async (t) => {
+    const { received } = await responseTo(t, ({ write }, id) =>
+      write(head(id, [...OK, 'x-a', 'b\nc: d', 'x-b', 'e'], END_STREAM)),
+    )
+    assert.deepEqual([outcome(received), received.headers], ['end', ['x-b', 'e']])
+  })
+
+  it('to HEAD has a length and no body', async (t) => {
+    const script: Script = ({ write }, id) => write(head(id, [...OK, 'content-length', '5'], END_STREAM))
+    const { received } = await responseTo(t, script, { method: 'HEAD' })
+    assert.deepEqual([outcome(received), bodyOf(received)], ['end', ''])
+  })
+
+  it('without a head that is reset is broken, also when no error is named', async (t) => {
+    const { received } = await responseTo(t, ({ write }, id) => write(RST(id, 0)))
+    assert.deepEqual([received.status, outcome(received)], [undefined, 'broken'])
+  })
+
+  it('is sent as asked: no field of HTTP/1.1, and te only where trailers are taken', async (t) => {
+    const script: Script = ({ write }, id) => write(head(id, OK, END_STREAM))
+    const headers = ['host', 'service.test', 'X-A', 'b']
+    const { framed } = await responseTo(t, script, { headers, acceptsTrailers: true, upgrade: 'websocket' })
+    const [sent] = framed.connections[0]?.frames.filter(({ type }) => type === HEADERS) ?? []
+    const text = sent?.payload.toString('latin1') ?? ''
+    assert.equal(/upgrade|connection|host/.test(text), false)
+    const refused = await responseTo(t, script, { headers: ['host', 'a', 'connection', 'close'] })
+    assert.equal(refused.received.fault?.kind, 'unreachable')
+  })
+})

@@ -1,0 +1,385 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { Readable } from 'node:stream'
+import { describe, it, type TestContext } from 'node:test'
+import { createServer as createTlsServer } from 'node:tls'
+import { Field } from '../../http/syntax/field.ts'
+import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
+import { Health } from '../balancing/health.ts'
+import { bodyOf, send, until, upstreamsTo } from '../contract/scripted.test-support.ts'
+import { HealthCheck } from '../health-check.ts'
+import type { UpstreamsOptions } from '../upstream-options.ts'
+import {
+  DATA,
+  data,
+  END_STREAM,
+  type FramedConnection,
+  frame,
+  framedUpstream,
+  GOAWAY,
+  HEADERS,
+  head,
+  numbers,
+  RST_STREAM,
+  SETTINGS,
+} from './framed.test-support.ts'
+
+type Script = (connection: FramedConnection, id: number) => void
+
+const answer: Script = ({ write }, id) => write(head(id, [':status', '200']), data(id, 'ok', END_STREAM))
+const never: Script = () => {}
+/** SETTINGS_MAX_CONCURRENT_STREAMS. */
+const settingsOf = (streams: number) =>
+  frame(SETTINGS, 0, 0, Buffer.concat([Buffer.from([0, 3]), numbers(streams)]))
+
+async function pair(
+  t: TestContext,
+  script: Script,
+  options: Partial<UpstreamsOptions> = {},
+  settings?: Buffer,
+) {
+  const framed = await framedUpstream(script, settings)
+  const upstream = upstreamsTo([framed.url], options)
+  t.after(async () => {
+    await framed.close()
+    await upstream.close()
+  })
+  return { framed, upstream }
+}
+
+const headsOf = ({ frames }: FramedConnection) => frames.filter(({ type }) => type === HEADERS)
+const resets = (connection: FramedConnection | undefined) =>
+  connection?.frames
+    .filter(({ type }) => type === RST_STREAM)
+    .map(({ payload }) => payload.readUInt32BE(0)) ?? []
+
+describe('sessions with an upstream', () => {
+  it('carry many exchanges side by side on one connection', async (t) => {
+    const held: (() => void)[] = []
+    const { framed, upstream } = await pair(t, (connection, id) => held.push(() => answer(connection, id)))
+    const calls = Array.from({ length: 20 }, () => send(upstream))
+    await until(() => held.length === 20)
+    for (const release of held.toReversed()) release()
+    for (const { over } of calls) assert.equal(bodyOf(await over), 'ok')
+    assert.equal(framed.connections.length, 1)
+  })
+
+  it('have as many streams as the upstream allows, then others are opened, and then none', async (t) => {
+    const held: (() => void)[] = []
+    const script: Script = (connection, id) => held.push(() => answer(connection, id))
+    const { framed, upstream } = await pair(t, script, { maxConnections: 2 }, settingsOf(2))
+    const calls = Array.from({ length: 5 }, () => send(upstream))
+    await until(() => held.length === 4)
+    assert.deepEqual(
+      framed.connections.map((each) => headsOf(each).length),
+      [2, 2],
+    )
+    const faults = await Promise.race(calls.map(({ over }) => over))
+    assert.equal(faults.fault?.kind, 'unreachable')
+    for (const release of held) release()
+    const all = await Promise.all(calls.map(({ over }) => over))
+    assert.equal(all.filter(({ ended }) => ended).length, 4)
+  })
+
+  it('end with GOAWAY: what the upstream has not looked at is sent again, the rest ends there', async (t) => {
+    const { framed, upstream } = await pair(t, (connection, id) => {
+      if (connection.number > 1) answer(connection, id)
+      else if (id === 3) {
+        connection.write(frame(GOAWAY, 0, 0, numbers(1, 0)))
+        answer(connection, 1)
+      }
+    })
+    const calls = [send(upstream, { method: 'POST' }), send(upstream, { method: 'POST' })]
+    for (const { over } of calls) assert.equal(bodyOf(await over), 'ok')
+    assert.deepEqual(
+      framed.connections.map((each) => headsOf(each).length),
+      [2, 1],
+    )
+  })
+
+  it('send a refused stream again once, with a body that is still there, and none that is half sent', async (t) => {
+    const refuse: Script = ({ write }, id) => write(frame(RST_STREAM, 0, id, numbers(7)))
+    const once = await pair(t, (connection, id) => (connection.number > 1 ? answer : refuse)(connection, id))
+    const body = Readable.from([Buffer.from('abc')], { objectMode: false })
+    await new Promise((resolve) => body.once('readable', resolve))
+    const headers = ['host', 'a', 'content-length', '3']
+    assert.equal(bodyOf(await send(once.upstream, { method: 'POST', body, headers }).over), 'ok')
+    assert.equal(once.framed.connections.length, 2)
+    const always = await pair(t, refuse)
+    assert.equal((await send(always.upstream).over).fault?.kind, 'broken')
+    assert.equal(always.framed.connections.length, 2)
+    const late = new Readable({ read() {} })
+    const half = await pair(t, never)
+    const sent = send(half.upstream, { method: 'POST', body: late })
+    late.push('half')
+    await until(() => half.framed.connections[0]?.frames.some(({ type }) => type === DATA) === true)
+    refuse(half.framed.connections[0] as FramedConnection, 1)
+    assert.equal((await sent.over).fault?.kind, 'broken')
+    assert.equal(half.framed.connections.length, 1)
+  })
+
+  it('cancel the stream of an exchange that is given up, and serve the others', async (t) => {
+    const { framed, upstream } = await pair(t, (connection, id) => {
+      if (id === 1) connection.write(head(id, [':status', '200']), data(id, 'begun'))
+      else answer(connection, id)
+    })
+    const { call, received } = send(upstream)
+    await until(() => received.chunks.length === 1)
+    call.abort()
+    assert.equal(bodyOf(await send(upstream).over), 'ok')
+    assert.deepEqual([resets(framed.connections[0]), framed.connections.length], [[8], 1])
+  })
+
+  it('never end a body that broke off as if it were whole', async (t) => {
+    for (const how of ['broken off', 'too short', 'given up']) {
+      const length = how === 'too short' ? ['content-length', '9'] : []
+      const { framed, upstream } = await pair(t, never)
+      const body = new Readable({ read() {} })
+      const sent = send(upstream, { method: 'POST', body, headers: ['host', 'a', ...length] })
+      body.push('part')
+      await until(() => framed.connections[0]?.frames.some(({ type }) => type === DATA) === true)
+      if (how === 'broken off') body.destroy()
+      else if (how === 'too short') body.push(null)
+      else sent.call.abort()
+      if (how !== 'given up') assert.equal((await sent.over).fault?.kind, 'broken')
+      await until(() => resets(framed.connections[0]).length === 1)
+      const sentData = framed.connections[0]?.frames.filter(({ type }) => type === DATA) ?? []
+      assert.deepEqual(
+        [sentData.some(({ flags }) => flags !== 0), resets(framed.connections[0])],
+        [false, [8]],
+      )
+    }
+  })
+
+  it('send the trailers of a request behind its body', async (t) => {
+    const { framed, upstream } = await pair(t, never)
+    const body = new Readable({ read() {} })
+    send(upstream, { method: 'POST', body, trailers: () => [new Field('X-Sum', '9')] })
+    body.push('all')
+    body.push(null)
+    await until(() => framed.connections[0] !== undefined && headsOf(framed.connections[0]).length === 2)
+    const last = framed.connections[0]?.frames.at(-1)
+    assert.equal((last?.flags ?? 0) & END_STREAM, END_STREAM)
+  })
+
+  it('take no more of a body than the upstream takes, and of a response no more than its receiver', async (t) => {
+    const { framed, upstream } = await pair(t, ({ write }, id) => {
+      write(head(id, [':status', '200']))
+      for (let i = 0; i < 15; i++) write(data(id, 'x'.repeat(16_000)))
+    })
+    let pulled = 0
+    const body = new Readable({
+      read() {
+        pulled += 1
+        this.push(Buffer.alloc(16_000))
+      },
+    })
+    const sent = send(upstream, { method: 'POST', body }, () => false)
+    await until(() => sent.received.chunks.length === 1)
+    const taken = () => framed.connections[0]?.frames.filter(({ type }) => type === DATA).length ?? 0
+    await until(() => taken() >= 4)
+    // The window of 64 KiB is used up, and some more waits in buffers.
+    assert.ok(pulled < 100, `${pulled} pieces`)
+    assert.equal(sent.received.chunks.length, 1)
+    sent.call.resume()
+    await until(() => sent.received.chunks.length === 2)
+    sent.call.abort()
+  })
+})
+
+describe('time', () => {
+  /** A clock that the test moves. */
+  const clocked = () => {
+    const time = { nowMs: 1000 }
+    return { time, clock: () => time.nowMs }
+  }
+
+  it('is up when no SETTINGS, no head, no piece or no end comes', async (t) => {
+    const silent = createServer((socket) => socket.on('error', () => {})).listen(0, '127.0.0.1')
+    await once(silent, 'listening')
+    t.after(() => silent.close())
+    const { port } = silent.address() as { port: number }
+    const unsettled = upstreamsTo([`h2c://127.0.0.1:${port}`], { connectMs: 100 })
+    const { fault } = await send(unsettled).over
+    assert.deepEqual([fault?.kind, /SETTINGS/.test(fault?.cause ?? '')], ['timeout', true])
+    await unsettled.close()
+
+    const { time, clock } = clocked()
+    const { framed, upstream } = await pair(t, never, { clock })
+    const headless = send(upstream)
+    await until(() => framed.connections[0] !== undefined && headsOf(framed.connections[0]).length === 1)
+    time.nowMs += 20_000
+    assert.equal((await headless.over).fault?.kind, 'timeout')
+
+    const begun = await pair(t, ({ write }, id) => write(head(id, [':status', '200']), data(id, 'a')), {
+      clock,
+    })
+    const silentLater = send(begun.upstream, { idleMs: 1000 })
+    await until(() => silentLater.received.chunks.length === 1)
+    time.nowMs += 1000
+    assert.equal((await silentLater.over).fault?.kind, 'timeout')
+    const endless = send(begun.upstream, { totalMs: 5000 })
+    await until(() => endless.received.chunks.length === 1)
+    time.nowMs += 5000
+    assert.equal((await endless.over).fault?.kind, 'timeout')
+  })
+
+  it('of a call is that of both sides: it ends when neither has said anything', async (t) => {
+    const { time, clock } = clocked()
+    const { framed, upstream } = await pair(t, never, { clock })
+    const body = new Readable({ read() {} })
+    const sent = send(upstream, { method: 'POST', body, idleMs: 50_000, totalMs: undefined, isDuplex: true })
+    const dataCount = () => framed.connections[0]?.frames.filter(({ type }) => type === DATA).length ?? 0
+    await until(() => framed.connections[0] !== undefined && headsOf(framed.connections[0]).length === 1)
+    for (let count = 1; count <= 3; count++) {
+      // Beyond the time for a head, and with the others beyond `idleMs`.
+      time.nowMs += 40_000
+      body.push('more')
+      await until(() => dataCount() === count)
+    }
+    framed.connections[0]?.write(head(1, [':status', '200']))
+    await until(() => sent.received.status === 200)
+    time.nowMs += 50_000
+    const { fault } = await sent.over
+    assert.deepEqual([fault?.kind, fault?.cause], ['unsent', 'neither side sent anything within 50000 ms'])
+  })
+})
+
+describe('an upstream that does not speak HTTP/2', () => {
+  it('is not reached, and asked nothing', async (t) => {
+    const received: string[] = []
+    const server = createServer((socket) => {
+      socket.on('error', () => {})
+      socket.on('data', (bytes) => {
+        received.push(bytes.toString('latin1'))
+        socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')
+      })
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.after(() => server.close())
+    const health: boolean[] = []
+    const { port } = server.address() as { port: number }
+    const upstream = upstreamsTo([`h2c://127.0.0.1:${port}`], {
+      onHealth: (_, healthy) => health.push(healthy),
+    })
+    assert.equal((await send(upstream).over).fault?.kind, 'unreachable')
+    await upstream.close()
+    assert.equal(received.join('').includes('service.test'), false)
+    assert.deepEqual(health, [false])
+  })
+
+  it('is not reached over TLS without h2 in ALPN, or with a certificate of nobody that is trusted', async () => {
+    const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
+    const san = [{ type: 'ip', value: '127.0.0.1' }] as const
+    const wish = { subject: 'CN=localhost', issuer: ca, san, extendedKeyUsages: [SERVER_AUTH] }
+    const { certPem, keyPem } = await makeCertificate(wish)
+    const causeWith = async (ALPNProtocols: string[] | undefined, trusted: string | undefined) => {
+      const options = { cert: certPem, key: keyPem, ...(ALPNProtocols && { ALPNProtocols }) }
+      const server = createTlsServer(options, (socket) => socket.on('error', () => {}))
+      server.listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      const tls = {
+        ca: trusted,
+        cert: undefined,
+        key: undefined,
+        serverName: undefined,
+        minVersion: 'TLSv1.2',
+        maxVersion: 'TLSv1.3',
+      } as const
+      const { port } = server.address() as { port: number }
+      const upstream = upstreamsTo([`h2://127.0.0.1:${port}`], { tls })
+      const { fault } = await send(upstream).over
+      await upstream.close()
+      server.close()
+      return `${fault?.kind}: ${fault?.cause}`
+    }
+    assert.match(await causeWith(undefined, ca.certPem), /^unreachable: .*does not offer h2 by ALPN/)
+    assert.match(await causeWith(['http/1.1'], ca.certPem), /^unreachable/)
+    assert.match(
+      await causeWith(['h2'], undefined),
+      /^unreachable: .*(?:self-signed|issuer|verify the first)/,
+    )
+  })
+})
+
+describe('a client of HTTP/2 upstreams', () => {
+  it('closes idle sessions at once, and the others when their last exchange ends', async (t) => {
+    const held: (() => void)[] = []
+    const { framed, upstream } = await pair(t, (connection, id) => held.push(() => answer(connection, id)))
+    const sent = send(upstream)
+    await until(() => held.length === 1)
+    let closed = false
+    const closing = upstream.close().then(() => {
+      closed = true
+    })
+    assert.equal((await send(upstream).over).fault?.kind, 'unreachable')
+    assert.equal(closed, false)
+    held[0]?.()
+    assert.equal(bodyOf(await sent.over), 'ok')
+    await closing
+    assert.equal(framed.connections.length, 1)
+  })
+
+  it('makes health checks too', async (t) => {
+    let status = '200'
+    const { framed } = await pair(t, ({ write }, id) => write(head(id, [':status', status], END_STREAM)))
+    const turns: (() => void)[] = []
+    const changes: string[] = []
+    const clock = () => performance.now()
+    const check = new HealthCheck({
+      url: framed.url,
+      settings: {
+        path: '/up',
+        host: undefined,
+        intervalMs: 5000,
+        timeoutMs: 20_000,
+        healthyAfter: 1,
+        unhealthyAfter: 1,
+        statuses: undefined,
+      },
+      upstreamSecret: undefined,
+      health: new Health(clock, () => {}),
+      client: upstreamsTo([framed.url]),
+      timers: {
+        after: (_ms, run) => {
+          turns.push(run)
+          return () => turns.splice(0)
+        },
+        random: () => 0,
+      },
+      onChange: (isUp, cause) => changes.push(isUp ? 'up' : cause),
+    })
+    t.after(() => check.stop())
+    check.start()
+    status = '415'
+    for (const expected of ['status 415', 'up']) {
+      await until(() => turns.length > 0)
+      turns.splice(0)[0]?.()
+      await until(() => changes.length > 0 && changes.at(-1) === expected)
+      status = '200'
+    }
+    const [first] = framed.connections.flatMap(headsOf)
+    assert.match(first?.payload.toString('latin1') ?? '', /\/up/)
+  })
+
+  it('keeps its sessions in a hand-over to one with the same upstream', async (t) => {
+    const { framed, upstream } = await pair(t, answer)
+    await send(upstream).over
+    const { createUpstreams } = await import('../create-upstreams.ts')
+    const options = {
+      urls: [framed.url],
+      connectMs: 1000,
+      headersMs: 5000,
+      maxConnections: 4,
+      clock: () => performance.now(),
+      onHealth: () => {},
+    }
+    const next = createUpstreams(options, upstream)
+    upstream.handOver(next, options)
+    assert.equal(bodyOf(await send(next).over), 'ok')
+    assert.equal(framed.connections.length, 1)
+    assert.throws(() => createUpstreams({ ...options, urls: [framed.url, 'http://a'] }), TypeError)
+    await next.close()
+  })
+})

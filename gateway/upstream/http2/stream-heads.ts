@@ -1,0 +1,69 @@
+import { isText, isToken } from '../../http/syntax/characters.ts'
+import { Field } from '../../http/syntax/field.ts'
+import { isStatus, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
+import type { UpstreamRequest } from '../upstream-client.ts'
+
+/** RFC 9113 section 8.2.2. `te` is written here only. */
+const REFUSED: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'http2-settings',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/**
+ * The head of a request (RFC 9113 section 8.3.1) without its scheme, flat: name, value, name, value. An upgrade is not asked for:
+ * HTTP/2 has none.
+ *
+ * @throws TypeError when the request cannot be sent; the message names the reason.
+ */
+export function requestHead(request: UpstreamRequest): string[] {
+  const { method, target, fields, acceptsTrailers } = request
+  if (!isToken(method)) throw new TypeError('a method that is not a token')
+  if (!target.startsWith('/') || /[\t ]/.test(target) || !isText(target))
+    throw new TypeError('a target that is not a path')
+  const head = [':method', method, ':path', target]
+  const others: string[] = []
+  let host: string | undefined
+  for (const { lower, value } of fields) {
+    if (REFUSED.has(lower)) throw new TypeError(`${lower} belongs to one connection`)
+    if (lower !== 'host') others.push(lower, value)
+    else if (host !== undefined) throw new TypeError('more than one Host')
+    else host = value
+  }
+  if (host !== undefined) head.push(':authority', host)
+  if (acceptsTrailers === true) others.push('te', 'trailers')
+  return head.concat(others)
+}
+
+/** @param flat names and values as received, the status first */
+export function readResponseHead(flat: readonly string[]): { status: number; fields: Field[] } | string {
+  const status = flat[0] === ':status' ? Number(flat[1]) : 0
+  if (!isStatus(status)) return 'no status, or one that is not defined'
+  const fields = readFields(flat.slice(2))
+  if (typeof fields === 'string') return fields
+  const lengths = fields.filter(({ lower }) => lower === 'content-length')
+  if (lengths.length > 1 || lengths.some(({ value }) => !/^\d{1,16}$/.test(value)))
+    return 'a Content-Length that is not one number of bytes'
+  return { status, fields }
+}
+
+/** @returns what is wrong with them, or the fields */
+export function readFields(flat: readonly string[]): Field[] | string {
+  const fields: Field[] = []
+  let bytes = 0
+  for (let i = 0; i + 1 < flat.length; i += 2) {
+    const name = flat[i] as string
+    const value = flat[i + 1] as string
+    bytes += name.length + value.length + 4
+    if (bytes > MAX_RESPONSE_HEAD_BYTES) return `more than ${MAX_RESPONSE_HEAD_BYTES} bytes of fields`
+    if (!isToken(name) || !isText(value)) return 'a field that is none'
+    if (REFUSED.has(name)) return `${name} in HTTP/2`
+    fields.push(new Field(name, value))
+  }
+  return fields
+}

@@ -1,0 +1,217 @@
+import type { ClientHttp2Session } from 'node:http2'
+import type { Socket } from 'node:net'
+import type { Timed } from '../../http/syntax/deadlines.ts'
+import { ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
+import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
+import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
+
+/** Of one session, however many more the upstream allows: the next gets a connection of its own. */
+const MAX_STREAMS = 100
+const MAX_FIELDS = 1100
+/** What an upstream may send beyond what the client takes: of one response, and of all of a session. */
+const STREAM_WINDOW = 256 * 1024
+const SESSION_WINDOW = 4 * 1024 * 1024
+/** Of all streams, with what waits to be read. */
+const MAX_SESSION_MEMORY_MB = 64
+const IDLE_MS = 60_000
+const NEVER = Number.POSITIVE_INFINITY
+
+/** What a session tells its owner, which is the pool. */
+export interface SessionOwner extends ConnectionTarget {
+  readonly clock: () => number
+  connected(): void
+  /** The session could not be made. Not called when we gave the attempt up. */
+  connectFailed(): void
+  /** The session takes no further exchange. */
+  retired(session: UpstreamSession): void
+  /** Its socket was closed. */
+  closed(): void
+}
+
+/** An exchange that uses a session. Each of these is called at most once. */
+export interface SessionUser {
+  connected(): void
+  /** There is no place for it after all; nothing was sent. */
+  turnedAway(): void
+  /** The session could not be made; nothing was sent. */
+  connectFailed(error: ConnectError): void
+}
+
+/**
+ * One connection of HTTP/2 to an upstream (RFC 9113 section 9.1), for many exchanges at a time. It is connected when the upstream's
+ * SETTINGS have come: they prove that HTTP/2 is spoken, and say how many streams may be open.
+ */
+export class UpstreamSession implements Timed {
+  slot = -1
+  readonly #owner: SessionOwner
+  readonly #socket: Socket
+  readonly #waiting = new Set<SessionUser>()
+  #session: ClientHttp2Session | undefined = undefined
+  #isConnected = false
+  #isRetired = false
+  /** Of exchanges, those that wait for the connection too. */
+  #users = 0
+  /** The upstream may have handled streams up to this one. */
+  #lastHandled = NEVER
+  #settingsTimer: NodeJS.Timeout | undefined = undefined
+  #pingTimer: NodeJS.Timeout | undefined = undefined
+  #idleUntilMs = NEVER
+
+  /** Begins to connect. */
+  constructor(owner: SessionOwner) {
+    this.#owner = owner
+    this.#socket = openConnection(owner, {
+      connected: (socket) => this.#begin(socket),
+      failed: (error) => this.#connectFailed(error),
+    })
+    this.#socket.on('close', () => this.#closed())
+  }
+
+  /** One more exchange may use it. */
+  get hasRoom(): boolean {
+    return !this.#isRetired && this.#users < this.#maxStreams
+  }
+
+  get #maxStreams(): number {
+    if (!this.#isConnected) return MAX_STREAMS
+    return Math.min(this.#session?.remoteSettings.maxConcurrentStreams ?? 0, MAX_STREAMS)
+  }
+
+  /** Serves an exchange. Calls its `connected`, now or once the connection is made. */
+  assignTo(user: SessionUser): void {
+    this.#users += 1
+    this.#idleUntilMs = NEVER
+    if (this.#isConnected) user.connected()
+    else this.#waiting.add(user)
+  }
+
+  /** The exchange is over, or goes elsewhere. */
+  leave(user: SessionUser): void {
+    this.#users -= 1
+    this.#waiting.delete(user)
+    if (this.#users > 0) return
+    this.#idleUntilMs = this.#owner.clock() + IDLE_MS
+    if (this.#isRetired) this.#end()
+  }
+
+  /** @returns undefined when the session cannot begin a stream any more */
+  open(
+    head: readonly string[],
+    user: StreamUser,
+    options: { readonly endStream: boolean; readonly waitForTrailers: boolean },
+  ): UpstreamStream | undefined {
+    const session = this.#session
+    if (session === undefined || session.closed || session.destroyed) return undefined
+    return new UpstreamStream(session.request(head, options), user, () => this.#lastHandled)
+  }
+
+  /** It takes no further exchange, and ends with the last. */
+  retire(): void {
+    if (!this.#isRetired) {
+      this.#isRetired = true
+      this.#owner.retired(this)
+    }
+    if (this.#users === 0) this.#end()
+  }
+
+  checkTime(nowMs: number): void {
+    if (nowMs >= this.#idleUntilMs) this.retire()
+  }
+
+  /** An exchange waited in vain: asks whether the upstream is still there. */
+  probe(): void {
+    const session = this.#session
+    if (session === undefined || this.#pingTimer !== undefined || session.destroyed) return
+    this.#pingTimer = setTimeout(() => this.#socket.destroy(), this.#owner.connectMs)
+    session.ping(() => {
+      clearTimeout(this.#pingTimer)
+      this.#pingTimer = undefined
+    })
+  }
+
+  #begin(socket: Socket): void {
+    if ('alpnProtocol' in socket && socket.alpnProtocol !== 'h2') {
+      this.#connectFailed(new ConnectError('UPSTREAM_CONNECT', 'the upstream does not offer h2 by ALPN'))
+      return
+    }
+    // Loaded only when there is such an upstream.
+    const { connect } = process.getBuiltinModule('node:http2')
+    const options = {
+      createConnection: () => socket,
+      settings: {
+        enablePush: false,
+        initialWindowSize: STREAM_WINDOW,
+        maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES,
+      },
+      // Requests of many callers share the connection: no field of one is compressed by what another has sent.
+      maxDeflateDynamicTableSize: 0,
+      maxHeaderListPairs: MAX_FIELDS,
+      maxSessionMemory: MAX_SESSION_MEMORY_MB,
+      strictSingleValueFields: false,
+    }
+    const session = connect('http://upstream', options)
+    this.#session = session
+    session.once('connect', () => session.setLocalWindowSize(SESSION_WINDOW))
+    session.once('remoteSettings', () => this.#connected())
+    session.on('goaway', (_code, lastStreamId) => this.#goAway(lastStreamId))
+    session.on('error', (error) => this.#failed(error.message))
+    session.on('close', () => this.#failed('the connection was closed'))
+    const { connectMs } = this.#owner
+    this.#settingsTimer = setTimeout(
+      () =>
+        this.#connectFailed(
+          new ConnectError('UPSTREAM_CONNECT_TIMEOUT', `no SETTINGS within ${connectMs} ms`),
+        ),
+      connectMs,
+    )
+  }
+
+  #connected(): void {
+    clearTimeout(this.#settingsTimer)
+    if (this.#socket.destroyed) return
+    this.#isConnected = true
+    this.#owner.connected()
+    const waiting = [...this.#waiting]
+    const max = this.#maxStreams
+    this.#waiting.clear()
+    for (const [index, user] of waiting.entries()) {
+      if (index < max) user.connected()
+      else user.turnedAway()
+    }
+  }
+
+  #goAway(lastStreamId: number): void {
+    this.#lastHandled = lastStreamId
+    this.retire()
+  }
+
+  #failed(cause: string): void {
+    if (this.#isConnected) this.retire()
+    else this.#connectFailed(new ConnectError('UPSTREAM_CONNECT', cause))
+  }
+
+  #connectFailed(error: ConnectError): void {
+    clearTimeout(this.#settingsTimer)
+    const waiting = [...this.#waiting]
+    this.#waiting.clear()
+    // An attempt that we gave up says nothing about the upstream.
+    if (!this.#isRetired) this.#owner.connectFailed()
+    this.retire()
+    this.#socket.destroy()
+    for (const user of waiting) user.connectFailed(error)
+  }
+
+  #end(): void {
+    clearTimeout(this.#settingsTimer)
+    // With GOAWAY, where there is somebody to hear it.
+    if (this.#isConnected) this.#session?.close()
+    else this.#socket.destroy()
+  }
+
+  #closed(): void {
+    clearTimeout(this.#settingsTimer)
+    clearTimeout(this.#pingTimer)
+    if (!this.#isRetired) this.#failed('the connection was closed')
+    this.#owner.closed()
+  }
+}

@@ -1,0 +1,144 @@
+import type { ClientHttp2Stream } from 'node:http2'
+import type { Field } from '../../http/syntax/field.ts'
+import type { UpstreamFaultKind } from '../upstream-client.ts'
+import { readFields, readResponseHead } from './stream-heads.ts'
+
+/** Codes of RFC 9113 section 7. */
+const PROTOCOL_ERROR = 1
+const INTERNAL_ERROR = 2
+const FLOW_CONTROL_ERROR = 3
+const FRAME_SIZE_ERROR = 6
+const REFUSED_STREAM = 7
+const CANCEL = 8
+const COMPRESSION_ERROR = 9
+const ENHANCE_YOUR_CALM = 11
+const HTTP_1_1_REQUIRED = 13
+/** That which Node resets a stream with for a response that it does not accept, or the upstream for our request. */
+const MALFORMED: ReadonlySet<number> = new Set([
+  PROTOCOL_ERROR,
+  FLOW_CONTROL_ERROR,
+  FRAME_SIZE_ERROR,
+  COMPRESSION_ERROR,
+  ENHANCE_YOUR_CALM,
+  HTTP_1_1_REQUIRED,
+])
+
+/** What a stream tells its exchange. `lost` and `whole` are the last. */
+export interface StreamUser {
+  interim(status: number, fields: readonly Field[]): void
+  responded(status: number, fields: readonly Field[]): void
+  /** @returns `false` to pause. */
+  piece(bytes: Buffer): boolean
+  whole(trailers: readonly Field[] | undefined): void
+  /** @param wasRefused the upstream has not looked at the request (RFC 9113 section 8.7) */
+  lost(kind: UpstreamFaultKind, cause: string, wasRefused: boolean): void
+}
+
+/** One request and its response on a session. */
+export class UpstreamStream {
+  readonly stream: ClientHttp2Stream
+  /** At least the head of a response has come. */
+  responseBegan = false
+  readonly #lastHandled: () => number
+  #user: StreamUser | undefined
+  #trailers: readonly Field[] | undefined = undefined
+  /** END_STREAM has come. */
+  #isComplete = false
+  #error: Error | undefined = undefined
+  /** The user has what it is told last. */
+  #isOver = false
+
+  /** @param lastHandled the highest stream that the upstream says it may have handled */
+  constructor(stream: ClientHttp2Stream, user: StreamUser, lastHandled: () => number) {
+    this.stream = stream
+    this.#user = user
+    this.#lastHandled = lastHandled
+    this.#watchEnd()
+    stream.on('headers', (_headers, _flags, flat) => this.#interim(flat as unknown as string[]))
+    stream.on('response', (_headers, _flags, flat) => this.#head(flat as unknown as string[]))
+    stream.on('trailers', (_headers, _flags, flat) => this.#takeTrailers(flat as unknown as string[]))
+    stream.on('data', (bytes: Buffer) => this.#data(bytes))
+    stream.on('end', () => this.#end())
+    stream.on('error', (error: Error) => {
+      this.#error = error
+    })
+    stream.on('close', () => this.#closed())
+  }
+
+  /** Cancels what is not complete; the user hears no more. */
+  leave(): void {
+    this.#user = undefined
+    if (this.#isOver) return
+    this.#isOver = true
+    if (!this.stream.closed) this.stream.close(CANCEL)
+    // What was read is thrown away, so that the stream can end.
+    this.stream.resume()
+  }
+
+  /**
+   * Node ends the readable side of a stream that is reset with NO_ERROR or CANCEL, or whose connection ends, as if it were
+   * complete. At END_STREAM, and then only, it is not closed yet.
+   */
+  #watchEnd(): void {
+    const { stream } = this
+    const { push } = stream
+    stream.push = (piece: unknown, encoding?: BufferEncoding) => {
+      if (piece === null && !stream.closed) this.#isComplete = true
+      return push.call(stream, piece, encoding)
+    }
+  }
+
+  #interim(flat: readonly string[]): void {
+    this.responseBegan = true
+    const head = readResponseHead(flat)
+    if (typeof head === 'string') this.#fail(head)
+    else this.#user?.interim(head.status, head.fields)
+  }
+
+  #head(flat: readonly string[]): void {
+    this.responseBegan = true
+    const head = readResponseHead(flat)
+    if (typeof head === 'string') this.#fail(head)
+    else if (head.status < 200) this.#fail('an interim status as the final one')
+    else this.#user?.responded(head.status, head.fields)
+  }
+
+  #takeTrailers(flat: readonly string[]): void {
+    const fields = readFields(flat)
+    if (typeof fields === 'string') this.#fail(fields)
+    else this.#trailers = fields
+  }
+
+  #data(bytes: Buffer): void {
+    if (bytes.length > 0 && this.#user?.piece(bytes) === false) this.stream.pause()
+  }
+
+  #end(): void {
+    if (!this.#isComplete || !this.responseBegan) return
+    const user = this.#user
+    const isSending = !this.stream.writableFinished
+    this.#user = undefined
+    this.#isOver = true
+    // The rest of the request is not needed any more.
+    if (isSending && !this.stream.closed) this.stream.close(CANCEL)
+    user?.whole(this.#trailers)
+  }
+
+  #fail(cause: string): void {
+    const user = this.#user
+    this.leave()
+    user?.lost('malformed', cause, false)
+  }
+
+  #closed(): void {
+    const { rstCode = INTERNAL_ERROR, id } = this.stream
+    const wasRefused = rstCode === REFUSED_STREAM || (id !== undefined && id > this.#lastHandled())
+    const kind = MALFORMED.has(rstCode) ? 'malformed' : 'broken'
+    const cause =
+      this.#error?.message ?? `the stream ended before the response was whole, with code ${rstCode}`
+    const user = this.#user
+    this.#user = undefined
+    this.#isOver = true
+    user?.lost(wasRefused ? 'broken' : kind, cause, wasRefused && !this.responseBegan)
+  }
+}
