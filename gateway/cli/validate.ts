@@ -16,10 +16,12 @@ import {
   NOTHING_LIMITED,
   settingsWarnings,
 } from '../process/config-warnings.ts'
+import { readStaple } from '../process/reload/watch-staple.ts'
 import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
 import { type LoadedTls, loadTls } from '../tls/listener/tls-reload.ts'
+import { type Chain, judgeStaple } from '../tls/stapling/stapler.ts'
 import { askAdmin, TOKEN_FLAG } from './admin-client.ts'
 import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
 import { compareConfig } from './compare-config.ts'
@@ -192,7 +194,15 @@ function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined
   const until = new Date(summary.certificate.notAfterSeconds * 1000).toISOString()
   found.good.push(`${settings.certFile}: OK, good until ${until}`)
   found.warnings.push(...warnings)
+  if (settings.ocspFile !== undefined) checkStaple(found, settings.ocspFile, value.material.chain)
   return value
+}
+
+/** Not a fault: the gateway starts without it, and a renewal may write it later. */
+function checkStaple(found: Findings, file: string, chain: Chain): void {
+  const judged = judgeStaple(readStaple(file), chain, Date.now())
+  if ('fault' in judged) found.warnings.push(`${file}: is not sent to clients: ${judged.fault}`)
+  else found.good.push(`${file}: OK, sent until ${new Date(judged.staple.untilMs).toISOString()}`)
 }
 
 function report({ good, faults, routes, rows, warnings }: Findings): void {

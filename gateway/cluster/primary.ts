@@ -71,7 +71,7 @@ export class Primary implements ServingMode {
   #nextShare = 0
   #nextAdopter = 0
   /** The configuration in force, for new workers. */
-  readonly #inForce: Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls'>
+  readonly #inForce: Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls' | 'staple'>
   /** Counters of workers that have ended, as last reported. */
   #ended: readonly MetricsSnapshot[] = []
   #phase: 'starting' | 'serving' | 'draining' = 'starting'
@@ -99,7 +99,7 @@ export class Primary implements ServingMode {
     this.#state = new PrimaryState(startup, { watch, gatewayId }, succession?.inheritance.state)
     this.limiter = this.#state.limiter
     this.#tickets = new TicketKeys(succession?.inheritance.state.tickets ?? randomDayKey(Date.now()))
-    this.#inForce = { settings, clients: clients?.value, tls: tls?.texts }
+    this.#inForce = { settings, clients: clients?.value, tls: tls?.texts, staple: undefined }
     this.#pool = new WorkerPool({
       size: settings.workers,
       script: SCRIPT,
@@ -214,6 +214,10 @@ export class Primary implements ServingMode {
     const watching = watchTls(options, {
       settings: settings.tls,
       loaded: tls,
+      staple: (staple) => {
+        Object.assign(this.#inForce, { staple })
+        this.#post({ type: 'staple', staple })
+      },
       clients: () => this.#inForce.clients,
       enforce: (material, texts) => {
         trust.trust = material.trust
@@ -221,7 +225,7 @@ export class Primary implements ServingMode {
         this.#post({ type: 'tls', texts })
       },
     })
-    this.#watching.push(watching)
+    this.#watching.push(...watching)
   }
 
   #unwatch(): void {

@@ -10,6 +10,7 @@ import type {
 } from '../process/restart/sockets.ts'
 import type { DayKey } from '../tls/listener/ticket-keys.ts'
 import type { TlsTexts } from '../tls/listener/tls-context.ts'
+import type { Staple } from '../tls/stapling/stapler.ts'
 import type { SharedMemory } from './event-memory.ts'
 import type { InitialState } from './replication.ts'
 
@@ -24,6 +25,8 @@ export interface WorkerConfiguration extends InitialState {
   readonly settings: Settings
   readonly clients: ClientTable | undefined
   readonly tls: TlsTexts | undefined
+  /** The response of OCSP that is sent. */
+  readonly staple: Staple | undefined
   readonly secret: Uint8Array
   readonly trail: TrailHandle
   /** Last good signing keys of the process before. */
@@ -44,6 +47,7 @@ export type WorkerCommand =
   | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'clients'; readonly table: ClientTable }
   | { readonly type: 'tls'; readonly texts: TlsTexts }
+  | { readonly type: 'staple'; readonly staple: Staple | undefined }
   | { readonly type: 'drain'; readonly reason: string; readonly graceMs: number }
   | { readonly type: 'hurry' }
   /** The worker sends a report. */

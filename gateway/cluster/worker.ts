@@ -83,6 +83,7 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
     shared: true,
     open: configuration.open,
   })
+  listeners.staple(configuration.staple)
   setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
   setInterval(() => state.member?.maintain(), STORE_MAINTENANCE_MS).unref()
   inForce.startKeys()
@@ -154,6 +155,9 @@ function obeyWith(inForce: GatewayInForce, listeners: PublicListeners, handOver:
         break
       case 'tls':
         listeners.enforce(materialOf(settings.tls, command.texts))
+        break
+      case 'staple':
+        listeners.staple(command.staple)
         break
       case 'hurry':
         hurry.resolve()

@@ -81,6 +81,7 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_TLS_CLIENT_CA', (text, overrides) => setTls(overrides, { clientCaFile: text })],
   ['GATEWAY_TLS_CLIENT_CRL', (text, overrides) => setTls(overrides, { clientCrlFile: text })],
   ['GATEWAY_TLS_TICKET_KEY', (text, overrides) => setTls(overrides, { ticketKeyFile: text })],
+  ['GATEWAY_TLS_OCSP', (text, overrides) => setTls(overrides, { ocspFile: text })],
 ])
 
 export interface ConfigFiles {

@@ -142,6 +142,8 @@ export interface TlsSettings {
   readonly clientCrlFile: string | undefined
   /** The secret that the keys of session tickets are made of. Undefined: each process makes its own. Never with `clientCaFile`. */
   readonly ticketKeyFile: string | undefined
+  /** DER: what the certificate's authority says of it, for clients (OCSP stapling). Undefined: nothing is sent. */
+  readonly ocspFile: string | undefined
 }
 
 /** How durable an audit record must be before its request continues. */

@@ -9,6 +9,7 @@ import { createHttpServer, type HttpServer } from '../http/server/http-server.ts
 import type { Http2Protocol } from '../http/server/served-connection.ts'
 import type { TicketKeys } from '../tls/listener/ticket-keys.ts'
 import type { TlsMaterial } from '../tls/listener/tls-context.ts'
+import type { Staple } from '../tls/stapling/stapler.ts'
 import { boundClients, connectionsOf } from './listener.ts'
 import {
   type ListeningSocket,
@@ -51,6 +52,8 @@ export interface PublicListeners {
   readonly tlsPort: number | undefined
   /** Puts a certificate and client trust in force for new connections. */
   enforce(material: TlsMaterial): void
+  /** Has the response of OCSP sent to new connections; undefined: none. */
+  staple(staple: Staple | undefined): void
   /** Puts the time-outs and bounds in force that clients have by the present settings. */
   boundClients(): void
   /** The sockets that listen. */
@@ -91,7 +94,9 @@ export async function openPublicListeners(
   let tlsPort: number | undefined
   if (settings.tls !== undefined && material !== undefined) {
     const { handshakeMs } = settings.timeouts
-    const secure = new SecureListeners(material, { handshakeMs, http2: settings.http2, tickets, clock })
+    const { http2 } = settings
+    const staples = settings.tls.ocspFile !== undefined
+    const secure = new SecureListeners(material, { handshakeMs, http2, staples, tickets, clock })
     tlsPort = await listenAll('https', settings.tls.port, () => secure.open(connections))
     secured = secure
   }
@@ -105,6 +110,7 @@ export async function openPublicListeners(
       secured.enforce(changed)
       tls.trust = changed.trust
     },
+    staple: (staple) => secured?.staple(staple),
     boundClients: () => boundClients(connections, inForce.gateway.settings),
     sockets: () => listening.map(([name, { server }]) => [name, socketOf(server) as PassedSocket]),
     stopAccepting: () => {

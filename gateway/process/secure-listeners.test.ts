@@ -29,6 +29,7 @@ async function listening(
   const secure = new SecureListeners(material({}), {
     handshakeMs: 60_000,
     http2: false,
+    staples: true,
     tickets,
     clock: () => clock.nowMs,
   })

@@ -4,6 +4,7 @@ import type { Connections } from '../http/server/connections.ts'
 import { createSecureHttpServer, type SecureHttpServer } from '../http/server/http-server.ts'
 import { TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
+import { isSendable, type Staple } from '../tls/stapling/stapler.ts'
 
 /** How often the day is looked at. */
 const RENEW_MS = 1000
@@ -11,6 +12,8 @@ const RENEW_MS = 1000
 export interface SecureTerms {
   readonly handshakeMs: number
   readonly http2: boolean
+  /** Whether a response of OCSP may come. */
+  readonly staples: boolean
   /** For sessions, where no other gateway has the secret. */
   readonly tickets: TicketKeys
   /** Wall time in milliseconds. */
@@ -24,6 +27,7 @@ export class SecureListeners {
   #material: TlsMaterial
   #tickets: TicketKeys
   #day = 0
+  #staple: Staple | undefined
 
   constructor(material: TlsMaterial, terms: SecureTerms) {
     this.#terms = terms
@@ -39,6 +43,7 @@ export class SecureListeners {
       ticketKeys: this.#ticketKey(),
     }
     const server = createSecureHttpServer(connections, options)
+    if (this.#terms.staples) server.staple(() => this.#stapleOfNow())
     this.#servers.push(server)
     return server
   }
@@ -51,11 +56,22 @@ export class SecureListeners {
     for (const server of this.#servers) server.setSecureContext({ ...material.secure, ticketKeys })
   }
 
+  /** Has it sent to new connections, while it holds. */
+  staple(staple: Staple | undefined): void {
+    this.#staple = staple
+  }
+
   /** On a new day. */
   renewTicketKey(): void {
     if (this.#tickets.dayKey(this.#terms.clock()).day === this.#day) return
     const key = this.#ticketKey()
     for (const server of this.#servers) server.setTicketKeys(key)
+  }
+
+  #stapleOfNow(): Buffer | undefined {
+    const { thumbprint } = this.#material.summary.certificate
+    const staple = this.#staple
+    return isSendable(staple, thumbprint, this.#terms.clock()) ? Buffer.from(staple.der) : undefined
   }
 
   #ticketKey(): Buffer {

@@ -75,9 +75,9 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
       if (inheritance !== undefined) await reachStore(state.member)
       open = await openPublicListeners(inForce, { material: tls?.material, tickets, open: sockets })
       if (settings.tls !== undefined && tls !== undefined) {
-        const { enforce } = open
-        const inUse = () => clients.table
-        watching.push(watchTls(reports, { settings: settings.tls, loaded: tls, enforce, clients: inUse }))
+        const { enforce, staple } = open
+        const watched = { settings: settings.tls, loaded: tls, enforce, staple, clients: () => clients.table }
+        watching.push(...watchTls(reports, watched))
       }
       inForce.startKeys()
       handOver = handOverOf({ inForce, state, open, files, tickets, unwatch })

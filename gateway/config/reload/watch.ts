@@ -36,6 +36,9 @@ const DISK: Disk = {
 /** For PEM files, which may have comments in any encoding. */
 export const LENIENT_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'utf8') }
 
+/** For bytes, one a character. */
+export const BINARY_DISK: Disk = { stat: DISK.stat, read: (file) => readFile(file, 'latin1') }
+
 /** For secrets that only the gateway may read. */
 export const PRIVATE_DISK: Disk = {
   stat: DISK.stat,

@@ -22,7 +22,12 @@ test('without any of its keys there is no HTTPS listener', () => {
 })
 
 test('file and environment make one HTTPS listener, the environment first', () => {
-  const none = { clientCaFile: undefined, clientCrlFile: undefined, ticketKeyFile: undefined }
+  const none = {
+    clientCaFile: undefined,
+    clientCrlFile: undefined,
+    ticketKeyFile: undefined,
+    ocspFile: undefined,
+  }
   assert.deepEqual(load({}, TLS_ENV).value?.tls, { port: 8443, ...PAIR, ...none })
   assert.deepEqual(load({ tls: { port: 1443, ...PAIR } }).value?.tls, { port: 1443, ...PAIR, ...none })
   const env = { GATEWAY_TLS_PORT: '0', GATEWAY_TLS_CLIENT_CA: 'ca.pem', GATEWAY_TLS_CLIENT_CRL: 'crl.pem' }
@@ -32,6 +37,7 @@ test('file and environment make one HTTPS listener, the environment first', () =
     clientCaFile: 'ca.pem',
     clientCrlFile: 'crl.pem',
     ticketKeyFile: undefined,
+    ocspFile: undefined,
   })
   const ticketKeyFile = load({}, { ...TLS_ENV, GATEWAY_TLS_TICKET_KEY: 't' }).value?.tls?.ticketKeyFile
   assert.equal(ticketKeyFile, 't')

@@ -11,6 +11,7 @@ const VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
   clientCaFile: 'GATEWAY_TLS_CLIENT_CA',
   clientCrlFile: 'GATEWAY_TLS_CLIENT_CRL',
   ticketKeyFile: 'GATEWAY_TLS_TICKET_KEY',
+  ocspFile: 'GATEWAY_TLS_OCSP',
 }
 
 /** The keys from the file and from the environment. */
@@ -24,7 +25,7 @@ export interface TlsSources {
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
   const merged: TlsKeys = { ...sources.written, ...sources.environment }
   if (Object.keys(merged).length === 0) return { value: undefined }
-  const { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile } = merged
+  const { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFile } = merged
   const faults: Fault[] = []
   for (const key of ['port', 'certFile', 'keyFile'] as const) {
     if (merged[key] !== undefined) continue
@@ -43,7 +44,7 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
   if (faults.length > 0 || port === undefined || certFile === undefined || keyFile === undefined) {
     return { faults }
   }
-  return { value: { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile } }
+  return { value: { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFile } }
 }
 
 /** Where a key is set. For a missing key: the environment if it sets any of them, else the file. */

@@ -17,6 +17,7 @@ import type { StartupConfiguration } from '../startup-configuration.ts'
 import { parseApart } from './parse-apart.ts'
 import { type Reports, reporter, type Watching } from './reload-reports.ts'
 import { watchSettings } from './watch-settings.ts'
+import { StapleWatch, type WatchedStaple } from './watch-staple.ts'
 
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
@@ -141,18 +142,26 @@ interface WatchedTls {
   readonly loaded: LoadedTls
   /** Puts it in force for new connections; open ones stay as they are. */
   readonly enforce: (material: TlsMaterial, texts: TlsTexts) => void
+  readonly staple: WatchedStaple['enforce']
   /** The client table in force; undefined when there is no clients file. */
   readonly clients: () => ClientTable | undefined
 }
 
 const NONE: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map() }
 
-/** Certificate, key, client authorities and revocation lists, up to four files, are reloaded together. */
-export function watchTls(reports: Reports, { settings, loaded, enforce, clients }: WatchedTls): Watching {
+/**
+ * Certificate, key, client authorities, revocation lists and the secret of tickets, up to five files, are reloaded together; the
+ * response of OCSP by itself, as others write it, at other times.
+ */
+export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
+  const { settings, loaded, enforce, staple, clients } = watched
   const { log, metrics } = reports
+  const { ocspFile: file } = settings
+  const { chain } = loaded.material
+  const staples = file === undefined ? undefined : new StapleWatch(reports, { file, chain, enforce: staple })
   const report = reporter(reports, { file: settings.certFile, label: 'tls', what: 'certificates' })
   exposeExpiry(metrics, loaded.material)
-  return new TlsReloader({
+  const certificates = new TlsReloader({
     files: settings,
     loaded,
     clock: reports.clock,
@@ -160,6 +169,7 @@ export function watchTls(reports: Reports, { settings, loaded, enforce, clients 
       const [fault] = clientIssuerFaults('clients', clients() ?? NONE, material.trust)
       if (fault !== undefined) throw new Error(`${fault.path} of the clients in force ${fault.reason}`)
       enforce(material, texts)
+      staples?.replaceCertificate(material.chain)
       exposeExpiry(metrics, material)
     },
     onReload: (reload) => {
@@ -172,6 +182,7 @@ export function watchTls(reports: Reports, { settings, loaded, enforce, clients 
       report.success({ changed, before: [before.summary], after: [after.summary] })
     },
   })
+  return staples === undefined ? [certificates] : [certificates, staples]
 }
 
 function exposeExpiry(metrics: Reports['metrics'], { summary, trust }: TlsMaterial): void {

@@ -41,6 +41,7 @@ test('the demo certificates serve as they come, and the revoked client is refuse
         clientCaFile: at('ca.pem'),
         clientCrlFile: at(list),
         ticketKeyFile: undefined,
+        ocspFile: undefined,
       },
       Date.now(),
     )

@@ -19,6 +19,7 @@ export const FILES: TlsFiles = {
   clientCaFile: 'ca.pem',
   clientCrlFile: 'crl.pem',
   ticketKeyFile: 'ticket-key',
+  ocspFile: undefined,
 }
 
 export interface TlsFixture {

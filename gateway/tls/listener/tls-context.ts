@@ -7,6 +7,7 @@ import { subjectOf } from '../clients/certificate-names.ts'
 import { readAuthorities, readRevocationLists } from '../clients/client-authorities.ts'
 import { areIndependent } from '../clients/client-issuers.ts'
 import type { ClientTrust } from '../clients/trust.ts'
+import { type Chain, mustStaple } from '../stapling/stapler.ts'
 import { Findings } from './findings.ts'
 import { readPem } from './pem.ts'
 import { checkServerCertificate, readCertificates, readKey } from './server-certificate.ts'
@@ -33,6 +34,8 @@ export interface TlsMaterial {
   readonly trust: ClientTrust | undefined
   /** What the keys of session tickets are made of, if other gateways have it too. */
   readonly sharedTickets: DayKey | undefined
+  /** The server's certificate and those after it. */
+  readonly chain: Chain
   readonly summary: TlsSummary
   /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: readonly string[]
@@ -86,8 +89,9 @@ export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parse
     const reason = `OpenSSL does not take it: ${error instanceof Error ? error.message : String(error)}`
     return { faults: [{ file: files.certFile, path: '$', reason }] }
   }
-  const summary = summaryOf(server.leaf, { trust, sharedTickets })
-  return { value: { secure, trust, sharedTickets, summary, warnings: findings.warnings } }
+  const { chain } = server
+  const summary = summaryOf(chain[0], { trust, sharedTickets })
+  return { value: { secure, trust, sharedTickets, chain, summary, warnings: findings.warnings } }
 }
 
 interface Check {
@@ -95,13 +99,19 @@ interface Check {
   readonly findings: Findings
 }
 
-function readServer({ certFile, keyFile }: TlsFiles, texts: TlsTexts, { nowMs, findings }: Check) {
-  const chain = readCertificates(texts.cert, { file: certFile, findings })
+function readServer({ certFile, keyFile, ocspFile }: TlsFiles, texts: TlsTexts, { nowMs, findings }: Check) {
+  const certificates = readCertificates(texts.cert, { file: certFile, findings })
   const key = readKey(texts.key, { file: keyFile, findings })
-  const [leaf, ...others] = chain ?? []
+  const [leaf, ...others] = certificates ?? []
   if (leaf === undefined || key === undefined) return undefined
-  checkServerCertificate([leaf, ...others], { certFile, keyFile, key, nowMs, findings })
-  return { leaf, key }
+  const chain: Chain = [leaf, ...others]
+  checkServerCertificate(chain, { certFile, keyFile, key, nowMs, findings })
+  if (ocspFile === undefined && mustStaple(leaf)) {
+    findings.warn(
+      `${certFile}: the certificate demands a response of OCSP (Must-Staple), and tls.ocspFile is not set: clients will refuse it`,
+    )
+  }
+  return { chain, key }
 }
 
 function readTrust(files: TlsFiles, texts: TlsTexts, check: Check): ClientTrust | undefined {

@@ -35,6 +35,7 @@ async function served(t: TestContext, swap?: (material: TlsMaterial) => void) {
     clientCaFile: at('ca'),
     clientCrlFile: at('crl'),
     ticketKeyFile: undefined,
+    ocspFile: undefined,
   }
   const { value: loaded } = loadTls(files, Date.now())
   assert.ok(loaded)
@@ -82,6 +83,7 @@ describe('loading', () => {
       clientCaFile: at('c'),
       clientCrlFile: undefined,
       ticketKeyFile: undefined,
+      ocspFile: undefined,
     }
     const { faults } = loadTls(files, Date.now())
     assert.deepEqual(
@@ -98,6 +100,7 @@ describe('loading', () => {
       clientCaFile: undefined,
       clientCrlFile: undefined,
       ticketKeyFile: undefined,
+      ocspFile: undefined,
     }
     const { faults } = loadTls(files, Date.now(), () => 'nothing')
     assert.deepEqual(
@@ -269,6 +272,7 @@ describe('the secret of session tickets', () => {
       clientCaFile: undefined,
       clientCrlFile: undefined,
       ticketKeyFile: at('tickets'),
+      ocspFile: undefined,
     }
   }
   const reasons = (files: ReturnType<typeof filesIn>) => loadTls(files, Date.now()).faults?.map(describeFault)

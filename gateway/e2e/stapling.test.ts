@@ -1,0 +1,152 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { connect, type SecureVersion } from 'node:tls'
+import { askRestart } from '../process/restart/control-socket.ts'
+import { OcspAuthority } from '../tls/stapling/ocsp-authority.test-support.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { runTool } from './secure.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+/** With as many the system gives both workers some: the chance that it does not is one in 2³¹. */
+const CONNECTIONS = 32
+const RELOADED = 'gateway_config_last_reload_successful{file="ocsp"}'
+
+describe('a response of OCSP in a file', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'stapling-'))
+  const authority = new OcspAuthority(folder)
+  const at = (name: string) => join(folder, name)
+  let upstream: TestUpstream
+  before(async () => {
+    upstream = await startUpstream((_req, res) => res.end('whole'))
+  })
+  after(() => {
+    upstream.close()
+    rmSync(folder, { recursive: true })
+  })
+
+  /** As a renewal should write it: never half. */
+  const write = (name: string, content: string | Buffer) => {
+    writeFileSync(at(`${name}.new`), content)
+    renameSync(at(`${name}.new`), at(name))
+    return at(name)
+  }
+  const environment = (name: string) => {
+    const { cert, key } = authority.textsOf('server')
+    return {
+      GATEWAY_TLS_PORT: '0',
+      GATEWAY_TLS_CERT: write(`${name}-cert.pem`, cert),
+      GATEWAY_TLS_KEY: write(`${name}-key.pem`, key),
+      GATEWAY_TLS_OCSP: at(`${name}.ocsp`),
+    }
+  }
+  const begin = (name: string, env: Record<string, string> = {}) =>
+    startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+      env: { ...environment(name), ...env },
+    })
+  /** What the gateway sends to a client that asks for it. */
+  const stapled = async ({ tlsPort }: TestGateway, maxVersion: SecureVersion = 'TLSv1.3') => {
+    const ca = authority.textsOf('server').cert
+    const options = { host: '127.0.0.1', servername: 'localhost', ca, requestOCSP: true, maxVersion }
+    const socket = connect({ ...options, port: tlsPort as number })
+    let response: Buffer | undefined
+    socket.on('OCSPResponse', (sent: Buffer | null) => {
+      response = sent ?? undefined
+    })
+    await once(socket, 'secureConnect')
+    socket.destroy()
+    return response
+  }
+  const isStapled = (gateway: TestGateway, expected: Buffer | undefined) =>
+    until(async () => {
+      for (let n = 0; n < CONNECTIONS; n++) {
+        const sent = await stapled(gateway)
+        if (expected === undefined ? sent !== undefined : !sent?.equals(expected)) return undefined
+      }
+      return true
+    })
+
+  it('is sent by every worker to clients that ask, and accepted by openssl', async (t) => {
+    const good = authority.respond()
+    write('workers.ocsp', good)
+    const gateway = await begin('workers', { GATEWAY_WORKERS: '2' })
+    t.after(() => gateway.end())
+    await isStapled(gateway, good)
+    for (const version of ['TLSv1.2', 'TLSv1.3'] as const)
+      assert.deepEqual(await stapled(gateway, version), good)
+    const to = [
+      's_client',
+      '-connect',
+      `127.0.0.1:${gateway.tlsPort}`,
+      '-status',
+      '-CAfile',
+      authority.caFile,
+    ]
+    const { output } = await runTool('openssl', to)
+    assert.match(output, /OCSP Response Status: successful/)
+    assert.match(output, /Cert Status: good/)
+    const next = authority.respond({ minutes: 120 })
+    write('workers.ocsp', next)
+    await isStapled(gateway, next)
+    assert.equal(await gateway.metric(RELOADED), 1)
+  })
+
+  it('may be missing at the start, and is not sent when it says revoked or is for another certificate', async (t) => {
+    const gateway = await begin('late')
+    t.after(() => gateway.end())
+    assert.equal(await stapled(gateway), undefined)
+    assert.equal(await gateway.metric(RELOADED), 0)
+    const good = authority.respond()
+    write('late.ocsp', good)
+    await isStapled(gateway, good)
+    assert.equal(await gateway.metric(RELOADED), 1)
+    write('late.ocsp', authority.respond({ status: 'revoked' }))
+    await isStapled(gateway, undefined)
+    assert.equal(await gateway.metric(RELOADED), 0)
+    const { cause } = await gateway.process.line(({ cause }) => /revoked/.test(String(cause)))
+    assert.equal(cause, 'the authority has revoked the certificate')
+    // A new certificate, and then what the authority says of it.
+    const { cert, key } = authority.issue('renewed', 20)
+    write('late-cert.pem', cert)
+    write('late-key.pem', key)
+    await gateway.process.line(({ cause }) => cause === 'it is for another certificate')
+    const renewed = authority.respond({ name: 'renewed' })
+    write('late.ocsp', renewed)
+    await isStapled(gateway, renewed)
+  })
+
+  it('is sent after a restart', async (t) => {
+    const good = authority.respond()
+    write('restart.ocsp', good)
+    const gateway = await begin('restart')
+    let pid = gateway.process.child.pid as number
+    t.after(() => process.kill(pid, 'SIGKILL'))
+    const { restarted, text } = await askRestart(join(gateway.dir, 'data'))
+    assert.ok(restarted, text)
+    pid = Number(/^process (\d+)/.exec(text)?.[1])
+    await gateway.process.line(({ msg }) => msg === 'replaced')
+    await isStapled(gateway, good)
+  })
+
+  it('is looked at by `validate`: it says until when it is sent, or warns why not', async () => {
+    const names = Object.entries(environment('validated')).map(([name, value]) => `${name}=${value}`)
+    const command = [process.execPath, 'gateway/cli/countersign.ts', 'validate']
+    const validated = async () => {
+      const { status, output } = await runTool('env', [...names, ...command])
+      assert.equal(status, 0, output)
+      return output
+    }
+    const file = at('validated.ocsp')
+    assert.ok(
+      (await validated()).includes(`warning: ${file}: is not sent to clients: cannot be read: ENOENT`),
+    )
+    write('validated.ocsp', authority.respond({ status: 'unknown' }))
+    assert.ok((await validated()).includes(`${file}: is not sent to clients: the authority does not know`))
+    write('validated.ocsp', authority.respond())
+    assert.match(await validated(), /validated\.ocsp: OK, sent until 20/)
+  })
+})

@@ -1,0 +1,89 @@
+import { readFileSync } from 'node:fs'
+import { unreadable } from '../../config/load-file.ts'
+import { BINARY_DISK, FileWatch } from '../../config/reload/watch.ts'
+import { type Chain, judgeStaple, type Staple, Stapler } from '../../tls/stapling/stapler.ts'
+import type { Reports, Watching } from './reload-reports.ts'
+
+/** How often the time is looked at. */
+const CHECK_MS = 10_000
+/** How often a faulty file is read before it is called so: it may be half written. */
+const DOUBTFUL_LOOKS = 3
+
+export interface WatchedStaple {
+  readonly file: string
+  readonly chain: Chain
+  /** Puts it in force for new connections; undefined: none is sent. */
+  readonly enforce: (staple: Staple | undefined) => void
+}
+
+/** Has the response of OCSP in a file sent while it is good, and reports why it is not. It prevents no start and no handshake. */
+export class StapleWatch implements Watching {
+  readonly #clock: () => number
+  readonly #stapler: Stapler
+  readonly #watch: FileWatch
+  readonly #timer: NodeJS.Timeout
+  #chain: Chain
+  #looks = 0
+
+  constructor({ clock, log, metrics }: Reports, { file, chain, enforce }: WatchedStaple) {
+    this.#clock = clock
+    this.#chain = chain
+    let until: string | undefined
+    this.#stapler = new Stapler({
+      chain,
+      clock,
+      onStaple: (staple) => {
+        until = staple && new Date(staple.untilMs).toISOString()
+        enforce(staple)
+      },
+      onVerdict: (fault) => {
+        metrics.configReload('ocsp', fault === undefined ? 'success' : 'failure')
+        if (fault === undefined) log.info({ file, until }, 'the response of OCSP is sent')
+        else log.error({ file, cause: fault, until }, 'the response of OCSP cannot be sent')
+      },
+    })
+    const first = readStaple(file)
+    this.#stapler.offer(first)
+    this.#watch = new FileWatch(file, {
+      ...(typeof first === 'string' ? {} : { known: first.toString('latin1') }),
+      onChange: (text) => this.#changed(Buffer.from(text, 'latin1')),
+      onGone: (error) => this.#stapler.offer(unreadable(file, error).reason),
+      disk: BINARY_DISK,
+    })
+    this.#timer = setInterval(() => this.#stapler.check(), CHECK_MS).unref()
+  }
+
+  /** Another certificate is in force. */
+  replaceCertificate(chain: Chain): void {
+    this.#chain = chain
+    this.#stapler.replaceCertificate(chain)
+  }
+
+  async check(): Promise<void> {
+    await this.#watch.check()
+    this.#stapler.check()
+  }
+
+  stop(): void {
+    this.#watch.stop()
+    clearInterval(this.#timer)
+  }
+
+  #changed(response: Buffer): void {
+    const isGood = 'staple' in judgeStaple(response, this.#chain, this.#clock())
+    this.#looks = isGood ? 0 : this.#looks + 1
+    if (isGood || this.#looks >= DOUBTFUL_LOOKS) {
+      this.#looks = 0
+      this.#stapler.offer(response)
+    } else this.#watch.again()
+  }
+}
+
+/** @returns a response in DER, or why there is none */
+export function readStaple(file: string): Buffer | string {
+  try {
+    return readFileSync(file)
+  } catch (error) {
+    return unreadable(file, error).reason
+  }
+}

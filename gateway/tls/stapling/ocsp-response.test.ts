@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, it } from 'node:test'
+import { OcspAuthority } from './ocsp-authority.test-support.ts'
+import { checkOcspResponse, Revoked } from './ocsp-response.ts'
+
+const MINUTE_MS = 60_000
+
+describe('a response of OCSP', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'ocsp-'))
+  after(() => rmSync(folder, { recursive: true }))
+  const authorityIn = (name: string, kind?: string) => {
+    mkdirSync(join(folder, name))
+    return new OcspAuthority(join(folder, name), kind)
+  }
+  const authority = authorityIn('ec')
+  const certificate = authority.certificate()
+  const good = authority.respond()
+  const check = (response: Buffer, nowMs = Date.now()) => checkOcspResponse(response, certificate, nowMs)
+
+  it('of openssl is accepted with its times, for either hash, and with RSA', () => {
+    const { thisUpdateMs, nextUpdateMs } = check(good)
+    assert.ok(Math.abs(thisUpdateMs - Date.now()) < 10 * MINUTE_MS)
+    assert.equal(nextUpdateMs - thisUpdateMs, 60 * MINUTE_MS)
+    check(authority.respond({ more: '-sha256' }))
+    const rsa = authorityIn('rsa', 'RSA -pkeyopt rsa_keygen_bits:2048')
+    checkOcspResponse(rsa.respond(), rsa.certificate(), Date.now())
+  })
+
+  it('says when the certificate was revoked, or is not known', () => {
+    assert.throws(() => check(authority.respond({ status: 'revoked' })), Revoked)
+    assert.throws(() => check(authority.respond({ status: 'unknown' })), /does not know the certificate/)
+  })
+
+  it('is refused when it has expired, comes from the future or has no end', () => {
+    assert.throws(() => check(good, Date.now() + 61 * MINUTE_MS), /has expired at/)
+    assert.throws(() => check(good, Date.now() - 20 * MINUTE_MS), /is not valid before/)
+    assert.throws(() => check(authority.respond({ minutes: 0 })), /does not say until when/)
+  })
+
+  it('is refused for another certificate of the authority, and for the same number of another authority', () => {
+    authority.issue('another', 11)
+    assert.throws(() => check(authority.respond({ name: 'another' })), /another certificate/)
+    assert.throws(() => check(authorityIn('foreign').respond()), /another certificate/)
+  })
+
+  it('is accepted from whom the issuer has given the right, and from nobody else', () => {
+    authority.issue('delegate', 12, { section: 'delegate' })
+    check(authority.respond({ signer: 'delegate' }))
+    authority.issue('stranger', 13, { section: 'other' })
+    assert.throws(() => check(authority.respond({ signer: 'stranger' })), /nor somebody in its name/)
+    // Of an authority of the same name.
+    authorityIn('forger').issue('forged', 12, { section: 'delegate' })
+    for (const file of ['forged.pem', 'forged-key.pem'])
+      copyFileSync(join(folder, 'forger', file), join(folder, 'ec', file))
+    assert.throws(() => check(authority.respond({ signer: 'forged' })), /nor somebody in its name/)
+  })
+
+  it('without a verdict is refused with what the authority says', () => {
+    // OCSPResponse with the status tryLater.
+    assert.throws(() => check(Buffer.from('30030a0103', 'hex')), /the authority answers tryLater/)
+    assert.throws(() => check(Buffer.from('30030a0109', 'hex')), /with the status 9/)
+  })
+
+  it('is refused whatever bit of what is signed is changed, and when it is cut off, too long or nothing', () => {
+    // What comes after is a certificate that is not needed here.
+    const end = good.indexOf(certificate.issuer.raw)
+    assert.ok(end > 200)
+    for (let at = 0; at < end; at++) {
+      const changed = Buffer.from(good)
+      changed[at] = (changed[at] as number) ^ 0x01
+      assert.throws(() => check(changed), `byte ${at}`)
+    }
+    for (let length = 0; length < good.length; length++) assert.throws(() => check(good.subarray(0, length)))
+    assert.throws(() => check(Buffer.alloc(70_000, 0x30)), /is longer than 65536 bytes/)
+  })
+})

@@ -1,0 +1,188 @@
+import { hash, type KeyObject, verify, X509Certificate } from 'node:crypto'
+import { BIT_STRING, derAt, timeOf } from '../../asn1/der.ts'
+import { type Der, expectTag, membersIn, membersOf, oidOf, readDer, TAG } from '../../asn1/der-elements.ts'
+
+/** A certificate, and the one of the authority that has issued it. */
+export interface IssuedCertificate {
+  readonly leaf: X509Certificate
+  readonly issuer: X509Certificate
+}
+
+/** How long a response may be sent, in milliseconds since the epoch. */
+export interface StapleTimes {
+  readonly thisUpdateMs: number
+  readonly nextUpdateMs: number
+}
+
+/** The authority says that the certificate must not be used any more. */
+export class Revoked extends Error {}
+
+/** Longer ones slow every handshake; a usual one has one or two kilobytes. */
+export const MAX_RESPONSE_BYTES = 64 * 1024
+/** How far the clock of the authority may be ahead of ours. */
+const MAX_SKEW_MS = 300_000
+const MAX_CERTIFICATES = 10
+
+const ENUMERATED = 0x0a
+const NEXT_UPDATE = TAG.explicit0
+const VERSION = TAG.explicit0
+const CERTIFICATES = TAG.explicit0
+/** certStatus, a choice of implicit tags. */
+const [GOOD, REVOKED] = [0x80, 0xa1]
+
+const BASIC = '1.3.6.1.5.5.7.48.1.1'
+const OCSP_SIGNING = '1.3.6.1.5.5.7.3.9'
+const STATUS: ReadonlyMap<number, string> = new Map([
+  [1, 'malformedRequest'],
+  [2, 'internalError'],
+  [3, 'tryLater'],
+  [5, 'sigRequired'],
+  [6, 'unauthorized'],
+])
+/** Of the name and the key of the issuer. */
+const DIGESTS: ReadonlyMap<string, string> = new Map([
+  ['1.3.14.3.2.26', 'sha1'],
+  ['2.16.840.1.101.3.4.2.1', 'sha256'],
+  ['2.16.840.1.101.3.4.2.2', 'sha384'],
+  ['2.16.840.1.101.3.4.2.3', 'sha512'],
+])
+/** Undefined: the algorithm has its own. */
+const SIGNATURES: ReadonlyMap<string, string | undefined> = new Map([
+  ['1.2.840.113549.1.1.11', 'sha256'],
+  ['1.2.840.113549.1.1.12', 'sha384'],
+  ['1.2.840.113549.1.1.13', 'sha512'],
+  ['1.2.840.10045.4.3.2', 'sha256'],
+  ['1.2.840.10045.4.3.3', 'sha384'],
+  ['1.2.840.10045.4.3.4', 'sha512'],
+  ['1.3.101.112', undefined],
+])
+
+/**
+ * Checks that an OCSPResponse (RFC 6960) says of this certificate that it is good, now, and that its authority has signed it,
+ * or somebody whom that has given the right. Clients check all of this again.
+ *
+ * @throws Revoked
+ * @throws Error that says why it must not be sent
+ */
+export function checkOcspResponse(
+  response: Buffer,
+  certificate: IssuedCertificate,
+  nowMs: number,
+): StapleTimes {
+  if (response.length > MAX_RESPONSE_BYTES) throw new Error(`it is longer than ${MAX_RESPONSE_BYTES} bytes`)
+  const [data, algorithm, signature, certificates] = membersIn(basicResponse(response), TAG.sequence)
+  const signed = { data, algorithm, signature, certificates }
+  const single = singleResponse(expectTag(data, TAG.sequence), certificate)
+  verifySigner(signed, certificate.issuer, nowMs)
+  const [, status, thisUpdate, ...rest] = single
+  if (status?.tag === REVOKED) throw new Revoked('the authority has revoked the certificate')
+  if (status?.tag !== GOOD) throw new Error('the authority does not know the certificate')
+  const nextUpdate = rest.find(({ tag }) => tag === NEXT_UPDATE)
+  if (nextUpdate === undefined) throw new Error('it does not say until when it holds')
+  const times = { thisUpdateMs: timeIn(thisUpdate), nextUpdateMs: timeIn(membersOf(nextUpdate)[0]) }
+  if (nowMs >= times.nextUpdateMs)
+    throw new Error(`it has expired at ${new Date(times.nextUpdateMs).toISOString()}`)
+  if (nowMs < times.thisUpdateMs - MAX_SKEW_MS)
+    throw new Error(`it is not valid before ${new Date(times.thisUpdateMs).toISOString()}`)
+  return times
+}
+
+function basicResponse(response: Buffer): Der {
+  const [status, bytes] = membersIn(readDer(response), TAG.sequence)
+  const code = expectTag(status, ENUMERATED).content[0] ?? -1
+  if (code !== 0) throw new Error(`the authority answers ${STATUS.get(code) ?? `with the status ${code}`}`)
+  const [type, basic] = membersIn(membersIn(bytes, TAG.explicit0)[0], TAG.sequence)
+  if (oidOf(type) !== BASIC) throw new Error('it is of a kind that is not known')
+  return readDer(expectTag(basic, TAG.octets).content)
+}
+
+/** What is said of this certificate. */
+function singleResponse(data: Der, certificate: IssuedCertificate): readonly Der[] {
+  const members = membersOf(data)
+  // Before the responses: version, which may be left out, the responder's name or key, and the time.
+  const responses = members[members[0]?.tag === VERSION ? 3 : 2]
+  for (const response of membersIn(responses, TAG.sequence)) {
+    const single = membersIn(response, TAG.sequence)
+    if (isOf(membersIn(single[0], TAG.sequence), certificate)) return single
+  }
+  throw new Error('it is for another certificate')
+}
+
+function isOf([algorithm, name, key, serial]: readonly Der[], { leaf, issuer }: IssuedCertificate): boolean {
+  const digest = DIGESTS.get(oidOf(membersIn(algorithm, TAG.sequence)[0]))
+  const names = namesOf(leaf)
+  if (digest === undefined || !expectTag(serial, TAG.integer).bytes.equals(names.serial)) return false
+  const isSame = (found: Der | undefined, bytes: Buffer) =>
+    expectTag(found, TAG.octets).content.equals(hash(digest, bytes, 'buffer'))
+  return isSame(name, names.issuer) && isSame(key, keyBytes(issuer.publicKey))
+}
+
+/** Serial number and issuer of a certificate, in DER. */
+export function namesOf({ raw }: X509Certificate): { readonly serial: Buffer; readonly issuer: Buffer } {
+  const [signed] = membersOf(readDer(raw))
+  const members = membersIn(signed, TAG.sequence)
+  const at = members[0]?.tag === VERSION ? 1 : 0
+  const serial = expectTag(members[at], TAG.integer).bytes
+  return { serial, issuer: expectTag(members[at + 2], TAG.sequence).bytes }
+}
+
+/** The bits of the key alone, as authorities hash them. */
+export function keyBytes(key: KeyObject): Buffer {
+  const [, bits] = membersOf(readDer(key.export({ type: 'spki', format: 'der' })))
+  return bitsOf(bits)
+}
+
+/** Of a BIT STRING of whole bytes, whose first byte says so. */
+function bitsOf(bits: Der | undefined): Buffer {
+  const { content } = expectTag(bits, BIT_STRING)
+  if (content[0] !== 0) throw new Error('not the DER that was expected: bits that are no whole bytes')
+  return content.subarray(1)
+}
+
+interface Signed {
+  readonly data: Der | undefined
+  readonly algorithm: Der | undefined
+  readonly signature: Der | undefined
+  readonly certificates: Der | undefined
+}
+
+function verifySigner(signed: Signed, issuer: X509Certificate, nowMs: number): void {
+  const algorithm = oidOf(membersIn(signed.algorithm, TAG.sequence)[0])
+  if (!SIGNATURES.has(algorithm)) throw new Error(`the signature algorithm ${algorithm} is not accepted`)
+  const data = expectTag(signed.data, TAG.sequence).bytes
+  const signature = bitsOf(signed.signature)
+  const isSignedBy = ({ publicKey }: X509Certificate) => {
+    try {
+      return verify(SIGNATURES.get(algorithm), data, publicKey, signature)
+    } catch {
+      // The key is not one for that algorithm.
+      return false
+    }
+  }
+  const signers = [issuer, ...delegates(signed.certificates, issuer, nowMs)]
+  if (!signers.some(isSignedBy)) {
+    throw new Error('neither the issuer of the certificate has signed it, nor somebody in its name')
+  }
+}
+
+/** Those that may sign in the name of the issuer (RFC 6960 section 4.2.2.2). */
+function delegates(certificates: Der | undefined, issuer: X509Certificate, nowMs: number): X509Certificate[] {
+  if (certificates === undefined) return []
+  const [list] = membersIn(certificates, CERTIFICATES)
+  return membersIn(list, TAG.sequence)
+    .slice(0, MAX_CERTIFICATES)
+    .map(({ bytes }) => new X509Certificate(bytes))
+    .filter(
+      (one) =>
+        one.keyUsage?.includes(OCSP_SIGNING) === true &&
+        nowMs >= one.validFromDate.getTime() &&
+        nowMs <= one.validToDate.getTime() &&
+        one.checkIssued(issuer) &&
+        one.verify(issuer.publicKey),
+    )
+}
+
+function timeIn(time: Der | undefined): number {
+  const { bytes } = expectTag(time, TAG.time)
+  return timeOf(bytes, derAt(bytes, 0, bytes.length))
+}

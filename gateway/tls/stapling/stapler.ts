@@ -1,0 +1,113 @@
+import { hash, type X509Certificate } from 'node:crypto'
+import { checkOcspResponse, type IssuedCertificate, Revoked } from './ocsp-response.ts'
+
+/** A response of OCSP that may be sent in handshakes. Plain data. */
+export interface Staple {
+  readonly der: Uint8Array
+  /** Thumbprint of the certificate that it is for. */
+  readonly certificate: string
+  /** When it expires, in milliseconds since the epoch. */
+  readonly untilMs: number
+}
+
+/** The server's certificate, then those that lead to its root. */
+export type Chain = readonly [X509Certificate, ...X509Certificate[]]
+
+interface StaplerOptions {
+  readonly chain: Chain
+  /** Wall time in milliseconds. */
+  readonly clock: () => number
+  /** Called when another response is to be sent from now on; undefined: none. */
+  readonly onStaple: (staple: Staple | undefined) => void
+  /** Called when what was offered last cannot be sent, or no longer, and when it can. */
+  readonly onVerdict: (fault: string | undefined) => void
+}
+
+/**
+ * Decides which response of OCSP is sent: only one that is good for the certificate in force and has not expired. While what is
+ * offered is no such response, the one before is sent as long as it holds, but none once the authority has revoked the certificate.
+ */
+export class Stapler {
+  readonly #options: StaplerOptions
+  #chain: Chain
+  /** What was offered last, or why there is nothing. */
+  #offered: Buffer | string = 'there is none yet'
+  #staple: Staple | undefined
+  #verdict: { readonly fault: string | undefined } | undefined
+
+  constructor(options: StaplerOptions) {
+    this.#options = options
+    this.#chain = options.chain
+  }
+
+  /** @param offered a response in DER, or why there is none */
+  offer(offered: Buffer | string): void {
+    this.#offered = offered
+    this.check()
+  }
+
+  /** Another certificate is in force. */
+  replaceCertificate(chain: Chain): void {
+    this.#chain = chain
+    this.check()
+  }
+
+  /** Looks at the time. */
+  check(): void {
+    const nowMs = this.#options.clock()
+    const judged = judgeStaple(this.#offered, this.#chain, nowMs)
+    const before = this.#staple
+    if ('staple' in judged) this.#staple = judged.staple
+    else if (judged.isRevoked || !isSendable(before, thumbprintOf(this.#chain), nowMs))
+      this.#staple = undefined
+    const isNew =
+      before?.untilMs !== this.#staple?.untilMs || before?.certificate !== this.#staple?.certificate
+    if (isNew) this.#options.onStaple(this.#staple)
+    const fault = 'fault' in judged ? judged.fault : undefined
+    if (this.#verdict !== undefined && this.#verdict.fault === fault && !(isNew && fault === undefined))
+      return
+    this.#verdict = { fault }
+    this.#options.onVerdict(fault)
+  }
+}
+
+type Judged = { readonly staple: Staple } | { readonly fault: string; readonly isRevoked: boolean }
+
+/** Whether a response may be sent for that certificate. */
+export function judgeStaple(offered: Buffer | string, chain: Chain, nowMs: number): Judged {
+  if (typeof offered === 'string') return { fault: offered, isRevoked: false }
+  const certificate = issuedCertificate(chain)
+  if (certificate === undefined) {
+    const fault =
+      'the file of the certificate does not hold the one that has issued it: add it, to check the response'
+    return { fault, isRevoked: false }
+  }
+  try {
+    const { nextUpdateMs: untilMs } = checkOcspResponse(offered, certificate, nowMs)
+    return { staple: { der: offered, certificate: thumbprintOf(chain), untilMs } }
+  } catch (error) {
+    return { fault: (error as Error).message, isRevoked: error instanceof Revoked }
+  }
+}
+
+/** Whether it may be sent now, with that certificate. */
+export function isSendable(staple: Staple | undefined, thumbprint: string, nowMs: number): staple is Staple {
+  return staple !== undefined && staple.certificate === thumbprint && nowMs < staple.untilMs
+}
+
+export function issuedCertificate([leaf, ...others]: Chain): IssuedCertificate | undefined {
+  const issuer = others.find((other) => leaf.checkIssued(other) && leaf.verify(other.publicKey))
+  return issuer && { leaf, issuer }
+}
+
+/** id-pe-tlsfeature (RFC 7633), whose only use is to demand a response of OCSP. */
+const TLS_FEATURE = Buffer.from('06082b06010505070118', 'hex')
+
+/** Whether clients are told to refuse the certificate without a response (Must-Staple). */
+export function mustStaple({ raw }: X509Certificate): boolean {
+  return raw.includes(TLS_FEATURE)
+}
+
+function thumbprintOf([leaf]: Chain): string {
+  return hash('sha256', leaf.raw, 'hex')
+}
