@@ -10,8 +10,7 @@ import type { Settings } from '../config/settings.ts'
 import { trailOptions } from '../process/data-files.ts'
 import { passed, type Stop } from '../process/drain.ts'
 import { freePort } from '../process/public-listeners.ts'
-import { watchFiles, watchTls } from '../process/reload/config-reloads.ts'
-import { checkNow, type Reports, type Watching } from '../process/reload/reload-reports.ts'
+import type { Reports } from '../process/reload/reload-reports.ts'
 import { HandOver } from '../process/restart/hand-over.ts'
 import type { Inheritance } from '../process/restart/predecessor.ts'
 import { type PassedConnection, type PassedSocket, portOfSocket } from '../process/restart/sockets.ts'
@@ -22,6 +21,7 @@ import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
 import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { PrimaryState } from './primary-state.ts'
+import { PublishedConfiguration } from './published-configuration.ts'
 import type { WorkerCommand, WorkerConfiguration } from './worker-messages.ts'
 import { type EndedWorker, startThreads, WorkerPool } from './worker-pool.ts'
 import { shareOf, WorkerThread } from './worker-thread.ts'
@@ -58,7 +58,6 @@ export class Primary implements ServingMode {
   readonly #pool: WorkerPool<MetricsSnapshot>
   readonly #secret = randomBytes(32)
   readonly #tickets: TicketKeys
-  readonly #watching: Watching[] = []
   readonly #inheritance: Inheritance | undefined
   readonly #inherited: InheritedRequests | undefined
   /** By thread: workers that serve. */
@@ -70,15 +69,14 @@ export class Primary implements ServingMode {
   /** Of the next worker that gets sockets and connections of the process before. */
   #nextShare = 0
   #nextAdopter = 0
-  /** The configuration in force, for new workers. */
-  readonly #inForce: Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls' | 'staple'>
+  readonly #configuration: PublishedConfiguration
   /** Counters of workers that have ended, as last reported. */
   #ended: readonly MetricsSnapshot[] = []
   #phase: 'starting' | 'serving' | 'draining' = 'starting'
 
   /** @throws when a required file or directory cannot be opened; the message names it */
   constructor(startup: StartupConfiguration, succession?: Succession) {
-    const { settings, version, clients, tls, log } = startup
+    const { settings, version, tls, log } = startup
     this.#startup = startup
     this.#own = createMetrics({ version })
     this.metrics = {
@@ -99,7 +97,11 @@ export class Primary implements ServingMode {
     this.#state = new PrimaryState(startup, { watch, gatewayId }, succession?.inheritance.state)
     this.limiter = this.#state.limiter
     this.#tickets = new TicketKeys(succession?.inheritance.state.tickets ?? randomDayKey(Date.now()))
-    this.#inForce = { settings, clients: clients?.value, tls: tls?.texts, staple: undefined }
+    this.#configuration = new PublishedConfiguration({
+      startup,
+      state: this.#state,
+      post: (command) => this.#post(command),
+    })
     this.#pool = new WorkerPool({
       size: settings.workers,
       script: SCRIPT,
@@ -119,19 +121,18 @@ export class Primary implements ServingMode {
 
   /** With the ports that all workers listen on. */
   get settings(): Settings {
-    return this.#inForce.settings
+    return this.#configuration.inForce.settings
   }
 
   async begin() {
-    const { settings } = this.#inForce
+    const { settings } = this
     const { http, https } = this.#inheritance?.listeners ?? {}
     const port = portOfSocket(http?.[0]) ?? (await freePort(settings.host, settings.port))
     const tls = settings.tls && {
       ...settings.tls,
       port: portOfSocket(https?.[0]) ?? (await freePort(settings.host, settings.tls.port)),
     }
-    Object.assign(this.#inForce, { settings: { ...settings, port, tls } })
-    this.#watch()
+    this.#configuration.watch({ ...settings, port, tls }, this.reports)
     await this.#pool.start()
     this.#phase = 'serving'
     this.handOver = this.#makeHandOver()
@@ -156,7 +157,7 @@ export class Primary implements ServingMode {
   }
 
   reload(): Promise<void> {
-    return checkNow(this.#watching)
+    return this.#configuration.check()
   }
 
   async drain({ reason, graceMs, hurry }: Stop): Promise<void> {
@@ -168,14 +169,14 @@ export class Primary implements ServingMode {
     const stopped = this.#pool.stop(message, graceMs + this.settings.timeouts.drainMs + AFTER_DEADLINE_MS)
     // Until the grace ends, edits still take effect.
     await passed(graceMs, hurry)
-    this.#unwatch()
+    this.#configuration.stop()
     await stopped
     await this.#inheritance?.predecessor.over(hurry)
     await this.#close(reason)
   }
 
   async abandon(reason: string): Promise<void> {
-    this.#unwatch()
+    this.#configuration.stop()
     await this.#pool.stop({ type: 'hurry' } satisfies WorkerCommand, 0)
     await this.#close(reason)
   }
@@ -187,49 +188,6 @@ export class Primary implements ServingMode {
 
   #post(message: WorkerCommand): void {
     this.#pool.post(message)
-  }
-
-  #watch(): void {
-    const { tls } = this.#startup
-    const { settings } = this.#inForce
-    const options = this.reports
-    const enforce = {
-      limits: this.#state.replaceTable.bind(this.#state),
-      clients: (table: NonNullable<WorkerConfiguration['clients']>) => {
-        Object.assign(this.#inForce, { clients: table })
-        this.#post({ type: 'clients', table })
-      },
-      settings: (edited: Settings) => {
-        const { port, tls: listener } = this.settings
-        const settings = { ...edited, port, tls: listener }
-        this.#startup.log.level = settings.logLevel
-        this.#state.changeThrottle(settings)
-        Object.assign(this.#inForce, { settings })
-        this.#post({ type: 'settings', settings })
-      },
-    }
-    const trust = { trust: tls?.material.trust }
-    this.#watching.push(...watchFiles({ ...options, startup: this.#startup, tls: trust, enforce }))
-    if (settings.tls === undefined || tls === undefined) return
-    const watching = watchTls(options, {
-      settings: settings.tls,
-      loaded: tls,
-      staple: (staple) => {
-        Object.assign(this.#inForce, { staple })
-        this.#post({ type: 'staple', staple })
-      },
-      clients: () => this.#inForce.clients,
-      enforce: (material, texts) => {
-        trust.trust = material.trust
-        Object.assign(this.#inForce, { tls: texts })
-        this.#post({ type: 'tls', texts })
-      },
-    })
-    this.#watching.push(...watching)
-  }
-
-  #unwatch(): void {
-    for (const watching of this.#watching) watching.stop()
   }
 
   #makeHandOver(): HandOver {
@@ -257,7 +215,7 @@ export class Primary implements ServingMode {
         for (const threadId of this.#unsettled.splice(0)) this.trail.settleDeadWorker(threadId)
         this.#pool.resumeReplacing()
       },
-      unwatch: () => this.#unwatch(),
+      unwatch: () => this.#configuration.stop(),
       close: () => state.leave(),
     })
   }
@@ -288,7 +246,7 @@ export class Primary implements ServingMode {
       name,
       seat,
       version: this.#startup.version,
-      ...this.#inForce,
+      ...this.#configuration.inForce,
       ...this.#state.copy(),
       secret: this.#secret,
       trail: this.trail.handle,
