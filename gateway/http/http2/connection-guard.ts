@@ -33,8 +33,9 @@ export class ConnectionGuard {
     return this.#noise.spend(this.#steadyClock())
   }
 
-  dataPassed(bytes: number): void {
-    if (bytes >= SHORT_BYTES) this.#noise.earn(NOISE_PER_DATA)
+  /** @param isWhole it is all that the service said at a time: no window has cut it */
+  dataPassed(bytes: number, isWhole = false): void {
+    if (isWhole || bytes >= SHORT_BYTES) this.#noise.earn(NOISE_PER_DATA)
   }
 
   requestBegun(): void {

@@ -95,6 +95,25 @@ describe('a client that only makes work is sent away:', () => {
   })
 })
 
+describe('a client of gRPC', () => {
+  it('may measure with a PING at each short message that it gets', async () => {
+    const pieces = MANY
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1)
+    await until(() => seen.length === 1)
+    const [{ res } = {} as Seen] = seen
+    res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
+    for (let at = 0; at < pieces; at++) {
+      res.write(Buffer.from('short'))
+      client.frame(WINDOW_UPDATE, 0, 0, numbers(5))
+      client.frame(PING, 0, 0, numbers(0, 0))
+      if (at % 20 === 1) await client.settled()
+    }
+    await until(() => client.wire.received.split('\0\0\x08\x06').length > pieces)
+  })
+})
+
 describe('a client that is too slow', () => {
   it('with the rest of a head is sent away', async () => {
     const { time, connect } = serveFrames()

@@ -180,8 +180,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     if (this.socket.writable) this.socket.write(frame)
   }
 
-  dataSent(bytes: number): void {
-    this.guard.dataPassed(bytes)
+  dataSent(bytes: number, isWhole: boolean): void {
+    this.guard.dataPassed(bytes, isWhole)
     this.#watchWrites()
   }
 

@@ -28,8 +28,8 @@ export interface ResponseCarrier {
   sendWindow: number
   /** Nothing more should be written for now; every response is pumped when that ends. */
   readonly isCongested: boolean
-  /** A frame of DATA was written. */
-  dataSent(bytes: number): void
+  /** A frame of DATA was written. @param isWhole it is a piece as it was given to be written */
+  dataSent(bytes: number, isWhole: boolean): void
 }
 
 /** What a response needs of its stream. */
@@ -201,12 +201,14 @@ export class StreamResponse implements OutgoingResponse {
       if (room <= 0) break
       const to = Math.min(piece.length, this.#queuedFrom + room)
       const part = piece.subarray(this.#queuedFrom, to)
+      const isWhole = part.length === piece.length
       this.#queuedFrom = to
       if (to === piece.length) {
         this.#queue.shift()
         this.#queuedFrom = 0
       }
       this.#sendData(part)
+      carrier.dataSent(part.length, isWhole)
       sent += part.length
     }
     if (this.#queue.length === 0) this.#stalledSinceMs = NEVER
@@ -229,7 +231,6 @@ export class StreamResponse implements OutgoingResponse {
     if (isCopied) part.copy(frame, HEADER_BYTES)
     socket.write(frame)
     if (!isCopied) socket.write(part)
-    this.#carrier.dataSent(length)
   }
 
   #sendEnd(): void {
