@@ -25,6 +25,10 @@ export type SealNews =
 /** How often it looks for new lines, and tries again what failed. */
 const POLL_MS = 200
 const RETRY_MS = 1000
+/** Between two of many reads, each of which takes 1 ms: requests that share the processor need not wait for all of them. */
+const PAUSE_MS = 4
+/** So many reads have not reached the end: from here on without pauses. */
+const PACED_READS = 400
 /** The nice value of this thread: under full load on one processor about a quarter of it. */
 const PRIORITY = 5
 
@@ -66,19 +70,28 @@ function comeSecond(): void {
 /** Seals until it is told to finish. What fails is tried again, but not at the end. */
 async function run(make: () => Sealer): Promise<void> {
   let sealer: Sealer | undefined
+  let reads = 0
   for (;;) {
     const isLast = finishing
     try {
       sealer ??= make()
       if (isLast) await sealer.finish()
-      else if (await sealer.poll()) await turn()
-      else await rest(POLL_MS)
+      else {
+        reads = (await sealer.poll()) && sealer.isBehind ? reads + 1 : 0
+        await pauseAfter(reads)
+      }
     } catch (error) {
       tell({ type: 'fault', cause: (error as Error).message })
       if (!isLast) await rest(RETRY_MS)
     }
     if (isLast) return
   }
+}
+
+/** @param reads without having reached the end. */
+function pauseAfter(reads: number): Promise<void> {
+  if (reads === 0) return rest(POLL_MS)
+  return reads < PACED_READS ? rest(PAUSE_MS) : turn()
 }
 
 /** Resolves after that time, or when it is told to finish. */

@@ -1,4 +1,3 @@
-import { fstatSync } from 'node:fs'
 import { syncDirectory } from '../../storage/append-file.ts'
 import type { SharedTrail } from '../file/shared-trail.ts'
 import type { Segment } from '../segments/segment.ts'
@@ -11,7 +10,7 @@ import { LineHasher } from './line-hasher.ts'
 import type { SealKey } from './seal-key.ts'
 import type { SealProgress } from './seal-progress.ts'
 import { SealedLog } from './sealed-log.ts'
-import { readerOf, type SegmentReader, Truncated } from './segment-reader.ts'
+import { type FileInUse, fileInUse, readerOf, type SegmentReader, Truncated } from './segment-reader.ts'
 import { TILE_WIDTH } from './tiles.ts'
 
 /** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
@@ -73,6 +72,8 @@ export class Sealer {
   #generation = 0
   /** The file is in use, so its lines are read as far as they are committed. */
   #isInUse = false
+  /** The last read has not reached the end of what is committed. */
+  #isBehind = false
   /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first came. */
   #unsealed = 0
   #sinceMs = 0
@@ -96,6 +97,11 @@ export class Sealer {
     }, READ_BYTES)
     options.progress.sealedSize = this.#log.sealedSize
     this.#isDoubtful = this.#log.size > 0
+  }
+
+  /** There is more to read than what was added meanwhile. */
+  get isBehind(): boolean {
+    return this.#isBehind
   }
 
   /** Reads what is new, and seals what has waited. @returns whether there is more to read at once. */
@@ -145,6 +151,7 @@ export class Sealer {
     const count = await this.#read(reader, this.#isInUse ? end : NO_END)
     if (before === 0 && this.#unsealed > 0) this.#sinceMs = nowMs
     progress.unsealedRecords = this.#unsealed
+    this.#isBehind = !this.#isInUse || reader.position < end
     if (count > 0) return true
     return this.#isInUse ? false : this.#beginNext()
   }
@@ -165,7 +172,7 @@ export class Sealer {
   async #beginNext(): Promise<boolean> {
     await this.#sealAll()
     const { file } = this.#options
-    const inUse = fileInUse(this.#options)
+    const inUse = fileInUse(this.#options.trail)
     if (inUse === undefined) return false
     const behind = inUse.generation - this.#generation
     const segments = behind === 1 ? [plain(file)] : await segmentsOfTrail(file)
@@ -217,7 +224,7 @@ export class Sealer {
   }
 
   async #begin(): Promise<SegmentReader | undefined> {
-    const inUse = fileInUse(this.#options)
+    const inUse = fileInUse(this.#options.trail)
     if (inUse !== undefined) this.#goOnAt(await this.#whereToGoOn(), inUse)
     return this.#reader
   }
@@ -296,20 +303,4 @@ interface Place {
 
 function plain(path: string): Pick<Segment, 'path' | 'compression'> {
   return { path, compression: 'none' }
-}
-
-interface FileInUse {
-  readonly generation: number
-  readonly inode: string
-}
-
-/** @returns undefined while a rotation closes it. */
-function fileInUse({ trail }: Pick<SealerOptions, 'trail'>): FileInUse | undefined {
-  const { generation, fd } = trail.committed()
-  try {
-    const inode = fstatSync(fd, { bigint: true }).ino.toString()
-    return generation === trail.generation ? { generation, inode } : undefined
-  } catch {
-    return undefined
-  }
 }

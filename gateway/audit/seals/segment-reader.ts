@@ -1,4 +1,5 @@
 import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+import type { SharedTrail } from '../file/shared-trail.ts'
 import { blocksOf } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
 import type { LineHasher } from './line-hasher.ts'
@@ -132,5 +133,22 @@ class CompressedReader implements SegmentReader {
 
   close(): void {
     void this.#blocks.return()
+  }
+}
+
+/** The file that the trail is written to. */
+export interface FileInUse {
+  readonly generation: number
+  readonly inode: string
+}
+
+/** @returns undefined while a rotation closes it. */
+export function fileInUse(trail: Pick<SharedTrail, 'committed' | 'generation'>): FileInUse | undefined {
+  const { generation, fd } = trail.committed()
+  try {
+    const inode = fstatSync(fd, { bigint: true }).ino.toString()
+    return generation === trail.generation ? { generation, inode } : undefined
+  } catch {
+    return undefined
   }
 }
