@@ -152,15 +152,16 @@ for (const durability of DURABILITIES) {
       const results = Promise.all(workers.map((worker) => new Promise((resolve) => worker.once('message', resolve))))
       let rotations = 0
       // Room often comes some time after it was needed.
+      const isFull = () => fs.statSync(file, { throwIfNoEntry: false })?.size > 7000
       const timer = setInterval(() => {
-        if (!(fs.statSync(file, { throwIfNoEntry: false })?.size > 7000)) return
+        if (!isFull()) return
         fs.renameSync(file, file + '.' + rotations++)
         trail.reopen()
       }, 10)
       const written = await results
+      // The last rotation may still be under way, and AUDIT_STOP needs room.
+      while (!fs.existsSync(file) || isFull() || !trail.recheck()) await new Promise((resolve) => setTimeout(resolve, 5))
       clearInterval(timer)
-      // The last rotation may still be under way.
-      while (!fs.existsSync(file) || !trail.recheck()) await new Promise((resolve) => setTimeout(resolve, 5))
       trail.close('end')
       console.log(JSON.stringify({ written, rotations }))
       process.exit(0)
