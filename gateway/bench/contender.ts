@@ -10,6 +10,8 @@ export interface ContenderSetup {
   readonly tokens: Tokens
   /** It listens with TLS alone, or beside its other port. */
   readonly tls?: CertificateFiles | undefined
+  /** Clients speak HTTP/2. */
+  readonly http2?: boolean
   /** The upstream speaks TLS as localhost, with a certificate of this authority (PEM). */
   readonly upstreamCaFile?: string | undefined
   /** Added to the environment of the gateway, and of nobody else. */

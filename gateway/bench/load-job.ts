@@ -25,6 +25,8 @@ export interface LoadJob {
   readonly request: LoadRequest
   /** Each has at most one request under way. */
   readonly connections: number
+  /** HTTP/2: requests under way on each connection. Default: one. */
+  readonly streams?: number | undefined
   /** With TLS; the certificate is not checked. Default: without. */
   readonly tls?: boolean
   /** Each request on a connection of its own; `resumed` goes on with a session of an earlier one, and fails where it cannot. */

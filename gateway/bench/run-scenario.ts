@@ -6,12 +6,12 @@ import type { Child } from './child.ts'
 import type { Contender, RunningContender } from './contender.ts'
 import { refusesForgery } from './forgery.ts'
 import { familyOf, peakBytesOf } from './kernel.ts'
-import type { LoadJob } from './load-job.ts'
+import type { LoadJob, LoadResult } from './load-job.ts'
 import { carryOut, measureOf } from './measure.ts'
+import { carryOutBy } from './other-generators.ts'
 import { type EntryReport, type Measure, SATURATION, type ScenarioReport } from './report.ts'
 import type { Entry, Scenario } from './scenarios.ts'
 import { spreadOf } from './statistics.ts'
-import { carryOutByWrk } from './wrk.ts'
 
 /** What all scenarios share. */
 export interface Field {
@@ -109,6 +109,7 @@ async function start(runner: Runner, scenario: Scenario, field: Field): Promise<
     upstreamPort: scenario.upstreamTls ? field.upstreamTlsPort : field.upstreamPort,
     upstreamCaFile: scenario.upstreamTls ? field.certificate.caFile : undefined,
     tls: scenario.tls ? field.certificate : undefined,
+    http2: scenario.streams !== undefined,
     tokens: field.tokens,
     gatewayEnv: env,
     cpus: scenario.pinned ? field.cpus : undefined,
@@ -118,15 +119,20 @@ async function start(runner: Runner, scenario: Scenario, field: Field): Promise<
     if (await refusesForgery(port, scenario.request, field.tokens, scenario.tls)) continue
     throw new Error('lets a forged token through')
   }
-  await warmUp(jobOf(scenario, { contender, running }, field), field.load, runner.entry.programs)
+  await warmUp(jobOf(scenario, { contender, running }, field), { scenario, field }, runner.entry.programs)
 }
 
 /** @param programs how many compile hot code, each for itself */
-async function warmUp(job: LoadJob, load: Child, programs: number): Promise<void> {
+async function warmUp(job: LoadJob, run: Pick<Run, 'scenario' | 'field'>, programs: number): Promise<void> {
   let responses = 0
-  for (let run = 0; run < WARM_UP_RUNS * programs && responses < WARM_UP_RESPONSES * programs; run++) {
-    responses += (await carryOut(load, job)).responses
+  for (let i = 0; i < WARM_UP_RUNS * programs && responses < WARM_UP_RESPONSES * programs; i++) {
+    responses += (await generate(job, run)).responses
   }
+}
+
+function generate(job: LoadJob, { scenario, field }: Pick<Run, 'scenario' | 'field'>): Promise<LoadResult> {
+  const { generator } = scenario
+  return generator === undefined ? carryOut(field.load, job) : carryOutBy(generator, job)
 }
 
 function membersOf({ pids }: RunningContender): readonly number[] {
@@ -165,9 +171,7 @@ async function takeRounds(
           ...jobOf(scenario, { contender: runner.entry.contender, running }, field),
           perSecond: rateOf(runner),
         }
-        const generate =
-          scenario.generator === 'wrk' ? carryOutByWrk : (one: LoadJob) => carryOut(field.load, one)
-        const measure = measureOf(await generate(job), { load, round })
+        const measure = measureOf(await generate(job, { scenario, field }), { load, round })
         runner.measures.push(measure)
         running.tidy()
         field.say(lineOf(runner, measure))
@@ -188,6 +192,7 @@ function jobOf(
     request: { ...request, tokensFile, ...contender.request },
     connections: scenario.connections,
     tls: scenario.tls,
+    streams: scenario.streams,
     renewal: scenario.renewal,
     idleConnections: scenario.idleConnections,
     warmUpMs: WARM_UP_MS,

@@ -9,6 +9,7 @@ import { nodePeer } from './contenders/node-peer.ts'
 import { severalProcesses } from './contenders/several-processes.ts'
 import { features } from './feature-scenario.ts'
 import type { LoadJob, LoadRequest } from './load-job.ts'
+import type { OtherGenerator } from './other-generators.ts'
 import { storedEntries, workersOrStore } from './store-scenarios.ts'
 import {
   HUGE_BYTES,
@@ -42,7 +43,9 @@ export interface Scenario {
   readonly upstreamTls: boolean
   readonly renewal?: LoadJob['renewal']
   /** Default: our own. */
-  readonly generator?: 'wrk'
+  readonly generator?: OtherGenerator
+  /** Clients speak HTTP/2, with so many requests under way on each connection. */
+  readonly streams?: number
   readonly entries: readonly Entry[]
   /** Besides the first, these entries are compared with all others by CPU. */
   readonly references: readonly string[]
@@ -153,7 +156,10 @@ export function scenariosOf(trees: {
     one('callers', '10,000 callers', { request: { tokens: CALLERS, order: 'random' } }),
     one('transfer', 'POST with a body of 300 bytes, limit per hour', { request: TRANSFERRING }),
     one('large', 'Responses of 64 KiB, unlimited path', { request: LARGE }),
-    ...connectionsAndBodies(one),
+    ...connectionsAndBodies(
+      one,
+      common.filter(({ contender }) => contender !== bytePump),
+    ),
     one('synced', 'Audit trail on the disk before the response', {
       entries: [...settings(own, 'GATEWAY_AUDIT_DURABILITY', { synced: 'synced' }), ...common.slice(1)],
     }),
@@ -178,8 +184,15 @@ export function scenariosOf(trees: {
   ]
 }
 
-/** The first row in other transports, and with larger bodies. */
-function connectionsAndBodies(one: (id: string, title: string, change: Change) => Scenario): Scenario[] {
+/**
+ * The first row in other transports, and with larger bodies.
+ *
+ * @param servers those that speak HTTP themselves
+ */
+function connectionsAndBodies(
+  one: (id: string, title: string, change: Change) => Scenario,
+  servers: readonly Entry[],
+): Scenario[] {
   return [
     one('huge', 'Responses of 1 MiB, 16 connections', { request: HUGE, connections: 16 }),
     one('upload', 'Requests of 1 MiB, 16 connections', { request: UPLOAD, connections: 16 }),
@@ -196,10 +209,23 @@ function connectionsAndBodies(one: (id: string, title: string, change: Change) =
       renewal: 'resumed',
       tls: true,
     }),
+    ...[1, 8].map((streams) =>
+      one(
+        `http2-${streams}`,
+        `HTTP/2 over TLS, ${64 / streams} connections with ${streams} at once, h2load`,
+        {
+          ...HTTP2,
+          connections: 64 / streams,
+          streams,
+          entries: servers,
+        },
+      ),
+    ),
     one('wrk', 'The first row, with the load generator wrk', { generator: 'wrk', request: { tokens: 1 } }),
   ]
 }
 
+const HTTP2 = { tls: true, generator: 'h2load', request: { tokens: 1 } } as const
 const DURABILITIES = { written: 'written', buffered: 'buffered', synced: 'synced' }
 const SEALS = { 'seals on': 'on', 'seals off': 'off' }
 

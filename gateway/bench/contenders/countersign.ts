@@ -89,6 +89,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
     audience: AUDIENCE,
     // One address, the load generator, may have three quarters of these, and of the connections that 20,000 open files leave.
     maxInFlight: 5600,
+    ...(setup.http2 && { http2: true }),
     routes: ROUTES.map((row) => ({ ...row, ...route })),
     ...(openApi && { openapi: { file: write('api.json', openApi), validateRequests: true } }),
     ...onStore,

@@ -53,7 +53,7 @@ const RESPONSE_HEADERS = [
 
 /** HAProxy verifies a signature only; that the token is current, and meant for us, are rules of their own. */
 function haproxyConfig(
-  setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens' | 'tls' | 'upstreamCaFile'>,
+  setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens' | 'tls' | 'http2' | 'upstreamCaFile'>,
   { port, threads }: { readonly port: number; readonly threads: number },
 ): string {
   const { publicKeyFiles } = setup.tokens
@@ -78,7 +78,7 @@ function haproxyConfig(
     'backend callers',
     '    stick-table type string len 64 size 100k expire 1m store http_req_rate(1m)',
     'frontend public',
-    `    bind 127.0.0.1:${port}${setup.tls === undefined ? '' : ` ssl crt ${setup.tls.bothFile}`}`,
+    `    bind 127.0.0.1:${port}${setup.tls === undefined ? '' : ` ssl crt ${setup.tls.bothFile} alpn ${setup.http2 ? 'h2,' : ''}http/1.1`}`,
     '    http-request set-var(txn.path) path',
     '    http-request set-var(txn.agent) req.hdr(user-agent)',
     '    http-request set-var(txn.bearer) http_auth_bearer',

@@ -27,7 +27,7 @@ async function start(setup: ContenderSetup): Promise<RunningContender> {
 }
 
 export function nginxConfig(
-  setup: Pick<ContenderSetup, 'upstreamPort' | 'dir' | 'tls' | 'upstreamCaFile'>,
+  setup: Pick<ContenderSetup, 'upstreamPort' | 'dir' | 'tls' | 'http2' | 'upstreamCaFile'>,
   own: { readonly port: number; readonly logFile: string },
 ): string {
   const proxy = [
@@ -73,7 +73,7 @@ ${temporary}
     keepalive_requests 1000000000;
   }
   server {
-    listen 127.0.0.1:${own.port}${setup.tls === undefined ? '' : ' ssl'};
+    listen 127.0.0.1:${own.port}${setup.tls === undefined ? '' : ' ssl'}${setup.http2 ? ' http2' : ''};
     ${setup.tls === undefined ? '' : `ssl_certificate ${setup.tls.certFile}; ssl_certificate_key ${setup.tls.keyFile}; ssl_session_cache shared:s:8m;`}
     client_max_body_size 2m; proxy_request_buffering off;
     location / {
