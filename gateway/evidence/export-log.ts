@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { type Checkpoint, parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
@@ -7,6 +7,7 @@ import { parseNote } from '../audit/seals/signed-note.ts'
 import { checkpointFile, hashesOnLevel, TILE_WIDTH, tilePath, tileWidth } from '../audit/seals/tiles.ts'
 import { blocksOf } from '../audit/segments/read-segment.ts'
 import type { Segment } from '../audit/segments/segment.ts'
+import { readRegularFile } from '../storage/regular-file.ts'
 import type { OnRead } from './records/scan-trail.ts'
 import { firstLeafOf } from './verify/first-leaf.ts'
 import { ProvenTiles } from './verify/proven-tiles.ts'
@@ -69,7 +70,7 @@ export async function exportLog(
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
-  const checkpoint = parseCheckpoint(parseNote(readFileSync(checkpointFile(directory))).text)
+  const checkpoint = parseCheckpoint(parseNote(readRegularFile(checkpointFile(directory))).text)
   const tiles = new ProvenTiles(directory, checkpoint)
   const bundles = await writeBundles(segments, tiles, checkpoint.size, to, onRead)
   for (let level = 0; hashesOnLevel(checkpoint.size, level) > 0; level++) {

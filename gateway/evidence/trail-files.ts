@@ -16,6 +16,9 @@ export interface TrailFiles {
 /** What a rotation puts behind the name of the audit file. */
 const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]?\d+)*|\.\d{1,9})$/
 
+/** No records, and among what a shell makes of `audit.ndjson*`. */
+const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/
+
 /**
  * The trails that paths name. An audit file stands for itself and the segments that were rotated from it, a directory for
  * every trail in it; a rotated segment for itself only.
@@ -24,8 +27,7 @@ const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]?\d+)*|\.\d{1,9})$/
  */
 export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> {
   const named = new Map<string, { whole: boolean; segments: Set<string> }>()
-  // What a shell makes of `audit.ndjson*` has the lock in it.
-  for (const path of paths.flatMap(filesAt).filter((file) => !file.endsWith('.lock'))) {
+  for (const path of paths.flatMap(filesAt).filter((file) => !BESIDE.test(file))) {
     const auditFile = auditFileOf(path)
     const trail = named.get(auditFile) ?? { whole: false, segments: new Set() }
     if (path === auditFile) trail.whole = true

@@ -1,4 +1,13 @@
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  constants,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname } from 'node:path'
 
 /** What the lines of a file mean. Raise the version when a gateway of before could misread them. */
@@ -9,6 +18,8 @@ export interface FileFormat {
 
 /** Files of the data directory are private. */
 export const OWNER_ONLY = 0o600
+/** As `w`, but a pipe of that name is refused (ENXIO): without a reader, it would block for ever who opens it. */
+export const WRITE_ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK
 
 /** The first line of a file: `{"format":"revocations","version":1}`. Files of older gateways have none, and are version 1. */
 export function headerLine({ name, version }: FileFormat): string {
@@ -58,7 +69,7 @@ function isHeader(file: string, line: string, format: FileFormat): boolean {
  */
 export function replaceFile(file: string, parts: Iterable<string | Uint8Array>): void {
   const draft = `${file}.tmp`
-  const fd = openSync(draft, 'w', OWNER_ONLY)
+  const fd = openSync(draft, WRITE_ANEW, OWNER_ONLY)
   try {
     try {
       for (const part of parts) writeFileSync(fd, part)

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -11,7 +12,7 @@ import { checkSeal, newSealKey } from './sealed-trail.test-support.ts'
 import { Sealer } from './sealer.ts'
 
 /** A trail with a sealer, on a disk whose power can be cut. */
-function sealedDisk(t: TestContext) {
+function sealedDisk(t: TestContext, onFault: (message: string) => void = assert.fail) {
   const home = temporaryDirectory(t)
   const directory = join(home, 'data')
   mkdirSync(directory)
@@ -30,7 +31,7 @@ function sealedDisk(t: TestContext) {
       now: () => (nowMs += 1000),
       onSealed: ({ size }) => seals.push(size),
       onGap: () => assert.fail(),
-      onFault: assert.fail,
+      onFault,
     })
     t.after(() => sealer.close())
     const write = async (...ids: string[]) => {
@@ -130,4 +131,29 @@ test('an AUDIT_STOP that the disk may have dropped is cut off again, before anyb
   await seal()
   // Both files, with an AUDIT_STOP and an AUDIT_START in the second.
   assert.deepEqual([seals.at(-1), await cut()], [4, 4])
+})
+
+test('where it cannot be written again, because the file is append-only, that is a fault', async (t) => {
+  const faults: string[] = []
+  const { start, seals, fail } = sealedDisk(t, (message) => faults.push(message))
+  const { file, write, seal } = start()
+  const change = (flag: string) => spawnSync('chattr', [flag, file]).status === 0
+  await write('a')
+  await seal()
+  if (!change('+a')) return t.skip('NOT TESTED: files cannot be made append-only here')
+  try {
+    await write('b')
+    fail(true)
+    await assert.rejects(seal(), /EIO/)
+    await seal()
+    assert.deepEqual([seals, faults.length], [[1, 2], 1])
+    assert.match(faults.join(), /audit.ndjson is append-only: .* cannot be written again$/)
+    // A start knows of no failure.
+    const next = start()
+    await next.write('c')
+    await next.seal()
+    assert.equal(faults.length, 1)
+  } finally {
+    change('-a')
+  }
 })

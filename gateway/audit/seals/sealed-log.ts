@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { replaceFile } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
 import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
@@ -152,7 +152,7 @@ function subtreesOf(reader: TileReader): Buffer[] {
 
 function readIfThere(path: string): Buffer | undefined {
   try {
-    return readFileSync(path)
+    return readRegularFile(path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error

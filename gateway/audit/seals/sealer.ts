@@ -85,6 +85,9 @@ export class Sealer {
    * has no such process before it.
    */
   #isDoubtful: boolean
+  /** A start only supposes that the disk has failed before, and says nothing. */
+  readonly #doubt = { onLasting: (fault: string) => this.#hasFailed && this.#options.onFault(fault) }
+  #hasFailed = false
   /** A sync has failed: what was read since the last checkpoint is read again. */
   #startsOver = false
 
@@ -185,7 +188,7 @@ export class Sealer {
   #goOnAt({ segments, index, position }: Place, inUse: FileInUse): boolean {
     const segment = segments[index]
     if (segment === undefined || this.#options.trail.generation !== inUse.generation) return false
-    const reader = readerOf(segment, position, this.#isDoubtful)
+    const reader = readerOf(segment, position, this.#isDoubtful ? this.#doubt : undefined)
     const behind = segments.length - 1 - index
     if (behind === 0 && reader.inode !== inUse.inode) {
       reader.close()
@@ -284,6 +287,7 @@ export class Sealer {
       this.#reader?.sync()
     } catch (error) {
       this.#startsOver = true
+      this.#hasFailed = true
       throw error
     }
   }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -132,4 +133,21 @@ test('where nothing can be sealed the trail is written all the same, and says at
   assert.deepEqual(ends(), ['AUDIT_START', 'AUDIT_STOP'])
   assert.ok(faults.length > 0)
   assert.match(String(faults[0]), /ENOTDIR/)
+})
+
+test('a pipe in the place of a file that the log is to write is a fault, and holds up no end', async (t) => {
+  const { options, seal, faults, check } = sealedDirectory(t)
+  const trail = openTrail(options)
+  mkdirSync(logDirectory(options.file))
+  const pipe = join(logDirectory(options.file), 'checkpoint.tmp')
+  execFileSync('mkfifo', [pipe])
+  const sealing = seal(trail)
+  while (faults.length === 0) await turn()
+  assert.match(faults.join(), /ENXIO/)
+  // The next try has room for it.
+  rmSync(pipe, { force: true })
+  while (sealing.sealedSize === 0) await turn()
+  execFileSync('mkfifo', [pipe])
+  await trail.end('end')
+  assert.equal((await check()).checkpoint.size, 1)
 })

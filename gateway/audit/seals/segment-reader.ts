@@ -16,17 +16,20 @@ export interface SegmentReader {
   close(): void
 }
 
-/**
- * @param isDoubtful the disk may have dropped some of it, and would not say so again: see `PlainReader`.
- * @throws Error of the system.
- */
+/** The disk may have dropped some of it, and would not say so again: see `PlainReader`. Undefined: there is no doubt. */
+export interface Doubt {
+  /** It cannot be mended. */
+  onLasting(fault: string): void
+}
+
+/** @throws Error of the system. */
 export function readerOf(
   segment: Pick<Segment, 'path' | 'compression'>,
   position: number,
-  isDoubtful: boolean,
+  doubt: Doubt | undefined,
 ): SegmentReader {
   return segment.compression === 'none'
-    ? new PlainReader(segment.path, position, isDoubtful)
+    ? new PlainReader(segment.path, position, doubt)
     : new CompressedReader(segment, position)
 }
 
@@ -44,8 +47,13 @@ class PlainReader implements SegmentReader {
   /** Up to here it is written again. */
   readonly #doubtfulEnd: number
 
-  constructor(path: string, position: number, isDoubtful: boolean) {
-    const fd = isDoubtful ? openToMend(path) : undefined
+  constructor(path: string, position: number, doubt: Doubt | undefined) {
+    const fd = doubt && openToMend(path)
+    if (fd === undefined) {
+      doubt?.onLasting(
+        `${path} is append-only: what the disk may have dropped when it failed cannot be written again`,
+      )
+    }
     this.#fd = fd ?? openSync(path, 'r')
     this.#position = position
     const { ino, size } = fstatSync(this.#fd, { bigint: true })

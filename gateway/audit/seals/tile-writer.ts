@@ -1,6 +1,6 @@
 import { closeSync, fsync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
+import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
 import { partialTiles, TILE_WIDTH, type TileReader, tilePath } from './tiles.ts'
 
@@ -169,11 +169,11 @@ export class TileWriter {
 
   #openDraft(path: string): number {
     try {
-      return openSync(draftOf(path), 'w', OWNER_ONLY)
+      return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
       mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-      return openSync(draftOf(path), 'w', OWNER_ONLY)
+      return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
     }
   }
 

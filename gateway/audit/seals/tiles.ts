@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { HASH_BYTES } from './hashes.ts'
 import type { Subtrees } from './proofs.ts'
 import { rootOf } from './tree-edge.ts'
@@ -114,7 +114,7 @@ export function* hashesIn(tile: Buffer): Generator<Buffer, void, undefined> {
 
 function readIfThere(path: string): Buffer | undefined {
   try {
-    return readFileSync(path)
+    return readRegularFile(path)
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { realPathOf } from '../../storage/append-file.ts'
 import { replaceFile } from '../../storage/line-file.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { closedSegments } from './closed-segments.ts'
 
 /** Kept beside the trail, for the next process: `2026-11-22T15:16:02.123Z`. */
@@ -15,7 +15,7 @@ function fileOf(auditFile: string): string {
  */
 export function readKnownTime(auditFile: string): number | undefined {
   try {
-    const ms = Date.parse(readFileSync(fileOf(auditFile), 'utf8').trim())
+    const ms = Date.parse(readRegularFile(fileOf(auditFile)).toString().trim())
     if (!Number.isNaN(ms)) return ms
   } catch {
     // As if there were none: what is closed tells a time before, and so removes no more.

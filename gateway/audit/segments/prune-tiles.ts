@@ -1,5 +1,6 @@
-import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { TILE_WIDTH, tilePath } from '../seals/tiles.ts'
@@ -52,7 +53,7 @@ function levelsIn(directory: string): number[] {
 function witnessedSize(directory: string): number {
   const file = join(directory, WITNESSED_FILE)
   return existsSync(file)
-    ? parseCheckpoint(parseNote(readFileSync(file)).text).size
+    ? parseCheckpoint(parseNote(readRegularFile(file)).text).size
     : Number.POSITIVE_INFINITY
 }
 

@@ -1,5 +1,6 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../seals/hashes.ts'
 import { LineHasher } from '../seals/line-hasher.ts'
@@ -31,7 +32,7 @@ export class SealedTree {
     const directory = logDirectory(auditFile)
     const file = checkpointFile(directory)
     try {
-      return new SealedTree(directory, parseCheckpoint(parseNote(readFileSync(file)).text).size)
+      return new SealedTree(directory, parseCheckpoint(parseNote(readRegularFile(file)).text).size)
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException
       if (code === 'ENOENT' || code === 'ENOTDIR') return undefined

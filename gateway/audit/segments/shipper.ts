@@ -1,7 +1,8 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { basename } from 'node:path'
 import { realPathOf } from '../../storage/append-file.ts'
 import { replaceFile } from '../../storage/line-file.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import {
@@ -16,6 +17,9 @@ import {
 import type { ClosedSegment } from './closed-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
+
+/** Of what is kept: some hundred bytes a segment, and a part of a large one. */
+const MAX_STATE_BYTES = 256 * 1024 * 1024
 
 /** What has been copied, kept beside the trail: `{"to","segments":{"<name>":{…}},"tree"}`. */
 interface Shipped {
@@ -81,7 +85,7 @@ export class Shipper {
     // Beside the name that the file was given, which may be a link; the copies all have the name of the file.
     const directory = logDirectory(this.#auditFile)
     if (!existsSync(checkpointFile(directory))) return
-    const checkpoint = readFileSync(checkpointFile(directory))
+    const checkpoint = readRegularFile(checkpointFile(directory))
     const { size } = parseCheckpoint(parseNote(checkpoint).text)
     if (size <= this.#state.tree) return
     const tiles = new TileReader(directory, size)
@@ -127,7 +131,7 @@ function fileOf(auditFile: string): string {
 function readShipped(file: string, to: string): Shipped | undefined {
   if (!existsSync(file)) return undefined
   try {
-    const state: Shipped = JSON.parse(readFileSync(file, 'utf8'))
+    const state: Shipped = JSON.parse(readRegularFile(file, MAX_STATE_BYTES).toString())
     return state.to === to ? state : undefined
   } catch (error) {
     throw new Error(

@@ -1,7 +1,8 @@
 import { X509Certificate } from 'node:crypto'
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { StampsSettings, WitnessesSettings } from '../../config/witness-settings.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { cosignatureVerifier } from '../seals/cosignature.ts'
 import { parseNote } from '../seals/signed-note.ts'
@@ -62,7 +63,7 @@ function look(): void {
   if (name === seen) return
   seen = name
   try {
-    const { size } = parseCheckpoint(parseNote(readFileSync(file)).text)
+    const { size } = parseCheckpoint(parseNote(readRegularFile(file)).text)
     for (const one of rounds) one?.sealed(size)
   } catch (error) {
     const cause = `the checkpoint ${file} cannot be read: ${(error as Error).message}`

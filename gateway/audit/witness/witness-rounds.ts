@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import type { Quorum } from '../../config/tlog-policy.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { type NoteSignature, parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
@@ -103,7 +103,7 @@ export class WitnessRounds {
     const { directory, reports } = this.#options
     this.#round = undefined
     try {
-      const bytes = readFileSync(checkpointFile(directory))
+      const bytes = readRegularFile(checkpointFile(directory))
       const { text } = parseNote(bytes)
       const checkpoint = parseCheckpoint(text)
       this.#round = { submission: { bytes, text, checkpoint, directory }, signatures: new Map() }

@@ -1,7 +1,8 @@
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { isReached, type Quorum } from '../../config/tlog-policy.ts'
 import { replaceFile } from '../../storage/line-file.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import {
   formatSignature,
@@ -46,7 +47,7 @@ export function keepWitnessed(
 
 function checkpointIn(file: string): Checkpoint | undefined {
   try {
-    return parseCheckpoint(parseNote(readFileSync(file)).text)
+    return parseCheckpoint(parseNote(readRegularFile(file)).text)
   } catch {
     return undefined
   }
@@ -72,7 +73,7 @@ export function lastWitnessed(
 ): { readonly size: number; readonly ageMs: number } | undefined {
   const file = join(directory, WITNESSED_FILE)
   try {
-    const { checkpoint, signers } = readWitnessed(readFileSync(file), witnesses.verifiers)
+    const { checkpoint, signers } = readWitnessed(readRegularFile(file), witnesses.verifiers)
     const ageMs = Math.max(Date.now() - statSync(file).mtimeMs, 0)
     const isOfLog = checkpointIn(checkpointFile(directory))?.origin === checkpoint.origin
     return isOfLog && areEnough(witnesses, signers) ? { size: checkpoint.size, ageMs } : undefined

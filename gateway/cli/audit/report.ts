@@ -1,5 +1,6 @@
 import { type DayReport, reportDay } from '../../evidence/report/day-report.ts'
 import { plural } from '../../evidence/verify/finding.ts'
+import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
 import { print } from '../print.ts'
 import { Progress } from './progress.ts'
@@ -51,23 +52,26 @@ function dayOf(flags: Given['flags']): number {
   return ms
 }
 
+/** What comes from files cannot write lines of its own. */
 function reportText(file: string, report: DayReport): string {
   const { requests, responses, unpaired, recovered, starts, seals, longestUnsealedMs } = report
   const statuses = Object.entries(report.byStatus).map(([status, count]) => `${status}: ${count}`)
   const spans = (found: DayReport['gaps']) =>
-    found.map(({ from, until, reason }) => `\n    ${from} to ${until ?? 'now'}, ${reason}`).join('')
+    found
+      .map(({ from, until, reason }) => `\n    ${printable(`${from} to ${until ?? 'now'}, ${reason}`)}`)
+      .join('')
   const wait = longestUnsealedMs === undefined ? '' : `, the longest wait ${longestUnsealedMs} ms`
   return [
-    `${file}, ${report.day} (UTC)`,
+    `${printable(file)}, ${report.day} (UTC)`,
     `  requests    ${requests}, responses ${responses}, unpaired ${unpaired}, recovered ${recovered}`,
     `  statuses    ${statuses.join(', ') || 'none'}`,
     `  starts      ${starts}, gaps ${report.gaps.length}${spans(report.gaps)}`,
     `  degraded    ${report.degraded.length}${spans(report.degraded)}`,
-    `  config      ${plural(report.configChanges.length, 'change')}${report.configChanges.map(({ at, file: changed }) => `\n    ${at} ${changed}`).join('')}`,
+    `  config      ${plural(report.configChanges.length, 'change')}${report.configChanges.map(({ at, file: changed }) => `\n    ${printable(`${at} ${changed}`)}`).join('')}`,
     `  seals       ${seals}${wait}`,
-    `  pruned      ${plural(report.pruned.length, 'segment')}${report.pruned.map((name) => `\n    ${name}`).join('')}`,
+    `  pruned      ${plural(report.pruned.length, 'segment')}${report.pruned.map((name) => `\n    ${printable(name)}`).join('')}`,
     report.attention.length === 0
       ? 'nothing needs attention'
-      : report.attention.map((text) => `! ${text}`).join('\n'),
+      : report.attention.map((text) => `! ${printable(text)}`).join('\n'),
   ].join('\n')
 }

@@ -1,4 +1,5 @@
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
+import { printable } from '../../terminal/printable.ts'
 import { type Flag, flagValue, type Given, UsageFault } from '../command.ts'
 
 /** What the audit commands read without FILE. */
@@ -35,7 +36,7 @@ export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
     return await work()
   } catch (error) {
     if (!(error instanceof Error) || error.constructor !== Error) throw error
-    throw new UsageFault(`cannot go on: ${error.message}`)
+    throw new UsageFault(`cannot go on: ${printable(error.message)}`)
   }
 }
 

@@ -8,6 +8,7 @@ import type { TrailFiles } from '../../evidence/trail-files.ts'
 import { plural, showFinding } from '../../evidence/verify/finding.ts'
 import { keyOfPolicy, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
 import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
+import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
 import { complain, print } from '../print.ts'
 import { Progress } from './progress.ts'
@@ -109,11 +110,12 @@ async function verify(
 function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
   const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, part, vouched } =
     verdict
-  for (const warning of warnings) complain(`warning: ${warning}`)
-  for (const finding of findings) complain(showFinding(finding))
+  // With a line break in its name a file could write lines of its own.
+  for (const warning of warnings) complain(printable(`warning: ${warning}`))
+  for (const finding of findings) complain(printable(showFinding(finding)))
   if (checkpoint !== undefined) {
     print(
-      `${auditFile}: ${plural(lines, 'line')} in ${plural(segments.length, 'file')}, ${plural(pairs, 'pair')}${open > 0 ? `, ${plural(open, 'request')} without a response yet` : ''}`,
+      `${printable(auditFile)}: ${plural(lines, 'line')} in ${plural(segments.length, 'file')}, ${plural(pairs, 'pair')}${open > 0 ? `, ${plural(open, 'request')} without a response yet` : ''}`,
     )
     print(
       `log ${checkpoint.origin}: ${plural(checkpoint.size, 'sealed line')}${firstLeaf > 0 ? `, of which the first ${plural(firstLeaf, 'line')} were not looked at` : ''}`,

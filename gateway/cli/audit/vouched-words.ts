@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
 import { WITNESSED_FILE, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
@@ -99,7 +99,7 @@ function checkpointOf(
     return given === undefined ? [] : [{ file: given, bytes: readFileSync(given), says: 'kept elsewhere' }]
   }
   const file = given ?? join(directory, WITNESSED_FILE)
-  if (given === undefined && !existsSync(file)) {
+  if (given === undefined && statSync(file, { throwIfNoEntry: false })?.isFile() !== true) {
     throw new VouchedFault(`${file} is missing: enough witnesses have never signed, or it was removed`)
   }
   return [openWitnessed(file, witnesses)]

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseCheckpoint } from '../../audit/seals/checkpoint.ts'
 import { HASH_BYTES, leafHash } from '../../audit/seals/hashes.ts'
@@ -7,6 +7,7 @@ import { inclusionProof, verifyInclusion } from '../../audit/seals/proofs.ts'
 import { parseNote } from '../../audit/seals/signed-note.ts'
 import { checkpointFile, TILE_WIDTH, TileFault, TileReader } from '../../audit/seals/tiles.ts'
 import { WITNESSED_FILE } from '../../audit/witness/witnessed-checkpoint.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { formatProof } from './tlog-proof.ts'
 
 /**
@@ -25,7 +26,7 @@ export function proveLines(directory: string, lines: readonly Buffer[]): string[
   )
   const witnessed = join(directory, WITNESSED_FILE)
   const used = existsSync(witnessed) && indices.every((index) => index < sizeIn(witnessed)) ? witnessed : file
-  const note = readFileSync(used, 'utf8')
+  const note = readRegularFile(used).toString()
   const { size, root } = parseCheckpoint(parseNote(Buffer.from(note)).text)
   const tiles = new TileReader(directory, size)
   return leaves.map(({ line, hash }, i) => {
@@ -39,7 +40,7 @@ export function proveLines(directory: string, lines: readonly Buffer[]): string[
 }
 
 function sizeIn(file: string): number {
-  return parseCheckpoint(parseNote(readFileSync(file)).text).size
+  return parseCheckpoint(parseNote(readRegularFile(file)).text).size
 }
 
 /** Where the leaves stand in the tree. */

@@ -144,14 +144,16 @@ describe('finding records', () => {
 })
 
 describe('the files of a trail', () => {
-  it('are found from its name, from its directory and from a glob, with the lock left out', async () => {
+  it('are found from its name, from its directory and from a glob, with what lies beside left out', async () => {
     const names = async (...paths: string[]) =>
       (await trailsOf(paths)).map(({ auditFile, segments }) => [auditFile, segments.length])
     const file = join(dir, 'audit.ndjson')
-    writeFileSync(`${file}.lock`, '')
+    for (const ending of ['lock', 'shipped', 'clock', 'segments.lock']) writeFileSync(`${file}.${ending}`, '')
     assert.deepEqual(await names(file), [[file, 4]])
     assert.deepEqual(await names(dir), [[file, 4]])
-    assert.deepEqual(await names(file, `${file}.1`, `${file}.lock`), [[file, 4]])
+    assert.deepEqual(await names(file, `${file}.1`, `${file}.lock`, `${file}.shipped`, `${file}.clock`), [
+      [file, 4],
+    ])
     assert.deepEqual(await names(`${file}.1`, `${file}-20261120.gz`), [[file, 2]])
     await assert.rejects(trailsOf([join(dir, 'none')]), /none cannot be read: ENOENT/)
   })

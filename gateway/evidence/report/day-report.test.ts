@@ -70,3 +70,12 @@ it('counts what a day holds, and names what a person must look at', async () => 
   const next = await reportDay(files!.segments, DAY + 86_400_000)
   assert.deepEqual([next.requests, next.unpaired, next.gaps], [1, 1, []])
 })
+
+it('counts lines that are no records, however many there are', async () => {
+  const trail = new SealedTrail(join(dir, 'damaged'))
+  trail.start()
+  trail.exchange()
+  for (let i = 0; i < 1000; i++) trail.write('x\n')
+  const [files] = await trailsOf([trail.file])
+  assert.deepEqual((await reportDay(files!.segments, DAY)).attention, ['1,000 lines that are not records'])
+})

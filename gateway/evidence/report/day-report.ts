@@ -3,6 +3,7 @@ import type { Segment } from '../../audit/segments/segment.ts'
 import { type AuditLine, parseLine, timestampMs } from '../records/audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from '../records/scan-trail.ts'
 import { writtenMs } from '../records/written-at.ts'
+import { plural } from '../verify/finding.ts'
 
 /** Times are ISO 8601. */
 interface Span {
@@ -69,6 +70,7 @@ class DayCount {
   readonly #configChanges: { at: string; file: string }[] = []
   readonly #pruned: string[] = []
   readonly #attention: string[] = []
+  #noRecords = 0
   #stop: AuditLine | undefined
   /** When the last line was written, as far as lines tell. */
   #lastMs: number | undefined
@@ -87,7 +89,7 @@ class DayCount {
   read(line: Buffer): void {
     const record = parseLine(line)
     if (record === undefined) {
-      if (this.#has(this.#lastMs)) this.#attention.push('a line that is not a record')
+      if (this.#has(this.#lastMs)) this.#noRecords++
       return
     }
     const { type } = record
@@ -101,6 +103,10 @@ class DayCount {
     const degraded = [...this.#ended, ...this.#degraded.values()].filter((span) => this.#overlaps(span))
     const unpaired = this.open
     const attention = [...this.#attention]
+    if (this.#noRecords > 0)
+      attention.push(
+        `${plural(this.#noRecords, 'line')} that ${this.#noRecords === 1 ? 'is not a record' : 'are not records'}`,
+      )
     if (unpaired > 0) attention.push(`${unpaired} requests without a response`)
     if (this.#recovered > 0) attention.push(`${this.#recovered} requests were cut off by a crash`)
     for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)

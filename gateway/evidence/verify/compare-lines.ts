@@ -43,6 +43,7 @@ export class LineComparison {
     this.#tiles = tiles
     this.#checkpoint = checkpoint
     this.#first = first
+    lines.keepTo(checkpoint.size - first + LOOK_AHEAD)
     this.#made = new MadeTiles(first, (tile) => this.#compare(tile))
     this.#edge = TreeEdge.from(first, subtreesBefore(tiles, first), this.#made.add)
   }

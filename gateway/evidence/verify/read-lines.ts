@@ -13,12 +13,15 @@ export class ReadLines {
   #hashes: HashText[] = []
   #bytes: number[] = []
   #first = 0
+  #count = 0
+  /** Lines from there on are only counted. */
+  #keptEnd = Number.POSITIVE_INFINITY
   /** Where every 256th line of all begins in its file. */
   readonly #marks: number[] = []
 
   /** Lines read in all. */
   get count(): number {
-    return this.#first + this.#hashes.length
+    return this.#count
   }
 
   beginFile(path: string): void {
@@ -28,8 +31,14 @@ export class ReadLines {
   /** @param byte where the line begins in its file. */
   push(hash: HashText, byte: number): void {
     if (this.count % MARKED_LINES === 0) this.#marks.push(byte)
+    if (this.#count++ >= this.#keptEnd) return
     this.#hashes.push(hash)
     this.#bytes.push(byte)
+  }
+
+  /** Nobody will ask for lines from this one on: a gateway that could not seal for long has left millions of them. */
+  keepTo(line: number): void {
+    this.#keptEnd = line
   }
 
   /** The hash of a line that is kept; lines have numbers from 0 over all files. */

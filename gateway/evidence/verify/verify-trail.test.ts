@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
@@ -12,6 +13,7 @@ import { checkProofs } from '../proof/check-proofs.ts'
 import { proveLines } from '../proof/prove-lines.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
 import { trailsOf } from '../trail-files.ts'
+import { ReadLines } from './read-lines.ts'
 import { trustedKey } from './trusted-key.ts'
 import { type Evidence, verifyTrail } from './verify-trail.ts'
 
@@ -34,6 +36,37 @@ async function judge(trail: SealedTrail, more: Partial<Evidence> = {}, paths = [
 }
 
 describe('verifying a trail', () => {
+  it('is not held up by a pipe or a device in the place of a file of the log', async () => {
+    const put: Record<string, (path: string) => void> = {
+      pipe: (path) => execFileSync('mkfifo', [path]),
+      device: (path) => symlinkSync('/dev/zero', path),
+      directory: (path) => mkdirSync(path),
+    }
+    for (const [what, make] of Object.entries(put)) {
+      const trail = await newTrail(200)
+      const tile = join(trail.directory, tilePath(0, 0))
+      rmSync(tile)
+      make(tile)
+      const { findings, provenLines } = await judge(trail)
+      assert.deepEqual([what, findings.map((one) => one.what), provenLines], [what, ['tile'], 401])
+      const checkpoint = checkpointFile(trail.directory)
+      rmSync(checkpoint)
+      make(checkpoint)
+      await assert.rejects(judge(trail), /checkpoint is no regular file/, what)
+    }
+  })
+
+  it('keeps no more of the lines behind the checkpoint than it compares', () => {
+    const lines = new ReadLines()
+    lines.beginFile('a')
+    lines.keepTo(1000)
+    for (let line = 0; line < 5000; line++) lines.push(sha256(Buffer.from(String(line))), line * 2)
+    assert.deepEqual([lines.count, lines.hash(999) !== undefined, lines.hash(1000)], [5000, true, undefined])
+    // As exactly as is known.
+    assert.deepEqual(lines.place(4999), { file: 'a', line: 4865, byte: 9728 })
+    assert.deepEqual(lines.place(999), { file: 'a', line: 1000, byte: 1998 })
+  })
+
   it('does not take for a roll-back what a gateway seals meanwhile', async () => {
     const trail = await newTrail()
     const folder = join(home, String(trails))

@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs'
 import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { NoteFault } from '../../audit/seals/signed-note.ts'
 import { checkpointFile, TileFault } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseLine } from '../records/audit-line.ts'
 import type { OnRead } from '../records/scan-trail.ts'
 import { compareKept, type KeptCheckpoint } from '../vouched/compare-kept.ts'
@@ -100,7 +100,7 @@ export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
 function openLog({ directory, key }: Evidence): Checkpoint | Finding {
   const file = checkpointFile(directory)
   try {
-    return openCheckpoint(readFileSync(file), key)
+    return openCheckpoint(readRegularFile(file), key)
   } catch (error) {
     if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error

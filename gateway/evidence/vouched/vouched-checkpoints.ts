@@ -10,6 +10,7 @@ import { checkStamp } from '../../audit/witness/stamps/stamp-response.ts'
 import { areEnough, readWitnessed, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
 import type { TlogPolicy } from '../../config/tlog-policy.ts'
 import { certificatesIn } from '../../config/witness-settings.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import type { KeptCheckpoint } from './compare-kept.ts'
 
 /** A checkpoint for which others than the log stand. Whether the log has signed it is not looked at. */
@@ -95,10 +96,10 @@ export function openStamps(
 ): readonly VouchedCheckpoint[] {
   return stampedSizes(directory).map((size) => {
     const file = join(directory, `${size}.checkpoint`)
-    const bytes = readFileSync(file)
+    const bytes = readRegularFile(file)
     try {
       const checkpoint = parseCheckpoint(parseNote(bytes).text)
-      const response = readFileSync(join(directory, `${size}.tsr`))
+      const response = readRegularFile(join(directory, `${size}.tsr`))
       const { timeMs } = checkStamp(response, { hash: hash('sha256', bytes, 'buffer'), authorities })
       return { file, bytes, checkpoint, says: `there at ${new Date(timeMs).toISOString()}` }
     } catch (error) {

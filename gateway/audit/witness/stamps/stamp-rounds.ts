@@ -1,5 +1,5 @@
 import { hash, randomBytes, type X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { readRegularFile } from '../../../storage/regular-file.ts'
 import { parseCheckpoint } from '../../seals/checkpoint.ts'
 import { parseNote } from '../../seals/signed-note.ts'
 import { checkpointFile } from '../../seals/tiles.ts'
@@ -67,7 +67,7 @@ export class StampRounds {
   async #stamp(): Promise<boolean> {
     const { directory, reports } = this.#options
     try {
-      const checkpoint = readFileSync(checkpointFile(directory))
+      const checkpoint = readRegularFile(checkpointFile(directory))
       const { size } = parseCheckpoint(parseNote(checkpoint).text)
       this.#count.asked(size)
       const response = await this.#request(checkpoint)

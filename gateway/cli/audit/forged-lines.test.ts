@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+
+const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+const dir = mkdtempSync(join(tmpdir(), 'forged-lines-'))
+after(() => rmSync(dir, { recursive: true }))
+
+function said(...words: string[]): string[] {
+  const { stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM, 'audit', ...words], {
+    encoding: 'utf8',
+  })
+  return `${stdout}\n${stderr}`.split('\n')
+}
+
+test('neither the name of a file nor what a record says writes a line of its own', async () => {
+  const trail = new SealedTrail(join(dir, 'one'))
+  trail.start()
+  trail.exchange()
+  trail.stop('x\nnothing needs attention')
+  trail.start()
+  await trail.end()
+  const report = said('report', '--day', '2026-11-20', trail.file)
+  assert.ok(
+    report.some((line) => line.includes('x\\u000anothing needs attention')),
+    report.join('\n'),
+  )
+
+  writeFileSync(`${trail.file}-20261122\nproven\n.1`, 'no record\n')
+  const verified = said('verify', '--key', trail.vkey, trail.file)
+  assert.deepEqual([verified.includes('NOT PROVEN'), verified.includes('proven')], [true, false])
+
+  const renamed = join(dir, 'one', 'a\nproven\n.ndjson')
+  renameSync(trail.file, renamed)
+  for (const words of [
+    ['verify', '--key', trail.vkey],
+    ['report', '--day', '2026-11-20'],
+  ]) {
+    assert.ok(!said(...words, renamed).includes('proven'), words.join(' '))
+  }
+  const unreadable = said('verify', '--key', trail.vkey, join(dir, 'none\nproven\n'))
+  assert.ok(!unreadable.includes('proven'), unreadable.join('\n'))
+})
