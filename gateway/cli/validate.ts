@@ -21,7 +21,8 @@ import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
 import { type LoadedTls, loadTls } from '../tls/listener/tls-reload.ts'
-import { type Chain, judgeStaple } from '../tls/stapling/stapler.ts'
+import { responderOf } from '../tls/stapling/ocsp-request.ts'
+import { type Chain, issuedCertificate, judgeStaple } from '../tls/stapling/stapler.ts'
 import { askAdmin, TOKEN_FLAG } from './admin-client.ts'
 import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
 import { compareConfig } from './compare-config.ts'
@@ -195,6 +196,12 @@ function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined
   found.good.push(`${settings.certFile}: OK, good until ${until}`)
   found.warnings.push(...warnings)
   if (settings.ocspFile !== undefined) checkStaple(found, settings.ocspFile, value.material.chain)
+  if (settings.ocspFetch && responderOf(value.material.chain[0]) === undefined)
+    found.warnings.push(`${settings.certFile}: the certificate names no OCSP responder with a URL of http`)
+  else if (settings.ocspFetch && issuedCertificate(value.material.chain) === undefined)
+    found.warnings.push(
+      `${settings.certFile}: does not hold the issuer, so that no OCSP response can be checked`,
+    )
   return value
 }
 

@@ -82,6 +82,11 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_TLS_CLIENT_CRL', (text, overrides) => setTls(overrides, { clientCrlFile: text })],
   ['GATEWAY_TLS_TICKET_KEY', (text, overrides) => setTls(overrides, { ticketKeyFile: text })],
   ['GATEWAY_TLS_OCSP', (text, overrides) => setTls(overrides, { ocspFile: text })],
+  [
+    'GATEWAY_TLS_OCSP_FETCH',
+    (text, overrides) =>
+      choiceFault(text, ['true', 'false']) ?? setTls(overrides, { ocspFetch: text === 'true' }),
+  ],
 ])
 
 export interface ConfigFiles {

@@ -144,6 +144,8 @@ export interface TlsSettings {
   readonly ticketKeyFile: string | undefined
   /** DER: what the certificate's authority says of it, for clients (OCSP stapling). Undefined: nothing is sent. */
   readonly ocspFile: string | undefined
+  /** Whether the authority is asked for it over http. Never with `ocspFile`. */
+  readonly ocspFetch: boolean
 }
 
 /** How durable an audit record must be before its request continues. */

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -130,6 +132,33 @@ describe('a response of OCSP in a file', () => {
     pid = Number(/^process (\d+)/.exec(text)?.[1])
     await gateway.process.line(({ msg }) => msg === 'replaced')
     await isStapled(gateway, good)
+  })
+
+  it('is fetched from the responder of the certificate where that is asked for, and sent by every worker', async (t) => {
+    const responder = createServer(async (req, res) => {
+      const pieces: Buffer[] = []
+      for await (const piece of req) pieces.push(piece)
+      res.end(authority.respondTo(Buffer.concat(pieces), { name: 'asked' }))
+    })
+    responder.listen(0, '127.0.0.1')
+    await once(responder, 'listening')
+    const url = `http://127.0.0.1:${(responder.address() as AddressInfo).port}/`
+    const { cert, key } = authority.issue('asked', 30, { more: `authorityInfoAccess = OCSP;URI:${url}` })
+    const { GATEWAY_TLS_OCSP: _, ...env } = environment('fetched')
+    write('fetched-cert.pem', cert)
+    write('fetched-key.pem', key)
+    const gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
+      env: { ...env, GATEWAY_TLS_OCSP_FETCH: 'true', GATEWAY_WORKERS: '2' },
+    })
+    t.after(async () => {
+      await gateway.end()
+      responder.close()
+      responder.closeAllConnections()
+    })
+    await gateway.process.line(({ msg }) => msg === 'the response of OCSP is sent')
+    const sent = await until(() => stapled(gateway))
+    await isStapled(gateway, sent)
   })
 
   it('is looked at by `validate`: it says until when it is sent, or warns why not', async () => {

@@ -95,7 +95,7 @@ export async function openPublicListeners(
   if (settings.tls !== undefined && material !== undefined) {
     const { handshakeMs } = settings.timeouts
     const { http2 } = settings
-    const staples = settings.tls.ocspFile !== undefined
+    const staples = settings.tls.ocspFile !== undefined || settings.tls.ocspFetch
     const secure = new SecureListeners(material, { handshakeMs, http2, staples, tickets, clock })
     tlsPort = await listenAll('https', settings.tls.port, () => secure.open(connections))
     secured = secure

@@ -27,6 +27,7 @@ test('file and environment make one HTTPS listener, the environment first', () =
     clientCrlFile: undefined,
     ticketKeyFile: undefined,
     ocspFile: undefined,
+    ocspFetch: false,
   }
   assert.deepEqual(load({}, TLS_ENV).value?.tls, { port: 8443, ...PAIR, ...none })
   assert.deepEqual(load({ tls: { port: 1443, ...PAIR } }).value?.tls, { port: 1443, ...PAIR, ...none })
@@ -38,6 +39,7 @@ test('file and environment make one HTTPS listener, the environment first', () =
     clientCrlFile: 'crl.pem',
     ticketKeyFile: undefined,
     ocspFile: undefined,
+    ocspFetch: false,
   })
   const ticketKeyFile = load({}, { ...TLS_ENV, GATEWAY_TLS_TICKET_KEY: 't' }).value?.tls?.ticketKeyFile
   assert.equal(ticketKeyFile, 't')
@@ -99,4 +101,17 @@ test('a secret of session tickets is a fault where clients are asked for certifi
   assert.deepEqual(faults({ tls: { ticketKeyFile: 't' } }, env), [
     `config/gateway.json: $.tls.ticketKeyFile: ${reason}`,
   ])
+})
+
+test('the response of OCSP comes from a file or is fetched, not both', () => {
+  const reason = 'must not be true with an OCSP file: choose one of the two'
+  const env = { ...TLS_ENV, GATEWAY_TLS_OCSP_FETCH: 'true' }
+  assert.equal(load({}, env).value?.tls?.ocspFetch, true)
+  assert.deepEqual(faults({}, { ...env, GATEWAY_TLS_OCSP: 'o' }), [
+    `environment: GATEWAY_TLS_OCSP_FETCH: ${reason}`,
+  ])
+  assert.match(
+    String(faults({}, { ...TLS_ENV, GATEWAY_TLS_OCSP_FETCH: 'yes' })),
+    /must be one of true, false/,
+  )
 })

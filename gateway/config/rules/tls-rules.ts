@@ -12,6 +12,7 @@ const VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
   clientCrlFile: 'GATEWAY_TLS_CLIENT_CRL',
   ticketKeyFile: 'GATEWAY_TLS_TICKET_KEY',
   ocspFile: 'GATEWAY_TLS_OCSP',
+  ocspFetch: 'GATEWAY_TLS_OCSP_FETCH',
 }
 
 /** The keys from the file and from the environment. */
@@ -25,7 +26,16 @@ export interface TlsSources {
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
   const merged: TlsKeys = { ...sources.written, ...sources.environment }
   if (Object.keys(merged).length === 0) return { value: undefined }
-  const { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFile } = merged
+  const {
+    port,
+    certFile,
+    keyFile,
+    clientCaFile,
+    clientCrlFile,
+    ticketKeyFile,
+    ocspFile,
+    ocspFetch = false,
+  } = merged
   const faults: Fault[] = []
   for (const key of ['port', 'certFile', 'keyFile'] as const) {
     if (merged[key] !== undefined) continue
@@ -41,10 +51,16 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
       'has no effect with a client CA: sessions of clients with certificates are not resumed; remove one of the two'
     faults.push({ ...tlsPlace(sources, 'ticketKeyFile'), reason })
   }
+  if (ocspFetch && ocspFile !== undefined) {
+    const reason = 'must not be true with an OCSP file: choose one of the two'
+    faults.push({ ...tlsPlace(sources, 'ocspFetch'), reason })
+  }
   if (faults.length > 0 || port === undefined || certFile === undefined || keyFile === undefined) {
     return { faults }
   }
-  return { value: { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFile } }
+  return {
+    value: { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFile, ocspFetch },
+  }
 }
 
 /** Where a key is set. For a missing key: the environment if it sets any of them, else the file. */

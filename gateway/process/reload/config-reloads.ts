@@ -14,8 +14,10 @@ import type { TlsMaterial, TlsTexts } from '../../tls/listener/tls-context.ts'
 import { type LoadedTls, TlsReloader } from '../../tls/listener/tls-reload.ts'
 import { limitWarnings } from '../config-warnings.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
+import { StapleFetch } from './fetch-staple.ts'
 import { parseApart } from './parse-apart.ts'
 import { type Reports, reporter, type Watching } from './reload-reports.ts'
+import type { StapleSource } from './reported-stapler.ts'
 import { watchSettings } from './watch-settings.ts'
 import { StapleWatch, type WatchedStaple } from './watch-staple.ts'
 
@@ -154,11 +156,9 @@ const NONE: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map
  * response of OCSP by itself, as others write it, at other times.
  */
 export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
-  const { settings, loaded, enforce, staple, clients } = watched
+  const { settings, loaded, enforce, clients } = watched
   const { log, metrics } = reports
-  const { ocspFile: file } = settings
-  const { chain } = loaded.material
-  const staples = file === undefined ? undefined : new StapleWatch(reports, { file, chain, enforce: staple })
+  const staples = stapleSource(reports, watched)
   const report = reporter(reports, { file: settings.certFile, label: 'tls', what: 'certificates' })
   exposeExpiry(metrics, loaded.material)
   const certificates = new TlsReloader({
@@ -183,6 +183,16 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
     },
   })
   return staples === undefined ? [certificates] : [certificates, staples]
+}
+
+function stapleSource(
+  reports: Reports,
+  { settings, loaded, staple: enforce }: WatchedTls,
+): StapleSource | undefined {
+  const { chain } = loaded.material
+  const { ocspFile: file, ocspFetch } = settings
+  if (file !== undefined) return new StapleWatch(reports, { file, chain, enforce })
+  return ocspFetch ? new StapleFetch(reports, { chain, enforce }) : undefined
 }
 
 function exposeExpiry(metrics: Reports['metrics'], { summary, trust }: TlsMaterial): void {

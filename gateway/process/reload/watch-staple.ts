@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { unreadable } from '../../config/load-file.ts'
 import { BINARY_DISK, FileWatch } from '../../config/reload/watch.ts'
-import { type Chain, judgeStaple, type Staple, Stapler } from '../../tls/stapling/stapler.ts'
-import type { Reports, Watching } from './reload-reports.ts'
+import { type Chain, judgeStaple, type Staple, type Stapler } from '../../tls/stapling/stapler.ts'
+import type { Reports } from './reload-reports.ts'
+import { reportedStapler, type StapleSource } from './reported-stapler.ts'
 
 /** How often the time is looked at. */
 const CHECK_MS = 10_000
@@ -17,7 +18,7 @@ export interface WatchedStaple {
 }
 
 /** Has the response of OCSP in a file sent while it is good, and reports why it is not. It prevents no start and no handshake. */
-export class StapleWatch implements Watching {
+export class StapleWatch implements StapleSource {
   readonly #clock: () => number
   readonly #stapler: Stapler
   readonly #watch: FileWatch
@@ -25,23 +26,10 @@ export class StapleWatch implements Watching {
   #chain: Chain
   #looks = 0
 
-  constructor({ clock, log, metrics }: Reports, { file, chain, enforce }: WatchedStaple) {
-    this.#clock = clock
+  constructor(reports: Reports, { file, chain, enforce }: WatchedStaple) {
+    this.#clock = reports.clock
     this.#chain = chain
-    let until: string | undefined
-    this.#stapler = new Stapler({
-      chain,
-      clock,
-      onStaple: (staple) => {
-        until = staple && new Date(staple.untilMs).toISOString()
-        enforce(staple)
-      },
-      onVerdict: (fault) => {
-        metrics.configReload('ocsp', fault === undefined ? 'success' : 'failure')
-        if (fault === undefined) log.info({ file, until }, 'the response of OCSP is sent')
-        else log.error({ file, cause: fault, until }, 'the response of OCSP cannot be sent')
-      },
-    })
+    this.#stapler = reportedStapler(reports, { source: file, chain, enforce })
     const first = readStaple(file)
     this.#stapler.offer(first)
     this.#watch = new FileWatch(file, {
@@ -53,7 +41,6 @@ export class StapleWatch implements Watching {
     this.#timer = setInterval(() => this.#stapler.check(), CHECK_MS).unref()
   }
 
-  /** Another certificate is in force. */
   replaceCertificate(chain: Chain): void {
     this.#chain = chain
     this.#stapler.replaceCertificate(chain)

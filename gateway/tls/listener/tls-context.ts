@@ -14,7 +14,7 @@ import { checkServerCertificate, readCertificates, readKey } from './server-cert
 import { type DayKey, firstDayKey } from './ticket-keys.ts'
 
 /** The configured file names. */
-export type TlsFiles = Omit<TlsSettings, 'port'>
+export type TlsFiles = Omit<TlsSettings, 'port' | 'ocspFetch'> & Partial<Pick<TlsSettings, 'ocspFetch'>>
 
 /** The contents of the files, in PEM. */
 export interface TlsTexts {
@@ -99,16 +99,17 @@ interface Check {
   readonly findings: Findings
 }
 
-function readServer({ certFile, keyFile, ocspFile }: TlsFiles, texts: TlsTexts, { nowMs, findings }: Check) {
+function readServer(files: TlsFiles, texts: TlsTexts, { nowMs, findings }: Check) {
+  const { certFile, keyFile, ocspFile, ocspFetch = false } = files
   const certificates = readCertificates(texts.cert, { file: certFile, findings })
   const key = readKey(texts.key, { file: keyFile, findings })
   const [leaf, ...others] = certificates ?? []
   if (leaf === undefined || key === undefined) return undefined
   const chain: Chain = [leaf, ...others]
   checkServerCertificate(chain, { certFile, keyFile, key, nowMs, findings })
-  if (ocspFile === undefined && mustStaple(leaf)) {
+  if (ocspFile === undefined && !ocspFetch && mustStaple(leaf)) {
     findings.warn(
-      `${certFile}: the certificate demands a response of OCSP (Must-Staple), and tls.ocspFile is not set: clients will refuse it`,
+      `${certFile}: the certificate demands a response of OCSP (Must-Staple), and tls has neither ocspFile nor ocspFetch: clients will refuse it`,
     )
   }
   return { chain, key }

@@ -4,6 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
+import { FILES } from '../listener/connect.test-support.ts'
+import { parseTls, type TlsFiles } from '../listener/tls-context.ts'
 import { OcspAuthority } from './ocsp-authority.test-support.ts'
 import { type Chain, mustStaple, type Staple, Stapler } from './stapler.ts'
 
@@ -97,8 +99,13 @@ describe('what is stapled', () => {
   })
 
   it('is demanded by certificates with the TLS feature', () => {
-    const { cert } = authority.issue('demanding', 12, { more: 'tlsfeature = status_request' })
+    const { cert, key } = authority.issue('demanding', 12, { more: 'tlsfeature = status_request' })
     assert.equal(mustStaple(new X509Certificate(cert)), true)
     assert.equal(mustStaple(chainOf('server')[0]), false)
+    const texts = { cert, key, clientCa: undefined, clientCrl: undefined }
+    const warnings = (more: Partial<TlsFiles>) =>
+      parseTls({ ...FILES, ...more }, texts, Date.now()).value?.warnings.join() ?? ''
+    assert.match(warnings({}), /demands a response of OCSP \(Must-Staple\), and tls has neither/)
+    assert.equal(warnings({ ocspFile: 'o' }) + warnings({ ocspFetch: true }), '')
   })
 })
