@@ -42,8 +42,8 @@ function describeConformance(h2spec: string): void {
     })
   })
   after(async () => {
-    assert.equal(await gateway.end(), 0)
     upstream.close()
+    assert.equal(await gateway.end(), 0)
   })
 
   async function faults(...args: readonly string[]): Promise<string[]> {

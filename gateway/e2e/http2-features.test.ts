@@ -79,9 +79,9 @@ for (const [what, env] of Object.entries({
     })
     after(async () => {
       for (const session of sessions) session.destroy()
+      upstream.close()
       assert.equal(await gateway.end(), 0)
       assert.deepEqual(unpaired(gateway.audit()), [])
-      upstream.close()
     })
 
     it('forwards with the fields of a proxy, and names the hop', async () => {
@@ -192,8 +192,8 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
       pid = gateway.process.child.pid as number
     })
     after(() => {
-      process.kill(pid, 'SIGKILL')
       upstream.close()
+      process.kill(pid, 'SIGKILL')
     })
 
     const restart = async () => {

@@ -12,11 +12,11 @@ export class Allowance {
     this.#atMs = nowMs
   }
 
-  /** @returns false when nothing is left. */
-  spend(nowMs: number): boolean {
-    if (this.#left < 1) this.earn((nowMs - this.#atMs) * this.#perMs, nowMs)
-    if (this.#left < 1) return false
-    this.#left -= 1
+  /** @returns false when not as much is left. */
+  spend(nowMs: number, times = 1): boolean {
+    if (this.#left < times) this.earn((nowMs - this.#atMs) * this.#perMs, nowMs)
+    if (this.#left < times) return false
+    this.#left -= times
     return true
   }
 

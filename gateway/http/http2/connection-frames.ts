@@ -197,8 +197,9 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     const { streams } = this.#user
     const { id } = block
     const stream = streams.get(id)
-    if (stream !== undefined) return this.#trailers(stream, block)
     if (streams.isIdle(id)) return this.#begin(block)
+    if (this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    if (stream !== undefined) return this.#trailers(stream, block)
     const end = streams.endOf(id)
     if (end === 'reset by us') return this.#decode(block, IGNORED)
     return end === undefined ? PROTOCOL_ERROR : STREAM_CLOSED
@@ -208,7 +209,8 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     const { id } = block
     this.#user.streams.lastId = id
     const head = new StreamHead(this.#user.isSecure)
-    if (this.#decode(block, head) !== undefined) return COMPRESSION_ERROR
+    const code = this.#decode(block, head)
+    if (code !== undefined) return code
     head.complete()
     if (block.dependsOnItself) head.fault ??= DEPENDS_ON_ITSELF
     if (head.fault !== undefined && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
@@ -218,7 +220,8 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
 
   #trailers(stream: S, block: HeaderBlock): number | undefined {
     const trailers = new Trailers()
-    if (this.#decode(block, trailers) !== undefined) return COMPRESSION_ERROR
+    const code = this.#decode(block, trailers)
+    if (code !== undefined) return code
     if (stream.isRemoteClosed) return this.#resetFor(stream.id, STREAM_CLOSED)
     if (trailers.isMalformed || !block.endsStream) stream.refuseTrailers()
     else stream.complete(trailers.fields)
@@ -226,7 +229,8 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
   }
 
   #decode(block: HeaderBlock, sink: HeadSink): number | undefined {
-    return this.#decoder.decode(block.bytes, sink) ? undefined : COMPRESSION_ERROR
+    if (!this.#decoder.decode(block.bytes, sink)) return COMPRESSION_ERROR
+    return this.#user.guard.allowsFields(this.#decoder.fields) ? undefined : ENHANCE_YOUR_CALM
   }
 
   #reset({ id, length }: FrameHeader): number | undefined {

@@ -2,13 +2,15 @@ import { Allowance } from './allowance.ts'
 
 /** Streams that the client resets. Browsers cancel many at once, when one navigates. */
 const RESETS = { burst: 200, perSecond: 20 }
-/** Frames that are no progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or late DATA, refused streams, unknown types. */
+/** Frames that are no progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or late DATA, late heads, refused streams, unknown types. */
 const NOISE = { burst: 1000, perSecond: 100 }
 /** With what is sent and received some of it is usual: window updates, and pings that measure. */
 const NOISE_PER_DATA = 4
 /** Shorter DATA may be meant as work: sent because the client opens its window byte by byte. */
 const SHORT_BYTES = 256
 const NOISE_PER_REQUEST = 10
+/** As many as a request may have. A byte of a head can mean one, so more of them count as more noise. */
+const USUAL_FIELDS = 100
 
 /** Bounds what a client may ask of us that serves no request. */
 export class ConnectionGuard {
@@ -31,6 +33,11 @@ export class ConnectionGuard {
   /** @returns the same */
   allowsNoise(): boolean {
     return this.#noise.spend(this.#steadyClock())
+  }
+
+  /** @param fields of one head @returns the same */
+  allowsFields(fields: number): boolean {
+    return fields <= USUAL_FIELDS || this.#noise.spend(this.#steadyClock(), Math.floor(fields / USUAL_FIELDS))
   }
 
   /** @param isWhole it is all that the service said at a time: no window has cut it */

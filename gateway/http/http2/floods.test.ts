@@ -7,6 +7,7 @@ import {
   CANCEL,
   CONTINUATION,
   DATA,
+  END_HEADERS,
   END_STREAM,
   ENHANCE_YOUR_CALM,
   HEADERS,
@@ -30,6 +31,15 @@ const FLOODS: Readonly<Record<string, (client: FrameClient, at: number) => void>
   'DATA of nothing but padding': (client) => client.frame(DATA, 8, 1, '\x01\0'),
   'frames of unknown types': (client) => client.frame(200, 0, 0, 'x'),
   'malformed requests': (client, at) => client.request(2 * at + 3, GET.slice(1)),
+  'heads of a few bytes that mean many fields': (client, at) => {
+    const few = Buffer.concat([blockOf(GET), Buffer.alloc(2000, 0x82)])
+    client.frame(HEADERS, END_STREAM | END_HEADERS, 2 * at + 3, few)
+  },
+  'heads for a stream that was reset': (client, at) => {
+    if (at === 0) client.request(3, GET.slice(1))
+    client.request(3)
+  },
+  'heads for a stream that is under way': (client) => client.request(1, [['x-a', '1']], 0),
   'requests beyond the streams it may have': (client, at) => client.request(2 * at + 3, POST, 0),
   'faults for which streams are reset (CVE-2025-8671)': (client, at) => {
     client.request(2 * at + 3)
@@ -72,6 +82,24 @@ describe('a client that only makes work is sent away:', () => {
       assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
       assert.equal(seen.length, 0)
     }
+  })
+
+  it('heads that mean a multiple of what they may, the second at the latest', async () => {
+    const { seen, connect } = serveFrames({ refused: respondEmpty })
+    const client = connect()
+    const bomb = Buffer.alloc(16_000, 0xbe)
+    client.request(1, [...GET, ['x-a', '1']])
+    client.frame(
+      HEADERS,
+      END_STREAM | END_HEADERS,
+      3,
+      Buffer.concat([Buffer.from('\x40\x01a\x01b', 'latin1'), bomb]),
+    )
+    await until(() => seen.length === 2)
+    assert.equal(seen[1]?.fault, 'headers_too_large')
+    for (let id = 5; id < 20; id += 2) client.frame(HEADERS, END_STREAM | END_HEADERS, id, bomb)
+    assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
+    assert.ok(seen.length < 9, `${seen.length} were begun`)
   })
 
   it('a window that opens byte by byte', async () => {

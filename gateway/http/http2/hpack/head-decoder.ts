@@ -59,6 +59,7 @@ export class HeadDecoder {
   #block: Buffer = NOTHING
   #at = 0
   #isFaulty = false
+  #fields = 0
 
   /** @param maxTableBytes as announced: SETTINGS_HEADER_TABLE_SIZE */
   constructor(maxTableBytes: number) {
@@ -66,11 +67,17 @@ export class HeadDecoder {
     this.#limitBytes = maxTableBytes
   }
 
+  /** How many fields the last block had. */
+  get fields(): number {
+    return this.#fields
+  }
+
   /** @param block whole @returns false when it is not valid */
   decode(block: Buffer, sink: HeadSink): boolean {
     this.#block = block
     this.#at = 0
     this.#isFaulty = false
+    this.#fields = 0
     let mayResize = true
     while (this.#at < block.length && !this.#isFaulty) {
       const first = block[this.#at] as number
@@ -81,6 +88,7 @@ export class HeadDecoder {
         continue
       }
       mayResize = false
+      this.#fields++
       const field = this.#next(first)
       if (field !== undefined && !this.#isFaulty) sink.take(field)
     }
