@@ -20,6 +20,8 @@ export interface Outcomes {
   /** No response with status 200 within {@link PATIENCE_MS}. */
   failed: number
   longestMs: number
+  /** Of each request that has ended, failed or not. */
+  readonly waitsMs: number[]
 }
 
 export const PATIENCE_MS = 8_000
@@ -28,7 +30,7 @@ const ADDRESSES = 20
 
 /** Well-behaved clients: one request each 50 ms, on a connection of its own, from one of 20 addresses. */
 export class Bystanders {
-  readonly outcomes: Outcomes = { sent: 0, failed: 0, longestMs: 0 }
+  readonly outcomes: Outcomes = { sent: 0, failed: 0, longestMs: 0, waitsMs: [] }
   readonly #request: BystanderRequest
   readonly #timer: NodeJS.Timeout
   readonly #open = new Set<Promise<void>>()
@@ -53,7 +55,9 @@ export class Bystanders {
     const localAddress = `127.0.1.${1 + (outcomes.sent++ % ADDRESSES)}`
     const startMs = performance.now()
     const status = await statusOf(this.#request, localAddress)
-    outcomes.longestMs = Math.max(outcomes.longestMs, performance.now() - startMs)
+    const waitMs = performance.now() - startMs
+    outcomes.waitsMs.push(waitMs)
+    outcomes.longestMs = Math.max(outcomes.longestMs, waitMs)
     if (status !== 200) outcomes.failed++
   }
 }

@@ -11,6 +11,10 @@ export interface Attack {
   readonly files?: number
   /** Bystanders use TLS, signed webhooks or a token that is known; by default plain HTTP. */
   readonly bystanders?: 'tls' | 'webhooks' | 'token'
+  /** The gateway speaks HTTP/2. */
+  readonly http2?: true
+  /** Over how many connections its cost is divided; undefined: only the whole is told. */
+  readonly connections?: number
   /** Starts it. Its connections stay open until its process is ended. */
   begin(ports: Ports, keyFile: string): Promise<void>
 }

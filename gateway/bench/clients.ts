@@ -9,16 +9,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
+import { ALL_ATTACKS } from './all-attacks.ts'
 import { AUDIENCE, ISSUER, tokenOf } from './bench-tokens.ts'
 import { type BystanderRequest, Bystanders, type Outcomes } from './bystanders.ts'
 import { type Child, firstMessage, startChild } from './child.ts'
-import { ATTACKS, type Attack, type Ports } from './client-attacks.ts'
+import type { Attack, Ports } from './client-attacks.ts'
 import { machineFacts } from './facts.ts'
-import { residentBytesOf } from './kernel.ts'
+import { cpuTimeOf, residentBytesOf } from './kernel.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const ATTACKER = fileURLToPath(new URL('./client-attacker.ts', import.meta.url))
-const USAGE = `npm run bench:clients [-- --gateway DIR] [--only ${Object.keys(ATTACKS).join(',')}]`
+const USAGE = `npm run bench:clients [-- --gateway DIR] [--only ${Object.keys(ALL_ATTACKS).join(',')}]`
 const BEFORE_MS = 500
 const LONG_MS = 6_000
 const LOOK_MS = 50
@@ -30,10 +31,16 @@ const JWKS = {
   keys: [{ ...KEYS.publicKey.export({ format: 'jwk' }), kid: 'ES256', alg: 'ES256', use: 'sig' }],
 }
 const JWKS_PATH = '/jwks.json'
+const LARGE_PATH = '/open/large'
+const LARGE = Buffer.alloc(1024 * 1024)
 
 /** The effects of one attack. */
 interface Outcome extends Outcomes {
   readonly residentBytes: number
+  /** The most above what was resident before the attack. */
+  readonly grownBytes: number
+  /** CPU time of the gateway during the attack, bystanders included. */
+  readonly cpuMs: number
   readonly trailBytes: number
   /** Log lines that report an untouched file as unreadable. */
   readonly unreadFiles: number
@@ -44,38 +51,65 @@ await main()
 /** `npm run bench:clients`: how well-behaved clients fare while one client attacks. */
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { gateway: { type: 'string' }, only: { type: 'string' } } })
-  const names = values.only?.split(',') ?? Object.keys(ATTACKS)
-  const unknown = names.find((name) => ATTACKS[name] === undefined)
+  const names = values.only?.split(',') ?? Object.keys(ALL_ATTACKS)
+  const unknown = names.find((name) => ALL_ATTACKS[name] === undefined)
   if (unknown !== undefined) throw new Error(`no attack ${unknown}: ${USAGE}`)
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
   const facts = machineFacts().map((fact) => fact.join(': '))
   process.stdout.write(`${facts.join(' · ')}\n\n`)
-  process.stdout.write('| attack | bystanders failed | longest wait | resident | trail | files unread |\n')
-  process.stdout.write('| --- | --- | --- | --- | --- | --- |\n')
+  process.stdout.write(
+    '| attack | bystanders failed | longest wait | p99 | CPU | resident | per connection | trail | files unread |\n',
+  )
+  process.stdout.write(`|${' --- |'.repeat(9)}\n`)
   for (const name of names) {
     const outcome = await attackGateway(name, values.gateway ?? ROOT)
-    process.stdout.write(`${lineOf(ATTACKS[name] as Attack, outcome)}\n`)
+    process.stdout.write(`${lineOf(ALL_ATTACKS[name] as Attack, outcome)}\n`)
   }
   process.exit(0)
 }
 
-function lineOf({ what }: Attack, outcome: Outcome): string {
-  const { sent, failed, longestMs, residentBytes, trailBytes, unreadFiles } = outcome
+function lineOf({ what, connections }: Attack, outcome: Outcome): string {
+  const { sent, failed, longestMs, waitsMs, residentBytes, grownBytes, cpuMs, trailBytes, unreadFiles } =
+    outcome
   const mib = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
   const wait = `${(longestMs / 1000).toFixed(2)} s`
-  return `| ${what} | ${failed} of ${sent} | ${wait} | ${mib(residentBytes)} | ${mib(trailBytes)} | ${unreadFiles} |`
+  const cpu = `${(cpuMs / 1000).toFixed(2)} s`
+  const each =
+    connections === undefined
+      ? '–'
+      : `${(cpuMs / connections).toFixed(1)} ms, ${(grownBytes / 1024 / connections).toFixed(0)} KiB`
+  const columns = [
+    what,
+    `${failed} of ${sent}`,
+    wait,
+    `${Math.round(percentile99(waitsMs))} ms`,
+    cpu,
+    mib(residentBytes),
+    each,
+    mib(trailBytes),
+    unreadFiles,
+  ]
+  return `| ${columns.join(' | ')} |`
+}
+
+function percentile99(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  return sorted[Math.ceil(0.99 * sorted.length) - 1] ?? 0
 }
 
 async function attackGateway(name: string, root: string): Promise<Outcome> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-clients-'))
   const upstream = createServer((req, res) => {
-    req.resume().on('end', () => res.end(req.url === JWKS_PATH ? JSON.stringify(JWKS) : 'ok'))
+    req.resume().on('end', () => {
+      if (req.url === LARGE_PATH) res.end(LARGE)
+      else res.end(req.url === JWKS_PATH ? JSON.stringify(JWKS) : 'ok')
+    })
   })
   upstream.listen(0, '127.0.0.1')
   await once(upstream, 'listening')
-  const attack = ATTACKS[name] as Attack
+  const attack = ALL_ATTACKS[name] as Attack
   const upstreamUrl = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`
-  const { child, ports, unreadFiles } = await startGateway({ root, dir, upstreamUrl, files: attack.files })
+  const { child, ports, unreadFiles } = await startGateway({ root, dir, upstreamUrl, attack })
   try {
     return {
       ...(await watch(name, { child, ports, dir })),
@@ -99,9 +133,11 @@ async function watch(name: string, { child, ports, dir }: Watched): Promise<Omit
   const trail = join(dir, 'audit.ndjson')
   const keyFile = join(dir, 'issuer.pem')
   writeFileSync(keyFile, KEYS.privateKey.export({ type: 'pkcs8', format: 'pem' }))
-  const bystanders = new Bystanders(bystanderRequestOf(ATTACKS[name] as Attack, ports))
+  const bystanders = new Bystanders(bystanderRequestOf(ALL_ATTACKS[name] as Attack, ports))
   await sleep(BEFORE_MS)
   const trailBefore = statSync(trail).size
+  const residentBefore = residentBytesOf(child.pid)
+  const cpuBefore = cpuMsOf(child.pid)
   let residentBytes = 0
   const look = setInterval(() => {
     residentBytes = Math.max(residentBytes, residentBytesOf(child.pid))
@@ -115,11 +151,18 @@ async function watch(name: string, { child, ports, dir }: Watched): Promise<Omit
     await firstMessage(attacker)
     await sleep(LONG_MS)
     const outcomes = await bystanders.end()
-    return { ...outcomes, trailBytes: (await settledSize(trail)) - trailBefore, residentBytes }
+    const cpuMs = cpuMsOf(child.pid) - cpuBefore
+    const trailBytes = (await settledSize(trail)) - trailBefore
+    return { ...outcomes, trailBytes, cpuMs, residentBytes, grownBytes: residentBytes - residentBefore }
   } finally {
     clearInterval(look)
     attacker.process.kill('SIGKILL')
   }
+}
+
+function cpuMsOf(pid: number): number {
+  const { userUs, systemUs } = cpuTimeOf([pid])
+  return (userUs + systemUs) / 1000
 }
 
 /** The size of a file once it has stopped growing, or after a bounded time. */
@@ -163,10 +206,10 @@ interface Starting {
   readonly root: string
   readonly dir: string
   readonly upstreamUrl: string
-  readonly files: number | undefined
+  readonly attack: Attack
 }
 
-async function startGateway({ root, dir, upstreamUrl, files }: Starting) {
+async function startGateway({ root, dir, upstreamUrl, attack: { files, http2 } }: Starting) {
   const child = startChild({
     command: [
       'sh',
@@ -177,7 +220,7 @@ async function startGateway({ root, dir, upstreamUrl, files }: Starting) {
       join(root, 'gateway/main.ts'),
     ],
     cpus: undefined,
-    env: await environmentOf(dir, upstreamUrl),
+    env: await environmentOf(dir, upstreamUrl, http2 && { http2 }),
   })
   let text = ''
   child.process.stderr?.on('data', (piece: string) => {
@@ -192,7 +235,11 @@ async function startGateway({ root, dir, upstreamUrl, files }: Starting) {
   throw new Error(`the gateway did not begin: ${child.said().slice(0, 500)}`)
 }
 
-async function environmentOf(dir: string, upstream: string): Promise<Record<string, string>> {
+async function environmentOf(
+  dir: string,
+  upstream: string,
+  more: object = {},
+): Promise<Record<string, string>> {
   const write = (name: string, content: string | object) => {
     const file = join(dir, name)
     writeFileSync(file, typeof content === 'string' ? content : JSON.stringify(content))
@@ -213,6 +260,7 @@ async function environmentOf(dir: string, upstream: string): Promise<Record<stri
       audience: AUDIENCE,
       jwksUri: upstream + JWKS_PATH,
       routes,
+      ...more,
     }),
     // The limits of the attacked paths must not matter.
     GATEWAY_LIMITS: write('limits.json', {

@@ -1,0 +1,4 @@
+import { ATTACKS, type Attack } from './client-attacks.ts'
+import { HTTP2_ATTACKS } from './http2-attacks.ts'
+
+export const ALL_ATTACKS: Readonly<Record<string, Attack>> = { ...ATTACKS, ...HTTP2_ATTACKS }
