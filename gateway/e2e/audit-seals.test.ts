@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { readSealKey } from '../audit/seals/seal-key.ts'
@@ -139,5 +139,17 @@ describe('the seals of the audit trail', () => {
     writeFileSync(keyFile(), key)
     assert.deepEqual([readFileSync(checkpoint), readFileSync(gateway.auditFile)], [before, trail])
     assert.equal(existsSync(`${gateway.auditFile}.tmp`), false)
+  })
+
+  it('of a key that others may read are made, with a warning', async () => {
+    chmodSync(keyFile(), 0o644)
+    await start()
+    const warnings = gateway.process.lines.filter(({ msg }) => msg === 'the key of the seals')
+    assert.deepEqual(
+      warnings.map(({ file, cause }) => [file, /mode is 0644/.test(String(cause))]),
+      [[keyFile(), true]],
+    )
+    assert.equal(await gateway.end(), 0)
+    chmodSync(keyFile(), 0o600)
   })
 })

@@ -1,9 +1,11 @@
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Metrics } from '../admin/metrics.ts'
 import { isRegularTrail } from '../audit/open-trail.ts'
 import {
   makeMlDsaKey,
   makeSealKey,
+  mlDsaKeyFile,
   type PrivateSealKeys,
   readKeyFiles,
   sealKeyOf,
@@ -12,6 +14,7 @@ import { readOwnCheckpoint } from '../audit/seals/sealed-log.ts'
 import { Sealing } from '../audit/seals/sealing.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
 import type { Trail } from '../audit/trail.ts'
+import { checkPrivate } from '../config/load-file.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
@@ -42,10 +45,21 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
     if (second !== undefined) log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   }
   const keys = readKeyFiles(file)
+  for (const path of [file, mlDsaKeyFile(file)]) warnIfShared(path, log)
   const sealKey = sealKeyOf(keys, auditOrigin)
   const directory = logDirectory(auditFile)
   readOwnCheckpoint(directory, sealKey)
   return { directory, keys, origin: sealKey.origin }
+}
+
+/** Whoever can read it can seal another trail in the place of this one. */
+function warnIfShared(file: string, log: StartupConfiguration['log']): void {
+  const stats = statSync(file, { throwIfNoEntry: false })
+  try {
+    if (stats !== undefined) checkPrivate(stats)
+  } catch (error) {
+    log.warn({ file, cause: (error as Error).message }, 'the key of the seals')
+  }
 }
 
 /** Seals the trail from now on, and reports to log and metrics. @param sealed undefined: it is not to be sealed */

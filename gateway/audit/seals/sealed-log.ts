@@ -104,12 +104,12 @@ export class SealedLog {
   /**
    * Makes a checkpoint over all leaves: tiles first, each synced, then the checkpoint. May be called again after a failure.
    *
-   * @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal.
+   * @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal: the file, and what became of it.
    * @throws Error of the system.
    */
-  async seal(onRemoved: (file: string) => void): Promise<Checkpoint> {
+  async seal(onRemoved: (what: string) => void): Promise<Checkpoint> {
     if (!this.#hasOwnCheckpoint()) {
-      onRemoved(checkpointFile(this.#directory))
+      onRemoved(`${checkpointFile(this.#directory)} was ${this.#whatHappened()}`)
       this.#tiles.writeEdgeAgain()
     }
     makeDirectory(this.#directory)
@@ -121,6 +121,17 @@ export class SealedLog {
     this.#checkpoint = checkpoint
     this.#tiles.removePartial(full)
     return checkpoint
+  }
+
+  #whatHappened(): string {
+    try {
+      const found = readOwnCheckpoint(this.#directory, this.#key)
+      if (found !== undefined)
+        return `replaced by one of the same key over ${found.size} lines: another gateway may write this log too, or an old one was put back`
+    } catch {
+      // Of another key, or none.
+    }
+    return 'removed or replaced'
   }
 
   #hasOwnCheckpoint(): boolean {

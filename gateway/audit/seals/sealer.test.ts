@@ -407,6 +407,25 @@ test('while the disk is full nothing is sealed, little waits in memory, and then
   assert.deepEqual([trail.gaps, trail.faults], [[], []])
 })
 
+test('a checkpoint of the same key in the place of the own one is named: another gateway may write the log', async (t) => {
+  const trail = sealedTrail(t)
+  await trail.write(10)
+  await trail.pollLater()
+  const file = join(trail.log, 'checkpoint')
+  const before = fs.readFileSync(file)
+  await trail.write(10)
+  await trail.pollLater()
+  fs.writeFileSync(file, before)
+  await trail.write(1)
+  await trail.pollLater()
+  assert.match(
+    String(trail.faults),
+    /checkpoint was replaced by one of the same key over 10 lines: another gateway may write this log too/,
+  )
+  await trail.pollLater()
+  assert.equal((await trail.check()).checkpoint.size, 10 + 1 + 10 + 1 + 1)
+})
+
 test('a log that is removed under the gateway goes on with the same tree', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(700)

@@ -269,10 +269,8 @@ export class Sealer {
   async #seal(): Promise<void> {
     const { progress, onSealed, onFault } = this.#options
     this.#sync()
-    const checkpoint = await this.#log.seal((file) =>
-      onFault(
-        `${file} was removed or replaced while the gateway ran; the tree goes on, older tiles may be missing`,
-      ),
+    const checkpoint = await this.#log.seal((what) =>
+      onFault(`${what}, while the gateway ran; the tree goes on, older tiles may be missing`),
     )
     this.#unsealed = 0
     this.#isFull = false
