@@ -13,6 +13,7 @@ import type {
   UpstreamResponse,
 } from '../upstream-client.ts'
 import type { UpstreamsOptions } from '../upstream-options.ts'
+import { serveStreams } from './scripted-streams.test-support.ts'
 
 /** One request as it came over the wire. */
 export interface WireRequest {
@@ -31,6 +32,8 @@ export interface ScriptedUpstream {
   /** Connections accepted so far. */
   connections: number
   readonly open: Set<Socket>
+  /** Connections that are open; of HTTP/2, streams: a connection outlives them. */
+  inUse(): number
   /** Whole requests that came. */
   readonly requests: WireRequest[]
   /** Every byte received, over all connections. */
@@ -48,14 +51,16 @@ export interface ScriptedOptions {
   readonly tls?: TlsOptions
 }
 
-/** How upstreams are spoken to that say nothing of it. Written by the test that runs the others over TLS. */
-export const transport: { tls: TlsOptions | undefined } = { tls: undefined }
+/** How upstreams are spoken to that say nothing of it. Written by the tests that run the others over TLS and HTTP/2. */
+export const transport: { tls: TlsOptions | undefined; http2: boolean } = { tls: undefined, http2: false }
 
 export async function scriptedUpstream(options: ScriptedOptions): Promise<ScriptedUpstream> {
+  const streams = new Set<object>()
   const upstream: ScriptedUpstream = {
     url: '',
     connections: 0,
     open: new Set(),
+    inUse: () => (transport.http2 ? streams.size : upstream.open.size),
     requests: [],
     received: '',
     async close() {
@@ -64,7 +69,19 @@ export async function scriptedUpstream(options: ScriptedOptions): Promise<Script
       await once(server, 'close')
     },
   }
-  const accept = (socket: Socket): void => {
+  const acceptHttp2 = (socket: Socket): void => {
+    const connection = ++upstream.connections
+    upstream.open.add(socket)
+    socket.on('close', () => upstream.open.delete(socket))
+    socket.on('error', () => {})
+    options.onConnection?.(socket, connection)
+    serveStreams(socket, streams, (request) => {
+      const received = { ...request, connection }
+      upstream.requests.push(received)
+      options.onRequest?.(received)
+    })
+  }
+  const acceptHttp1 = (socket: Socket): void => {
     const connection = ++upstream.connections
     upstream.open.add(socket)
     socket.on('close', () => upstream.open.delete(socket))
@@ -90,6 +107,7 @@ export async function scriptedUpstream(options: ScriptedOptions): Promise<Script
       }
     })
   }
+  const accept = transport.http2 ? acceptHttp2 : acceptHttp1
   const tls = options.socketPath === undefined ? (options.tls ?? transport.tls) : undefined
   const server = tls === undefined ? createServer(accept) : createTlsServer(tls, accept)
   server.on('tlsClientError', () => {})
@@ -98,7 +116,7 @@ export async function scriptedUpstream(options: ScriptedOptions): Promise<Script
     server.listen({ port: options.port ?? 0, host: '127.0.0.1', backlog: 4096 })
   else server.listen(options.socketPath)
   await once(server, 'listening')
-  const scheme = tls === undefined ? 'http' : 'https'
+  const scheme = transport.http2 ? 'h2c' : tls === undefined ? 'http' : 'https'
   const url =
     options.socketPath === undefined
       ? `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`

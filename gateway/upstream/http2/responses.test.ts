@@ -189,6 +189,8 @@ describe('a response over HTTP/2', () => {
     const [sent] = framed.connections[0]?.frames.filter(({ type }) => type === HEADERS) ?? []
     const text = sent?.payload.toString('latin1') ?? ''
     assert.equal(/upgrade|connection|host/.test(text), false)
+    const repeated = ['host', 'a', 'dnt', '1', 'dnt', '1', 'age', '1', 'age', '2', 'x-\xe9'.slice(0, 2), '\xe9']
+    assert.equal((await responseTo(t, script, { headers: repeated })).received.status, 200)
     const refused = await responseTo(t, script, { headers: ['host', 'a', 'connection', 'close'] })
     assert.equal(refused.received.fault?.kind, 'unreachable')
   })
