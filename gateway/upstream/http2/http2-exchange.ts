@@ -8,8 +8,11 @@ import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
 import { SentBody, type StreamBodySender } from './sent-body.ts'
 import type { SessionPool } from './session-pool.ts'
 import { requestHead } from './stream-heads.ts'
-import type { SessionUser, UpstreamSession } from './upstream-session.ts'
+import type { OpenOptions, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
+
+/** Each may have opened a connection. */
+const MAX_TIMES_TURNED_AWAY = 3
 
 /** An exchange on a stream of HTTP/2. */
 export class Http2Exchange
@@ -23,6 +26,7 @@ export class Http2Exchange
   /** Part of the streamed body was sent. */
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
+  #timesTurnedAway = 0
 
   override begin(): void {
     try {
@@ -76,11 +80,16 @@ export class Http2Exchange
     const { body } = this.request
     const isStreamed = body !== null && whole === undefined
     const scheme = this.chosenOrigin.pool.address.secure ? 'https' : 'http'
-    const opened = this.connection?.open([':scheme', scheme, ...this.#head], this, {
+    const opened = this.#openStream([':scheme', scheme, ...this.#head], {
       endStream: body === null,
       // Also without trailers: Node ends a body that is cancelled with END_STREAM before it resets the stream, unless trailers follow.
       waitForTrailers: isStreamed,
     })
+    if (opened instanceof Error) {
+      this.dropConnection()
+      this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${opened.message}` })
+      return undefined
+    }
     if (opened === undefined) {
       this.connection?.retire()
       this.turnedAway()
@@ -96,6 +105,15 @@ export class Http2Exchange
     return opened
   }
 
+  /** @returns what Node finds wrong with the head, which is not to be thrown where nobody catches it */
+  #openStream(head: readonly string[], options: OpenOptions): UpstreamStream | Error | undefined {
+    try {
+      return this.connection?.open(head, this, options)
+    } catch (error) {
+      return error as Error
+    }
+  }
+
   #sendTrailers(): void {
     const { stream } = this.#stream ?? {}
     if (stream === undefined || stream.closed || this.isSending) return
@@ -109,10 +127,13 @@ export class Http2Exchange
 
   /** There was no place on the session after all: nothing was sent, so another may be asked. */
   turnedAway(): void {
+    this.#timesTurnedAway += 1
     this.request.attempts?.failed('unreachable')
     this.detach()
     this.nowMs = this.state.clock()
-    this.attempt(ALL_IN_USE)
+    // An upstream that takes no streams must not get connections without end.
+    if (this.#timesTurnedAway < MAX_TIMES_TURNED_AWAY) this.attempt(ALL_IN_USE)
+    else this.failLater(ALL_IN_USE)
   }
 
   connectFailed(error: ConnectError): void {

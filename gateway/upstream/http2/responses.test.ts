@@ -171,6 +171,21 @@ describe('a response over HTTP/2', () => {
     assert.deepEqual([outcome(received), received.headers], ['end', ['x-b', 'e']])
   })
 
+  it('whose receiver makes a mistake is broken, and the others go on', async (t) => {
+    const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'x', END_STREAM)))
+    const upstream = upstreamsTo([framed.url])
+    t.after(async () => {
+      await framed.close()
+      await upstream.close()
+    })
+    const sent = send(upstream, {}, () => {
+      throw new Error('a slip')
+    })
+    const { fault } = await sent.over
+    assert.deepEqual([fault?.kind, fault?.cause], ['broken', 'a mistake of the receiver: Error: a slip'])
+    assert.equal(bodyOf(await send(upstream).over), 'x')
+  })
+
   it('to HEAD has a length and no body', async (t) => {
     const script: Script = ({ write }, id) => write(head(id, [...OK, 'content-length', '5'], END_STREAM))
     const { received } = await responseTo(t, script, { method: 'HEAD' })
@@ -189,7 +204,20 @@ describe('a response over HTTP/2', () => {
     const [sent] = framed.connections[0]?.frames.filter(({ type }) => type === HEADERS) ?? []
     const text = sent?.payload.toString('latin1') ?? ''
     assert.equal(/upgrade|connection|host/.test(text), false)
-    const repeated = ['host', 'a', 'dnt', '1', 'dnt', '1', 'age', '1', 'age', '2', 'x-\xe9'.slice(0, 2), '\xe9']
+    const repeated = [
+      'host',
+      'a',
+      'dnt',
+      '1',
+      'dnt',
+      '1',
+      'age',
+      '1',
+      'age',
+      '2',
+      'x-\xe9'.slice(0, 2),
+      '\xe9',
+    ]
     assert.equal((await responseTo(t, script, { headers: repeated })).received.status, 200)
     const refused = await responseTo(t, script, { headers: ['host', 'a', 'connection', 'close'] })
     assert.equal(refused.received.fault?.kind, 'unreachable')

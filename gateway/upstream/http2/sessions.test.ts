@@ -82,6 +82,21 @@ describe('sessions with an upstream', () => {
     assert.equal(all.filter(({ ended }) => ended).length, 4)
   })
 
+  it('are not opened again and again for an upstream that allows no streams', async (t) => {
+    const { framed, upstream } = await pair(t, answer, {}, settingsOf(0))
+    assert.equal((await send(upstream).over).fault?.kind, 'unreachable')
+    assert.equal(framed.connections.length, 3)
+  })
+
+  it('survive a head that Node does not take', async (t) => {
+    const { framed, upstream } = await pair(t, answer)
+    const path = 'not a pseudo-field'
+    const [bad, good] = [send(upstream, { headers: ['host', 'a', ':odd', path] }), send(upstream)]
+    assert.equal((await bad.over).fault?.kind, 'unreachable')
+    assert.equal(bodyOf(await good.over), 'ok')
+    assert.equal(framed.connections.length, 1)
+  })
+
   it('end with GOAWAY: what the upstream has not looked at is sent again, the rest ends there', async (t) => {
     const { framed, upstream } = await pair(t, (connection, id) => {
       if (connection.number > 1) answer(connection, id)

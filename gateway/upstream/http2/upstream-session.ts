@@ -28,6 +28,14 @@ export interface SessionOwner extends ConnectionTarget {
   closed(): void
 }
 
+/** How a stream begins. */
+export interface OpenOptions {
+  /** The request has no body. */
+  readonly endStream: boolean
+  /** The end of its body is told by its trailers, which may be none. */
+  readonly waitForTrailers: boolean
+}
+
 /** An exchange that uses a session. Each of these is called at most once. */
 export interface SessionUser {
   connected(): void
@@ -94,12 +102,8 @@ export class UpstreamSession implements Timed {
     if (this.#isRetired) this.#end()
   }
 
-  /** @returns undefined when the session cannot begin a stream any more */
-  open(
-    head: readonly string[],
-    user: StreamUser,
-    options: { readonly endStream: boolean; readonly waitForTrailers: boolean },
-  ): UpstreamStream | undefined {
+  /** @returns undefined when the session cannot begin a stream any more @throws Error when Node does not take the head */
+  open(head: readonly string[], user: StreamUser, options: OpenOptions): UpstreamStream | undefined {
     const session = this.#session
     if (session === undefined || session.closed || session.destroyed) return undefined
     return new UpstreamStream(session.request(head, options), user, () => this.#lastHandled)

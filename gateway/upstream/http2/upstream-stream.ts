@@ -54,10 +54,14 @@ export class UpstreamStream {
     this.#user = user
     this.#lastHandled = lastHandled
     this.#watchEnd()
-    stream.on('headers', (_headers, _flags, flat) => this.#interim(flat as unknown as string[]))
-    stream.on('response', (_headers, _flags, flat) => this.#head(flat as unknown as string[]))
+    stream.on('headers', (_headers, _flags, flat) =>
+      this.#tell(() => this.#interim(flat as unknown as string[])),
+    )
+    stream.on('response', (_headers, _flags, flat) =>
+      this.#tell(() => this.#head(flat as unknown as string[])),
+    )
     stream.on('trailers', (_headers, _flags, flat) => this.#takeTrailers(flat as unknown as string[]))
-    stream.on('data', (bytes: Buffer) => this.#data(bytes))
+    stream.on('data', (bytes: Buffer) => this.#tell(() => this.#data(bytes)))
     stream.on('end', () => this.#end())
     stream.on('error', (error: Error) => {
       this.#error = error
@@ -73,6 +77,15 @@ export class UpstreamStream {
     if (!this.stream.closed) this.stream.close(CANCEL)
     // What was read is thrown away, so that the stream can end.
     this.stream.resume()
+  }
+
+  /** Nobody else would catch what the user throws. */
+  #tell(tell: () => void): void {
+    try {
+      tell()
+    } catch (mistake) {
+      this.#fail('broken', `a mistake of the receiver: ${mistake}`)
+    }
   }
 
   /**
@@ -91,21 +104,21 @@ export class UpstreamStream {
   #interim(flat: readonly string[]): void {
     this.responseBegan = true
     const head = readResponseHead(flat)
-    if (typeof head === 'string') this.#fail(head)
+    if (typeof head === 'string') this.#fail('malformed', head)
     else this.#user?.interim(head.status, head.fields)
   }
 
   #head(flat: readonly string[]): void {
     this.responseBegan = true
     const head = readResponseHead(flat)
-    if (typeof head === 'string') this.#fail(head)
-    else if (head.status < 200) this.#fail('an interim status as the final one')
+    if (typeof head === 'string') this.#fail('malformed', head)
+    else if (head.status < 200) this.#fail('malformed', 'an interim status as the final one')
     else this.#user?.responded(head.status, head.fields)
   }
 
   #takeTrailers(flat: readonly string[]): void {
     const fields = readFields(flat)
-    if (typeof fields === 'string') this.#fail(fields)
+    if (typeof fields === 'string') this.#fail('malformed', fields)
     else this.#trailers = fields
   }
 
@@ -124,10 +137,10 @@ export class UpstreamStream {
     user?.whole(this.#trailers)
   }
 
-  #fail(cause: string): void {
+  #fail(kind: UpstreamFaultKind, cause: string): void {
     const user = this.#user
     this.leave()
-    user?.lost('malformed', cause, false)
+    user?.lost(kind, cause, false)
   }
 
   #closed(): void {
