@@ -47,10 +47,23 @@ function responseOf(begin: string, bytes: number): Buffer {
 
 function serve(socket: Socket): void {
   let text = ''
+  /** Of a body of known length, which is counted and not kept. */
+  let bytesLeft = 0
   socket.on('error', () => socket.destroy())
   socket.on('data', (bytes: Buffer) => {
-    text += bytes.toString('latin1')
+    const counted = Math.min(bytesLeft, bytes.length)
+    bytesLeft -= counted
+    if (bytesLeft > 0) return
+    if (counted > 0) socket.write(response)
+    if (counted === bytes.length) return
+    text += bytes.toString('latin1', counted)
     for (let end = endOf(text); end > 0; end = endOf(text)) {
+      bytesLeft = end - text.length
+      if (bytesLeft > 0) {
+        text = ''
+        return
+      }
+      bytesLeft = 0
       const request = text.slice(0, end)
       text = text.slice(end)
       socket.write(responseTo(request))
@@ -58,7 +71,7 @@ function serve(socket: Socket): void {
   })
 }
 
-/** Length of the first request in the text; 0 while it is not whole. */
+/** Length of the first request in the text, which may end later; 0 while that is not known. */
 function endOf(text: string): number {
   const headEnd = text.indexOf(HEAD_END)
   if (headEnd < 0) return 0
@@ -66,10 +79,7 @@ function endOf(text: string): number {
   if (text.startsWith('GET ')) return bodyFrom
   const head = text.slice(0, bodyFrom)
   const length = /\r\ncontent-length: (\d+)\r\n/i.exec(head)?.[1]
-  if (length !== undefined) {
-    const end = bodyFrom + Number(length)
-    return end <= text.length ? end : 0
-  }
+  if (length !== undefined) return bodyFrom + Number(length)
   const end = text.indexOf('\r\n0\r\n\r\n', headEnd)
   return end < 0 ? 0 : end + 7
 }
