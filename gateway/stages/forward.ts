@@ -1,10 +1,11 @@
 import type { Readable } from 'node:stream'
+import type { Route } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { boundedBody } from '../http/bodies/bounded-body.ts'
 import { bodyOf } from '../http/bodies/buffered-body.ts'
 import { grpcTimeoutMs, isGrpc } from '../http/rules/grpc.ts'
 import { filterRequestTrailers } from '../http/rules/trailers.ts'
+import type { IncomingBody } from '../http/server/incoming-body.ts'
 import { bodyTooLarge } from '../refusals.ts'
 import { Forwarding } from './forwarding/forwarding.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
@@ -22,13 +23,8 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   const forwarding = new Forwarding(gateway, exchange)
   let body: Readable | null = exchange.bufferedBody === undefined ? null : bodyOf(exchange.bufferedBody)
   if (unread && req.body !== null) {
-    body =
-      headers.contentLength !== undefined
-        ? req.body
-        : boundedBody(req.body, {
-            maxBytes: route.maxBodyBytes,
-            onExceeded: () => forwarding.give(bodyTooLarge(route.maxBodyBytes)),
-          })
+    body = req.body
+    if (headers.contentLength === undefined && !isBounded(req.body, route, forwarding)) return
   }
   const isCall = route.client.speaksHttp2 && isGrpc(req)
   // Its two sides take turns as they like: `idleMs` bounds both.
@@ -56,4 +52,12 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
 function leastOf(one: number | undefined, other: number | undefined): number | undefined {
   if (one === undefined || other === undefined) return one ?? other
   return Math.min(one, other)
+}
+
+/** @returns false when the client has got a refusal. */
+function isBounded(body: IncomingBody, { maxBodyBytes }: Route, forwarding: Forwarding): boolean {
+  const give = () => forwarding.give(bodyTooLarge(maxBodyBytes))
+  if (body.bound(maxBodyBytes, give)) return true
+  give()
+  return false
 }

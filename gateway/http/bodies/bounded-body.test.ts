@@ -1,38 +1,56 @@
 import assert from 'node:assert/strict'
-import { PassThrough } from 'node:stream'
 import { describe, it } from 'node:test'
-import { boundedBody } from './bounded-body.ts'
+import { BoundedBody } from './bounded-body.ts'
 
-async function read(stream: AsyncIterable<Buffer>): Promise<number> {
-  let bytes = 0
-  for await (const chunk of stream) bytes += chunk.length
-  return bytes
+class Body extends BoundedBody {
+  constructor() {
+    super({ read: () => {} })
+  }
+
+  receive(text: string): void {
+    if (this.takes(text.length)) this.push(text)
+  }
+
+  complete(): void {
+    if (!this.isExceeded) this.push(null)
+  }
 }
 
-describe('boundedBody', () => {
-  it('passes a body of exactly its bound on', async () => {
-    const source = new PassThrough()
-    const bounded = boundedBody(source, { maxBytes: 10, onExceeded: () => assert.fail('not exceeded') })
-    source.write('12345')
-    source.end('67890')
-    assert.equal(await read(bounded), 10)
+describe('a bounded body', () => {
+  it('passes on exactly its bound', async () => {
+    const body = new Body()
+    assert.equal(
+      body.bound(10, () => assert.fail('not exceeded')),
+      true,
+    )
+    body.receive('12345')
+    body.receive('67890')
+    body.complete()
+    assert.equal((await body.toArray()).join(''), '1234567890')
   })
 
-  it('reports a body one byte longer once and never ends as if it were whole', async () => {
-    const source = new PassThrough()
+  it('reports one byte more once, passes nothing of that piece on, and never ends', async () => {
+    const body = new Body()
     let exceeded = 0
-    const bounded = boundedBody(source, { maxBytes: 9, onExceeded: () => exceeded++ })
-    source.write('12345')
-    source.end('67890')
-    await assert.rejects(read(bounded))
+    body.bound(9, () => exceeded++)
+    body.receive('12345')
+    body.receive('67890')
+    body.receive('1')
+    body.complete()
     assert.equal(exceeded, 1)
+    assert.equal(String(body.read()), '12345')
+    body.resume()
+    await new Promise(setImmediate)
+    assert.equal(body.readableEnded, false)
   })
 
-  it('breaks off when its source is broken off', async () => {
-    const source = new PassThrough()
-    const bounded = boundedBody(source, { maxBytes: 9, onExceeded: () => assert.fail('not exceeded') })
-    source.write('123')
-    setImmediate(() => source.destroy())
-    await assert.rejects(read(bounded))
+  it('says at once that more has come than a bound that is set late', () => {
+    const body = new Body()
+    body.receive('1234567890')
+    assert.equal(
+      body.bound(9, () => assert.fail('it is said')),
+      false,
+    )
+    body.receive('1')
   })
 })

@@ -1,26 +1,35 @@
-import { type Readable, Transform } from 'node:stream'
+import { Readable } from 'node:stream'
 
-/**
- * Passes on a body of unknown length up to a bound. Beyond it, `onExceeded` is called once and the stream is destroyed,
- * so that its reader never takes it for complete.
- */
-export function boundedBody(
-  body: Readable,
-  options: { readonly maxBytes: number; readonly onExceeded: () => void },
-): Readable {
-  let bytes = 0
-  const bounded = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length
-      if (bytes <= options.maxBytes) return done(null, chunk)
-      body.unpipe(bounded)
-      options.onExceeded()
-      bounded.destroy()
-    },
-  })
-  body.on('close', () => {
-    if (!body.readableEnded) bounded.destroy(new Error('the request body was broken off'))
-  })
-  bounded.on('error', () => body.unpipe(bounded))
-  return body.pipe(bounded)
+const nothing = (): void => {}
+
+/** A request body whose length may be unknown, and bounded while it comes. */
+export abstract class BoundedBody extends Readable {
+  #bytes = 0
+  #maxBytes = Number.POSITIVE_INFINITY
+  #onExceeded = nothing
+
+  /**
+   * Nothing beyond so many bytes is passed on. `onExceeded` is called once when more come, and the body never ends.
+   *
+   * @returns false when more have come already: then it is not called
+   */
+  bound(maxBytes: number, onExceeded: () => void): boolean {
+    this.#maxBytes = maxBytes
+    this.#onExceeded = onExceeded
+    return this.#bytes <= maxBytes
+  }
+
+  /** Counts what has come. @returns false when it must not be passed on. */
+  protected takes(bytes: number): boolean {
+    const before = this.#bytes
+    this.#bytes += bytes
+    if (this.#bytes <= this.#maxBytes) return true
+    if (before <= this.#maxBytes) this.#onExceeded()
+    return false
+  }
+
+  /** The body was cut at its bound. */
+  protected get isExceeded(): boolean {
+    return this.#bytes > this.#maxBytes
+  }
 }

@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream'
+import { BoundedBody } from '../bodies/bounded-body.ts'
 import type { ConnectionDeadline } from '../server/connection-deadline.ts'
 import type { IncomingBody } from '../server/incoming-body.ts'
 import { DEFAULT_WINDOW } from './frames.ts'
@@ -11,7 +11,7 @@ const CREDIT_BYTES = DEFAULT_WINDOW >> 1
  * The body of a request. Destroyed without an end: the client broke off. The client may send more only as this is read, and its
  * deadline waits while nobody reads.
  */
-export class StreamBody extends Readable implements IncomingBody {
+export class StreamBody extends BoundedBody implements IncomingBody {
   readonly #deadline: ConnectionDeadline
   readonly #credit: (bytes: number) => void
   /** Received, and not given back to the client's window. */
@@ -34,6 +34,7 @@ export class StreamBody extends Readable implements IncomingBody {
   receive(piece: Buffer): void {
     if (this.destroyed) return
     this.#uncredited += piece.length
+    if (!this.takes(piece.length)) return
     if (!this.push(piece)) {
       if (!this.#deadline.isBodyHeldBack) this.#deadline.holdBodyBack()
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
@@ -46,7 +47,7 @@ export class StreamBody extends Readable implements IncomingBody {
   /** The last piece has come. */
   complete(): void {
     this.#uncredited = 0
-    this.push(null)
+    if (!this.isExceeded) this.push(null)
   }
 
   #giveBack(): void {

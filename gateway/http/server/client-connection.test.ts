@@ -134,6 +134,16 @@ describe('back-pressure', () => {
     assert.ok(one.text === body, 'byte for byte')
   })
 
+  it('notices that a client goes whose body is held back', async (t) => {
+    const { seen, connect } = await serving(t, noResponse)
+    const client = await connect()
+    client.send(`POST / HTTP/1.1\r\nContent-Length: ${MIB}\r\n\r\n${'x'.repeat(80 * KIB)}`)
+    await until(() => seen.length === 1 && client.served.isPaused())
+    client.socket.resetAndDestroy()
+    await client.gone()
+    assert.equal(seen[0]?.closes, 1)
+  })
+
   it('does not hold back what follows a body that is whole, and that nobody reads', async (t) => {
     const { seen, connect } = await serving(t, noResponse)
     const client = await connect()

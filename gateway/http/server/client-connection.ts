@@ -10,6 +10,7 @@ import { Lingering } from './lingering.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
 import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './request-fault.ts'
 import { RequestReader, skipEmptyLines } from './request-reader.ts'
+import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { isWebSocketUpgrade } from './tunnels/websocket.ts'
 import { WriteWatch } from './write-watch.ts'
 
@@ -17,7 +18,7 @@ import { WriteWatch } from './write-watch.ts'
  * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in
  * the wrong order (RFC 9112 section 9.3.2). connection-phase.ts has the table of its phases.
  */
-export class Connection<E> implements Timed, ResponseConnection {
+export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   slot = -1
   readonly socket: Socket
   /** The client's address. */
@@ -28,6 +29,7 @@ export class Connection<E> implements Timed, ResponseConnection {
   readonly #reader: RequestReader
   readonly #pipelined: PipelinedBytes
   readonly #writes: WriteWatch
+  readonly #stopReading: (unread: Buffer | undefined) => void
   #phase: ConnectionPhase = 'idle'
   /** The client has closed its half. */
   #ended = false
@@ -50,7 +52,7 @@ export class Connection<E> implements Timed, ResponseConnection {
     this.#pipelined = new PipelinedBytes(socket)
     this.#writes = new WriteWatch(socket, terms.steadyClock)
     socket.setNoDelay(true)
-    socket.on('data', this.#onData)
+    this.#stopReading = readClient(socket, this)
     socket.on('end', this.#onEnd)
     socket.on('close', this.#onClose)
     // After a broken TLS record the socket does not close by itself.
@@ -73,6 +75,7 @@ export class Connection<E> implements Timed, ResponseConnection {
   }
 
   checkTime(nowMs: number): void {
+    this.#reader.readAhead()
     if (this.#writes.isStalled(nowMs)) this.#giveUpWriting()
     if (nowMs < this.deadlineMs || this.socket.destroyed) return
     if (this.#phase === 'head') this.#refuseHead(HEAD_LATE)
@@ -102,11 +105,8 @@ export class Connection<E> implements Timed, ResponseConnection {
     this.#forgetRequest()
     response.close()
     incompleteBody?.destroy()
-    if (this.socket.destroyed) {
-      this.#dropPipelinedAfter(response)
-      return
-    }
-    if (this.#phase !== 'response' || !response.keepAlive) this.#linger()
+    if (this.socket.destroyed) this.#dropPipelinedAfter(response)
+    else if (this.#phase !== 'response' || !response.keepAlive) this.#linger()
     // A client that does not read its responses gets no further ones.
     else if (this.socket.writableNeedDrain) {
       this.watchWrites(response.idleMs)
@@ -141,20 +141,18 @@ export class Connection<E> implements Timed, ResponseConnection {
     const { socket } = this
     const unread = this.#phase === 'head' ? this.#reader.partialHead : this.#pipelined.take()
     this.#enter('detached')
-    socket.off('data', this.#onData)
     socket.off('end', this.#onEnd)
     socket.off('close', this.#onClose)
-    socket.pause()
-    if (unread !== undefined) socket.unshift(unread)
+    this.#stopReading(unread)
     this.terms.left(this)
     this.#res?.close()
     return socket
   }
 
-  readonly #onData = (bytes: Buffer): void => {
-    if (this.#phase === 'response') this.#pipelined.keep(bytes)
+  received(bytes: Buffer, length: number): void {
+    if (this.#phase === 'response') this.#pipelined.keep(bytes, 0, length)
     else if (this.#phase === 'lingering') this.#lingering?.throwAway(this.terms.steadyClock())
-    else if (this.#phase !== 'last response') this.#read(bytes)
+    else if (this.#phase !== 'last response') this.#read(bytes, length)
   }
 
   readonly #onEnd = (): void => {
@@ -209,26 +207,26 @@ export class Connection<E> implements Timed, ResponseConnection {
         this.#becomeIdle()
         this.#pipelined.isBeingRead = true
         this.socket.resume()
-        this.#read(bytes)
+        this.#read(bytes, bytes.length)
         this.#pipelined.isBeingRead = false
       }
       if (this.#ended) this.#endEarly()
     })
   }
 
-  #read(bytes: Buffer): void {
+  #read(bytes: Buffer, length: number): void {
     const reader = this.#reader
     let at = 0
     if (this.#phase === 'idle') {
-      at = skipEmptyLines(bytes)
-      if (at === bytes.length) return
+      at = skipEmptyLines(bytes, length)
+      if (at === length) return
       reader.begin()
       this.#enter('head')
     }
-    if (this.#isIn('head')) this.#readHead(bytes, at)
+    if (this.#isIn('head')) this.#readHead(bytes, at, length)
     else {
-      reader.deadline.extendBody(bytes.length)
-      this.#readBody(bytes, at)
+      reader.deadline.extendBody(length)
+      this.#readBody(bytes, at, length)
       if (reader.fault !== undefined) this.#interrupt(reader.fault)
     }
   }
@@ -237,9 +235,9 @@ export class Connection<E> implements Timed, ResponseConnection {
    * The handler gets a request only when all bytes that have come are parsed: a fault among them is known by then, and a
    * short body is complete.
    */
-  #readHead(bytes: Buffer, from: number): void {
+  #readHead(bytes: Buffer, from: number, to: number): void {
     const reader = this.#reader
-    const at = reader.readHead(bytes, from)
+    const at = reader.readHead(bytes, from, to)
     if (reader.fault !== undefined) this.#refuseHead(reader.fault)
     if (!reader.isHeadComplete) return
     const req = reader.request()
@@ -251,16 +249,16 @@ export class Connection<E> implements Timed, ResponseConnection {
       reader.expectBody(req)
       if (req.body === null) this.#requestComplete()
       else this.#enter('body')
-      this.#readBody(bytes, at)
+      this.#readBody(bytes, at, to)
     }
     this.#begin(reader.fault)
   }
 
-  #readBody(bytes: Buffer, from: number): void {
-    const at = this.#isIn('body') ? this.#reader.readBody(bytes, from) : from
+  #readBody(bytes: Buffer, from: number, to: number): void {
+    const at = this.#isIn('body') ? this.#reader.readBody(bytes, from, to) : from
     // Handling the first pieces may have ended the request.
     if (this.#reader.isComplete && this.#isIn('body')) this.#requestComplete()
-    if (this.#isIn('response') && at < bytes.length) this.#pipelined.keep(bytes.subarray(at))
+    if (this.#isIn('response') && at < to) this.#pipelined.keep(bytes, at, to)
   }
 
   #requestComplete(): void {

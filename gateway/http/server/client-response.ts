@@ -111,7 +111,8 @@ export class ClientResponse implements OutgoingResponse {
       if (this.#chunked) this.#send('\r\n')
       socket.uncork()
     }
-    if (!socket.writableNeedDrain) return true
+    // A drain is announced even of what the system has taken at once.
+    if (!socket.writableNeedDrain || socket.writableLength === 0) return true
     this.#connection.watchWrites(this.idleMs)
     return false
   }

@@ -1,7 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer, type Server as SecureServer, type TlsOptions } from 'node:tls'
-import { acceptQueued } from './accept-queue.ts'
 import type { Accepted, Connections } from './connections.ts'
+import { acceptQueued } from './sockets/accept-queue.ts'
+import { acceptClientSockets } from './sockets/client-socket.ts'
 
 /** Enough for an honest client's TLS handshake from anywhere. */
 const HANDSHAKE_MS = 1000
@@ -30,6 +31,7 @@ export interface SecureHttpServer extends HttpServer {
 export function createHttpServer<E>(connections: Connections<E>): HttpServer {
   // A client may close its half after its request, and still gets the response.
   const server = createServer({ allowHalfOpen: true }, (socket) => connections.accept(socket))
+  acceptClientSockets(server)
   return httpServer(server, connections)
 }
 

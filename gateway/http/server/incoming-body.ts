@@ -1,9 +1,19 @@
 import type { Socket } from 'node:net'
-import { Readable } from 'node:stream'
+import { BoundedBody } from '../bodies/bounded-body.ts'
+import {
+  type BodyReceiver,
+  BULK_BYTES,
+  copyOf,
+  lendBuffer,
+  type Piece,
+  pooledCopyOf,
+  type ReadBuffer,
+} from '../bodies/read-buffers.ts'
 import type { ConnectionDeadline } from './connection-deadline.ts'
+import { ClientSocket } from './sockets/client-socket.ts'
 
 /** The body of a request, whatever its version of HTTP. */
-export interface IncomingBody extends Readable {
+export interface IncomingBody extends BoundedBody {
   /** The last piece has come. */
   complete(): void
   /** The client may take any time for the rest: the reader has another bound. */
@@ -16,14 +26,20 @@ const HIGH_WATER_BYTES = 64 * 1024
  * The body of a request. Destroyed without an end: the client broke off. A slow reader pauses the socket, and the client's
  * deadline with it.
  */
-export class RequestBody extends Readable implements IncomingBody {
+export class RequestBody extends BoundedBody implements IncomingBody {
   readonly #socket: Socket
   readonly #deadline: ConnectionDeadline
+  /** What the socket reads into; undefined when each piece has memory of its own. */
+  readonly #buffer: ReadBuffer | undefined
+  #receiver: BodyReceiver | undefined = undefined
+  /** Buffers of pieces in the stream. They can be used again only when one receiver gets all of them. */
+  readonly #early: Buffer[] = []
 
-  constructor(socket: Socket, deadline: ConnectionDeadline) {
+  constructor(socket: Socket, deadline: ConnectionDeadline, buffer: ReadBuffer | undefined) {
     super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
     this.#socket = socket
     this.#deadline = deadline
+    this.#buffer = buffer
   }
 
   override _read(): void {
@@ -32,10 +48,29 @@ export class RequestBody extends Readable implements IncomingBody {
     this.#socket.resume()
   }
 
+  override resume(): this {
+    super.resume()
+    // Pieces that did not go through the stream leave it waiting for the first: it does not ask for more.
+    this._read()
+    return this
+  }
+
+  /**
+   * While the stream flows and holds nothing, pieces go to the receiver without it, and without a copy. Whatever else comes is
+   * emitted as `data`, and `end` always.
+   */
+  passTo(receiver: BodyReceiver | undefined): void {
+    this.#receiver = receiver
+    if (receiver === undefined) this.#early.length = 0
+  }
+
   /** The next piece has come. */
-  receive(piece: Buffer): void {
-    if (this.destroyed || this.push(piece) || this.#socket.isPaused()) return
-    this.#socket.pause()
+  receive(piece: Piece): void {
+    if (this.destroyed || !this.takes(piece.to - piece.from)) return
+    if (this.#pass(piece) || this.#socket.isPaused()) return
+    // Most wait for a moment only, in which reading ahead would cost a copy.
+    if (this.#socket instanceof ClientSocket) this.#socket.holdBack()
+    else this.#socket.pause()
     this.#deadline.holdBodyBack()
   }
 
@@ -43,9 +78,35 @@ export class RequestBody extends Readable implements IncomingBody {
     this.#deadline.endPace()
   }
 
+  /** To be called now and then: who sends a body that is held back for longer may go, which only a read tells. */
+  readAhead(): void {
+    if (this.#deadline.isBodyHeldBack && this.#socket instanceof ClientSocket) this.#socket.readAhead()
+  }
+
+  #pass(piece: Piece): boolean {
+    const { bytes, from, to } = piece
+    const receiver = this.#receiver
+    const buffer = bytes === this.#buffer?.bytes ? this.#buffer : undefined
+    if (receiver === undefined || this.readableFlowing !== true || this.readableLength > 0)
+      return this.push(buffer === undefined ? bytes.subarray(from, to) : this.#copyOf(piece))
+    // The receiver has got what came before.
+    for (let early = this.#early.pop(); early !== undefined; early = this.#early.pop())
+      lendBuffer(early, receiver)
+    return buffer === undefined ? receiver.data(bytes.subarray(from, to), 0) : buffer.pass(piece, receiver, 0)
+  }
+
+  #copyOf(piece: Piece): Buffer {
+    const { bytes, from, to } = piece
+    if (to - from < BULK_BYTES) return copyOf(bytes, from, to)
+    const copy = pooledCopyOf(piece)
+    this.#early.push(copy)
+    return copy.subarray(0, to - from)
+  }
+
   /** The last piece has come. */
   complete(): void {
-    this.push(null)
+    if (this.#buffer !== undefined) this.#buffer.isBulk = false
+    if (!this.isExceeded) this.push(null)
     // The socket may be paused. What follows the body has its own bound.
     this.#socket.resume()
   }

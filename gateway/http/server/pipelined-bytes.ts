@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { copyOf } from '../bodies/read-buffers.ts'
 
 /** How much a client may send ahead of its turn before the socket is paused. */
 const MAX_BYTES = 64 * 1024
@@ -27,14 +28,15 @@ export class PipelinedBytes {
   }
 
   /** Keeps what has come, or what stands behind the request that was taken from here; pauses the socket when full. */
-  keep(bytes: Buffer): void {
+  keep(bytes: Buffer, from: number, to: number): void {
     if (this.isBeingRead) {
       this.#requests--
-      this.#bytes = bytes
+      this.#bytes = bytes.subarray(from, to)
     } else {
       if (this.#bytes === undefined) this.#requests = 0
-      this.#requests += blankLinesOf(bytes)
-      this.#bytes = this.#bytes === undefined ? bytes : Buffer.concat([this.#bytes, bytes])
+      const piece = copyOf(bytes, from, to)
+      this.#requests += blankLinesOf(piece)
+      this.#bytes = this.#bytes === undefined ? piece : Buffer.concat([this.#bytes, piece])
     }
     if (this.#isFull) this.#socket.pause()
   }

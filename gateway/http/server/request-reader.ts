@@ -1,4 +1,5 @@
 import type { RefusalCode } from '../../refusals.ts'
+import { copyOf, type ReadBuffer } from '../bodies/read-buffers.ts'
 import { BodyFrames } from '../syntax/body-frames.ts'
 import { HeadParser } from '../syntax/head-parser.ts'
 import { ConnectionDeadline, type DeadlineTerms } from './connection-deadline.ts'
@@ -6,6 +7,7 @@ import { RequestBody } from './incoming-body.ts'
 import { IncomingRequest, type Origin } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
 import { RequestLines } from './request-lines.ts'
+import { ClientSocket } from './sockets/client-socket.ts'
 
 /** More than `admit` accepts, so that `admit` refuses with everything the head says. */
 const MAX_HEAD_BYTES = 16 * 1024
@@ -27,6 +29,8 @@ export class RequestReader {
   /** What has come of a head that is not complete yet. */
   partialHead: Buffer | undefined = undefined
   readonly #origin: Origin
+  /** What the socket reads into, if it is ours. */
+  readonly #buffer: ReadBuffer | undefined
   readonly #lines = new RequestLines()
   readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_HEAD_BYTES, maxFields: MAX_FIELDS })
   readonly #frames = new BodyFrames()
@@ -35,6 +39,7 @@ export class RequestReader {
 
   constructor(origin: Origin, terms: DeadlineTerms) {
     this.#origin = origin
+    this.#buffer = origin.socket instanceof ClientSocket ? origin.socket.buffer : undefined
     this.deadline = new ConnectionDeadline(terms)
   }
 
@@ -75,11 +80,12 @@ export class RequestReader {
   }
 
   /** @returns where it stopped: behind the head when that is complete, else at the end or at a fault. */
-  readHead(bytes: Buffer, from: number): number {
+  readHead(bytes: Buffer, from: number, to: number): number {
     let at = from
-    while (at < bytes.length && this.#phase === 'head') at += this.#readFields(bytes, at)
+    while (at < to && this.#phase === 'head') at += this.#readFields(bytes, at, to)
     if (this.#phase === 'head') {
-      this.partialHead = this.partialHead === undefined ? bytes : Buffer.concat([this.partialHead, bytes])
+      const piece = copyOf(bytes, from, to)
+      this.partialHead = this.partialHead === undefined ? piece : Buffer.concat([this.partialHead, piece])
       this.deadline.awaitHead()
     }
     return at
@@ -97,39 +103,44 @@ export class RequestReader {
     this.#phase = hasBody ? 'body' : 'whole'
     if (!hasBody) return
     this.deadline.beginBody()
-    this.#body = new RequestBody(req.socket, this.deadline)
+    this.#body = new RequestBody(req.socket, this.deadline, this.#buffer)
     req.body = this.#body
   }
 
+  /** To be called now and then. */
+  readAhead(): void {
+    this.#body?.readAhead()
+  }
+
   /** @returns where it stopped: behind the request when that is complete, else at the end or at a fault. */
-  readBody(bytes: Buffer, from: number): number {
+  readBody(bytes: Buffer, from: number, to: number): number {
     let at = from
-    while (at < bytes.length) {
-      if (this.#phase === 'body') at = this.#readFrames(bytes, at)
-      else if (this.#phase === 'trailers') at += this.#readFields(bytes, at)
+    while (at < to) {
+      if (this.#phase === 'body') at = this.#readFrames(bytes, at, to)
+      else if (this.#phase === 'trailers') at += this.#readFields(bytes, at, to)
       else return at
     }
     return at
   }
 
-  #readFields(bytes: Buffer, from: number): number {
+  #readFields(bytes: Buffer, from: number, to: number): number {
     const head = this.#head
-    const consumed = head.readBytes(bytes, from, bytes.length)
+    const consumed = head.readBytes(bytes, from, to)
     if (head.fault !== undefined)
       this.#refuse(head.tooLarge ? 'headers_too_large' : 'malformed_request', head.fault)
     else if (head.whole) this.#phase = this.#phase === 'trailers' ? 'whole' : 'framing'
     return consumed
   }
 
-  #readFrames(bytes: Buffer, from: number): number {
+  #readFrames(bytes: Buffer, from: number, to: number): number {
     const frames = this.#frames
     if (frames.hasData) {
-      const to = frames.takeData(from, bytes.length)
+      const end = frames.takeData(from, to)
       if (frames.whole) this.#phase = 'whole'
-      this.#body?.receive(bytes.subarray(from, to))
-      return to
+      this.#body?.receive({ bytes, from, to: end })
+      return end
     }
-    const at = frames.read(bytes, from, bytes.length)
+    const at = frames.read(bytes, from, to)
     if (frames.fault !== undefined)
       this.#refuse(frames.tooLarge ? 'body_too_large' : 'malformed_request', frames.fault)
     else if (frames.last) {
@@ -146,8 +157,8 @@ export class RequestReader {
 }
 
 /** Skips empty lines before a request (RFC 9112 section 2.2). @returns the position of the first other byte. */
-export function skipEmptyLines(bytes: Buffer): number {
+export function skipEmptyLines(bytes: Buffer, length: number): number {
   let at = 0
-  while (bytes[at] === CR || bytes[at] === LF) at++
+  while (at < length && (bytes[at] === CR || bytes[at] === LF)) at++
   return at
 }

@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
+import { type BodyReceiver, copyOf, ReadBuffer } from '../../http/bodies/read-buffers.ts'
 import type { Timed } from '../../http/syntax/deadlines.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { type ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
 import { hasReadBody } from '../request-body.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
-import { type BodyReceiver, ReadBuffer } from './read-buffers.ts'
 import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
-import { copyOf, UpgradedStream } from './upgraded-stream.ts'
+import { UpgradedStream } from './upgraded-stream.ts'
 
 /** Less than the 5 s after which a Node server closes an idle connection. */
 const KEEP_ALIVE_MS = 4000
@@ -63,7 +63,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #paused = false
   /** The upstream has closed its side. */
   #hasEnded = false
-  readonly #buffer = new ReadBuffer()
+  readonly #buffer = new ReadBuffer('upstreams')
   /** What was read while the receiver held the body back. */
   #unread: Buffer | undefined = undefined
   #nowMs = 0

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
+import type { BodyReceiver } from '../../http/bodies/read-buffers.ts'
 
 /** The exchange whose body is sent. Unless the body is stopped, it gets either `bodySent` or `bodyFailed`, once. */
 export interface BodySender {
@@ -13,12 +14,21 @@ export interface BodySender {
   bodyFailed(cause: string): void
 }
 
+/** A body whose pieces can come without a stream between. */
+interface DirectBody extends Readable {
+  passTo(receiver: BodyReceiver | undefined): void
+}
+
+function isDirect(source: Readable): source is DirectBody {
+  return 'passTo' in source
+}
+
 /**
  * Streams a downstream body to an upstream, as fast as that takes it. The source is never destroyed here, only paused:
  * its connection is still needed for the response. A body that breaks off, or does not have the length it announced, is
  * never sent as complete (RFC 9112 section 8).
  */
-export class RequestBody {
+export class RequestBody implements BodyReceiver {
   readonly #source: Readable
   readonly #socket: Socket
   readonly #sender: BodySender
@@ -47,7 +57,17 @@ export class RequestBody {
     source.on('error', this.#onError)
     source.on('close', this.#onClose)
     this.#socket.on('drain', this.#onDrain)
+    if (isDirect(source)) source.passTo(this)
     source.resume()
+  }
+
+  data(piece: Buffer): boolean {
+    this.#onData(piece)
+    return !this.heldBack && !this.#over
+  }
+
+  get isHolding(): boolean {
+    return this.#socket.writableLength > 0
   }
 
   /** Stops sending and leaves the source paused. */
@@ -73,7 +93,8 @@ export class RequestBody {
       socket.write('\r\n', 'latin1')
       socket.uncork()
     }
-    if (!socket.writableNeedDrain || this.heldBack) return
+    // A drain is announced even of what the system has taken at once.
+    if (this.heldBack || !socket.writableNeedDrain || socket.writableLength === 0) return
     this.heldBack = true
     this.#source.pause()
     this.#sender.bodyHeldBack()
@@ -83,6 +104,7 @@ export class RequestBody {
   readonly #onError = (error: Error): void => this.#fail(`the body: ${error.message}`)
   readonly #onClose = (): void => this.#fail('the body was broken off')
   readonly #onDrain = (): void => {
+    if (!this.heldBack) return
     this.heldBack = false
     this.#source.resume()
     this.#sender.bodyTaken()
@@ -106,6 +128,7 @@ export class RequestBody {
   #detach(): void {
     this.#over = true
     const source = this.#source
+    if (isDirect(source)) source.passTo(undefined)
     source.off('data', this.#onData)
     source.off('end', this.#onEnd)
     source.off('error', this.#onError)

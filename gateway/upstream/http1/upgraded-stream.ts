@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
+import { copyOf } from '../../http/bodies/read-buffers.ts'
 
 /**
  * Both directions of a connection after a 101. The socket itself cannot be passed on: it reads into our buffer instead of
@@ -45,11 +46,4 @@ export class UpgradedStream extends Duplex {
     this.#inputEnded = true
     this.push(null)
   }
-}
-
-/** Copies part of a buffer that will be overwritten. (`Buffer.copyBytesFrom` would copy it twice.) */
-export function copyOf(bytes: Buffer, from: number, to: number): Buffer {
-  const copy = Buffer.allocUnsafe(to - from)
-  bytes.copy(copy, 0, from, to)
-  return copy
 }
