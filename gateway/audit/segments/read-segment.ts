@@ -179,6 +179,10 @@ async function* decompressed(
       }
       yield chunk
     }
+    // Node stops at the first byte that begins no frame, and says nothing. Behind it lines may be hidden.
+    const isWhole = compression !== 'zstd' || target.bytesWritten === source.bytesRead
+    if (!isWhole)
+      throw new Error(`what stands from byte ${target.bytesWritten} on is not compressed with zstd`)
   } finally {
     source.destroy()
   }

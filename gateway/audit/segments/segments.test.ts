@@ -131,6 +131,15 @@ test('a segment that was renamed or compressed since it was listed is read all t
   await assert.rejects(textOf(open), /audit.ndjson cannot be read: it is another file now/)
 })
 
+test('a file of several zstd frames, as other programs write them, is read to its end', async (t) => {
+  const path = join(temporaryDirectory(t), 'audit.ndjson.1.zst')
+  const text = Array.from({ length: 30_000 }, (_, i) => requestLine(`${i * 7919}`)).join('')
+  fs.writeFileSync(path, Buffer.concat([zstdCompressSync(text), zstdCompressSync('last\n')]))
+  const bytes: Buffer[] = []
+  for await (const block of blocksOf({ path, compression: 'zstd' })) bytes.push(Buffer.from(block))
+  assert.equal(Buffer.concat(bytes).toString(), `${text}last\n`)
+})
+
 test('a compressed file that is cut, damaged, a bomb or of another kind is named with the reason', async (t) => {
   const directory = temporaryDirectory(t)
   const text = Array.from({ length: 5000 }, (_, i) => requestLine(`${i * 7919}`)).join('')
@@ -141,6 +150,17 @@ test('a compressed file that is cut, damaged, a bomb or of another kind is named
   const cases: [name: string, content: Buffer, reason: RegExp][] = [
     ['cut.zst', zstdCompressSync(text).subarray(0, -9), /ends too early/],
     ['cut.gz', gzipSync(text).subarray(0, -9), /ends too early/],
+    [
+      'behind.zst',
+      Buffer.concat([zstdCompressSync(text), Buffer.from('no frame')]),
+      /is not compressed with zstd/,
+    ],
+    [
+      'hidden.zst',
+      Buffer.concat([zstdCompressSync(text), Buffer.alloc(1), zstdCompressSync(text)]),
+      /is not compressed with zstd/,
+    ],
+    ['behind.gz', Buffer.concat([gzipSync(text), Buffer.from('no member')]), /incorrect header/],
     ['empty.gz', Buffer.alloc(0), /ends too early/],
     ['damaged.zst', damaged, /corrupt/i],
     ['none.gz', Buffer.from(text), /incorrect header/],
