@@ -10,6 +10,7 @@ import {
 import type { AddressInfo } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { credentials, Metadata, ServerCredentials, type ServiceError, status } from '@grpc/grpc-js'
+import { sendBytes } from './client.ts'
 import { type Note, type NoteClient, noteClient, type Seen, startService } from './grpc-service.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, type TlsSetup } from './secure.ts'
@@ -66,9 +67,11 @@ for (const secure of [false, true]) {
           jwksUri: 'http://127.0.0.1:1/keys',
           upstreams: { notes: { targets: [target], ...(secure ? { tls: { caFile } } : {}) } },
           maxBodyBytes: 16_000_000,
+          timeouts: { bodyGraceMs: 1000 },
           routes: [
             { path: `${METHODS}/*`, auth: ['none'], upstream: 'notes', methods: ['POST'] },
             { path: '/own.Notes/*', auth: ['bearer'], upstream: 'notes' },
+            { path: '/other', auth: ['none'], upstream: 'notes' },
           ],
         },
         env: tls.env,
@@ -120,6 +123,18 @@ for (const secure of [false, true]) {
       talk.end()
       const [ended] = await once(talk, 'status')
       assert.equal(ended.code, status.OK)
+    })
+
+    it('lets a client be silent for longer than the body of another request may be', async () => {
+      const talk = client.talk()
+      talk.write({ text: 'before' })
+      await once(talk, 'data')
+      const slow = 'POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n'
+      assert.match(await sendBytes(gateway.port, slow), /^HTTP\/1.1 408 /)
+      talk.write({ text: 'after' })
+      assert.deepEqual(await once(talk, 'data'), [{ text: 'after!' }])
+      talk.end()
+      await once(talk, 'status')
     })
 
     it('passes large messages', async () => {
