@@ -63,7 +63,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   readonly #writes: WriteWatch
   /** What has come of the preface. */
   #prefaceBytes = 0
-  /** Requests that have not begun yet, in their order; also those that the client has reset meanwhile. */
+  /** Requests that have not begun yet, in their order; also those that have been reset meanwhile. */
   #arrived: ClientStream<E>[] = []
   /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
   #lastTaken = 0
@@ -226,19 +226,20 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.#arrived.push(stream)
   }
 
-  /** Requests begin when all that has come is read: a short body is complete then, and of a reset one there is only a record. */
+  /** Requests begin when all that has come is read: a short body is complete then, and a reset one is not begun at all. */
   #beginArrived(): void {
     for (let count = 0; count < BEGINS_PER_TURN; count++) {
       const stream = this.#arrived.shift()
       if (stream === undefined) return
-      this.#begin(stream)
+      if (stream.isOver) this.terms.handler.abandoned(this.peer, 1)
+      else this.#begin(stream)
     }
     if (this.#arrived.length > 0) setImmediate(() => this.#beginArrived())
   }
 
   #begin(stream: ClientStream<E>): void {
     const { req, res, fault } = stream
-    if (fault === undefined && !stream.isOver) this.guard.requestBegun()
+    if (fault === undefined) this.guard.requestBegun()
     this.#lastBegun = stream.id
     stream.begun = true
     const exchange = this.terms.handler.begin({ req, res, upgrade: undefined }, fault)

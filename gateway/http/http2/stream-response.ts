@@ -83,10 +83,8 @@ export class StreamResponse implements OutgoingResponse {
     this.window = window
   }
 
-  /** Also of a stream that was over before its request began. */
   onClose(listener: () => void): void {
-    if (this.#closed) listener()
-    else this.#closeListeners.push(listener)
+    this.#closeListeners.push(listener)
   }
 
   onDrain(listener: () => void): void {
