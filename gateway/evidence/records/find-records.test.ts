@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
 import { requestRecord, responseTo, startRecord } from '../../audit/audit-records.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
+import { reportDay } from '../report/day-report.ts'
 import { trailsOf } from '../trail-files.ts'
 import { parseLine, timestampMs } from './audit-line.ts'
 import { findRecords, type Search } from './find-records.ts'
@@ -140,6 +141,42 @@ describe('finding records', () => {
   it('takes quotes in a filter for themselves, and names of other members for nothing', async () => {
     assert.equal((await find({ filter: { user: 'user-1","ip":"192.0.2.1' } })).length, 0)
     assert.equal(concerns({ user: 'x' }, { requestId: 'x', clientId: 'x' }), false)
+  })
+})
+
+describe('a trail whose clock was a year ahead for a while', () => {
+  it('is read whole, so that a period has all that began in it', async () => {
+    const file = join(dir, 'jumped', 'audit.ndjson')
+    mkdirSync(dirname(file))
+    const write = (path: string, id: string, timestamp: string) => {
+      const request = requestRecord({
+        requestId: id,
+        timestamp,
+        method: 'GET',
+        path: '/',
+        userId: undefined,
+        clientId: undefined,
+        ip: '192.0.2.1',
+        userAgent: '',
+        gatewayId: undefined,
+      })
+      writeFileSync(path, startRecord({ timestamp, pid: 1, open: 0 }) + request + responseTo(request, 200, 1))
+    }
+    write(`${file}.20261120T000000000Z`, 'before', '2026-11-19T12:00:00.000Z')
+    write(`${file}.20271120T000000000Z`, 'ahead', '2027-11-20T12:00:00.000Z')
+    write(file, 'after', '2026-11-20T12:00:00.000Z')
+    const [trail] = await trailsOf([file])
+    const found = async (day: string) => {
+      const ids: unknown[] = []
+      const period = { fromMs: Date.parse(day), toMs: Date.parse(day) + 86_400_000 }
+      const onRecord = (_: Buffer, { requestId }: { requestId?: unknown }) => ids.push(requestId)
+      await findRecords(trail!.segments, { filter: { status: 200 }, period }, { onRecord })
+      return ids
+    }
+    assert.deepEqual(await found('2026-11-19'), ['before'])
+    assert.deepEqual(await found('2026-11-20'), ['after'])
+    assert.deepEqual(await found('2027-11-20'), ['ahead'])
+    assert.equal((await reportDay(trail!.segments, Date.parse('2026-11-20'))).responses, 1)
   })
 })
 

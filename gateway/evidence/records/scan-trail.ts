@@ -39,12 +39,17 @@ const NEWLINE = 10
  * The blocks of a trail (whole lines; see `blocksOf`) that may hold the records of requests that began in the period, and
  * all between. Lines stand in the order in which they were written, not in that of their timestamps, which are the starts of
  * requests: so it begins where lines were written before the period, and ends `RECORDED_WITHIN_MS` after it, or when
- * nothing is open any more. Segments are skipped by the first line of the next, and inside a plain one it bisects.
+ * nothing is open any more. Segments are skipped by the first line of the next, and inside a plain one it bisects. Where a
+ * clock was set back by more than the slack between two segments, all is read.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],
   { period, hasOpen = () => false, onRead }: Scan,
 ): AsyncGenerator<TrailBlock, void, undefined> {
+  if (period !== undefined && !(await areInOrder(segments))) {
+    yield* blocksWritten(segments, { onRead })
+    return
+  }
   const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   const isPast = (ms: number | undefined) =>
     period !== undefined && ms !== undefined && ms > period.toMs + RECORDED_WITHIN_MS && !hasOpen()
@@ -79,6 +84,16 @@ export async function segmentsSince(
     if (beganBefore(await beginMs(segments[i] as Segment), sinceMs)) return segments.slice(i)
   }
   return segments
+}
+
+async function areInOrder(segments: readonly Segment[]): Promise<boolean> {
+  let latestMs = Number.NEGATIVE_INFINITY
+  for (const segment of segments) {
+    const ms = await beginMs(segment)
+    if (beganBefore(ms, latestMs - CLOCK_SLACK_MS)) return false
+    latestMs = Math.max(latestMs, ms ?? latestMs)
+  }
+  return true
 }
 
 function beganBefore(ms: number | undefined, limitMs: number): boolean {
