@@ -104,6 +104,7 @@ const LONG = [
   'gateway/evidence/verify/mutations.test.ts',
   'gateway/http/server/conformance/differential.test.ts',
   'gateway/http/server/conformance/event-orders.test.ts',
+  'gateway/http/server/sockets/lent-bodies.test.ts',
   'gateway/limits/limiter.test.ts',
   'gateway/limits/windows/window.test.ts',
   'gateway/store/shared-takes.test.ts',

@@ -3,13 +3,11 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
-const dir = mkdtempSync(join(tmpdir(), 'forged-lines-'))
-after(() => rmSync(dir, { recursive: true }))
 
 function said(...words: string[]): string[] {
   const { stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM, 'audit', ...words], {
@@ -18,7 +16,9 @@ function said(...words: string[]): string[] {
   return `${stdout}\n${stderr}`.split('\n')
 }
 
-test('neither the name of a file nor what a record says writes a line of its own', async () => {
+test('neither the name of a file nor what a record says writes a line of its own', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'forged-lines-'))
+  t.after(() => rmSync(dir, { recursive: true }))
   const trail = new SealedTrail(join(dir, 'one'))
   trail.start()
   trail.exchange()
