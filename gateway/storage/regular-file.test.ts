@@ -3,13 +3,12 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { readRegularFile } from './regular-file.ts'
 
-const dir = mkdtempSync(join(tmpdir(), 'regular-file-'))
-after(() => rmSync(dir, { recursive: true }))
-
-test('a file is read whole; what would block its reader, or has no end, is named', () => {
+test('a file is read whole; what would block its reader, or has no end, is named', (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'regular-file-'))
+  t.after(() => rmSync(dir, { recursive: true }))
   const file = join(dir, 'file')
   writeFileSync(file, '')
   assert.equal(readRegularFile(file).length, 0)
