@@ -29,8 +29,8 @@ const RETRY_MS = 1000
 const PAUSE_MS = 4
 /** So many reads have not reached the end: from here on without pauses. */
 const PACED_READS = 400
-/** The nice value of this thread: under full load on one processor about a quarter of it. */
-const PRIORITY = 5
+/** The nice value of this thread: under full load on one processor about a seventh of it. */
+const PRIORITY = 8
 
 const job = workerData as SealJob
 let finishing = false
