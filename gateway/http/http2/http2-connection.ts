@@ -7,10 +7,11 @@ import type { ServedConnection, StreamTerms } from '../server/served-connection.
 import { WriteWatch } from '../server/write-watch.ts'
 import { ClientSettings } from './client-settings.ts'
 import { ClientStream, type StreamCarrier } from './client-stream.ts'
-import { CONNECTION_WINDOW, ConnectionFrames } from './connection-frames.ts'
+import { ConnectionFrames } from './connection-frames.ts'
 import { ConnectionGuard } from './connection-guard.ts'
 import { FrameReader } from './frame-reader.ts'
 import type { FrameUser } from './frame-user.ts'
+import { FrameWriter } from './frame-writer.ts'
 import {
   DEFAULT_WINDOW,
   ENHANCE_YOUR_CALM,
@@ -20,13 +21,11 @@ import {
   PREFACE,
   PROTOCOL_ERROR,
   RST_STREAM,
-  SETTINGS_MAX_CONCURRENT_STREAMS,
-  SETTINGS_MAX_HEADER_LIST_SIZE,
-  settingsFrame,
   WINDOW_UPDATE,
 } from './frames.ts'
-import { MAX_HEAD_BYTES, type StreamHead } from './stream-head.ts'
-import { isWithoutPlace, MAX_STREAMS, type StreamPlace, StreamPlaces } from './stream-places.ts'
+import { GREETING } from './greeting.ts'
+import type { StreamHead } from './stream-head.ts'
+import { isWithoutPlace, type StreamPlace, StreamPlaces } from './stream-places.ts'
 import { StreamTable } from './stream-table.ts'
 
 /** So many requests begin in one turn of the loop: a client with many must not hold up others. */
@@ -36,15 +35,6 @@ const MAX_UNREAD_BYTES = 256 * 1024
 /** A client that relies on the announced time must not meet the end in the middle of a request. */
 const IDLE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
-
-/** What every connection begins with (RFC 9113 section 3.4). */
-const GREETING = Buffer.concat([
-  settingsFrame([
-    [SETTINGS_MAX_CONCURRENT_STREAMS, MAX_STREAMS],
-    [SETTINGS_MAX_HEADER_LIST_SIZE, MAX_HEAD_BYTES],
-  ]),
-  frameOfNumbers(WINDOW_UPDATE, 0, CONNECTION_WINDOW - DEFAULT_WINDOW),
-])
 
 /** One connection of HTTP/2 (RFC 9113). Its streams are handled side by side, each by the same rules as a request of HTTP/1.1. */
 export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, FrameUser<ClientStream<E>> {
@@ -60,6 +50,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   sendWindow = DEFAULT_WINDOW
   readonly #frames = new ConnectionFrames(this)
   readonly #reader = new FrameReader(this.#frames)
+  readonly write: FrameWriter['write']
+  readonly #writer: FrameWriter
   readonly #writes: WriteWatch
   /** What has come of the preface. */
   #prefaceBytes = 0
@@ -85,6 +77,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.terms = terms
     this.isSecure = 'encrypted' in socket
     this.guard = new ConnectionGuard(terms.steadyClock)
+    this.#writer = new FrameWriter(socket, () => this.#watchWrites())
+    this.write = this.#writer.write
     this.#writes = new WriteWatch(socket, terms.steadyClock)
     this.#places = new StreamPlaces(terms.room, network)
     this.#idleSinceMs = terms.steadyClock()
@@ -108,7 +102,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   get isIdle(): boolean {
-    return this.streams.size === 0 && this.socket.writableLength === 0
+    return this.streams.size === 0 && this.unsentBytes === 0
   }
 
   get idleSinceMs(): number {
@@ -122,6 +116,10 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   /** No more frames are read. */
   get isOver(): boolean {
     return this.#lingering !== undefined || this.socket.destroyed
+  }
+
+  get unsentBytes(): number {
+    return this.#writer.unsentBytes
   }
 
   get isCongested(): boolean {
@@ -163,6 +161,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   #linger(): void {
+    this.#writer.flush()
     this.#lingering = new Lingering(this.socket, this.socket.readableEnded, this.terms.steadyClock())
     this.#watchWrites()
   }
@@ -176,13 +175,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     }
   }
 
-  write(frame: Buffer): void {
-    if (this.socket.writable) this.socket.write(frame)
-  }
-
   dataSent(bytes: number, isWhole: boolean): void {
     this.guard.dataPassed(bytes, isWhole)
-    this.#watchWrites()
   }
 
   #watchWrites(): void {
@@ -275,15 +269,12 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   #read(bytes: Buffer): void {
-    const { socket } = this
-    socket.cork()
     const from = this.#readPreface(bytes)
     this.#reader.read(bytes, from)
     this.#beginArrived()
     this.#watchPartial()
-    socket.uncork()
-    this.#watchWrites()
-    if (socket.writableLength > MAX_UNREAD_BYTES && this.#lingering === undefined) socket.pause()
+    this.#writer.flush()
+    if (this.unsentBytes > MAX_UNREAD_BYTES && this.#lingering === undefined) this.socket.pause()
   }
 
   /** @returns where the frames begin */

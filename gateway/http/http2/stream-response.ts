@@ -19,7 +19,8 @@ const NEVER = Number.POSITIVE_INFINITY
 
 /** What a response needs of its connection. */
 export interface ResponseCarrier {
-  readonly socket: Socket
+  /** Written, and not taken by the client. */
+  readonly unsentBytes: number
   /** Wall time, milliseconds since the epoch. */
   readonly clock: () => number
   /** Monotonic. */
@@ -28,6 +29,8 @@ export interface ResponseCarrier {
   sendWindow: number
   /** Nothing more should be written for now; every response is pumped when that ends. */
   readonly isCongested: boolean
+  /** A part of what this turn of the loop writes. */
+  write(bytes: Buffer): void
   /** A frame of DATA was written. @param isWhole it is a piece as it was given to be written */
   dataSent(bytes: number, isWhole: boolean): void
 }
@@ -124,7 +127,7 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   get isHolding(): boolean {
-    return this.#queue.length > 0 || this.#carrier.socket.writableLength > 0
+    return this.#queue.length > 0 || this.#carrier.unsentBytes > 0
   }
 
   end(trailers = ''): void {
@@ -215,7 +218,6 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   #sendData(part: Buffer): void {
-    const { socket } = this.#carrier
     const { length } = part
     const isEnd = (this.#ended && this.#trailers === '') || (this.#bytesLeft ?? 1) <= 0
     const isLast = isEnd && this.#queue.length === 0
@@ -227,8 +229,8 @@ export class StreamResponse implements OutgoingResponse {
     const flags = isLast ? END_STREAM : 0
     writeFrameHeader(frame, 0, { type: DATA, flags, id: this.#stream.id, length })
     if (isCopied) part.copy(frame, HEADER_BYTES)
-    socket.write(frame)
-    if (!isCopied) socket.write(part)
+    this.#carrier.write(frame)
+    if (!isCopied) this.#carrier.write(part)
   }
 
   #sendEnd(): void {
@@ -239,12 +241,11 @@ export class StreamResponse implements OutgoingResponse {
     }
     const frame = Buffer.allocUnsafe(HEADER_BYTES)
     writeFrameHeader(frame, 0, { type: DATA, flags: END_STREAM, id: this.#stream.id, length: 0 })
-    this.#carrier.socket.write(frame)
+    this.#carrier.write(frame)
   }
 
   /** In several frames when it is long. @param block latin1 */
   #sendHead(block: string, flags: number): void {
-    const { socket } = this.#carrier
     const { id } = this.#stream
     let type = HEADERS
     let own = flags
@@ -255,7 +256,7 @@ export class StreamResponse implements OutgoingResponse {
       const all = isLast ? own | END_HEADERS : own
       const at = writeFrameHeader(frame, 0, { type, flags: all, id, length: part.length })
       frame.write(part, at, 'latin1')
-      socket.write(frame)
+      this.#carrier.write(frame)
       type = CONTINUATION
       own = 0
     }
