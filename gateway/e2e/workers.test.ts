@@ -113,7 +113,11 @@ describe('a gateway with two workers', () => {
   })
 
   it('tells an open console what all of them do together, and who is nearest to a limit', async () => {
-    const { state } = await firstMoment(gateway.adminUrl)
+    // The main thread's copy of the limits follows a moment later.
+    const { state } = await until(async () => {
+      const moment = await firstMoment(gateway.adminUrl)
+      return moment.state.limits.rows[0]?.nearest[0]?.hits === 5 ? moment : undefined
+    })
     assert.deepEqual([state.workers.serving, state.workers.configured], [2, 2])
     assert.equal(state.refusals.find(({ name }) => name === 'limit_exceeded')?.total, 45)
     const [row] = state.limits.rows
