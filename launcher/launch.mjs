@@ -17,12 +17,14 @@ const PARENT_CHECK_MS = 250
  * or signal, and neither outlives the other. Any Node from 18 on can run this file.
  */
 export function launch(args) {
-  const child = spawnNode(args)
+  let child
+  // First, because npm may pass a signal on as soon as the program has said something.
+  for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
+  child = spawnNode(args)
   if (child === undefined) {
     process.stderr.write(`${whatToInstall()}\n`)
     process.exit(1)
   }
-  for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
   endWithNpm(child)
   child.on('exit', endAs)
 }

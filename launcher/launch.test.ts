@@ -176,6 +176,12 @@ describe('the launcher', () => {
       }
     })
 
+    it('a signal that comes as soon as there is a program', NOT_PINNED, () => {
+      const dir = project()
+      pin(dir, { program: '#!/bin/sh\ntrap "exit 5" TERM\nkill -TERM $PPID\nfor _ in $(seq 300); do sleep 0.1; done\n' })
+      for (let i = 0; i < 10; i++) assert.equal(launch(dir, []).status, 5)
+    })
+
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
       it(`${signal}, and waits for what is done about it`, async () => {
         const { launcher, ended } = await start(
