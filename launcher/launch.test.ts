@@ -178,7 +178,9 @@ describe('the launcher', () => {
 
     it('a signal that comes as soon as there is a program', NOT_PINNED, () => {
       const dir = project()
-      pin(dir, { program: '#!/bin/sh\ntrap "exit 5" TERM\nkill -TERM $PPID\nfor _ in $(seq 300); do sleep 0.1; done\n' })
+      pin(dir, {
+        program: '#!/bin/sh\ntrap "exit 5" TERM\nkill -TERM $PPID\nfor _ in $(seq 300); do sleep 0.1; done\n',
+      })
       for (let i = 0; i < 10; i++) assert.equal(launch(dir, []).status, 5)
     })
 
