@@ -3,11 +3,12 @@ import type { Route } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { bodyOf } from '../http/bodies/buffered-body.ts'
-import { grpcTimeoutMs, isGrpc } from '../http/rules/grpc.ts'
+import { grpcTimeoutMs } from '../http/rules/grpc.ts'
 import { filterRequestTrailers } from '../http/rules/trailers.ts'
 import type { IncomingBody } from '../http/server/incoming-body.ts'
 import { bodyTooLarge } from '../refusals.ts'
 import { Forwarding } from './forwarding/forwarding.ts'
+import { isGrpcCall } from './forwarding/grpc-call.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 
 /** Sends an admitted request upstream and passes the response back, streamed both ways. */
@@ -26,7 +27,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     body = req.body
     if (headers.contentLength === undefined && !isBounded(req.body, route, forwarding)) return
   }
-  const isCall = route.client.speaksHttp2 && isGrpc(req)
+  const isCall = isGrpcCall(exchange)
   // Its two sides take turns as they like: `idleMs` bounds both.
   if (isCall && body !== null) req.body?.endPace()
   forwarding.call = route.client.send(

@@ -170,10 +170,14 @@ describe('a call of gRPC', () => {
     )
   })
 
-  it('is cancelled at once when its client goes', () => {
+  it('is cancelled at once when its client goes, but not where the upstream does not speak HTTP/2', () => {
     const { forwarding, aborted } = call()
     forwarding.clientGone()
     assert.equal(aborted(), 1)
+    const other = call()
+    other.exchange.route = makeRoute()
+    other.forwarding.clientGone()
+    assert.equal(other.aborted(), 0)
   })
 })
 

@@ -1,7 +1,6 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange, OngoingForwarding } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { isGrpc } from '../../http/rules/grpc.ts'
 import { filterResponseHead, revokedSessions } from '../../http/rules/response-headers.ts'
 import { filterResponseTrailers } from '../../http/rules/trailers.ts'
 import type { Field } from '../../http/syntax/field.ts'
@@ -17,6 +16,7 @@ import { close } from '../close.ts'
 import { vacate } from '../occupy.ts'
 import { giveUp } from '../response/refuse.ts'
 import { writeHead } from '../response/write-response.ts'
+import { isGrpcCall } from './grpc-call.ts'
 import { openTunnel } from './tunnel.ts'
 
 /** RFC 8288 section 3, as far as an early hint needs it. */
@@ -184,7 +184,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   clientGone(): void {
     const { req, share } = this.#exchange
     // A client of gRPC that cancels its call means the service.
-    const mayHaveActed = this.call?.sent === true && req.complete && !SAFE.has(req.method) && !isGrpc(req)
+    const mayHaveActed =
+      this.call?.sent === true && req.complete && !SAFE.has(req.method) && !isGrpcCall(this.#exchange)
     if (!mayHaveActed || this.#status !== 0 || share === undefined) {
       this.abort()
       return

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { refusal } from '../../refusals.ts'
-import { makeExchange, makeGateway } from '../stage.test-support.ts'
+import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
 import { giveUp, refuse } from './refuse.ts'
 
 const NOT_FOUND = refusal('not_found', { headers: ['Retry-After', '3'], cause: 'private' })
@@ -112,15 +112,18 @@ describe('giveUp', () => {
   })
 
   it('ends a call of gRPC with a status, but not for a client that takes nothing', () => {
-    const ended = (code: 'upstream_timeout' | 'response_timeout') => {
+    const ended = (code: 'upstream_timeout' | 'response_timeout', speaksHttp2 = true) => {
       const headers = { 'content-type': 'application/grpc' }
       const { exchange, res } = makeExchange({ version: '2', headers })
+      exchange.route = makeRoute({ client: { ...makeRoute().client, speaksHttp2 } })
       res.headersSent = true
       giveUp(makeGateway().gateway, exchange, refusal(code))
       return [res.calls, res.trailers?.slice(0, 14)]
     }
     assert.deepEqual(ended('upstream_timeout'), [['end'], 'grpc-status: 4'])
     assert.deepEqual(ended('response_timeout'), [['breakOff'], undefined])
+    // A service of HTTP/1.1 answers no calls, whatever its client says.
+    assert.deepEqual(ended('upstream_timeout', false), [['breakOff'], undefined])
   })
 
   it('stops the upstream, and nothing else, when the exchange has ended', () => {

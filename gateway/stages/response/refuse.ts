@@ -4,6 +4,7 @@ import { grpcStatusLines, isGrpc } from '../../http/rules/grpc.ts'
 import { STATUS_CODES } from '../../http/syntax/status-codes.ts'
 import type { Refusal } from '../../refusals.ts'
 import { close } from '../close.ts'
+import { isGrpcCall } from '../forwarding/grpc-call.ts'
 import { recordAtEnd } from '../record.ts'
 import { logRefusal } from './log-refusal.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
@@ -83,7 +84,7 @@ export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.refusalCode = refusal.code
   close(gateway, exchange, refusal.status)
   // A client that takes nothing would not take the status either.
-  if (refusal.code !== 'response_timeout' && isGrpc(exchange.req))
+  if (refusal.code !== 'response_timeout' && isGrpcCall(exchange))
     exchange.res.end(grpcStatusLines(refusal.status, refusal.detail))
   else exchange.res.breakOff()
 }
