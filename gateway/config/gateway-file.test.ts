@@ -79,7 +79,7 @@ test('a file with nothing but a route gets every default', () => {
     onStoreFailure: { deadlineMs: 25, replays: 'deny', revocations: 'local' },
     logLevel: 'info',
     allowedFieldNames: new Set(),
-    http2: false,
+    http2: 'tls',
     via: false,
     interactionId: false,
     workers: 1,

@@ -204,8 +204,8 @@ export interface SettingsAsWritten {
   readonly jwksMaxStaleMs: number
   readonly dataDir: string
   readonly logLevel: string
-  /** Whether clients may speak HTTP/2: by ALPN with TLS, by prior knowledge without. */
-  readonly http2: boolean
+  /** Which clients may speak HTTP/2: none, those with TLS (by ALPN), or also those without (by prior knowledge). */
+  readonly http2: false | 'tls' | true
   /** Whether the gateway adds itself to Via. */
   readonly via: boolean
   /** Exchanges open at once; one more is refused with 503. */

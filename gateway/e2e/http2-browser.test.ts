@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { type Browser, chromium, type Page } from 'playwright-core'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -7,6 +10,15 @@ import { makeTlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
+
+/** RFC 6455 section 1.3. */
+const MAGIC = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
+const WELCOME = 'welcome'
+
+function switched(key: string): string {
+  const accept = createHash('sha1').update(`${key}${MAGIC}`).digest('base64')
+  return `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`
+}
 
 if (existsSync(CHROMIUM)) describe('a browser that speaks HTTP/2', describeBrowser)
 // A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
@@ -32,11 +44,17 @@ function describeBrowser(): void {
       else if (req.method === 'POST') req.pipe(res)
       else res.end('<!doctype html><title>A page</title>')
     })
+    upstream.server.on('upgrade', (req: IncomingMessage, socket: Duplex) => {
+      socket.on('error', () => {})
+      socket.write(switched(String(req.headers['sec-websocket-key'])))
+      // A text frame of the server (RFC 6455 section 5.2).
+      socket.write(Buffer.from([0x81, WELCOME.length]))
+      socket.write(WELCOME)
+    })
     const { GATEWAY_TLS_PORT, GATEWAY_TLS_CERT, GATEWAY_TLS_KEY } = tls.env as Record<string, string>
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
-        http2: true,
         routes: [
           { path: '/mine', auth: ['bearer'] },
           { path: '/*', auth: ['none'], methods: ['GET', 'POST'] },
@@ -66,6 +84,19 @@ function describeBrowser(): void {
       return { statuses: [...new Set(texts)], large: large.length, protocols: [...new Set(protocols)] }
     })
     assert.deepEqual(seen, { statuses: [200], large: 2_000_000, protocols: ['h2'] })
+  })
+
+  it('opens a WebSocket beside it, over a connection of HTTP/1.1', async () => {
+    const seen = await page.evaluate(
+      (url) =>
+        new Promise((resolve) => {
+          const socket = new WebSocket(url)
+          socket.onmessage = ({ data }) => resolve(data)
+          socket.onclose = () => resolve('closed')
+        }),
+      `wss://localhost:${gateway.tlsPort}/socket`,
+    )
+    assert.equal(seen, WELCOME)
   })
 
   it('sends bodies, and reads the status and headers of refusals', async () => {

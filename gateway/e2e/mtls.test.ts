@@ -185,7 +185,9 @@ describe('mutual TLS', () => {
     const { status, output } = await curl('--cert', cert, '--key', key)
     assert.equal(status, 0)
     assert.equal(JSON.parse(output).headers['x-auth-client'], 'pinned')
-    assert.match((await curl('-i')).output, /^HTTP\/1\.1 401 [\s\S]*"code":"missing_credentials"/)
+    const refused = /^HTTP\/(\S+) 401 [\s\S]*"code":"missing_credentials"/
+    assert.equal(refused.exec((await curl('-i')).output)?.[1], '2')
+    assert.equal(refused.exec((await curl('-i', '--http1.1')).output)?.[1], '1.1')
   })
 
   it('asks for the scopes of the route', async () => {

@@ -144,8 +144,8 @@ describe('the README', () => {
       /"pushed_authorization_request_endpoint":/,
     ],
     'Server to server: mutual TLS': [
-      /HTTP\/1\.1 200 OK[\s\S]*"currencies"[\s\S]*HTTP\/1\.1 200 OK[\s\S]*HTTP\/1\.1 401 [\s\S]*"code":"missing_token"/,
-      /"code":"invalid_certificate"[\s\S]*HTTP\/1\.1 200 OK[\s\S]*"clientId":"bank-b"/,
+      /HTTP\/2 200 [\s\S]*"currencies"[\s\S]*HTTP\/2 200 [\s\S]*HTTP\/2 401 [\s\S]*"code":"missing_token"/,
+      /"code":"invalid_certificate"[\s\S]*HTTP\/2 200 [\s\S]*"clientId":"bank-b"/,
     ],
     'Webhooks: signed with HMAC': [
       /HTTP\/1\.1 202 [\s\S]*HTTP\/1\.1 409 [\s\S]*"code":"webhook_replayed"[\s\S]*HTTP\/1\.1 202 [\s\S]*Idempotency-Replayed: true[\s\S]*HTTP\/1\.1 401 [\s\S]*"code":"invalid_signature"/i,

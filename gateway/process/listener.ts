@@ -26,6 +26,7 @@ export function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connecti
     clock,
     steadyClock,
     http2,
+    isPlainHttp2: settings.http2 === true,
     isLeaving: () => inForce.gateway.load.phase !== 'serving',
     maxConnections: connectionRoom(settings),
     handshakeMs: settings.timeouts.handshakeMs,

@@ -122,9 +122,13 @@ export async function openPublicListeners(
   }
 }
 
-/** Loads what serves HTTP/2 only when it is configured. */
-async function loadHttp2({ http2 }: Pick<Settings, 'http2'>): Promise<Http2Protocol | undefined> {
-  return http2 ? (await import('../http/http2/protocol.ts')).http2 : undefined
+/** Loads what serves HTTP/2 only where a client may speak it. */
+async function loadHttp2({
+  http2,
+  tls,
+}: Pick<Settings, 'http2' | 'tls'>): Promise<Http2Protocol | undefined> {
+  const isSpoken = http2 === 'tls' ? tls !== undefined : http2
+  return isSpoken ? (await import('../http/http2/protocol.ts')).http2 : undefined
 }
 
 /** Resolves to the bound port. @throws CannotListen */

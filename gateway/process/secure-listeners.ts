@@ -1,4 +1,5 @@
 import type { TlsOptions } from 'node:tls'
+import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Connections } from '../http/server/connections.ts'
 import { createSecureHttpServer, type SecureHttpServer } from '../http/server/http-server.ts'
@@ -11,7 +12,7 @@ const RENEW_MS = 1000
 
 export interface SecureTerms {
   readonly handshakeMs: number
-  readonly http2: boolean
+  readonly http2: Settings['http2']
   /** Whether a response of OCSP may come. */
   readonly staples: boolean
   /** For sessions, where no other gateway has the secret. */

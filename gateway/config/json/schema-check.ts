@@ -131,7 +131,8 @@ function sentence(error: ErrorObject): string {
 
 function enumHint(error: ErrorObject): string {
   if (typeof error.data !== 'string') return ''
-  const meant = closestTo(error.data, error.params.allowedValues)
+  const words = error.params.allowedValues.filter((value: unknown) => typeof value === 'string')
+  const meant = closestTo(error.data, words)
   return meant === undefined ? '' : `; did you mean "${meant}"?`
 }
 

@@ -68,6 +68,7 @@ export function serveFrames(
     steadyClock: () => time.nowMs,
     maxConnections,
     http2,
+    isPlainHttp2: true,
   })
   const http = createHttpServer(connections)
   return {

@@ -34,6 +34,8 @@ export interface ServerTerms<E> extends Omit<Terms<E>, 'left' | 'between' | 'tim
   readonly isProxy: (address: string) => boolean
   /** Undefined: nobody may speak it. */
   readonly http2?: Http2Protocol | undefined
+  /** Clients without TLS may speak it, too. */
+  readonly isPlainHttp2?: boolean
   /** The gateway is stopping. */
   readonly isLeaving?: () => boolean
 }
@@ -78,6 +80,7 @@ export class Connections<E> {
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
   readonly #http2: Http2Protocol | undefined
+  readonly #isPlainHttp2: boolean
   readonly #streamTerms: StreamTerms<E>
   readonly #open: Deadlines<Connection<E> | ServedConnection>
   readonly #networks = new ClientNetworks()
@@ -90,6 +93,7 @@ export class Connections<E> {
     handshakeMs,
     isProxy,
     http2,
+    isPlainHttp2 = false,
     isLeaving = () => false,
     ...terms
   }: ServerTerms<E>) {
@@ -97,6 +101,7 @@ export class Connections<E> {
     this.#handshakeMs = handshakeMs
     this.#isProxy = isProxy
     this.#http2 = http2
+    this.#isPlainHttp2 = isPlainHttp2
     this.#terms = {
       ...terms,
       ...timeTerms(terms.timeouts),
@@ -185,7 +190,9 @@ export class Connections<E> {
   serve(accepted: Accepted, socket: Socket, isLast = false): void {
     const http2 = isLast ? undefined : this.#http2
     if (http2 === undefined) this.#serveHttp1(accepted, socket, isLast)
-    else if (!('encrypted' in socket))
+    else if ((socket as TLSSocket).alpnProtocol === 'h2') this.#serveHttp2(http2, accepted, socket)
+    else if (!this.#isPlainHttp2 || 'encrypted' in socket) this.#serveHttp1(accepted, socket, false)
+    else
       this.#watch(
         accepted,
         http2.recognise(socket, this.#streamTerms, (isHttp2) => {
@@ -193,8 +200,6 @@ export class Connections<E> {
           else this.#serveHttp1(accepted, socket, false)
         }),
       )
-    else if ((socket as TLSSocket).alpnProtocol === 'h2') this.#serveHttp2(http2, accepted, socket)
-    else this.#serveHttp1(accepted, socket, false)
   }
 
   #serveHttp1(accepted: Accepted, socket: Socket, isLast: boolean): void {

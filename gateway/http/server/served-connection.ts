@@ -35,7 +35,7 @@ export interface StreamTerms<E> extends DeadlineTerms {
   readonly left: (connection: ServedConnection) => void
 }
 
-/** Serves HTTP/2. Set only when it is configured: nothing of it is loaded otherwise. */
+/** Serves HTTP/2. Set only where a client may speak it: nothing of it is loaded otherwise. */
 export interface Http2Protocol {
   /** On a connection that has agreed on it. */
   serve<E>(socket: Socket, origin: Omit<Origin, 'socket'>, terms: StreamTerms<E>): ServedConnection

@@ -2,7 +2,7 @@ import { constants, hash, type KeyObject, type X509Certificate } from 'node:cryp
 import { createSecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls'
 import type { Parsed } from '../../config/faults.ts'
 import { parseTicketSecret } from '../../config/secret-line.ts'
-import type { TlsSettings } from '../../config/settings.ts'
+import type { Settings, TlsSettings } from '../../config/settings.ts'
 import { subjectOf } from '../clients/certificate-names.ts'
 import { readAuthorities, readRevocationLists } from '../clients/client-authorities.ts'
 import { areIndependent } from '../clients/client-issuers.ts'
@@ -187,13 +187,13 @@ function summaryOf(
  */
 export function listenerOptions(
   { secure, trust }: TlsMaterial,
-  { handshakeMs, http2 }: { readonly handshakeMs: number; readonly http2: boolean },
+  { handshakeMs, http2 }: { readonly handshakeMs: number; readonly http2: Settings['http2'] },
 ): TlsOptions {
   return {
     ...secure,
     requestCert: trust !== undefined,
     rejectUnauthorized: false,
-    ALPNProtocols: http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
+    ALPNProtocols: http2 === false ? ['http/1.1'] : ['h2', 'http/1.1'],
     handshakeTimeout: handshakeMs,
     // As in a plain HTTP server: a client may close its half after the request and still gets the response.
     allowHalfOpen: true,

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { connect } from 'node:http2'
+import { join } from 'node:path'
+import type { Duplex } from 'node:stream'
+import { after, before, describe, it } from 'node:test'
+import { askRestart } from '../process/restart/control-socket.ts'
+import { writeConfiguration } from '../testing/configuration-files.ts'
+import { unpaired } from './audit-pairs.ts'
+import { sendBytes, statusOf } from './client.ts'
+import { ask } from './http2-client.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { makeTlsSetup, secureOptions, secureSocket, type TlsSetup } from './secure.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
+const SETTINGS_AND_GOAWAY = Buffer.from(`000000040000000000${'000008070000000000'.padEnd(34, '0')}`, 'hex')
+const UPGRADE =
+  'GET /ws HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
+const SWITCHED =
+  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
+/** Threads leave no source maps beside their coverage, and without these it would be added to the wrong lines. */
+const WITH_WORKERS = { GATEWAY_WORKERS: '2', NODE_V8_COVERAGE: '' }
+
+let tls: TlsSetup
+let upstream: TestUpstream
+
+before(async () => {
+  tls = await makeTlsSetup()
+  upstream = await startUpstream()
+  upstream.server.on('upgrade', (_req: IncomingMessage, socket: Duplex) => {
+    socket.on('error', () => {})
+    socket.write(SWITCHED)
+    socket.pipe(socket)
+  })
+})
+after(() => upstream.close())
+
+/** What clients get by what they offer: what was agreed on by ALPN, or undefined when the handshake failed. */
+interface Spoken {
+  readonly h2: string | undefined
+  readonly both: string | undefined
+  readonly none: string | undefined
+  /** Without TLS, for the preface of HTTP/2. */
+  readonly plain: 'frames' | 'refusal'
+}
+
+const WITH_TLS: Spoken = { h2: 'h2', both: 'h2', none: 'none', plain: 'refusal' }
+const NOBODY: Spoken = { h2: undefined, both: 'http/1.1', none: 'none', plain: 'refusal' }
+const EVERYBODY: Spoken = { ...WITH_TLS, plain: 'frames' }
+
+async function agreedOn(gateway: TestGateway, offered?: readonly string[]): Promise<string | undefined> {
+  const alpn = offered === undefined ? {} : { ALPNProtocols: [...offered] }
+  try {
+    const socket = await secureSocket(gateway.tlsPort, { ...secureOptions(tls.ca), ...alpn })
+    const { alpnProtocol } = socket
+    socket.destroy()
+    return alpnProtocol === false ? 'none' : String(alpnProtocol)
+  } catch (error) {
+    assert.match(String(error), /no application protocol/)
+    return undefined
+  }
+}
+
+async function spokenBy(gateway: TestGateway): Promise<Spoken> {
+  // It says that it goes, so that the connection is closed whatever is spoken.
+  const first = await sendBytes(gateway.port, Buffer.concat([Buffer.from(PREFACE), SETTINGS_AND_GOAWAY]))
+  return {
+    h2: await agreedOn(gateway, ['h2']),
+    both: await agreedOn(gateway, ['h2', 'http/1.1']),
+    none: await agreedOn(gateway),
+    plain: first.startsWith('HTTP/1.1 400 ') ? 'refusal' : 'frames',
+  }
+}
+
+for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH_WORKERS }))
+  describe(`HTTP/2 with clients of a gateway of ${what}`, () => {
+    let gateway: TestGateway
+    let pid: number
+    const config = (http2?: boolean) => ({
+      upstream: upstream.url,
+      routes: [{ path: '/*', auth: ['none'] }],
+      ...(http2 !== undefined && { http2 }),
+    })
+
+    before(async () => {
+      gateway = await startGateway({ config: config(), env: { ...tls.env, ...env } })
+      pid = gateway.process.child.pid as number
+    })
+    after(() => {
+      process.kill(pid, 'SIGKILL')
+    })
+
+    it('is spoken by default with TLS when a client offers it, and without TLS not at all', async () => {
+      assert.deepEqual(await spokenBy(gateway), WITH_TLS)
+      const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
+      const { status } = await ask(session, { path: '/x' })
+      assert.equal(status, 200)
+      session.destroy()
+    })
+
+    it('offers no WebSockets (RFC 8441), which come over HTTP/1.1 on the same listener', async () => {
+      const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
+      const [settings] = await once(session, 'remoteSettings')
+      assert.equal(settings.enableConnectProtocol, false)
+      session.destroy()
+      const offer = { ...secureOptions(tls.ca), ALPNProtocols: ['http/1.1'] }
+      const socket = await secureSocket(gateway.tlsPort, offer)
+      let text = ''
+      socket.on('data', (bytes: Buffer) => {
+        text += bytes.toString('latin1')
+      })
+      socket.write(UPGRADE)
+      await until(() => (text.includes('\r\n\r\n') ? true : undefined))
+      assert.equal(statusOf(text), 101)
+      socket.write('through the tunnel')
+      await until(() => (text.endsWith('through the tunnel') ? true : undefined))
+      socket.destroy()
+    })
+
+    it('is spoken by those whom the file names, after a restart', async () => {
+      for (const [http2, expected] of [
+        [false, NOBODY],
+        [true, EVERYBODY],
+        [undefined, WITH_TLS],
+      ] as const) {
+        writeConfiguration(gateway.dir, { config: config(http2) })
+        const { restarted, text } = await until(async () => {
+          const report = await askRestart(join(gateway.dir, 'data'))
+          return /try again later/.test(report.text) ? undefined : report
+        })
+        assert.ok(restarted, text)
+        pid = Number(/^process (\d+)/.exec(text)?.[1])
+        assert.deepEqual(await spokenBy(gateway), expected)
+      }
+      await until(() => (unpaired(gateway.audit()).length === 0 ? true : undefined))
+    })
+  })
