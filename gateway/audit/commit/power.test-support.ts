@@ -153,10 +153,7 @@ export class PowerDisk {
         }
         return first
       },
-      rmSync: (path: string, options?: fs.RmOptions) => {
-        system.rmSync(path, options)
-        this.#rename(path, undefined)
-      },
+      rmSync: (path: string, options?: fs.RmOptions) => this.#remove(path, options),
       writeSync: (fd: number, data: Buffer | string, start = 0, length?: number, place?: number) => {
         const bytes =
           typeof data === 'string' ? Buffer.from(data) : data.subarray(start, start + (length ?? data.length))
@@ -176,6 +173,14 @@ export class PowerDisk {
       fsyncSync: (fd: number) => this.#syncNow(fd),
     })
     syncBuiltinESMExports()
+  }
+
+  /** A directory keeps its inode, too. */
+  #remove(path: string, options?: fs.RmOptions): void {
+    const inode = fs.statSync(path, { throwIfNoEntry: false })?.ino ?? -1
+    if (this.#directories.has(inode)) this.#system.renameSync(path, join(this.inodes, `${inode}.removed`))
+    else this.#system.rmSync(path, options)
+    this.#rename(path, undefined)
   }
 
   #namesBeside(path: string): Names[] | undefined {

@@ -1,69 +1,11 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, renameSync } from 'node:fs'
-import { join } from 'node:path'
-import { type TestContext, test } from 'node:test'
-import type { Durability } from '../../config/settings.ts'
-import { PowerDisk, survivors, writeSurvivors } from '../commit/power.test-support.ts'
-import { SharedTrail } from '../file/shared-trail.ts'
-import { endOf, requestLine, temporaryDirectory, trailIn } from '../trail.test-support.ts'
-import { SealProgress } from './seal-progress.ts'
-import { checkSeal, newSealKey } from './sealed-trail.test-support.ts'
-import { Sealer } from './sealer.ts'
-
-/** A trail with a sealer, on a disk whose power can be cut. */
-function sealedDisk(t: TestContext, onFault: (message: string) => void = assert.fail) {
-  const home = temporaryDirectory(t)
-  const directory = join(home, 'data')
-  mkdirSync(directory)
-  const key = newSealKey(home)
-  const disk = new PowerDisk(t, directory)
-  const seals: number[] = []
-  const start = (durability: Durability = 'written') => {
-    const { trail, file } = trailIn(directory, { durability })
-    let nowMs = 0
-    const sealer = new Sealer({
-      file,
-      directory: join(directory, 'audit-log'),
-      trail: new SharedTrail(trail.handle.shared),
-      key,
-      progress: new SealProgress(),
-      now: () => (nowMs += 1000),
-      onSealed: ({ size }) => seals.push(size),
-      onGap: () => assert.fail(),
-      onFault,
-    })
-    t.after(() => sealer.close())
-    const write = async (...ids: string[]) => {
-      await Promise.all(ids.map((id) => endOf(trail.append(requestLine(id)))))
-    }
-    const seal = async () => {
-      while (await sealer.poll());
-    }
-    return { file, trail, write, seal }
-  }
-  /** What the power cut leaves, if nothing survives but what it must. */
-  const cut = async () => {
-    const image = join(home, 'image')
-    mkdirSync(image)
-    disk.putBack()
-    const moment = disk.moments.at(-1) ?? assert.fail()
-    writeSurvivors(
-      image,
-      survivors(moment, () => 0),
-      disk.inodes,
-    )
-    return (await checkSeal(join(image, 'audit.ndjson'), key)).checkpoint.size
-  }
-  /** The next syncs fail, as many as are named. */
-  const fail = (...which: boolean[]) => {
-    disk.nextSync = () => ({ turns: 0, fails: which.shift() ?? false })
-  }
-  return { start, seals, cut, fail }
-}
+import { renameSync } from 'node:fs'
+import { test } from 'node:test'
+import { sealedDisk } from '../sealed-disk.test-support.ts'
 
 test('what a failed fdatasync may have dropped is on the disk before a checkpoint covers it', async (t) => {
-  const { start, seals, cut, fail } = sealedDisk(t)
+  const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { write, seal } = start()
   await write('a', 'b')
   await seal()
@@ -72,11 +14,11 @@ test('what a failed fdatasync may have dropped is on the disk before a checkpoin
   await assert.rejects(seal(), /EIO/)
   await write('e')
   await seal()
-  assert.deepEqual([seals, await cut()], [[2, 5], 5])
+  assert.deepEqual([seals, await sizeAfterCut()], [[2, 5], 5])
 })
 
 test('the same where nothing was sealed before, and where the disk fails more than once', async (t) => {
-  const { start, seals, cut, fail } = sealedDisk(t)
+  const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { write, seal } = start()
   await write('a', 'b')
   // Each time the directory is synced first.
@@ -86,11 +28,11 @@ test('the same where nothing was sealed before, and where the disk fails more th
   fail(false, true)
   await assert.rejects(seal(), /EIO/)
   await seal()
-  assert.deepEqual([seals, await cut()], [[3], 3])
+  assert.deepEqual([seals, await sizeAfterCut()], [[3], 3])
 })
 
 test('the same where the file was closed meanwhile', async (t) => {
-  const { start, seals, cut, fail } = sealedDisk(t)
+  const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { file, trail, write, seal } = start()
   await write('a')
   await seal()
@@ -102,11 +44,11 @@ test('the same where the file was closed meanwhile', async (t) => {
   await write('c')
   await seal()
   // With an AUDIT_STOP and an AUDIT_START.
-  assert.deepEqual([seals.at(-1), await cut()], [5, 5])
+  assert.deepEqual([seals.at(-1), await sizeAfterCut()], [5, 5])
 })
 
 test('the same where the process ends after the disk has failed, and another goes on', async (t) => {
-  const { start, seals, cut, fail } = sealedDisk(t)
+  const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const before = start()
   await before.write('a')
   await before.seal()
@@ -116,11 +58,11 @@ test('the same where the process ends after the disk has failed, and another goe
   const { write, seal } = start()
   await write('d')
   await seal()
-  assert.deepEqual([seals, await cut()], [[1, 4], 4])
+  assert.deepEqual([seals, await sizeAfterCut()], [[1, 4], 4])
 })
 
 test('an AUDIT_STOP that the disk may have dropped is cut off again, before anybody reads it', async (t) => {
-  const { start, seals, cut, fail } = sealedDisk(t)
+  const { start, seals, sizeAfterCut, fail } = sealedDisk(t)
   const { file, trail, write, seal } = start('synced')
   await write('a')
   renameSync(file, `${file}.20260102T000000001Z`)
@@ -130,7 +72,7 @@ test('an AUDIT_STOP that the disk may have dropped is cut off again, before anyb
   await write('b')
   await seal()
   // Both files, with an AUDIT_STOP and an AUDIT_START in the second.
-  assert.deepEqual([seals.at(-1), await cut()], [4, 4])
+  assert.deepEqual([seals.at(-1), await sizeAfterCut()], [4, 4])
 })
 
 test('where it cannot be written again, because the file is append-only, that is a fault', async (t) => {

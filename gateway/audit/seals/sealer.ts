@@ -21,6 +21,8 @@ const LAST_LEAVES = 512
 const MANY_LEAVES = 65_536
 const READ_BYTES = 128 * 1024
 const NO_END = Number.POSITIVE_INFINITY
+/** At the end, for tiles that the disk may not have. What is left comes at the next start. */
+const LAST_SYNCS_MS = 2000
 
 /** Of a line that was read. */
 interface Leaf {
@@ -125,6 +127,8 @@ export class Sealer {
     while (await this.poll());
     while (this.#unsealed > 0) await this.#seal()
     this.#settled(this.#options.now())
+    const endMs = this.#options.now() + LAST_SYNCS_MS
+    while (this.#log.syncLate(Number.POSITIVE_INFINITY) && this.#options.now() < endMs);
   }
 
   close(): void {
@@ -227,8 +231,12 @@ export class Sealer {
   }
 
   async #begin(): Promise<SegmentReader | undefined> {
-    const inUse = fileInUse(this.#options.trail)
-    if (inUse !== undefined) this.#goOnAt(await this.#whereToGoOn(), inUse)
+    const { trail, file, onFault } = this.#options
+    const inUse = fileInUse(trail)
+    if (inUse === undefined) return undefined
+    const fault = await this.#log.recover(file)
+    if (fault !== undefined) onFault(fault)
+    this.#goOnAt(await this.#whereToGoOn(), inUse)
     return this.#reader
   }
 
@@ -267,9 +275,10 @@ export class Sealer {
   }
 
   async #seal(): Promise<void> {
-    const { progress, onSealed, onFault } = this.#options
-    this.#sync()
-    const checkpoint = await this.#log.seal((what) =>
+    const { progress, now, onSealed, onFault } = this.#options
+    const nowMs = now()
+    this.#sync(nowMs)
+    const checkpoint = await this.#log.seal(nowMs, (what) =>
       onFault(`${what}, while the gateway ran; the tree goes on, older tiles may be missing`),
     )
     this.#unsealed = 0
@@ -280,8 +289,10 @@ export class Sealer {
     onSealed(checkpoint)
   }
 
-  #sync(): void {
+  /** After an error nobody knows what the disk has dropped. */
+  #sync(nowMs: number): void {
     try {
+      this.#log.syncLate(nowMs)
       this.#reader?.sync()
     } catch (error) {
       this.#startsOver = true

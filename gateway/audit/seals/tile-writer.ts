@@ -1,7 +1,8 @@
-import { closeSync, fsync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
 import { HASH_BYTES, type HashText } from './hashes.ts'
+import type { LateTiles } from './late-tiles.ts'
+import type { TileFiles } from './tile-files.ts'
 import { partialTiles, TILE_WIDTH, type TileReader, tilePath } from './tiles.ts'
 
 /** The last tile of a level. */
@@ -22,35 +23,21 @@ interface FullTile {
   readonly hasPartial: boolean
 }
 
-/** A file that is to be renamed when the disk has it. */
-interface Draft {
-  readonly fd: number
-  readonly path: string
-}
-
-/** Files that are open at once. */
-const MAX_DRAFTS = 64
-/** A sync that begins while another is under way shares its writes of the file system's journal. Two of the four threads of
- * the pool stay free for others while a disk stalls. */
-const SYNCS_AT_ONCE = 2
-
 /** Writes the tiles of a growing tree. What could not be written stays in memory for the next `write`. */
 export class TileWriter {
-  readonly #directory: string
+  readonly #files: TileFiles
+  readonly #late: LateTiles
   readonly #edge: EdgeTile[] = []
   #full: FullTile[] = []
-  /** Directories with names that must still be synced. */
-  readonly #unsynced = new Set<string>()
-  /** Directories whose own names are synced, or are going to be. */
-  readonly #named = new Set<string>()
 
-  constructor(directory: string) {
-    this.#directory = directory
+  private constructor(files: TileFiles, late: LateTiles) {
+    this.#files = files
+    this.#late = late
   }
 
   /** Goes on with a tree. @throws TileFault when its last tiles are not there. */
-  static from(tiles: TileReader): TileWriter {
-    const writer = new TileWriter(tiles.directory)
+  static from(tiles: TileReader, files: TileFiles, late: LateTiles): TileWriter {
+    const writer = new TileWriter(files, late)
     for (const { level, index, width } of partialTiles(tiles.size)) {
       const tile = writer.#tileOf(level)
       tiles.tile(level, index).copy(tile.bytes)
@@ -80,31 +67,26 @@ export class TileWriter {
     tile.hasPartial = false
   }
 
-  /** Writes the tiles of the present tree to the disk. @returns the full ones. @throws Error of the system. */
-  async write(): Promise<readonly FullTile[]> {
+  /**
+   * Writes the tiles of the present tree. The disk has them then, but for the full ones of leaves, which `LateTiles` looks after.
+   *
+   * @param nowMs steady @returns the full ones. @throws Error of the system.
+   */
+  async write(nowMs: number): Promise<readonly FullTile[]> {
+    const leaves = this.#full.filter(({ level }) => level === 0)
+    const above = this.#full.filter(({ level }) => level > 0)
     const partial = [...this.#edge.entries()].filter(([, tile]) => tile.width !== tile.writtenWidth)
-    const files = [
-      ...this.#full.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
+    this.#late.write(leaves, nowMs)
+    await this.#files.writeSynced([
+      ...above.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
       ...partial.map(([level, { index, width, bytes }]) => ({
         name: tilePath(level, index, width),
         bytes: bytes.subarray(0, width * HASH_BYTES),
       })),
-    ]
-    for (let at = 0; at < files.length; at += MAX_DRAFTS)
-      await this.#writeTiles(files.slice(at, at + MAX_DRAFTS))
+    ])
     for (const tile of this.#edge) {
       if (tile.width > 0) tile.hasPartial = true
       tile.writtenWidth = tile.width
-    }
-    for (const directory of this.#unsynced) {
-      // One that was removed meanwhile must not fail each time.
-      this.#unsynced.delete(directory)
-      try {
-        syncDirectory(directory)
-      } catch (error) {
-        this.writeEdgeAgain()
-        throw error
-      }
     }
     const full = this.#full
     this.#full = []
@@ -113,7 +95,7 @@ export class TileWriter {
 
   /** The next `write` writes all tiles that the tree grows from: those on the disk may be gone. */
   writeEdgeAgain(): void {
-    this.#named.clear()
+    this.#files.forget()
     for (const tile of this.#edge) tile.writtenWidth = 0
   }
 
@@ -121,8 +103,8 @@ export class TileWriter {
   removePartial(full: readonly FullTile[]): void {
     for (const { level, index, hasPartial } of full) {
       if (!hasPartial) continue
-      const partial = join(this.#directory, `${tilePath(level, index)}.p`)
-      this.#named.delete(partial)
+      const partial = join(this.#files.directory, `${tilePath(level, index)}.p`)
+      this.#files.forget(partial)
       try {
         rmSync(partial, { recursive: true, force: true })
       } catch {
@@ -143,68 +125,4 @@ export class TileWriter {
     }
     return this.#edge[level] as EdgeTile
   }
-
-  /** A reader sees all of a tile or nothing. */
-  async #writeTiles(files: readonly { readonly name: string; readonly bytes: Buffer }[]): Promise<void> {
-    const drafts: Draft[] = []
-    try {
-      for (const { name, bytes } of files) {
-        const path = join(this.#directory, name)
-        const fd = this.#openDraft(path)
-        drafts.push({ fd, path })
-        for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
-      }
-      await syncAll(drafts)
-    } catch (error) {
-      for (const { path } of drafts) rmSync(draftOf(path), { force: true })
-      throw error
-    } finally {
-      for (const { fd } of drafts) closeSync(fd)
-    }
-    for (const { path } of drafts) {
-      renameSync(draftOf(path), path)
-      this.#nameIn(dirname(path))
-    }
-  }
-
-  #openDraft(path: string): number {
-    try {
-      return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-      return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
-    }
-  }
-
-  /** A name has come into that directory, whose own name may be of a process that ended before it had synced it. */
-  #nameIn(directory: string): void {
-    this.#unsynced.add(directory)
-    const above = dirname(this.#directory)
-    for (let at = directory; at !== above && !this.#named.has(at); at = dirname(at)) {
-      this.#named.add(at)
-      this.#unsynced.add(dirname(at))
-    }
-  }
-}
-
-/** @throws Error of the system, when none is under way any more. */
-async function syncAll(drafts: readonly Draft[]): Promise<void> {
-  const left = drafts.values()
-  const inTurn = async () => {
-    for (const { fd } of left) await synced(fd)
-  }
-  const ends = await Promise.allSettled(Array.from({ length: SYNCS_AT_ONCE }, inTurn))
-  const failed = ends.find((end) => end.status === 'rejected')
-  if (failed !== undefined) throw failed.reason
-}
-
-function synced(fd: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    fsync(fd, (error) => (error === null ? resolve() : reject(error)))
-  })
-}
-
-function draftOf(path: string): string {
-  return `${path}.tmp`
 }

@@ -97,11 +97,14 @@ export class TileReader implements Subtrees {
     return rootOf(hashesIn(tile.subarray(at, at + count * HASH_BYTES)))
   }
 
-  /** The full tile stands for a partial one, which may be deleted then. */
+  /**
+   * The full tile stands for a partial one that was deleted. While the partial one is there it counts: a power failure may have
+   * left anything of a full one that no checkpoint covers yet.
+   */
   #read(level: number, index: number, width: number): Buffer {
     const path = join(this.directory, tilePath(level, index, width))
-    let bytes = width < TILE_WIDTH ? readIfThere(join(this.directory, tilePath(level, index))) : undefined
-    bytes = bytes?.subarray(0, width * HASH_BYTES) ?? readIfThere(path)
+    const full = join(this.directory, tilePath(level, index))
+    const bytes = readIfThere(path) ?? readIfThere(full)?.subarray(0, width * HASH_BYTES)
     if (bytes === undefined) throw new TileFault(`${path} is missing`)
     if (bytes.length === width * HASH_BYTES) return bytes
     throw new TileFault(`${path} has ${bytes.length} bytes, and must have ${width * HASH_BYTES}`)

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync } from 'node:fs'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import type { Durability } from '../config/settings.ts'
+import { type Chance, PowerDisk, survivors, writeSurvivors } from './commit/power.test-support.ts'
+import { SharedTrail } from './file/shared-trail.ts'
+import { SealProgress } from './seals/seal-progress.ts'
+import { checkSeal, newSealKey } from './seals/sealed-trail.test-support.ts'
+import { Sealer } from './seals/sealer.ts'
+import { endOf, requestLine, temporaryDirectory, trailIn } from './trail.test-support.ts'
+
+/** For tests only. */
+
+/**
+ * A trail with a sealer, on a disk whose power can be cut. Each look at the clock finds it a second later, and each step of
+ * the sealer so many as are given.
+ */
+export function sealedDisk(t: TestContext, onFault: (message: string) => void = assert.fail) {
+  const home = temporaryDirectory(t)
+  const directory = join(home, 'data')
+  mkdirSync(directory)
+  const key = newSealKey(home)
+  const seals: number[] = []
+  const disk = new PowerDisk(t, directory, () => seals.at(-1) ?? 0)
+  const startIn = (where: string, durability: Durability) => {
+    const { trail, file } = trailIn(where, { durability })
+    let nowMs = 0
+    const sealer = new Sealer({
+      file,
+      directory: join(where, 'audit-log'),
+      trail: new SharedTrail(trail.handle.shared),
+      key,
+      progress: new SealProgress(),
+      now: () => (nowMs += 1000),
+      onSealed: ({ size }) => seals.push(size),
+      onGap: () => assert.fail(),
+      onFault,
+    })
+    t.after(() => sealer.close())
+    const write = async (...ids: string[]) => {
+      await Promise.all(ids.map((id) => endOf(trail.append(requestLine(id)))))
+    }
+    const seal = async () => {
+      while (await sealer.poll());
+    }
+    const pass = (ms: number) => {
+      nowMs += ms
+    }
+    return { file, trail, sealer, write, seal, pass, directory: where, log: join(where, 'audit-log') }
+  }
+  /** What a power cut at that moment leaves, in a directory of its own; the last one, if none is named. */
+  const cut = (chance: Chance = () => 0, at = -1) => {
+    disk.putBack()
+    const moment = disk.moments.at(at) ?? assert.fail()
+    const image = mkdtempSync(join(home, 'image-'))
+    const left = survivors(moment, chance).map((file) => {
+      const durable = moment.files.get(file.inode)?.durable ?? Buffer.of()
+      // What is not synced of the trail is not looked at here.
+      return file.path.startsWith('audit.ndjson') ? { ...file, bytes: durable } : file
+    })
+    writeSurvivors(image, left, disk.inodes)
+    return { image, seen: moment.seen }
+  }
+  return {
+    key,
+    disk,
+    seals,
+    cut,
+    start: (durability: Durability = 'written') => startIn(directory, durability),
+    startIn: (where: string) => startIn(where, 'written'),
+    /** Leaves that are sealed on what a power cut leaves, if nothing survives but what it must. */
+    sizeAfterCut: async () => (await checkSeal(join(cut().image, 'audit.ndjson'), key)).checkpoint.size,
+    /** The next syncs fail, as many as are named. */
+    fail: (...which: boolean[]) => {
+      disk.nextSync = () => ({ turns: 0, fails: which.shift() ?? false })
+    },
+  }
+}

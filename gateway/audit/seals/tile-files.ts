@@ -1,0 +1,148 @@
+import { closeSync, fsync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
+
+/** A tile as a file; `name` is its path in the directory of the log. */
+export interface TileFile {
+  readonly name: string
+  readonly bytes: Buffer
+}
+
+/** A file that is to be renamed when the disk has it. */
+interface Draft {
+  readonly fd: number
+  readonly path: string
+}
+
+/** Files that are open at once. */
+const MAX_DRAFTS = 64
+/** A sync that begins while another is under way shares its writes of the file system's journal. Two of the four threads of
+ * the pool stay free for others while a disk stalls. */
+const SYNCS_AT_ONCE = 2
+
+/** The files of a log's tiles, written so that they survive a power failure, or later will. */
+export class TileFiles {
+  readonly directory: string
+  /** Directories with names that must still be synced. */
+  readonly #unsynced = new Set<string>()
+  /** Directories whose own names are synced, or are going to be. */
+  readonly #named = new Set<string>()
+
+  constructor(directory: string) {
+    this.directory = directory
+  }
+
+  /** When this resolves, the disk has the files. A reader sees all of a tile or nothing. @throws Error of the system. */
+  async writeSynced(files: readonly TileFile[]): Promise<void> {
+    for (let at = 0; at < files.length; at += MAX_DRAFTS) {
+      await this.#writeDrafts(files.slice(at, at + MAX_DRAFTS))
+    }
+    this.syncNames()
+  }
+
+  /** A reader sees all of a tile or nothing, but a power failure may leave anything. @throws Error of the system. */
+  write(files: readonly TileFile[]): void {
+    for (const { name, bytes } of files) {
+      const path = join(this.directory, name)
+      const fd = openDraft(path)
+      try {
+        writeAll(fd, bytes)
+      } catch (error) {
+        rmSync(draftOf(path), { force: true })
+        throw error
+      } finally {
+        closeSync(fd)
+      }
+      renameSync(draftOf(path), path)
+    }
+  }
+
+  /** The name of this file must survive a power failure: `syncNames` sees to it. */
+  addName(path: string): void {
+    const directory = dirname(path)
+    this.#unsynced.add(directory)
+    // The directory's own name may be of a process that ended before it had synced it.
+    const above = dirname(this.directory)
+    for (let at = directory; at !== above && !this.#named.has(at); at = dirname(at)) {
+      this.#named.add(at)
+      this.#unsynced.add(dirname(at))
+    }
+  }
+
+  /** @throws Error of the system. */
+  syncNames(): void {
+    for (const directory of this.#unsynced) {
+      // One that was removed meanwhile must not fail each time.
+      this.#unsynced.delete(directory)
+      try {
+        syncDirectory(directory)
+      } catch (error) {
+        this.forget()
+        throw error
+      }
+    }
+  }
+
+  /** That directory was removed; undefined: any may have been. */
+  forget(directory?: string): void {
+    if (directory === undefined) this.#named.clear()
+    else this.#named.delete(directory)
+  }
+
+  async #writeDrafts(files: readonly TileFile[]): Promise<void> {
+    const drafts: Draft[] = []
+    try {
+      for (const { name, bytes } of files) {
+        const path = join(this.directory, name)
+        const fd = openDraft(path)
+        drafts.push({ fd, path })
+        writeAll(fd, bytes)
+      }
+      await syncAll(drafts)
+    } catch (error) {
+      for (const { path } of drafts) rmSync(draftOf(path), { force: true })
+      throw error
+    } finally {
+      for (const { fd } of drafts) closeSync(fd)
+    }
+    for (const { path } of drafts) {
+      renameSync(draftOf(path), path)
+      this.addName(path)
+    }
+  }
+}
+
+function openDraft(path: string): number {
+  try {
+    return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+    return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
+  }
+}
+
+function writeAll(fd: number, bytes: Buffer): void {
+  for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
+}
+
+/** @throws Error of the system, when none is under way any more. */
+async function syncAll(drafts: readonly Draft[]): Promise<void> {
+  const left = drafts.values()
+  const inTurn = async () => {
+    for (const { fd } of left) await synced(fd)
+  }
+  const ends = await Promise.allSettled(Array.from({ length: SYNCS_AT_ONCE }, inTurn))
+  const failed = ends.find((end) => end.status === 'rejected')
+  if (failed !== undefined) throw failed.reason
+}
+
+function synced(fd: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    fsync(fd, (error) => (error === null ? resolve() : reject(error)))
+  })
+}
+
+function draftOf(path: string): string {
+  return `${path}.tmp`
+}
