@@ -52,6 +52,8 @@ export interface StartFacts {
   /** What must be added to the system's clock for the time of its reference, and which program said so. */
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
+  /** The clock was set back while the file before was written, by at least so much: its lines are not in the order of time. */
+  readonly clockSetBackMs?: number | undefined
 }
 
 /** AUDIT_STOP: the trail may have a gap after it. */
@@ -150,6 +152,7 @@ const START_FIELDS: (keyof StartFacts | 'type' | 'format')[] = [
   'removed',
   'clockOffsetMs',
   'clockSource',
+  'clockSetBackMs',
   'format',
 ]
 

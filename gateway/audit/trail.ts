@@ -187,20 +187,21 @@ export class Trail {
 
   /**
    * Goes on in a new file of the same name, with all joined threads, after the present one was renamed (SIGHUP). If it cannot
-   * be opened, `onFault` is called and the trail stays in the old one.
+   * be opened, `onFault` is called and the trail stays in the old one. @param clockSetBackMs what the new one says of the old
    */
-  reopen(): void {
+  reopen(clockSetBackMs?: number): void {
     const { file, durability } = this.#options
+    const [trailFile, outage] = [this.#trailFile, this.#outage]
     const syncs = durability === 'synced'
     if (this.#closed || this.#suspended || !this.#isOwner || file === STANDARD_OUTPUT) return
     if (syncs && !this.#shared.takeCommitLock()) {
-      setTimeout(() => this.reopen(), ROTATE_RETRY_MS)
+      setTimeout(() => this.reopen(clockSetBackMs), ROTATE_RETRY_MS)
       return
     }
     this.#policy.flush()
     try {
-      const isDone = rotate({ file, trailFile: this.#trailFile, outage: this.#outage, syncs })
-      if (!isDone) setTimeout(() => this.reopen(), ROTATE_RETRY_MS)
+      if (!rotate({ file, trailFile, outage, syncs, clockSetBackMs }))
+        setTimeout(() => this.reopen(clockSetBackMs), ROTATE_RETRY_MS)
     } catch (error) {
       this.#options.onFault(error as Error)
     }

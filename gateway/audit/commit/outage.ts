@@ -20,6 +20,8 @@ export interface OutageOptions {
   readonly timeoutMs: number
 }
 
+type MoveFacts = Pick<StartFacts, 'continues' | 'removed' | 'clockSetBackMs'>
+
 /** A group of lines that could not be committed. */
 export interface CommitFault {
   readonly error: Error
@@ -44,10 +46,8 @@ export class Outage {
   #fault: Error | undefined = undefined
   /** Requests refused since the trail became unwritable. */
   #refused = 0
-  /** Inode of the file before, until AUDIT_START is in the new one. */
-  #continues: string | undefined = undefined
-  /** The file before was removed; until AUDIT_START says so in the new one. */
-  #removed = false
+  /** What AUDIT_START is to say of the file before; undefined once it has. */
+  #moved: MoveFacts | undefined = undefined
   /** Finished when no record is pending. */
   #allWritten = new Commit()
   /** When the outage began, by `performance.now()`. */
@@ -137,10 +137,11 @@ export class Outage {
   }
 
   /** The trail goes on in a new file, whose first line is AUDIT_START. */
-  moved({ continues, removed }: { readonly continues: string; readonly removed: boolean }): void {
+  moved(facts: MoveFacts): void {
     if (this.#writable) this.#sinceMs = performance.now()
-    this.#continues = continues
-    this.#removed ||= removed
+    // Twice, if the file between was never written.
+    const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
+    this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
     this.#writable = false
   }
 
@@ -253,14 +254,12 @@ export class Outage {
 
   #putStart(): Error | undefined {
     const { trailFile, reports } = this.#options
-    const removed = this.#removed ? (true as const) : undefined
-    const facts = { refused: this.#refused, continues: this.#continues, removed }
+    const facts = { refused: this.#refused, ...this.#moved }
     const { line, error } = trailFile.putWithOpenCount((open) => this.#startLine(facts, open))
     reports.attempted([line], error)
     if (error === undefined) {
       this.#refused = 0
-      this.#continues = undefined
-      this.#removed = false
+      this.#moved = undefined
     } else if (trailFile.torn) this.#pending.add(line)
     return error
   }
@@ -271,19 +270,13 @@ export class Outage {
     if (!syncs) return write()
     const start = trailFile.startCommit()
     if (start === undefined) return heldTooLong()
-    const before = {
-      pending: this.#pending.copy(),
-      refused: this.#refused,
-      continues: this.#continues,
-      removed: this.#removed,
-    }
+    const before = { pending: this.#pending.copy(), refused: this.#refused, moved: this.#moved }
     const error = write() ?? this.#sync()
     if (error === undefined || trailFile.torn) return error
     trailFile.rollBackTo(start)
     this.#pending.restore(before.pending)
     this.#refused = before.refused
-    this.#continues = before.continues
-    this.#removed = before.removed
+    this.#moved = before.moved
     return error
   }
 

@@ -9,6 +9,8 @@ export interface RotateOptions {
   readonly outage: Outage
   /** `synced`: the caller has the commit lock, and the old file is synced. */
   readonly syncs: boolean
+  /** The clock was set back while the old file was written. */
+  readonly clockSetBackMs?: number | undefined
 }
 
 /**
@@ -19,7 +21,8 @@ export interface RotateOptions {
  * @throws Error that names the file, when it cannot be opened or its name cannot be synced, and the old one is kept; or the
  * system's, when the old one could not be synced or closed.
  */
-export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boolean {
+export function rotate(options: RotateOptions): boolean {
+  const { file, trailFile, outage, syncs, clockSetBackMs } = options
   const next = TrailSink.open(file)
   const current = trailFile.sink.identity()
   const opened = next.identity()
@@ -36,7 +39,7 @@ export function rotate({ file, trailFile, outage, syncs }: RotateOptions): boole
       outage.flush()
     }
     old = trailFile.moveTo(next)
-    outage.moved({ continues: current.inode, removed: isRemoved })
+    outage.moved({ continues: current.inode, removed: isRemoved || undefined, clockSetBackMs })
     return undefined
   })
   if (old === undefined) {

@@ -3,6 +3,7 @@ import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { basename, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { responseTo } from '../audit-records.ts'
 import { openTrail } from '../open-trail.ts'
 import { recover } from '../recovery/recovery.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory, unpaired } from '../trail.test-support.ts'
@@ -52,7 +53,7 @@ for (const durability of ['written', 'synced'] as const) {
   })
 }
 
-test('a file that is old enough is closed, by the time of its first record; a clock that goes backwards only delays that', async (t) => {
+test('a file that is old enough is closed, by the time of its first record; a clock that goes backwards a little only delays that', async (t) => {
   const { file, clock, trail, rotation, open } = rotatedTrail(t)
   rotation.maintain(HOURLY)
   clock.ms += HOUR_MS - 1
@@ -66,16 +67,14 @@ test('a file that is old enough is closed, by the time of its first record; a cl
   after.maintain(HOURLY)
   after.maintain(HOURLY)
   assert.deepEqual(await namesOf(file), ['audit.ndjson.20261122T160000000Z', 'audit.ndjson'])
-  clock.ms -= 10 * HOUR_MS
+  clock.ms -= 30_000
   after.maintain(HOURLY)
-  clock.ms += HOUR_MS
+  clock.ms += HOUR_MS - 1
   after.maintain(HOURLY)
-  // Later than the name before, though the clock is not.
-  assert.deepEqual(await namesOf(file), [
-    'audit.ndjson.20261122T160000000Z',
-    'audit.ndjson.20261122T160000001Z',
-    'audit.ndjson',
-  ])
+  assert.equal((await namesOf(file)).length, 2)
+  clock.ms += 1
+  after.maintain(HOURLY)
+  assert.equal((await namesOf(file)).length, 3)
 })
 
 test('without limits, of what somebody else has renamed, and while another process has the trail, nothing is renamed', async (t) => {
@@ -92,6 +91,68 @@ test('without limits, of what somebody else has renamed, and while another proce
   fs.renameSync(`${file}.1`, file)
   assert.equal(await trail.suspend('restart'), undefined)
   rotation.maintain(HOURLY)
+  assert.deepEqual(await namesOf(file), ['audit.ndjson'])
+})
+
+test('a file is closed, also without limits, when the clock was set back, and the next one says by how much', async (t) => {
+  const { file, clock, trail, faults, rotation, open } = rotatedTrail(t)
+  const request = (id: string) => requestLine(id, new Date(clock.ms).toISOString())
+  const starts = async () =>
+    (await namesOf(file)).map((name) => linesOf(join(file, '..', name))[0]?.clockSetBackMs)
+  rotation.maintain(undefined)
+  clock.ms += 2 * HOUR_MS
+  rotation.maintain(undefined)
+  clock.ms -= 59_000
+  rotation.maintain(undefined)
+  assert.deepEqual(await starts(), [undefined])
+  const late = request('late')
+  assert.equal(await endOf(trail.append(late)), undefined)
+  clock.ms -= HOUR_MS
+  for (let i = 0; i < 3; i++) rotation.maintain(undefined)
+  assert.deepEqual(await starts(), [undefined, HOUR_MS + 59_000])
+  // Of a request that began by the clock before.
+  await endOf(trail.settle(responseTo(late, 200, 1)))
+  for (let i = 0; i < 3; i++) rotation.maintain(undefined)
+  assert.equal(await endOf(trail.append(request('last'))), undefined)
+  trail.close('restart')
+  const again = open()
+  const second = new Rotation({ file, trail: again, now: () => clock.ms, onFault: assert.fail })
+  second.maintain(undefined)
+  again.close('restart')
+  assert.equal((await starts()).length, 2)
+  clock.ms -= HOUR_MS
+  const next = open()
+  t.after(() => next.close('test'))
+  const third = new Rotation({ file, trail: next, now: () => clock.ms, onFault: assert.fail })
+  third.maintain(undefined)
+  third.maintain(undefined)
+  assert.deepEqual(await starts(), [undefined, HOUR_MS + 59_000, HOUR_MS])
+  // Later than the name before, though the clock is not.
+  assert.deepEqual(await namesOf(file), [
+    'audit.ndjson.20261122T155901000Z',
+    'audit.ndjson.20261122T155901001Z',
+    'audit.ndjson',
+  ])
+  assert.deepEqual(faults, [])
+})
+
+test('a file that cannot be renamed when the clock was set back is named once', async (t) => {
+  const { file, clock, trail, faults, rotation } = rotatedTrail(t)
+  rotation.maintain(undefined)
+  const { renameSync } = fs
+  const replace = (rename: typeof fs.renameSync) => {
+    fs.renameSync = rename
+    syncBuiltinESMExports()
+  }
+  t.after(() => replace(renameSync))
+  replace(() => {
+    throw Object.assign(new Error('EPERM: operation not permitted, rename'), { code: 'EPERM' })
+  })
+  clock.ms -= HOUR_MS
+  for (let i = 0; i < 3; i++) rotation.maintain(undefined)
+  assert.equal(faults.length, 1)
+  assert.match(faults[0]?.message ?? '', /audit\.ndjson/)
+  assert.equal(await endOf(trail.append(requestLine('after'))), undefined)
   assert.deepEqual(await namesOf(file), ['audit.ndjson'])
 })
 

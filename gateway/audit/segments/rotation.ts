@@ -1,8 +1,8 @@
-import { closeSync, openSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { AuditRotation } from '../../config/settings.ts'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
-import { HEAD_BYTES, timeOf } from './read-segment.ts'
+import { HEAD_BYTES, linesIn, timeOf } from './read-segment.ts'
 import { stampedPath, stampOf } from './segment.ts'
 
 type RotationLimits = Pick<AuditRotation, 'maxBytes' | 'maxAgeMs'>
@@ -12,19 +12,33 @@ interface RotationOptions {
   readonly trail: {
     /** Of the file in use; undefined when this thread may not rotate it. */
     readonly inode: string | undefined
-    reopen(): void
+    /** @param clockSetBackMs the clock was set back while the old file was written */
+    reopen(clockSetBackMs: number | undefined): void
   }
   /** Milliseconds since the epoch. */
   readonly now: () => number
   onFault(error: Error): void
 }
 
-/** Begins a new segment when the audit file is large or old enough: renames it, and has the trail go on in a new file. */
+/** A clock that is this far behind the times in the file was set back. What searches the file allows for five minutes. */
+const SET_BACK_MS = 60_000
+/** At the end of a file, where its latest time is looked for: twice the longest line. */
+const TAIL_BYTES = 128 * 1024
+const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
+
+/**
+ * Begins a new segment when the audit file is large or old enough, or the clock was set back: renames it, and has the trail go
+ * on in a new file. So the lines of a segment are in the order of time, but for the last of one after which the clock was set back.
+ */
 export class Rotation {
   readonly #options: RotationOptions
   /** Of the file that was seen last, and since when it has been written. */
   #inode: string | undefined
   #sinceMs = 0
+  /** Of the times in that file. */
+  #latestMs = 0
+  /** By how much the clock was set back while that file was written; undefined: not at all. */
+  #setBackMs: number | undefined
   /** The file was renamed, and the trail has not gone on in a new one yet. */
   #renamed = false
 
@@ -39,30 +53,49 @@ export class Rotation {
     if (inode === undefined) return
     try {
       if (inode !== this.#inode) this.#begin(inode)
-      if (limits !== undefined && this.#isDue(limits)) this.#rename()
+      if (this.#wasSetBack() || (limits !== undefined && this.#isDue(limits))) this.#rename()
       // Again, if the new file could not be opened the last time: for want of room, or of descriptors.
-      if (this.#renamed) trail.reopen()
+      if (this.#renamed) trail.reopen(this.#setBackMs)
     } catch (error) {
       onFault(error as Error)
     }
   }
 
   #begin(inode: string): void {
+    const isOurs = this.#inode !== undefined
     this.#inode = inode
     this.#renamed = false
+    this.#setBackMs = undefined
     const now = this.#options.now()
-    this.#sinceMs = Math.min(now, beginningOf(this.#options.file) ?? now)
+    const { firstMs = now, latestMs = now } = this.#sizeBytes === 0 ? {} : timesIn(this.#options.file)
+    this.#sinceMs = Math.min(now, firstMs)
+    this.#latestMs = isOurs ? now : latestMs
+  }
+
+  #wasSetBack(): boolean {
+    const now = this.#options.now()
+    const setBackMs = this.#latestMs - now
+    this.#latestMs = Math.max(this.#latestMs, now)
+    if (setBackMs < SET_BACK_MS || this.#sizeBytes === 0) return false
+    // Once: a file that cannot be renamed stays as it is.
+    this.#latestMs = now
+    this.#setBackMs = Math.max(setBackMs, this.#setBackMs ?? 0)
+    return true
   }
 
   #isDue({ maxBytes = Infinity, maxAgeMs = Infinity }: RotationLimits): boolean {
-    const { file, now } = this.#options
-    const stats = statSync(file, { bigint: true, throwIfNoEntry: false })
-    // Renamed by us or by somebody else, who will send SIGHUP.
-    if (stats === undefined || stats.ino.toString() !== this.#inode || !stats.isFile()) return false
-    const ageMs = now() - this.#sinceMs
+    const now = this.#options.now()
     // The clock went backwards.
-    if (ageMs < 0) this.#sinceMs = now()
-    return stats.size > 0n && (stats.size >= maxBytes || ageMs >= maxAgeMs)
+    this.#sinceMs = Math.min(this.#sinceMs, now)
+    const isOld = now - this.#sinceMs >= maxAgeMs
+    const bytes = this.#sizeBytes
+    return bytes > 0 && (isOld || bytes >= maxBytes)
+  }
+
+  /** Of the file in use; 0 when it was renamed, by us or by somebody else, who will send SIGHUP. */
+  get #sizeBytes(): number {
+    const stats = statSync(this.#options.file, { bigint: true, throwIfNoEntry: false })
+    return stats?.isFile() && stats.ino.toString() === this.#inode ? Number(stats.size) : 0
   }
 
   #rename(): void {
@@ -76,18 +109,32 @@ export class Rotation {
   }
 }
 
-/** Time of the first line; undefined when it has none. */
-function beginningOf(file: string): number | undefined {
-  const head = Buffer.alloc(HEAD_BYTES)
+/** Time of the first line, and the latest among the last ones; undefined when they have none. A response has that of its request. */
+function timesIn(file: string): {
+  readonly firstMs: number | undefined
+  readonly latestMs: number | undefined
+} {
   let fd: number | undefined
   try {
     fd = openSync(file, 'r')
-    return timeOf(head.subarray(0, readSync(fd, head, 0, head.length, 0)))
+    const tail = readAt(fd, Math.max(0, fstatSync(fd).size - TAIL_BYTES), TAIL_BYTES)
+    const times = [...linesIn(tail)].flatMap((line) => (isResponse(line) ? [] : (timeOf(line) ?? [])))
+    const latestMs = times.length === 0 ? undefined : Math.max(...times)
+    return { firstMs: timeOf(readAt(fd, 0, HEAD_BYTES)), latestMs }
   } catch {
-    return undefined
+    return { firstMs: undefined, latestMs: undefined }
   } finally {
     if (fd !== undefined) closeSync(fd)
   }
+}
+
+function isResponse(line: Buffer): boolean {
+  return line.toString('latin1', 0, RESPONSE_HEAD.length) === RESPONSE_HEAD
+}
+
+function readAt(fd: number, at: number, bytes: number): Buffer {
+  const buffer = Buffer.alloc(bytes)
+  return buffer.subarray(0, readSync(fd, buffer, 0, bytes, at))
 }
 
 /** A name that is later than those of all segments that lie there, also when the clock went backwards. */

@@ -1,17 +1,20 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
-import { requestRecord, responseTo, startRecord } from '../../audit/audit-records.ts'
+import { requestRecord, responseTo, startRecord, storeRecord } from '../../audit/audit-records.ts'
+import { Rotation } from '../../audit/segments/rotation.ts'
+import type { Segment } from '../../audit/segments/segment.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { reportDay } from '../report/day-report.ts'
 import { trailsOf } from '../trail-files.ts'
 import { parseLine, timestampMs } from './audit-line.ts'
 import { findRecords, type Search } from './find-records.ts'
 import { concerns, matches } from './record-filter.ts'
+import { segmentsSince } from './scan-trail.ts'
 
 const dir = mkdtempSync(join(tmpdir(), 'find-records-'))
 after(() => rmSync(dir, { recursive: true }))
@@ -177,7 +180,125 @@ describe('a trail whose clock was a year ahead for a while', () => {
     assert.deepEqual(await found('2026-11-20'), ['after'])
     assert.deepEqual(await found('2027-11-20'), ['ahead'])
     assert.equal((await reportDay(trail!.segments, Date.parse('2026-11-20'))).responses, 1)
+    const since = async (day: string) =>
+      (await segmentsSince(trail!.segments, Date.parse(day))).map(({ path }) => path.slice(file.length))
+    assert.deepEqual(await since('2026-11-20T13:00:00Z'), [
+      '.20261120T000000000Z',
+      '.20271120T000000000Z',
+      '',
+    ])
+    assert.deepEqual(await since('2027-11-21'), [''])
   })
+})
+
+describe('a clock that is set back and forward while files are written', () => {
+  interface Written {
+    /** True time, in which the clock jumps. */
+    readonly ms: number
+    readonly line: string
+  }
+  const MINUTES = 240
+  const LINES = 6000
+
+  /** Lines as a gateway writes them, whose clock is `jumps` ahead of the time from given minutes on. */
+  function writtenWith(aheadMs: (ms: number) => number): Written[] {
+    const stepMs = (MINUTES * 60_000) / LINES
+    return Array.from({ length: LINES }, (_, n): Written[] => {
+      const ms = BEGIN + n * stepMs
+      const startMs = ms + aheadMs(ms)
+      const request = requestRecord({
+        requestId: `request-${n}`,
+        timestamp: iso(startMs),
+        method: 'GET',
+        path: `/${n}`,
+        userId: 'user',
+        clientId: undefined,
+        ip: '192.0.2.1',
+        userAgent: 'a'.repeat(450),
+        gatewayId: undefined,
+      })
+      const durationMs = n % 100 === 1 ? 30 * 60_000 : n % 10 === 3 ? 20_000 : 5
+      return [
+        { ms: ms + 2, line: request },
+        { ms: ms + 2 + durationMs, line: responseTo(request, 200, 2 + durationMs) },
+      ]
+    })
+      .flat()
+      .sort((a, b) => a.ms - b.ms)
+  }
+
+  /** The rotation looks each second. */
+  function writeWith(directory: string, aheadMs: (ms: number) => number, seals: boolean): string[] {
+    mkdirSync(directory)
+    const file = join(directory, 'audit.ndjson')
+    let ms = BEGIN
+    const now = () => Math.round(ms + aheadMs(ms))
+    const begin = (clockSetBackMs?: number) =>
+      writeFileSync(file, startRecord({ timestamp: iso(now()), pid: 1, open: 0, clockSetBackMs }))
+    const trail = {
+      get inode() {
+        return statSync(file, { throwIfNoEntry: false })?.ino.toString() ?? 'none'
+      },
+      reopen: begin,
+    }
+    begin()
+    const rotation = new Rotation({ file, trail, now, onFault: assert.fail })
+    let pieces: string[] = []
+    for (const { ms: atMs, line } of writtenWith(aheadMs)) {
+      for (; ms + 1000 < atMs; ms += 1000) {
+        if (seals) pieces.push(storeRecord({ type: 'STORE_RESTORED', timestamp: iso(now()), store: 'x' }))
+        writeFileSync(file, pieces.join(''), { flag: 'a' })
+        pieces = []
+        rotation.maintain(undefined)
+      }
+      pieces.push(line)
+    }
+    writeFileSync(file, pieces.join(''), { flag: 'a' })
+    return [file]
+  }
+
+  it('hides no record from a period, by the files that a rotation then begins', async () => {
+    let runs = 0
+    const jump = fc.record({ minute: fc.nat(MINUTES), hours: fc.integer({ min: -5, max: 5 }) })
+    const jumps = fc.array(jump, { minLength: 1, maxLength: 3 })
+    const minute = fc.integer({ min: -400, max: MINUTES + 400 })
+    const periods = fc.array(fc.tuple(minute, fc.integer({ min: 1, max: 90 })), {
+      minLength: 6,
+      maxLength: 6,
+    })
+    await fc.assert(
+      fc.asyncProperty(jumps, periods, fc.boolean(), async (all, some, seals) => {
+        const aheadMs = (ms: number) =>
+          all
+            .filter(({ minute }) => ms >= BEGIN + minute * 60_000)
+            .reduce((sum, { hours }) => sum + hours * 3_600_000, 0)
+        const paths = writeWith(join(dir, `clock-${runs++}`), aheadMs, seals)
+        const [trail] = await trailsOf(paths)
+        const whole = await idsIn(trail!.segments, undefined)
+        assert.equal(whole.length, 2 * LINES)
+        for (const [from, length] of some) {
+          const period = { fromMs: BEGIN + from * 60_000, toMs: BEGIN + (from + length) * 60_000 }
+          const expected = whole.filter(({ ms }) => ms >= period.fromMs && ms < period.toMs)
+          assert.deepEqual(await idsIn(trail!.segments, period), expected)
+        }
+      }),
+      { numRuns: 5 * LONGER, endOnFailure: true },
+    )
+  })
+
+  async function idsIn(segments: readonly Segment[], period: Search['period']) {
+    const ids: { readonly id: string; readonly ms: number }[] = []
+    const filter = { user: 'user' }
+    await findRecords(
+      segments,
+      { filter, period },
+      {
+        onRecord: (_, record) =>
+          ids.push({ id: `${record.type} ${record.requestId}`, ms: timestampMs(record) }),
+      },
+    )
+    return ids
+  }
 })
 
 describe('the files of a trail', () => {

@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs'
-import { blocksOf } from '../../audit/segments/read-segment.ts'
+import { blocksOf, firstLineOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { firstWritten, lastWrittenMs } from './written-at.ts'
+import { lastWrittenMs, latestWrittenMs, writtenMs } from './written-at.ts'
 
 /** Milliseconds since the epoch; the end does not belong to it. */
 export interface Period {
@@ -34,64 +34,127 @@ const RECORDED_WITHIN_MS = 10 * 60_000
 const BISECT_BYTES = 512 * 1024
 const PROBE_BYTES = 128 * 1024
 const NEWLINE = 10
+/** In AUDIT_START alone: no other line begins so. */
+const SET_BACK = /^\{"type":"AUDIT_START",.*"clockSetBackMs":(\d{1,15})/
+
+/** A segment, and what its first line says. */
+interface Headed {
+  readonly segment: Segment
+  readonly beginMs: number | undefined
+  /** By how much the clock was set back at the end of the segment before; 0: not at all. */
+  readonly setBackMs: number
+}
 
 /**
  * The blocks of a trail (whole lines; see `blocksOf`) that may hold the records of requests that began in the period, and
  * all between. Lines stand in the order in which they were written, not in that of their timestamps, which are the starts of
  * requests: so it begins where lines were written before the period, and ends `RECORDED_WITHIN_MS` after it, or when
- * nothing is open any more. Segments are skipped by the first line of the next, and inside a plain one it bisects. Where a
- * clock was set back by more than the slack between two segments, all is read.
+ * nothing is open any more. Segments are skipped by the first line of the next, and inside a plain one it bisects.
+ *
+ * Where the gateway or the lines say that the clock was set back, another run of segments begins, which is searched for itself; the
+ * segment before is read whole. Where segments of a run begin in another order than that of time, all of it is read.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],
   { period, hasOpen = () => false, onRead }: Scan,
 ): AsyncGenerator<TrailBlock, void, undefined> {
-  if (period !== undefined && !(await areInOrder(segments))) {
-    yield* blocksWritten(segments, { onRead })
-    return
-  }
   const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
-  const isPast = (ms: number | undefined) =>
-    period !== undefined && ms !== undefined && ms > period.toMs + RECORDED_WITHIN_MS && !hasOpen()
   let doneBytes = 0
-  for (const [i, segment] of segments.entries()) {
-    const next = segments[i + 1]
-    const isBefore =
-      period !== undefined &&
-      next !== undefined &&
-      beganBefore(await beginMs(next), period.fromMs - CLOCK_SLACK_MS)
-    if (!isBefore) {
-      const from = period === undefined ? 0 : firstByte(segment, period.fromMs - CLOCK_SLACK_MS)
-      let at = from
-      for await (const bytes of blocksOf(segment, from)) {
-        at += bytes.length
-        yield { segment, bytes }
-        if (isPast(lastWrittenMs(bytes))) return
-        onRead?.(doneBytes + (segment.compression === 'none' ? at : 0), totalBytes)
+  const runs = period === undefined ? [new Run(segments.map(unread), ALWAYS)] : await runsOf(segments, period)
+  for (const run of runs) {
+    let isPast = false
+    for (const [i, { segment }] of run.segments.entries()) {
+      const isWhole = run.isWhole(i)
+      if (isWhole || hasOpen() || (!isPast && !run.isBefore(i))) {
+        const from = isWhole || hasOpen() ? 0 : firstByte(segment, run.fromMs)
+        let at = from
+        for await (const bytes of blocksOf(segment, from)) {
+          at += bytes.length
+          yield { segment, bytes }
+          isPast = !isWhole && !hasOpen() && run.isPast(bytes)
+          if (isPast) break
+          onRead?.(doneBytes + (segment.compression === 'none' ? at : 0), totalBytes)
+        }
       }
+      doneBytes += segment.sizeBytes
+      onRead?.(doneBytes, totalBytes)
     }
-    doneBytes += segment.sizeBytes
-    onRead?.(doneBytes, totalBytes)
   }
 }
 
-/** Without those that were closed before that time. */
+const ALWAYS: Period = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY }
+
+/** Segments through which the clock went forward. */
+class Run {
+  readonly segments: readonly Headed[]
+  readonly fromMs: number
+  readonly #toMs: number
+  /** The clock was set back at its end: the last lines are of another time. */
+  readonly #isSetBack: boolean
+  readonly #isInOrder: boolean
+  /** Responses of requests that began before may tell the clock as it was before. */
+  readonly #responsesFromMs: number
+
+  constructor(segments: readonly Headed[], period: Period, isSetBack = false) {
+    const [first] = segments
+    const aheadMs =
+      first === undefined || first.setBackMs === 0 ? undefined : first.setBackMs + CLOCK_SLACK_MS
+    this.segments = segments
+    this.fromMs = period.fromMs - CLOCK_SLACK_MS
+    this.#toMs = period.toMs + RECORDED_WITHIN_MS
+    this.#isSetBack = isSetBack
+    this.#isInOrder = areInOrder(segments)
+    this.#responsesFromMs = aheadMs === undefined ? 0 : (first?.beginMs ?? 0) + aheadMs
+  }
+
+  /** All of it must be read. */
+  isWhole(index: number): boolean {
+    return !this.#isInOrder || (this.#isSetBack && index === this.segments.length - 1)
+  }
+
+  /** It was closed before the period. */
+  isBefore(index: number): boolean {
+    return beganBefore(this.segments[index + 1]?.beginMs, this.fromMs)
+  }
+
+  /** It was written after the period. */
+  isPast(block: Buffer): boolean {
+    const ms = lastWrittenMs(block, this.#responsesFromMs)
+    return ms !== undefined && ms > this.#toMs
+  }
+}
+
+async function runsOf(segments: readonly Segment[], period: Period): Promise<readonly Run[]> {
+  const runs: Headed[][] = []
+  for (const [i, segment] of segments.entries()) {
+    const headed = await headOf(segment, segments[i - 1])
+    const last = runs.at(-1)
+    if (last === undefined || headed.setBackMs > 0) runs.push([headed])
+    else last.push(headed)
+  }
+  return runs.map((run, i) => new Run(run, period, i < runs.length - 1))
+}
+
+/** Without those that were closed before that time, by the clock as it was then. */
 export async function segmentsSince(
   segments: readonly Segment[],
   sinceMs: number,
 ): Promise<readonly Segment[]> {
+  let from: number | undefined
   for (let i = segments.length - 1; i > 0; i--) {
-    if (beganBefore(await beginMs(segments[i] as Segment), sinceMs)) return segments.slice(i)
+    const { beginMs, setBackMs } = await headOf(segments[i] as Segment, segments[i - 1])
+    if (from === undefined && beganBefore(beginMs, sinceMs)) from = i
+    // The clock has been there before it was set back.
+    if (setBackMs > 0 && !beganBefore(beginMs, sinceMs - setBackMs - CLOCK_SLACK_MS)) from = undefined
   }
-  return segments
+  return segments.slice(from ?? 0)
 }
 
-async function areInOrder(segments: readonly Segment[]): Promise<boolean> {
+function areInOrder(segments: readonly Headed[]): boolean {
   let latestMs = Number.NEGATIVE_INFINITY
-  for (const segment of segments) {
-    const ms = await beginMs(segment)
-    if (beganBefore(ms, latestMs - CLOCK_SLACK_MS)) return false
-    latestMs = Math.max(latestMs, ms ?? latestMs)
+  for (const { beginMs } of segments) {
+    if (beganBefore(beginMs, latestMs - CLOCK_SLACK_MS)) return false
+    latestMs = Math.max(latestMs, beginMs ?? latestMs)
   }
   return true
 }
@@ -100,13 +163,38 @@ function beganBefore(ms: number | undefined, limitMs: number): boolean {
   return ms !== undefined && ms < limitMs
 }
 
-/** When the first line was written, if it tells, as AUDIT_START does. */
-async function beginMs(segment: Segment): Promise<number | undefined> {
-  for await (const block of blocksOf(segment)) {
-    const first = firstWritten(block)
-    return first?.at === 0 ? first.ms : undefined
+function unread(segment: Segment): Headed {
+  return { segment, beginMs: undefined, setBackMs: 0 }
+}
+
+async function headOf(segment: Segment, before: Segment | undefined): Promise<Headed> {
+  const line = await firstLineOf(segment)
+  // Other first lines, after a rotation of others, tell less.
+  const beginMs = line && writtenMs(line)
+  const saysMs = Number(SET_BACK.exec(line?.toString('latin1') ?? '')?.[1] ?? 0)
+  if (saysMs > 0 || before === undefined || beginMs === undefined)
+    return { segment, beginMs, setBackMs: saysMs }
+  // The clock was set back while there was no gateway, or by one that was killed before it could say so.
+  const backMs = (endMs(before) ?? beginMs) - beginMs
+  return { segment, beginMs, setBackMs: backMs > CLOCK_SLACK_MS ? backMs : 0 }
+}
+
+/** The latest time in the last lines; undefined for a compressed segment. */
+function endMs({ path, compression, sizeBytes }: Segment): number | undefined {
+  if (compression !== 'none') return undefined
+  const fd = openSync(path, 'r')
+  try {
+    const from = Math.max(0, sizeBytes - PROBE_BYTES)
+    const block = probe(fd, from)
+    return latestWrittenMs(from === 0 ? block : block.subarray(block.indexOf(NEWLINE) + 1))
+  } finally {
+    closeSync(fd)
   }
-  return undefined
+}
+
+function probe(fd: number, at: number): Buffer {
+  const bytes = Buffer.allocUnsafe(PROBE_BYTES)
+  return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, at))
 }
 
 /** Where a line begins before which every line was written before that time; 0 for a compressed segment. */
@@ -114,14 +202,13 @@ function firstByte({ path, compression, sizeBytes }: Segment, timeMs: number): n
   if (compression !== 'none') return 0
   const fd = openSync(path, 'r')
   try {
-    const probe = Buffer.allocUnsafe(PROBE_BYTES)
     let low = 0
     let high = sizeBytes
     while (high - low > BISECT_BYTES) {
       const middle = Math.floor((low + high) / 2)
-      const block = probe.subarray(0, readSync(fd, probe, 0, probe.length, middle))
-      const first = firstWritten(block, block.indexOf(NEWLINE) + 1)
-      if (first !== undefined && first.ms < timeMs) low = middle + first.at
+      const block = probe(fd, middle)
+      const at = block.indexOf(NEWLINE) + 1
+      if (beganBefore(latestWrittenMs(block.subarray(at)), timeMs)) low = middle + at
       else high = middle
     }
     return low

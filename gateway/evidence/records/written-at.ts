@@ -1,3 +1,5 @@
+import { timeOf } from '../../audit/segments/read-segment.ts'
+
 const NEWLINE = 10
 const RESPONSE_HEAD = Buffer.from('{"type":"API_RESPONSE"')
 const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
@@ -21,27 +23,37 @@ export function writtenMs(line: Buffer): number | undefined {
   return durationMs === undefined || recovered !== undefined ? undefined : startMs + Number(durationMs)
 }
 
-/** The first line of a block that tells when it was written. @returns its place, and that time in milliseconds. */
-export function firstWritten(
-  block: Buffer,
-  from = 0,
-): { readonly at: number; readonly ms: number } | undefined {
-  for (let at = from; at < block.length; ) {
+/**
+ * The latest time at which one of these lines was written for certain; undefined when none tells. A single response may tell
+ * one too early, by as much as the clock was set forward since it began.
+ *
+ * @param block begins with a line
+ */
+export function latestWrittenMs(block: Buffer): number | undefined {
+  let latestMs: number | undefined
+  for (let at = 0; at < block.length; ) {
     const newline = block.indexOf(NEWLINE, at)
-    if (newline === -1) return undefined
-    const ms = writtenMs(block.subarray(at, newline))
-    if (ms !== undefined) return { at, ms }
+    if (newline === -1) break
+    const line = block.subarray(at, newline)
+    const ms = writtenMs(line) ?? timeOf(line)
+    if (ms !== undefined) latestMs = Math.max(ms, latestMs ?? ms)
     at = newline + 1
   }
-  return undefined
+  return latestMs
 }
 
-/** When the last line of a block that tells it was written. */
-export function lastWrittenMs(block: Buffer): number | undefined {
+/**
+ * When the last line of a block that tells it was written.
+ *
+ * @param responsesFromMs a response of a request that began before does not tell: the clock was set back
+ */
+export function lastWrittenMs(block: Buffer, responsesFromMs: number): number | undefined {
   for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
     const newline = block.lastIndexOf(NEWLINE, end - 1)
-    const ms = writtenMs(block.subarray(newline + 1, end))
-    if (ms !== undefined) return ms
+    const line = block.subarray(newline + 1, end)
+    const ms = writtenMs(line)
+    const isTold = !startsWith(line, RESPONSE_HEAD) || (timeOf(line) ?? 0) >= responsesFromMs
+    if (ms !== undefined && isTold) return ms
     end = newline
   }
   return undefined
