@@ -191,8 +191,7 @@ export class Trail {
    */
   reopen(clockSetBackMs?: number): void {
     const { file, durability } = this.#options
-    const [trailFile, outage] = [this.#trailFile, this.#outage]
-    const syncs = durability === 'synced'
+    const [trailFile, outage, syncs] = [this.#trailFile, this.#outage, durability === 'synced']
     if (this.#closed || this.#suspended || !this.#isOwner || file === STANDARD_OUTPUT) return
     if (syncs && !this.#shared.takeCommitLock()) {
       setTimeout(() => this.reopen(clockSetBackMs), ROTATE_RETRY_MS)
@@ -200,8 +199,8 @@ export class Trail {
     }
     this.#policy.flush()
     try {
-      if (!rotate({ file, trailFile, outage, syncs, clockSetBackMs }))
-        setTimeout(() => this.reopen(clockSetBackMs), ROTATE_RETRY_MS)
+      const isDone = rotate({ file, trailFile, outage, syncs, clockSetBackMs })
+      if (!isDone) setTimeout(() => this.reopen(clockSetBackMs), ROTATE_RETRY_MS)
     } catch (error) {
       this.#options.onFault(error as Error)
     }

@@ -112,6 +112,30 @@ describe('a trail on a full disk', { skip: probe === undefined ? NO_SMALL_DISK :
     }
   })
 
+  it('that the trail has filled itself has room again when the trail is moved away, with seals too', async () => {
+    await start({ GATEWAY_AUDIT_SEALS: 'on' })
+    try {
+      const status = async (path: string) => {
+        // Broken off, when the response cannot be recorded in time.
+        const ended = call(`${gateway.url}${path}`).catch(() => ({ status: 0 }))
+        const answering = setInterval(() => {
+          for (const answer of held.splice(0)) answer()
+        }, 1)
+        return (await ended.finally(() => clearInterval(answering))).status
+      }
+      const path = `/${'x'.repeat(4000)}`
+      await until(async () => (await status(path)) === 503 || undefined)
+      rmSync(join(disk.dir, 'trail', 'audit.ndjson'))
+      await until(async () => (await call(`${gateway.adminUrl}/readyz`)).status === 200 || undefined)
+      assert.equal(await status('/after'), 200)
+      assert.equal(trail().find(({ type }) => type === 'AUDIT_START')?.removed, true)
+      await until(async () => (await gateway.metric('gateway_audit_unsealed_records')) === 0 || undefined)
+    } finally {
+      await gateway.end('SIGKILL')
+      disk.remove()
+    }
+  })
+
   it('is begun anew when it is removed while it is written, which log and trail say', async () => {
     await start({})
     try {

@@ -131,7 +131,44 @@ function sealedTrail(t: TestContext): SealedTrail {
   return trail
 }
 
+/** Descriptors of this process. */
+function openTo(path: string): string[] {
+  const directory = '/proc/self/fd'
+  return fs.readdirSync(directory).filter((fd) => {
+    try {
+      return fs.readlinkSync(join(directory, fd)) === path
+    } catch {
+      return false
+    }
+  })
+}
+
 const typesOf = (lines: readonly { readonly type: string }[]) => lines.map(({ type }) => type)
+
+for (const count of [3, 9000]) {
+  test(`a file with ${count} lines that was removed is not kept open on a full disk, and its lines are sealed when there is room`, async (t) => {
+    const trail = sealedTrail(t)
+    const disk = smallDisk(t)
+    await trail.write(2)
+    await trail.pollLater()
+    const before = trail.seals.at(-1)?.size ?? 0
+    await trail.write(count)
+    const fds = openTo(trail.file)
+    assert.equal(fds.length, 2)
+    fs.rmSync(trail.file)
+    disk.roomBytes = 0
+    trail.trail.reopen()
+    for (let tries = 0; tries < 3; tries++) await assert.rejects(trail.pollLater(), /ENOSPC/)
+    assert.deepEqual(openTo(`${trail.file} (deleted)`), [])
+    disk.roomBytes = Number.POSITIVE_INFINITY
+    assert.equal(trail.trail.recheck(), true)
+    await trail.write(3)
+    await trail.pollLater()
+    assert.deepEqual([trail.gaps, trail.faults], [[], []])
+    // AUDIT_SEAL, the lines of both files, and AUDIT_START and what comes with it.
+    assert.ok((trail.seals.at(-1)?.size ?? 0) > before + 1 + count + 3)
+  })
+}
 
 test('a line is sealed after a second, or with 4,096 others, and a seal is no reason for another', async (t) => {
   const trail = sealedTrail(t)

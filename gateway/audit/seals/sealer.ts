@@ -1,6 +1,5 @@
 import { syncDirectory } from '../../storage/append-file.ts'
 import type { SharedTrail } from '../file/shared-trail.ts'
-import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import { LastLeaves, lastSealedLine, newestSealedLine } from './find-sealed.ts'
@@ -10,7 +9,15 @@ import { LineHasher } from './line-hasher.ts'
 import type { SealKey } from './seal-key.ts'
 import type { SealProgress } from './seal-progress.ts'
 import { SealedLog } from './sealed-log.ts'
-import { type FileInUse, fileInUse, readerOf, type SegmentReader, Truncated } from './segment-reader.ts'
+import {
+  type FileInUse,
+  fileInUse,
+  type Place,
+  plain,
+  readerOf,
+  type SegmentReader,
+  Truncated,
+} from './segment-reader.ts'
 import { TILE_WIDTH } from './tiles.ts'
 
 /** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
@@ -74,6 +81,8 @@ export class Sealer {
   #generation = 0
   /** The file is in use, so its lines are read as far as they are committed. */
   #isInUse = false
+  /** The file was removed, and closed when all of it was read. */
+  #hasLetGo = false
   /** The last read has not reached the end of what is committed. */
   #isBehind = false
   /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first came. */
@@ -115,7 +124,7 @@ export class Sealer {
     const nowMs = this.#options.now()
     const more = await this.#advance(nowMs)
     const isDue = this.#isFull || (this.#unsealed > 0 && nowMs - this.#sinceMs >= MAX_WAIT_MS)
-    if (isDue) {
+    if (isDue && !(more && this.#isLeft)) {
       await this.#seal()
       this.#sinceMs = nowMs
     } else if (!more) this.#settled(nowMs)
@@ -145,11 +154,18 @@ export class Sealer {
     this.#isFull = this.#unsealed >= MAX_LINES && this.#log.size % TILE_WIDTH === 0
   }
 
+  /** The file was removed, and another is in use: it is read before it is sealed, because it may hold the room for that. */
+  get #isLeft(): boolean {
+    const isOld = this.#options.trail.generation !== this.#generation
+    return isOld && this.#later.length < MANY_LEAVES && this.#reader?.isRemoved === true
+  }
+
   /** @returns whether something was done. */
   async #advance(nowMs: number): Promise<boolean> {
     const { trail, progress } = this.#options
+    if (this.#hasLetGo) return this.#beginNext()
     // While a checkpoint cannot be written, what waits in memory is bounded.
-    if (this.#isFull) return false
+    if (this.#isFull && !this.#isLeft) return false
     const reader = this.#reader ?? (await this.#begin())
     if (reader === undefined) return false
     const { generation, end } = trail.committed()
@@ -177,6 +193,8 @@ export class Sealer {
 
   /** The segment has been read to its end: seals it, and goes on with the next. */
   async #beginNext(): Promise<boolean> {
+    this.#hasLetGo ||= this.#isLeft
+    if (this.#hasLetGo) this.#close()
     await this.#sealAll()
     const { file } = this.#options
     const inUse = fileInUse(this.#options.trail)
@@ -209,6 +227,7 @@ export class Sealer {
     this.#reader = reader
     this.#generation = inUse.generation - behind
     this.#isInUse = behind === 0
+    this.#hasLetGo = false
     if (this.#isInUse) this.#isDoubtful = false
     return true
   }
@@ -305,15 +324,4 @@ export class Sealer {
   #settled(nowMs: number): void {
     if (this.#unsealed === 0 && this.#isInUse) this.#options.progress.settledAtMs = nowMs
   }
-}
-
-/** Where to go on reading. */
-interface Place {
-  readonly segments: readonly Pick<Segment, 'path' | 'compression'>[]
-  readonly index: number
-  readonly position: number
-}
-
-function plain(path: string): Pick<Segment, 'path' | 'compression'> {
-  return { path, compression: 'none' }
 }

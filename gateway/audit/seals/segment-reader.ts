@@ -9,6 +9,8 @@ export interface SegmentReader {
   readonly inode: string
   /** Bytes of the plain text that have been read. */
   readonly position: number
+  /** It has no name any more: its room is free when nobody has it open. */
+  readonly isRemoved: boolean
   /** Reads at most so far. @returns how many bytes the hasher got; 0: there are no more now. @throws Error of the system. */
   read(hasher: LineHasher, end: number): Promise<number>
   /** Waits until what was read is on the disk. */
@@ -20,6 +22,17 @@ export interface SegmentReader {
 export interface Doubt {
   /** It cannot be mended. */
   onLasting(fault: string): void
+}
+
+/** Where to go on reading. */
+export interface Place {
+  readonly segments: readonly Pick<Segment, 'path' | 'compression'>[]
+  readonly index: number
+  readonly position: number
+}
+
+export function plain(path: string): Pick<Segment, 'path' | 'compression'> {
+  return { path, compression: 'none' }
 }
 
 /** @throws Error of the system. */
@@ -63,6 +76,10 @@ class PlainReader implements SegmentReader {
 
   get position(): number {
     return this.#position
+  }
+
+  get isRemoved(): boolean {
+    return fstatSync(this.#fd).nlink === 0
   }
 
   async read(hasher: LineHasher, end: number): Promise<number> {
@@ -112,6 +129,7 @@ export class Truncated extends Error {}
 /** Of a closed segment. */
 class CompressedReader implements SegmentReader {
   readonly inode: string
+  readonly isRemoved = false
   readonly #blocks: AsyncGenerator<Buffer, void, undefined>
   /** Bytes that are not to be read. */
   readonly #start: number
