@@ -2,9 +2,23 @@ import { closeSync, fstatSync, openSync } from 'node:fs'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { blocksOf } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
+import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import { type HashText, LEAF_PREFIX, sha256 } from './hashes.ts'
 import { leafOf } from './leaf.ts'
 import { LineHasher } from './line-hasher.ts'
+import { type Place, plain } from './segment-reader.ts'
+
+/** Leaves among which the end of an undamaged trail is sought, and of one that has lost lines. */
+const LAST_LEAVES = 512
+const MANY_LEAVES = 65_536
+
+/** Lines of the tree that are no longer in the trail. */
+export interface SealGap {
+  /** Leaves of the tree. */
+  readonly size: number
+  /** Leaves up to the last one that was found in the trail; undefined: none was. */
+  readonly found: number | undefined
+}
 
 /** Where a line of the tree stands in a segment. */
 export interface FoundLeaf {
@@ -34,6 +48,40 @@ export class LastLeaves {
   mayFollow(leaf: number, before: HashText): boolean {
     return leaf > 0 && (this.#hashes.get(leaf - 1) ?? before) === before
   }
+}
+
+/**
+ * Finds where a log leaves off in its trail. A log begins with the oldest segment, unless one cannot be read.
+ *
+ * @throws Error of the system.
+ */
+export async function placeToGoOn(
+  log: { readonly size: number; lastLeaves(count: number): LastLeaves },
+  {
+    file,
+    onGap,
+    onFault,
+  }: { readonly file: string; onGap(gap: SealGap): void; onFault(message: string): void },
+): Promise<Place> {
+  const open = [plain(file)]
+  const { size } = log
+  if (size === 0) {
+    const segments = await segmentsOfTrail(file).catch((error: Error) => {
+      onFault(`only new records are sealed: ${error.message}`)
+      return open
+    })
+    return { segments, index: 0, position: 0 }
+  }
+  const last = log.lastLeaves(LAST_LEAVES)
+  // As a rule it is the file in use, and no other needs to be looked at.
+  const found = await lastSealedLine(plain(file), last)
+  if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.end }
+  const segments = await segmentsOfTrail(file)
+  const exact = await newestSealedLine(segments, last)
+  if (exact?.leaf === size - 1) return { segments, ...exact }
+  const some = exact ?? (await newestSealedLine(segments, log.lastLeaves(MANY_LEAVES)))
+  onGap({ size, found: some && some.leaf + 1 })
+  return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
 }
 
 /**

@@ -2,9 +2,10 @@ import { setPriority } from 'node:os'
 import { setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 import { SharedTrail } from '../file/shared-trail.ts'
+import type { SealGap } from './find-sealed.ts'
 import { type PrivateSealKeys, sealKeyOf } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
-import { Sealer, type SealGap } from './sealer.ts'
+import { Sealer } from './sealer.ts'
 
 /** What the thread that `Sealing` starts is given. */
 export interface SealJob {

@@ -2,7 +2,7 @@ import { syncDirectory } from '../../storage/append-file.ts'
 import type { SharedTrail } from '../file/shared-trail.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
-import { LastLeaves, lastSealedLine, newestSealedLine } from './find-sealed.ts'
+import { placeToGoOn, type SealGap } from './find-sealed.ts'
 import type { HashText } from './hashes.ts'
 import { isSeal } from './leaf.ts'
 import { LineHasher } from './line-hasher.ts'
@@ -23,9 +23,8 @@ import { TILE_WIDTH } from './tiles.ts'
 /** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
 const MAX_LINES = 4096
 const MAX_WAIT_MS = 1000
-/** Leaves among which the end of an undamaged trail is sought, and of one that has lost lines. */
-const LAST_LEAVES = 512
-const MANY_LEAVES = 65_536
+/** Lines of a removed file that wait in memory for a checkpoint. */
+const MAX_LATER = 65_536
 const READ_BYTES = 128 * 1024
 const NO_END = Number.POSITIVE_INFINITY
 /** At the end, for tiles that the disk may not have. What is left comes at the next start. */
@@ -35,14 +34,6 @@ const LAST_SYNCS_MS = 2000
 interface Leaf {
   readonly hash: HashText
   readonly isRecord: boolean
-}
-
-/** Lines of the tree that are no longer in the trail. */
-export interface SealGap {
-  /** Leaves of the tree. */
-  readonly size: number
-  /** Leaves up to the last one that was found in the trail; undefined: none was. */
-  readonly found: number | undefined
 }
 
 export interface SealerOptions {
@@ -157,7 +148,7 @@ export class Sealer {
   /** The file was removed, and another is in use: it is read before it is sealed, because it may hold the room for that. */
   get #isLeft(): boolean {
     const isOld = this.#options.trail.generation !== this.#generation
-    return isOld && this.#later.length < MANY_LEAVES && this.#reader?.isRemoved === true
+    return isOld && this.#later.length < MAX_LATER && this.#reader?.isRemoved === true
   }
 
   /** @returns whether something was done. */
@@ -255,37 +246,8 @@ export class Sealer {
     if (inUse === undefined) return undefined
     const fault = await this.#log.recover(file)
     if (fault !== undefined) onFault(fault)
-    this.#goOnAt(await this.#whereToGoOn(), inUse)
+    this.#goOnAt(await placeToGoOn(this.#log, this.#options), inUse)
     return this.#reader
-  }
-
-  /** Finds where the log leaves off in the trail. */
-  async #whereToGoOn(): Promise<Place> {
-    const { file } = this.#options
-    const { size } = this.#log
-    const last = size > 0 ? this.#log.lastLeaves(LAST_LEAVES) : new LastLeaves()
-    // As a rule it is the file in use, and no other needs to be looked at.
-    const open = [plain(file)]
-    const found = size > 0 ? await lastSealedLine(plain(file), last) : undefined
-    if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.end }
-    if (size === 0) return this.#firstPlace()
-    const segments = await segmentsOfTrail(file)
-    const exact = await newestSealedLine(segments, last)
-    if (exact?.leaf === size - 1) return { segments, ...exact }
-    const some = exact ?? (await newestSealedLine(segments, this.#log.lastLeaves(MANY_LEAVES)))
-    this.#options.onGap({ size, found: some && some.leaf + 1 })
-    return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
-  }
-
-  /** A log begins with the oldest segment, unless one cannot be read. */
-  async #firstPlace(): Promise<Place> {
-    const { file, onFault } = this.#options
-    try {
-      return { segments: await segmentsOfTrail(file), index: 0, position: 0 }
-    } catch (error) {
-      onFault(`only new records are sealed: ${(error as Error).message}`)
-      return { segments: [plain(file)], index: 0, position: 0 }
-    }
   }
 
   /** AUDIT_SEAL lines too. */

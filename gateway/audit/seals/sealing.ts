@@ -2,10 +2,10 @@ import { Worker } from 'node:worker_threads'
 import { sealGapRecord, sealRecord, typeOf } from '../audit-records.ts'
 import type { Trail } from '../trail.ts'
 import type { TrailSeals } from '../trail-options.ts'
+import type { SealGap } from './find-sealed.ts'
 import type { PrivateSealKeys } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
 import type { SealJob, SealNews } from './seal-thread.ts'
-import type { SealGap } from './sealer.ts'
 
 export interface SealingOptions {
   readonly trail: Pick<Trail, 'handle' | 'settle'>
