@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { bundleSources } from './bundle-sources.mjs'
 import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
@@ -139,6 +140,8 @@ if (isLong) process.env.TEST_LONG ??= '20'
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
+// Coverage is that of the sources. Sources that have a fault start as well, and their tests tell it.
+if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 launch([
   // PGlite, of which most tests of the backend start one, starts in half the time when it is not compiled twice.
   '--liftoff-only',

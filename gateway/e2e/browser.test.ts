@@ -1,24 +1,24 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { existsSync, mkdirSync } from 'node:fs'
+import { mkdirSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import * as client from 'openid-client'
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { accessibilityFindings } from './accessibility.ts'
+import { launchChromium, NO_CHROMIUM } from './chromium.ts'
 import { call } from './client.ts'
 import { ALICE, discover } from './oauth-client.ts'
 import { startService, type TestService } from './running-service.ts'
 
-const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
 /** Where to put pictures of the pages, for people to look at; none when it is not set. */
 const SCREENSHOTS = process.env.SCREENSHOTS
 
-if (existsSync(CHROMIUM)) describe('a person with a browser', describeBrowser)
+if (NO_CHROMIUM === undefined) describe('a person with a browser', describeBrowser)
 // A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
-else it('a person with a browser', { skip: `${CHROMIUM} is not installed` })
+else it('a person with a browser', { skip: NO_CHROMIUM })
 
 function describeBrowser(): void {
   let service: TestService
@@ -29,7 +29,7 @@ function describeBrowser(): void {
   before(async () => {
     service = await startService({ limits: 'logins-unlimited' })
     mobile = await discover(service, 'mobile-app')
-    browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+    browser = await launchChromium()
     app = createServer((_request, response) => response.end('back in the app')).listen(0, '127.0.0.1')
     await once(app, 'listening')
     appUrl = `http://127.0.0.1:${(app.address() as AddressInfo).port}/callback`

@@ -1,25 +1,25 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { type Browser, chromium, type Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
 import { accessibilityFindings } from './accessibility.ts'
+import { launchChromium, NO_CHROMIUM } from './chromium.ts'
 import { call } from './client.ts'
 import { firstMoment } from './console-events.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
 /** Where to put pictures of the pages, for people to look at; none when it is not set. */
 const SCREENSHOTS = process.env.SCREENSHOTS
 const TOKEN = 'the-token-of-the-admin-listener-of-this-test'
 const PATIENCE_MS = 30_000
 const MARKUP = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 
-if (existsSync(CHROMIUM)) describe('the console in a browser', describeConsole)
+if (NO_CHROMIUM === undefined) describe('the console in a browser', describeConsole)
 // A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
-else it('the console in a browser', { skip: `${CHROMIUM} is not installed` })
+else it('the console in a browser', { skip: NO_CHROMIUM })
 
 function describeConsole(): void {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-console-'))
@@ -46,7 +46,7 @@ function describeConsole(): void {
       ],
       env: { GATEWAY_ADMIN_TOKEN_FILE: join(dir, 'token') },
     })
-    browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+    browser = await launchChromium()
     if (SCREENSHOTS !== undefined) mkdirSync(SCREENSHOTS, { recursive: true })
   })
   after(async () => {

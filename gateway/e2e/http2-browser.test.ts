@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
-import { type Browser, chromium, type Page } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
+import { launchChromium, NO_CHROMIUM } from './chromium.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
-
-const CHROMIUM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
 
 /** RFC 6455 section 1.3. */
 const MAGIC = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
@@ -20,9 +18,9 @@ function switched(key: string): string {
   return `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`
 }
 
-if (existsSync(CHROMIUM)) describe('a browser that speaks HTTP/2', describeBrowser)
+if (NO_CHROMIUM === undefined) describe('a browser that speaks HTTP/2', describeBrowser)
 // A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
-else it('a browser that speaks HTTP/2', { skip: `${CHROMIUM} is not installed` })
+else it('a browser that speaks HTTP/2', { skip: NO_CHROMIUM })
 
 function describeBrowser(): void {
   let upstream: TestUpstream
@@ -62,7 +60,7 @@ function describeBrowser(): void {
       },
       env: { GATEWAY_TLS_PORT, GATEWAY_TLS_CERT, GATEWAY_TLS_KEY } as Record<string, string>,
     })
-    browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
+    browser = await launchChromium()
     const context = await browser.newContext({ ignoreHTTPSErrors: true })
     page = await context.newPage()
     await page.goto(`https://localhost:${gateway.tlsPort}/page`)

@@ -1,0 +1,32 @@
+import { symlinkSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { build } from 'esbuild'
+import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
+
+const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
+const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
+
+/**
+ * Makes a few files of the sources of `gateway/main.ts` and its threads, for tests that start hundreds: it starts with half of the
+ * CPU. @returns the program
+ */
+export async function bundleSources(directory) {
+  // Threads are beside the modules that start them, which ask for their own extension. All else is beside the sources.
+  const place = (path, source) => {
+    const file = source.includes("endsWith('.ts')")
+      ? join(directory, relative(GATEWAY, path)).replace(/ts$/, 'js')
+      : path
+    return JSON.stringify(pathToFileURL(file).href)
+  }
+  await build({
+    ...OPTIONS,
+    entryPoints: ['main', ...PROGRAMS.flat()].map((name) => join(GATEWAY, `${name}.ts`)),
+    outdir: directory,
+    plugins: [ownPlaces('ts', place)],
+  })
+  writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
+  // For packages that are loaded later.
+  symlinkSync(PACKAGES, join(directory, 'node_modules'), 'junction')
+  return join(directory, 'main.js')
+}
