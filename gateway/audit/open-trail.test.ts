@@ -85,6 +85,25 @@ test('a second process is refused while the first lives, and admitted at once wh
   assert.equal(linesOf(file).length, 3)
 })
 
+test('a lock file that was removed is made and locked again, and a writer that came meanwhile is named', (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const faults: string[] = []
+  const trail = openTrail({ ...silent, file, onFault: ({ message }) => faults.push(message) })
+  t.after(() => trail.close('end'))
+  fs.rmSync(`${file}.lock`)
+  trail.maintain()
+  assert.throws(() => openTrail({ file, ...silent }), /is being written by another process/)
+  assert.deepEqual(faults, [])
+  fs.rmSync(`${file}.lock`)
+  const other = openTrail({ file, ...silent })
+  trail.maintain()
+  assert.match(faults[0] ?? '', /is being written by another process/)
+  other.close('end')
+  trail.maintain()
+  assert.equal(faults.length, 1)
+  assert.throws(() => openTrail({ file, ...silent }), /is being written by another process/)
+})
+
 test('an attempt to lock twice in one process does not let another process in', (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   const trail = openTrail({ file, ...silent })

@@ -25,10 +25,8 @@ const ROTATE_RETRY_MS = 5
  * `append` is for what can still be refused: either the whole line is in the file, or the caller refuses the request.
  * `settle` is for what has already happened: a line that cannot be written now stays pending and is written before any
  * later one. Pending lines are responses of requests in flight, so their number is bounded.
- *
  * Sequence: a line goes to the commit policy (`written`, `synced` or `buffered`), which writes it to the trail file; what
  * fails goes to the outage, which writes it as soon as that is possible. Each calls only those behind it.
- *
  * `written`: the lines of a turn of the event loop are handed to the operating system by one `write` at its end, all of
  * them or none. `synced`: the disk has them too. `buffered`: lines wait in memory for 5 ms or 64 KiB; a crash loses those.
  *
@@ -159,20 +157,22 @@ export class Trail {
     else this.#outage.whenPendingWritten(run)
   }
 
-  /** To be called once a second: tries again what could not be written, and replaces a file that was removed. */
+  /** To be called once a second: tries again what could not be written, and replaces a file or lock that was removed. */
   maintain(): void {
     if (this.#suspended) {
       if (this.#wantsBack) this.goOn()
       return
     }
-    if (!this.#closed && this.#isOwner && this.#trailFile.sink.isRemoved) this.#replaceRemoved()
+    if (!this.#closed && this.#isOwner) this.#replaceRemoved()
     this.recheck()
   }
 
   #replaceRemoved(): void {
     const { file, onFault } = this.#options
-    onFault(new Error(`audit file ${file} was removed while it was written: it is begun anew`))
-    this.reopen()
+    if (this.#trailFile.sink.isRemoved) {
+      onFault(new Error(`audit file ${file} was removed while it was written: it is begun anew`))
+      this.reopen()
+    }
     try {
       this.#lock = this.#lock?.renewed()
     } catch (error) {
