@@ -233,6 +233,31 @@ test('what is not sealed as it stands is not removed, nor anything after it', as
   assert.deepEqual(await namesOf(file), ['.20260103T000000000Z', '.20260104T000000000Z', ''])
 })
 
+for (const what of ['copied', 'renamed', 'linked']) {
+  test(`a segment that somebody has ${what} to an older name is not removed before its time, nor anything after it`, async (t) => {
+    const { file, clock, told, round } = await trailOfDays(t, { days: 3, pairs: 300 })
+    clock.ms = BEGIN_MS + 31 * DAY_MS + 1
+    await seal(file)
+    const segments = (await segmentsOfTrail(file)).map(({ path }) => path)
+    const older = `${file}.20251231T000000000Z`
+    if (what === 'renamed') fs.renameSync(segments[2] ?? '', older)
+    if (what === 'linked') fs.linkSync(segments[2] ?? '', older)
+    if (what === 'copied') fs.copyFileSync(segments[2] ?? '', older)
+    const names = await namesOf(file)
+    await round(keepDays(30))
+    assert.match(
+      told.join(),
+      /^prune failed: audit\.ndjson\.20251231T000000000Z is to be removed, but its lines come after those of audit\.ndjson\.20260102T/,
+    )
+    assert.deepEqual(await namesOf(file), names)
+    assert.ok(fs.existsSync(join(logDirectory(file), 'tile/0/000')))
+    fs.rmSync(older)
+    told.splice(0)
+    await keeperOf(file, () => clock.ms).round({ ...keepingOf(file), ...keepDays(30) })
+    assert.equal(fs.existsSync(segments[0] ?? ''), false)
+  })
+}
+
 test('a trail without seals is removed only if the configuration says so, and not when it cannot say so in the trail', async (t) => {
   const { file, clock, told, round } = await trailOfDays(t, { days: 2 })
   clock.ms = BEGIN_MS + 400 * DAY_MS

@@ -56,10 +56,11 @@ export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
   let missingBytes = missingBytesOn(options)
   let oldestLeaf: number | undefined
   let kept: Pruned['kept']
-  for (const segment of closedSegments(auditFile)) {
+  const closed = closedSegments(auditFile)
+  for (const [i, segment] of closed.entries()) {
     const isOver = segment.closedMs + retention.keepMs <= nowMs
     if (!isOver && missingBytes <= 0) break
-    const range = await mayGo(segment, options)
+    const range = await mayGo(segment, closed[i + 1], options)
     if (typeof range === 'string') {
       kept = { segment: basename(segment.path), why: range }
       break
@@ -88,6 +89,7 @@ export function freeBytesOf(file: string): number {
 /** @returns the leaves of the segment; undefined without seals; a text that says why it must stay. */
 async function mayGo(
   segment: ClosedSegment,
+  next: ClosedSegment | undefined,
   { auditFile, retention, needed, inUse, isShipped }: PruneOptions,
 ): Promise<LeafRange | undefined | string> {
   if (segment.inode === inUse()) return 'it is still written'
@@ -99,6 +101,9 @@ async function mayGo(
   // The sealer begins where it finds the last leaf of its tree.
   if (tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
+  // Names can be given by anybody; tiles of lines that are kept must not go.
+  if (range !== undefined && next !== undefined && tree?.hasBefore(range.last + 1, await firstLineOf(next)))
+    return `its lines come after those of ${basename(next.path)}, in the log`
   if (isShipped !== undefined && !(await isShipped(segment, range ? range.last + 1 : 0)))
     return 'it is not shipped'
   return range

@@ -71,7 +71,7 @@ export class SealedTree {
     let isSound = true
     const hasher = new LineHasher((hash) => {
       if (first === undefined && isSound) {
-        first = this.#find(hash, from)
+        first = this.#find(hash, from, this.size)
         next = first ?? 0
         isSound = first !== undefined
       }
@@ -85,16 +85,26 @@ export class SealedTree {
     return first !== undefined && isWhole ? { first, last: next - 1 } : undefined
   }
 
+  /** Whether a line is among the leaves before that one. */
+  hasBefore(end: number, line: Buffer | undefined): boolean {
+    let found: number | undefined
+    const hasher = new LineHasher((hash) => {
+      found = this.#find(hash, 'beginning', end)
+    })
+    if (line !== undefined) hasher.push(line)
+    return found !== undefined && found < end
+  }
+
   #leaf(index: number): HashText | undefined {
     if (index >= this.size) return undefined
     const at = (index % TILE_WIDTH) * HASH_BYTES
     return this.#tiles.tile(0, Math.floor(index / TILE_WIDTH)).toString('latin1', at, at + HASH_BYTES)
   }
 
-  #find(hash: HashText, from: 'end' | 'beginning'): number | undefined {
+  #find(hash: HashText, from: 'end' | 'beginning', before: number): number | undefined {
     const bytes = Buffer.from(hash, 'latin1')
     const begin = Math.floor(this.firstLeaf / TILE_WIDTH)
-    const end = Math.ceil(this.size / TILE_WIDTH)
+    const end = Math.ceil(before / TILE_WIDTH)
     for (let i = 0; i < end - begin; i++) {
       const index = from === 'beginning' ? begin + i : end - 1 - i
       const at = indexOfHash(this.#tiles.tile(0, index), bytes)
