@@ -4,6 +4,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -215,8 +216,19 @@ describe('the parts of config/compose.yaml as processes', {
     return program
   }
 
+  /** In a group of its own: the shell of the store starts the server as a child, which does not end with it. */
   function startChild(command: string, args: readonly string[]): void {
-    children.push(spawn(command, args, { stdio: 'ignore' }))
+    children.push(spawn(command, args, { stdio: 'ignore', detached: true }))
+  }
+
+  function accepts(port: number): Promise<boolean> {
+    const socket = connect(port, '127.0.0.1')
+    return once(socket, 'connect')
+      .then(
+        () => true,
+        () => false,
+      )
+      .finally(() => socket.destroy())
   }
 
   const isHealthy = ([command, ...args]: readonly string[]) =>
@@ -290,11 +302,13 @@ describe('the parts of config/compose.yaml as processes', {
     agent.destroy()
     await Promise.all([...programs.values()].map((program) => program.end('SIGKILL')))
     for (const child of children) {
-      const ended = child.exitCode === null ? once(child, 'exit') : undefined
-      child.kill('SIGKILL')
+      if (child.exitCode !== null) continue
+      const ended = once(child, 'exit')
+      process.kill(-(child.pid as number), 'SIGKILL')
       await ended
     }
     await postgres?.close()
+    await until(async () => ((await accepts(ports.get('store:6379') as number)) ? undefined : true))
     rmSync(dir, { recursive: true, force: true })
   })
 

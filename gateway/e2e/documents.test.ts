@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { existsSync, globSync, readFileSync } from 'node:fs'
+import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -7,14 +8,35 @@ import { REFUSALS } from '../refusals.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
+/** Documents of a tree, without those of packages: `npm run bench` installs some below gateway/bench/peers. */
+function documentsIn(root: string): string[] {
+  return globSync('{*.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', {
+    cwd: root,
+    exclude: ['**/node_modules/**'],
+  })
+}
+
 /** Targets of the links in a document that are files of this repository, relative to the document. */
 function linkedFiles(document: string): string[] {
   const text = readFileSync(join(ROOT, document), 'utf8')
   return [...text.matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)].map((match) => match[1] as string)
 }
 
+test('the documents of packages are not of this repository', () => {
+  const root = mkdtempSync(join(tmpdir(), 'countersign-documents-'))
+  try {
+    for (const folder of ['gateway/bench/peers', 'gateway/bench/peers/node_modules/some-package']) {
+      mkdirSync(join(root, folder), { recursive: true })
+      writeFileSync(join(root, folder, 'README.md'), '')
+    }
+    assert.deepEqual(documentsIn(root), ['gateway/bench/peers/README.md'])
+  } finally {
+    rmSync(root, { recursive: true })
+  }
+})
+
 test('every link of a document to a file of this repository leads to one', () => {
-  const documents = globSync('{*.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  const documents = documentsIn(ROOT)
   assert.ok(documents.length >= 10, documents.join())
   const broken = documents.flatMap((document) =>
     linkedFiles(document)
@@ -33,7 +55,7 @@ test('a decision has at most five lines', () => {
 })
 
 test('every source file that a document names exists', () => {
-  const documents = globSync('{README.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', { cwd: ROOT })
+  const documents = documentsIn(ROOT).filter((document) => document !== 'CHANGELOG.md')
   const missing = documents.flatMap((document) => {
     const text = readFileSync(join(ROOT, document), 'utf8')
     const named = [...text.matchAll(/`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|mjs))`/g)].map(
