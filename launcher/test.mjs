@@ -97,6 +97,7 @@ const LONG = [
   'gateway/e2e/full-disk.test.ts',
   'gateway/e2e/h2spec.test.ts',
   'gateway/e2e/openapi.test.ts',
+  'gateway/e2e/other-verifiers.test.ts',
   'gateway/e2e/restart-kills.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',

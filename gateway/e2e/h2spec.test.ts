@@ -1,29 +1,23 @@
 import assert from 'node:assert/strict'
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
-import { after, before, describe, it } from 'node:test'
+import { after, before, it } from 'node:test'
 import { LONGER } from './long-runs.ts'
+import { describeWithPrograms } from './other-programs.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { makeTlsSetup, runTool } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-/** Of `go install github.com/summerwind/h2spec/cmd/h2spec@v2.6.0`, in the path or named. */
-const H2SPEC =
-  process.env.H2SPEC_PATH ??
-  (process.env.PATH ?? '')
-    .split(':')
-    .map((dir) => join(dir, 'h2spec'))
-    .find(existsSync)
 /** More than a slow machine needs for a response. */
 const TIMEOUT_SECONDS = 30
 /** It takes whatever does not begin like HTTP/2 for HTTP/1.1, and says 400 in that. */
 const PLAIN_ONLY = ['2: Sends invalid connection preface']
 
-if (H2SPEC !== undefined) describe('the conformance of HTTP/2 by h2spec', () => describeConformance(H2SPEC))
-// No package of Debian, so the usual run does without; of the long one nobody is to overlook it.
-else if (LONGER > 1) it('the conformance of HTTP/2 by h2spec', { skip: 'h2spec is not installed' })
+const SUITE = {
+  title: 'the conformance of HTTP/2 by h2spec',
+  programs: ['h2spec'],
+  isListed: LONGER > 1,
+} as const
 
-function describeConformance(h2spec: string): void {
+describeWithPrograms(SUITE, ({ h2spec }) => {
   let upstream: TestUpstream
   let gateway: TestGateway
 
@@ -64,4 +58,4 @@ function describeConformance(h2spec: string): void {
   it('is whole without TLS, where HTTP/1.1 is spoken too', async () => {
     assert.deepEqual(await faults('-p', String(gateway.port)), PLAIN_ONLY)
   })
-}
+})

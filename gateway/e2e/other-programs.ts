@@ -1,0 +1,34 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+
+interface Suite<Program extends string> {
+  readonly title: string
+  /** Programs that no package of Debian has. `.ci/go-programs` builds them, where it can. */
+  readonly programs: readonly Program[]
+  /** Whether the suite is listed as skipped where a program is missing; otherwise nothing is said of it. */
+  readonly isListed: boolean
+}
+
+/** Declares a suite that needs programs of others, if they are there. @param declare gets their paths */
+export function describeWithPrograms<Program extends string>(
+  { title, programs, isListed }: Suite<Program>,
+  declare: (paths: Readonly<Record<Program, string>>) => void,
+): void {
+  const paths = programs.map((program) => [program, pathOf(program)] as const)
+  const missing = paths.filter(([, path]) => path === undefined).map(([program]) => program)
+  if (missing.length === 0) {
+    const found = Object.fromEntries(paths) as Record<Program, string>
+    describe(title, () => declare(found))
+  } else if (isListed) it(title, { skip: `not installed: ${missing.join(', ')}` })
+}
+
+/** By its variable, such as TESSERA_FSCK_PATH for `tessera-fsck`, or in the path. */
+function pathOf(program: string): string | undefined {
+  const named = process.env[`${program.toUpperCase().replaceAll('-', '_')}_PATH`]
+  if (named !== undefined) return named
+  return (process.env.PATH ?? '')
+    .split(':')
+    .map((dir) => join(dir, program))
+    .find(existsSync)
+}
