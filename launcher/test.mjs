@@ -90,6 +90,7 @@ const LONG = [
   'gateway/audit/durability.test.ts',
   'gateway/audit/join.test.ts',
   'gateway/audit/recovery/recovery.test.ts',
+  'gateway/audit/seals/late-tiles.test.ts',
   'gateway/audit/trail.test.ts',
   'gateway/cluster/replication.test.ts',
   'gateway/e2e/audit-seals.test.ts',
