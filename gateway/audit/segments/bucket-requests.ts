@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { STATUS_CODES } from 'node:http'
 import { AwsV4Signer } from 'aws4fetch'
 import type { AuditBucket } from '../../config/settings.ts'
 import type { Digest } from './ship-target.ts'
@@ -74,9 +75,15 @@ export class BucketRequests {
 
   /** What the server says of a request that it has refused. */
   async fault(method: string, name: string, response: Response): Promise<Error> {
-    const reason = /<Code>([^<]*)</.exec(await textOf(response))?.[1] ?? response.statusText
-    return new Error(`${method} ${this.urlOf(name)}: ${response.status} ${reason}`)
+    const { status } = response
+    const reason = codeIn(await textOf(response)) ?? STATUS_CODES[status]
+    return new Error(`${method} ${this.urlOf(name)}: ${status} ${reason}`)
   }
+}
+
+/** The name of an error. A server that is not what it should be could send back what we have sent, for our log. */
+export function codeIn(xml: string): string | undefined {
+  return /<Code>([a-z]{1,64})</i.exec(xml)?.[1]
 }
 
 function causeIn({ cause, message }: Error): string {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { type BucketRequests, checksumHeaders, textOf } from './bucket-requests.ts'
+import { type BucketRequests, checksumHeaders, codeIn, textOf } from './bucket-requests.ts'
 import type { Digest } from './ship-target.ts'
 
 export interface ShippedObject {
@@ -113,8 +113,9 @@ class MultipartUpload {
     })
     if (!response.ok) throw await this.#requests.fault('POST', name, response)
     // The status is sent before the work is done, so an error may follow it.
-    const fault = memberOf(await textOf(response), 'Code')
-    if (fault !== undefined) throw new Error(`POST ${this.#requests.urlOf(name)}: ${fault}`)
+    const said = await textOf(response)
+    if (said.includes('<Code>'))
+      throw new Error(`POST ${this.#requests.urlOf(name)}: ${codeIn(said) ?? 'an error without a name'}`)
   }
 
   /** The parts would cost room for ever. What cannot be given up now is for the lifecycle rules of the bucket. */

@@ -261,6 +261,15 @@ test('a server that stalls, fails or has another checksum has no copy', async (t
       /^PUT .*: 403 Forbidden/,
     ],
     [
+      'sends our credentials back as its reason',
+      (request, response) => {
+        const { authorization = '' } = request.headers
+        if (request.method === 'HEAD') notThere(response)
+        else response.writeHead(403, authorization).end(`<Code>${authorization}</Code>`)
+      },
+      /^PUT .*: 403 Forbidden$/,
+    ],
+    [
       'takes it and has nothing',
       (request, response) => (request.method === 'HEAD' ? notThere(response) : response.writeHead(200).end()),
       /does not have the checksum that was sent/,
