@@ -33,8 +33,11 @@ accuracy = secs:1
 ess_cert_id_alg = sha256
 `
 
-/** @param folder an empty one; @param kind of the key that signs stamps: words for `openssl genpkey` */
-export function makeStampAuthority(folder: string, kind = P_256): StampAuthority {
+/**
+ * @param folder an empty one; @param kind of the key that signs stamps: words for `openssl genpkey`
+ * @param days for which its certificate is valid; below 0: it has expired
+ */
+export function makeStampAuthority(folder: string, kind = P_256, days = 2): StampAuthority {
   const openssl = (args: string) => execFileSync('openssl', args.split(' '), { cwd: folder, stdio: 'pipe' })
   writeFileSync(join(folder, 'tsa.cnf'), CONFIG)
   writeFileSync(join(folder, 'serial'), '01\n')
@@ -45,7 +48,7 @@ export function makeStampAuthority(folder: string, kind = P_256): StampAuthority
   )
   openssl('req -new -key tsa-key.pem -out tsa.csr -subj /CN=Stamps -config tsa.cnf')
   openssl(
-    'x509 -req -in tsa.csr -CA ca.pem -CAkey ca-key.pem -set_serial 2 -days 2 -extfile tsa.cnf -extensions tsa -out tsa.pem',
+    `x509 -req -in tsa.csr -CA ca.pem -CAkey ca-key.pem -set_serial 2 -days ${days} -extfile tsa.cnf -extensions tsa -out tsa.pem`,
   )
   return {
     caFile: join(folder, 'ca.pem'),

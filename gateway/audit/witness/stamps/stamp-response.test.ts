@@ -26,9 +26,9 @@ describe('a time stamp', () => {
   })
   after(() => rmSync(folder, { recursive: true }))
 
-  function authorityIn(name: string, kind?: string): StampAuthority {
+  function authorityIn(name: string, kind?: string, days?: number): StampAuthority {
     mkdirSync(join(folder, name))
-    return makeStampAuthority(join(folder, name), kind)
+    return makeStampAuthority(join(folder, name), kind, days)
   }
 
   it('of the authority that openssl makes is accepted, with its time, and openssl accepts what was kept', () => {
@@ -64,6 +64,16 @@ describe('a time stamp', () => {
     assert.throws(() => checkStamp(response, { ...expected, nonce: randomBytes(8) }), /its nonce differs/)
     const refused = await authority.respond(stampRequest(digest, nonce, '1.9.9'))
     assert.throws(() => checkStamp(refused, expected), /grants no time stamp: rejection "Requested policy/)
+  })
+
+  it('is refused when the certificate that signed it had expired', async () => {
+    const old = authorityIn('old', undefined, -1)
+    const reply = await old.respond(stampRequest(digest, nonce, undefined))
+    const authorities = [certificateIn(old.caFile)]
+    assert.throws(
+      () => checkStamp(reply, { ...expected, authorities }),
+      /"CN=Stamps" is not valid at the time/,
+    )
   })
 
   it('is refused whatever single byte of it is changed, but for what is not of the stamp', () => {
