@@ -105,6 +105,7 @@ const LONG = [
   'gateway/e2e/store-once.test.ts',
   'gateway/evidence/records/find-records.test.ts',
   'gateway/evidence/verify/mutations.test.ts',
+  'gateway/evidence/verify/verify-speed.test.ts',
   'gateway/http/server/conformance/differential.test.ts',
   'gateway/http/server/conformance/event-orders.test.ts',
   'gateway/http/server/sockets/lent-bodies.test.ts',

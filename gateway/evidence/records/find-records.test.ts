@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, it } from 'node:test'
@@ -21,6 +21,9 @@ after(() => rmSync(dir, { recursive: true }))
 const BEGIN = Date.parse('2026-11-20T00:00:00Z')
 const HOURS = 6
 const EXCHANGES = 6000
+
+/** By this process so far, from files and caches. */
+const bytesRead = () => Number(/^rchar: (\d+)/.exec(readFileSync('/proc/self/io', 'utf8'))?.[1])
 
 const iso = (ms: number) => new Date(ms).toISOString()
 
@@ -139,6 +142,27 @@ describe('finding records', () => {
     writeFileSync(file, late.replace(requestId, reused), { flag: 'a' })
     lines.push(late.replace(requestId, reused))
     assert.equal((await find({ filter: { request: reused } })).length, 1)
+  })
+
+  it('reads a few megabytes of a large file for a time', { skip: !existsSync('/proc/self/io') }, async () => {
+    const large = join(dir, 'large', 'audit.ndjson')
+    mkdirSync(dirname(large))
+    const text = lines.join('')
+    const years = 12
+    for (let n = 0; n < years; n++) {
+      const later = text.replaceAll('"timestamp":"2026', `"timestamp":"${2026 + n}`)
+      writeFileSync(large, later, { flag: 'a' })
+    }
+    assert.ok(statSync(large).size > 50e6)
+    const [trail] = await trailsOf([large])
+    const fromMs = Date.parse('2033-11-20T03:00:00Z')
+    const before = bytesRead()
+    let count = 0
+    const onRecord = () => count++
+    const period = { fromMs, toMs: fromMs + 60_000 }
+    await findRecords(trail!.segments, { filter: { user: 'user-1' }, period }, { onRecord })
+    assert.ok(count > 0)
+    assert.ok(bytesRead() - before < 20e6)
   })
 
   it('takes quotes in a filter for themselves, and names of other members for nothing', async () => {

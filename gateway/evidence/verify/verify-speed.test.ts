@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { hash } from 'node:crypto'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { linesIn } from '../../audit/segments/read-segment.ts'
+import { LONGER } from '../../e2e/long-runs.ts'
+import { SealedTrail } from '../sealed-trail.test-support.ts'
+import { trailsOf } from '../trail-files.ts'
+import { trustedKey } from './trusted-key.ts'
+import { verifyTrail } from './verify-trail.ts'
+
+const EXCHANGES = 20_000 * Math.min(LONGER, 10)
+const ROUNDS = 5
+
+/** CPU time in milliseconds, of all threads: the machine may be busy with other things. */
+async function cpuMs(run: () => unknown): Promise<number> {
+  const before = process.cpuUsage()
+  await run()
+  const { user, system } = process.cpuUsage(before)
+  return (user + system) / 1000
+}
+
+test('a trail is verified for little more than its hashes cost', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'verify-speed-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const trail = new SealedTrail(dir)
+  trail.start()
+  for (let i = 0; i < EXCHANGES; i++) trail.exchange()
+  await trail.end()
+  const key = trustedKey(trail.vkey)
+  const [{ segments } = assert.fail()] = await trailsOf([trail.file])
+  const verify = async () => {
+    const { findings } = await verifyTrail({ segments, isPart: false, directory: trail.directory, key })
+    assert.deepEqual(findings, [])
+  }
+  // A hash for the leaf, and one for a node.
+  const hashTwice = () => {
+    for (const line of linesIn(readFileSync(trail.file))) hash('sha256', hash('sha256', line, 'buffer'))
+  }
+  const ratios: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    const hashes = await cpuMs(hashTwice)
+    ratios.push((await cpuMs(verify)) / hashes)
+  }
+  assert.ok(Math.min(...ratios) < 3, `${ratios} times the cost of the hashes`)
+})
