@@ -83,10 +83,10 @@ async function prepare(dir: string, scenarios: readonly Scenario[], options: Ben
   const certificate = await makeCertificateFiles(dir)
   const upstream = program(UPSTREAM, tokens.jwksFile, certificate.certFile, certificate.keyFile)
   const at = await firstMessage<{ port: number; tlsPort: number }>(upstream)
-  const { rounds, measureMs } = options
+  const { rounds, measureMs, warmUps } = options
   const cpus = cores < 2 ? undefined : '0'
   const places = { upstreamPort: at.port, upstreamTlsPort: at.tlsPort, certificate }
-  const field: Field = { dir, load: program(LOAD), ...places, tokens, rounds, measureMs, cpus, say }
+  const field: Field = { dir, load: program(LOAD), ...places, tokens, rounds, measureMs, warmUps, cpus, say }
   const tokenBytes = `${tokens.bytes.RS256} bytes with RS256, ${tokens.bytes.ES256} with ES256`
   return { field, tokenBytes }
 }

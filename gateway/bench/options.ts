@@ -1,9 +1,14 @@
 import { parseArgs } from 'node:util'
 
+/** Of a real run: Node compiles hot code only after many calls. */
+const WARM_UPS = 4
+
 /** What the command line asks for. */
 export interface BenchOptions {
   readonly rounds: number
   readonly measureMs: number
+  /** Of each contender before the first round, at most. */
+  readonly warmUps: number
   /** Scenarios by their ids; undefined: all. */
   readonly only: ReadonlySet<string> | undefined
   /** Contenders by their names; undefined: all. */
@@ -69,7 +74,8 @@ export function parseOptions(
   const asIs = [only, among, values.against, root].every((value) => value === undefined)
   const whole = asIs && !quick && rounds >= 5
   const out = values.out ?? (whole ? undefined : 'data/bench')
-  return { rounds, measureMs: seconds * 1000, only, among, against, root, ratelimit, out }
+  const warmUps = quick ? 1 : WARM_UPS
+  return { rounds, measureMs: seconds * 1000, warmUps, only, among, against, root, ratelimit, out }
 }
 
 function positive(name: string, text: string | undefined): number | undefined {

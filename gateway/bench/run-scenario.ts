@@ -23,14 +23,14 @@ export interface Field {
   readonly tokens: Tokens
   readonly rounds: number
   readonly measureMs: number
+  readonly warmUps: number
   /** The processor reserved for a contender. */
   readonly cpus: string | undefined
   readonly say: (line: string) => void
 }
 
-/** Node compiles hot code only after many calls: a contender is warm after so many responses or runs. */
+/** Node compiles hot code only after many calls: a contender is warm after so many responses. */
 const WARM_UP_RESPONSES = 60_000
-const WARM_UP_RUNS = 4
 /** Before each run. */
 const WARM_UP_MS = 300
 
@@ -125,7 +125,7 @@ async function start(runner: Runner, scenario: Scenario, field: Field): Promise<
 /** @param programs how many compile hot code, each for itself */
 async function warmUp(job: LoadJob, run: Pick<Run, 'scenario' | 'field'>, programs: number): Promise<void> {
   let responses = 0
-  for (let i = 0; i < WARM_UP_RUNS * programs && responses < WARM_UP_RESPONSES * programs; i++) {
+  for (let i = 0; i < run.field.warmUps * programs && responses < WARM_UP_RESPONSES * programs; i++) {
     responses += (await generate(job, run)).responses
   }
 }
