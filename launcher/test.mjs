@@ -36,7 +36,6 @@ const TOGETHER = {
   ],
   cli: ['gateway/cli'],
   config: ['gateway/config'],
-  http1: ['gateway/upstream/balancing', 'gateway/upstream/http1'],
   limits: ['gateway/http/bodies', 'gateway/limits', 'gateway/process'],
   server: [
     'gateway/http/http2',
@@ -57,12 +56,28 @@ const TOGETHER = {
   ],
   storage: ['gateway/storage'],
   tls: ['gateway/tls'],
+  trail: [
+    'gateway/audit/clock-offset.test.ts',
+    'gateway/audit/commit/group-commit.test.ts',
+    'gateway/audit/config-change-records.test.ts',
+    'gateway/audit/file',
+    'gateway/audit/hand-over.test.ts',
+    'gateway/store/shared-limits.test.ts',
+    'gateway/store/shared-row.test.ts',
+    'gateway/store/store-breaker.test.ts',
+  ],
   upstream: [
+    'gateway/upstream/balancing',
+    'gateway/upstream/create-upstreams.test.ts',
+    'gateway/upstream/group-permits.test.ts',
     'gateway/upstream/health-check.test.ts',
+    'gateway/upstream/http1',
+    'gateway/upstream/http2',
     'gateway/upstream/request-body.test.ts',
     'gateway/upstream/upstream-address.test.ts',
     'gateway/upstream/upstream-groups.test.ts',
     'gateway/upstream/upstream-permits.test.ts',
+    'gateway/upstream/upstream-tls.test.ts',
   ],
 }
 /**
