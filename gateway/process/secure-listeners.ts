@@ -82,6 +82,8 @@ export class SecureListeners {
   }
 
   #ticketsOf({ sharedTickets }: TlsMaterial): TicketKeys {
-    return sharedTickets === undefined ? this.#terms.tickets : new TicketKeys(sharedTickets)
+    return sharedTickets === undefined
+      ? this.#terms.tickets
+      : new TicketKeys(sharedTickets, { ofSecret: true })
   }
 }

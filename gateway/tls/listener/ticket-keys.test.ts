@@ -39,6 +39,32 @@ describe('the keys of session tickets', () => {
     assert.deepEqual(keys.at(TODAY, 'c'), tomorrow)
   })
 
+  it('are new ones when the clock was days ahead and is put right, and change from day to day again', () => {
+    const [keys, other] = [0, 0].map(() => new TicketKeys({ day: TODAY / DAY_MS, key: '5a'.repeat(32) }))
+    const before = [keys!.at(TODAY, 'c'), keys!.at(TODAY + 3 * DAY_MS, 'c')]
+    const [today, tomorrow] = [keys!.at(TODAY, 'c'), keys!.at(TODAY + DAY_MS, 'c')]
+    const all = [...before, today, tomorrow].map((key) => key.toString('hex'))
+    assert.equal(new Set(all).size, 4)
+    assert.equal(keys!.dayKey(TODAY + DAY_MS).day, TODAY / DAY_MS + 1)
+    // Another thread that saw the same.
+    for (const nowMs of [TODAY + 3 * DAY_MS, TODAY]) other!.dayKey(nowMs)
+    assert.deepEqual(other!.at(TODAY, 'c'), today)
+  })
+
+  it('of a secret are those of the others again when the clock was days ahead and is put right', () => {
+    const keys = new TicketKeys(firstDayKey(SECRET), { ofSecret: true })
+    keys.dayKey(TODAY + 3 * DAY_MS)
+    assert.deepEqual(keys.at(TODAY, 'c'), new TicketKeys(firstDayKey(SECRET)).at(TODAY, 'c'))
+  })
+
+  it('go no further than to 2126, whatever year the clock says', () => {
+    const last = Date.UTC(2126, 0, 1) / DAY_MS
+    const keys = new TicketKeys(firstDayKey(SECRET), { ofSecret: true })
+    for (const nowMs of [Date.UTC(2126, 0, 1), Date.UTC(9999, 0, 1), 8.64e15])
+      assert.equal(keys.dayKey(nowMs).day, last)
+    assert.equal(keys.dayKey(TODAY).day, TODAY / DAY_MS)
+  })
+
   it('of processes without a secret are nobody else’s', () => {
     assert.notEqual(randomDayKey(TODAY).key, randomDayKey(TODAY).key)
   })

@@ -11,6 +11,10 @@ export interface DayKey {
 const DAY_MS = 86_400_000
 /** Where the days of a file's secret begin: 2026-01-01. */
 const FIRST_DAY = 20_454
+/** 2126-01-01. A later clock is wrong, and the way to it by days would take as long as it likes. */
+const LAST_DAY = FIRST_DAY + 36_524
+/** A clock that is put right by a little at midnight changes nothing. */
+const AHEAD_DAYS = 1
 const KEY_BYTES = 32
 /** Name, HMAC key and AES key, as Node wants them. */
 const TICKET_KEY_BYTES = 48
@@ -31,23 +35,43 @@ export function firstDayKey(secret: string): DayKey {
  * forgotten: who reads the memory cannot open the tickets of earlier days.
  */
 export class TicketKeys {
+  readonly #first: DayKey | undefined
   #day: number
   #key: Buffer
 
-  constructor({ day, key }: DayKey) {
-    this.#day = day
-    this.#key = Buffer.from(key, 'hex')
+  /** @param options `ofSecret`: it is the first key of a secret, which others have too */
+  constructor(start: DayKey, { ofSecret = false }: { readonly ofSecret?: boolean } = {}) {
+    this.#first = ofSecret ? start : undefined
+    this.#day = start.day
+    this.#key = Buffer.from(start.key, 'hex')
   }
 
-  /** Goes on to the day that it is. A clock that was put back changes nothing. @returns that key, for another thread or process */
+  /** Goes on to the day that it is. @returns its key, for another thread or process */
   dayKey(nowMs: number): DayKey {
-    const today = dayOf(nowMs)
-    for (; this.#day < today; this.#day++) {
-      const next = createHmac('sha256', this.#key).update('next day').digest()
-      this.#key.fill(0)
-      this.#key = next
-    }
+    const today = Math.min(dayOf(nowMs), LAST_DAY)
+    if (today < this.#day - AHEAD_DAYS) this.#setBack(today)
+    for (; this.#day < today; this.#day++) this.#replace('next day')
     return { day: this.#day, key: this.#key.toString('hex') }
+  }
+
+  /**
+   * The clock was ahead and has been put right. Otherwise the key would be the same until that day comes. That of a secret is then
+   * the one of the others; without a secret each thread that saw the same clocks has the same.
+   */
+  #setBack(today: number): void {
+    if (this.#first === undefined) {
+      this.#replace('clock set back')
+      this.#day = today
+    } else {
+      this.#day = this.#first.day
+      this.#key = Buffer.from(this.#first.key, 'hex')
+    }
+  }
+
+  #replace(by: string): void {
+    const next = createHmac('sha256', this.#key).update(by).digest()
+    this.#key.fill(0)
+    this.#key = next
   }
 
   /**
