@@ -6,7 +6,7 @@ import { parseGatewayFile } from '../config/gateway-file.ts'
 import { loadFile } from '../config/load-file.ts'
 import { openApiFile } from '../config/openapi/openapi-document.ts'
 import { authOf } from '../config/openapi/request-security.ts'
-import { tidyUpstream, upstreamFault } from '../config/rules/value-rules.ts'
+import { isHttp2Upstream, tidyUpstream, upstreamFault } from '../config/rules/value-rules.ts'
 import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
 import { print } from './print.ts'
 
@@ -14,6 +14,8 @@ import { print } from './print.ts'
 const SCHEMAS = new URL('../../config/schemas/', import.meta.url)
 const SCHEMA_FILES = ['gateway', 'limits', 'clients'].map((name) => `${name}.schema.json`)
 const EVERYTHING = { routes: [{ path: '/*', auth: ['none'] }] }
+const GRPC_CLIENTS =
+  'clients of gRPC need "tls" in gateway.json, or "http2": true without it (config/GRPC.md)'
 const LIMITS = [
   {
     path: '/*',
@@ -28,7 +30,10 @@ export const command: Command = {
   words: '',
   count: [0, 0],
   flags: {
-    upstream: { value: 'URL', about: 'your service: http://host:port, https://host:port or unix:/path.sock' },
+    upstream: {
+      value: 'URL',
+      about: 'your service: http, https, h2c or h2 (HTTP/2, gRPC too) with ://host:port, or unix:/path.sock',
+    },
     openapi: { value: 'FILE', about: 'its OpenAPI document, JSON or YAML, which the routes follow' },
     dir: { value: 'DIRECTORY', about: 'where to write; default config' },
   },
@@ -43,6 +48,7 @@ export const command: Command = {
       'countersign init --upstream http://127.0.0.1:3000 --openapi openapi.json',
       'a route for each operation of the document',
     ],
+    ['countersign init --upstream h2c://127.0.0.1:50051', 'a service of gRPC without TLS'],
   ],
   fault: 'a file is there already, or the document cannot be used',
   run({ flags }) {
@@ -51,7 +57,8 @@ export const command: Command = {
     const reason = upstreamFault(tidyUpstream(upstream))
     if (reason !== undefined) throw new UsageFault(`--upstream ${reason}`)
     const directory = flagValue(flags, 'dir') ?? 'config'
-    const { routing, notes } = routingFor(flagValue(flags, 'openapi'))
+    const { routing, notes: open } = routingFor(flagValue(flags, 'openapi'))
+    const notes = isHttp2Upstream(upstream) ? [...open, GRPC_CLIENTS] : open
     const gatewayFile = join(directory, 'gateway.json')
     const limitsFile = join(directory, 'limits.json')
     const gateway = jsonFile({ $schema: './schemas/gateway.schema.json', upstream, ...routing })

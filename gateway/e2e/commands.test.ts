@@ -127,6 +127,11 @@ describe('the command line', () => {
       after: 'countersign explain route GET /a/1',
       says: /1 route to [\s\S]*note: what the document does not name gets 404[\s\S]*GET \/a\/1: the operation openapi\.json#\/paths\/~1a~1\{id\}\/get, \/a\/\{id\}/,
     },
+    'countersign init --upstream h2c://127.0.0.1:50051': {
+      before: 'mkdir -p new-3 && cd new-3',
+      after: 'countersign validate',
+      says: /1 route to h2c:\/\/127\.0\.0\.1:50051\n[\s\S]*note: clients of gRPC need "tls"[\s\S]*config\/gateway\.json: OK/,
+    },
     'countersign validate': { says: /^config\/gateway\.json: OK, routes: \d+\n/ },
     'countersign validate config/limits.json': { says: /^config\/limits\.json: OK, limits: 6\n$/ },
     'countersign validate --against http://127.0.0.1:9090': {
@@ -320,6 +325,7 @@ describe('the command line', () => {
       ['countersign explain route GET /a%2Fb', 1, /400 invalid_target/],
       ['countersign init --upstream http://127.0.0.1:1', 1, /there already, and nothing is overwritten/],
       ['countersign init --upstream localhost', 2, /--upstream must be http:\/\/host:port/],
+      ['countersign init --upstream h2c://127.0.0.1:1/v1', 2, /--upstream must be .*h2c:\/\/host:port/],
       ["countersign validate $'\\e]0;owned\\a'", 1, /\\u001b\]0;owned\\u0007: \$: cannot be read/],
     ]
     for (const [line, status, says] of cases) {

@@ -37,7 +37,7 @@ export function versionFault(upstream: string, first: string | undefined): strin
   return `must speak the same version of HTTP as ${describeValue(first)}, but is ${describeValue(upstream)}`
 }
 
-function isHttp2Upstream(upstream: string): boolean {
+export function isHttp2Upstream(upstream: string): boolean {
   return /^h2c?:/.test(upstream)
 }
 
