@@ -8,6 +8,7 @@ import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { randomDPoPKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
 import { askRestart } from '../process/restart/control-socket.ts'
+import { makeRevocationList } from '../tls/demo/throw-away-ca.ts'
 import { unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { answered, ask, type Received } from './http2-client.ts'
@@ -116,6 +117,17 @@ for (const [what, env] of Object.entries({
       assert.equal(request.clientId, 'bank-b')
       shown.close()
       assert.deepEqual(tally(await onAll({ path: '/bank' })), { 401: SESSIONS })
+    })
+
+    it('refuses a client that was revoked meanwhile, on the connection that it has', async () => {
+      const leaving = await tls.client({ subject: 'CN=b', san: [{ type: 'url', value: SAN }] })
+      const shown = open(leaving)
+      assert.equal((await ask(shown, { path: '/bank' })).status, 200)
+      tls.write('crl.pem', await makeRevocationList(tls.ca, { revoked: [leaving] }))
+      await until(async () => ((await ask(shown, { path: '/bank' })).status === 401 ? true : undefined))
+      assert.equal((await ask(shown, { path: '/open' })).status, 200)
+      assert.equal(shown.closed, false)
+      shown.close()
     })
 
     it('takes a proof of possession for the authority and scheme of the request, and each one once', async () => {
