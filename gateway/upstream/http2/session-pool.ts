@@ -3,7 +3,7 @@ import type { Health } from '../balancing/health.ts'
 import type { Pool, PoolBounds } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
 import { UpstreamTls, type UpstreamTlsTerms } from '../upstream-tls.ts'
-import { type SessionOwner, UpstreamSession } from './upstream-session.ts'
+import { MAX_STREAMS, type SessionOwner, UpstreamSession } from './upstream-session.ts'
 
 interface Options extends PoolBounds {
   readonly tls?: UpstreamTlsTerms | undefined
@@ -19,6 +19,8 @@ export class SessionPool implements Pool<UpstreamSession>, SessionOwner {
   readonly tls: UpstreamTls | undefined
   readonly clock: () => number
   connectMs: number
+  /** What the last session was allowed. Otherwise a burst that opens sessions would be turned away by each of them. */
+  expectedStreams = MAX_STREAMS
   readonly #options: Options
   #maxConnections: number
   /** Those that take exchanges. */
@@ -55,7 +57,9 @@ export class SessionPool implements Pool<UpstreamSession>, SessionOwner {
     })
   }
 
-  connected(): void {
+  connected(streams: number): void {
+    // Of one that allows none nothing is learned: each request would get a session of its own.
+    if (streams > 0) this.expectedStreams = streams
     this.#options.health.connected()
   }
 

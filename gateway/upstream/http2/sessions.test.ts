@@ -82,6 +82,23 @@ describe('sessions with an upstream', () => {
     assert.equal(all.filter(({ ended }) => ended).length, 4)
   })
 
+  it('are as many as a burst needs that begins before the upstream has said how many streams it takes', async (t) => {
+    const held: (() => void)[] = []
+    const script: Script = (connection, id) => held.push(() => answer(connection, id))
+    const { framed, upstream } = await pair(t, script, { maxConnections: 100 }, settingsOf(5))
+    const calls = Array.from({ length: 60 }, () => send(upstream))
+    const faults: unknown[] = []
+    for (const { over } of calls) void over.then(({ fault }) => fault && faults.push(fault))
+    await until(() => held.length + faults.length === 60)
+    for (const release of held) release()
+    await Promise.all(calls.map(({ over }) => over))
+    assert.deepEqual(faults, [])
+    assert.deepEqual(
+      framed.connections.map((each) => headsOf(each).length),
+      Array.from({ length: 12 }, () => 5),
+    )
+  })
+
   it('are not opened again and again for an upstream that allows no streams', async (t) => {
     const { framed, upstream } = await pair(t, answer, {}, settingsOf(0))
     assert.equal((await send(upstream).over).fault?.kind, 'unreachable')

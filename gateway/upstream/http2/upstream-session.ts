@@ -6,7 +6,7 @@ import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
 /** Of one session, however many more the upstream allows: the next gets a connection of its own. */
-const MAX_STREAMS = 100
+export const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
 /** What an upstream may send beyond what the client takes: of one response, and of all of a session. */
 const STREAM_WINDOW = 256 * 1024
@@ -19,7 +19,10 @@ const NEVER = Number.POSITIVE_INFINITY
 /** What a session tells its owner, which is the pool. */
 export interface SessionOwner extends ConnectionTarget {
   readonly clock: () => number
-  connected(): void
+  /** How many streams a session is expected to take until the upstream says so. */
+  readonly expectedStreams: number
+  /** @param streams how many the upstream allows */
+  connected(streams: number): void
   /** The session could not be made. Not called when we gave the attempt up. */
   connectFailed(): void
   /** The session takes no further exchange. */
@@ -81,7 +84,7 @@ export class UpstreamSession implements Timed {
   }
 
   get #maxStreams(): number {
-    if (!this.#isConnected) return MAX_STREAMS
+    if (!this.#isConnected) return this.#owner.expectedStreams
     return Math.min(this.#session?.remoteSettings.maxConcurrentStreams ?? 0, MAX_STREAMS)
   }
 
@@ -174,9 +177,9 @@ export class UpstreamSession implements Timed {
     clearTimeout(this.#settingsTimer)
     if (this.#socket.destroyed) return
     this.#isConnected = true
-    this.#owner.connected()
     const waiting = [...this.#waiting]
     const max = this.#maxStreams
+    this.#owner.connected(max)
     this.#waiting.clear()
     for (const [index, user] of waiting.entries()) {
       if (index < max) user.connected()
