@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
+import { copyFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { type Checkpoint, parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
@@ -7,6 +7,7 @@ import { parseNote } from '../audit/seals/signed-note.ts'
 import { checkpointFile, hashesOnLevel, TILE_WIDTH, tilePath, tileWidth } from '../audit/seals/tiles.ts'
 import { blocksOf } from '../audit/segments/read-segment.ts'
 import type { Segment } from '../audit/segments/segment.ts'
+import { makeDirectory } from '../storage/make-directory.ts'
 import { readRegularFile } from '../storage/regular-file.ts'
 import type { OnRead } from './records/scan-trail.ts'
 import { firstLeafOf } from './verify/first-leaf.ts'
@@ -132,6 +133,7 @@ async function firstHashes(segments: readonly Segment[]): Promise<HashText[]> {
 
 function write(directory: string, name: string, bytes: Buffer): void {
   const path = join(directory, name)
-  mkdirSync(dirname(path), { recursive: true })
-  writeFileSync(path, bytes)
+  makeDirectory(dirname(path))
+  // As private as the trail is: who is to read it is for somebody to decide.
+  writeFileSync(path, bytes, { mode: 0o600 })
 }

@@ -11,7 +11,7 @@ export const command: Command = {
   count: [0, Number.POSITIVE_INFINITY],
   flags: { to: { value: 'DIR', about: 'where to; it is made' }, ...LOG_FLAG },
   about: [
-    'Writes a sealed trail as verifiers of other people read it: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files that any web server can serve. The bundles are the trail again, so it needs as much room.',
+    'Writes a sealed trail as verifiers of other people read it: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files that any web server can serve, readable for their owner alone until you change that. The bundles are the trail again, so it needs as much room.',
     ABOUT_FILES,
   ],
   examples: [
