@@ -6,27 +6,15 @@ import { describe, it, type TestContext } from 'node:test'
 import {
   bodyOf,
   ok,
+  pair,
   requestOf,
   reset,
   type ScriptedOptions,
-  scriptedUpstream,
   send,
   until,
-  upstreamsTo,
 } from './contract/scripted.test-support.ts'
 import { UpgradedStream } from './http1/upgraded-stream.ts'
 import { WaitingLine } from './http1/waiting-line.ts'
-import type { UpstreamsOptions } from './upstream-options.ts'
-
-async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
-  const scripted = await scriptedUpstream(script)
-  const upstream = upstreamsTo([scripted.url], options)
-  t.after(async () => {
-    await scripted.close()
-    await upstream.close()
-  })
-  return { scripted, upstream }
-}
 
 const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 const named: ScriptedOptions = {

@@ -4,31 +4,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, describe, it, type TestContext } from 'node:test'
+import { after, before, describe, it } from 'node:test'
 import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
 import { openConnection } from '../open-connection.ts'
 import { parseAddress } from '../upstream-address.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
 import { UpstreamTls } from '../upstream-tls.ts'
-import {
-  bodyOf,
-  ok,
-  type ScriptedOptions,
-  scriptedUpstream,
-  send,
-  until,
-  upstreamsTo,
-} from './scripted.test-support.ts'
-
-async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
-  const scripted = await scriptedUpstream(script)
-  const upstream = upstreamsTo([scripted.url], options)
-  t.after(async () => {
-    await scripted.close()
-    await upstream.close()
-  })
-  return { scripted, upstream }
-}
+import { bodyOf, ok, pair, type ScriptedOptions, send, until, upstreamsTo } from './scripted.test-support.ts'
 
 const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 

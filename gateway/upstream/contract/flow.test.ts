@@ -1,17 +1,15 @@
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
-import { describe, it, type TestContext } from 'node:test'
-import type { UpstreamsOptions } from '../upstream-options.ts'
+import { describe, it } from 'node:test'
 import {
   bodyOf,
   ok,
+  pair,
   requestOf,
   type ScriptedOptions,
-  scriptedUpstream,
   send,
   transport,
   until,
-  upstreamsTo,
 } from './scripted.test-support.ts'
 
 const MIB = 1024 * 1024
@@ -19,16 +17,6 @@ const BODY_BYTES = 200 * MIB
 /** The kernel's buffers of one loopback connection, generously; a gateway that did not hold back would show 200 MiB. */
 const IN_FLIGHT_BYTES = 24 * MIB
 const CHUNK = Buffer.alloc(64 * 1024, 'x')
-
-async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
-  const scripted = await scriptedUpstream(script)
-  const upstream = upstreamsTo([scripted.url], options)
-  t.after(async () => {
-    await scripted.close()
-    await upstream.close()
-  })
-  return { scripted, upstream }
-}
 
 describe('a body of 200 MiB', () => {
   it('comes down no faster than the receiver takes it', async (t) => {

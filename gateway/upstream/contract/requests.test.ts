@@ -3,29 +3,17 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
-import { describe, it, type TestContext } from 'node:test'
+import { describe, it } from 'node:test'
 import type { UpstreamClient } from '../upstream-client.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
   bodyOf,
   ok,
+  pair,
   type RequestFacts,
   type ScriptedOptions,
-  scriptedUpstream,
   send,
   until,
-  upstreamsTo,
 } from './scripted.test-support.ts'
-
-async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
-  const scripted = await scriptedUpstream(script)
-  const upstream = upstreamsTo([scripted.url], options)
-  t.after(async () => {
-    await scripted.close()
-    await upstream.close()
-  })
-  return { scripted, upstream }
-}
 
 const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import type { TestContext } from 'node:test'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
 import { type Field, fieldsOf } from '../../http/syntax/field.ts'
 import { createUpstreams } from '../create-upstreams.ts'
@@ -278,4 +279,15 @@ export async function until(condition: () => boolean): Promise<void> {
 
 export function flatOf(fields: readonly Field[]): string[] {
   return fields.flatMap(({ name, value }) => [name, value])
+}
+
+/** A scripted upstream, and what asks it; both end with the test. */
+export async function pair(t: TestContext, script: ScriptedOptions, options: Partial<UpstreamsOptions> = {}) {
+  const scripted = await scriptedUpstream(script)
+  const upstream = upstreamsTo([scripted.url], options)
+  t.after(async () => {
+    await scripted.close()
+    await upstream.close()
+  })
+  return { scripted, upstream }
 }
