@@ -7,7 +7,7 @@ import { findNodes, whatToInstall } from './find-node.mjs'
 const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url))
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
 /** Options for the memory of a gateway, and what replaces them in `GATEWAY_PROFILE=small`, as in its `startup/memory-profile`. */
-const YOUNG = /^--(?:min|max)-semi-space-size=/
+const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
 const SMALL = '--max-semi-space-size=8'
 /** How often to check whether npm still runs. */
 const PARENT_CHECK_MS = 250

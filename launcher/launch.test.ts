@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { forProfile } from '../gateway/process/startup/memory-profile.ts'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 const MANIFEST = JSON.parse(readFileSync(join(HERE, '../package.json'), 'utf8'))
@@ -77,6 +78,17 @@ describe('the launcher', () => {
       const args = ['--min-semi-space-size=32', '--max-semi-space-size=32', 'a.ts']
       assert.equal(launch(dir, args, small).stdout, 'pinned --max-semi-space-size=8 a.ts\n')
       assert.equal(launch(dir, ['a.ts'], small).stdout, 'pinned a.ts\n')
+    })
+
+    it('which it starts as the gateway starts itself without it', NOT_PINNED, () => {
+      const dir = project()
+      pin(dir, { program: '#!/bin/sh\necho "$MALLOC_ARENA_MAX $@"\n' })
+      for (const GATEWAY_PROFILE of ['fast', 'small'])
+        for (const given of ['--max-semi-space-size=32', '--min_semi_space_size=32']) {
+          const { options, env } = forProfile({ options: [given], env: { GATEWAY_PROFILE } })
+          const expected = `${env.MALLOC_ARENA_MAX ?? ''} ${options.join(' ')} a.ts\n`
+          assert.equal(launch(dir, [given, 'a.ts'], { GATEWAY_PROFILE }).stdout, expected)
+        }
     })
 
     it('the pinned one that was installed further up', NOT_PINNED, () => {
