@@ -8,6 +8,7 @@ import { openTrail } from '../open-trail.ts'
 import { recover } from '../recovery/recovery.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory, unpaired } from '../trail.test-support.ts'
 import { Rotation } from './rotation.ts'
+import { stampedPath } from './segment.ts'
 import { segmentsOfTrail } from './trail-segments.ts'
 
 const BEGIN_MS = Date.UTC(2026, 10, 22, 15)
@@ -154,6 +155,26 @@ test('a file that cannot be renamed when the clock was set back is named once', 
   assert.match(faults[0]?.message ?? '', /audit\.ndjson/)
   assert.equal(await endOf(trail.append(requestLine('after'))), undefined)
   assert.deepEqual(await namesOf(file), ['audit.ndjson'])
+})
+
+test('a file is closed however many names lie beside it', async (t) => {
+  const { file, clock, faults, rotation } = rotatedTrail(t)
+  rotation.maintain(undefined)
+  const { readdirSync } = fs
+  const names = Array.from({ length: 300_000 }, (_, i) =>
+    basename(stampedPath(file, BEGIN_MS - 1_000_000 + i)),
+  )
+  const replace = (read: typeof fs.readdirSync) => {
+    fs.readdirSync = read
+    syncBuiltinESMExports()
+  }
+  t.after(() => replace(readdirSync))
+  replace((() => names) as unknown as typeof readdirSync)
+  clock.ms += HOUR_MS
+  rotation.maintain(HOURLY)
+  replace(readdirSync)
+  assert.deepEqual(faults, [])
+  assert.deepEqual(await namesOf(file), ['audit.ndjson.20261122T160000000Z', 'audit.ndjson'])
 })
 
 test('a new file that cannot be opened is tried again each second, and meanwhile the records go to the renamed one', async (t) => {

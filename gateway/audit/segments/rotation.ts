@@ -140,7 +140,9 @@ function readAt(fd: number, at: number, bytes: number): Buffer {
 /** A name that is later than those of all segments that lie there, also when the clock went backwards. */
 function freePath(file: string, nowMs: number): string {
   const base = basename(file)
-  const names = readdirSync(dirname(file)).filter((name) => name.startsWith(base))
-  const lastMs = Math.max(0, ...names.flatMap((name) => stampOf(name) ?? []))
+  let lastMs = 0
+  for (const name of readdirSync(dirname(file))) {
+    if (name.startsWith(base)) lastMs = Math.max(lastMs, stampOf(name) ?? 0)
+  }
   return stampedPath(file, Math.max(nowMs, lastMs + 1))
 }
