@@ -9,6 +9,11 @@ const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
 /** Options for the memory of a gateway, and what replaces them in `GATEWAY_PROFILE=small`, as in its `startup/memory-profile`. */
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
 const SMALL = '--max-semi-space-size=8'
+const SMALL_ENV = {
+  MALLOC_ARENA_MAX: '1',
+  MALLOC_MMAP_THRESHOLD_: '32768',
+  MALLOC_TRIM_THRESHOLD_: '65536',
+}
 /** How often to check whether npm still runs. */
 const PARENT_CHECK_MS = 250
 
@@ -49,8 +54,7 @@ function forProfile(args) {
 }
 
 function environment(node, args) {
-  const env = { ...process.env }
-  if (args[0] === SMALL) env.MALLOC_ARENA_MAX ??= '1'
+  const env = { ...(args[0] === SMALL && SMALL_ENV), ...process.env }
   // Scripts that search the path for `node` find the same one, whatever npm has linked.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
   // Types are stripped once. Coverage is not exact for functions that were compiled before.

@@ -11,6 +11,7 @@ import { drain } from '../process/drain.ts'
 import { GatewayInForce } from '../process/gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from '../process/public-listeners.ts'
 import { gatewayIdOf, reachStore } from '../process/shared-state.ts'
+import { saveMemory } from '../process/startup/thread-memory.ts'
 import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
 import { StoreWatch } from '../process/store-watch.ts'
 import { operationalLog } from '../terminal/operational-log.ts'
@@ -43,6 +44,7 @@ send({ type: 'loaded' })
 /** A worker thread: serves requests, and shares its state with all other threads. */
 async function main(configuration: WorkerConfiguration): Promise<void> {
   const startup = await startupOf(configuration)
+  saveMemory(startup.settings.memoryProfile)
   const metrics = createMetrics({ version: startup.version, worker: true })
   const eventLog = new EventLog({
     memory: configuration.memory,

@@ -11,6 +11,7 @@ import type { PassedState } from './restart/messages.ts'
 import { restoreState } from './restart/passed-state.ts'
 import { prepareSeals, sealTrail } from './seal-trail.ts'
 import { gatewayIdOf, maintainState, makeSharedState, type SharedState } from './shared-state.ts'
+import { saveMemory } from './startup/thread-memory.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 
@@ -32,6 +33,7 @@ interface Assembled {
  */
 export function assemble(startup: StartupConfiguration, passed?: PassedState): Assembled {
   const { settings, log, version } = startup
+  saveMemory(settings.memoryProfile)
   const metrics = createMetrics({ version })
   const seals = prepareSeals(startup)
   const { trail, inherited } = beginTrail(trailOptions(startup, metrics), passed !== undefined)

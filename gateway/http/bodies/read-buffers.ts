@@ -1,17 +1,23 @@
-/** What one read takes at most. */
-const BUFFER_BYTES = 64 * 1024
-/** Of each kind. Beyond that a buffer is left to the garbage collector. */
+import { BufferPool, type PieceHolder } from './buffer-pool.ts'
+
+/** A read of so many bytes is a full one. */
+const FULL_BYTES = 64 * 1024
+/** What one read takes at most: a response of 64 KiB with its head. */
+const BUFFER_BYTES = 68 * 1024
 const MAX_KEPT = 64
+/** What one read takes at most after so many full ones of a body in a row. */
+const LARGE_BYTES = 256 * 1024
+const FULL_READS = 2
+/** In one thread. */
+const MAX_LARGE = 32
 
 /** After a piece of so many bytes a connection reads into a buffer of its own, until the response is whole. */
 export const BULK_BYTES = 16 * 1024
 
 /** Takes a body. */
-export interface BodyReceiver {
+export interface BodyReceiver extends PieceHolder {
   /** @returns `false` to pause. */
   data(piece: Buffer, nowMs: number): boolean
-  /** Pieces have not been written yet: their buffers must stay as they are. */
-  readonly isHolding: boolean
 }
 
 /** Part of what was read. */
@@ -27,43 +33,42 @@ export interface Piece {
  * TLS read there while a piece from the other side is being handled.
  */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
-  clients: Buffer.allocUnsafeSlow(BUFFER_BYTES),
+  clients: Buffer.allocUnsafeSlow(FULL_BYTES),
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),
 }
 
 /** Who is at the other end of a connection. */
 export type Side = 'clients' | 'upstreams'
 
-/*
- * Buffers of large bodies. They are used again because allocating 64 KiB for each read makes V8 collect garbage all the time:
- * it counts what lies outside its heap.
- */
-const spare: Buffer[] = []
-const lent: { readonly buffer: Buffer; readonly holder: BodyReceiver }[] = []
+const buffers = new BufferPool({ bytes: BUFFER_BYTES, kept: MAX_KEPT, most: Number.POSITIVE_INFINITY })
+const largeBuffers = new BufferPool({ bytes: LARGE_BYTES, kept: MAX_LARGE, most: MAX_LARGE })
+
+/** Bounds how many large buffers this thread has. */
+export function boundLargeBuffers(most: number): void {
+  largeBuffers.bound(most)
+}
+
+/** Frees the buffers that were not needed since the last call. */
+export function trimBuffers(): void {
+  buffers.trim()
+  largeBuffers.trim()
+}
 
 /** A buffer that nobody else reads into. */
 function takeBuffer(): Buffer {
-  return spare.pop() ?? takeBack() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES)
+  return buffers.take() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES)
 }
 
-/** Gives back a buffer that nothing refers to any more. */
-function giveBuffer(buffer: Buffer): void {
-  if (spare.length < MAX_KEPT) spare.push(buffer)
+/** Gives back a buffer that `holder`, if there is one, still needs for a while. */
+function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void {
+  const pool = buffer.length === LARGE_BYTES ? largeBuffers : buffers
+  if (holder === undefined) pool.give(buffer)
+  else pool.lend(buffer, holder)
 }
 
-/** Gives back a buffer that `holder` still needs for a while. */
-export function lendBuffer(buffer: Buffer, holder: BodyReceiver): void {
-  if (lent.length < MAX_KEPT) lent.push({ buffer, holder })
-}
-
-/** @returns a buffer whose holder does not need it any more. */
-function takeBack(): Buffer | undefined {
-  const at = lent.findIndex(({ holder }) => !holder.isHolding)
-  if (at === -1) return undefined
-  const found = lent[at]
-  const last = lent.pop()
-  if (last !== undefined && at < lent.length) lent[at] = last
-  return found?.buffer
+/** Gives back a copy that `holder` still needs for a while. */
+export function lendBuffer(copy: Buffer, holder: PieceHolder): void {
+  if (copy.length === BUFFER_BYTES) buffers.lend(copy, holder)
 }
 
 /** What one connection reads into. */
@@ -73,7 +78,10 @@ export class ReadBuffer {
   isBulk = false
   readonly #shared: Buffer
   /** Who still needs a piece of `bytes`. */
-  #holder: BodyReceiver | undefined = undefined
+  #holder: PieceHolder | undefined = undefined
+  /** The last read was a full one, and so many before it in a row. */
+  #isFull = false
+  #fullReads = 0
 
   constructor(side: Side) {
     this.#shared = sharedBuffers[side]
@@ -82,14 +90,33 @@ export class ReadBuffer {
 
   /** Called before the first read and after each. Only then may the buffer change: the socket holds the one it was given. */
   next(): Buffer {
-    const isShared = this.bytes === this.#shared
-    if (!isShared && (this.#holder !== undefined || !this.isBulk)) {
-      if (this.#holder === undefined) giveBuffer(this.bytes)
-      else lendBuffer(this.bytes, this.#holder)
-      this.#holder = undefined
-      this.bytes = this.isBulk ? takeBuffer() : this.#shared
-    } else if (isShared && this.isBulk) this.bytes = takeBuffer()
+    if (this.isBulk) this.#nextOfBody()
+    else if (this.bytes !== this.#shared) this.release()
     return this.bytes
+  }
+
+  #nextOfBody(): void {
+    this.#fullReads = this.#isFull ? this.#fullReads + 1 : 0
+    this.#isFull = false
+    const deservesLarge = this.#fullReads >= FULL_READS
+    const isLarge = this.bytes.length === LARGE_BYTES
+    const isInUse = this.bytes === this.#shared || this.#holder !== undefined
+    const large = deservesLarge && (isInUse || !isLarge) ? largeBuffers.take() : undefined
+    const mustChange = isInUse || (isLarge && !deservesLarge)
+    if (large !== undefined || mustChange) this.#replace(large ?? takeBuffer())
+  }
+
+  /** Gives its buffer back. Also called when the connection is closed. */
+  release(): void {
+    this.#fullReads = 0
+    this.#isFull = false
+    this.#replace(this.#shared)
+  }
+
+  #replace(next: Buffer): void {
+    if (this.bytes !== this.#shared) giveBack(this.bytes, this.#holder)
+    this.#holder = undefined
+    this.bytes = next
   }
 
   /** Passes a piece on: from the shared buffer as a copy, from one of our own as it is. @returns `false` to pause */
@@ -97,6 +124,7 @@ export class ReadBuffer {
     const isShared = bytes === this.#shared
     const isLarge = to - from >= BULK_BYTES
     if (isLarge) this.isBulk = true
+    if (to >= FULL_BYTES) this.#isFull = true
     if (!isLarge && (isShared || receiver.isHolding)) return receiver.data(copyOf(bytes, from, to), nowMs)
     if (isShared) return passCopy({ bytes, from, to }, receiver, nowMs)
     const more = receiver.data(bytes.subarray(from, to), nowMs)
@@ -109,13 +137,14 @@ export class ReadBuffer {
 function passCopy(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
   const copy = pooledCopyOf(piece)
   const more = receiver.data(copy.subarray(0, piece.to - piece.from), nowMs)
-  if (receiver.isHolding) lendBuffer(copy, receiver)
-  else giveBuffer(copy)
+  giveBack(copy, receiver.isHolding ? receiver : undefined)
   return more
 }
 
-/** A copy in a buffer that can be used again, once it is lent. */
-export function pooledCopyOf({ bytes, from, to }: Piece): Buffer {
+/** A copy in a buffer that can be used again once it is lent, unless it is longer than those. */
+export function pooledCopyOf(piece: Piece): Buffer {
+  const { bytes, from, to } = piece
+  if (to - from > BUFFER_BYTES) return copyOf(bytes, from, to)
   const buffer = takeBuffer()
   bytes.copy(buffer, 0, from, to)
   return buffer

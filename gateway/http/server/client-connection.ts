@@ -174,6 +174,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   readonly #onClose = (): void => {
     if (this.#phase === 'detached') return
     this.terms.left(this)
+    this.#reader.close()
     this.#cancelRequest()
     // Pipelined requests are never begun: only their number is reported.
     const { requests } = this.#pipelined

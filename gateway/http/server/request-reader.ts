@@ -60,6 +60,11 @@ export class RequestReader {
     this.deadline.idle()
   }
 
+  /** The connection is closed. */
+  close(): void {
+    this.#buffer?.release()
+  }
+
   get isHeadComplete(): boolean {
     return this.#phase === 'framing'
   }

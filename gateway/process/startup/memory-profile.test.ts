@@ -15,7 +15,12 @@ test('in the small one it gets less room for young objects, and keeps all else',
   const env = { GATEWAY_PROFILE: 'small', A: '1' }
   const small = forProfile({ options: ['--import=x', ...YOUNG], env })
   assert.deepEqual(small.options, ['--import=x', '--max-semi-space-size=8'])
-  assert.deepEqual(small.env, { MALLOC_ARENA_MAX: '1', ...env })
+  assert.deepEqual(small.env, {
+    MALLOC_ARENA_MAX: '1',
+    MALLOC_MMAP_THRESHOLD_: '32768',
+    MALLOC_TRIM_THRESHOLD_: '65536',
+    ...env,
+  })
   assert.deepEqual(forProfile(small), small)
   assert.equal(forProfile({ options: [], env: { ...env, MALLOC_ARENA_MAX: '4' } }).env.MALLOC_ARENA_MAX, '4')
 })

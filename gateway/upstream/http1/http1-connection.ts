@@ -267,6 +267,7 @@ export class Http1Connection implements Timed, ResponseReader {
   }
 
   #closed(): void {
+    this.#buffer.release()
     if (this.#upgraded !== undefined) return
     this.#owner.closed()
     if (this.#hasEnded && this.#unread !== undefined) return

@@ -4,7 +4,7 @@ import { requestOf, scriptedUpstream, upstreamsTo } from '../contract/scripted.t
 import type { UpstreamResponse } from '../upstream-client.ts'
 
 const EXCHANGES = 24
-const BODY_BYTES = 400_000
+const BODY_BYTES = 1_200_000
 
 /** A body in which every four bytes say whose they are and where they stand. */
 function bodyOf(id: number): Buffer {

@@ -29,7 +29,7 @@ interface Upload {
 }
 
 const UPLOAD: fc.Arbitrary<Upload> = fc.record({
-  bodies: fc.array(fc.integer({ min: 1, max: 300_000 }), { minLength: 1, maxLength: 3 }),
+  bodies: fc.array(fc.integer({ min: 1, max: 600_000 }), { minLength: 1, maxLength: 3 }),
   chunked: fc.boolean(),
   pieces: fc.array(fc.oneof(fc.integer({ min: 1, max: 3000 }), fc.integer({ min: 10_000, max: 200_000 })), {
     minLength: 1,

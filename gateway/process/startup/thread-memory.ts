@@ -1,0 +1,72 @@
+import { performance } from 'node:perf_hooks'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import type { MemoryProfile } from '../../config/rules/memory-profiles.ts'
+import { boundLargeBuffers, trimBuffers } from '../../http/bodies/read-buffers.ts'
+
+const TICK_MS = 10_000
+/** A thread that works for a smaller share of the time is idle. */
+const IDLE_SHARE = 0.01
+/** For reads of large bodies; 256 KiB each. */
+const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small: 4 }
+
+/** What {@link MemorySaver} needs. */
+interface SaverParts {
+  /** The share of the time since its last call in which the thread has worked. */
+  readonly utilization: () => number
+  readonly trim: () => void
+  /** Collects all garbage, and gives free memory back to the system. Stops the thread meanwhile. */
+  readonly collect: (() => void) | undefined
+}
+
+/** Gives memory back after a busy time. */
+export class MemorySaver {
+  readonly #parts: SaverParts
+  #wasBusy = true
+
+  constructor(parts: SaverParts) {
+    this.#parts = parts
+  }
+
+  /** To be called every few seconds. */
+  tick(): void {
+    const { utilization, trim, collect } = this.#parts
+    trim()
+    const isBusy = utilization() >= IDLE_SHARE
+    // Once after each busy time: V8 collects when there is something new, so not in a thread that is idle.
+    if (this.#wasBusy && !isBusy) collect?.()
+    this.#wasBusy = isBusy
+  }
+}
+
+/** Bounds the memory of this thread as its profile says, and gives back what it does not need. */
+export function saveMemory(profile: MemoryProfile): void {
+  boundLargeBuffers(LARGE_BUFFERS[profile])
+  let last = performance.eventLoopUtilization()
+  const saver = new MemorySaver({
+    utilization: () => {
+      const now = performance.eventLoopUtilization()
+      const { utilization } = performance.eventLoopUtilization(now, last)
+      last = now
+      return utilization
+    },
+    trim: trimBuffers,
+    collect: profile === 'small' ? collectGarbage : undefined,
+  })
+  setInterval(() => saver.tick(), TICK_MS).unref()
+}
+
+let collector: NodeJS.GCFunction | undefined
+
+/**
+ * Not by the option `--expose-gc` of Node: V8 refuses code that was kept without it, so that a start would cost 20 ms more, and that
+ * of each thread.
+ */
+function collectGarbage(): void {
+  if (collector === undefined) {
+    setFlagsFromString('--expose-gc')
+    collector = runInNewContext('gc') as NodeJS.GCFunction
+    setFlagsFromString('--no-expose-gc')
+  }
+  collector({ type: 'major', execution: 'sync', flavor: 'last-resort' })
+}
