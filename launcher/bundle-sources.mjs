@@ -1,7 +1,7 @@
 import { symlinkSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { build } from 'esbuild'
+import { build, stop } from 'esbuild'
 import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
@@ -25,6 +25,8 @@ export async function bundleSources(directory) {
     outdir: directory,
     plugins: [ownPlaces('ts', place)],
   })
+  // Its process would last as long as the tests.
+  await stop()
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}')
   // For packages that are loaded later.
   symlinkSync(PACKAGES, join(directory, 'node_modules'), 'junction')
