@@ -147,7 +147,9 @@ function openTo(path: string): string[] {
 const typesOf = (lines: readonly { readonly type: string }[]) => lines.map(({ type }) => type)
 
 for (const count of [3, 9000]) {
-  test(`a file with ${count} lines that was removed is not kept open on a full disk, and its lines are sealed when there is room`, async (t) => {
+  test(`a file with ${count} lines that was removed is not kept open on a full disk, and its lines are sealed when there is room`, {
+    skip: !fs.existsSync('/proc/self/fd'),
+  }, async (t) => {
     const trail = sealedTrail(t)
     const disk = smallDisk(t)
     await trail.write(2)
