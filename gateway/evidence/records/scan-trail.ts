@@ -95,16 +95,14 @@ class Run {
   /** Responses of requests that began before may tell the clock as it was before. */
   readonly #responsesFromMs: number
 
-  constructor(segments: readonly Headed[], period: Period, isSetBack = false) {
-    const [first] = segments
-    const aheadMs =
-      first === undefined || first.setBackMs === 0 ? undefined : first.setBackMs + CLOCK_SLACK_MS
+  /** @param clockWasMs the latest time that the clock told before this run; undefined: it was not set back yet */
+  constructor(segments: readonly Headed[], period: Period, isSetBack = false, clockWasMs?: number) {
     this.segments = segments
     this.fromMs = period.fromMs - CLOCK_SLACK_MS
     this.#toMs = period.toMs + RECORDED_WITHIN_MS
     this.#isSetBack = isSetBack
     this.#isInOrder = areInOrder(segments)
-    this.#responsesFromMs = aheadMs === undefined ? 0 : (first?.beginMs ?? 0) + aheadMs
+    this.#responsesFromMs = clockWasMs === undefined ? 0 : clockWasMs + CLOCK_SLACK_MS
   }
 
   /** All of it must be read. */
@@ -132,7 +130,13 @@ async function runsOf(segments: readonly Segment[], period: Period): Promise<rea
     if (last === undefined || headed.setBackMs > 0) runs.push([headed])
     else last.push(headed)
   }
-  return runs.map((run, i) => new Run(run, period, i < runs.length - 1))
+  let clockWasMs: number | undefined
+  return runs.map((run, i) => {
+    const { beginMs = 0, setBackMs = 0 } = run[0] ?? {}
+    // It may have been set back before by more: a request can outlast several runs.
+    if (setBackMs > 0) clockWasMs = Math.max(clockWasMs ?? 0, beginMs + setBackMs)
+    return new Run(run, period, i < runs.length - 1, clockWasMs)
+  })
 }
 
 /** Without those that were closed before that time, by the clock as it was then. */
