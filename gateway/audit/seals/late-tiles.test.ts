@@ -111,6 +111,18 @@ test('the end syncs all of them, however many', async (t) => {
   assert.deepEqual(badTiles(join(cut().image, 'audit-log'), 40 * TILE_WIDTH), [])
 })
 
+test('the next start syncs those that a killed process has left, however many', async (t) => {
+  const { start, cut } = sealedDisk(t)
+  const { write, seal, log } = start()
+  await write(...ids(40 * TILE_WIDTH))
+  await seal()
+  const next = start()
+  await next.write('next')
+  await next.seal()
+  assert.ok(!existsSync(join(log, 'unsynced-tiles')))
+  assert.deepEqual(badTiles(join(cut().image, 'audit-log'), 40 * TILE_WIDTH + 1), [])
+})
+
 test('what a failed sync has dropped is written again', async (t) => {
   const { start, cut, fail, seals } = sealedDisk(t)
   const { write, seal, pass } = start()

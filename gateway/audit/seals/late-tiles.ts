@@ -8,7 +8,7 @@ import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import { LastLeaves, newestSealedLine } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
-import type { TileFiles } from './tile-files.ts'
+import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
@@ -30,7 +30,7 @@ interface LateTile {
 }
 
 /**
- * Full tiles of leaves, of which 4,096 lines make 16, and a sync of each would cost a third of all that sealing does. A power
+ * Full tiles of leaves, of which 4,096 lines make 16, and a sync of each would be a quarter of what sealing costs. A power
  * failure may destroy those of the last minute. Their lines are in the trail, which was synced before the checkpoint, and
  * their roots in the tiles above, so the next start makes them again: `recover`. Where to begin is in the file
  * `unsynced-tiles`, which is on the disk before the first of them is written.
@@ -92,11 +92,16 @@ export class LateTiles {
     const from = readMark(markFile(this.#files.directory))
     if (from === undefined) return undefined
     const lost = new Set<number>()
+    let found: TileFile[] = []
     for (let index = from; index < Math.floor(tree.size / TILE_WIDTH); index++) {
       const bytes = readTile(tree, index)
       if (bytes === undefined) lost.add(index)
-      else await this.#files.writeSynced([{ name: tilePath(0, index), bytes }])
+      else found.push({ name: tilePath(0, index), bytes })
+      if (found.length < MAX_SYNCS) continue
+      await this.#files.writeSynced(found)
+      found = []
     }
+    await this.#files.writeSynced(found)
     const fault = await this.#makeAgain(tree, trail, lost)
     this.#waiting = []
     this.#unmark()

@@ -84,23 +84,28 @@ export async function* blocksWritten(
 
 const ALWAYS: Period = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY }
 
+interface RunClock {
+  /** It was set back at the end of the run: the last lines are of another time. */
+  readonly isSetBack?: boolean
+  /** The latest time that it told before the run; undefined: it was not set back yet. */
+  readonly clockWasMs?: number | undefined
+}
+
 /** Segments through which the clock went forward. */
 class Run {
   readonly segments: readonly Headed[]
   readonly fromMs: number
   readonly #toMs: number
-  /** The clock was set back at its end: the last lines are of another time. */
   readonly #isSetBack: boolean
   readonly #isInOrder: boolean
   /** Responses of requests that began before may tell the clock as it was before. */
   readonly #responsesFromMs: number
 
-  /** @param clockWasMs the latest time that the clock told before this run; undefined: it was not set back yet */
-  constructor(segments: readonly Headed[], period: Period, isSetBack = false, clockWasMs?: number) {
+  constructor(segments: readonly Headed[], period: Period, { isSetBack, clockWasMs }: RunClock = {}) {
     this.segments = segments
     this.fromMs = period.fromMs - CLOCK_SLACK_MS
     this.#toMs = period.toMs + RECORDED_WITHIN_MS
-    this.#isSetBack = isSetBack
+    this.#isSetBack = isSetBack === true
     this.#isInOrder = areInOrder(segments)
     this.#responsesFromMs = clockWasMs === undefined ? 0 : clockWasMs + CLOCK_SLACK_MS
   }
@@ -135,7 +140,7 @@ async function runsOf(segments: readonly Segment[], period: Period): Promise<rea
     const { beginMs = 0, setBackMs = 0 } = run[0] ?? {}
     // It may have been set back before by more: a request can outlast several runs.
     if (setBackMs > 0) clockWasMs = Math.max(clockWasMs ?? 0, beginMs + setBackMs)
-    return new Run(run, period, i < runs.length - 1, clockWasMs)
+    return new Run(run, period, { isSetBack: i < runs.length - 1, clockWasMs })
   })
 }
 
