@@ -30,7 +30,7 @@ const FINISH_MS = 3000
 const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 /** It holds some tiles and one buffer; a small young generation is collected often, and stays in the cache. */
-const LIMITS = { maxOldGenerationSizeMb: 32, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
+const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
 
 /** Seals a trail in a thread of its own, which is started again when it dies. */
 export class Sealing implements TrailSeals {
