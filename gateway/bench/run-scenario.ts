@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Tokens } from './bench-tokens.ts'
 import type { CertificateFiles } from './certificate.ts'
@@ -92,7 +92,8 @@ async function runOnce(run: Run): Promise<void> {
   } finally {
     await Promise.all(runners.map(({ running }) => running?.end()))
     for (const runner of runners) runner.running = undefined
-    rmSync(dir, { recursive: true, force: true })
+    // The directory stays until all scenarios have been measured: where thousands of files were removed, ext4 without a journal
+    // looks at each of them for five minutes before it makes a new one.
   }
 }
 
