@@ -74,6 +74,12 @@ function trailIn(directory: string, options: Partial<TrailOptions>) {
   return { file, trail, faults, records }
 }
 
+/** A group that did not grow in a turn is synced at its end. */
+async function groupEnds(): Promise<void> {
+  await turn()
+  await turn()
+}
+
 /** What came of it: undefined until it is known. */
 function outcomeOf(commit: unknown): { value: Error | 'committed' | undefined } {
   assert.ok(commit instanceof Commit)
@@ -84,7 +90,7 @@ function outcomeOf(commit: unknown): { value: Error | 'committed' | undefined } 
   return outcome
 }
 
-test('synced: the lines of one turn of the event loop are one commit, and lines during its fdatasync are the next', async (t) => {
+test('synced: lines that came together are one commit, and lines during its fdatasync are the next', async (t) => {
   const disk = slowDisk(t)
   const { file, trail, records } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   assert.equal(disk.committedBytes, fs.statSync(file).size, 'AUDIT_START is committed')
@@ -92,19 +98,19 @@ test('synced: the lines of one turn of the event loop are one commit, and lines 
   const first = trail.append(one)
   assert.equal(trail.append(two), first)
   const outcome = outcomeOf(first)
-  await turn()
+  await groupEnds()
   assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_START', 'API_REQUEST', 'API_REQUEST'])
   const second = trail.append(three)
   assert.notEqual(second, first)
   const response = trail.settle(responseLine(one))
   assert.equal(response, second)
   const next = outcomeOf(second)
-  await turn()
+  await groupEnds()
   assert.deepEqual([disk.waiting.length, linesOf(file).length, outcome.value], [1, 3, undefined])
   assert.deepEqual(records, ['AUDIT_START'])
   disk.finish()
   assert.deepEqual([outcome.value, next.value], ['committed', undefined])
-  await turn()
+  await groupEnds()
   disk.finish()
   assert.equal(next.value, 'committed')
   assert.equal(disk.committedBytes, fs.statSync(file).size)
@@ -115,12 +121,30 @@ test('synced: the lines of one turn of the event loop are one commit, and lines 
   assert.equal(disk.committedBytes, fs.statSync(file).size)
 })
 
+test('synced: a group waits while each turn brings lines, for four turns at most', async (t) => {
+  const disk = slowDisk(t)
+  const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
+  const groups: number[] = []
+  for (let line = 0; groups.length < 3; line++) {
+    trail.append(requestLine(String(line)))
+    await turn()
+    if (disk.waiting.length === 0) continue
+    groups.push(linesOf(file).length - 1)
+    disk.finish()
+  }
+  const [first, second, third] = groups as [number, number, number]
+  assert.deepEqual([first, second - first, third - second], [5, 5, 5])
+  trail.append(requestLine('alone'))
+  await groupEnds()
+  assert.equal(disk.waiting.length, 1)
+})
+
 test('synced: when fdatasync fails, requests are refused, and responses stay pending and are committed later', async (t) => {
   const disk = slowDisk(t)
   const { file, trail, faults } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   const known = requestLine('known')
   trail.append(known)
-  await turn()
+  await groupEnds()
   disk.finish()
   const before = fs.readFileSync(file, 'utf8')
   disk.broken = true
@@ -130,7 +154,7 @@ test('synced: when fdatasync fails, requests are refused, and responses stay pen
     outcomeOf(trail.append(gone)),
     outcomeOf(trail.settle(responseLine(known))),
   ]
-  await turn()
+  await groupEnds()
   const late = outcomeOf(trail.append(requestLine('late')))
   trail.settle(responseLine(gone))
   disk.finish()
@@ -157,7 +181,7 @@ test('synced: after a failed fdatasync a file that cannot be cut is not written 
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   disk.broken = true
   const outcome = outcomeOf(trail.append(requestLine('a')))
-  await turn()
+  await groupEnds()
   small.canCut = false
   disk.finish()
   assert.match(String(outcome.value), /EIO/)
@@ -176,7 +200,7 @@ test('synced: a torn line stays torn when its completion is rolled back', async 
   const line = requestLine('a')
   Object.assign(small, { roomBytes: 30, canCut: false })
   const outcome = outcomeOf(trail.append(line))
-  await turn()
+  await groupEnds()
   assert.match(String(outcome.value), /ENOSPC/)
   Object.assign(small, { roomBytes: line.length - 30 + 20, canCut: true })
   assert.equal(trail.recheck(), false)
@@ -200,7 +224,7 @@ test('synced: a rotation waits for the end of a commit', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   const outcome = outcomeOf(trail.append(requestLine('a')))
-  await turn()
+  await groupEnds()
   fs.renameSync(file, `${file}.1`)
   trail.reopen()
   assert.equal(fs.existsSync(file), false)

@@ -5,6 +5,9 @@ import type { TrailReports } from '../trail-reports.ts'
 import { Commit, type CommitPolicy, type Group, heldTooLong } from './commit.ts'
 import type { Outage } from './outage.ts'
 
+/** Before a sync the group waits for so many turns of the event loop at most, as long as each brings lines. */
+const MAX_TURNS = 4
+
 export interface GroupCommitOptions {
   readonly trailFile: TrailFile
   readonly shared: SharedTrail
@@ -18,7 +21,8 @@ export interface GroupCommitOptions {
  * Durability `written` and `synced`: the lines of a turn of the event loop are handed to the operating system by one write
  * at its end. With `written` that commits them.
  *
- * With `synced` one `fdatasync` in the thread pool commits them; lines that come meanwhile are the next group. Only one
+ * With `synced` one `fdatasync` in the thread pool commits them; lines that come meanwhile are the next group. A group waits for
+ * a few turns while it grows: under load that makes half as many syncs, and without load a turn takes microseconds. Only one
  * thread at a time writes and commits, so what is not committed is always the end of the file and can be cut off: after a
  * failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
  */
@@ -29,6 +33,9 @@ export class GroupCommit implements CommitPolicy {
   #next = new Commit()
   #scheduled = false
   #syncing = false
+  /** Turns that the group has waited for, and its lines at the end of the last. */
+  #turns = 0
+  #linesBefore = 0
   /** Lines that an `fdatasync` under way will commit. */
   #underway = 0
 
@@ -70,7 +77,17 @@ export class GroupCommit implements CommitPolicy {
   #begin(): void {
     this.#scheduled = false
     if (!this.#options.syncs) this.#write()
+    else if (this.#grows()) this.#schedule()
     else if (this.#lines.length > 0) this.#beginSync()
+  }
+
+  /** To be called at the end of a turn. @returns whether the group waits for another. */
+  #grows(): boolean {
+    const { length } = this.#lines
+    const grows = length > this.#linesBefore && this.#turns < MAX_TURNS
+    this.#turns = grows ? this.#turns + 1 : 0
+    this.#linesBefore = grows ? length : 0
+    return grows
   }
 
   #write(): void {
