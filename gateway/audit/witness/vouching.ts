@@ -12,7 +12,7 @@ const RESTART_MS = 60_000
 /** A stop waits no longer for witnesses. */
 const FINISH_MS = 2000
 /** What others send can cost this thread its memory, and no other. */
-const LIMITS = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 }
+const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 4 }
 
 /**
  * Has checkpoints of the log cosigned and time-stamped, in a thread of its own that follows the log by its files: requests and
