@@ -1,6 +1,7 @@
 import { setPriority } from 'node:os'
 import { setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
+import { collectYoung } from '../../storage/memory/garbage.ts'
 import { SharedTrail } from '../file/shared-trail.ts'
 import type { SealGap } from './find-sealed.ts'
 import { type PrivateSealKeys, sealKeyOf } from './seal-key.ts'
@@ -53,7 +54,10 @@ function makeSealer(): Sealer {
     key: sealKeyOf(job.keys, job.origin),
     progress: new SealProgress(job.progress),
     now: steadyMs,
-    onSealed: ({ size, root }) => tell({ type: 'sealed', size, root: root.toString('base64') }),
+    onSealed: ({ size, root }) => {
+      tell({ type: 'sealed', size, root: root.toString('base64') })
+      collectYoung()
+    },
     onGap: (gap) => tell({ type: 'gap', ...gap }),
     onFault: (cause) => tell({ type: 'fault', cause }),
   })

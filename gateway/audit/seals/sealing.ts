@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads'
+import { THREAD_LIMITS } from '../../storage/memory/thread-limits.ts'
 import { sealGapRecord, sealRecord, typeOf } from '../audit-records.ts'
 import type { Trail } from '../trail.ts'
 import type { TrailSeals } from '../trail-options.ts'
@@ -29,8 +30,6 @@ const SCRIPT = new URL(`./seal-thread.${import.meta.url.endsWith('.ts') ? 'ts' :
 const FINISH_MS = 3000
 const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
-/** It holds some tiles and one buffer; a small young generation is collected often, and stays in the cache. */
-const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
 
 /** Seals a trail in a thread of its own, which is started again when it dies. */
 export class Sealing implements TrailSeals {
@@ -52,7 +51,7 @@ export class Sealing implements TrailSeals {
     this.#lastLines = undefined
     this.#progress.settledAtMs = steadyMs()
     const job: SealJob = { file, trail: shared, progress: this.#progress.buffer, directory, keys, origin }
-    const thread = new Worker(SCRIPT, { workerData: job, name: 'seal', resourceLimits: LIMITS })
+    const thread = new Worker(SCRIPT, { workerData: job, name: 'seal', resourceLimits: THREAD_LIMITS })
     thread.unref()
     thread.on('message', (news: SealNews) => this.#receive(news))
     thread.on('error', (error: Error) =>

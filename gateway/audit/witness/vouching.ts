@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads'
+import { THREAD_LIMITS } from '../../storage/memory/thread-limits.ts'
 import type { VouchJob, VouchNews } from './vouch-thread.ts'
 
 export interface VouchingOptions extends VouchJob {
@@ -11,8 +12,6 @@ const SCRIPT = new URL(`./vouch-thread.${import.meta.url.endsWith('.ts') ? 'ts' 
 const RESTART_MS = 60_000
 /** A stop waits no longer for witnesses. */
 const FINISH_MS = 2000
-/** What others send can cost this thread its memory, and no other. */
-const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 4 }
 
 /**
  * Has checkpoints of the log cosigned and time-stamped, in a thread of its own that follows the log by its files: requests and
@@ -29,7 +28,7 @@ export class Vouching {
   begin(): void {
     const { directory, witnesses, stamps, onNews, onFault } = this.#options
     const job: VouchJob = { directory, witnesses, stamps }
-    const thread = new Worker(SCRIPT, { workerData: job, name: 'vouch', resourceLimits: LIMITS })
+    const thread = new Worker(SCRIPT, { workerData: job, name: 'vouch', resourceLimits: THREAD_LIMITS })
     thread.unref()
     thread.on('message', onNews)
     thread.on('error', (error) => onFault(`the thread that asks them has died: ${(error as Error).message}`))
