@@ -8,7 +8,7 @@ const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
 /** Options for the memory of a gateway, and what replaces them in `GATEWAY_PROFILE=small`, as in its `startup/memory-profile`. */
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
-const SMALL = '--max-semi-space-size=8'
+const SMALL = ['--max-semi-space-size=8', '--heap-growing-percent=20']
 const SMALL_ENV = {
   MALLOC_ARENA_MAX: '1',
   MALLOC_MMAP_THRESHOLD_: '32768',
@@ -50,11 +50,11 @@ function spawnNode(given) {
 function forProfile(args) {
   const rest = args.filter((argument) => !YOUNG.test(argument))
   const isSmall = process.env.GATEWAY_PROFILE === 'small' && rest.length < args.length
-  return isSmall ? [SMALL, ...rest] : args
+  return isSmall ? [...SMALL, ...rest] : args
 }
 
 function environment(node, args) {
-  const env = { ...(args[0] === SMALL && SMALL_ENV), ...process.env }
+  const env = { ...(args[0] === SMALL[0] && SMALL_ENV), ...process.env }
   // Scripts that search the path for `node` find the same one, whatever npm has linked.
   if (node !== process.execPath) env.PATH = [dirname(node), env.PATH].filter(Boolean).join(delimiter)
   // Types are stripped once. Coverage is not exact for functions that were compiled before.
