@@ -19,6 +19,13 @@ export interface Principal {
   readonly scopes: ReadonlySet<string>
   /** The same, as the space-separated string that goes upstream. */
   readonly scope: string
-  /** The key that limits count by; unique across users and machines. */
+  /** Unique across users and machines. */
   readonly key: string
+  /** The key that limits count by: `p:` and the key, so never that of an address. Made once, because each request looks it up. */
+  readonly limitKey: string
+}
+
+/** Both keys of a principal. */
+export function keysOf(key: string): Pick<Principal, 'key' | 'limitKey'> {
+  return { key, limitKey: `p:${key}` }
 }

@@ -11,7 +11,7 @@ import { TokenVerifier, type Verification } from '../auth/tokens/verifier.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import { Limiter } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
-import type { Principal } from '../principal.ts'
+import { keysOf, type Principal } from '../principal.ts'
 import { AUDIENCE, ISSUER, tokenOf } from './bench-tokens.ts'
 
 /** A part of the gateway that remembers what it has seen, with its default bounds. */
@@ -215,7 +215,7 @@ function principalOf(key: string): Principal {
     sessionName: undefined,
     expiresAtMs: undefined,
   }
-  return { method: 'bearer', ...names, scopes: new Set(), scope: '', key }
+  return { method: 'bearer', ...names, scopes: new Set(), scope: '', ...keysOf(key) }
 }
 
 /** As long as most ids. */

@@ -68,6 +68,7 @@ describe('a client', () => {
       scopes: new Set(['accounts:read', 'transfers:write']),
       scope: 'accounts:read transfers:write',
       key: 'client:acme',
+      limitKey: 'p:client:acme',
     }
     assert.deepEqual(byThumbprint.get(THUMBPRINT), { method: 'mtls', ...principal })
     const key = byKeyId.get('key_acme')

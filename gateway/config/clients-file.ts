@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto'
-import type { Principal } from '../principal.ts'
+import { keysOf, type Principal } from '../principal.ts'
 import { readSecret, type SecretPlace, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
 import type { Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
@@ -220,6 +220,6 @@ function principalOf({ id, scopes }: ClientRow, method: CredentialKind): Princip
     expiresAtMs: undefined,
     scopes: new Set(scopes),
     scope: scopes.join(' '),
-    key: `client:${id}`,
+    ...keysOf(`client:${id}`),
   } satisfies Principal)
 }

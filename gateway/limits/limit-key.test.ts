@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
-import type { Principal } from '../principal.ts'
+import { keysOf, type Principal } from '../principal.ts'
 import { limitKey } from './limit-key.ts'
 
 const alice: Principal = {
@@ -13,7 +13,7 @@ const alice: Principal = {
   expiresAtMs: undefined,
   scopes: new Set(),
   scope: '',
-  key: 'user:alice',
+  ...keysOf('user:alice'),
 }
 
 describe('the key of a limit', () => {
@@ -30,7 +30,7 @@ describe('the key of a limit', () => {
   })
 
   test('cannot be chosen by a principal so that it is the key of an address', () => {
-    const impostor = { ...alice, key: 'a:203.0.113.9' }
+    const impostor = { ...alice, ...keysOf('a:203.0.113.9') }
     assert.notEqual(
       limitKey('caller', impostor, '198.51.100.1'),
       limitKey('caller', undefined, '203.0.113.9'),

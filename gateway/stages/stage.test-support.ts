@@ -9,7 +9,7 @@ import { readRequestHeaders } from '../http/rules/request-headers.ts'
 import type { ReceivedRequest } from '../http/server/handler.ts'
 import { Field } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
-import type { Principal } from '../principal.ts'
+import { keysOf, type Principal } from '../principal.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 
 /** On both clocks of a hand-made gateway, until a test moves it. */
@@ -174,7 +174,7 @@ export function makePrincipal(principal: Partial<Principal> = {}): Principal {
     expiresAtMs: undefined,
     scopes: new Set(['read']),
     scope: 'read',
-    key: 'user-1',
+    ...keysOf('user-1'),
     ...principal,
   }
 }

@@ -23,6 +23,7 @@ test('a session token proves a user and no client', () => {
     scopes: new Set(['accounts:read', 'transfers:write']),
     scope: 'accounts:read transfers:write',
     key: 'user:user-1',
+    limitKey: 'p:user:user-1',
   })
   assert.equal(expiresAtMs, NOW_MS + 600_000)
   assert.ok(Object.isFrozen(principal))

@@ -1,4 +1,4 @@
-import type { Principal } from '../../principal.ts'
+import { keysOf, type Principal } from '../../principal.ts'
 import { type Binding, readBinding } from '../possession/binding.ts'
 import { isSessionId, isVisibleId } from '../visible-id.ts'
 import type { JsonObject } from './jws.ts'
@@ -146,6 +146,6 @@ function toPrincipal({ sub, client, sid }: Names, scope: string, expiresAtMs: nu
     expiresAtMs,
     scopes: new Set(scope === '' ? [] : scope.split(' ')),
     scope,
-    key: isMachine ? `client:${sub}` : `user:${sub}`,
+    ...keysOf(isMachine ? `client:${sub}` : `user:${sub}`),
   } satisfies Principal)
 }
