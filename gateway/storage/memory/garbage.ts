@@ -18,15 +18,20 @@ export function collectYoung(): void {
   collect({ type: 'minor', execution: 'sync' })
 }
 
+function collect(how: NodeJS.GCOptions): void {
+  collector ??= exposed()
+  collector?.(how)
+}
+
 /**
  * Not by the option `--expose-gc` of Node: V8 refuses code that was kept without it, so that a start would cost 20 ms more, and that
  * of each thread.
+ *
+ * @returns undefined when another thread has taken the option back at this moment.
  */
-function collect(how: NodeJS.GCOptions): void {
-  if (collector === undefined) {
-    setFlagsFromString('--expose-gc')
-    collector = runInNewContext('gc') as NodeJS.GCFunction
-    setFlagsFromString('--no-expose-gc')
-  }
-  collector(how)
+function exposed(): NodeJS.GCFunction | undefined {
+  setFlagsFromString('--expose-gc')
+  const found = runInNewContext('globalThis.gc') as NodeJS.GCFunction | undefined
+  setFlagsFromString('--no-expose-gc')
+  return found
 }
