@@ -34,8 +34,12 @@ const PACED_READS = 400
 /** The nice value of this thread: under full load on one processor about a seventh of it. */
 const PRIORITY = 8
 
+/** Checkpoints between two collections: 10 MB of garbage at most. */
+const COLLECT_AFTER = 8
+
 const job = workerData as SealJob
 let finishing = false
+let checkpoints = 0
 let wake = () => {}
 
 parentPort?.on('message', () => {
@@ -56,7 +60,8 @@ function makeSealer(): Sealer {
     now: steadyMs,
     onSealed: ({ size, root }) => {
       tell({ type: 'sealed', size, root: root.toString('base64') })
-      collectYoung()
+      checkpoints++
+      if (checkpoints % COLLECT_AFTER === 0) collectYoung()
     },
     onGap: (gap) => tell({ type: 'gap', ...gap }),
     onFault: (cause) => tell({ type: 'fault', cause }),
