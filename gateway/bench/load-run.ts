@@ -10,6 +10,9 @@ import { ResponseReader } from './response-reader.ts'
 const READ_BYTES = 64 * 1024
 /** Connections are made in groups, because a listener's queue is bounded. */
 const CONNECT_AT_ONCE = 64
+/** From so many on, each has its first request before the load begins, at a rate at which any contender can accept them. */
+const MANY_CONNECTIONS = 10_000
+const FIRST_PER_SECOND = 2500
 /** How long to wait for the last responses. */
 const MAX_WAIT_MS = 10_000
 /** More than an hour. */
@@ -31,7 +34,9 @@ export class LoadRun {
   readonly #requests: readonly Buffer[]
   readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
+  /** From `#freeFrom` on. */
   readonly #free: LoadConnection[] = []
+  #freeFrom = 0
   /** Requests that are due while no connection is free, by when they were due. */
   readonly #late: number[] = []
   #lateFrom = 0
@@ -80,7 +85,7 @@ export class LoadRun {
     const nowMs = performance.now()
     for (let dueMs = pace.take(nowMs); dueMs !== undefined; dueMs = pace.take(nowMs)) {
       if (dueMs >= this.#measureFromMs) recordMs(this.#latenessUs, nowMs - dueMs)
-      const connection = this.#free.pop()
+      const connection = this.#nextFree()
       if (connection === undefined) this.#late.push(dueMs)
       else this.#sendDue(connection, dueMs)
     }
@@ -89,6 +94,7 @@ export class LoadRun {
   async #carryOut(begin: () => void): Promise<LoadResult> {
     try {
       await this.#connectAll()
+      if (this.#job.perSecond !== undefined && this.#job.connections >= MANY_CONNECTIONS) await this.#useAll()
       begin()
       await this.#wait(this.#job.warmUpMs)
       const before = this.#reading()
@@ -107,6 +113,13 @@ export class LoadRun {
     } finally {
       for (const socket of this.#sockets) socket.destroy()
     }
+  }
+
+  async #useAll(): Promise<void> {
+    this.#measureFromMs = Number.POSITIVE_INFINITY
+    const count = this.#job.connections
+    this.#pace = new Pace({ startMs: performance.now(), perSecond: FIRST_PER_SECOND, count })
+    await this.#drain()
   }
 
   #reading() {
@@ -243,9 +256,16 @@ export class LoadRun {
     this.#underWay += 1
     void this.#open(index, true).then(() => {
       this.#underWay -= 1
-      const next = this.#free.pop()
+      const next = this.#nextFree()
       if (next !== undefined) this.#send(next)
     })
+  }
+
+  /** The one that has been free for longest, so that each has its turn. */
+  #nextFree(): LoadConnection | undefined {
+    const connection = this.#free[this.#freeFrom]
+    if (connection !== undefined) this.#freeFrom += 1
+    return connection
   }
 
   #sendDue(connection: LoadConnection, dueMs: number): void {

@@ -89,9 +89,14 @@ function saturationTable(scenario: ScenarioReport): string {
       ...(hasStore ? references : []).map((one) =>
         ratio(one, entry, { load: SATURATION, value: wholeCpuOf }),
       ),
-      entry.peakBytes === undefined ? '' : (entry.peakBytes / 2 ** 20).toFixed(0),
+      peakOf(entry),
     ]),
   )
+}
+
+/** Of the whole scenario. */
+function peakOf({ peakBytes }: EntryReport): string {
+  return peakBytes === undefined ? '' : (peakBytes / 2 ** 20).toFixed(0)
 }
 
 function rateTable(scenario: ScenarioReport, load: string): string {
@@ -107,6 +112,7 @@ function rateTable(scenario: ScenarioReport, load: string): string {
       'p99.9 µs',
       `p99 of ${first?.name ?? ''} ÷ this`,
       'generator late p99 µs',
+      'peak MiB',
     ],
     measured(scenario, load).map((entry) => [
       entry.name,
@@ -129,6 +135,7 @@ function rateTable(scenario: ScenarioReport, load: string): string {
         spreadAt(entry, load, (measure) => measure.latenessP99Us),
         0,
       ),
+      peakOf(entry),
     ]),
   )
 }

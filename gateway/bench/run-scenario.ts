@@ -31,6 +31,8 @@ export interface Field {
 
 /** Node compiles hot code only after many calls: a contender is warm after so many responses. */
 const WARM_UP_RESPONSES = 60_000
+/** Each with a request under way. */
+const MAX_WARM_UP_CONNECTIONS = 512
 /** Before each run. */
 const WARM_UP_MS = 300
 
@@ -120,7 +122,9 @@ async function start(runner: Runner, scenario: Scenario, field: Field): Promise<
     if (await refusesForgery(port, scenario.request, field.tokens, scenario.tls)) continue
     throw new Error('lets a forged token through')
   }
-  await warmUp(jobOf(scenario, { contender, running }, field), { scenario, field }, runner.entry.programs)
+  const job = jobOf(scenario, { contender, running }, field)
+  const connections = Math.min(job.connections, MAX_WARM_UP_CONNECTIONS)
+  await warmUp({ ...job, connections }, { scenario, field }, runner.entry.programs)
 }
 
 /** @param programs how many compile hot code, each for itself */
@@ -142,8 +146,10 @@ function membersOf({ pids }: RunningContender): readonly number[] {
 
 async function takeTurns(run: Run): Promise<void> {
   const { scenario, runners } = run
+  const { loads } = scenario
+  if (typeof loads === 'number') return takeRounds(`${loads} requests a second`, () => loads, run)
   await takeRounds(SATURATION, () => undefined, run)
-  if (scenario.loads === 'saturation') return
+  if (loads === 'saturation') return
   const saturation = new Map(runners.map((runner) => [runner, saturationOf(runner)]))
   const own = (share: number) => (runner: Runner) => (saturation.get(runner) ?? 0) * share
   const common = Math.min(...[...saturation.values()].filter((rate) => rate > 0)) / 2

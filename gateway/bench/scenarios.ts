@@ -53,8 +53,8 @@ export interface Scenario {
   readonly pinned: boolean
   /** How often all are restarted within the rounds: the speed of some programs differs from start to start. */
   readonly starts: number
-  /** Saturation only, or a fixed rate too, to measure latency. */
-  readonly loads: 'saturation' | 'rates'
+  /** Saturation only; that and shares of it, to measure latency; or so many requests a second. */
+  readonly loads: 'saturation' | 'rates' | number
 }
 
 /** The rows that decide between this gateway and a C proxy. */
@@ -160,6 +160,15 @@ export function scenariosOf(trees: {
       one,
       common.filter(({ contender }) => contender !== bytePump),
     ),
+    one('connections-10000', '10,000 connections, one request a second on each', {
+      connections: 10_000,
+      loads: 10_000,
+      // With 20,000 open files HAProxy and the byte pump have no room, nor has the gateway for as many requests at once.
+      entries: [
+        entry(gateway({ name: 'gateway', root: trees.root, additions: { config: { maxInFlight: 2000 } } })),
+        entry(nginx),
+      ],
+    }),
     one('synced', 'Audit trail on the disk before the response', {
       entries: [...settings(own, 'GATEWAY_AUDIT_DURABILITY', { synced: 'synced' }), ...common.slice(1)],
     }),
