@@ -160,15 +160,7 @@ export function scenariosOf(trees: {
       one,
       common.filter(({ contender }) => contender !== bytePump),
     ),
-    one('connections-10000', '10,000 connections, one request a second on each', {
-      connections: 10_000,
-      loads: 10_000,
-      // With 20,000 open files HAProxy and the byte pump have no room, nor has the gateway for as many requests at once.
-      entries: [
-        entry(gateway({ name: 'gateway', root: trees.root, additions: { config: { maxInFlight: 2000 } } })),
-        entry(nginx),
-      ],
-    }),
+    manyConnections(one, trees.root),
     one('synced', 'Audit trail on the disk before the response', {
       entries: [...settings(own, 'GATEWAY_AUDIT_DURABILITY', { synced: 'synced' }), ...common.slice(1)],
     }),
@@ -191,6 +183,20 @@ export function scenariosOf(trees: {
       loads: 'rates',
     }),
   ]
+}
+
+/** @param root the gateway's tree */
+function manyConnections(
+  one: (id: string, title: string, change: Change) => Scenario,
+  root: string,
+): Scenario {
+  // With 20,000 open files HAProxy and the byte pump have no room, nor has the gateway for as many requests at once.
+  const additions = { config: { maxInFlight: 2000 } }
+  return one('connections-10000', '10,000 connections, one request a second on each', {
+    connections: 10_000,
+    loads: 10_000,
+    entries: [entry(gateway({ name: 'gateway', root, additions })), entry(nginx)],
+  })
 }
 
 /**
