@@ -253,9 +253,22 @@ async function duringCommitOfAnother(t: TestContext, timeoutMs: number) {
   const words = new Int32Array(trail.handle.shared)
   words[COMMIT_LOCK] = OTHER + 1
   joined.settle(responseTo(request, 200, 1))
+  // Its group waits for a turn, and then for the other's commit.
+  await turn()
   await turn()
   return { file, trail, joined, faults, words }
 }
+
+test('synced: lines that waited for the commit of another thread are written when it ends, not a turn later', async (t) => {
+  const { file, trail, joined, words } = await duringCommitOfAnother(t, 60_000)
+  const before = linesOf(file).length
+  const freed = new SharedTrail(trail.handle.shared).commitLockFreed()
+  Atomics.store(words, COMMIT_LOCK, 0)
+  Atomics.notify(words, COMMIT_LOCK)
+  await freed
+  assert.equal(linesOf(file).length, before + 1)
+  joined.close('end')
+})
 
 test('synced: a thread that closes writes its last lines when the other threads have committed theirs', async (t) => {
   const { file, joined, faults, words } = await duringCommitOfAnother(t, 60_000)

@@ -10,8 +10,7 @@ import { ResponseReader } from './response-reader.ts'
 const READ_BYTES = 64 * 1024
 /** Connections are made in groups, because a listener's queue is bounded. */
 const CONNECT_AT_ONCE = 64
-/** From so many on, each has its first request before the load begins, at a rate at which any contender can accept them. */
-const MANY_CONNECTIONS = 10_000
+/** Open loop: each connection has its first request before the load begins, at a rate at which any contender can accept them. */
 const FIRST_PER_SECOND = 2500
 /** How long to wait for the last responses. */
 const MAX_WAIT_MS = 10_000
@@ -34,7 +33,7 @@ export class LoadRun {
   readonly #requests: readonly Buffer[]
   readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
-  /** From `#freeFrom` on. */
+  /** In an open loop from `#freeFrom` on. */
   readonly #free: LoadConnection[] = []
   #freeFrom = 0
   /** Requests that are due while no connection is free, by when they were due. */
@@ -94,7 +93,7 @@ export class LoadRun {
   async #carryOut(begin: () => void): Promise<LoadResult> {
     try {
       await this.#connectAll()
-      if (this.#job.perSecond !== undefined && this.#job.connections >= MANY_CONNECTIONS) await this.#useAll()
+      if (this.#job.perSecond !== undefined) await this.#useAll()
       begin()
       await this.#wait(this.#job.warmUpMs)
       const before = this.#reading()
@@ -256,12 +255,12 @@ export class LoadRun {
     this.#underWay += 1
     void this.#open(index, true).then(() => {
       this.#underWay -= 1
-      const next = this.#nextFree()
+      const next = this.#free.pop()
       if (next !== undefined) this.#send(next)
     })
   }
 
-  /** The one that has been free for longest, so that each has its turn. */
+  /** Open loop: the one that has been free for longest, so that each has its turn. */
   #nextFree(): LoadConnection | undefined {
     const connection = this.#free[this.#freeFrom]
     if (connection !== undefined) this.#freeFrom += 1

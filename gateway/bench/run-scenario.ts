@@ -95,7 +95,7 @@ async function runOnce(run: Run): Promise<void> {
     await Promise.all(runners.map(({ running }) => running?.end()))
     for (const runner of runners) runner.running = undefined
     // The directory stays until all scenarios have been measured: where thousands of files were removed, ext4 without a journal
-    // looks at each of them for five minutes before it makes a new one.
+    // looks at each of them, for some minutes, before it makes a new one.
   }
 }
 

@@ -29,6 +29,7 @@ export interface GroupCommitOptions {
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions
   readonly #onTurnEnd = () => this.#begin()
+  readonly #onLockFreed = () => this.#tryAgain()
   #lines: string[] = []
   #next = new Commit()
   #scheduled = false
@@ -81,6 +82,12 @@ export class GroupCommit implements CommitPolicy {
     else if (this.#lines.length > 0) this.#beginSync()
   }
 
+  /** At once: the group has grown while it waited, and the lock would be idle for another wait, or another thread's again. */
+  #tryAgain(): void {
+    this.#scheduled = false
+    if (this.#lines.length > 0) this.#beginSync()
+  }
+
   /** To be called at the end of a turn. @returns whether the group waits for another. */
   #grows(): boolean {
     const { length } = this.#lines
@@ -103,7 +110,7 @@ export class GroupCommit implements CommitPolicy {
     const { trailFile, shared, outage } = this.#options
     if (!shared.takeCommitLock()) {
       this.#scheduled = true
-      void shared.commitLockFreed().then(this.#onTurnEnd)
+      void shared.commitLockFreed().then(this.#onLockFreed)
       return
     }
     const unwritable = outage.resume()

@@ -34,7 +34,7 @@ const PACED_READS = 400
 /** The nice value of this thread: under full load on one processor about a seventh of it. */
 const PRIORITY = 8
 
-/** Checkpoints between two collections: 10 MB of garbage at most. */
+/** Checkpoints between two collections: 25 MB of garbage under full load. */
 const COLLECT_AFTER = 8
 
 const job = workerData as SealJob

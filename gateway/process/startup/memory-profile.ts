@@ -3,7 +3,7 @@ import { memoryProfileOf } from '../../config/rules/memory-profiles.ts'
 
 /**
  * What Node is started with in `GATEWAY_PROFILE=small`, as in `launcher/launch.mjs`. A third of the memory of a busy gateway is young
- * objects, which this keeps to 16 MB. Old objects are collected when they have grown by a fifth: otherwise 24 MB of garbage wait. Its
+ * objects, which this keeps to 16 MB. Old objects are collected when they have grown by a fifth: otherwise 15 MB of garbage wait. Its
  * threads share one heap of the C library, which gives free memory back at once: otherwise it keeps what V8's compilers have used,
  * 16 MB.
  */
