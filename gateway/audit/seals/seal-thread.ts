@@ -1,7 +1,6 @@
 import { setPriority } from 'node:os'
 import { setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
-import { collectYoung } from '../../storage/memory/garbage.ts'
 import { SharedTrail } from '../file/shared-trail.ts'
 import type { SealGap } from './find-sealed.ts'
 import { type PrivateSealKeys, sealKeyOf } from './seal-key.ts'
@@ -34,12 +33,8 @@ const PACED_READS = 400
 /** The nice value of this thread: under full load on one processor about a seventh of it. */
 const PRIORITY = 8
 
-/** Checkpoints between two collections: 25 MB of garbage under full load. */
-const COLLECT_AFTER = 8
-
 const job = workerData as SealJob
 let finishing = false
-let checkpoints = 0
 let wake = () => {}
 
 parentPort?.on('message', () => {
@@ -58,11 +53,7 @@ function makeSealer(): Sealer {
     key: sealKeyOf(job.keys, job.origin),
     progress: new SealProgress(job.progress),
     now: steadyMs,
-    onSealed: ({ size, root }) => {
-      tell({ type: 'sealed', size, root: root.toString('base64') })
-      checkpoints++
-      if (checkpoints % COLLECT_AFTER === 0) collectYoung()
-    },
+    onSealed: ({ size, root }) => tell({ type: 'sealed', size, root: root.toString('base64') }),
     onGap: (gap) => tell({ type: 'gap', ...gap }),
     onFault: (cause) => tell({ type: 'fault', cause }),
   })

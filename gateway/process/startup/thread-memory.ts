@@ -1,6 +1,7 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import type { MemoryProfile } from '../../config/rules/memory-profiles.ts'
 import { boundLargeBuffers, trimBuffers } from '../../http/bodies/read-buffers.ts'
-import { collectAll } from '../../storage/memory/garbage.ts'
 
 const TICK_MS = 10_000
 /** A thread that works for a smaller share of the time is idle. */
@@ -51,7 +52,7 @@ export function saveMemory(profile: MemoryProfile): void {
       return share
     },
     trim: trimBuffers,
-    collect: profile === 'small' ? collectAll : undefined,
+    collect: profile === 'small' ? collectGarbage : undefined,
   })
   setInterval(() => saver.tick(), TICK_MS).unref()
 }
@@ -59,4 +60,19 @@ export function saveMemory(profile: MemoryProfile): void {
 function threadCpuUs(): number {
   const { user, system } = process.threadCpuUsage()
   return user + system
+}
+
+let collector: NodeJS.GCFunction | undefined
+
+/**
+ * Not by the option `--expose-gc` of Node: V8 refuses code that was kept without it, so that a start would cost 20 ms more, and that
+ * of each thread.
+ */
+function collectGarbage(): void {
+  if (collector === undefined) {
+    setFlagsFromString('--expose-gc')
+    collector = runInNewContext('gc') as NodeJS.GCFunction
+    setFlagsFromString('--no-expose-gc')
+  }
+  collector({ type: 'major', execution: 'sync', flavor: 'last-resort' })
 }
