@@ -2,7 +2,7 @@ import type { Commit } from '../audit/commit/commit.ts'
 import type { GatewayInForce } from '../process/gateway-in-force.ts'
 import type { PublicListeners } from '../process/public-listeners.ts'
 import type { Heir } from '../process/restart/serving-thread.ts'
-import { adoptConnection, type PassedConnection } from '../process/restart/sockets.ts'
+import { adoptConnection, type PassedConnection, peerOfSocket } from '../process/restart/sockets.ts'
 import { ThreadHandOver } from '../process/restart/thread-hand-over.ts'
 import { UnacknowledgedRecords } from '../process/restart/unacknowledged-records.ts'
 import type { HandOverCommand, HandOverMessage } from './worker-messages.ts'
@@ -60,7 +60,8 @@ export class WorkerHandOver implements Heir {
   pass({ socket, unread, clear }: PassedConnection, sent: () => void): void {
     const id = ++this.#lastId
     this.#passing.set(id, sent)
-    this.#post({ type: 'connection', id, connection: { socket: socket.fd, unread, clear } })
+    const connection = { socket: socket.fd, unread, clear }
+    this.#post({ type: 'connection', id, connection, peer: peerOfSocket(socket) })
   }
 
   record(lines: readonly string[]): Commit {

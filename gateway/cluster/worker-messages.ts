@@ -81,6 +81,12 @@ export type HandOverMessage =
       readonly keys: readonly LastGoodKeys[]
       readonly fault: string | undefined
     }
-  | { readonly type: 'connection'; readonly id: number; readonly connection: ConnectionOfThread }
+  /** `peer`: of `peerOfSocket`, by which a descriptor that has another owner by now is known. */
+  | {
+      readonly type: 'connection'
+      readonly id: number
+      readonly connection: ConnectionOfThread
+      readonly peer: string | undefined
+    }
   | { readonly type: 'records'; readonly id: number; readonly lines: readonly string[] }
   | { readonly type: 'left' }

@@ -4,14 +4,20 @@ import {
   type ListeningSocket,
   type NamedSocket,
   type PassedSocket,
+  peerOfSocket,
   socketOfThread,
 } from '../process/restart/sockets.ts'
-import type { HandOverCommand, HandOverMessage } from './worker-messages.ts'
+import type { ConnectionOfThread, HandOverCommand, HandOverMessage } from './worker-messages.ts'
 
-/** A worker, as the main thread hands it over: what it says and is told goes through messages. */
+/**
+ * A worker, as the main thread hands it over: what it says and is told goes through messages. The messages of a worker that has
+ * ended are still read, but its descriptors are closed, or others have them.
+ */
 export class WorkerThread implements ServingThread {
   readonly #post: (command: HandOverCommand | { readonly type: 'hurry' }) => void
-  #sockets: readonly NamedSocket[] = []
+  #descriptors: readonly NamedSocket<ListeningSocket>[] = []
+  /** Made of the descriptors when they are first asked for. */
+  #sockets: readonly NamedSocket[] | undefined
   #suspended = Promise.withResolvers<readonly LastGoodKeys[]>()
   readonly #left = Promise.withResolvers<void>()
   #heir: Heir | undefined
@@ -21,7 +27,9 @@ export class WorkerThread implements ServingThread {
     this.#post = post
   }
 
+  /** @throws Error when the worker has ended */
   sockets(): NamedSocket[] {
+    this.#sockets ??= this.#descriptors.map(([name, { fd }]) => [name, socketOfThread(fd)])
     return [...this.#sockets]
   }
 
@@ -37,7 +45,7 @@ export class WorkerThread implements ServingThread {
     // The queues of a worker that has ended go with it, as ever.
     if (this.#hasEnded) for (const copy of copies) copy.close()
     else this.#post({ type: 'goOn', sockets })
-    this.#sockets = this.#sockets.map(([name], at) => [name, copies[at] as PassedSocket])
+    this.#sockets = this.#descriptors.map(([name], at) => [name, copies[at] as PassedSocket])
   }
 
   async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
@@ -50,16 +58,18 @@ export class WorkerThread implements ServingThread {
   receive(message: HandOverMessage): void {
     switch (message.type) {
       case 'listening':
-        this.#sockets = message.sockets.map(([name, { fd }]) => [name, socketOfThread(fd)])
+        this.#descriptors = message.sockets
         break
       case 'suspended':
         if (message.fault === undefined) this.#suspended.resolve(message.keys)
         else this.#suspended.reject(new Error(message.fault))
         break
       case 'connection': {
-        const { id, connection } = message
-        const socket = socketOfThread(connection.socket)
-        this.#heir?.pass({ ...connection, socket }, () => this.#post({ type: 'passed', id }))
+        const { id, connection, peer } = message
+        const passed = () => this.#post({ type: 'passed', id })
+        const socket = connectionOf(connection, peer)
+        if (socket === undefined) passed()
+        else this.#heir?.pass({ ...connection, socket }, passed)
         break
       }
       case 'records': {
@@ -79,6 +89,16 @@ export class WorkerThread implements ServingThread {
     this.#suspended.promise.catch(() => {})
     this.#suspended.reject(new Error('a worker has died'))
     this.#left.resolve()
+  }
+}
+
+/** @returns undefined when the worker, which has ended, has closed it */
+function connectionOf({ socket: fd }: ConnectionOfThread, peer: string | undefined) {
+  try {
+    const socket = socketOfThread(fd)
+    return peerOfSocket(socket) === peer ? socket : undefined
+  } catch {
+    return undefined
   }
 }
 

@@ -10,6 +10,8 @@ export interface PassedSocket {
   readStop?(): number
   /** Of one that listens. */
   getsockname?(out: { port?: number }): number
+  /** Of a connection. */
+  getpeername?(out: { address?: string; port?: number }): number
 }
 
 /** One that listens. `fd` alone is enough for `listen`. */
@@ -56,10 +58,19 @@ export function socketOf(server: Server): PassedSocket | undefined {
 /**
  * A socket of another thread, so that the main thread can pass it to a process. The thread owns the descriptor: this object must
  * not be closed, and is left alone when that is.
+ *
+ * @throws Error when the descriptor is no socket, because the thread has ended
  */
 export function socketOfThread(fd: number): PassedSocket {
-  return (new Socket({ fd, readable: false, writable: false }) as unknown as WithHandle)
-    ._handle as PassedSocket
+  const options = { fd, readable: false, writable: false }
+  return (new Socket(options) as unknown as WithHandle)._handle as PassedSocket
+}
+
+/** Address and port of the other end; undefined when there is none. */
+export function peerOfSocket(socket: PassedSocket): string | undefined {
+  const name: { address?: string; port?: number } = {}
+  socket.getpeername?.(name)
+  return name.port === undefined ? undefined : `${name.address} ${name.port}`
 }
 
 /** @returns undefined when the system does not say. */
