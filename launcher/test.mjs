@@ -118,6 +118,7 @@ const LONG = [
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',
+  'gateway/e2e/worker-kills.test.ts',
   'gateway/evidence/records/find-records.test.ts',
   'gateway/evidence/verify/mutations.test.ts',
   'gateway/evidence/verify/verify-speed.test.ts',
@@ -139,6 +140,7 @@ const SOAK = [
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',
+  'gateway/e2e/worker-kills.test.ts',
 ]
 const SOAK_FROM = 5
 /** Most files wait for other processes and for timers, so one more than the cores keeps those busy. */
