@@ -10,6 +10,7 @@ import { turns } from './conformance/wire.test-support.ts'
 import { createHttpServer, createSecureHttpServer } from './http-server.ts'
 
 const ROOM = 40
+const HANDSHAKE_MS = 60_000
 const GREEDY = '127.0.0.2'
 const HALF = 'GET / HTTP/1.1\r\nHost: '
 
@@ -19,6 +20,8 @@ interface Ground {
   readonly seen: readonly Seen[]
   /** Opens a connection, and gives it when it stands. */
   open(localAddress: string): Promise<Socket>
+  /** Resolves when the server has no connection. */
+  emptied(): Promise<void>
   /** How many of `sockets` are still open. */
   standing(sockets: readonly Socket[]): number
 }
@@ -31,7 +34,7 @@ async function listening(t: TestContext, secure: boolean, noResponse = false): P
     ? createSecureHttpServer(connections, {
         cert: certificate.certPem,
         key: certificate.keyPem,
-        handshakeTimeout: 60_000,
+        handshakeTimeout: HANDSHAKE_MS,
       })
     : createHttpServer(connections)
   http.server.listen(0, '127.0.0.1')
@@ -45,6 +48,7 @@ async function listening(t: TestContext, secure: boolean, noResponse = false): P
   })
   return {
     seen: handler.seen,
+    emptied: () => connections.emptied(),
     async open(localAddress) {
       const socket = connect({ port, host: '127.0.0.1', localAddress, noDelay: true })
       opened.push(socket)
@@ -140,6 +144,18 @@ describe('one address that opens connections without end', () => {
     assert.equal(await isAnswered(await ground.open(GREEDY)), true)
     await until(() => ground.standing(idle) === (ROOM * 3) / 4 - 1)
   })
+})
+
+it('a client that leaves in its TLS handshake is forgotten at once', async (t) => {
+  const ground = await listening(t, true)
+  const [ended, reset] = (await openMany(ground, 2)) as [Socket, Socket]
+  ended.write(Buffer.of(22, 3, 1))
+  await turns(20)
+  ended.end()
+  reset.resetAndDestroy()
+  const startMs = performance.now()
+  await ground.emptied()
+  assert.ok(performance.now() - startMs < HANDSHAKE_MS / 2)
 })
 
 describe('a response behind TLS that is broken off while its client takes nothing of it', () => {
