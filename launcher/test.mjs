@@ -143,9 +143,6 @@ const SOAK = [
   'gateway/e2e/worker-kills.test.ts',
 ]
 const SOAK_FROM = 5
-/** Most files wait for other processes and for timers, so one more than the cores keeps those busy. */
-const AT_ONCE = os.cpus().length + 1
-
 /**
  * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test, and fails below 93 % of
  * lines.
@@ -154,6 +151,8 @@ const AT_ONCE = os.cpus().length + 1
 const [mode, ...rest] = process.argv.slice(2)
 const withCoverage = mode === '--coverage'
 const isLong = mode === '--long'
+/** Most files wait for other processes and for timers, so more than the cores keep those busy; coverage keeps them busier. */
+const atOnce = os.cpus().length + (withCoverage ? 1 : 2)
 const named = withCoverage || isLong ? rest : process.argv.slice(2)
 if (isLong) process.env.TEST_LONG ??= '20'
 /** Holds what test processes share for as long as the run lasts. */
@@ -167,7 +166,7 @@ launch([
   '--liftoff-only',
   // It moves lines, so with it the coverage of programs that tests start could not be added to that of the tests.
   ...(withCoverage ? [] : ['--import', 'tsx']),
-  ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${AT_ONCE}`],
+  ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],
   ...(withCoverage ? COVERAGE : []),
   ...(named.length > 0 ? named : isLong ? longTests() : allTests()),
 ])
