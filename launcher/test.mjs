@@ -143,6 +143,7 @@ const SOAK = [
   'gateway/e2e/worker-kills.test.ts',
 ]
 const SOAK_FROM = 5
+
 /**
  * `npm test`: every test but PACKAGING, or only the named files. `npm run test:coverage`: every test, and fails below 93 % of
  * lines.

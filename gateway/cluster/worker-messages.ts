@@ -81,7 +81,7 @@ export type HandOverMessage =
       readonly keys: readonly LastGoodKeys[]
       readonly fault: string | undefined
     }
-  /** `peer`: of `peerOfSocket`, by which a descriptor that has another owner by now is known. */
+  /** `peer`: of `peerOfSocket`. If the worker dies, another connection may get the descriptor, and then the peer differs. */
   | {
       readonly type: 'connection'
       readonly id: number

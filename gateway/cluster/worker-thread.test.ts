@@ -80,6 +80,13 @@ describe('a worker that has ended', () => {
     assert.deepEqual([posted, passed], [['leave', 'passed'], []])
   })
 
+  it('has no connection passed on that its client had closed already', () => {
+    const { thread, posted, passed } = leavingWorker()
+    const { connection: own } = connection(0)
+    thread.receive({ type: 'connection', id: 1, connection: own, peer: undefined })
+    assert.deepEqual([posted, passed], [['leave', 'passed'], []])
+  })
+
   it('has its connections passed on while it lives', () => {
     const { thread, passed } = leavingWorker()
     const own = connection(0)

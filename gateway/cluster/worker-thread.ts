@@ -92,8 +92,9 @@ export class WorkerThread implements ServingThread {
   }
 }
 
-/** @returns undefined when the worker, which has ended, has closed it */
+/** @returns undefined when the client has closed it, or the worker has ended and with it the connection */
 function connectionOf({ socket: fd }: ConnectionOfThread, peer: string | undefined) {
+  if (peer === undefined) return undefined
   try {
     const socket = socketOfThread(fd)
     return peerOfSocket(socket) === peer ? socket : undefined

@@ -46,6 +46,7 @@ export function createSecureHttpServer<E>(
     const name = nameOf(socket)
     const accepted = handshakes.get(name)?.accepted
     handshakes.delete(name)
+    // After its request a client may close its half, as without TLS.
     socket.allowHalfOpen = true
     // Node throws for a TLS socket: the TCP connection below is reset instead.
     socket.resetAndDestroy = () => {
@@ -64,7 +65,7 @@ export function createSecureHttpServer<E>(
     socket.once('close', () => {
       if (handshakes.get(name)?.accepted === accepted) handshakes.delete(name)
     })
-    // The TLS socket takes it over: a client that ends its half before it has finished its handshake has gone.
+    // The TLS socket takes this over: a client that closes its half in the handshake has gone.
     socket.allowHalfOpen = false
     tls.emit('connection', socket)
   })
