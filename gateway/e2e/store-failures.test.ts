@@ -221,10 +221,11 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
 describe('a gateway with workers', { skip: NO_REDIS }, () => {
   it('is ready only when each of them has reached the store', async () => {
     const redis = await startRedis()
-    // The connections of the main thread come through at once, those of the workers later.
+    // The connections of the main thread come through at once, those of the workers later, but before a gateway would drop a
+    // connection that does not respond (500 ms).
     let connections = 0
     const proxy = createServer((near) => {
-      const waitMs = connections++ < 2 ? 0 : 500
+      const waitMs = connections++ < 2 ? 0 : 250
       const far = dial(redis.port, '127.0.0.1')
       near.pause()
       far.pipe(near)
