@@ -160,6 +160,8 @@ if (isLong) process.env.TEST_LONG ??= '20'
 const runDir = mkdtempSync(join(os.tmpdir(), 'countersign-tests-'))
 process.on('exit', () => rmSync(runDir, { recursive: true, force: true }))
 process.env.TEST_RUN_DIR = runDir
+// What tests share is compiled once: 9 % of all CPU time. Of functions compiled before, coverage is not known exactly.
+if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
 // Coverage is that of the sources. Sources that have a fault start as well, and their tests tell it.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 launch([

@@ -8,7 +8,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const BACKEND_FLAGS = ['--liftoff-only']
 /** What is compiled is kept, but not where it is covered: of functions compiled before, that is not known exactly. */
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_GATEWAY } = process.env
-const OF_THIS_RUN = TEST_RUN_DIR && join(TEST_RUN_DIR, 'compiled')
+const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
 // A test that failed leaves its processes, for which the run of the file would wait for ever.
 after(killPrograms)
 
@@ -18,12 +18,11 @@ export function run(script: string, env: Readonly<Record<string, string>>): Runn
   const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }
   // The same in one file, in a place of its own for each run.
   const bundle = (script === 'gateway/main.ts' && TEST_GATEWAY) || undefined
-  const cache = bundle === undefined ? (NODE_COMPILE_CACHE ?? OF_THIS_RUN) : OF_THIS_RUN
   return startProgram(isBackend ? [...BACKEND_FLAGS, script] : [bundle ?? script], {
     cwd: ROOT,
     env: {
       ...inherited(['PATH', 'HOME']),
-      ...(NODE_V8_COVERAGE === '' && cache ? { NODE_COMPILE_CACHE: cache } : {}),
+      ...(NODE_V8_COVERAGE === '' && CACHE ? { NODE_COMPILE_CACHE: CACHE } : {}),
       // Few tests measure the grace period of a stop; all others would only wait for it.
       GATEWAY_DRAIN_GRACE_MS: '0',
       ...env,
