@@ -3,6 +3,7 @@ import { Readable } from 'node:stream'
 import { describe, it } from 'node:test'
 import {
   bodyOf,
+  itInBytes,
   ok,
   pair,
   requestOf,
@@ -66,7 +67,7 @@ describe('a body of 200 MiB', () => {
     assert.ok(mostInFlight < IN_FLIGHT_BYTES, `${mostInFlight} bytes in flight`)
   })
 
-  it('goes up no faster than the upstream reads it', async (t) => {
+  itInBytes('goes up no faster than the upstream reads it', async (t) => {
     let arrived = 0
     const { upstream } = await pair(t, {
       onConnection(socket) {
@@ -94,7 +95,7 @@ describe('a body of 200 MiB', () => {
     assert.ok(mostInFlight < IN_FLIGHT_BYTES, `${mostInFlight} bytes in flight`)
   })
 
-  it('that is not read pauses its source', async (t) => {
+  itInBytes('that is not read pauses its source', async (t) => {
     const { scripted, upstream } = await pair(t, { onConnection: (socket) => socket.pause() })
     let produced = 0
     const body = new Readable({
@@ -113,7 +114,7 @@ describe('a body of 200 MiB', () => {
     assert.ok(produced < IN_FLIGHT_BYTES, `${produced} bytes taken from the source`)
     call.abort()
     for (const socket of scripted.open) socket.resume()
-    await until(() => scripted.open.size === 0)
+    await until(() => scripted.inUse() === 0)
   })
 })
 
@@ -139,7 +140,7 @@ describe('an abort', () => {
       call.abort()
       call.abort()
       call.resume()
-      await until(() => scripted.open.size === 0)
+      await until(() => scripted.inUse() === 0)
       // Sooner than the wait for a head or a body would end it; how soon, only the machine knows.
       assert.ok(performance.now() - startedAt < 10_000)
       assert.deepEqual({ ...received, chunks: received.chunks.length }, before)
@@ -157,7 +158,7 @@ describe('an abort', () => {
     call.resume()
     call.abort()
     call.resume()
-    await until(() => scripted.open.size === 0)
+    await until(() => scripted.inUse() === 0)
     assert.equal(received.chunks.length, 1)
   })
 
@@ -176,12 +177,12 @@ describe('an abort', () => {
       upgrade() {},
       fault: () => assert.fail('fault after abort'),
     })
-    await until(() => heads === 1 && scripted.open.size === 0)
+    await until(() => heads === 1 && scripted.inUse() === 0)
     const sent = send(upstream, {}, (_, own) => {
       own.abort()
       return false
     })
-    await until(() => sent.received.chunks.length === 1 && scripted.open.size === 0)
+    await until(() => sent.received.chunks.length === 1 && scripted.inUse() === 0)
     assert.equal(sent.received.ended, false)
   })
 
@@ -210,7 +211,7 @@ describe('an abort', () => {
     body.push('abc')
     await until(() => scripted.received.includes('abc'))
     call.abort()
-    await until(() => scripted.open.size === 0)
+    await until(() => scripted.inUse() === 0)
     assert.equal(body.destroyed, false)
     assert.equal(body.listenerCount('data'), 0)
   })

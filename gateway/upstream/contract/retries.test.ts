@@ -40,7 +40,7 @@ async function upstreamsOf(
 async function deadUrl(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const scheme = transport.tls === undefined ? 'http' : 'https'
+  const scheme = transport.http2 ? 'h2c' : transport.tls === undefined ? 'http' : 'https'
   const url = `${scheme}://127.0.0.1:${(server.address() as { port: number }).port}`
   server.close()
   await once(server, 'close')
@@ -90,7 +90,8 @@ describe('a connection that is lost after the request was written', () => {
 
   it('is no reason to repeat anything once a byte of a response has come', async (t) => {
     for (const bytes of [
-      'H',
+      // A stream has begun to respond only with a whole head.
+      ...(transport.http2 ? [] : ['H']),
       'HTTP/1.1 103 Early Hints\r\n\r\n',
       'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n',
     ]) {
@@ -161,6 +162,8 @@ describe('a kept connection that the upstream closed', () => {
         return once(socket, 'close')
       })
       await Promise.all(closing)
+      // A session writes later than a connection of HTTP/1.1, so it has to have read the end first.
+      if (transport.http2) await new Promise((resolve) => setTimeout(resolve, 20))
       const body = Readable.from([Buffer.from('abc')])
       const received = await send(upstream, { method: 'POST', body }).over
       assert.ok(received.ended, String(received.fault?.cause))
@@ -209,7 +212,10 @@ describe('an upstream that cannot be connected to', () => {
     assert.equal(bodyOf(await send(withReady, { method: 'POST', body: ready, headers }).over), 'alive')
     assert.equal(scripted.requests.pop()?.body, 'abc')
     await withReady.close()
-    assert.deepEqual([...new Set(scripted.requests.map(({ body }) => body))], ['3\r\nabc\r\n0\r\n\r\n'])
+    assert.deepEqual(
+      [...new Set(scripted.requests.map(({ body }) => body))],
+      [transport.http2 ? 'abc' : '3\r\nabc\r\n0\r\n\r\n'],
+    )
     await scripted.close()
     await until(() => scripted.open.size === 0)
     const received = await send(upstream, { method: 'POST' }).over

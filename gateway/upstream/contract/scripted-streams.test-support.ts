@@ -2,30 +2,36 @@ import { constants, performServerHandshake, type ServerHttp2Stream } from 'node:
 import type { Socket } from 'node:net'
 import type { WireRequest } from './scripted.test-support.ts'
 
+/** What an upstream of HTTP/2 tells a test. */
+export interface StreamObserver {
+  /** The streams that are open. */
+  readonly open: Set<object>
+  /** Bytes of a request as HTTP/1.1 would have them, bodies without chunk framing. */
+  onBytes(text: string): void
+  onRequest(request: Omit<WireRequest, 'connection'>): void
+}
+
 /**
  * Serves streams of HTTP/2 to scripts that are written for HTTP/1.1: each request is shown as its text, and what is written to its
  * socket goes out as a response of its stream. Ending or destroying the socket resets the stream.
- *
- * @param open holds the streams that are open
  */
-export function serveStreams(
-  socket: Socket,
-  open: Set<object>,
-  onRequest: (request: Omit<WireRequest, 'connection'>) => void,
-): void {
+export function serveStreams(socket: Socket, { open, onBytes, onRequest }: StreamObserver): void {
   const session = performServerHandshake(socket)
   session.on('error', () => {})
   session.on('stream', (stream: ServerHttp2Stream, _headers, _flags, flat) => {
+    const head = headOf(flat as unknown as string[])
     stream.on('error', () => {})
     open.add(stream)
     stream.on('close', () => open.delete(stream))
+    onBytes(`${head}\r\n\r\n`)
     let body = ''
     stream.on('data', (piece: Buffer) => {
-      body += piece.toString('latin1')
+      const text = piece.toString('latin1')
+      body += text
+      onBytes(text)
     })
     stream.on('end', () => {
-      if (!stream.aborted)
-        onRequest({ head: headOf(flat as unknown as string[]), body, socket: scriptOf(stream, socket) })
+      if (!stream.aborted) onRequest({ head, body, socket: scriptOf(stream, socket) })
     })
   })
 }
@@ -42,15 +48,17 @@ function headOf(flat: readonly string[]): string {
 }
 
 function scriptOf(stream: ServerHttp2Stream, socket: Socket): Socket {
+  const response = new ScriptedResponse(stream)
   const script = {
     get destroyed() {
       return stream.destroyed
     },
     on: (event: string, listener: () => void) => stream.on(event, listener),
-    write: (text: string) => stream.destroyed || write(stream, text),
+    off: (event: string, listener: () => void) => stream.off(event, listener),
+    write: (bytes: string | Buffer) => stream.destroyed || response.write(bytes),
     end(text: string): void {
       if (stream.destroyed) return
-      write(stream, text)
+      response.write(text)
       setImmediate(() => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
     },
     destroy: () => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
@@ -59,30 +67,57 @@ function scriptOf(stream: ServerHttp2Stream, socket: Socket): Socket {
   return script as object as Socket
 }
 
-/** @returns whether the stream takes more */
-function write(stream: ServerHttp2Stream, text: string): boolean {
-  // One chunk.
-  if (stream.headersSent) return stream.write(text.slice(text.indexOf('\r\n') + 2, -2))
-  if (!text.startsWith('HTTP/')) {
-    stream.close(constants.NGHTTP2_PROTOCOL_ERROR)
+/** A response of HTTP/1.1, sent on a stream. What comes after its end has no like in HTTP/2 and is dropped. */
+class ScriptedResponse {
+  readonly #stream: ServerHttp2Stream
+  #isChunked = false
+  /** Of the announced length. */
+  #leftBytes = Number.POSITIVE_INFINITY
+
+  constructor(stream: ServerHttp2Stream) {
+    this.#stream = stream
+  }
+
+  /** @returns whether the stream takes more */
+  write(bytes: string | Buffer): boolean {
+    if (this.#stream.headersSent) return this.#writeBody(bytes)
+    const text = bytes.toString()
+    const end = text.indexOf('\r\n\r\n')
+    if (!text.startsWith('HTTP/'.slice(0, text.length))) this.#stream.close(constants.NGHTTP2_PROTOCOL_ERROR)
+    else if (end >= 0) {
+      this.#writeHead(text.slice(0, end))
+      if (end + 4 < text.length) return this.write(text.slice(end + 4))
+    }
     return true
   }
-  const end = text.indexOf('\r\n\r\n')
-  if (end < 0) return true
-  const [start = '', ...lines] = text.slice(0, end).split('\r\n')
-  const rest = text.slice(end + 4)
-  const status = Number(start.split(' ')[1])
-  const fields = lines
-    .map((line) => line.split(': ', 2))
-    .filter(([name]) => name !== 'Transfer-Encoding')
-    .map(([name = '', value = '']) => [name.toLowerCase(), value] as const)
-  const head = { ...Object.fromEntries(fields), ':status': status }
-  if (status < 200) {
-    stream.additionalHeaders(head)
-    return write(stream, rest)
+
+  #writeHead(head: string): void {
+    const [start = '', ...lines] = head.split('\r\n')
+    const status = Number(start.split(' ')[1])
+    const fields = Object.fromEntries(
+      lines.map((line) => line.split(': ', 2)).map(([name = '', value = '']) => [name.toLowerCase(), value]),
+    )
+    const { 'transfer-encoding': coding, ...headers } = fields
+    if (status < 200) this.#stream.additionalHeaders({ ...headers, ':status': status })
+    else {
+      this.#isChunked = coding === 'chunked'
+      if (headers['content-length'] !== undefined) this.#leftBytes = Number(headers['content-length'])
+      // Otherwise Node ends a body that is cut off with END_STREAM before it resets the stream.
+      this.#stream.respond({ ...headers, ':status': status }, { waitForTrailers: true })
+      this.#stream.once('wantTrailers', () => this.#stream.closed || this.#stream.sendTrailers({}))
+      if (this.#leftBytes === 0) this.#stream.end()
+    }
   }
-  stream.respond(head)
-  if (!lines.includes(`Content-Length: ${rest.length}`)) return rest === '' || stream.write(rest)
-  stream.end(rest)
-  return true
+
+  #writeBody(bytes: string | Buffer): boolean {
+    if (this.#stream.writableEnded) return true
+    // One chunk.
+    const piece = this.#isChunked
+      ? bytes.slice(bytes.indexOf('\r\n') + 2, -2)
+      : bytes.slice(0, this.#leftBytes)
+    this.#leftBytes -= piece.length
+    if (this.#leftBytes > 0) return this.#stream.write(piece)
+    this.#stream.end(piece)
+    return true
+  }
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { TestContext } from 'node:test'
+import { it, type TestContext } from 'node:test'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
 import { type Field, fieldsOf } from '../../http/syntax/field.ts'
 import { createUpstreams } from '../create-upstreams.ts'
@@ -37,7 +37,7 @@ export interface ScriptedUpstream {
   inUse(): number
   /** Whole requests that came. */
   readonly requests: WireRequest[]
-  /** Every byte received, over all connections. */
+  /** Every byte received, over all connections; of HTTP/2 as HTTP/1.1 would have it. */
   received: string
   close(): Promise<void>
 }
@@ -55,6 +55,11 @@ export interface ScriptedOptions {
 /** How upstreams are spoken to that say nothing of it. Written by the tests that run the others over TLS and HTTP/2. */
 export const transport: { tls: TlsOptions | undefined; http2: boolean } = { tls: undefined, http2: false }
 
+/** A test whose upstream needs the bytes of HTTP/1.1. upstream/http2/ has its like in frames. */
+export function itInBytes(title: string, run: (t: TestContext) => Promise<void>): void {
+  if (!transport.http2) it(title, run)
+}
+
 export async function scriptedUpstream(options: ScriptedOptions): Promise<ScriptedUpstream> {
   const streams = new Set<object>()
   const upstream: ScriptedUpstream = {
@@ -70,24 +75,30 @@ export async function scriptedUpstream(options: ScriptedOptions): Promise<Script
       await once(server, 'close')
     },
   }
-  const acceptHttp2 = (socket: Socket): void => {
+  const begin = (socket: Socket): number => {
     const connection = ++upstream.connections
     upstream.open.add(socket)
     socket.on('close', () => upstream.open.delete(socket))
     socket.on('error', () => {})
     options.onConnection?.(socket, connection)
-    serveStreams(socket, streams, (request) => {
-      const received = { ...request, connection }
-      upstream.requests.push(received)
-      options.onRequest?.(received)
+    return connection
+  }
+  const tell = (request: WireRequest): void => {
+    upstream.requests.push(request)
+    options.onRequest?.(request)
+  }
+  const acceptHttp2 = (socket: Socket): void => {
+    const connection = begin(socket)
+    serveStreams(socket, {
+      open: streams,
+      onBytes: (text) => {
+        upstream.received += text
+      },
+      onRequest: (request) => tell({ ...request, connection }),
     })
   }
   const acceptHttp1 = (socket: Socket): void => {
-    const connection = ++upstream.connections
-    upstream.open.add(socket)
-    socket.on('close', () => upstream.open.delete(socket))
-    socket.on('error', () => {})
-    options.onConnection?.(socket, connection)
+    const connection = begin(socket)
     let pending = ''
     if (socket.isPaused()) return
     socket.on('data', (chunk: Buffer) => {
@@ -96,15 +107,9 @@ export async function scriptedUpstream(options: ScriptedOptions): Promise<Script
       pending += text
       for (let length = requestLength(pending); length !== undefined; length = requestLength(pending)) {
         const headEnd = pending.indexOf('\r\n\r\n')
-        const request = {
-          head: pending.slice(0, headEnd),
-          body: pending.slice(headEnd + 4, length),
-          socket,
-          connection,
-        }
+        const [head, body] = [pending.slice(0, headEnd), pending.slice(headEnd + 4, length)]
         pending = pending.slice(length)
-        upstream.requests.push(request)
-        options.onRequest?.(request)
+        tell({ head, body, socket, connection })
       }
     })
   }

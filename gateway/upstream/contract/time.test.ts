@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import { Deadlines } from '../../http/syntax/deadlines.ts'
 import {
+  itInBytes,
   ok,
   type ScriptedOptions,
   scriptedUpstream,
@@ -42,7 +43,7 @@ describe('the time of an exchange', () => {
     time.nowMs += 1
     const received = await sent.over
     assert.deepEqual(received.fault, { kind: 'timeout', cause: 'no head within 30000 ms' })
-    await until(() => scripted.open.size === 0)
+    await until(() => scripted.inUse() === 0)
   })
 
   it('up to the head does not run while the request is being sent', async (t) => {
@@ -60,7 +61,7 @@ describe('the time of an exchange', () => {
     assert.equal((await sent.over).fault?.kind, 'timeout')
   })
 
-  it('for the request body begins when the upstream takes nothing more of it', async (t) => {
+  itInBytes('for the request body begins when the upstream takes nothing more of it', async (t) => {
     let reading: Socket | undefined
     const { upstream, time } = await timed(t, {
       onConnection: (socket) => {
@@ -134,7 +135,7 @@ describe('the time of an exchange', () => {
     assert.match((await sent.over).fault!.cause, /no piece/)
   })
 
-  it('between pieces of the body is not touched by an upload that ends after the head', async (t) => {
+  itInBytes('between pieces of the body is not touched by an upload that ends after the head', async (t) => {
     const { upstream, time } = await timed(t, {
       onConnection: (socket) => socket.once('data', () => socket.write(`${HEAD}abc`)),
     })
@@ -194,7 +195,7 @@ describe('the time of an exchange', () => {
       kind: 'timeout',
       cause: 'not over within 5000 ms: the upstream was waited for',
     })
-    await until(() => scripted.open.size === 0)
+    await until(() => scripted.inUse() === 0)
   })
 
   it('is not extended by interim responses', async (t) => {

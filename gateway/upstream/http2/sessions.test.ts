@@ -23,6 +23,7 @@ import {
   numbers,
   RST_STREAM,
   SETTINGS,
+  WINDOW_UPDATE,
 } from './framed.test-support.ts'
 
 type Script = (connection: FramedConnection, id: number) => void
@@ -48,6 +49,8 @@ async function pair(
   return { framed, upstream }
 }
 
+/** What an upstream takes of a connection, and of a stream, when it says nothing else (RFC 9113 section 6.9.2). */
+const WINDOW_BYTES = 65_535
 const headsOf = ({ frames }: FramedConnection) => frames.filter(({ type }) => type === HEADERS)
 const resets = (connection: FramedConnection | undefined) =>
   connection?.frames
@@ -255,6 +258,53 @@ describe('time', () => {
     await until(() => endless.received.chunks.length === 1)
     time.nowMs += 5000
     assert.equal((await endless.over).fault?.kind, 'timeout')
+  })
+
+  it('for a body begins anew when the upstream takes some of it', async (t) => {
+    const { time, clock } = clocked()
+    const { framed, upstream } = await pair(t, never, { clock })
+    const body = new Readable({
+      read() {
+        this.push(Buffer.alloc(16_000))
+      },
+    })
+    const sent = send(upstream, { method: 'POST', body, idleMs: 10_000, totalMs: undefined })
+    const takenBytes = () =>
+      framed.connections[0]?.frames
+        .filter(({ type }) => type === DATA)
+        .reduce((sum, { payload }) => sum + payload.length, 0)
+    await until(() => takenBytes() === WINDOW_BYTES)
+    time.nowMs += 9000
+    const more = numbers(WINDOW_BYTES)
+    framed.connections[0]?.write(frame(WINDOW_UPDATE, 0, 0, more), frame(WINDOW_UPDATE, 0, 1, more))
+    await until(() => takenBytes() === 2 * WINDOW_BYTES)
+    time.nowMs += 9999
+    await send(upstream, { totalMs: 0 }).over
+    assert.equal(sent.received.fault, undefined)
+    time.nowMs += 10_000
+    assert.deepEqual((await sent.over).fault, {
+      kind: 'timeout',
+      cause: 'nothing of the request body was taken within 10000 ms',
+    })
+  })
+
+  it('between pieces is not touched by an upload that ends while the receiver holds the response back', async (t) => {
+    const { time, clock } = clocked()
+    const { upstream } = await pair(
+      t,
+      ({ write }, id) => write(head(id, [':status', '200']), data(id, 'abc')),
+      { clock },
+    )
+    const body = new Readable({ read() {} })
+    const sent = send(upstream, { method: 'POST', body, idleMs: 10_000, totalMs: undefined }, () => false)
+    body.push('abc')
+    await until(() => sent.received.chunks.length === 1)
+    body.push(null)
+    await until(() => body.readableEnded)
+    time.nowMs += 100_000
+    await send(upstream, { totalMs: 0 }).over
+    assert.equal(sent.received.fault, undefined)
+    sent.call.abort()
   })
 
   it('of a call is that of both sides: it ends when neither has said anything', async (t) => {
