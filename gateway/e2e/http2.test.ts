@@ -144,6 +144,17 @@ describe('HTTP/2', () => {
     for (const { body } of all) assert.equal(body.length, 3_000_000)
   })
 
+  it('is spoken with a client that keeps no table of fields, or a smaller one', async () => {
+    for (const headerTableSize of [0, 1000]) {
+      const frugal = connect(gateway.url, { settings: { headerTableSize } })
+      const statuses = []
+      for (const path of ['/open/x', '/nowhere', '/open/x'])
+        statuses.push((await ask(frugal, { path })).status)
+      frugal.close()
+      assert.deepEqual(statuses, [200, 404, 200])
+    }
+  })
+
   it('is spoken over TLS with who asks for it, and HTTP/1.1 with others', async () => {
     const secure = connect(`https://localhost:${gateway.tlsPort}`, { ca: tls.ca.certPem })
     const { status } = await ask(secure, { path: '/open/x' })

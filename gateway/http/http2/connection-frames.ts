@@ -251,9 +251,11 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     this.isSettled = true
     const { settings } = this.#user
     const before = settings.initialWindow
-    const code = settings.take(payload) ?? this.#widen(settings.initialWindow - before)
-    if (code === undefined) this.#user.write(acknowledgement(SETTINGS, payload.subarray(0, 0)))
-    return code
+    const code = settings.take(payload)
+    if (code !== undefined) return code
+    // Before anything that follows them is sent.
+    this.#user.write(acknowledgement(SETTINGS, payload.subarray(0, 0)))
+    return this.#widen(settings.initialWindow - before)
   }
 
   /** RFC 9113 section 6.9.2: also of streams that are open. */

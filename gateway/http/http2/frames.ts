@@ -25,6 +25,7 @@ export const END_HEADERS = 0x4
 export const PADDED = 0x8
 export const PRIORITY_FLAG = 0x20
 
+export const SETTINGS_HEADER_TABLE_SIZE = 1
 export const SETTINGS_ENABLE_PUSH = 2
 export const SETTINGS_MAX_CONCURRENT_STREAMS = 3
 export const SETTINGS_INITIAL_WINDOW_SIZE = 4

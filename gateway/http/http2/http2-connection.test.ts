@@ -193,6 +193,51 @@ describe('a stream of HTTP/2', () => {
     assert.deepEqual(client.heads(1)[0], [':status: 103', 'link: </a>'])
   })
 
+  it('gives up the table of a client that says how large it is, in the next head (RFC 9113 section 4.3.1)', async () => {
+    const begun = ({ res }: Seen) => {
+      res.writeInterim(103, 'Link: </a>\r\n')
+      respond(res)
+    }
+    const { connect } = serveFrames({ begun })
+    const client = connect()
+    const heads = async (id: number) => {
+      client.request(id)
+      await until(() => client.heads(id).length === 2)
+      return client.of(HEADERS, id).map(({ payload }) => payload[0])
+    }
+    const sized = () => client.frame(SETTINGS, 0, 0, Buffer.from([0, 1, 0, 0, 0, 0]))
+    assert.deepEqual(await heads(1), [0x08, 0x88])
+    sized()
+    assert.deepEqual(await heads(3), [0x20, 0x88])
+    assert.deepEqual(client.heads(3), [[':status: 103', 'link: </a>'], OK])
+    assert.deepEqual(await heads(5), [0x08, 0x88])
+    sized()
+    assert.deepEqual(await heads(7), [0x20, 0x88])
+  })
+
+  it('gives up the table in trailers that wait for the same settings, behind their acknowledgement', async () => {
+    const begun = ({ res }: Seen) => {
+      res.writeHead({ status: 200, lines: '', contentLength: undefined, dated: true })
+      res.write(Buffer.from('hello'))
+      res.end('X-Sum: 1\r\n')
+    }
+    const { connect } = serveFrames({ begun })
+    const client = connect()
+    client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0]))
+    client.request(1)
+    await client.status(1)
+    const before = client.frames.length
+    client.frame(SETTINGS, 0, 0, Buffer.from([0, 1, 0, 0, 0, 0, 0, 4, 0, 0, 0, 5]))
+    await until(() => client.of(HEADERS, 1).length === 2)
+    const after = client.frames.slice(before)
+    assert.deepEqual(
+      after.map(({ type }) => type),
+      [SETTINGS, DATA, HEADERS],
+    )
+    assert.equal(after[2]?.payload[0], 0x20)
+    assert.deepEqual(client.heads(1)[1], ['x-sum: 1'])
+  })
+
   it('ends when the client resets it, and is not begun when the reset came with it', async () => {
     const { seen, left, connect } = serveFrames({ begun: () => {} })
     const client = connect()

@@ -11,7 +11,7 @@ import {
   MAX_PAYLOAD_BYTES,
   writeFrameHeader,
 } from './frames.ts'
-import { encodeFields, encodeHead } from './hpack/head-encoder.ts'
+import { encodeFields, encodeHead, TABLE_UNUSED } from './hpack/head-encoder.ts'
 
 /** A longer piece is written as it is: copying it behind its frame header would cost more. */
 const MAX_COPIED_BYTES = 4 * 1024
@@ -29,6 +29,7 @@ export interface ResponseCarrier {
   sendWindow: number
   /** Nothing more should be written for now; every response is pumped when that ends. */
   readonly isCongested: boolean
+  readonly settings: { isTableResized: boolean }
   /** A part of what this turn of the loop writes. */
   write(bytes: Buffer): void
   /** A frame of DATA was written. @param isWhole it is a piece as it was given to be written */
@@ -244,8 +245,11 @@ export class StreamResponse implements OutgoingResponse {
     this.#carrier.write(frame)
   }
 
-  /** In several frames when it is long. @param block latin1 */
-  #sendHead(block: string, flags: number): void {
+  /** In several frames when it is long. @param fields one block, latin1 */
+  #sendHead(fields: string, flags: number): void {
+    const { settings } = this.#carrier
+    const block = settings.isTableResized ? TABLE_UNUSED + fields : fields
+    settings.isTableResized = false
     const { id } = this.#stream
     let type = HEADERS
     let own = flags

@@ -4,6 +4,9 @@ import { STATIC_TABLE } from './static-table.ts'
 const MAX_KNOWN_NAMES = 512
 const knownNames = new Map<string, string>()
 
+/** Goes before a block (RFC 7541 section 6.3): we use nothing of the client's table. */
+export const TABLE_UNUSED = '\x20'
+
 /** Indexes of names, of the first entry that has them. */
 const INDEX_OF_NAME: ReadonlyMap<string, number> = new Map(
   STATIC_TABLE.map((entry, at) => [/^:?[^:]+/.exec(entry)?.[0] ?? '', at + 1] as const).reverse(),
