@@ -105,6 +105,23 @@ export async function firstLineOf(segment: Source): Promise<Buffer | undefined> 
   return undefined
 }
 
+/**
+ * The descriptor of a segment that is not compressed, under whatever name it has by now; undefined when it is compressed.
+ *
+ * @throws Error as `blocksOf`.
+ */
+export function openPlain(segment: Source): number | undefined {
+  if (segment.compression !== 'none') return undefined
+  try {
+    const { fd, compression } = openSegment(segment)
+    if (compression === 'none') return fd
+    closeSync(fd)
+    return undefined
+  } catch (error) {
+    throw unreadable(segment.path, error as NodeJS.ErrnoException)
+  }
+}
+
 async function* chunksOf(segment: Source, fromByte: number): AsyncGenerator<Buffer> {
   try {
     const { fd, compression } = openSegment(segment)

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { logDirectory } from '../../audit/seals/tiles.ts'
+import type { Segment } from '../../audit/segments/segment.ts'
+import { segmentsOfTrail } from '../../audit/segments/trail-segments.ts'
 import type { Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
 import type { TlogPolicy } from '../../config/tlog-policy.ts'
 import { checkProofs } from '../../evidence/proof/check-proofs.ts'
@@ -84,14 +86,17 @@ async function verify(
 ): Promise<Verdict> {
   const sinceMs = whenOf(flags, 'since')
   const progress = new Progress('verifying')
-  const segments =
-    sinceMs === undefined ? trail.segments : await ableTo(() => segmentsSince(trail.segments, sinceMs))
+  const since = async (all: readonly Segment[]) =>
+    sinceMs === undefined ? all : await segmentsSince(all, sinceMs)
+  const segments = await ableTo(() => since(trail.segments))
+  // A gateway may have rotated since they were listed, while another trail was verified.
+  const listAgain = async () => since(await segmentsOfTrail(trail.auditFile))
   const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
   const { kept, findings } = await ableTo(() => openKept(directory, flags, witnesses))
   try {
     const verdict = await ableTo(() =>
       verifyTrail({
-        segments,
+        segments: trail.isWhole ? listAgain : segments,
         isPart: !trail.isWhole || segments.length < trail.segments.length,
         // The audit file stands for all of the trail.
         endsEarly: flags.part === true && !trail.isWhole,

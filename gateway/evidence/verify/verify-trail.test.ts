@@ -4,11 +4,13 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writ
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
+import { zstdCompressSync } from 'node:zlib'
 import { sha256 } from '../../audit/seals/hashes.ts'
 import { makeMlDsaKey, readSealKey } from '../../audit/seals/seal-key.ts'
 import { SealedLog } from '../../audit/seals/sealed-log.ts'
 import { checkpointFile, tilePath } from '../../audit/seals/tiles.ts'
 import { formatVerifierKey, verifierKey } from '../../audit/seals/verifier-key.ts'
+import { segmentsOfTrail } from '../../audit/segments/trail-segments.ts'
 import { checkProofs } from '../proof/check-proofs.ts'
 import { proveLines } from '../proof/prove-lines.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
@@ -83,6 +85,29 @@ describe('verifying a trail', () => {
     const verdict = await judge(trail, evidence, [join(watched, 'audit.ndjson')])
     assert.deepEqual([verdict.findings, verdict.lines], [[], trail.lines.length])
     assert.match(verdict.tail, /^unsealed: 4 lines/)
+  })
+
+  it('accuses nobody when the gateway rotates, compresses or seals more while the trail is read', async () => {
+    const trail = await newTrail()
+    const renamed = (await trailsOf([trail.file]))[0]!.segments
+    await trail.rotate()
+    assert.deepEqual((await judge(trail, { segments: renamed })).findings, [])
+
+    const compressed = (await trailsOf([trail.file]))[0]!.segments
+    const [{ path } = assert.fail()] = trail.closed
+    writeFileSync(`${path}.zst`, zstdCompressSync(readFileSync(path)))
+    rmSync(path)
+    assert.deepEqual((await judge(trail, { segments: compressed })).findings, [])
+
+    const segments = async () => {
+      const listed = await segmentsOfTrail(trail.file)
+      await trail.rotate()
+      trail.exchange()
+      await trail.seal()
+      return listed
+    }
+    const { findings, lines } = await judge(trail, { segments })
+    assert.deepEqual([findings, lines < trail.lines.length], [[], true])
   })
 
   it('finds a trail that was put back whole, or written anew with the key, only by a checkpoint kept elsewhere', async () => {

@@ -1,10 +1,8 @@
 import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
-import { NoteFault } from '../../audit/seals/signed-note.ts'
-import { checkpointFile, TileFault } from '../../audit/seals/tiles.ts'
+import { TileFault } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseLine } from '../records/audit-line.ts'
 import type { OnRead } from '../records/scan-trail.ts'
 import { compareKept, type KeptCheckpoint } from '../vouched/compare-kept.ts'
@@ -12,14 +10,18 @@ import { LineComparison } from './compare-lines.ts'
 import { feed } from './feed-lines.ts'
 import { type Finding, type Place, plural, rolledBack, showPlace } from './finding.ts'
 import { firstLeafOf } from './first-leaf.ts'
+import { openLog } from './open-log.ts'
 import { ProvenTiles } from './proven-tiles.ts'
 import { ReadLines } from './read-lines.ts'
 import { RecordOrder } from './record-order.ts'
-import { openCheckpoint, type TrustedKey } from './trusted-key.ts'
+import type { TrustedKey } from './trusted-key.ts'
 
 export interface Evidence {
-  /** Oldest first. */
-  readonly segments: readonly Segment[]
+  /**
+   * Oldest first. A function is called when the checkpoint has been read: what is sealed later, in a segment that is not
+   * in the list, is then not called missing.
+   */
+  readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
   /** They are not all that there is of the trail: the log may begin before. */
   readonly isPart: boolean
   /** What follows them was not given either, and is not to be called missing. */
@@ -78,7 +80,7 @@ const PRUNE_HEAD = '{"type":"AUDIT_PRUNE",'
 
 /** Proves the lines of a trail by the checkpoint of its log. @throws Error when the log's files cannot be read. */
 export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
-  const opened = openLog(evidence)
+  const opened = openLog(evidence.directory, evidence.key)
   if ('what' in opened) {
     const tail = 'nothing is proven'
     const nothing = {
@@ -95,20 +97,6 @@ export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
     return { ...nothing, tail, findings: [opened] }
   }
   return await new Verification(evidence, opened).run()
-}
-
-function openLog({ directory, key }: Evidence): Checkpoint | Finding {
-  const file = checkpointFile(directory)
-  try {
-    return openCheckpoint(readRegularFile(file), key)
-  } catch (error) {
-    if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    return {
-      what: 'checkpoint',
-      text: `${file} is missing: the trail was never sealed, or its log was removed`,
-    }
-  }
 }
 
 class Verification {
@@ -167,7 +155,8 @@ class Verification {
   }
 
   async #readAll(): Promise<void> {
-    const { segments, onRead } = this.#evidence
+    const { segments: given, onRead } = this.#evidence
+    const segments = typeof given === 'function' ? await given() : given
     const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
     let doneBytes = 0
     for (const segment of segments) {
@@ -251,7 +240,8 @@ class Verification {
 
   /** The gateway may have sealed more since this began. */
   #hasGrownTo(size: number): boolean {
-    const now = openLog(this.#evidence)
+    const { directory, key } = this.#evidence
+    const now = openLog(directory, key)
     return !('what' in now) && now.size >= size
   }
 
