@@ -8,6 +8,7 @@ export interface Subtrees {
 
 /** MTH(D[start:end]) of RFC 6962 section 2.1, for the ranges that a tree is split into. */
 export function rangeHash(tree: Subtrees, start: number, end: number): Buffer {
+  if (!(end > start)) throw new RangeError(`there is no tree over leaves ${start} to ${end}`)
   const split = splitOf(end - start)
   if (split * 2 === end - start || end - start === 1) {
     return tree.subtree(Math.log2(end - start), start / (end - start))

@@ -110,6 +110,23 @@ describe('verifying a trail', () => {
     assert.deepEqual([findings, lines < trail.lines.length], [[], true])
   })
 
+  it('names an AUDIT_SEAL whose size is that of no tree, in a trail of any length', async () => {
+    const trail = await newTrail(6000)
+    trail.exchange()
+    await trail.end()
+    const at = trail.lines.length - 4
+    for (const size of [{ size: 0 }, {}, { size: -1 }, { size: 1.5 }, { size: 'many' }, { size: 2 ** 60 }]) {
+      const line = `${JSON.stringify({ type: 'AUDIT_SEAL', origin: trail.key.origin, ...size })}\n`
+      writeFileSync(trail.file, trail.lines.with(at, line).join(''))
+      const [first] = (await judge(trail)).findings
+      assert.equal(first?.place?.line, at + 1, line)
+      // Behind the checkpoint, where nothing but its content tells.
+      writeFileSync(trail.file, [...trail.lines, line].join(''))
+      const [behind] = (await judge(trail)).findings
+      assert.equal(behind?.place?.line, trail.lines.length + 1, line)
+    }
+  })
+
   it('finds a trail that was put back whole, or written anew with the key, only by a checkpoint kept elsewhere', async () => {
     const trail = await newTrail()
     const saved = join(home, 'saved')

@@ -247,6 +247,15 @@ class Verification {
 
   #checkSeal(comparison: LineComparison, seal: Seal, place: Place | undefined): void {
     if (comparison.isBroken) return
+    // No tree of ours is empty, and no gateway writes so.
+    if (!(Number.isInteger(seal.size) && seal.size > 0)) {
+      this.#sealFinding ??= {
+        what: 'changed',
+        place,
+        text: 'the size that this AUDIT_SEAL names is that of no tree',
+      }
+      return
+    }
     const root = comparison.rootAt(seal.size)?.toString('base64')
     if (root === undefined || root === seal.root) this.#lastSeal = seal
     else if (this.#sealFinding === undefined) {
