@@ -219,6 +219,23 @@ describe('a client that is too slow', () => {
     await until(() => idle.wire.destroyed && unused.wire.destroyed)
   })
 
+  it('to read the end of its last response is sent away, and one that reads on is not', async () => {
+    const { seen, time, connect } = serveFrames({}, { timeouts: { idleMs: 3000 } })
+    const [client, reader] = [connect(), connect()]
+    for (const { wire } of [client, reader]) wire.stall(true)
+    for (const one of [client, reader]) one.request(1)
+    await until(() => seen.length === 2 && seen.every(({ closes }) => closes === 1))
+    time.nowMs = 6000
+    await until(() => client.wire.writableEnded && reader.wire.writableEnded)
+    time.nowMs = 8500
+    reader.wire.stall(false)
+    await until(() => reader.wire.writableFinished)
+    assert.equal(await reader.goAway(), NO_ERROR)
+    assert.equal(client.wire.destroyed, false)
+    time.nowMs = 9000
+    await until(() => client.wire.destroyed)
+  })
+
   it('to read its responses gets no more requests begun', async () => {
     const lines = `X-Long: ${'x'.repeat(8000)}\r\n`
     const begun = ({ res }: Seen) => {
