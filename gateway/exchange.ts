@@ -89,6 +89,8 @@ export class Exchange implements Slotted {
   pendingTake: PendingTake | undefined = undefined
   /** record: the API_REQUEST line in the audit trail; undefined until it is there. */
   requestLine: string | undefined = undefined
+  /** record: it could not be recorded and has been counted as that; it is not tried again. */
+  recordFailed = false
   /** occupy: the caller that its upstream place is counted for; undefined while it has none. */
   share: Share | undefined = undefined
   /** limit: RateLimit fields for the response, flat: name, value, name, value. */

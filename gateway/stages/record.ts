@@ -24,7 +24,10 @@ export class PendingRecord implements PendingRefusal {
   whenKnown(run: (refused: Refusal | undefined) => void): void {
     this.#commit.whenDone((error) => {
       // Without API_REQUEST in the trail there must be no API_RESPONSE.
-      if (error !== undefined) this.#exchange.requestLine = undefined
+      if (error !== undefined) {
+        this.#exchange.requestLine = undefined
+        this.#exchange.recordFailed = true
+      }
       run(error && unavailable(error))
     })
   }
@@ -45,6 +48,8 @@ export function record(gateway: Gateway, exchange: Exchange): Refusal | undefine
  * written.
  */
 export function recordAtEnd(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  // It is counted as refused already, and has been refused for that.
+  if (exchange.recordFailed) return undefined
   const outcome = append(gateway, exchange)
   return outcome instanceof Error ? unavailable(outcome) : undefined
 }
@@ -68,7 +73,8 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
   })
   const outcome = gateway.trail.append(line)
   // Also before the commit: a client that disconnects meanwhile ends the exchange, which needs its API_RESPONSE.
-  if (!(outcome instanceof Error)) exchange.requestLine = line
+  if (outcome instanceof Error) exchange.recordFailed = true
+  else exchange.requestLine = line
   return outcome
 }
 

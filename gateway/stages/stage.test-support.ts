@@ -184,6 +184,8 @@ export class RecordedTrail {
   readonly lines: string[] = []
   fault: Error | undefined = undefined
   commit: Commit | undefined = undefined
+  /** Requests that could not be recorded. */
+  refused = 0
   readonly unpaid: ((error: Error | undefined) => void)[] = []
 
   get writable(): boolean {
@@ -195,7 +197,10 @@ export class RecordedTrail {
   }
 
   append(line: string): Error | Commit | undefined {
-    if (this.fault !== undefined) return this.fault
+    if (this.fault !== undefined) {
+      this.refused += 1
+      return this.fault
+    }
     this.lines.push(line)
     return this.commit
   }

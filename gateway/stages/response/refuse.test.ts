@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { Commit } from '../../audit/commit/commit.ts'
 import { refusal } from '../../refusals.ts'
+import { admit } from '../admit.ts'
+import { PendingRecord, record } from '../record.ts'
 import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
 import { giveUp, refuse } from './refuse.ts'
 
@@ -48,6 +51,30 @@ describe('refuse', () => {
     const { exchange, res } = makeExchange()
     refuse(gateway, exchange, NOT_FOUND)
     assert.deepEqual([res.status, exchange.refusalCode, trail.lines], [503, 'audit_unavailable', []])
+  })
+
+  it('tries only once to record what cannot be recorded, whichever stage did', () => {
+    const { gateway, trail } = makeGateway()
+    trail.fault = new Error('disk full')
+    for (const stage of [admit, record, undefined]) {
+      const { exchange, res } = makeExchange()
+      trail.refused = 0
+      const refused = stage?.(gateway, exchange)
+      assert.ok(refused === undefined || 'code' in refused)
+      refuse(gateway, exchange, refused ?? NOT_FOUND)
+      assert.deepEqual([trail.refused, res.status, trail.lines], [1, 503, []])
+    }
+  })
+
+  it('does not record what the trail has refused already, though it can be written again', () => {
+    const { gateway, trail } = makeGateway()
+    trail.commit = new Commit()
+    const { exchange, res } = makeExchange()
+    const pending = record(gateway, exchange)
+    assert.ok(pending instanceof PendingRecord)
+    pending.whenKnown((refused) => refuse(gateway, exchange, refused ?? NOT_FOUND))
+    trail.commit.finish(new Error('no fsync'))
+    assert.deepEqual([res.status, trail.lines.length], [503, 1])
   })
 
   it('keeps the connection only when the next request can be read from it', () => {
