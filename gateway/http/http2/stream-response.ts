@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net'
 import type { OutgoingResponse, ResponseHead } from '../server/handler.ts'
 import { dateOf } from '../syntax/http-date.ts'
 import {
@@ -149,7 +148,7 @@ export class StreamResponse implements OutgoingResponse {
   }
 
   /** No request of HTTP/2 asks for another protocol. */
-  switch(): Socket {
+  switch(): void {
     throw new Error('a stream of HTTP/2 cannot switch protocols')
   }
 

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
+import type { Socket } from 'node:net'
 import { describe, it, type TestContext } from 'node:test'
 import { type Client, GET, type Serving, serving, until } from './conformance/client.test-support.ts'
 import { type GivenResponse, respond, type Seen } from './conformance/scribe.test-support.ts'
+import type { OutgoingResponse } from './handler.ts'
 
 const KEEP = 'Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\n'
 const CLOSE = 'Connection: close\r\n\r\n'
@@ -144,11 +146,18 @@ describe('a response that is held', () => {
   })
 })
 
+/** @returns what it calls back with, once it has */
+function switching(res: OutgoingResponse): (Socket | undefined)[] {
+  const sockets: (Socket | undefined)[] = []
+  res.switch(SWITCHING, (socket) => sockets.push(socket))
+  return sockets
+}
+
 describe('the switch to another protocol', () => {
   it('hands over the socket with the bytes that came early, and the connection is detached', async (t) => {
     const { client, first, serving } = await asking(t, `${UPGRADE}early\r\n\r\n`)
     assert.equal(first.upgrade, 'websocket')
-    const socket = first.res.switch(SWITCHING)
+    const [socket] = switching(first.res) as [Socket]
     let text = ''
     socket.on('data', (piece: Buffer) => {
       text += piece.toString('latin1')
@@ -172,14 +181,14 @@ describe('the switch to another protocol', () => {
       const { client, first, serving } = await asking(t, UPGRADE)
       const release = first.res.hold()
       if (interim !== '') first.res.writeInterim(103, '')
-      const socket = first.res.switch(SWITCHING)
-      socket.write('hello')
+      const sockets = switching(first.res)
       const other = await serving.connect()
       other.send(GET)
       await until(() => serving.seen.length === 2)
-      assert.equal(client.text(), '')
+      assert.deepEqual([client.text(), sockets], ['', []])
       release()
-      socket.end()
+      const [socket] = sockets as [Socket]
+      socket.end('hello')
       assert.equal((await client.over()).text, `${interim}${SWITCHING}hello`)
       socket.destroy()
     })
@@ -188,19 +197,20 @@ describe('the switch to another protocol', () => {
   it('ends the connection when it is broken off while it is held, and its client sees nothing of it', async (t) => {
     const { client, first } = await asking(t, UPGRADE)
     first.res.hold()
-    const socket = first.res.switch(SWITCHING)
+    const sockets = switching(first.res)
     first.res.breakOff()
-    assert.equal(socket.destroyed, true)
+    assert.equal(client.served.destroyed, true)
     await client.gone()
-    assert.equal(client.text(), '')
+    assert.deepEqual([client.text(), sockets], ['', [undefined]])
   })
 
   it('cannot be broken off once it has been released', async (t) => {
     const { client, first } = await asking(t, UPGRADE)
     const release = first.res.hold()
-    const socket = first.res.switch(SWITCHING)
+    const sockets = switching(first.res)
     release()
     first.res.breakOff()
+    const [socket] = sockets as [Socket]
     socket.end()
     assert.equal((await client.over()).text, SWITCHING)
     socket.destroy()

@@ -43,8 +43,8 @@ export class ClientResponse implements OutgoingResponse {
   #bodiless = false
   /** Writes that wait for the end of `hold`, in order; undefined while nothing is held. */
   #held: (string | Buffer)[] | undefined = undefined
-  /** The protocol was switched during `hold`, and the socket is still corked: we may still break it off. */
-  #switched = false
+  /** Gets the socket when the switch of protocol is no longer held. */
+  #onSwitched: ((socket: Socket | undefined) => void) | undefined = undefined
   /** The whole response has been written, or will be at the end of `hold`. */
   #ended = false
   #closed = false
@@ -136,39 +136,33 @@ export class ClientResponse implements OutgoingResponse {
     const { socket } = this.#connection
     this.#held = []
     return () => {
-      if (this.#switched) {
-        this.#switched = false
-        socket.uncork()
-        return
-      }
       const held = this.#held ?? []
       this.#held = undefined
       if (held.length > 1) socket.cork()
       for (const piece of held) this.#send(piece)
       if (held.length > 1) socket.uncork()
-      if (this.#ended) this.#connection.responseWritten(this)
+      if (this.#onSwitched !== undefined) this.#handOver()
+      else if (this.#ended) this.#connection.responseWritten(this)
     }
   }
 
-  /** Ends the response with the switch to another protocol that `head` announces. The caller owns the socket from now on. */
-  switch(head: string): Socket {
-    const held = this.#held ?? []
+  switch(head: string, onSwitched: (socket: Socket | undefined) => void): void {
     this.headersSent = true
     this.#ended = true
-    if (this.#held !== undefined) {
-      // The new protocol's bytes must not overtake what is held.
-      this.#connection.socket.cork()
-      this.#held = undefined
-      this.#switched = true
-    }
-    for (const piece of held) this.#send(piece)
+    this.#onSwitched = onSwitched
     this.#send(head)
-    return this.#connection.detach()
+    if (this.#held === undefined) this.#handOver()
+  }
+
+  #handOver(): void {
+    const onSwitched = this.#onSwitched
+    this.#onSwitched = undefined
+    onSwitched?.(this.#connection.detach())
   }
 
   /** Resets the connection, so that no client takes a partial response for a complete one. */
   breakOff(): void {
-    if (!this.#closed || this.#switched) this.#connection.socket.resetAndDestroy()
+    if (!this.#closed) this.#connection.socket.resetAndDestroy()
   }
 
   /** For the connection: calls those who wait for the end of the response. */
@@ -176,6 +170,10 @@ export class ClientResponse implements OutgoingResponse {
     if (this.#closed) return
     this.#closed = true
     if (this.#closeListeners !== undefined) for (const listener of this.#closeListeners) listener()
+    // The client went while the switch was held.
+    const onSwitched = this.#onSwitched
+    this.#onSwitched = undefined
+    onSwitched?.(undefined)
   }
 
   /** @param piece text is latin1. */

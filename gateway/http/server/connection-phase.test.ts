@@ -83,7 +83,7 @@ const LIVES: readonly ((step: Step) => unknown)[] = [
   async ({ wire, seen }) => {
     wire.send(UPGRADE)
     await turns()
-    ;(seen[0] as Seen).res.switch('HTTP/1.1 101 Switching Protocols\r\n\r\n')
+    ;(seen[0] as Seen).res.switch('HTTP/1.1 101 Switching Protocols\r\n\r\n', () => {})
   },
   async ({ wire }) => {
     wire.send('NO\r\n\r\n')

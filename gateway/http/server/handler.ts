@@ -38,8 +38,13 @@ export interface OutgoingResponse {
   end(trailers?: string): void
   /** Holds back all writes until the returned function is called. */
   hold(): () => void
-  /** Ends the response with the switch to another protocol that `head` announces. The caller owns the socket from now on. */
-  switch(head: string): Socket
+  /**
+   * Ends the response with the switch to another protocol that `head` announces.
+   *
+   * @param onSwitched called once, when nothing is held any more, with the socket, which the caller owns from then on;
+   * without one when the client went before that
+   */
+  switch(head: string, onSwitched: (socket: Socket | undefined) => void): void
   /** Lets no client take a partial response for a complete one. */
   breakOff(): void
 }

@@ -21,7 +21,7 @@ export const NO_TUNNEL_FREE = refusal('overloaded', {
 
 /**
  * Opens a tunnel after the upstream has accepted the upgrade. It lasts until either side ends it or the caller's credential
- * is no longer valid. The exchange itself ends with the 101.
+ * is no longer valid. The exchange itself ends with the 101, and the tunnel begins when its record is committed.
  *
  * @returns a refusal when too many tunnels are open, or the caller has its share of them.
  */
@@ -35,18 +35,30 @@ export function openTunnel(
   if (place === undefined || route === undefined) return NO_TUNNEL_FREE
   close(gateway, exchange, 101)
   const { lines } = filterResponseHead(fields, 101, exchange, route.forwarded)
-  const downstream = exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)))
-  gateway.metrics.tunnelOpened()
   const traceId = traceIdOf(exchange)
   const hadCertificate = hasGoodCertificate(gateway, exchange)
-  place.open(downstream, upstream, {
-    idleMs: route.idleTimeoutMs,
-    totalMs: route.timeoutMs,
-    lapsed: () => lapseOf(gateway, exchange, hadCertificate),
-    ended: (why) => {
-      gateway.metrics.tunnelEnded(why)
-      gateway.log.debug({ requestId, traceId, route: route.path, why }, 'tunnel ended')
-    },
+  // While the 101 is held, an upstream that fails leaves nothing to switch to.
+  const giveUp = () => exchange.res.breakOff()
+  upstream.once('close', giveUp)
+  // Without a listener an error would end the process. `close` follows.
+  upstream.on('error', () => {})
+  exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)), (downstream) => {
+    upstream.off('close', giveUp)
+    if (downstream === undefined) {
+      place.giveBack()
+      upstream.destroy()
+      return
+    }
+    gateway.metrics.tunnelOpened()
+    place.open(downstream, upstream, {
+      idleMs: route.idleTimeoutMs,
+      totalMs: route.timeoutMs,
+      lapsed: () => lapseOf(gateway, exchange, hadCertificate),
+      ended: (why) => {
+        gateway.metrics.tunnelEnded(why)
+        gateway.log.debug({ requestId, traceId, route: route.path, why }, 'tunnel ended')
+      },
+    })
   })
   return undefined
 }

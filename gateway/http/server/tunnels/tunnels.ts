@@ -44,6 +44,8 @@ export class Tunnels {
   readonly #byCaller = new Map<string, number>()
   #max: number
   #count = 0
+  /** Set when all were ended: one whose response was held until then begins later. */
+  #endedAll: TunnelEnd | undefined = undefined
 
   constructor(options: TunnelsOptions) {
     this.#options = options
@@ -65,7 +67,7 @@ export class Tunnels {
   }
 
   /**
-   * Reserves a tunnel; `open` must follow in the same turn. When few are left, a caller that has more than its share is
+   * Reserves a tunnel; `open` or `giveBack` must follow. When few are left, a caller that has more than its share is
    * refused and others are not.
    *
    * @param caller the network it comes from; undefined: it stands for many, and has no share
@@ -83,10 +85,14 @@ export class Tunnels {
       this.#change(caller, -1)
       return undefined
     }
-    return { open: (downstream, upstream, terms) => this.#begin(downstream, upstream, { ...terms, caller }) }
+    return {
+      open: (downstream, upstream, terms) => this.#begin(downstream, upstream, { ...terms, caller }),
+      giveBack: () => this.#change(caller, -1),
+    }
   }
 
   endAll(why: TunnelEnd): void {
+    this.#endedAll = why
     this.#open.visitAll((one) => one.end(why))
   }
 
@@ -102,6 +108,7 @@ export class Tunnels {
       this.#change(terms.caller, -1)
       terms.ended(one.why)
     })
+    if (this.#endedAll !== undefined) one.end(this.#endedAll)
   }
 
   #onOtherThreads(): number {
@@ -121,6 +128,7 @@ export class Tunnels {
 
 export interface TunnelReservation {
   open(downstream: Socket, upstream: Duplex, terms: TunnelTerms): void
+  giveBack(): void
 }
 
 class Tunnel implements Timed {

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { duplexPair } from 'node:stream'
+import { describe, it } from 'node:test'
+import { Commit } from '../../audit/commit/commit.ts'
+import { type Seen, scribe, serverOf, wireTo } from '../../http/server/conformance/scribe.test-support.ts'
+import { turns } from '../../http/server/conformance/wire.test-support.ts'
+import { Tunnels } from '../../http/server/tunnels/tunnels.ts'
+import { record } from '../record.ts'
+import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
+import { openTunnel } from './tunnel.ts'
+
+const UPGRADE =
+  'GET /chat HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: a\r\n\r\n'
+
+/** A tunnel that the upstream has accepted, while the record of that is not committed yet. */
+async function uncommitted() {
+  const handler = scribe({ begun: () => {} })
+  const wire = wireTo(serverOf(handler))
+  wire.send(UPGRADE)
+  await turns()
+  const tunnels = new Tunnels({ steadyClock: () => 0, maxTunnels: 1 })
+  const made = makeGateway({ load: { tunnels } })
+  const { exchange } = makeExchange({ upgrade: 'websocket' })
+  exchange.route = makeRoute()
+  record(made.gateway, exchange)
+  const commit = new Commit()
+  made.trail.commit = commit
+  const [upstream, service] = duplexPair()
+  let heard = ''
+  service.on('data', (piece: Buffer) => {
+    heard += piece.toString()
+  })
+  const { res } = handler.seen[0] as Seen
+  const ours = Object.assign(exchange, { res })
+  assert.equal(openTunnel(made.gateway, ours, { fields: [], socket: upstream }), undefined)
+  return { ...made, wire, tunnels, commit, upstream, service, heard: () => heard }
+}
+
+describe('a tunnel whose 101 is not in the trail yet', () => {
+  it('passes nothing on until it is, though the upstream has ended, and then everything', async () => {
+    const { wire, commit, service, tunnels, heard, measured, trail } = await uncommitted()
+    service.end('last words')
+    wire.send('early')
+    await turns()
+    assert.deepEqual([wire.received, heard(), tunnels.size], ['', '', 1])
+    commit.finish(undefined)
+    await turns(20)
+    assert.match(wire.received, /^HTTP\/1\.1 101 Switching Protocols\r\n.*\r\n\r\nlast words$/s)
+    assert.equal(heard(), 'early')
+    wire.sendEnd()
+    await turns(20)
+    assert.equal(tunnels.size, 0)
+    assert.deepEqual(measured, ['closed 101 0', 'tunnelOpened', 'tunnelEnded closed'])
+    assert.equal(trail.records[1]?.statusCode, 101)
+  })
+
+  type Held = Awaited<ReturnType<typeof uncommitted>>
+  const goings: readonly (readonly [string, (held: Held) => void])[] = [
+    ['its client goes', ({ wire }) => wire.destroy()],
+    ['its upstream fails', ({ upstream }) => upstream.destroy(new Error('reset'))],
+    [
+      'it cannot be written in time',
+      ({ commit, trail }) => {
+        commit.finish(new Error('no fsync'))
+        trail.unpaid[0]?.(new Error('still full'))
+      },
+    ],
+  ]
+  for (const [what, go] of goings) {
+    it(`is never begun when ${what}, and gives its place back`, async () => {
+      const held = await uncommitted()
+      held.service.write('words')
+      await turns()
+      go(held)
+      await turns()
+      held.commit.finish(undefined)
+      await turns()
+      const { wire, tunnels, upstream, measured } = held
+      assert.deepEqual([wire.received, wire.destroyed, upstream.destroyed], ['', true, true])
+      assert.deepEqual([tunnels.size, measured], [0, ['closed 101 0']])
+    })
+  }
+
+  it('ends at once when all others have been ended meanwhile', async () => {
+    const { commit, tunnels, wire, upstream, measured } = await uncommitted()
+    tunnels.endAll('draining')
+    commit.finish(undefined)
+    await turns()
+    assert.deepEqual([tunnels.size, wire.destroyed, upstream.destroyed], [0, true, true])
+    assert.equal(measured.at(-1), 'tunnelEnded draining')
+  })
+})
