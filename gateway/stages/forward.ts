@@ -30,6 +30,8 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   const isCall = isGrpcCall(exchange)
   // Its two sides take turns as they like: `idleMs` bounds both.
   if (isCall && body !== null) req.body?.endPace()
+  const clientMs = isCall ? grpcTimeoutMs(req.fields) : undefined
+  const isClients = clientMs !== undefined && (route.timeoutMs === undefined || clientMs < route.timeoutMs)
   forwarding.call = route.client.send(
     {
       method: exchange.method,
@@ -38,7 +40,8 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
       body,
       upgrade: exchange.upgrade,
       idleMs: route.idleTimeoutMs,
-      totalMs: isCall ? leastOf(route.timeoutMs, grpcTimeoutMs(req.fields)) : route.timeoutMs,
+      totalMs: isClients ? clientMs : route.timeoutMs,
+      isTotalOfClient: isClients,
       attempts: exchange.trace,
       isDuplex: isCall,
       acceptsTrailers: req.version === '2' && req.fields.some(({ lower }) => lower === 'te'),
@@ -47,12 +50,6 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     forwarding,
   )
   exchange.forwarding = forwarding
-}
-
-/** The lesser of two times, of which either may be missing. */
-function leastOf(one: number | undefined, other: number | undefined): number | undefined {
-  if (one === undefined || other === undefined) return one ?? other
-  return Math.min(one, other)
 }
 
 /** @returns false when the client has got a refusal. */

@@ -106,7 +106,7 @@ export abstract class PooledExchange<
   checkTime(nowMs: number): void {
     if (nowMs >= this.#totalDeadlineMs) {
       const waitedFor = this.#isPaused ? 'receiver' : this.awaitsSender ? 'sender' : 'upstream'
-      this.abortWith(totalTimeout(this.request.totalMs, waitedFor))
+      this.abortWith(totalTimeout(this.request, waitedFor))
     } else if (nowMs >= this.idleDeadlineMs) this.abortWith(this.stepFault())
   }
 

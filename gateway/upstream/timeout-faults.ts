@@ -1,4 +1,4 @@
-import type { UpstreamFault } from './upstream-client.ts'
+import type { UpstreamFault, UpstreamRequest } from './upstream-client.ts'
 
 /** Who must act next: the upstream, the receiver of its response, or the sender of the request body. */
 export type WaitedFor = 'upstream' | 'receiver' | 'sender'
@@ -11,8 +11,13 @@ const WORDS = {
 } as const
 
 /** The total time ran out: blames the side that had to act next. */
-export function totalTimeout(totalMs: number | undefined, waitedFor: WaitedFor): UpstreamFault {
-  return { kind: KINDS[waitedFor], cause: `not over within ${totalMs} ms: ${WORDS[waitedFor]}` }
+export function totalTimeout(
+  { totalMs, isTotalOfClient }: Pick<UpstreamRequest, 'totalMs' | 'isTotalOfClient'>,
+  waitedFor: WaitedFor,
+): UpstreamFault {
+  const kind = KINDS[waitedFor]
+  const cause = `not over within ${totalMs} ms: ${WORDS[waitedFor]}`
+  return isTotalOfClient === true ? { kind, cause, isOfClient: true } : { kind, cause }
 }
 
 /** The upstream took too long for one step of the exchange. */

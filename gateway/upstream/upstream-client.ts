@@ -18,6 +18,8 @@ export interface UpstreamRequest {
   readonly idleMs: number
   /** For the whole exchange, from `send` to the last byte of the response; undefined: no limit. */
   readonly totalMs: number | undefined
+  /** `totalMs` is what the client allows: an upstream that takes longer has not failed. */
+  readonly isTotalOfClient?: boolean
   /** Told of each attempt; undefined: nobody is. */
   readonly attempts?: Attempts | undefined
   /** A call on which both sides may send, or be silent for `idleMs`, before the head too. Has an effect with HTTP/2 only. */
@@ -60,6 +62,8 @@ export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For our log only; never for the client. */
   readonly cause: string
+  /** The time that the client allowed is up: that says nothing of the upstream. */
+  readonly isOfClient?: boolean
   /** `unavailable`: when a breaker will let a request through. */
   readonly retryAfterMs?: number
 }

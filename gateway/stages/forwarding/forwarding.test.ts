@@ -147,10 +147,11 @@ describe('a call of gRPC', () => {
     forwarded({ method: 'POST', version: '2', headers: CALL, ...request }, revocations)
 
   it('is sent as a call, within its own time, where the upstream speaks HTTP/2', () => {
-    const [{ isDuplex, acceptsTrailers, totalMs } = {} as UpstreamRequest] = call().sent
-    assert.deepEqual([isDuplex, acceptsTrailers, totalMs], [true, true, 3000])
+    const [{ isDuplex, acceptsTrailers, totalMs, isTotalOfClient } = {} as UpstreamRequest] = call().sent
+    assert.deepEqual([isDuplex, acceptsTrailers, totalMs, isTotalOfClient], [true, true, 3000, true])
     const [plain = {} as UpstreamRequest] = forwarded({ headers: CALL }).sent
     assert.deepEqual([plain.isDuplex, plain.acceptsTrailers, plain.totalMs], [false, false, undefined])
+    assert.equal(plain.isTotalOfClient, false)
   })
 
   it('gets the trailers that are for it, when those that end a session are written', () => {

@@ -34,6 +34,6 @@ export function isRepeatable({
 }
 
 /** Whether the upstream failed after the connection was made. */
-export function isOfUpstream({ kind }: UpstreamFault): boolean {
-  return kind === 'timeout' || kind === 'broken' || kind === 'malformed'
+export function isOfUpstream({ kind, isOfClient }: UpstreamFault): boolean {
+  return isOfClient !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
 }

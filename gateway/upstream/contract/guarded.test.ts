@@ -131,6 +131,19 @@ describe('a circuit breaker', () => {
     assert.deepEqual(events, ['open'])
   })
 
+  it('does not count that a client allowed less time than the target needs', async (t) => {
+    const slow: ScriptedOptions = {}
+    const { scripted, upstream, events, time } = await guarded(t, [slow, slow], { breaker: BREAKER })
+    const calls = Array.from({ length: 8 }, () =>
+      send(upstream, { method: 'POST', totalMs: 1e-6, isTotalOfClient: true }),
+    )
+    await until(() => asked(scripted).every((requests) => requests === 4))
+    time.nowMs += 1
+    for (const { over } of calls) assert.equal((await over).fault?.kind, 'timeout')
+    const avoided = upstream.targets.map(({ health }) => health.avoided())
+    assert.deepEqual([events, avoided], [[], [false, false]])
+  })
+
   it('of one target leaves the others alone', async (t) => {
     const { scripted, upstream, time } = await guarded(t, [status(500), status(200, 'b')], {
       breaker: BREAKER,
