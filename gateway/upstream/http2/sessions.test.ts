@@ -403,6 +403,14 @@ describe('a client of HTTP/2 upstreams', () => {
     assert.equal(framed.connections.length, 1)
   })
 
+  it('closes a session whose upstream hangs and never ends its side', async (t) => {
+    const { framed, upstream } = await pair(t, answer)
+    assert.equal(bodyOf(await send(upstream).over), 'ok')
+    // What comes from now on, the end of the connection too, is not seen.
+    framed.connections[0]?.socket.pause()
+    await upstream.close()
+  })
+
   it('makes health checks too', async (t) => {
     let status = '200'
     const { framed } = await pair(t, ({ write }, id) => write(head(id, [':status', status], END_STREAM)))

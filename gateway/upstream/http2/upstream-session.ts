@@ -14,6 +14,8 @@ const SESSION_WINDOW = 4 * 1024 * 1024
 /** Of all streams, with what waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
+/** For an upstream to close its side as well. All exchanges are over by then. */
+const CLOSE_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
 /** What a session tells its owner, which is the pool. */
@@ -66,6 +68,7 @@ export class UpstreamSession implements Timed {
   #lastHandled = NEVER
   #settingsTimer: NodeJS.Timeout | undefined = undefined
   #pingTimer: NodeJS.Timeout | undefined = undefined
+  #closeTimer: NodeJS.Timeout | undefined = undefined
   #idleUntilMs = NEVER
 
   /** Begins to connect. */
@@ -210,14 +213,17 @@ export class UpstreamSession implements Timed {
 
   #end(): void {
     clearTimeout(this.#settingsTimer)
-    // With GOAWAY, where there is somebody to hear it.
-    if (this.#isConnected) this.#session?.close()
-    else this.#socket.destroy()
+    if (!this.#isConnected) this.#socket.destroy()
+    if (this.#socket.destroyed) return
+    // With GOAWAY. Node then waits for the upstream's end, which one that hangs never sends.
+    this.#session?.close()
+    this.#closeTimer ??= setTimeout(() => this.#socket.destroy(), CLOSE_MS)
   }
 
   #closed(): void {
     clearTimeout(this.#settingsTimer)
     clearTimeout(this.#pingTimer)
+    clearTimeout(this.#closeTimer)
     if (!this.#isRetired) this.#failed('the connection was closed')
     this.#owner.closed()
   }
