@@ -8,6 +8,9 @@ export function isStatus(status: number): boolean {
 /** For the head, and again for the trailers. */
 export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
+/** Interim responses before one final response. */
+export const MAX_INTERIM = 32
+
 /** Whether a 101 switches to the requested protocol and no other (RFC 9110 section 7.8). */
 export function switchesTo(protocol: string, fields: readonly Field[]): boolean {
   let switched: string | undefined

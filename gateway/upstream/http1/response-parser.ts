@@ -1,11 +1,9 @@
 import { BodyFrames } from '../../http/syntax/body-frames.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { HeadParser } from '../../http/syntax/head-parser.ts'
-import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
+import { MAX_INTERIM, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import { ResponseLines } from './response-lines.ts'
 
-/** Interim responses before one final response. */
-const MAX_INTERIM = 32
 /** Enough for one response to end every session of a user: some 1,300 in a list, or 900 in a field each. */
 const MAX_FIELDS = 1024
 

@@ -155,6 +155,19 @@ describe('a response over HTTP/2', () => {
     })
   }
 
+  it('with more than 32 interim ones before it is malformed', async (t) => {
+    for (const [count, expected] of [
+      [32, 'end'],
+      [33, 'malformed'],
+    ] as const) {
+      const { received } = await responseTo(t, ({ write }, id) => {
+        const hints = Array.from({ length: count }, () => head(id, [':status', '103', 'link', '</a>']))
+        write(...hints, head(id, OK, END_STREAM))
+      })
+      assert.deepEqual([received.information.length, outcome(received)], [32, expected])
+    }
+  })
+
   it('that is longer or shorter than its length is not whole', async (t) => {
     for (const body of ['1234', '123456']) {
       const { received } = await responseTo(t, ({ write }, id) =>

@@ -1,5 +1,6 @@
 import type { ClientHttp2Stream } from 'node:http2'
 import type { Field } from '../../http/syntax/field.ts'
+import { MAX_INTERIM } from '../response-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { readFields, readResponseHead } from './stream-heads.ts'
 
@@ -41,6 +42,7 @@ export class UpstreamStream {
   responseBegan = false
   readonly #lastHandled: () => number
   #user: StreamUser | undefined
+  #interims = 0
   #trailers: readonly Field[] | undefined = undefined
   /** END_STREAM has come. */
   #isComplete = false
@@ -103,6 +105,10 @@ export class UpstreamStream {
 
   #interim(flat: readonly string[]): void {
     this.responseBegan = true
+    if (++this.#interims > MAX_INTERIM) {
+      this.#fail('malformed', `more than ${MAX_INTERIM} interim responses`)
+      return
+    }
     const head = readResponseHead(flat)
     if (typeof head === 'string') this.#fail('malformed', head)
     else this.#user?.interim(head.status, head.fields)
