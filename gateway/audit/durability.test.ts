@@ -236,6 +236,24 @@ test('synced: a rotation waits for the end of a commit', async (t) => {
   assert.equal(disk.committedBytes, fs.statSync(file).size)
 })
 
+test('synced: when the last commit before a hand-over fails, its requests are refused and not recorded', async (t) => {
+  const disk = slowDisk(t)
+  const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
+  const outcome = outcomeOf(trail.append(requestLine('refused')))
+  disk.broken = true
+  assert.match(String(await trail.suspend('restart')), /EIO/)
+  assert.match(String(outcome.value), /EIO/)
+  disk.broken = false
+  assert.equal(trail.recheck(), true)
+  trail.close('end')
+  const lines = linesOf(file)
+  assert.deepEqual(
+    lines.filter(({ requestId }) => requestId !== undefined),
+    [],
+  )
+  assert.equal(lines.at(-2)?.refused, 1)
+})
+
 test('synced needs a regular file', () => {
   const silent = { durability: 'synced', onFault: assert.fail, onRecord: () => {} } as const
   for (const file of ['-', '/dev/null']) {

@@ -4,7 +4,7 @@ import { type TestContext, test } from 'node:test'
 import { responseTo } from './audit-records.ts'
 import type { Commit } from './commit/commit.ts'
 import { continueTrail, openTrail } from './open-trail.ts'
-import { linesOf, requestLine, temporaryDirectory, unpaired } from './trail.test-support.ts'
+import { endOf, linesOf, requestLine, smallDisk, temporaryDirectory, unpaired } from './trail.test-support.ts'
 
 const silent = { onFault: assert.fail, onRecord: () => {} }
 
@@ -85,6 +85,50 @@ for (const durability of ['written', 'synced', 'buffered'] as const) {
     const next = openTrail(options)
     next.close('end')
     assert.equal(linesOf(file).at(-2)?.recovered, 0)
+  })
+}
+
+for (const durability of ['written', 'synced'] as const) {
+  /** A trail with one request under way; the disk has room for so many bytes when it is suspended with others that wait. */
+  const suspendWith = async (t: TestContext, ids: readonly string[], roomBytes: number) => {
+    const disk = smallDisk(t)
+    const file = join(temporaryDirectory(t), 'audit.ndjson')
+    const trail = openTrail({ file, durability, onFault: () => {}, onRecord: () => {} })
+    const known = requestLine('known')
+    await done(trail.append(known) as Commit)
+    const fates = ids.map((id) => endOf(trail.append(requestLine(id))))
+    const response = endOf(trail.settle(responseTo(known, 200, 1)))
+    disk.roomBytes = roomBytes
+    const error = await trail.suspend('restart')
+    disk.roomBytes = Number.POSITIVE_INFINITY
+    return { file, trail, error, fates: await Promise.all(fates), response: await response }
+  }
+
+  test(`requests that wait to be recorded when a hand-over fails are refused, and not recorded later (${durability})`, async (t) => {
+    const roomBytes = requestLine('c').length + 60
+    const { file, trail, error, fates, response } = await suspendWith(t, ['c', 'd'], roomBytes)
+    for (const each of [error, ...fates, response]) assert.match(String(each), /ENOSPC/)
+    assert.equal(trail.recheck(), true)
+    trail.close('end')
+    const lines = linesOf(file)
+    assert.deepEqual(unpaired(lines), [])
+    assert.deepEqual(
+      lines.flatMap(({ requestId }) => requestId ?? []),
+      ['known', 'known'],
+    )
+    assert.equal(lines.find(({ refused }) => refused !== undefined && refused !== 0)?.refused, 2)
+  })
+
+  test(`a request that is recorded goes on though the hand-over fails after it (${durability})`, async (t) => {
+    const c = requestLine('c')
+    const roomBytes = c.length + responseTo(requestLine('known'), 200, 1).length + 20
+    const { file, trail, error, fates } = await suspendWith(t, ['c'], roomBytes)
+    assert.match(String(error), /ENOSPC/)
+    assert.deepEqual(fates, [undefined])
+    assert.equal(trail.recheck(), true)
+    trail.settle(responseTo(c, 200, 1))
+    trail.close('end')
+    assert.deepEqual(unpaired(linesOf(file)), [])
   })
 }
 

@@ -230,11 +230,11 @@ export class Trail {
       await this.#shared.commitLockFreed()
     }
     const { lines, commit } = this.#policy.close()
-    this.#outage.addPending(lines)
-    const error = this.#outage.suspend(this.#isOwner ? reason : undefined)
+    const failed = this.#outage.commit(lines)
+    const error = this.#outage.suspend(this.#isOwner ? reason : undefined) ?? failed
     this.#suspended = true
     this.#shared.suspended = this.#isOwner
-    commit.finish(error)
+    commit.finish(failed)
     const seals = await this.#seals?.finish()
     if (error === undefined && seals !== undefined) this.#outage.appendSeals(seals)
     this.#shared.releaseCommitLock()

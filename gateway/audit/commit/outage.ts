@@ -116,6 +116,19 @@ export class Outage {
     else if (this.#ended) reports.fault(error)
   }
 
+  /** With the commit lock, which is kept: commits a group after what is pending. @returns why that failed; it is then sorted */
+  commit(lines: readonly string[]): Error | undefined {
+    if (lines.length === 0) return undefined
+    const { trailFile, shared, reports } = this.#options
+    const unwritable = this.resume()
+    const error = unwritable ?? this.#allOrNothing(() => trailFile.put(lines))
+    if (error === undefined) reports.written(lines)
+    else if (unwritable === undefined) this.commitFailed({ error, tried: lines, waiting: [] })
+    else this.commitFailed({ error, tried: [], waiting: lines })
+    shared.endCommit()
+    return error
+  }
+
   /** Requests are refused because they cannot be recorded. */
   countRefused(requests: number): void {
     this.#refused += requests

@@ -265,6 +265,11 @@ export class SharedTrail {
     return here
   }
 
+  /** With the commit lock, which is kept: what has been written stays. */
+  endCommit(): void {
+    this.#floats[COMMIT_START_END] = UNMARKED
+  }
+
   /** Where the commit of a dead thread began, if it had the commit lock and had begun to write. */
   commitStartOf(thread: number): FileEnd | undefined {
     const end = this.#floats[COMMIT_START_END] as number
