@@ -117,6 +117,25 @@ describe('sessions with an upstream', () => {
     assert.equal(framed.connections.length, 1)
   })
 
+  it('give way to another before their stream ids are used up', async (t) => {
+    const http2 = process.getBuiltinModule('node:http2')
+    const { connect } = http2
+    const lastId = 2 ** 31 - 1
+    t.mock.method(http2, 'connect', (...args: Parameters<typeof connect>) => {
+      const session = connect(...args)
+      // The types do not know it.
+      const { setNextStreamID } = session as object as { setNextStreamID(id: number): void }
+      session.once('connect', () => setNextStreamID.call(session, lastId))
+      return session
+    })
+    const { framed, upstream } = await pair(t, answer)
+    for (let i = 0; i < 2; i++) assert.equal(bodyOf(await send(upstream, { method: 'POST' }).over), 'ok')
+    assert.deepEqual(
+      framed.connections.map((each) => headsOf(each).map(({ id }) => id)),
+      [[lastId], [lastId]],
+    )
+  })
+
   it('end with GOAWAY: what the upstream has not looked at is sent again, the rest ends there', async (t) => {
     const { framed, upstream } = await pair(t, (connection, id) => {
       if (connection.number > 1) answer(connection, id)

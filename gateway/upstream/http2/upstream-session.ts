@@ -16,6 +16,8 @@ const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
 /** For an upstream to close its side as well. All exchanges are over by then. */
 const CLOSE_MS = 1000
+/** It takes no further exchange from this stream id on, well before the last of them is used (RFC 9113 section 5.1.1). */
+const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
 
 /** What a session tells its owner, which is the pool. */
@@ -112,7 +114,9 @@ export class UpstreamSession implements Timed {
   open(head: readonly string[], user: StreamUser, options: OpenOptions): UpstreamStream | undefined {
     const session = this.#session
     if (session === undefined || session.closed || session.destroyed) return undefined
-    return new UpstreamStream(session.request(head, options), user, () => this.#lastHandled)
+    const stream = session.request(head, options)
+    if ((stream.id ?? 0) >= LAST_STREAM_ID) this.retire()
+    return new UpstreamStream(stream, user, () => this.#lastHandled)
   }
 
   /** It takes no further exchange, and ends with the last. */
