@@ -46,6 +46,36 @@ test('every link of a document to a file of this repository leads to one', () =>
   assert.deepEqual(broken, [])
 })
 
+/** Of the headings of a document, as GitHub makes them, and of its HTML. */
+function anchorsOf(document: string): Set<string> {
+  const text = readFileSync(join(ROOT, document), 'utf8').replaceAll(/^```[\s\S]*?^```/gm, '')
+  const headings = [...text.matchAll(/^#+ +(.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+  return new Set([...headings, ...[...text.matchAll(/(?:id|name)="([^"]+)"/g)].map(([, id = '']) => id)])
+}
+
+test('every link to a chapter of a document leads to a heading', () => {
+  const links = documentsIn(ROOT).flatMap((document) =>
+    [...readFileSync(join(ROOT, document), 'utf8').matchAll(/\]\(([^):#\s]*)#([^)\s]+)\)/g)].map(
+      ([, file = '', anchor = '']) => ({
+        document,
+        target: file === '' ? document : join(dirname(document), file),
+        anchor,
+      }),
+    ),
+  )
+  assert.ok(links.length > 50, `${links.length}`)
+  const broken = links.filter(
+    ({ target, anchor }) => target.endsWith('.md') && !anchorsOf(target).has(anchor),
+  )
+  assert.deepEqual(broken, [])
+})
+
 test('a decision has at most five lines', () => {
   const paragraphs = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8').split('\n\n')
   const decisions = paragraphs.filter((paragraph) => paragraph.startsWith('**'))
