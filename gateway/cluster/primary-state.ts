@@ -175,16 +175,17 @@ export class PrimaryState implements StateFiles, SessionNews {
     this.#otherProcess = other
   }
 
-  hear(sid: string): void {
+  hear(sid: string, isWritten: boolean): void {
     this.eventLog.whenFree(() => {
-      this.#state.revocations.apply(sid, this.eventLog.nowMs, true)
+      this.#state.revocations.apply(sid, this.eventLog.nowMs, isWritten)
       publishRevoked(this.eventLog, sid)
     })
   }
 
-  /** After a hand-over, when the files are another process's. */
+  /** After a hand-over, when the files are another process's, and no worker has a request: their last events count too. */
   leave(): void {
     clearInterval(this.#catchingUp)
+    this.eventLog.catchUp()
     this.#state.member?.close()
   }
 

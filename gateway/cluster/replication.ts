@@ -100,7 +100,7 @@ export function publishSegment(eventLog: EventLog, descriptor: number | undefine
   eventLog.publish({ kind: SEGMENT, id: descriptor ?? -1, atMs: eventLog.nowMs, text: '' })
 }
 
-/** Publishes the end of a session that another process has written to the file. Within a step. */
+/** Publishes the end of a session in another process; no worker has to write it. Within a step. */
 export function publishRevoked(eventLog: EventLog, sid: string): void {
   eventLog.publish({ kind: REVOKED, id: 0, atMs: eventLog.nowMs, text: sid })
 }

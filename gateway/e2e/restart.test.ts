@@ -198,7 +198,7 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
   before(async () => {
     tls = await makeTlsSetup()
     upstream = await startUpstream((req, res) => {
-      if (req.url === '/held') held = res
+      if (req.url === '/held' || req.headers['x-test-hold'] !== undefined) held = res
       else res.end('whole')
     })
     gateway = await startGateway({
@@ -206,6 +206,7 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
         upstream: upstream.url,
         routes: [
           { path: '/bank', auth: ['mtls'] },
+          { path: '/mine', auth: ['bearer'] },
           { path: '/*', auth: ['none'] },
         ],
       },
@@ -270,6 +271,21 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
       clients.filter((id) => id !== undefined),
       Array(4).fill('bank-b'),
     )
+  })
+
+  it('refuses a session that ends in the last request of the process before', async () => {
+    const token = await upstream.issuer.token({ sid: 'held' })
+    const ask = (headers: Record<string, string> = {}) =>
+      call(`${gateway.url}/mine`, { headers: { authorization: `Bearer ${token}`, ...headers } })
+    held = undefined
+    const logout = ask({ 'x-test-hold': '1' })
+    const response = await until(() => held)
+    await restart()
+    assert.equal((await ask()).status, 200)
+    response.setHeader('X-Revoke-Session', 'held').end()
+    assert.equal((await logout).status, 200)
+    // It is told a moment after the client has its response.
+    await until(async () => ((await ask()).status === 401 ? true : undefined))
   })
 
   it('fails no request under load, and lets exactly as many through as the limits', async () => {

@@ -155,12 +155,13 @@ function enforceIn({ state, inForce, whenBound }: Edited) {
   }
 }
 
-function sessionNews({ revocations }: SharedState): SessionNews {
+/** For a process without workers. */
+export function sessionNews({ revocations }: Pick<SharedState, 'revocations'>): SessionNews {
   return {
     tell: (other) => {
       revocations.otherProcess = other
     },
-    hear: (sid) => revocations.apply(sid, Date.now(), true),
+    hear: (sid, isWritten) => revocations.apply(sid, Date.now(), isWritten),
   }
 }
 

@@ -22,8 +22,8 @@ export interface StateFiles {
 export interface SessionNews {
   /** Called for each session that ends here. */
   tell(other: ((sid: string) => void) | undefined): void
-  /** A session has ended there. */
-  hear(sid: string): void
+  /** A session has ended there. @param isWritten false: this process has the files, and it may be in none, or only in a reserve */
+  hear(sid: string, isWritten: boolean): void
 }
 
 export interface HandOverParts {
@@ -56,6 +56,8 @@ export class HandOver {
   #threads: readonly { readonly thread: ServingThread; readonly sockets: readonly NamedSocket[] }[] = []
   #areThreadsSuspended = false
   #areFilesSuspended = false
+  /** Sessions that have ended since the files were given up. */
+  readonly #ended: string[] = []
 
   constructor(parts: HandOverParts) {
     this.#parts = parts
@@ -80,7 +82,7 @@ export class HandOver {
    * @throws Error when a thread or the files cannot be completed; the caller then calls `goOn`
    */
   async suspend(): Promise<PassedState> {
-    const { files, tickets, trail, begin, threads, obstacle } = this.#parts
+    const { files, tickets, trail, sessions, begin, threads, obstacle } = this.#parts
     begin?.()
     const present = new Set(threads())
     const isSame =
@@ -93,6 +95,8 @@ export class HandOver {
     const failed = suspended.find(({ status }) => status === 'rejected')
     if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
     const keys = suspended.flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
+    // Before the other process reads the files: it may miss what is written from now on.
+    sessions.tell((sid) => this.#ended.push(sid))
     this.#areFilesSuspended = true
     const passed = await files.suspend(keys)
     const error = await trail.suspend('restart')
@@ -102,7 +106,7 @@ export class HandOver {
 
   /** Serves again, after `suspend`. @param copies of the sockets, which do not listen yet, in the order of `sockets()` */
   goOn(copies: readonly PassedSocket[]): void {
-    const { files, trail, log, back } = this.#parts
+    const { files, trail, sessions, log, back } = this.#parts
     const reopen = () => {
       try {
         files.resume()
@@ -111,6 +115,8 @@ export class HandOver {
         setTimeout(reopen, RETRY_MS)
       }
     }
+    sessions.tell(undefined)
+    this.#ended.length = 0
     if (this.#areFilesSuspended) reopen()
     this.#areFilesSuspended = false
     trail.goOn()
@@ -131,10 +137,17 @@ export class HandOver {
     const { trail, sessions, unwatch, close } = this.#parts
     unwatch()
     trail.leaveTo((lines) => successor.record(lines))
-    successor.onRevoked = (sid) => sessions.hear(sid)
-    sessions.tell((sid) => successor.send({ type: 'revoked', sid }))
+    successor.onRevoked = (sid) => sessions.hear(sid, true)
+    let isTold = Promise.resolve()
+    const tell = (sid: string) => {
+      isTold = successor.revoked(sid)
+    }
+    for (const sid of this.#ended.splice(0)) tell(sid)
+    sessions.tell(tell)
     const late = Promise.race([hurry, successor.hurry])
     await Promise.all(this.#threads.map(({ thread }) => thread.leave(successor, late)))
     close()
+    // Messages go in their order: with the last one all are on their way.
+    await isTold
   }
 }

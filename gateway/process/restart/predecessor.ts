@@ -100,7 +100,7 @@ export class Predecessor {
         if (followed !== undefined) this.#record(followed, message)
         break
       default:
-        followed?.sessions.hear(message.sid)
+        followed?.sessions.hear(message.sid, false)
     }
   }
 

@@ -17,6 +17,8 @@ export class Successor implements Heir {
   readonly #prepared = Promise.withResolvers<Places>()
   readonly #serving = Promise.withResolvers<void>()
   readonly #hurry = Promise.withResolvers<void>()
+  /** Messages that wait for it to take a socket are never sent then. */
+  readonly #gone = Promise.withResolvers<void>()
   readonly #records = new UnacknowledgedRecords((id, lines) => {
     const { connected } = this.#child
     if (connected) this.send({ type: 'records', id, lines })
@@ -80,6 +82,12 @@ export class Successor implements Heir {
     else sent()
   }
 
+  /** A session has ended here. Resolves when that is on its way, or never will be. */
+  revoked(sid: string): Promise<void> {
+    const sent = new Promise<void>((resolve) => this.send({ type: 'revoked', sid }, undefined, resolve))
+    return Promise.race([sent, this.#gone.promise])
+  }
+
   record(lines: readonly string[]): Commit {
     return this.#records.record(lines)
   }
@@ -123,6 +131,7 @@ export class Successor implements Heir {
     this.#prepared.reject(error)
     this.#serving.reject(error)
     this.#records.giveUp(error.message)
+    this.#gone.resolve()
     this.#hurry.resolve()
   }
 }

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { pino } from 'pino'
+import type { StartupConfiguration } from '../process/startup-configuration.ts'
+import type { StoreWatch } from '../process/store-watch.ts'
+import { commonClock } from './event-clock.ts'
+import { EventLog } from './event-log.ts'
+import { PrimaryState } from './primary-state.ts'
+import { publishRevoked } from './replication.ts'
+
+function primaryState(t: TestContext) {
+  const dataDir = mkdtempSync(join(tmpdir(), 'primary-state-'))
+  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+  const startup = {
+    settings: { dataDir, authThrottle: { failures: 10, windowMs: 60_000 } },
+    version: '',
+    limits: { text: '', value: [] },
+    log: pino({ level: 'silent' }),
+  } as object as StartupConfiguration
+  const watch = { fault: assert.fail, removed() {}, observe() {} } as object as StoreWatch
+  const state = new PrimaryState(startup, { watch, gatewayId: 'gateway' })
+  t.after(() => state.close())
+  return { dataDir, state }
+}
+
+test('a session that ends in the last request of a worker is told to the process that takes over', (t) => {
+  const { state } = primaryState(t)
+  const { memory, originMs } = state.copy()
+  const seat = state.eventLog.takeSeat() as number
+  const worker = new EventLog({ memory, seat, clock: commonClock(originMs), onLost: assert.fail })
+  const told: string[] = []
+  state.tell((sid) => told.push(sid))
+  worker.enter()
+  publishRevoked(worker, 'last')
+  worker.leave()
+  state.leave()
+  assert.deepEqual(told, ['last'])
+})
+
+test('a session that ended in the process before is written by the one that has the files', (t) => {
+  const { dataDir, state } = primaryState(t)
+  state.hear('before', false)
+  state.hear('after', true)
+  const file = readFileSync(join(dataDir, 'revocations.ndjson'), 'utf8')
+  assert.match(file, /"before"/)
+  assert.doesNotMatch(file, /"after"/)
+  assert.deepEqual(
+    state.copy().copy.revoked.map(([sid]) => sid),
+    ['before', 'after'],
+  )
+})

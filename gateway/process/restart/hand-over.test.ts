@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { pino } from 'pino'
+import { openTrail } from '../../audit/open-trail.ts'
+import { Revocations } from '../../auth/revocations.ts'
+import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
+import { sessionNews } from '../single-process.ts'
+import { HandOver } from './hand-over.ts'
+import type { Successor } from './successor.ts'
+
+/** A process that can be handed over, with sessions that can end in it. */
+function handedOver(t: TestContext) {
+  const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
+  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+  const revocations = new Revocations({ dataDir, clock: Date.now, onFault: assert.fail })
+  const trail = openTrail({ file: join(dataDir, 'audit.ndjson'), onFault: assert.fail, onRecord: () => {} })
+  t.after(() => trail.close('end'))
+  const handOver = new HandOver({
+    log: pino({ level: 'silent' }),
+    trail,
+    threads: () => [],
+    files: {
+      suspend: async (keys) => ({ proofs: [], failures: [], blocked: [], keys }),
+      resume: () => {},
+    },
+    tickets: new TicketKeys(randomDayKey(Date.now())),
+    sessions: sessionNews({ revocations }),
+    obstacle: () => undefined,
+    unwatch: () => {},
+    close: () => revocations.revoke('last'),
+  })
+  return { dataDir, revocations, handOver }
+}
+
+/** The process that takes over: sessions that it was told of, and what ends its wait for the last. */
+function successor() {
+  const told: string[] = []
+  const sent = Promise.withResolvers<void>()
+  const fake: Partial<Successor> = {
+    record: () => ({ whenDone: () => {} }) as never,
+    revoked: (sid) => {
+      told.push(sid)
+      return sent.promise
+    },
+    hurry: new Promise(() => {}),
+  }
+  return { told, sent, successor: fake as Successor }
+}
+
+test('a session that ends while the files change hands is told to the process that takes over', async (t) => {
+  const { handOver, revocations } = handedOver(t)
+  await handOver.suspend()
+  revocations.revoke('between')
+  const other = successor()
+  other.sent.resolve()
+  await handOver.leave(other.successor, new Promise(() => {}))
+  assert.deepEqual(other.told, ['between', 'last'])
+})
+
+test('a process that leaves waits until the last ended session is on its way', async (t) => {
+  const { handOver } = handedOver(t)
+  await handOver.suspend()
+  const other = successor()
+  let hasLeft = false
+  const left = handOver.leave(other.successor, new Promise(() => {})).then(() => {
+    hasLeft = true
+  })
+  await turn()
+  assert.deepEqual([other.told, hasLeft], [['last'], false])
+  other.sent.resolve()
+  await left
+})
+
+test('what ends before a hand-over that fails is not told again at the next', async (t) => {
+  const { handOver, revocations } = handedOver(t)
+  await handOver.suspend()
+  revocations.revoke('between')
+  handOver.goOn([])
+  assert.equal(revocations.otherProcess, undefined)
+  await handOver.suspend()
+  const other = successor()
+  other.sent.resolve()
+  await handOver.leave(other.successor, new Promise(() => {}))
+  assert.deepEqual(other.told, ['last'])
+})
+
+test('a process that has taken over writes sessions that end in the one before, which does not write those that it hears of', (t) => {
+  const { dataDir, revocations } = handedOver(t)
+  const news = sessionNews({ revocations })
+  news.hear('before', false)
+  news.hear('after', true)
+  assert.deepEqual(
+    ['before', 'after'].map((sid) => revocations.isRevoked(sid)),
+    [true, true],
+  )
+  const file = readFileSync(join(dataDir, 'revocations.ndjson'), 'utf8')
+  assert.match(file, /"before"/)
+  assert.doesNotMatch(file, /"after"/)
+})
