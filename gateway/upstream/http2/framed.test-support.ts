@@ -1,10 +1,12 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 
-export const [DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY, WINDOW_UPDATE] = [0, 1, 3, 4, 7, 8] as const
+export const [DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE] = [
+  0, 1, 3, 4, 6, 7, 8,
+] as const
 export const END_STREAM = 1
 const END_HEADERS = 4
-const ACK = 1
+export const ACK = 1
 const PREFACE_BYTES = 24
 const HEADER_BYTES = 9
 

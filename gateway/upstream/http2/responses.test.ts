@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import {
   bodyOf,
@@ -9,6 +10,7 @@ import {
   upstreamsTo,
 } from '../contract/scripted.test-support.ts'
 import {
+  ACK,
   DATA,
   data,
   END_STREAM,
@@ -19,6 +21,7 @@ import {
   HEADERS,
   head,
   numbers,
+  PING,
   RST_STREAM,
 } from './framed.test-support.ts'
 
@@ -203,6 +206,29 @@ describe('a response over HTTP/2', () => {
     const script: Script = ({ write }, id) => write(head(id, [...OK, 'content-length', '5'], END_STREAM))
     const { received } = await responseTo(t, script, { method: 'HEAD' })
     assert.deepEqual([outcome(received), bodyOf(received)], ['end', ''])
+  })
+
+  it('is whole when it came before the end of its request, of which more comes while it is held back', async (t) => {
+    const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first ')))
+    const upstream = upstreamsTo([framed.url])
+    t.after(async () => {
+      await framed.close()
+      await upstream.close()
+    })
+    const body = new Readable({ read() {} })
+    let isHeld = true
+    const sent = send(upstream, { method: 'POST', body }, () => !isHeld)
+    body.push('a')
+    await until(() => sent.received.chunks.length === 1)
+    const [connection] = framed.connections as [FramedConnection]
+    connection.write(data(1, 'last', END_STREAM), RST(1, 0), frame(PING, 0, 0, Buffer.alloc(8)))
+    await until(() => connection.frames.some(({ type, flags }) => type === PING && flags === ACK))
+    body.push('b')
+    await until(() => body.readableLength === 0)
+    isHeld = false
+    sent.call.resume()
+    assert.deepEqual([outcome(await sent.over), bodyOf(sent.received)], ['end', 'first last'])
+    assert.deepEqual([body.isPaused(), body.listenerCount('data')], [true, 0])
   })
 
   it('without a head that is reset is broken, also when no error is named', async (t) => {

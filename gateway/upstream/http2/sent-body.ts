@@ -65,6 +65,11 @@ export class SentBody {
         return
       }
     }
+    // Reset, with a response that is still being read: a write would be a fault of that.
+    if (this.#stream.closed) {
+      this.stop()
+      return
+    }
     const takesMore = this.#stream.write(piece)
     this.#sender.bodyPassed()
     if (takesMore || this.heldBack || this.#isOver) return
