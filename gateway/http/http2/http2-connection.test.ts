@@ -368,6 +368,61 @@ describe('the windows of HTTP/2', () => {
   })
 })
 
+describe('a response of HTTP/2 that waits for its client to read', () => {
+  const WIDE = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff])
+  const head = { status: 200, lines: '', contentLength: undefined, dated: true }
+  const sizes = (client: FrameClient, id: number) =>
+    client.of(DATA, id).reduce((sum, { payload }) => sum + payload.length, 0)
+
+  it('goes on when another takes all that was left of the window', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.frame(SETTINGS, 0, 0, WIDE)
+    client.frame(WINDOW_UPDATE, 0, 0, numbers(100_000))
+    client.request(1)
+    client.request(3)
+    await until(() => seen.length === 2)
+    const [greedy, patient] = seen as [Seen, Seen]
+    for (const { res } of [greedy, patient]) {
+      res.writeHead(head)
+      res.flushHead()
+    }
+    await client.settled()
+    client.wire.stall(true)
+    let drained = 0
+    patient.res.onDrain(() => drained++)
+    const { writableHighWaterMark } = client.wire
+    assert.equal(
+      patient.res.write(Buffer.alloc(writableHighWaterMark)),
+      false,
+      'it is written, and nothing more',
+    )
+    assert.equal(greedy.res.write(Buffer.alloc(200_000)), false)
+    client.wire.stall(false)
+    await until(() => sizes(client, 1) + sizes(client, 3) === 165_535)
+    await until(() => drained === 1)
+    assert.equal(sizes(client, 3), writableHighWaterMark)
+  })
+
+  it('has its turn when the window is too small for all', async () => {
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.frame(SETTINGS, 0, 0, WIDE)
+    for (const id of [1, 3, 5]) client.request(id)
+    await until(() => seen.length === 3)
+    for (const { res } of seen) {
+      res.writeHead(head)
+      res.write(Buffer.alloc(100_000))
+    }
+    await until(() => sizes(client, 1) === 65_535)
+    for (let at = 0; at < 6; at++) {
+      client.frame(WINDOW_UPDATE, 0, 0, numbers(1000))
+      await client.settled()
+    }
+    assert.deepEqual([sizes(client, 1), sizes(client, 3), sizes(client, 5)], [67_535, 2000, 2000])
+  })
+})
+
 describe('a connection of HTTP/2 that ends', () => {
   it('finishes what it has begun, and leaves the rest to another one', async () => {
     const { seen, http, connect } = serveFrames({ begun: () => {} })

@@ -301,7 +301,11 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   readonly #onDrain = (): void => {
-    if (this.#lingering === undefined) this.pumpAll()
+    if (this.#lingering === undefined) {
+      this.pumpAll()
+      // Whoever waited for the socket alone needs no window, and no turn.
+      if (this.sendWindow <= 0) this.streams.visitAll(({ res }) => res.pump())
+    }
     if (this.socket.isPaused()) this.socket.resume()
   }
 
