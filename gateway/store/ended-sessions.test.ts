@@ -73,9 +73,9 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
         await until(() => store.wasReached, 'the key')
         await ended.readAll(connection)
       },
-      onEvent: (kind, hash) => {
+      onEvent: (kind, hash, agoMs) => {
         heard.push([kind, hash])
-        if (kind === 'ended') ended.apply(hash)
+        if (kind === 'ended') ended.apply(hash, agoMs)
       },
       onFault: () => undefined,
     })
@@ -133,6 +133,41 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
     late.events.restart()
     await until(() => late.events.isCurrent && late.ended.unsent === 0, 'the second reading')
     assert.equal(await server.command('ZCARD', set), 0)
+  })
+
+  it('that end again are remembered for the tokens that were issued in between, by all', async () => {
+    const HOUR_MS = 3_600_000
+    const [hashKey, set] = ['k'.repeat(32), `${streamKey(new StoreKeys('test', 'k'.repeat(32)))}:ended`]
+    let aheadMs = 0
+    const one = await join([], hashKey)
+    const hash = one.store.keys.hashOf('session\0s-1')
+    await server.command('ZADD', set, `${Date.now() - 20 * HOUR_MS}`, hash)
+    const other = await join([], hashKey, () => Date.now() + aheadMs)
+    assert.ok(other.ended.has('s-1'))
+    one.end('s-1')
+    one.end('s-2')
+    await until(() => other.ended.has('s-2'), 'the end of the second session')
+    assert.ok(Number(await server.command('ZSCORE', set, hash)) > Date.now() - HOUR_MS, 'in the store')
+    aheadMs = 5 * HOUR_MS
+    one.end('s-3')
+    await until(() => other.ended.has('s-3'), 'the end of the third session')
+    assert.ok(other.ended.has('s-1'), 'at the other gateway')
+  })
+
+  it('as a store that lost its data got them back are as old as they are', async () => {
+    const HOUR_MS = 3_600_000
+    let aheadMs = 0
+    const [one, other] = [await join(), await join([], undefined, () => Date.now() + aheadMs)]
+    const event = ['kind', 'ended', 'hash', 'hash-of-another', 'origin', 'a', 'agoMs', `${23 * HOUR_MS}`]
+    await server.command('XADD', streamKey(one.store.keys), '*', ...event)
+    await until(() => other.heard.length === 1, 'the event')
+    aheadMs = 2 * HOUR_MS
+    one.end('s-1')
+    await until(() => other.ended.has('s-1'), 'the end of the session')
+    assert.deepEqual(
+      other.ended.copy().sessions.map(([hash]) => hash),
+      [one.store.keys.hashOf('session\0s-1')],
+    )
   })
 
   it('are not named in the store', async () => {
@@ -248,66 +283,6 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
       assert.deepEqual([ended.has('s-1'), ended.has('s-2')], [true, false])
     } finally {
       store.close()
-    }
-  })
-})
-
-describe('events', { skip: NO_REDIS }, () => {
-  it('begin anew when a gateway falls so far behind that the stream lost some', async () => {
-    const server = await startRedis()
-    const connection = openStoreConnection(storeAt('single', [server.port]))
-    let held: PromiseWithResolvers<void> | undefined
-    let begun = 0
-    const faults: string[] = []
-    const keys = new StoreKeys('test', 'k')
-    const events = new StoreEvents({
-      connection: {
-        isCluster: false,
-        get isReady() {
-          return connection.isReady
-        },
-        send: async (args, key) => {
-          if (args[0] === 'XREAD') await held?.promise
-          return connection.send(args, key)
-        },
-        onReady: (listener) => connection.onReady(listener),
-        // Not for want of a reply that the test holds back.
-        reset: () => held === undefined && connection.reset(),
-        close: () => connection.close(),
-      },
-      keys,
-      id: 'me',
-      beforeFollowing: async () => void begun++,
-      onEvent: () => undefined,
-      onFault: (cause) => faults.push(cause),
-    })
-    const add = (count: number) =>
-      server.command(
-        'EVAL',
-        `for i = 1, ${count} do redis.call('XADD', KEYS[1], '*', 'kind', 'ended', 'hash', 'h' .. i, 'origin', 'o') end return 1`,
-        '1',
-        streamKey(keys),
-      )
-    try {
-      await until(() => events.isCurrent, 'the events')
-      await add(1)
-      held = Promise.withResolvers()
-      await add(2500)
-      held.resolve()
-      held = undefined
-      await add(1)
-      assert.equal(begun, 1, 'nothing is missing')
-      held = Promise.withResolvers()
-      await add(1)
-      await add(2500)
-      await server.command('XTRIM', streamKey(keys), 'MAXLEN', '1200')
-      held.resolve()
-      held = undefined
-      await until(() => begun === 2 && events.isCurrent, 'the second beginning')
-      assert.match(faults.join(), /so far behind/)
-    } finally {
-      events.close()
-      await server.stop()
     }
   })
 })

@@ -16,7 +16,8 @@ const MAX_BATCH = 250
 const MAX_RETIRED = 3
 
 /**
- * Adds sessions to the set, by the server's clock, and tells the gateways of those that are new there. KEYS: set, stream.
+ * Adds sessions to the set, by the server's clock, and tells the gateways of those that are new there, or have ended again since:
+ * tokens may have been issued in between. KEYS: set, stream.
  * ARGV: origin; for each session how many milliseconds ago it ended, and its hash. Sessions that outlived their tokens go.
  */
 const END_SCRIPT = `
@@ -24,8 +25,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 2, #ARGV, 2 do
   local hash = ARGV[i + 1]
-  if redis.call('ZADD', KEYS[1], 'NX', now - ARGV[i], hash) == 1 then
-    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ${MAX_STREAM}, '*', 'kind', 'ended', 'hash', hash, 'origin', ARGV[1])
+  if redis.call('ZADD', KEYS[1], 'GT', 'CH', now - ARGV[i], hash) == 1 then
+    redis.call('XADD', KEYS[2], 'MAXLEN', '~', ${MAX_STREAM}, '*', 'kind', 'ended', 'hash', hash, 'origin', ARGV[1], 'agoMs', ARGV[i])
   end
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ${REVOCATION_LIFETIME_MS})
@@ -88,9 +89,9 @@ export class EndedSessions {
     return false
   }
 
-  /** Another gateway has ended a session. @param endedAtMs default: now */
-  apply(hash: string, endedAtMs: number = this.#options.clock()): void {
-    if (this.#ended.since(hash) === undefined) this.#ended.apply(hash, endedAtMs, true)
+  /** Another gateway has ended a session, perhaps again. */
+  apply(hash: string, agoMs: number): void {
+    this.#learn(hash, this.#options.clock() - agoMs)
   }
 
   copy(): EndedSessionsCopy {
@@ -100,7 +101,7 @@ export class EndedSessions {
 
   /** Takes over what another thread of this gateway knows. To be called before anything else, with its key in force. */
   restore({ sessions, hashKeys }: EndedSessionsCopy): void {
-    for (const [hash, endedAtMs] of sessions) this.apply(hash, endedAtMs)
+    for (const [hash, endedAtMs] of sessions) this.#learn(hash, endedAtMs)
     this.#hashKeys = hashKeys
     this.#hashes.clear()
   }
@@ -149,8 +150,13 @@ export class EndedSessions {
       cursor = String(next)
     } while (cursor !== '0')
     const oldestFirst = [...present].sort(([, a], [, b]) => a - b)
-    for (const [hash, atMs] of oldestFirst) this.apply(hash, Math.min(atMs - aheadMs, clock()))
+    for (const [hash, atMs] of oldestFirst) this.#learn(hash, Math.min(atMs - aheadMs, clock()))
     return new Set(present.keys())
+  }
+
+  #learn(hash: string, endedAtMs: number): void {
+    const knownMs = this.#ended.since(hash)
+    if (knownMs === undefined || knownMs < endedAtMs) this.#ended.apply(hash, endedAtMs, true)
   }
 
   get #setKey(): string {
@@ -161,11 +167,11 @@ export class EndedSessions {
   #send(): void {
     if (this.#isSending || this.unsent === 0) return
     const { breaker, keys, id, clock } = this.#options
-    const sids = firstOf(this.#unsent.keys(), MAX_BATCH)
+    const sids = firstOf(this.#unsent, MAX_BATCH)
     const hashes = firstOf(this.#unsentHashes, MAX_BATCH - sids.length)
     const nowMs = clock()
     const aged = (hash: string, endedAtMs = nowMs) => [`${Math.max(0, Math.round(nowMs - endedAtMs))}`, hash]
-    const own = sids.flatMap((sid) => aged(keys.hashOf(`session\0${sid}`), this.#unsent.get(sid)))
+    const own = sids.flatMap(([sid, endedAtMs]) => aged(keys.hashOf(`session\0${sid}`), endedAtMs))
     const others = hashes.flatMap((hash) => aged(hash, this.#ended.since(hash)))
     const key = this.#setKey
     const { hashKey } = keys
@@ -176,7 +182,8 @@ export class EndedSessions {
       done: (reply) => {
         this.#isSending = false
         if (reply === undefined || hashKey !== keys.hashKey) return
-        for (const sid of sids) this.#unsent.delete(sid)
+        // It may have ended again meanwhile.
+        for (const [sid, endedAtMs] of sids) if (this.#unsent.get(sid) === endedAtMs) this.#unsent.delete(sid)
         for (const hash of hashes) this.#unsentHashes.delete(hash)
         this.#send()
       },
@@ -205,8 +212,8 @@ export class EndedSessions {
   }
 }
 
-function firstOf(all: Iterable<string>, max: number): string[] {
-  const first: string[] = []
+function firstOf<T>(all: Iterable<T>, max: number): T[] {
+  const first: T[] = []
   for (const each of all) {
     if (first.length >= max) break
     first.push(each)

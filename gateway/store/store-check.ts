@@ -107,7 +107,7 @@ async function tryCommands(link: StoreLink, prefix: string, faults: string[]): P
     ['LRANGE', list, '0', '1'],
     ['LSET', list, '-1', '3'],
     ['LPOP', list],
-    ['ZADD', set, 'NX', '1', 'hash'],
+    ['ZADD', set, 'GT', 'CH', '1', 'hash'],
     ['ZSCAN', set, '0', 'COUNT', '1'],
     ['ZREMRANGEBYSCORE', set, '-inf', '1'],
     ['XADD', stream, 'MAXLEN', '~', '1', '*', 'kind', 'check'],

@@ -13,8 +13,8 @@ export interface StoreEventsOptions {
   readonly id: string
   /** Reads what the stream cannot tell, each time before it is followed. */
   readonly beforeFollowing: () => Promise<void>
-  /** Another gateway's event. */
-  readonly onEvent: (kind: EventKind, hash: string) => void
+  /** Another gateway's event. @param agoMs since what it tells; 0 also when an older gateway does not say it */
+  readonly onEvent: (kind: EventKind, hash: string, agoMs: number) => void
   readonly onFault: (cause: string) => void
 }
 
@@ -133,9 +133,9 @@ export class StoreEvents {
     }
   }
 
-  #apply([kind, hash, origin]: readonly string[]): void {
+  #apply([kind, hash, origin, agoMs = '0']: readonly string[]): void {
     if (origin === this.#options.id || hash === undefined) return
-    if (kind === 'ended' || kind === 'failed') this.#options.onEvent(kind, hash)
+    if (kind === 'ended' || kind === 'failed') this.#options.onEvent(kind, hash, Number(agoMs) || 0)
   }
 }
 

@@ -66,7 +66,7 @@ export class StoreMember {
         if (!this.#store.wasReached) throw new Error('the store has not been reached')
         await ended.readAll(connection)
       },
-      onEvent: (kind, hash) => (kind === 'ended' ? ended.apply(hash) : options.onFailure(hash)),
+      onEvent: (kind, hash, agoMs) => (kind === 'ended' ? ended.apply(hash, agoMs) : options.onFailure(hash)),
       onFault,
     })
     this.#ended = ended

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { NO_REDIS, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import { openStoreConnection } from './store-connection.ts'
+import { StoreEvents, streamKey } from './store-events.ts'
+import { StoreKeys } from './store-keys.ts'
+
+describe('events', { skip: NO_REDIS }, () => {
+  it('begin anew when a gateway falls so far behind that the stream lost some', async () => {
+    const server = await startRedis()
+    const connection = openStoreConnection(storeAt('single', [server.port]))
+    let held: PromiseWithResolvers<void> | undefined
+    let begun = 0
+    const faults: string[] = []
+    const keys = new StoreKeys('test', 'k')
+    const events = new StoreEvents({
+      connection: {
+        isCluster: false,
+        get isReady() {
+          return connection.isReady
+        },
+        send: async (args, key) => {
+          if (args[0] === 'XREAD') await held?.promise
+          return connection.send(args, key)
+        },
+        onReady: (listener) => connection.onReady(listener),
+        // Not for want of a reply that the test holds back.
+        reset: () => held === undefined && connection.reset(),
+        close: () => connection.close(),
+      },
+      keys,
+      id: 'me',
+      beforeFollowing: async () => void begun++,
+      onEvent: () => undefined,
+      onFault: (cause) => faults.push(cause),
+    })
+    const add = (count: number) =>
+      server.command(
+        'EVAL',
+        `for i = 1, ${count} do redis.call('XADD', KEYS[1], '*', 'kind', 'ended', 'hash', 'h' .. i, 'origin', 'o') end return 1`,
+        '1',
+        streamKey(keys),
+      )
+    try {
+      await until(() => events.isCurrent, 'the events')
+      await add(1)
+      held = Promise.withResolvers()
+      await add(2500)
+      held.resolve()
+      held = undefined
+      await add(1)
+      assert.equal(begun, 1, 'nothing is missing')
+      held = Promise.withResolvers()
+      await add(1)
+      await add(2500)
+      await server.command('XTRIM', streamKey(keys), 'MAXLEN', '1200')
+      held.resolve()
+      held = undefined
+      await until(() => begun === 2 && events.isCurrent, 'the second beginning')
+      assert.match(faults.join(), /so far behind/)
+    } finally {
+      events.close()
+      await server.stop()
+    }
+  })
+})
