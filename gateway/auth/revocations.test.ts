@@ -535,3 +535,21 @@ test('sessions beyond those that may wait for the disk are written with all othe
     -1,
   )
 })
+
+test('a session stays ended while its token is good, when the wall clock is set back meanwhile', (t) => {
+  const time = { nowMs: NOW_MS, setBackMs: 0 }
+  const revocations = new Revocations({
+    dataDir: place(t).dataDir,
+    clock: () => time.nowMs,
+    wallClock: () => time.nowMs - time.setBackMs,
+    onFault: (cause) => assert.fail(cause),
+  })
+  revocations.revoke('s-1')
+  time.setBackMs = 10 * 60_000
+  time.nowMs += DAY_MS + 9 * 60_000
+  revocations.revoke('s-2')
+  assert.equal(revocations.isRevoked('s-1'), true)
+  time.nowMs += 2 * 60_000
+  revocations.revoke('s-3')
+  assert.equal(revocations.isRevoked('s-1'), false)
+})
