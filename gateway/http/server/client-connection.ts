@@ -27,7 +27,8 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   readonly terms: ConnectionTerms<E, Connection<E>>
   isLast = false
   readonly #reader: RequestReader
-  readonly #pipelined: PipelinedBytes
+  /** Waits for its turn. */
+  readonly pipelined: PipelinedBytes
   readonly #writes: WriteWatch
   readonly #stopReading: (unread: Buffer | undefined) => void
   #phase: ConnectionPhase = 'idle'
@@ -49,11 +50,11 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.network = origin.network
     this.terms = terms
     this.#reader = new RequestReader(this, terms)
-    this.#pipelined = new PipelinedBytes(socket)
+    this.pipelined = new PipelinedBytes(socket)
     this.#writes = new WriteWatch(socket, terms.steadyClock)
     socket.setNoDelay(true)
     this.#stopReading = readClient(socket, this)
-    socket.on('end', this.#onEnd)
+    socket.on('end', this.clientEnded)
     socket.on('close', this.#onClose)
     // After a broken TLS record the socket does not close by itself.
     socket.on('error', () => socket.destroy())
@@ -61,7 +62,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   /** No request is open, and every byte of the last response is on its way. */
   get isIdle(): boolean {
-    return this.#phase === 'idle' && this.#pipelined.isEmpty && this.socket.writableLength === 0
+    return this.#phase === 'idle' && this.pipelined.isEmpty && this.socket.writableLength === 0
   }
 
   /** Only of an idle connection. */
@@ -122,7 +123,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   #nextRequest(): void {
     if (this.terms.between !== undefined) this.terms.between(this)
-    else if (!this.#pipelined.isEmpty) this.#readPipelined()
+    else if (!this.pipelined.isEmpty) this.#readPipelined()
     else if (this.#ended) this.#linger()
     else this.#becomeIdle()
   }
@@ -139,9 +140,9 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   detach(): Socket {
     const { socket } = this
-    const unread = this.#phase === 'head' ? this.#reader.partialHead : this.#pipelined.take()
+    const unread = this.#phase === 'head' ? this.#reader.partialHead : this.pipelined.take()
     this.#enter('detached')
-    socket.off('end', this.#onEnd)
+    socket.off('end', this.clientEnded)
     socket.off('close', this.#onClose)
     this.#stopReading(unread)
     this.terms.left(this)
@@ -150,12 +151,12 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   }
 
   received(bytes: Buffer, length: number): void {
-    if (this.#phase === 'response') this.#pipelined.keep(bytes, 0, length)
+    if (this.#phase === 'response') this.pipelined.keep(bytes, 0, length)
     else if (this.#phase === 'lingering') this.#lingering?.throwAway(this.terms.steadyClock())
     else if (this.#phase !== 'last response') this.#read(bytes, length)
   }
 
-  readonly #onEnd = (): void => {
+  readonly clientEnded = (): void => {
     this.#ended = true
     if (this.#phase === 'response' || this.#phase === 'last response') awaitHalfClosed(this.socket)
     else if (this.#phase === 'lingering') this.socket.destroySoon()
@@ -177,8 +178,8 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#reader.close()
     this.#cancelRequest()
     // Pipelined requests are never begun: only their number is reported.
-    const { requests } = this.#pipelined
-    this.#pipelined.drop()
+    const { requests } = this.pipelined
+    this.pipelined.drop()
     if (requests > 0) this.terms.handler.abandoned(this.peer, requests)
   }
 
@@ -195,7 +196,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   #dropPipelinedAfter(response: ClientResponse): void {
     if (response.keepAlive) return
     this.#enter('last response')
-    this.#pipelined.drop()
+    this.pipelined.drop()
   }
 
   /** In a later turn, so that a long pipeline cannot starve other connections. */
@@ -203,13 +204,13 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     setImmediate(() => {
       if (this.#phase !== 'response' || this.#res !== undefined || this.socket.destroyed) return
       if (this.terms.between !== undefined) return this.terms.between(this)
-      const bytes = this.#pipelined.take()
+      const bytes = this.pipelined.take()
       if (bytes !== undefined) {
         this.#becomeIdle()
-        this.#pipelined.isBeingRead = true
+        this.pipelined.isBeingRead = true
         this.socket.resume()
         this.#read(bytes, bytes.length)
-        this.#pipelined.isBeingRead = false
+        this.pipelined.isBeingRead = false
       }
       if (this.#ended) this.#endEarly()
     })
@@ -259,7 +260,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     const at = this.#isIn('body') ? this.#reader.readBody(bytes, from, to) : from
     // Handling the first pieces may have ended the request.
     if (this.#reader.isComplete && this.#isIn('body')) this.#requestComplete()
-    if (this.#isIn('response') && at < to) this.#pipelined.keep(bytes, at, to)
+    if (this.#isIn('response') && at < to) this.pipelined.keep(bytes, at, to)
   }
 
   #requestComplete(): void {
@@ -274,7 +275,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     if (req === undefined || res === undefined) return
     if (fault !== undefined) this.#expectNothing(res)
     // A client must not switch protocols before it has the responses to earlier requests.
-    const upgrade = !this.#pipelined.isBeingRead && this.#reader.asksForUpgrade && isWebSocketUpgrade(req)
+    const upgrade = !this.pipelined.isBeingRead && this.#reader.asksForUpgrade && isWebSocketUpgrade(req)
     const exchange = this.terms.handler.begin({ req, res, upgrade: upgrade ? 'websocket' : undefined }, fault)
     if (this.#res === res) this.#exchange = exchange
   }
@@ -304,7 +305,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   #linger(): void {
     this.#enter('lingering')
-    this.#pipelined.drop()
+    this.pipelined.drop()
     this.#lingering = new Lingering(this.socket, this.#ended, this.terms.steadyClock())
   }
 

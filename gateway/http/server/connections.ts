@@ -68,6 +68,8 @@ export class Accepted implements AcceptedConnection {
 /** A connection on which no request has begun, and nothing is read. */
 export interface ParkedConnection {
   readonly socket: Socket
+  /** What has come of the next requests, where its client has closed its half; otherwise the socket has it. */
+  readonly unread: Buffer | undefined
   /** Serves it again. */
   goOn(): void
 }
@@ -226,8 +228,11 @@ export class Connections<E> {
    * request unshifted, now or when its present response is written.
    */
   park(take: (parked: ParkedConnection) => void): void {
-    const detach = (connection: Connection<E>) =>
-      take({ socket: connection.detach(), goOn: () => this.#goOn(connection) })
+    const detach = (connection: Connection<E>) => {
+      // Nothing can be unshifted into a stream that has ended.
+      const unread = connection.socket.readableEnded ? connection.pipelined.take() : undefined
+      take({ socket: connection.detach(), unread, goOn: () => this.#goOn(connection, unread) })
+    }
     this.#terms.between = detach
     this.#open.visitAll((connection) => {
       if (!(connection instanceof Connection)) connection.retire()
@@ -240,13 +245,18 @@ export class Connections<E> {
     this.#terms.between = undefined
   }
 
-  #goOn(before: Connection<E>): void {
-    const again = new Connection(before.socket, before, this.#terms)
+  #goOn(before: Connection<E>, unread: Buffer | undefined): void {
+    const { socket } = before
+    // Nothing will tell any more that it has closed.
+    if (socket.destroyed) return
+    const again = new Connection(socket, before, this.#terms)
     this.#open.add(again)
-    before.socket.resume()
     before.network.connections.visitAll((accepted) => {
       if (accepted.activity === before) accepted.activity = again
     })
+    socket.resume()
+    if (unread !== undefined) again.received(unread, unread.length)
+    if (socket.readableEnded) again.clientEnded()
   }
 
   /** Resolves when no connection is left. */

@@ -120,6 +120,8 @@ export class HandOver {
     if (this.#areFilesSuspended) reopen()
     this.#areFilesSuspended = false
     trail.goOn()
+    // An unused copy would go on listening when its thread has ended, and nobody would accept from it.
+    if (!this.#areThreadsSuspended) for (const copy of copies) copy.close()
     let at = 0
     for (const { thread, sockets } of this.#areThreadsSuspended ? this.#threads : []) {
       thread.goOn(copies.slice(at, at + sockets.length))

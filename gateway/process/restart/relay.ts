@@ -32,14 +32,16 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
 /**
  * Passes on everything that comes over the connection, and what comes back, until one side ends.
  *
+ * @param unread what has come of it before
  * @returns the other end, for the process that goes on with it
  */
-export async function relay(socket: Socket): Promise<Socket> {
+export async function relay(socket: Socket, unread?: Buffer): Promise<Socket> {
   const [near, far] = await connectedPair()
   near.setNoDelay(true)
   socket.once('close', () => near.destroy())
   near.once('close', () => socket.destroySoon())
   if (socket.destroyed) near.destroy()
+  if (unread !== undefined) near.write(unread)
   socket.pipe(near)
   near.pipe(socket)
   return far

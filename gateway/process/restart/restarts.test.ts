@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import { describe, it, type TestContext, test } from 'node:test'
+import { HandOver, type HandOverParts } from './hand-over.ts'
 import { CannotRestart, Restarts } from './restarts.ts'
+import type { ServingThread } from './serving-thread.ts'
+import { type PassedSocket, socketOf } from './sockets.ts'
 
 const parts = { predecessorIsHere: () => false, onSuspended: assert.fail, onBack: assert.fail }
 
@@ -19,4 +24,80 @@ test('a process whose predecessor has requests, and one that is being stopped, i
   const stopping = new Restarts({ ...parts, serving: {} } as never)
   assert.equal(await stopping.stop(), undefined)
   await assert.rejects(stopping.restart(), /is being stopped/)
+})
+
+/** Gives back copies of the first sockets that it gets, and ends at the next one. */
+const successor = (copies: number) => `
+  let left = ${copies}
+  process.send({ type: 'prepared', places: {} })
+  process.on('message', (message, handle) => {
+    if (message.type === 'listener' && left-- === 0) process.exit(1)
+    if (message.type === 'listener') process.send(message, handle)
+  })`
+
+async function listening(t: TestContext) {
+  const server = createServer().listen(0, '127.0.0.1')
+  t.after(() => server.close())
+  await once(server, 'listening')
+  return server
+}
+
+/** Whether somebody listens, though nobody may ever accept. */
+async function takesConnections(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1')
+  const takes = await new Promise<boolean>((resolve) => {
+    socket.once('connect', () => resolve(true)).once('error', () => resolve(false))
+  })
+  socket.destroy()
+  return takes
+}
+
+describe('a restart that fails leaves no copy of a listening socket behind', () => {
+  const failures = [
+    { when: 'when the other process ends before it has all', copies: 1, why: /exit code 1/ },
+    { when: 'when a worker has died meanwhile', copies: 2, left: [], why: /a worker has been replaced/ },
+    { when: 'when a worker dies while it is suspended', copies: 2, why: /a worker has died/ },
+  ]
+  for (const { when, copies, left, why } of failures) {
+    it(when, async (t) => {
+      const [publicServer, admin] = [await listening(t), await listening(t)]
+      const ports = [publicServer, admin].map((server) => (server.address() as AddressInfo).port)
+      const thread: Partial<ServingThread> = {
+        sockets: () => [['http', socketOf(publicServer) as PassedSocket]],
+        suspend: () => Promise.reject(new Error('a worker has died')),
+        // As that of a worker that has ended.
+        goOn: (own) => {
+          for (const copy of own as readonly PassedSocket[]) copy.close()
+        },
+      }
+      let threads = [thread]
+      const handOver = new HandOver({
+        threads: () => threads,
+        obstacle: () => undefined,
+        trail: { goOn: () => {} },
+        sessions: { tell: () => {} },
+      } as unknown as HandOverParts)
+      const restarts = new Restarts({
+        predecessorIsHere: () => false,
+        onSuspended: () => {
+          threads = left ?? threads
+        },
+        onBack: () => {},
+        settings: {},
+        log: { info: () => {}, error: () => {} },
+        serving: { handOver },
+        admin,
+      } as never)
+      const { argv } = process
+      process.argv = [process.execPath, '--eval', successor(copies)]
+      try {
+        await assert.rejects(restarts.restart(), why)
+      } finally {
+        process.argv = argv
+      }
+      for (const port of ports) assert.equal(await takesConnections(port), true)
+      for (const server of [publicServer, admin]) await new Promise((resolve) => server.close(resolve))
+      for (const port of ports) assert.equal(await takesConnections(port), false)
+    })
+  }
 })

@@ -110,14 +110,22 @@ export class Restarts {
   async #handOver(handOver: HandOver, successor: Successor): Promise<number> {
     const { admin, onSuspended, onBack } = this.#parts
     const adminSocket = socketOf(admin)
+    const sockets = handOver.sockets()
     const copies: PassedSocket[] = []
+    const closeFrom = (at: number) => {
+      for (const copy of copies.splice(at)) copy.close()
+    }
     const give = async (socket: NamedSocket) => {
       copies.push(await within(PREPARE_MS, successor.give(socket)))
     }
-    for (const socket of handOver.sockets()) await give(socket)
-    const publicCopies = [...copies]
-    if (adminSocket !== undefined) await give(['admin', adminSocket])
-    if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
+    try {
+      for (const socket of sockets) await give(socket)
+      if (adminSocket !== undefined) await give(['admin', adminSocket])
+      if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
+    } catch (error) {
+      closeFrom(0)
+      throw error
+    }
     const fromMs = performance.now()
     try {
       onSuspended()
@@ -127,12 +135,14 @@ export class Restarts {
     } catch (error) {
       // First: two processes must never have the files.
       await successor.end()
-      handOver.goOn(publicCopies)
+      // The admin listener was never closed.
+      closeFrom(sockets.length)
+      handOver.goOn(copies)
       onBack()
       throw error
     }
     const heldMs = performance.now() - fromMs
-    for (const copy of copies) copy.close()
+    closeFrom(0)
     admin.close()
     return heldMs
   }

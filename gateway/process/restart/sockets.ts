@@ -80,12 +80,16 @@ export function portOfSocket(socket: PassedSocket | undefined): number | undefin
   return name.port
 }
 
-/** A paused connection as it is passed on; undefined when it is closed. */
-export function takeConnection(socket: Socket, clear: ClearOrigin | undefined): PassedConnection | undefined {
+/** A paused connection as it is passed on; undefined when it is closed. @param kept what has been read, if not in the stream */
+export function takeConnection(
+  socket: Socket,
+  clear: ClearOrigin | undefined,
+  kept?: Buffer,
+): PassedConnection | undefined {
   const { _handle: handle } = socket as unknown as WithHandle
   if (handle === null || socket.destroyed) return undefined
   // It may begin to read.
-  const unread: Buffer | null = socket.read()
+  const unread: Buffer | null = kept ?? socket.read()
   handle.readStop?.()
   return { socket: handle, unread: unread?.toString('base64'), clear }
 }

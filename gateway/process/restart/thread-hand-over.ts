@@ -16,6 +16,8 @@ const LOOK_EVERY_MS = 2
 /** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
 
+type Unpassed = Omit<ParkedConnection, 'goOn'>
+
 /** Hands over what this thread serves. */
 export class ThreadHandOver implements ServingThread {
   readonly #inForce: GatewayInForce
@@ -53,9 +55,12 @@ export class ThreadHandOver implements ServingThread {
   async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
     const { settings, load, upstreams } = this.#inForce.gateway
     this.#inForce.stopKeys()
-    this.#take = ({ socket }) => {
-      if ('encrypted' in socket) this.#relayNext(socket as TLSSocket, heir)
-      else this.#pass(socket, heir, undefined)
+    this.#take = ({ socket, unread }) => {
+      if (socket.destroyed) return
+      this.#waiting.add(socket)
+      socket.once('close', () => this.#waiting.delete(socket))
+      if ('encrypted' in socket) this.#relayNext(socket as TLSSocket, heir, unread)
+      else this.#pass({ socket, unread }, heir)
     }
     for (const connection of this.#parked.splice(0)) this.#take(connection)
     const breakOff = () => this.#breakOff()
@@ -68,39 +73,40 @@ export class ThreadHandOver implements ServingThread {
   }
 
   /** Gives a connection away when its client has taken the last response. */
-  #pass(socket: Socket, heir: Heir, clear: ClearOrigin | undefined): void {
+  #pass(connection: Unpassed, heir: Heir, clear?: ClearOrigin): void {
+    const { socket, unread } = connection
+    // It is being closed.
+    if (socket.destroyed || socket.writableEnded) return
     if (socket.writableLength > 0) {
-      socket.write('', () => this.#pass(socket, heir, clear))
+      socket.write('', () => this.#pass(connection, heir, clear))
       return
     }
-    const taken = takeConnection(socket, clear)
-    if (taken === undefined) return
-    this.#waiting.add(socket)
-    socket.once('close', () => this.#waiting.delete(socket))
-    heir.pass(taken, () => socket.destroy())
+    const taken = takeConnection(socket, clear, unread)
+    if (taken !== undefined) heir.pass(taken, () => socket.destroy())
   }
 
   /**
    * A connection with TLS stays here. Its next request goes through to the other process, which responds with
    * `Connection: close`.
    */
-  #relayNext(socket: TLSSocket, heir: Heir): void {
-    this.#waiting.add(socket)
-    socket.once('close', () => this.#waiting.delete(socket))
-    socket.once('readable', () => {
-      // It has ended.
-      if (socket.readableLength === 0) socket.destroySoon()
-      else void this.#relay(socket, heir)
-    })
+  #relayNext(socket: TLSSocket, heir: Heir, unread: Buffer | undefined): void {
+    const next = () => {
+      const hasMore = unread !== undefined || socket.readableLength > 0
+      // It has ended, or is being closed.
+      if (!hasMore || socket.writableEnded) socket.destroySoon()
+      else void this.#relay(socket, heir, unread)
+    }
+    if (socket.readableEnded) next()
+    else socket.once('readable', next)
   }
 
-  async #relay(socket: TLSSocket, heir: Heir): Promise<void> {
+  async #relay(socket: TLSSocket, heir: Heir, unread: Buffer | undefined): Promise<void> {
     this.#waiting.delete(socket)
     this.#relayed.add(socket)
     socket.once('close', () => this.#relayed.delete(socket))
     const clear = originOf(socket)
     try {
-      this.#pass(await relay(socket), heir, clear)
+      this.#pass({ socket: await relay(socket, unread), unread: undefined }, heir, clear)
     } catch {
       socket.destroy()
     }
@@ -116,7 +122,13 @@ export class ThreadHandOver implements ServingThread {
     setTimeout(() => {
       this.#open.connections.closeAll()
       for (const socket of this.#waiting) socket.destroySoon()
+      // TLS handshakes may end later.
+      this.#take = ({ socket }) => socket.destroy()
     }, LAST_WORDS_MS)
+    // Clients that take nothing would keep them open for ever.
+    setTimeout(() => {
+      for (const socket of this.#waiting) socket.destroy()
+    }, 2 * LAST_WORDS_MS)
     // A request that has just gone through has its own time.
     setTimeout(() => {
       for (const socket of this.#relayed) socket.destroy()
