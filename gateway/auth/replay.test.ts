@@ -53,6 +53,15 @@ function inMemory(time: { nowMs: number }, maxEntries = 100): ReplayMemory {
   return new ReplayMemory({ lifetimeMs: LIFETIME_MS, maxEntries, clock: () => time.nowMs })
 }
 
+function withWallClock() {
+  const time = { nowMs: START_MS, setBackMs: 0 }
+  const wallClock = () => time.nowMs - time.setBackMs
+  return {
+    time,
+    memory: new ReplayMemory({ lifetimeMs: LIFETIME_MS, clock: () => time.nowMs, wallClock }),
+  }
+}
+
 test('a message passes once', () => {
   const memory = inMemory({ nowMs: START_MS })
   assert.equal(memory.take('a'), undefined)
@@ -110,6 +119,34 @@ test('a clock that is set back forgets nothing', () => {
   assert.equal(memory.take('a'), 'replayed')
   memory.take('b')
   assert.equal(memory.take('b'), 'replayed')
+})
+
+for (const setBackMs of [60_000, 3_600_000]) {
+  test(`a wall clock that is set back by ${setBackMs} ms, by which a message stays fresh, has it remembered for longer`, () => {
+    const { memory, time } = withWallClock()
+    memory.take('a')
+    time.setBackMs = setBackMs
+    time.nowMs += LIFETIME_MS
+    assert.equal(memory.take('a'), 'replayed', 'when nothing came since')
+    for (let count = 0; count < 20; count++) memory.take(`new-${count}`)
+    time.nowMs += setBackMs - 1
+    for (let count = 20; count < 40; count++) memory.take(`new-${count}`)
+    assert.equal(memory.take('a'), 'replayed')
+    time.nowMs += 1
+    assert.equal(memory.take('a'), undefined)
+    time.nowMs += LIFETIME_MS
+    for (let count = 40; count < 60; count++) memory.take(`new-${count}`)
+    assert.equal(memory.size, 20, 'what came later is held no longer')
+  })
+}
+
+test('a wall clock that is set back by a year fills no memory', () => {
+  const { memory, time } = withWallClock()
+  for (let count = 0; count < 300; count++) memory.take(`old-${count}`)
+  time.setBackMs = 365 * 86_400_000
+  time.nowMs += LIFETIME_MS
+  for (let count = 0; count < 100; count++) memory.take(`new-${count}`)
+  assert.equal(memory.size, 100)
 })
 
 test('whatever comes, no message passes twice within a lifetime, and none is refused without cause', () => {

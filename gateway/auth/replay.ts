@@ -9,6 +9,8 @@ export interface ReplayMemoryOptions {
   readonly maxEntries?: number
   /** Epoch milliseconds. */
   readonly clock: () => number
+  /** By which the freshness of messages is judged; default: `clock`. */
+  readonly wallClock?: (() => number) | undefined
   /** Undefined: in memory only, lost at a restart. */
   readonly store?: ReplayStore | undefined
   /** Undefined: this thread is the only one. */
@@ -62,12 +64,13 @@ export class ReplayMemory {
 
   /** @throws Error for a file that cannot be read, because replays would be accepted without it */
   constructor(options: ReplayMemoryOptions) {
-    const { lifetimeMs, clock, store, replication } = options
+    const { lifetimeMs, clock, wallClock, store, replication } = options
     this.#options = options
     this.#maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES
     this.#seen = new RememberedKeys({
       lifetimeMs,
       clock,
+      wallClock,
       store: store && { ...store, form: FORM, reserve: false },
       replication,
     })
@@ -118,7 +121,7 @@ export class ReplayMemory {
 
   #takeDigest(digest: string): ReplayFault | undefined {
     const sinceMs = this.#seen.since(digest)
-    if (sinceMs !== undefined && this.#options.clock() < sinceMs + this.#options.lifetimeMs) return 'replayed'
+    if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
     if (this.#seen.size >= this.#maxEntries) this.#seen.sweep()
     if (this.#seen.size >= this.#maxEntries) return 'full'
     return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'

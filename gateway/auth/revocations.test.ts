@@ -336,6 +336,25 @@ test('a start on a full disk keeps what is only in the reserve there, also over 
   assert.equal(lines(join(disk.dir, 'revocations.ndjson')).length, 150)
 })
 
+for (const order of ['before', 'after'] as const) {
+  test(`on a full disk what ends in a process that is being replaced outlives the next one, told ${order} its second`, (t) => {
+    const disk = smallDisk(t)
+    if (disk === undefined) return
+    const open = () => new Revocations({ dataDir: disk.dir, clock: () => NOW_MS, onFault: () => {} })
+    const replaced = open()
+    const next = open()
+    disk.fill()
+    // The page that the file has begun takes some more.
+    for (let count = 0; replaced.isWritable; count++) replaced.revoke(`filler-${count}`)
+    assert.equal(replaced.revoke('session'), true)
+    if (order === 'after') next.maintain()
+    next.apply('session', NOW_MS + 1, false)
+    next.maintain()
+    assert.equal(next.isSafe, true)
+    assert.equal(open().isRevoked('session'), true)
+  })
+}
+
 test('what neither the file nor the reserve takes is not safe, and is when there is room again', (t) => {
   const disk = smallDisk(t)
   if (disk === undefined) return
@@ -515,4 +534,22 @@ test('sessions beyond those that may wait for the disk are written with all othe
     ended.findIndex((sid) => !after.isRevoked(sid)),
     -1,
   )
+})
+
+test('a session stays ended while its token is good, when the wall clock is set back meanwhile', (t) => {
+  const time = { nowMs: NOW_MS, setBackMs: 0 }
+  const revocations = new Revocations({
+    dataDir: place(t).dataDir,
+    clock: () => time.nowMs,
+    wallClock: () => time.nowMs - time.setBackMs,
+    onFault: (cause) => assert.fail(cause),
+  })
+  revocations.revoke('s-1')
+  time.setBackMs = 10 * 60_000
+  time.nowMs += DAY_MS + 9 * 60_000
+  revocations.revoke('s-2')
+  assert.equal(revocations.isRevoked('s-1'), true)
+  time.nowMs += 2 * 60_000
+  revocations.revoke('s-3')
+  assert.equal(revocations.isRevoked('s-1'), false)
 })

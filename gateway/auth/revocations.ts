@@ -18,6 +18,8 @@ export interface RevocationsOptions {
   readonly dataDir: string
   /** Epoch milliseconds. */
   readonly clock: () => number
+  /** By which tokens expire; default: `clock`. */
+  readonly wallClock?: (() => number) | undefined
   /** Reports a problem with the file; revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
   /** Reports that the file was deleted while the gateway ran, and is created again. */
@@ -52,12 +54,19 @@ export class Revocations {
   otherProcess: ((sid: string) => void) | undefined
 
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
-  constructor({ dataDir, clock, onFault, onRemoved, replication, group }: RevocationsOptions) {
+  constructor(options: RevocationsOptions) {
+    const { dataDir, clock, wallClock, onFault, onRemoved, replication, group } = options
     this.#onFault = onFault
     this.#replication = replication
     this.#group = group
     const store = { dataDir, name: 'revocations', form: FORM, reserve: true, onFault, onRemoved }
-    this.#sessions = new RememberedKeys({ lifetimeMs: REVOCATION_LIFETIME_MS, clock, store, replication })
+    this.#sessions = new RememberedKeys({
+      lifetimeMs: REVOCATION_LIFETIME_MS,
+      clock,
+      wallClock,
+      store,
+      replication,
+    })
   }
 
   /** Sessions remembered. */

@@ -77,6 +77,7 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
   const acceptedWebhooks = new ReplayMemory({
     lifetimeMs: WEBHOOK_LIFETIME_MS,
     clock,
+    wallClock: Date.now,
     store: {
       dataDir,
       name: 'webhooks',
@@ -85,12 +86,18 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
     },
     replication: replication?.acceptedWebhooks,
   })
-  const proofs = new ReplayMemory({ lifetimeMs: PROOF_LIFETIME_MS, clock, replication: replication?.proofs })
+  const proofs = new ReplayMemory({
+    lifetimeMs: PROOF_LIFETIME_MS,
+    clock,
+    wallClock: Date.now,
+    replication: replication?.proofs,
+  })
   const state: SharedState = {
     limiter: new Limiter({ clock, journal }),
     revocations: new Revocations({
       dataDir,
       clock,
+      wallClock: Date.now,
       onFault: (cause) => watch.fault('revocations', cause),
       onRemoved: (cause) => watch.removed('revocations', cause),
       replication: replication?.revocations,

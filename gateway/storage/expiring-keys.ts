@@ -17,6 +17,8 @@ export interface RememberedKeysOptions {
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
+  /** Tells whether what a key stands for is still fresh; epoch milliseconds, may be set back. Default: `clock`. */
+  readonly wallClock?: (() => number) | undefined
   /** Undefined: memory only. */
   readonly store: KeyStore | undefined
   /** Undefined: this thread is the only one. */
@@ -26,6 +28,10 @@ export interface RememberedKeysOptions {
 // More than one call adds, so that expired keys go faster than new ones come.
 const SWEPT_AT_ONCE = 8
 const IN_MEMORY = { written: true, safe: true }
+/** Smaller differences are those of two clocks that are read one after the other. */
+const NOISE_MS = 500
+/** Keys wait no longer for a clock that was set back: one that was ahead by a year would fill the memory for a year. */
+const MAX_SET_BACK_MS = 24 * 3_600_000
 
 /**
  * Keys that are remembered for a fixed time: in memory and, with a store, in a file, so that neither a restart nor `kill -9`
@@ -34,6 +40,9 @@ const IN_MEMORY = { written: true, safe: true }
  * The wall clock never makes a key expire: age is measured while a gateway runs, and at a start by the times in the file
  * alone, as if the newest key had just come. So one start with a wrong clock erases nothing; the cost is that the time a
  * gateway is down does not count.
+ *
+ * Where the wall clock is set back, by a day at most, what came before stays fresh for longer: its key is remembered until its
+ * time is over by both clocks. A thread or process that starts meanwhile does not know that.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
@@ -41,6 +50,12 @@ export class RememberedKeys {
   readonly #flags: StoreFlags
   /** Key to the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
+  /** Keys whose time is over, but not by the wall clock, which was set back. */
+  readonly #held = new Map<string, number>()
+  /** By how much the wall clock is ahead of the other. */
+  #aheadMs: number
+  /** Keys that came until then, by `clock`, came when the wall clock was ahead by so much at most. */
+  #setBack = { untilMs: Number.NEGATIVE_INFINITY, aheadMs: 0 }
 
   /** @throws Error when a file cannot be read, or a newer gateway wrote it: going on would forget its keys. */
   constructor(options: RememberedKeysOptions) {
@@ -49,6 +64,7 @@ export class RememberedKeys {
     const copy = replication?.copy
     this.#flags = replication?.flags ?? ownFlags()
     const nowMs = clock()
+    this.#aheadMs = this.#aheadAt(nowMs)
     const maintains = copy === undefined
     this.#files = store && new KeyFiles(store, { flags: this.#flags, maintains, lifetimeMs, nowMs })
     if (!maintains) for (const [key, atMs] of copy) this.#keys.set(key, atMs)
@@ -67,12 +83,21 @@ export class RememberedKeys {
 
   /** Number of keys in memory, including expired ones that have not been swept yet. */
   get size(): number {
-    return this.#keys.size
+    return this.#keys.size + this.#held.size
   }
 
   /** When the key was last added, epoch milliseconds; undefined when it is not remembered. */
   since(key: string): number | undefined {
-    return this.#keys.get(key)
+    return this.#keys.get(key) ?? (this.#held.size === 0 ? undefined : this.#held.get(key))
+  }
+
+  /** Whether the time of a key that came then is over by both clocks. */
+  isOver(atMs: number): boolean {
+    const { clock, lifetimeMs } = this.#options
+    const nowMs = clock()
+    if (nowMs < atMs + lifetimeMs) return false
+    this.#followWallClock(nowMs)
+    return !this.#isHeld(atMs, nowMs)
   }
 
   /** The last attempt to write succeeded. */
@@ -125,12 +150,44 @@ export class RememberedKeys {
 
   /** Removes the oldest few expired keys: at least one, if there is one. */
   sweep(): void {
-    const untilMs = this.#options.clock() - this.#options.lifetimeMs
+    const nowMs = this.#options.clock()
+    this.#followWallClock(nowMs)
+    const untilMs = nowMs - this.#options.lifetimeMs
     let left = SWEPT_AT_ONCE
+    for (const [key, atMs] of this.#held) {
+      if (left-- === 0 || this.#isHeld(atMs, nowMs)) break
+      this.#held.delete(key)
+    }
+    left = SWEPT_AT_ONCE
     for (const [key, atMs] of this.#keys) {
       if (atMs > untilMs || left-- === 0) return
       this.#keys.delete(key)
+      if (this.#isHeld(atMs, nowMs)) this.#held.set(key, atMs)
     }
+  }
+
+  #aheadAt(nowMs: number): number {
+    return (this.#options.wallClock?.() ?? nowMs) - nowMs
+  }
+
+  #followWallClock(nowMs: number): void {
+    const aheadMs = this.#aheadAt(nowMs)
+    if (aheadMs < this.#aheadMs && aheadMs > this.#aheadMs - NOISE_MS) return
+    if (aheadMs < this.#aheadMs) {
+      const before = this.#setBack
+      const isPast = this.#held.size === 0 && before.untilMs < nowMs - this.#options.lifetimeMs
+      const wasMs = isPast ? this.#aheadMs : Math.max(before.aheadMs, this.#aheadMs)
+      this.#setBack = { untilMs: nowMs, aheadMs: wasMs }
+    }
+    this.#aheadMs = aheadMs
+  }
+
+  /** Its time is not over by the wall clock. */
+  #isHeld(atMs: number, nowMs: number): boolean {
+    const { untilMs, aheadMs } = this.#setBack
+    if (atMs > untilMs) return false
+    const behindMs = aheadMs - this.#aheadMs
+    return behindMs <= MAX_SET_BACK_MS && nowMs - behindMs < atMs + this.#options.lifetimeMs
   }
 
   #remember(key: string, nowMs: number, written: boolean): void {
@@ -142,6 +199,7 @@ export class RememberedKeys {
   /** The newest key is the last. */
   #set(key: string, atMs: number): void {
     this.#keys.delete(key)
+    this.#held.delete(key)
     this.#keys.set(key, atMs)
   }
 }

@@ -128,11 +128,11 @@ export class KeyFiles {
     return this.#log.append(this.#line(key, atMs), atMs)
   }
 
-  /** Another thread has written the key, or failed to. */
+  /** Another thread or process has written the key, or failed to; then it may be in the reserve, or have been. */
   apply(key: string, atMs: number, written: boolean): void {
     if (!this.#options.maintains) return
     if (written) this.#log.flush(atMs)
-    else this.#log.put(this.#line(key, atMs), atMs)
+    else this.put(key, atMs)
     this.#rotateWhenDue(atMs)
   }
 

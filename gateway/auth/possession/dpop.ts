@@ -26,7 +26,7 @@ export interface ProofFault {
 export interface ProofVerifierOptions {
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** For proofs alone, with a lifetime of `PROOF_LIFETIME_MS` and the same clock. */
+  /** For proofs alone, with a lifetime of `PROOF_LIFETIME_MS` and this as its wall clock. */
   readonly replays: Pick<ReplayGuard, 'take'>
   /** Undefined: proofs need no nonce, and a nonce in one is ignored. */
   readonly nonces: Nonces | undefined
