@@ -21,7 +21,7 @@ export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Met
     witnesses,
     stamps,
     onNews: (news) => (hear[news.type] as ((news: VouchNews) => void) | undefined)?.(news),
-    onFault: (cause) => log.error({ cause }, 'witnesses and time stamps of the audit log'),
+    onFault: (cause) => log.error({ cause }, 'a fault with witnesses or time stamps of the audit log'),
   })
   vouching.begin()
   return vouching

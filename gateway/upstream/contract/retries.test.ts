@@ -162,8 +162,9 @@ describe('a kept connection that the upstream closed', () => {
         return once(socket, 'close')
       })
       await Promise.all(closing)
-      // A session writes later than a connection of HTTP/1.1, so it has to have read the end first.
-      if (transport.http2) await new Promise((resolve) => setTimeout(resolve, 20))
+      // A session writes later than a connection of HTTP/1.1, so it has to have read the end first: two turns of the loop.
+      for (let turn = 0; transport.http2 && turn < 2; turn++)
+        await new Promise((resolve) => setImmediate(resolve))
       const body = Readable.from([Buffer.from('abc')])
       const received = await send(upstream, { method: 'POST', body }).over
       assert.ok(received.ended, String(received.fault?.cause))
