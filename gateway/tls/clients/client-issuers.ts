@@ -7,13 +7,33 @@ import { type ClientTrust, isIssuer } from './trust.ts'
 
 /**
  * Whether there are independent authorities. Each could then issue certificates with any name, so a name alone does not
- * identify a client. An authority and the one that issued it are not independent.
+ * identify a client. Authorities in one line, each issued by the one above it, are not independent.
+ *
+ * @param certificates those with the same key are one authority: it was renewed, certified by others, or written twice
  */
-export function areIndependent(authorities: readonly X509Certificate[]): boolean {
-  const roots = authorities.filter(
-    (authority) => !authorities.some((other) => other !== authority && isIssuer(authority, other)),
-  )
-  return roots.length > 1
+export function areIndependent(certificates: readonly X509Certificate[]): boolean {
+  const keyOf = ({ publicKey }: X509Certificate) =>
+    publicKey.export({ type: 'spki', format: 'der' }).toString('base64')
+  const authorities = [...Map.groupBy(certificates, keyOf).values()]
+  // In one line, each has one more above it than the one before. So no two have as many.
+  const depths = new Set(authorities.map((authority) => issuersOf(authority, authorities).size))
+  return depths.size < authorities.length
+}
+
+/** The certificates of one key. */
+type Authority = readonly X509Certificate[]
+
+/** The authority itself, those that issued it, those that issued them, and so on. */
+function issuersOf(authority: Authority, authorities: readonly Authority[]): ReadonlySet<Authority> {
+  const found = new Set([authority])
+  // A set's iterator comes to what is added meanwhile.
+  for (const issued of found) {
+    for (const other of authorities) {
+      if (issued.some((certificate) => other.some((issuer) => isIssuer(issuer, certificate))))
+        found.add(other)
+    }
+  }
+  return found
 }
 
 /** Whether a client's entry names one of the authorities, by thumbprint or canonical subject. */

@@ -58,6 +58,8 @@ export interface CertificateOptions {
   readonly keyIdentifiers?: boolean
   /** Default: ECDSA on P-256. */
   readonly rsaBits?: number
+  /** Of a certificate that this one renews; default: new ones. */
+  readonly keys?: webcrypto.CryptoKeyPair
 }
 
 /** Makes a certificate authority, self-signed or signed by `issuer`. */
@@ -85,7 +87,7 @@ async function make(options: CertificateOptions, extensions: readonly Extension[
   const { issuer, fromDays = -1, untilDays = 30 } = options
   // A certificate holds the names in the reverse order of RFC 4514; the generator does not reverse them.
   const subject = new Name(new Name(options.subject).toJSON().reverse())
-  const keys = await makeKeys(options.rsaBits)
+  const keys = options.keys ?? (await makeKeys(options.rsaBits))
   const certificate = await X509CertificateGenerator.create({
     // Positive, whatever the random bits (RFC 5280 section 4.1.2.2).
     serialNumber: `4${randomBytes(15).toString('hex').slice(1)}`,
