@@ -1,6 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { realPathOf } from '../../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
+import { recordForGood } from '../commit/record-for-good.ts'
 import { SharedTrail } from '../file/shared-trail.ts'
 import { TrailFile } from '../file/trail-file.ts'
 import { TrailSink } from '../file/trail-sink.ts'
@@ -32,15 +33,17 @@ function tell(message: FromKeeper): void {
   parentPort?.postMessage(message)
 }
 
+function append(line: string): Promise<void> {
+  recorded = Promise.withResolvers()
+  tell({ type: 'record', line })
+  return recorded.promise
+}
+
 const keeper = new SegmentKeeper({
   now: () => clock.now(),
   needed: () => openRequestsOf(file, trailFile).files,
   inUse: () => trailFile.present().inode,
-  record: (line) => {
-    recorded = Promise.withResolvers()
-    tell({ type: 'record', line })
-    return recorded.promise
-  },
+  record: (lines, isSealed) => recordForGood(lines, { auditFile: file, isSealed, append }),
   reports: {
     info: (fields, message) => tell({ type: 'info', fields, message }),
     warn: (fields, message) => tell({ type: 'warn', fields, message }),

@@ -31,6 +31,7 @@ const keepDays = (days: number, unsealed = false): Partial<AuditKeeping> => ({
 
 const keepingOf = (auditFile: string): AuditKeeping => ({
   auditFile,
+  auditSeals: 'off',
   auditRotation: undefined,
   auditRetention: undefined,
   auditShip: undefined,
@@ -77,7 +78,7 @@ function keeperOf(
     needed,
     ...(freeBytes && { freeBytes }),
     inUse: () => '',
-    record: async (line) => fs.appendFileSync(file, line),
+    record: async (lines) => fs.appendFileSync(file, lines.join('')),
     reports: {
       info: () => {},
       warn: () => {},

@@ -12,7 +12,10 @@ import type { ShipTarget } from './ship-target.ts'
 import { Shipper } from './shipper.ts'
 
 /** What is to be done with closed segments, as gateway.json says. */
-export type AuditKeeping = Pick<Settings, 'auditFile' | 'auditRotation' | 'auditRetention' | 'auditShip'>
+export type AuditKeeping = Pick<
+  Settings,
+  'auditFile' | 'auditSeals' | 'auditRotation' | 'auditRetention' | 'auditShip'
+>
 
 export type KeeperTask = 'compress' | 'ship' | 'prune'
 /** What is counted; `prune_early` besides `prune`. */
@@ -39,8 +42,12 @@ export interface KeeperParts {
   readonly needed: () => ReadonlySet<string>
   /** Inode of the file in use, which may have been renamed already. */
   readonly inUse: () => string
-  /** Appends a line to the trail; rejects when it is not there. */
-  readonly record: (line: string) => Promise<void>
+  /**
+   * Appends lines to the trail for good; rejects when they may not be there.
+   *
+   * @param isSealed by the gateway's own sealer
+   */
+  readonly record: (lines: readonly string[], isSealed: boolean) => Promise<void>
   /** On the disk of a file; another one in tests. */
   readonly freeBytes?: (file: string) => number
 }
@@ -126,7 +133,7 @@ export class SegmentKeeper {
 
   async #prune(keeping: AuditKeeping, retention: AuditRetention): Promise<boolean> {
     const { reports, now, needed, inUse, record, freeBytes = freeBytesOf } = this.#parts
-    const { auditFile, auditShip } = keeping
+    const { auditFile, auditSeals, auditShip } = keeping
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
     const shipping = auditShip === undefined ? undefined : isShipped
@@ -137,7 +144,7 @@ export class SegmentKeeper {
       needed,
       inUse,
       freeBytes,
-      record,
+      record: (lines: readonly string[]) => record(lines, auditSeals === 'on'),
       isShipped: shipping,
     }
     const { segments, early, missingBytes, tiles, kept } = await pruneSegments(options)

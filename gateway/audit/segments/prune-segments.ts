@@ -12,6 +12,7 @@ import { segmentsOfTrail } from './trail-segments.ts'
 export interface PruneOptions {
   readonly auditFile: string
   readonly retention: AuditRetention
+  /** Believed enough for what cannot be undone. */
   readonly nowMs: number
   /** Paths of the segments that a start would need to find open requests. */
   readonly needed: () => ReadonlySet<string>
@@ -24,8 +25,16 @@ export interface PruneOptions {
   readonly inUse: () => string
   /** On the disk of a file, for those who are not root. */
   readonly freeBytes: (file: string) => number
-  /** Appends a line to the trail; rejects when it is not there. */
-  readonly record: (line: string) => Promise<void>
+  /** Appends lines to the trail for good; rejects when they may not be there. */
+  readonly record: (lines: readonly string[]) => Promise<void>
+}
+
+/** A segment that may go, with its leaves and the line that names it. */
+interface Due {
+  readonly segment: ClosedSegment
+  readonly range: LeafRange | undefined
+  readonly isEarly: boolean
+  readonly line: string
 }
 
 /** What a run has done, and why it has stopped before a segment that is due. */
@@ -41,39 +50,54 @@ export interface Pruned {
 
 /**
  * Removes segments whose retention is over, or while the disk has too little room, oldest first and none out of turn, and the
- * tiles that only they needed. Each is
- * named in the trail before it goes, so that a gap in the trail that no record names is always a fault.
+ * tiles that only they needed. Each is named in the trail before it goes, in a line that no power cut can take, so that a gap in
+ * the trail that no record names is always a fault. All are named together, because each wait for a seal takes a second.
  *
  * Killed in between, the next run goes on; a segment may then be named twice.
  *
  * @throws Error that names the file, when one cannot be read or removed.
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
-  const { auditFile, retention, nowMs } = options
-  const segments: ClosedSegment[] = []
-  const early: ClosedSegment[] = []
-  // Counted down, because file systems may give room back some time after a file was removed.
-  let missingBytes = missingBytesOn(options)
-  let oldestLeaf: number | undefined
-  let kept: Pruned['kept']
-  const closed = closedSegments(auditFile)
-  for (const [i, segment] of closed.entries()) {
-    const isOver = segment.closedMs + retention.keepMs <= nowMs
-    if (!isOver && missingBytes <= 0) break
-    const range = await mayGo(segment, closed[i + 1], options)
-    if (typeof range === 'string') {
-      kept = { segment: basename(segment.path), why: range }
-      break
-    }
-    await options.record(await recordOf(segment, range, { nowMs, reason: isOver ? undefined : 'space' }))
+  const { due, missingBytes, kept } = await dueSegments(options)
+  await options.record(due.map(({ line }) => line))
+  for (const { segment } of due) {
     rmSync(segment.path)
     syncDirectory(segment.path)
-    missingBytes -= segment.sizeBytes
-    segments.push(segment)
-    if (!isOver) early.push(segment)
-    oldestLeaf = range && range.last + 1
   }
-  return { segments, early, missingBytes, tiles: await tilesBefore(auditFile, oldestLeaf), kept }
+  const range = due.at(-1)?.range
+  return {
+    segments: due.map(({ segment }) => segment),
+    early: due.filter(({ isEarly }) => isEarly).map(({ segment }) => segment),
+    missingBytes,
+    tiles: await tilesBefore(options.auditFile, range && range.last + 1),
+    kept,
+  }
+}
+
+async function dueSegments(
+  options: PruneOptions,
+): Promise<Pick<Pruned, 'missingBytes' | 'kept'> & { readonly due: readonly Due[] }> {
+  const { auditFile, retention, nowMs } = options
+  const due: Due[] = []
+  // Counted down, because file systems may give room back some time after a file was removed.
+  let missingBytes = missingBytesOn(options)
+  const closed = closedSegments(auditFile)
+  for (const [i, segment] of closed.entries()) {
+    const isEarly = segment.closedMs + retention.keepMs > nowMs
+    if (isEarly && missingBytes <= 0) break
+    try {
+      const range = await mayGo(segment, closed[i + 1], options)
+      if (typeof range === 'string')
+        return { due, missingBytes, kept: { segment: basename(segment.path), why: range } }
+      due.push({ segment, range, isEarly, line: await recordOf(segment, range, { nowMs, isEarly }) })
+    } catch (error) {
+      // The next run says so, when those before it are gone.
+      if (due.length > 0) break
+      throw error
+    }
+    missingBytes -= segment.sizeBytes
+  }
+  return { due, missingBytes, kept: undefined }
 }
 
 /** How much less is free than the retention wants; 0 and below: nothing. @throws Error of the system */
@@ -112,7 +136,7 @@ async function mayGo(
 async function recordOf(
   segment: ClosedSegment,
   range: LeafRange | undefined,
-  { nowMs, reason }: { readonly nowMs: number; readonly reason: 'space' | undefined },
+  { nowMs, isEarly }: { readonly nowMs: number; readonly isEarly: boolean },
 ): Promise<string> {
   const line = await firstLineOf(segment)
   const fromMs = line && timeOf(line)
@@ -122,7 +146,7 @@ async function recordOf(
     ...range,
     from: fromMs === undefined ? undefined : new Date(fromMs).toISOString(),
     until: new Date(segment.closedMs).toISOString(),
-    reason,
+    reason: isEarly ? 'space' : undefined,
   })
 }
 

@@ -95,15 +95,30 @@ export class SealedTree {
     return found !== undefined && found < end
   }
 
+  /** Whether a line is among the leaves from that one on, or in the tile before. */
+  hasFrom(first: number, line: string): boolean {
+    let found: number | undefined
+    const hasher = new LineHasher((hash) => {
+      found = this.#find(hash, 'end', this.size, first)
+    })
+    hasher.push(Buffer.from(line))
+    return found !== undefined
+  }
+
   #leaf(index: number): HashText | undefined {
     if (index >= this.size) return undefined
     const at = (index % TILE_WIDTH) * HASH_BYTES
     return this.#tiles.tile(0, Math.floor(index / TILE_WIDTH)).toString('latin1', at, at + HASH_BYTES)
   }
 
-  #find(hash: HashText, from: 'end' | 'beginning', before: number): number | undefined {
+  #find(
+    hash: HashText,
+    from: 'end' | 'beginning',
+    before: number,
+    first = this.firstLeaf,
+  ): number | undefined {
     const bytes = Buffer.from(hash, 'latin1')
-    const begin = Math.floor(this.firstLeaf / TILE_WIDTH)
+    const begin = Math.floor(first / TILE_WIDTH)
     const end = Math.ceil(before / TILE_WIDTH)
     for (let i = 0; i < end - begin; i++) {
       const index = from === 'beginning' ? begin + i : end - 1 - i

@@ -20,13 +20,14 @@ export class SegmentThread {
   }
 
   /** To be called every few seconds. A thread that has died is started again. */
-  round({ auditFile, auditRotation, auditRetention, auditShip }: AuditKeeping): void {
+  round({ auditFile, auditSeals, auditRotation, auditRetention, auditShip }: AuditKeeping): void {
     const isIdle =
       auditRotation?.compress !== 'zstd' && auditRetention === undefined && auditShip === undefined
     // While another process has the trail, it looks after the segments too.
     if (isIdle || this.#trail.inode === undefined) return
     this.#worker ??= this.#start()
-    this.#post({ type: 'round', keeping: { auditFile, auditRotation, auditRetention, auditShip } })
+    const keeping = { auditFile, auditSeals, auditRotation, auditRetention, auditShip }
+    this.#post({ type: 'round', keeping })
   }
 
   #start(): Worker {

@@ -38,7 +38,7 @@ function keeperOf(file: string, nowMs = BEGIN_MS) {
     now: () => nowMs,
     needed: () => new Set(),
     inUse: () => '',
-    record: async (line) => fs.appendFileSync(file, line),
+    record: async (lines) => fs.appendFileSync(file, lines.join('')),
     reports: {
       info: () => {},
       warn: () => {},
@@ -50,6 +50,7 @@ function keeperOf(file: string, nowMs = BEGIN_MS) {
   const round = (keeping: Partial<AuditKeeping>) =>
     keeper.round({
       auditFile: file,
+      auditSeals: 'off',
       auditRotation: undefined,
       auditRetention: undefined,
       auditShip: undefined,

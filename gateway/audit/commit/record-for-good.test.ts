@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import { existsSync, renameSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import { sealedDisk } from '../sealed-disk.test-support.ts'
+import { pruneSegments } from '../segments/prune-segments.ts'
+import { SealedTree } from '../segments/sealed-tree.ts'
+import { endOf, linesOf } from '../trail.test-support.ts'
+import { recordForGood } from './record-for-good.ts'
+
+const STAMP = '20260101T000000000Z'
+
+/** A closed segment on a disk whose power can be cut, and a pruning whose retention is over. */
+async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
+  const { start, disk, cut } = sealedDisk(t)
+  const { file, trail, write, seal } = start()
+  await write('first', 'second')
+  renameSync(file, `${file}.${STAMP}`)
+  trail.reopen()
+  await write('third')
+  await seal()
+  const append = async (line: string) => {
+    const error = await endOf(trail.settle(line))
+    if (error !== undefined) throw error
+  }
+  const prune = (isSealed: boolean, pause: () => Promise<unknown>, unsealed = false) =>
+    pruneSegments({
+      auditFile: file,
+      retention: { keepMs: 1, unsealed },
+      nowMs: Date.UTC(2027, 0),
+      needed: () => new Set(),
+      isShipped: undefined,
+      inUse: () => '',
+      freeBytes: () => 0,
+      record: (lines) => recordForGood(lines, { auditFile: file, isSealed, append, pause }),
+    })
+  return { file, disk, cut, seal, prune, segment: `${file}.${STAMP}` }
+}
+
+test('a power cut at any moment of a pruning leaves the segment, or a sealed line that names it', async (t) => {
+  const { disk, cut, seal, prune } = await closedSegment(t)
+  const before = disk.moments.length
+  let pauses = 0
+  const { segments } = await prune(true, async () => {
+    await turn()
+    // The sealer is some time behind.
+    if (++pauses > 2) await seal()
+  })
+  assert.equal(segments.length, 1)
+  let left = 0
+  for (let at = before; at < disk.moments.length; at++) {
+    const { image } = cut(() => 0, at)
+    const auditFile = join(image, 'audit.ndjson')
+    if (existsSync(`${auditFile}.${STAMP}`)) continue
+    left++
+    const line = linesOf(auditFile).find(({ type }) => type === 'AUDIT_PRUNE') ?? assert.fail(`moment ${at}`)
+    assert.ok(SealedTree.of(auditFile)?.hasFrom(0, `${JSON.stringify(line)}\n`), `moment ${at}`)
+  }
+  assert.ok(left > 0)
+})
+
+test('the same without seals, where the line is synced', async (t) => {
+  const { disk, cut, prune } = await closedSegment(t)
+  const before = disk.moments.length
+  assert.equal((await prune(false, assert.fail)).segments.length, 1)
+  let left = 0
+  for (let at = before; at < disk.moments.length; at++) {
+    const auditFile = join(cut(() => 0, at).image, 'audit.ndjson')
+    if (existsSync(`${auditFile}.${STAMP}`)) continue
+    left++
+    assert.ok(
+      linesOf(auditFile).some(({ type }) => type === 'AUDIT_PRUNE'),
+      `moment ${at}`,
+    )
+  }
+  assert.ok(left > 0)
+})
+
+test('nothing is removed while the line that names it is not sealed', async (t) => {
+  const { prune, segment } = await closedSegment(t)
+  await assert.rejects(prune(true, turn), /the AUDIT_PRUNE that names it is not sealed/)
+  assert.ok(existsSync(segment))
+})
