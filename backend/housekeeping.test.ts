@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { Database } from './database/database.ts'
-import { sweep } from './housekeeping.ts'
+import { earlierTime, sweep } from './housekeeping.ts'
 import { KEPT_MS } from './money/idempotency.ts'
 import { onEachDatabase, onPostgres } from './testing/databases.ts'
 
@@ -38,6 +38,12 @@ onEachDatabase('housekeeping', (database) => {
     assert.equal(await sweep(database(), NOW), true)
     assert.deepEqual(await keptKeys(database()), ['in force'])
     await database().query('DELETE FROM idempotency_keys')
+  })
+
+  it('goes by the clock that is behind, of this process or of the database', async () => {
+    const [behind, ahead] = [new Date(0), new Date('9999-01-01T00:00:00Z')]
+    assert.deepEqual(await earlierTime(database(), behind), behind)
+    assert.ok((await earlierTime(database(), ahead)) < ahead)
   })
 })
 

@@ -6,6 +6,15 @@ import { KEPT_MS } from './money/idempotency.ts'
 const SWEEP_LOCK = 7_310_516
 
 /**
+ * What time it is by the clock that is behind, ours or the database's. A backend whose clock is ahead must not delete what
+ * the others still need.
+ */
+export async function earlierTime(database: Queryable, now: Date): Promise<Date> {
+  const [row] = await database.query<{ at: Date }>('SELECT least($1::timestamptz, now()) AS at', [now])
+  return row?.at ?? now
+}
+
+/**
  * Deletes what has expired: kept responses, refresh tokens, sessions that no token continues, what the authorization
  * server made, sign-ins that are forgotten, and keys that nothing can be verified with any more. Of several backends on
  * one database one does it at a time. @returns false: another one is at it, and nothing was done here

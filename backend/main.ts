@@ -7,7 +7,7 @@ import { openDatabase } from './database/open-database.ts'
 import { seedDemoUsers } from './demo-users.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { readGatewaySecret } from './gateway-secret.ts'
-import { sweep } from './housekeeping.ts'
+import { earlierTime, sweep } from './housekeeping.ts'
 import { endExposure, exposedUntil } from './identity/exposed-keys.ts'
 import { type KeyUpkeep, keepKeys, LOOK_EVERY_MS } from './identity/key-upkeep.ts'
 import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
@@ -69,7 +69,7 @@ async function prepare(settings: Environment) {
     const applied = await migrate(database)
     if (applied.length > 0) logger.info({ applied }, 'schema migrated')
     if (settings.demo) await seedDemoUsers(database, clock())
-    await sweep(database, clock())
+    await sweepExpired(database)
     const keys = await loadSigningKeys(database, clock)
     const upkeep = keyUpkeep(settings, database, keys)
     if (exposedUntil(settings.dataDirectory) !== undefined) {
@@ -120,9 +120,13 @@ function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
       work().catch((fault: unknown) => logger.error({ err: fault }, `${what} failed`))
     }, everyMs)
   return [
-    repeat('sweep', SWEEP_EVERY_MS, () => sweep(database, clock())),
+    repeat('sweep', SWEEP_EVERY_MS, () => sweepExpired(database)),
     repeat('upkeep of the signing keys', LOOK_EVERY_MS, () => keepKeys(upkeep)),
   ]
+}
+
+async function sweepExpired(database: Database): Promise<void> {
+  await sweep(database, await earlierTime(database, clock()))
 }
 
 /**

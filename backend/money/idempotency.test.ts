@@ -3,7 +3,6 @@ import { describe, it } from 'node:test'
 import { onEachDatabase, onPostgres } from '../testing/databases.ts'
 import { idempotencyKey, respondOnce } from './idempotency.ts'
 
-const NOW = new Date('2026-03-01T12:00:00Z')
 const ANSWER = { status: 201, body: '{}' }
 const request = (key: string) => ({ caller: 'alice', path: '/api/transfer', key, fingerprint: 'f' })
 
@@ -12,7 +11,6 @@ onEachDatabase('respondOnce', (database) => {
     const { promise: started, resolve: start } = Promise.withResolvers<void>()
     const { promise: finished, resolve: finish } = Promise.withResolvers<void>()
     const first = respondOnce(database(), request('slow'), {
-      now: NOW,
       work: async () => {
         start()
         await finished
@@ -20,8 +18,7 @@ onEachDatabase('respondOnce', (database) => {
       },
     })
     await started
-    const again = () =>
-      respondOnce(database(), request('slow'), { now: NOW, work: async () => assert.fail() })
+    const again = () => respondOnce(database(), request('slow'), { work: async () => assert.fail() })
     await assert.rejects(again(), { code: 'idempotency_key_in_flight' })
     finish()
     assert.deepEqual(await first, { response: ANSWER, replayed: false })
@@ -30,9 +27,9 @@ onEachDatabase('respondOnce', (database) => {
 
   it('frees the key when the work throws', async () => {
     const crash = new Error('crash')
-    const options = { now: NOW, work: () => Promise.reject(crash) }
+    const options = { work: () => Promise.reject(crash) }
     await assert.rejects(respondOnce(database(), request('crash'), options), crash)
-    const retried = await respondOnce(database(), request('crash'), { now: NOW, work: async () => ANSWER })
+    const retried = await respondOnce(database(), request('crash'), { work: async () => ANSWER })
     assert.equal(retried.replayed, false)
   })
 
@@ -43,7 +40,7 @@ onEachDatabase('respondOnce', (database) => {
       ['a', 'bc', ''],
     ] as const
     for (const [caller, path, key] of parts) {
-      const options = { now: NOW, work: async () => ANSWER }
+      const options = { work: async () => ANSWER }
       const { replayed } = await respondOnce(database(), { caller, path, key, fingerprint: 'f' }, options)
       assert.equal(replayed, false)
     }
@@ -55,13 +52,12 @@ onPostgres('respondOnce', (database) => {
     await database().transaction(async (transaction) => {
       const lock = 'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken'
       assert.deepEqual(await transaction.query(lock, ['alice\n/api/transfer\nelsewhere']), [{ taken: true }])
-      const options = { now: NOW, work: async () => assert.fail() }
+      const options = { work: async () => assert.fail() }
       await assert.rejects(respondOnce(database(), request('elsewhere'), options), {
         code: 'idempotency_key_in_flight',
       })
     })
     const retried = await respondOnce(database(), request('elsewhere'), {
-      now: NOW,
       work: async () => ANSWER,
     })
     assert.equal(retried.replayed, false)

@@ -1,7 +1,10 @@
 import type { Database, Transaction, TransactionOptions } from '../database/database.ts'
 import { invalidField, Problem } from '../problems.ts'
 
-/** How long a response is kept; after that its key may be used for something else. */
+/**
+ * How long a response is kept, by the clock of the database, which all backends share: one with a wrong clock of its own
+ * must not forget what the others keep. After that its key may be used for something else.
+ */
 export const KEPT_MS = 24 * 60 * 60 * 1000
 
 const HEADER = 'Idempotency-Key'
@@ -61,7 +64,6 @@ export async function respondOnce(
   database: Database,
   request: KeyedRequest,
   options: TransactionOptions & {
-    readonly now: Date
     readonly work: (transaction: Transaction) => Promise<StoredResponse>
   },
 ): Promise<{ readonly response: StoredResponse; readonly replayed: boolean }> {
@@ -72,10 +74,10 @@ export async function respondOnce(
   try {
     return await database.transaction(async (transaction) => {
       await refuseInFlightElsewhere(transaction, mark)
-      const kept = await keptResponse(transaction, request, options.now)
+      const kept = await keptResponse(transaction, request)
       if (kept !== undefined) return { response: kept, replayed: true }
       const response = await options.work(transaction)
-      await keep(transaction, request, { response, now: options.now })
+      await keep(transaction, request, response)
       return { response, replayed: false }
     }, options)
   } finally {
@@ -96,12 +98,11 @@ async function refuseInFlightElsewhere(transaction: Transaction, mark: string): 
 async function keptResponse(
   transaction: Transaction,
   { caller, path, key, fingerprint }: KeyedRequest,
-  now: Date,
 ): Promise<StoredResponse | undefined> {
   const [kept] = await transaction.query<{ fingerprint: string; status: number; body: string }>(
     `SELECT fingerprint, status, body FROM idempotency_keys
-      WHERE caller = $1 AND path = $2 AND key = $3 AND created_at > $4`,
-    [caller, path, key, new Date(now.getTime() - KEPT_MS)],
+      WHERE caller = $1 AND path = $2 AND key = $3 AND created_at > now() - $4 * interval '1 millisecond'`,
+    [caller, path, key, KEPT_MS],
   )
   if (kept === undefined) return undefined
   if (kept.fingerprint !== fingerprint) throw new Problem('idempotency_key_reused')
@@ -111,15 +112,15 @@ async function keptResponse(
 async function keep(
   transaction: Transaction,
   { caller, path, key, fingerprint }: KeyedRequest,
-  { response, now }: { readonly response: StoredResponse; readonly now: Date },
+  response: StoredResponse,
 ): Promise<void> {
   // Only an expired response can be in the way: one in force was replayed above.
   await transaction.query(
     `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
-     VALUES ($1, $2, $3, $4, $5, $6, $7)
+     VALUES ($1, $2, $3, $4, $5, $6, now())
      ON CONFLICT (caller, path, key) DO UPDATE
        SET fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body,
            created_at = excluded.created_at`,
-    [caller, path, key, fingerprint, response.status, response.body, now],
+    [caller, path, key, fingerprint, response.status, response.body],
   )
 }

@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict'
 import { before, beforeEach, describe, it } from 'node:test'
-import { sweep } from '../housekeeping.ts'
 import { onEachDatabase } from '../testing/databases.ts'
 import { startTestService, type TestRequest, type TestService, type TestUser } from '../testing/service.ts'
 
 const UNKNOWN_ID = '01890a5d-ac96-774b-bcce-b302099a8057'
-const DAY_MS = 24 * 60 * 60 * 1000
 
 onEachDatabase('POST /api/transfer', (database) => {
   let service: TestService
@@ -229,17 +227,38 @@ onEachDatabase('POST /api/transfer', (database) => {
       assert.equal(retried.headers['idempotency-replayed'], undefined)
     })
 
-    it('forgets a response after 24 hours, and when it sweeps', async () => {
+    /** As if so much time had passed: the age of a response is by the clock of the database. */
+    const age = (interval: string) =>
+      database().query(`UPDATE idempotency_keys SET created_at = created_at - interval '${interval}'`)
+
+    it('forgets a response after 24 hours', async () => {
       const first = await withKey('old')
-      service.advance(DAY_MS - 1)
+      await age('23 hours')
       assert.equal((await withKey('old')).body.transferId, first.body.transferId)
-      service.advance(1)
+      await age('1 hour')
       const second = await withKey('old', { amount: '1' })
       assert.equal(second.status, 201)
       assert.notEqual(second.body.transferId, first.body.transferId)
-      service.advance(DAY_MS)
-      await sweep(database(), service.now())
-      assert.deepEqual(await database().query('SELECT key FROM idempotency_keys'), [])
+      assert.equal(
+        (await withKey('old', { amount: '1' })).text,
+        second.text,
+        'the second is kept in its place',
+      )
+    })
+
+    it('replays a response whatever the clock of the backend that is asked says', async () => {
+      const first = await withKey('clocks')
+      const clock = () => new Date(service.now().getTime() + 25 * 60 * 60 * 1000)
+      const ahead = await startTestService(database(), { clock })
+      const again = await ahead.send({
+        method: 'POST',
+        url: '/api/transfer',
+        as: payer,
+        payload: { toAccountId: payee.accountId, amount: '12.50', currency: 'EUR' },
+        headers: { 'idempotency-key': 'clocks' },
+      })
+      assert.equal(again.text, first.text)
+      assert.equal(await balance(payer), '87.50')
     })
 
     it('refuses keys that are empty, too long, or no key', async () => {

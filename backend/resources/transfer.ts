@@ -119,7 +119,7 @@ export function registerTransfer(app: App, services: Services): void {
           : await respondOnce(
               services.database,
               { caller: order.userId, path: PATH, key, fingerprint: fingerprint(order) },
-              { now, work, queueBy },
+              { work, queueBy },
             )
       if (replayed) reply.header('idempotency-replayed', 'true')
       return (
