@@ -166,3 +166,19 @@ test('a server that does not put the parts together, or says so falsely, has no 
     )
   }
 })
+
+test('where the keys may not see whether it is there, the parts are put together only if it is not', async (t) => {
+  const segment = largeSegment(t)
+  const asked: string[] = []
+  const endpoint = await badServer(t, ({ method, url = '', headers }, response) => {
+    if (method === 'PUT') response.writeHead(200, { etag: '"x"' }).end()
+    else if (method === 'POST' && url.includes('uploads')) response.end('<UploadId>1</UploadId>')
+    else if (method === 'POST') {
+      asked.push(headers['if-none-match'] ?? '')
+      response.writeHead(412).end('<Error><Code>PreconditionFailed</Code></Error>')
+    } else response.writeHead(403).end()
+  })
+  const shipper = new Shipper(segment.path, bucketAt(t, endpoint))
+  await assert.rejects(shipper.ship(segment), /^Error: POST http.*: 412 PreconditionFailed$/)
+  assert.deepEqual(asked, ['*'])
+})

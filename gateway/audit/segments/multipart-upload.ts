@@ -7,6 +7,8 @@ export interface ShippedObject {
   readonly body: Blob
   /** Of the object that is made. */
   readonly headers: Readonly<Record<string, string>>
+  /** Headers of the request that makes it; none: whatever is there. */
+  readonly condition: Readonly<Record<string, string>>
 }
 
 /** A part that did not arrive is sent again: the others need not be. */
@@ -99,7 +101,7 @@ class MultipartUpload {
   }
 
   async complete(): Promise<void> {
-    const { name } = this.#object
+    const { name, condition } = this.#object
     const xmlns = 'http://s3.amazonaws.com/doc/2006-03-01/'
     const text = `<CompleteMultipartUpload xmlns="${xmlns}">${this.#sent.join('')}</CompleteMultipartUpload>`
     const bytes = Buffer.from(text)
@@ -107,7 +109,11 @@ class MultipartUpload {
       method: 'POST',
       name,
       query: { uploadId: this.#id },
-      headers: { 'content-type': 'application/xml', 'x-amz-content-sha256': hash('sha256', bytes) },
+      headers: {
+        ...condition,
+        'content-type': 'application/xml',
+        'x-amz-content-sha256': hash('sha256', bytes),
+      },
       body: new Blob([bytes]),
       timeoutMs: COMPLETE_TIMEOUT_MS,
     })

@@ -299,6 +299,77 @@ test('a server that stalls, fails or has another checksum has no copy', async (t
   assert.deepEqual(waits.asked.slice(0, 2), [30_000, 30_001])
 })
 
+/** A server as S3 is to those who may put and get, but not list: of what is not there it says 403. */
+async function unlistedBucket(t: TestContext, mayRead = (_name: string) => true) {
+  const objects = new Map<string, { readonly bytes: Buffer; readonly sha256: string }>()
+  const puts: (readonly [name: string, condition: string | undefined])[] = []
+  const endpoint = await badServer(
+    t,
+    () => {},
+    async (request, response) => {
+      const { method, url = '', headers } = request
+      const name = url.slice('/evidence/gateway-1/'.length)
+      const found = objects.get(name)
+      if (method === 'HEAD') {
+        if (found === undefined || !mayRead(name)) return response.writeHead(403).end()
+        const { bytes, sha256 } = found
+        return response
+          .writeHead(200, { 'content-length': bytes.length, 'x-amz-checksum-sha256': sha256 })
+          .end()
+      }
+      const bytes = Buffer.concat(await request.toArray())
+      puts.push([name, headers['if-none-match']])
+      if (found !== undefined && headers['if-none-match'] === '*')
+        return response.writeHead(412).end('<Error><Code>PreconditionFailed</Code></Error>')
+      objects.set(name, { bytes, sha256: String(headers['x-amz-checksum-sha256']) })
+      return response.writeHead(200).end()
+    },
+  )
+  return { objects, puts, s3: { ...BUCKET, endpoint, credentialsFile: keysFile(t) } }
+}
+
+test('keys that may not list the bucket are enough, and what is there is not written over', async (t) => {
+  const { directory, file, paths } = closedTrail(t, { segments: 1 })
+  const { objects, puts, s3 } = await unlistedBucket(t)
+  const auditShip = { directory: undefined, s3 }
+  const { told, round } = keeperOf(file)
+  await round({ auditShip })
+  assert.deepEqual(told, ['ship'])
+  for (const [name, { bytes }] of objects)
+    assert.ok(bytes.equals(fs.readFileSync(join(directory, name))), name)
+  const segment = basename(paths[0] ?? '')
+  assert.deepEqual(
+    puts.map(([name, condition]) => [name, condition]),
+    [
+      [segment, '*'],
+      ['audit-log/tile/0/000', '*'],
+      ['audit-log/tile/0/001.p/46', '*'],
+      ['audit-log/tile/1/000.p/1', '*'],
+      ['audit-log/checkpoint', undefined],
+    ],
+  )
+  // Somebody has removed it there: the copy is made again before the segment may go.
+  objects.delete(segment)
+  const keeping = { auditShip, auditRetention: { keepMs: DAY_MS, unsealed: false } }
+  const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await later.round(keeping)
+  assert.match(later.told.join(), /^prune failed: .* it is not shipped$/)
+  assert.ok(fs.existsSync(paths[0] ?? ''))
+  const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await last.round(keeping)
+  assert.deepEqual([last.told, fs.existsSync(paths[0] ?? '')], [['ship', 'prune'], false])
+})
+
+test('an object that is there, and that the keys may not read, stays as it is', async (t) => {
+  const { objects, s3 } = await unlistedBucket(t, (name) => name !== 'x')
+  const other = { bytes: Buffer.from('of another gateway'), sha256: '' }
+  objects.set('x', other)
+  await assert.rejects(put(new ShipBucket(s3), 'x', 'text'), /^Error: PUT .*\/x: 412 PreconditionFailed$/)
+  assert.equal(objects.get('x'), other)
+  objects.delete('x')
+  await assert.rejects(put(new ShipBucket(s3), 'x', 'text'), /^Error: HEAD .*\/x: 403 Forbidden$/)
+})
+
 test('without keys it says where they are missing', async (t) => {
   const credentialsFile = join(temporaryDirectory(t), 'keys')
   fs.writeFileSync(credentialsFile, 'aws_access_key_id = only\n')
