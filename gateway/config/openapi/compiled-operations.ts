@@ -121,7 +121,7 @@ class Compiler {
       code: { regExp: boundedPatterns },
     })
     replaceKeywords(this.#ajv)
-    this.#ajv.addSchema(document, 'api')
+    asUnusable('', () => this.#ajv.addSchema(document, 'api'))
   }
 
   rulesOf({ path, pointer }: OperationPlace): RequestRules {
@@ -238,14 +238,19 @@ class Compiler {
   #fits(pointer: string): Fits {
     const fragment = pointer.split('/').map(encodeURIComponent).join('/')
     const schema = at(this.#document, pointer) as object
-    if (this.#ajv.validateSchema(schema) === false) {
+    if (asUnusable(pointer, () => this.#ajv.validateSchema(schema)) === false) {
       throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
     }
-    try {
-      return fitsBy(this.#ajv.compile({ $ref: `api#${fragment}` }))
-    } catch (error) {
-      throw new Unusable(pointer, `cannot be used: ${error instanceof Error ? error.message : String(error)}`)
-    }
+    return fitsBy(asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` })))
+  }
+}
+
+/** What the library throws is a fault of the document. @throws Unusable */
+function asUnusable<T>(pointer: string, run: () => T): T {
+  try {
+    return run()
+  } catch (error) {
+    throw new Unusable(pointer, `cannot be used: ${error instanceof Error ? error.message : String(error)}`)
   }
 }
 

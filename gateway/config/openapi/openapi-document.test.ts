@@ -134,6 +134,40 @@ test('a schema that cannot be used is a fault only when requests are validated',
   }
 })
 
+test('what the validator does not take of a document as a whole is a fault too', () => {
+  const bodies = (one: object, other: object = {}) => ({
+    '/a': { post: { requestBody: { content: { 'application/json': { schema: one } } } } },
+    '/b': { post: { requestBody: { content: { 'application/json': { schema: other } } } } },
+  })
+  const draft = { $schema: 'http://json-schema.org/draft-07/schema#', type: 'object' }
+  assert.match(
+    read(api(bodies(draft)), { validateRequests: true }).faults.join(),
+    /^api\.json: \$\.paths\["\/a"\]\.post\..*\.schema: cannot be used: .*draft-07/,
+  )
+  const named = bodies({ $id: '1', type: 'object' }, { $id: '1', type: 'array' })
+  assert.match(
+    read(api(named), { validateRequests: true }).faults.join(),
+    /^api\.json: \$: cannot be used: reference "1" resolves to more than one schema/,
+  )
+})
+
+test('an example may have the names that its serializer gave it, and a component may be called example', () => {
+  const example = { one: { $id: '1', text: 'a' }, other: { $id: '1', number: 2 } }
+  const content = {
+    'application/json': { schema: { type: 'object', example }, examples: { a: { value: example } } },
+  }
+  const requestBodies = { example: { required: true, content } }
+  const post = { requestBody: { $ref: '#/components/requestBodies/example' } }
+  const document = api({ '/a': { post } }, { components: { requestBodies } })
+  const { faults, settings } = read(document, { validateRequests: true })
+  assert.deepEqual(faults, [])
+  const kept = settings?.openapi?.document as { components?: { requestBodies?: Record<string, object> } }
+  assert.deepEqual(kept.components?.requestBodies?.example, {
+    required: true,
+    content: { 'application/json': { schema: { type: 'object' } } },
+  })
+})
+
 function readYamlApi(text: string) {
   const { value, faults } = parseGatewayFile('gateway.json', '{"openapi":"api.yaml"}', () => text)
   return { faults: faults?.map(describeFault) ?? [], rows: value?.routes }

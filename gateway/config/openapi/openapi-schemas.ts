@@ -1,9 +1,15 @@
 import { at } from './references.ts'
 
 /** Their values are data, not schemas. */
-const DATA: ReadonlySet<string> = new Set(['example', 'examples', 'default', 'enum', 'const'])
-/** Below them are names. */
-const NAMES: ReadonlySet<string> = new Set(['properties', 'patternProperties', '$defs', 'schemas'])
+const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
+/** Data that says nothing of requests. An `$id` in it, as some serializers write it, would be taken for the name of a schema. */
+const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
+/** Below them are names, of which one may be `example`. */
+const NAMES: ReadonlySet<string> = new Set(
+  ['properties', 'patternProperties', 'dependentSchemas', 'dependentRequired', '$defs', 'definitions'].concat(
+    ['paths', 'schemas', 'parameters', 'requestBodies', 'pathItems'],
+  ),
+)
 
 /** Keywords that apply further schemas: one that applies itself again does so by one of them. */
 const APPLYING = [
@@ -40,7 +46,7 @@ interface Schema {
 
 /**
  * A document with its schemas as JSON Schema 2020-12, for requests: `nullable` and the exclusive bounds of OpenAPI 3.0 are
- * written as that has them, and no property is required that only responses have (`readOnly`).
+ * written as that has them, no property is required that only responses have (`readOnly`), and examples are left out.
  */
 export function asJsonSchemas(document: object): object {
   return converted(document, document, false) as object
@@ -49,7 +55,8 @@ export function asJsonSchemas(document: object): object {
 function converted(document: object, value: unknown, areNames: boolean): unknown {
   if (Array.isArray(value)) return value.map((item) => converted(document, item, false))
   if (typeof value !== 'object' || value === null) return value
-  const parts = Object.entries(value).map(([key, part]) => [
+  const written = Object.entries(value).filter(([key]) => areNames || !LEFT_OUT.has(key))
+  const parts = written.map(([key, part]) => [
     key,
     !areNames && DATA.has(key) ? part : converted(document, part, !areNames && NAMES.has(key)),
   ])

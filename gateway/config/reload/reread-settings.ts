@@ -18,7 +18,8 @@ export interface EditedSettings {
 
 export interface Reread {
   readonly parsed: Parsed<EditedSettings>
-  readonly texts: SettingsTexts
+  /** Undefined: the reading broke off, and it is not known from which files. */
+  readonly texts: SettingsTexts | undefined
 }
 
 /** The files that settings were read from, with their texts; undefined: it could not be read. */

@@ -2,9 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ClientTable } from '../../config/clients-file.ts'
 import { parseClients } from '../../config/clients-file.ts'
+import { describeFault, type Fault } from '../../config/faults.ts'
+import type { Settings } from '../../config/settings.ts'
 import type { LimitRow } from '../../limits/table/limit-row.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
-import { parseApart } from './parse-apart.ts'
+import { parseApart, rereadApart } from './parse-apart.ts'
 
 function table(count: number): string {
   const limits = Array.from({ length: count }, (_, index) => ({
@@ -58,4 +60,14 @@ test('a large table of clients comes with its secrets', async () => {
   assert.deepEqual(value?.bySanUri, expected?.bySanUri)
   const [own, other] = [value, expected].map((one) => one?.byKeyId.get('key')?.secrets[0])
   assert.ok(own !== undefined && other !== undefined && own.equals(other))
+})
+
+test('a thread that breaks off is a fault of the file, and says nothing of the files that it would have read', async () => {
+  const running = { configFile: 'g.json' } as Settings
+  const reread = await rereadApart({ env: null as never, running, text: '{"openapi":"api.json"}' })
+  assert.match(
+    describeFault(reread.parsed.faults?.[0] as Fault),
+    /^g\.json: \$: cannot be read: Cannot read properties/,
+  )
+  assert.equal(reread.texts, undefined)
 })

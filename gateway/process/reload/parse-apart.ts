@@ -33,7 +33,7 @@ export async function rereadApart(options: RereadOptions): Promise<Reread> {
   if (text.length <= SMALL_LENGTH && !text.includes('"openapi"')) return rereadSettings(options)
   return inThread<Reread>({ kind: 'settings', options }, (why) => ({
     parsed: { faults: [unread(running.configFile, why)] },
-    texts: new Map(),
+    texts: undefined,
   }))
 }
 

@@ -20,18 +20,21 @@ export interface SettingsWatch {
   faultsOf(file: string, table: ClientTable): readonly Fault[]
   /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
   enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void
+  /** Replaced in tests. */
+  readonly reread?: typeof rereadApart
 }
 
 /** Watches gateway.json, and the other files that the settings in it depend on. */
 export function watchSettings(reports: Reports, watch: SettingsWatch): Watching {
+  const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings
   const report = reporter(reports, { file, label: basename(file), what: 'gateway' })
   const others = new OtherFiles(() => reloader.again())
   let running = watch.settings
   others.follow(watch.texts, file)
   const parse = async (_: string, text: string) => {
-    const reread = await rereadApart({ env: process.env, running, text })
-    others.follow(reread.texts, file)
+    const reread = await read({ env: process.env, running, text })
+    if (reread.texts !== undefined) others.follow(reread.texts, file)
     const { value, faults } = reread.parsed
     if (value?.clients === undefined || value.settings.clientsFile === undefined) return reread.parsed
     const bad = faults ?? watch.faultsOf(value.settings.clientsFile, value.clients.value)
