@@ -84,6 +84,11 @@ function readPublicUrl(text: string | undefined, faults: string[]): string {
   const url = URL.parse(text)
   if (url === null || !/^https?:$/.test(url.protocol) || /[?#]/.test(text) || url.username) {
     faults.push(`PUBLIC_URL is "${text}"; it must be an http or https URL without query, fragment and user`)
+  } else if (/[^/]/.test(url.pathname)) {
+    // The pages, cookies and metadata of the authorization server are below the root of the address.
+    faults.push(
+      `PUBLIC_URL is "${text}"; it must have no path: the gateway serves the API at the root of an address`,
+    )
   }
   return text.replace(/\/+$/, '')
 }

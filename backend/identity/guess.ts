@@ -1,5 +1,5 @@
 import type { Database } from '../database/database.ts'
-import { type Admission, admitAttempt, isKnown, noteSuccess } from './sign-in-throttle.ts'
+import { type Admission, admitAttempt, isKnown, noteSuccess, takeBackAttempt } from './sign-in-throttle.ts'
 import { admitStranger, strangersWait, takeBackStranger } from './stranger-throttle.ts'
 
 /** Where a password is tried from, and for which account. */
@@ -56,5 +56,15 @@ export async function noteRight(
   now: Date,
 ): Promise<void> {
   await noteSuccess(database, key, now)
+  if (stranger) await takeBackStranger(database, account)
+}
+
+/** The password was not checked after all. `now` is that of the admission. */
+export async function takeBackGuess(
+  database: Database,
+  { account, key, stranger }: Guess,
+  now: Date,
+): Promise<void> {
+  await takeBackAttempt(database, key, now)
   if (stranger) await takeBackStranger(database, account)
 }

@@ -67,6 +67,20 @@ export async function noteSuccess(database: Database, key: string, now: Date): P
   )
 }
 
+/**
+ * The attempt that was admitted at `now` was not checked. Where another was admitted after it, the wait stays that of the
+ * other.
+ */
+export async function takeBackAttempt(database: Database, key: string, now: Date): Promise<void> {
+  await database.query(
+    `UPDATE sign_in_attempts
+        SET failures = greatest(failures - 1, 0),
+            next_at = CASE WHEN last_at = $2 THEN 'epoch'::timestamptz ELSE next_at END
+      WHERE key = $1`,
+    [hashed(key), now],
+  )
+}
+
 /** Whether an attempt with this key has succeeded recently. */
 export async function isKnown(database: Database, key: string, now: Date): Promise<boolean> {
   const known = await database.query(

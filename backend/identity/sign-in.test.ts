@@ -7,8 +7,14 @@ import { originOf } from './attempt-origin.ts'
 import { admitGuess, guessAt, noteRight } from './guess.ts'
 import { knownBrowser, markBrowser } from './known-browser.ts'
 import { hashPassword } from './passwords.ts'
-import { signIn } from './sign-in.ts'
-import { admitAttempt, FORGOTTEN_AFTER_MS, KNOWN_FOR_MS, noteSuccess } from './sign-in-throttle.ts'
+import { provePassword, signIn } from './sign-in.ts'
+import {
+  admitAttempt,
+  FORGOTTEN_AFTER_MS,
+  KNOWN_FOR_MS,
+  noteSuccess,
+  takeBackAttempt,
+} from './sign-in-throttle.ts'
 
 const SECOND_MS = 1000
 const DAY_MS = 24 * 60 * 60 * SECOND_MS
@@ -73,6 +79,38 @@ onEachDatabase('the throttle of sign-ins', (database) => {
     service.advance(KNOWN_FOR_MS)
     await sweep(database(), service.now())
     assert.deepEqual(await database().query('SELECT key FROM sign_in_attempts'), [])
+  })
+
+  it('takes back a guess that could not be checked', async () => {
+    const user = await service.addUser({ passwordHash: 'no hash' })
+    const attempt = { email: user.email, password: 'right', origin: '192.0.2.7' }
+    const own = { userId: user.id, password: 'right', origin: '192.0.2.7' }
+    const waits = async () =>
+      (await database().query('SELECT 1 AS one FROM sign_in_attempts WHERE next_at > $1', [service.now()]))
+        .length
+    const waitsBefore = await waits()
+    for (let n = 0; n < 6; n++) {
+      await assert.rejects(signIn(database(), attempt, service.now()), /PHC string/)
+      await assert.rejects(provePassword(database(), own, service.now()), /PHC string/)
+    }
+    assert.equal(await waits(), waitsBefore, 'nor does it count among the guesses of strangers')
+    await database().query('UPDATE users SET password_hash = $2 WHERE id = $1', [
+      user.id,
+      await hashPassword('right'),
+    ])
+    assert.equal((await signIn(database(), attempt, service.now())).outcome, 'signed_in')
+  })
+
+  it('leaves the wait of a guess that was made after one that could not be checked', async () => {
+    const key = 'not-checked'
+    for (let attempt = 0; attempt < 5; attempt++) await admit(key)
+    service.advance(SECOND_MS)
+    const unchecked = service.now()
+    assert.equal((await admit(key)).outcome, 'go')
+    service.advance(2 * SECOND_MS)
+    assert.equal((await admit(key)).outcome, 'go')
+    await takeBackAttempt(database(), key, unchecked)
+    assert.equal((await admit(key)).outcome, 'wait')
   })
 
   it('is one for every door, the same for an address that nobody has, and stores no address', async () => {

@@ -1,5 +1,5 @@
 import type { Database } from '../database/database.ts'
-import { admitGuess, guessAt, noteRight } from './guess.ts'
+import { admitGuess, type Guess, guessAt, noteRight, takeBackGuess } from './guess.ts'
 import { verifyPassword } from './passwords.ts'
 import { type Credentials, emailKey, findCredentials, findOwnCredentials } from './user-credentials.ts'
 
@@ -14,7 +14,7 @@ export interface SignInAttempt {
 
 /** `wrong`: the address, the password, or both. `throttled`: nothing was checked; try again later. */
 export type SignIn =
-  | { readonly outcome: 'signed_in'; readonly user: Credentials }
+  | { readonly outcome: 'signed_in'; readonly user: Credentials & { readonly passwordHash: string } }
   | { readonly outcome: 'wrong' }
   | { readonly outcome: 'throttled'; readonly retryAfterSeconds: number }
 
@@ -24,15 +24,16 @@ export type SignIn =
  * Throws the `busy` problem under load.
  */
 export async function signIn(database: Database, attempt: SignInAttempt, now: Date): Promise<SignIn> {
-  const guess = await guessAt(database, { ...attempt, account: emailKey(attempt.email) }, now)
-  const admission = await admitGuess(database, guess, now)
-  if (admission.outcome === 'wait')
-    return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
   const user = await findCredentials(database, attempt.email)
-  const matches = await verifyPassword(attempt.password, user?.passwordHash)
-  if (user === undefined || !matches) return { outcome: 'wrong' }
-  await noteRight(database, guess, now)
-  return { outcome: 'signed_in', user }
+  const guess = await guessAt(database, { ...attempt, account: emailKey(attempt.email) }, now)
+  const check = await checkGuess(
+    database,
+    { guess, password: attempt.password, hash: user?.passwordHash },
+    now,
+  )
+  if (check.outcome !== 'right' || user === undefined)
+    return check.outcome === 'throttled' ? check : { outcome: 'wrong' }
+  return { outcome: 'signed_in', user: { ...user, passwordHash: check.passwordHash } }
 }
 
 /** The result of checking the present password of a signed-in user; `proved` has the hash. */
@@ -49,11 +50,39 @@ export async function provePassword(
   const user = await findOwnCredentials(database, attempt.userId)
   if (user === undefined) return { outcome: 'wrong' }
   const guess = await guessAt(database, { ...attempt, account: user.emailKey }, now)
+  const check = await checkGuess(
+    database,
+    { guess, password: attempt.password, hash: user.passwordHash },
+    now,
+  )
+  return check.outcome === 'right' ? { outcome: 'proved', passwordHash: check.passwordHash } : check
+}
+
+type Check =
+  | { readonly outcome: 'right'; readonly passwordHash: string }
+  | Exclude<SignIn, { readonly outcome: 'signed_in' }>
+
+/** Counts one guess and checks it; one that could not be checked is not counted. Without a hash none is right. */
+async function checkGuess(
+  database: Database,
+  {
+    guess,
+    password,
+    hash,
+  }: { readonly guess: Guess; readonly password: string; readonly hash: string | undefined },
+  now: Date,
+): Promise<Check> {
   const admission = await admitGuess(database, guess, now)
   if (admission.outcome === 'wait')
     return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
-  const matches = await verifyPassword(attempt.password, user.passwordHash)
-  if (!matches || user.passwordHash === undefined) return { outcome: 'wrong' }
+  let matches: boolean
+  try {
+    matches = await verifyPassword(password, hash)
+  } catch (unchecked) {
+    await takeBackGuess(database, guess, now)
+    throw unchecked
+  }
+  if (!matches || hash === undefined) return { outcome: 'wrong' }
   await noteRight(database, guess, now)
-  return { outcome: 'proved', passwordHash: user.passwordHash }
+  return { outcome: 'right', passwordHash: hash }
 }

@@ -3,6 +3,7 @@ import type { Adapter, AdapterPayload } from 'oidc-provider'
 import type { Database, Queryable, Row } from '../../database/database.ts'
 import { CLOCK_TOLERANCE_MS } from '../session-tokens.ts'
 import { errors } from './library.ts'
+import { isOfOldPassword } from './proven-password.ts'
 
 export interface ArtifactStoreOptions {
   readonly database: Database
@@ -18,10 +19,18 @@ const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
 ])
 const MAX_STORED_CHARACTERS = 8 * 1024
 
+/** Kinds that end with the password of their user, also those that a request stores again after it has changed. */
+const ENDS_WITH_PASSWORD: ReadonlySet<string> = new Set(['Session', 'Interaction'])
+
 interface ArtifactRow extends Row {
   payload: string
   consumed_at: Date | null
+  account_id: string | null
+  password_hash: string | null
 }
+
+const SELECT = `SELECT payload, consumed_at, account_id, password_hash
+  FROM oauth_artifacts LEFT JOIN users ON users.id = account_id`
 
 /**
  * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
@@ -62,7 +71,7 @@ export class ArtifactStore implements Adapter {
         hashed(id),
         text,
         this.#model === 'Grant' ? id : (payload.grantId ?? null),
-        accountOf(payload) ?? null,
+        signInOf(payload)?.accountId ?? null,
         payload.uid ?? null,
         new Date(now + expiresInSeconds * 1000),
         new Date(now),
@@ -74,20 +83,24 @@ export class ArtifactStore implements Adapter {
   async find(id: string): Promise<AdapterPayload | undefined> {
     // Clients come from the configuration only, and a request may name any text.
     if (this.#model === 'Client') return undefined
-    const [row] = await this.#database.query<ArtifactRow>(
-      'SELECT payload, consumed_at FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
-      [this.#model, hashed(id)],
-    )
-    return row && { ...toPayload(row), jti: id }
+    const payload = await this.#findBy('id_hash', hashed(id))
+    return payload && { ...payload, jti: id }
   }
 
   /** Without the id, which must stay secret from those who know only the uid. */
-  async findByUid(uid: string): Promise<AdapterPayload | undefined> {
-    const [row] = await this.#database.query<ArtifactRow>(
-      'SELECT payload, consumed_at FROM oauth_artifacts WHERE model = $1 AND uid = $2',
-      [this.#model, uid],
-    )
-    return row && toPayload(row)
+  findByUid(uid: string): Promise<AdapterPayload | undefined> {
+    return this.#findBy('uid', uid)
+  }
+
+  async #findBy(column: 'id_hash' | 'uid', value: string): Promise<AdapterPayload | undefined> {
+    const [row] = await this.#database.query<ArtifactRow>(`${SELECT} WHERE model = $1 AND ${column} = $2`, [
+      this.#model,
+      value,
+    ])
+    if (row === undefined) return undefined
+    const payload = toPayload(row)
+    if (!ENDS_WITH_PASSWORD.has(this.#model) || row.account_id === null) return payload
+    return isOfOldPassword(signInOf(payload)?.amr ?? [], row.password_hash) ? undefined : payload
   }
 
   /** The device flow is off. */
@@ -130,9 +143,12 @@ export class ArtifactStore implements Adapter {
   }
 }
 
-/** A sign-in under way belongs to a user once the password was right, and must end with the sessions of that user. */
-function accountOf({ accountId, result, session }: AdapterPayload): string | undefined {
-  return accountId ?? result?.login?.accountId ?? session?.accountId
+/**
+ * Whose it is, and how that user signed in. A sign-in under way belongs to a user once the password was right, and must end with
+ * the sessions of that user.
+ */
+function signInOf(payload: AdapterPayload): Pick<AdapterPayload, 'accountId' | 'amr'> | undefined {
+  return payload.accountId === undefined ? (payload.result?.login ?? payload.session) : payload
 }
 
 function toPayload({ payload, consumed_at }: ArtifactRow): AdapterPayload {

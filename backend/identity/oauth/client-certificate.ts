@@ -15,9 +15,12 @@ export function clientCertificate(header: string | string[] | undefined): X509Ce
   }
 }
 
+/** What a client may be registered by (RFC 8705 section 2.1.2); other names are not compared. */
+export const CERTIFICATE_NAMES = ['tls_client_auth_san_dns', 'tls_client_auth_san_uri'] as const
+
 /**
- * Whether the certificate carries the registered name of a client (RFC 8705 section 2.1.2). Only
- * `tls_client_auth_san_dns` and `tls_client_auth_san_uri` are offered; any other property never matches.
+ * Whether the certificate carries the registered name of a client (RFC 8705 section 2.1.2). A property that is none of
+ * {@link CERTIFICATE_NAMES} never matches.
  */
 export function certificateNames(certificate: X509Certificate, property: string, expected: string): boolean {
   const kind = { tls_client_auth_san_dns: 'DNS', tls_client_auth_san_uri: 'URI' }[property]

@@ -121,6 +121,10 @@ describe('the authorization server', () => {
         /OAuth client bad: .*token_endpoint_auth_method/,
       ],
       [{ scope: 'everything' }, /OAuth client bad: scope/],
+      [
+        { token_endpoint_auth_method: 'tls_client_auth', tls_client_auth_subject_dn: 'CN=bad' },
+        /OAuth client bad: tls_client_auth needs tls_client_auth_san_dns or tls_client_auth_san_uri/,
+      ],
     ] as const) {
       const clients = [{ client_id: 'bad', ...good, ...metadata }] as never
       await assert.rejects(startTestService(database, { clients }), fault)

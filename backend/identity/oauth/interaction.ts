@@ -10,6 +10,7 @@ import { cookieOf } from './cookie.ts'
 import { errors, type Provider } from './library.ts'
 import { type Asked, consentPage, errorPage, type Page, signInPage } from './pages.ts'
 import { INTERACTION_COOKIE, INTERACTION_SECONDS } from './policy.ts'
+import { methodsOf } from './proven-password.ts'
 import { ALL_SCOPES, apiScopesOfClient, grantable, SCOPE_MEANINGS } from './scopes.ts'
 import { type AuthorizationServer, INTERACTION_PATH } from './server.ts'
 import { byBody, FORM, SIGN_IN_FORM_PATH, signInCookie } from './sign-in-form.ts'
@@ -178,7 +179,12 @@ async function signInStep(turn: Turn): Promise<FastifyReply> {
   const again = (status: number, problem: string) =>
     send(reply, status, signInPage(asked, { email, problem }))
   if (email === '' || password === '') return again(422, 'Enter your e-mail address and your password.')
-  if (email.length > MAX_EMAIL_CHARACTERS || password.length > MAX_PASSWORD_CHARACTERS) {
+  // PostgreSQL refuses U+0000 in a text.
+  if (
+    email.length > MAX_EMAIL_CHARACTERS ||
+    password.length > MAX_PASSWORD_CHARACTERS ||
+    email.includes('\0')
+  ) {
     return again(422, 'The e-mail address or the password is wrong.')
   }
   const { knownBrowser: secret } = services.secrets
@@ -198,7 +204,8 @@ async function signInStep(turn: Turn): Promise<FastifyReply> {
         seconds: KNOWN_BROWSER_SECONDS,
       }
       reply.header('set-cookie', signInCookie(services.publicUrl, mark))
-      return finish(turn, { login: { accountId: result.user.id, remember: false, amr: ['pwd'] } })
+      const { id, passwordHash } = result.user
+      return finish(turn, { login: { accountId: id, remember: false, amr: methodsOf(passwordHash) } })
     }
   }
 }

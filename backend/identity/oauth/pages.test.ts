@@ -141,6 +141,8 @@ describe('the pages of the sign-in', () => {
     }
     const tooLong = { email: oauth.user.email, password: 'x'.repeat(1025) }
     assert.equal((await browser.submit(page, '/login', tooLong)).status, 422)
+    const nul = { email: 'alice\0@example.com', password: PASSWORD }
+    assert.equal((await browser.submit(page, '/login', nul)).status, 422)
   })
 
   it('make the guesser wait, but not a browser in which the owner signed in before', async () => {

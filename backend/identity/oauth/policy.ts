@@ -6,7 +6,7 @@ const CODE_SECONDS = 60
 const DAY_SECONDS = 24 * 60 * 60
 /** As long as the sessions of POST /api/login last. */
 const REFRESH_SECONDS = 30 * DAY_SECONDS
-/** How long a browser stays signed in after its last sign-in or consent; its cookie ends with the browser. */
+/** How long a browser stays signed in after its last visit to the authorization or sign-out page; its cookie ends with the browser. */
 const BROWSER_SECONDS = 30 * 60
 /** From the first page to the last. */
 export const INTERACTION_SECONDS = 15 * 60
@@ -55,7 +55,7 @@ export function policyConfiguration(): Configuration {
       IdToken: ACCESS_TOKEN_SECONDS,
       AuthorizationCode: CODE_SECONDS,
       RefreshToken: REFRESH_SECONDS,
-      // A grant lives longer than its last possible refresh token.
+      // The user is asked again after a year, however often the app refreshed.
       Grant: 366 * DAY_SECONDS,
       Session: BROWSER_SECONDS,
       Interaction: INTERACTION_SECONDS,

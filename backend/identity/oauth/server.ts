@@ -6,7 +6,7 @@ import { REVOKE_SESSION } from '../revoke-session.ts'
 import { ACCESS_TOKEN_SECONDS } from '../session-tokens.ts'
 import { findAccount, type UserAccount } from './account.ts'
 import { ArtifactStore, noteAccessToken } from './artifacts.ts'
-import { certificateNames, clientCertificate } from './client-certificate.ts'
+import { CERTIFICATE_NAMES, certificateNames, clientCertificate } from './client-certificate.ts'
 import { errors, Provider } from './library.ts'
 import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
 import { policyConfiguration } from './policy.ts'
@@ -49,7 +49,9 @@ export async function createAuthorizationServer(
     if (made?.keys !== keys) made = { keys, provider: createProvider(services, logger) }
     return made.provider
   }
-  for (const { client_id } of services.clients) {
+  for (const { client_id, token_endpoint_auth_method: method, ...metadata } of services.clients) {
+    if (method === 'tls_client_auth' && !CERTIFICATE_NAMES.some((name) => metadata[name] !== undefined))
+      throw new Error(`OAuth client ${client_id}: tls_client_auth needs ${CERTIFICATE_NAMES.join(' or ')}`)
     try {
       await instance().Client.find(client_id)
     } catch (cause) {

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict'
+import { after, before, it } from 'node:test'
+import * as client from 'openid-client'
+import type { Database } from '../../database/database.ts'
+import { onEachDatabase } from '../../testing/databases.ts'
+import { FormBrowser, type OAuthService, PASSWORD, pkce, startOAuthService } from '../../testing/oauth.ts'
+import type { TestUser } from '../../testing/service.ts'
+import { hashPassword } from '../passwords.ts'
+
+/** What happens around one statement. */
+interface Moment {
+  readonly statement: RegExp
+  readonly model: string
+  readonly happens: () => Promise<void>
+}
+
+/** A database in which something happens just before, or just after, one statement on an artifact of a model. */
+class Interrupted {
+  before: Moment | undefined = undefined
+  after: Moment | undefined = undefined
+
+  around(database: Database): Database {
+    const query = async (sql: string, values: readonly unknown[] = []) => {
+      await this.#reach('before', sql, values)
+      const rows = await database.query(sql, values)
+      await this.#reach('after', sql, values)
+      return rows
+    }
+    return new Proxy(database, {
+      get: (target, name) => (name === 'query' ? query : Reflect.get(target, name).bind(target)),
+    })
+  }
+
+  async #reach(when: 'before' | 'after', sql: string, [model]: readonly unknown[]): Promise<void> {
+    const moment = this[when]
+    if (moment === undefined || moment.model !== model || !moment.statement.test(sql)) return
+    this[when] = undefined
+    await moment.happens()
+  }
+}
+
+onEachDatabase('A new password', (database) => {
+  const interrupted = new Interrupted()
+  let oauth: OAuthService
+  let mobile: client.Configuration
+  before(async () => {
+    oauth = await startOAuthService(interrupted.around(database()))
+    mobile = await oauth.discover('mobile-app')
+  })
+  after(() => oauth.service.app.close())
+
+  const addUser = async () => oauth.service.addUser({ passwordHash: await hashPassword(PASSWORD) })
+  const authorizeUrl = async () => client.buildAuthorizationUrl(mobile, (await pkce()).parameters)
+  const changePassword = async (user: TestUser) => {
+    const { status } = await oauth.service.send({
+      method: 'PATCH',
+      url: `/api/users/${user.id}`,
+      as: user,
+      payload: { password: 'another horse', currentPassword: PASSWORD },
+    })
+    assert.equal(status, 200)
+  }
+  const signIn = async (browser: FormBrowser, user: TestUser, password = PASSWORD) =>
+    browser.submit(await browser.open(await authorizeUrl()), '/login', { email: user.email, password })
+
+  it('ends a sign-in whose old password was checked before, and stored after it', async () => {
+    const user = await addUser()
+    const thief = new FormBrowser(oauth.url)
+    const page = await thief.open(await authorizeUrl())
+    interrupted.before = {
+      statement: /^\s*INSERT/,
+      model: 'Interaction',
+      happens: () => changePassword(user),
+    }
+    const landing = await thief.submit(page, '/login', { email: user.email, password: PASSWORD })
+    assert.doesNotMatch(landing.page, /<h1>Allow/)
+    assert.equal(landing.url.searchParams.get('code'), null)
+  })
+
+  it('ends a sign-in that was found before, and made a signed-in browser after it', async () => {
+    const user = await addUser()
+    const thief = new FormBrowser(oauth.url)
+    const page = await thief.open(await authorizeUrl())
+    const held = await thief.submit(
+      page,
+      '/login',
+      { email: user.email, password: PASSWORD },
+      { redirect: 'manual' },
+    )
+    interrupted.after = { statement: /^\s*SELECT/, model: 'Interaction', happens: () => changePassword(user) }
+    const consent = await thief.open(held.url)
+    // What that one request had begun may show its page, which nobody can confirm any more.
+    if (/<h1>Allow/.test(consent.page)) {
+      const landing = await thief.submit(consent, '/consent')
+      assert.equal(landing.url.searchParams.get('code'), null)
+    }
+    assert.match((await thief.open(await authorizeUrl())).page, /<h1>Sign in<\/h1>/)
+  })
+
+  it('signs out a browser that has a request under way', async () => {
+    const user = await addUser()
+    const browser = new FormBrowser(oauth.url)
+    assert.match((await signIn(browser, user)).page, /<h1>Allow/)
+    assert.match((await browser.open(await authorizeUrl())).page, /<h1>Allow/)
+    interrupted.after = { statement: /^\s*SELECT/, model: 'Session', happens: () => changePassword(user) }
+    await browser.open(await authorizeUrl())
+    assert.match((await browser.open(await authorizeUrl())).page, /<h1>Sign in<\/h1>/)
+  })
+
+  it('signs out a browser whose consent is under way, and that gets no code', async () => {
+    const user = await addUser()
+    const browser = new FormBrowser(oauth.url)
+    const consent = await signIn(browser, user)
+    assert.match(consent.page, /<h1>Allow/)
+    interrupted.after = { statement: /^\s*SELECT/, model: 'Interaction', happens: () => changePassword(user) }
+    const landing = await browser.submit(consent, '/consent')
+    assert.equal(landing.url.searchParams.get('code'), null)
+  })
+
+  it('signs in at once', async () => {
+    const user = await addUser()
+    await changePassword(user)
+    const browser = new FormBrowser(oauth.url)
+    const consent = await signIn(browser, user, 'another horse')
+    assert.match(consent.page, /<h1>Allow/)
+    const landing = await browser.submit(consent, '/consent')
+    assert.notEqual(landing.url.searchParams.get('code'), null)
+  })
+
+  it('leaves a sign-in of another user in the same browser alone', async () => {
+    const [first, second] = [await addUser(), await addUser()]
+    const browser = new FormBrowser(oauth.url)
+    await signIn(browser, first)
+    const url = await authorizeUrl()
+    url.searchParams.set('prompt', 'login')
+    const page = await browser.open(url)
+    const landing = await browser.submit(page, '/login', { email: second.email, password: PASSWORD })
+    // The library signs the first user out before.
+    assert.match(landing.page, /op.logoutForm|<form[^>]*oauth\/logout/)
+  })
+})
