@@ -81,7 +81,14 @@ describe('readEnvironment', () => {
       assert.equal(faultsOf({ BACKEND_PORT: port }).length, 1)
     for (const days of ['-1', '366', '1.5', 'x'])
       assert.equal(faultsOf({ BACKEND_KEY_ROTATION_DAYS: days }).length, 1)
-    for (const url of ['localhost', 'https://a?b=1', 'https://a#b', 'https://user@a', 'https://a/?', 'https://a/bank']) {
+    for (const url of [
+      'localhost',
+      'https://a?b=1',
+      'https://a#b',
+      'https://user@a',
+      'https://a/?',
+      'https://a/bank',
+    ]) {
       assert.equal(faultsOf({ PUBLIC_URL: url }).length, 1, url)
     }
     assert.equal(faultsOf({ DATABASE_URL: 'postgres://[' }).length, 1)
