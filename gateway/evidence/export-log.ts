@@ -1,5 +1,5 @@
-import { copyFileSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { type Checkpoint, parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
 import { LineHasher } from '../audit/seals/line-hasher.ts'
@@ -71,7 +71,9 @@ export async function exportLog(
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
-  const checkpoint = parseCheckpoint(parseNote(readRegularFile(checkpointFile(directory))).text)
+  // A gateway that runs puts another one in its place.
+  const note = readRegularFile(checkpointFile(directory))
+  const checkpoint = checkpointIn(note, checkpointFile(directory))
   const tiles = new ProvenTiles(directory, checkpoint)
   const bundles = await writeBundles(segments, tiles, checkpoint.size, to, onRead)
   for (let level = 0; hashesOnLevel(checkpoint.size, level) > 0; level++) {
@@ -81,8 +83,16 @@ export async function exportLog(
         write(to, tilePath(level, index, tileWidth(checkpoint.size, level, index)), bytes)
     }
   }
-  copyFileSync(checkpointFile(directory), checkpointFile(to))
+  write(to, basename(checkpointFile(to)), note)
   return { checkpoint, bundles }
+}
+
+function checkpointIn(note: Buffer, file: string): Checkpoint {
+  try {
+    return parseCheckpoint(parseNote(note).text)
+  } catch (error) {
+    throw new Error(`${file} ${(error as Error).message}`, { cause: error })
+  }
 }
 
 async function writeBundles(

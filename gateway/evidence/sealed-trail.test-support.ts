@@ -58,6 +58,11 @@ export class SealedTrail {
   }
 
   exchange(statusCode = 200): void {
+    this.write(responseTo(this.request(), statusCode, 1.5))
+  }
+
+  /** @returns its line. */
+  request(): string {
     const n = ++this.#requests
     const request = requestRecord({
       requestId: `request-${n}`,
@@ -71,7 +76,7 @@ export class SealedTrail {
       gatewayId: undefined,
     })
     this.write(request)
-    this.write(responseTo(request, statusCode, 1.5))
+    return request
   }
 
   async seal(): Promise<void> {
@@ -113,13 +118,14 @@ export class SealedTrail {
     this.start()
   }
 
-  /** Removes the oldest closed segment, and the tiles that only it needs. */
-  prune(): void {
+  /** Removes the oldest closed segment, once that is sealed, and the tiles that only it needs. */
+  async prune(): Promise<void> {
     const oldest = this.closed.shift()
     if (oldest === undefined) return
     const minimum = this.closed[0]?.first ?? this.#first
     const facts = { segment: oldest.path, first: oldest.first, last: minimum - 1, reason: 'age' }
     this.write(`${JSON.stringify({ type: 'AUDIT_PRUNE', timestamp: this.#time(), ...facts })}\n`)
+    await this.seal()
     rmSync(oldest.path)
     for (const level of [0, 1]) {
       const width = TILE_WIDTH ** (level + 1)

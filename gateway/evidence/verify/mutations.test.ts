@@ -55,7 +55,7 @@ async function makeTrail(random: Random, exchanges: number): Promise<SealedTrail
     if (random.chance(0.02)) await trail.rotate((['none', 'zstd', 'gzip'] as const)[random.below(3)])
     // A crash: whatever was open gets its response at the next start.
     if (random.chance(0.02)) trail.start()
-    if (trail.closed.length > 2 && random.chance(0.05)) trail.prune()
+    if (trail.closed.length > 2 && random.chance(0.05)) await trail.prune()
   }
   return trail
 }

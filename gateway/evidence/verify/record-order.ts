@@ -1,4 +1,5 @@
 import { pairKeyOf } from '../../audit/audit-records.ts'
+import type { Warnings } from './warnings.ts'
 
 const REQUEST_HEAD = '{"type":"API_REQUEST",'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
@@ -11,19 +12,16 @@ const RECORD_HEAD = '{"type":"'
  * since; this tells whether the gateway wrote what it should.
  */
 export class RecordOrder {
-  readonly #warn: (text: string) => void
+  readonly #warnings: Warnings
   /** Keys of requests without their responses yet. */
   readonly #open = new Set<string>()
   /** Of clients that repeat their ids: how many more requests have the same key. */
   readonly #repeated = new Map<string, number>()
-  /** The requests before the first line are not known. */
-  readonly #isFromMiddle: boolean
   #isStopped = false
   #pairs = 0
 
-  constructor(isFromMiddle: boolean, warn: (text: string) => void) {
-    this.#isFromMiddle = isFromMiddle
-    this.#warn = warn
+  constructor(warnings: Warnings) {
+    this.#warnings = warnings
   }
 
   get pairs(): number {
@@ -43,8 +41,8 @@ export class RecordOrder {
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(START_HEAD)) this.#isStopped = false
     else if (line.startsWith(STOP_HEAD)) this.#isStopped = true
-    else if (!line.startsWith(RECORD_HEAD)) this.#warn('is not a record')
-    if (!line.endsWith('}')) this.#warn('is not a whole record')
+    else if (!line.startsWith(RECORD_HEAD)) this.#warnings.add('is not a record')
+    if (!line.endsWith('}')) this.#warnings.add('is not a whole record')
   }
 
   #readRequest(line: string): void {
@@ -53,7 +51,7 @@ export class RecordOrder {
     const { size } = this.#open
     this.#open.add(key)
     if (this.#open.size === size) this.#repeated.set(key, (this.#repeated.get(key) ?? 0) + 1)
-    if (this.#isStopped) this.#warn('a request was recorded between AUDIT_STOP and AUDIT_START')
+    if (this.#isStopped) this.#warnings.add('a request was recorded between AUDIT_STOP and AUDIT_START')
   }
 
   #readResponse(line: string): void {
@@ -62,7 +60,7 @@ export class RecordOrder {
     const more = this.#repeated.size === 0 ? undefined : this.#repeated.get(key)
     if (more !== undefined && more > 1) this.#repeated.set(key, more - 1)
     else if (more !== undefined) this.#repeated.delete(key)
-    else if (!this.#open.delete(key) && !this.#isFromMiddle) this.#warn('a response without its request')
+    else if (!this.#open.delete(key)) this.#warnings.addDoubtful('a response without its request')
     this.#pairs++
   }
 }

@@ -1,10 +1,20 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
+import { responseTo } from '../../audit/audit-records.ts'
 import { sha256 } from '../../audit/seals/hashes.ts'
 import { makeMlDsaKey, readSealKey } from '../../audit/seals/seal-key.ts'
 import { SealedLog } from '../../audit/seals/sealed-log.ts'
@@ -108,6 +118,56 @@ describe('verifying a trail', () => {
     }
     const { findings, lines } = await judge(trail, { segments })
     assert.deepEqual([findings, lines < trail.lines.length], [[], true])
+  })
+
+  it('lets only an AUDIT_PRUNE that is sealed excuse missing lines, because anybody can write another', async () => {
+    const trail = await newTrail()
+    await trail.rotate()
+    trail.exchange()
+    await trail.rotate()
+    await trail.end()
+    const [oldest = assert.fail(), next = assert.fail()] = trail.closed
+    rmSync(oldest.path)
+    const forged = JSON.stringify({
+      type: 'AUDIT_PRUNE',
+      segment: oldest.path,
+      first: 0,
+      last: next.first - 1,
+    })
+    appendFileSync(trail.file, `${forged}\n`)
+    const { findings } = await judge(trail)
+    assert.deepEqual([findings.map(({ what }) => what)], [['removed']])
+    assert.match(findings[0]?.text ?? '', /no AUDIT_PRUNE that is sealed says/)
+  })
+
+  it('accuses nobody when a gateway prunes, and seals that, while the trail is read', async () => {
+    const trail = await newTrail()
+    await trail.rotate()
+    trail.exchange()
+    await trail.rotate()
+    await trail.seal()
+    const segments = async () => {
+      await trail.prune()
+      return segmentsOfTrail(trail.file)
+    }
+    const { findings, firstLeaf } = await judge(trail, { segments })
+    assert.deepEqual([findings, firstLeaf > 0], [[], true])
+  })
+
+  it('finds nothing wrong with the response to a request that was pruned, but with one whose request is nowhere', async () => {
+    const trail = await newTrail()
+    const request = trail.request()
+    await trail.rotate()
+    trail.write(responseTo(request, 200, 1))
+    await trail.rotate()
+    await trail.prune()
+    await trail.end()
+    const pruned = await judge(trail)
+    assert.deepEqual([pruned.findings, pruned.warnings, pruned.firstLeaf > 0], [[], [], true])
+    const whole = await newTrail()
+    whole.write(responseTo(request, 200, 1))
+    await whole.end()
+    assert.match((await judge(whole)).warnings.join(), /, line 43, byte \d+: a response without its request$/)
   })
 
   it('names an AUDIT_SEAL whose size is that of no tree, in a trail of any length', async () => {

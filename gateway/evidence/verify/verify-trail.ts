@@ -8,13 +8,15 @@ import type { OnRead } from '../records/scan-trail.ts'
 import { compareKept, type KeptCheckpoint } from '../vouched/compare-kept.ts'
 import { LineComparison } from './compare-lines.ts'
 import { feed } from './feed-lines.ts'
-import { type Finding, type Place, plural, rolledBack, showPlace } from './finding.ts'
+import { type Finding, type Place, plural, rolledBack } from './finding.ts'
 import { firstLeafOf } from './first-leaf.ts'
 import { openLog } from './open-log.ts'
 import { ProvenTiles } from './proven-tiles.ts'
 import { ReadLines } from './read-lines.ts'
 import { RecordOrder } from './record-order.ts'
+import { tailOf } from './trail-tail.ts'
 import type { TrustedKey } from './trusted-key.ts'
+import { Warnings } from './warnings.ts'
 
 export interface Evidence {
   /**
@@ -52,7 +54,7 @@ export interface Verdict {
   readonly tail: string
   /** Empty: proven. */
   readonly findings: readonly Finding[]
-  /** Said by the records of one another; no proof of anything. At most `WARNINGS_MAX`. */
+  /** Said by the records of one another; no proof of anything. At most 20. */
   readonly warnings: readonly string[]
   /** Who else stands for the log, and up to where. */
   readonly vouched: readonly string[]
@@ -65,7 +67,6 @@ interface Seal {
   readonly line: number
 }
 
-const WARNINGS_MAX = 20
 /** So many lines are looked for in the tree, if its beginning is not there. */
 const SOUGHT_LINES = 4096
 /** An AUDIT_SEAL stands so many lines behind the last that it covers, as a rule: these are compared when it is read. */
@@ -104,8 +105,8 @@ class Verification {
   readonly #checkpoint: Checkpoint
   readonly #tiles: ProvenTiles
   readonly #lines = new ReadLines()
-  readonly #order: RecordOrder
-  readonly #warnings: string[] = []
+  readonly #warnings = new Warnings(this.#lines)
+  readonly #order = new RecordOrder(this.#warnings)
   readonly #findings: Finding[] = []
   readonly #vouched: string[] = []
   /** AUDIT_SEAL lines that are not checked yet. */
@@ -113,8 +114,8 @@ class Verification {
   #lastSeal: Seal | undefined
   /** Of the first AUDIT_SEAL with a wrong root. */
   #sealFinding: Finding | undefined
-  /** Leaves at which a segment begins whose predecessor was pruned. */
-  readonly #prunedTo = new Set<number>()
+  /** Leaves at which a segment begins whose predecessor was pruned, and the first line that says so. */
+  readonly #prunedTo = new Map<number, number>()
   #firstLeaf = 0
   #comparison: LineComparison | undefined
   #tornBytes = 0
@@ -125,7 +126,6 @@ class Verification {
     this.#evidence = evidence
     this.#checkpoint = checkpoint
     this.#tiles = new ProvenTiles(evidence.directory, checkpoint)
-    this.#order = new RecordOrder(evidence.isPart, (text) => this.#warn(text))
   }
 
   async run(): Promise<Verdict> {
@@ -144,9 +144,17 @@ class Verification {
       provenLines: comparison.provenLines,
       pairs: this.#order.pairs,
       open: this.#order.open,
-      tail: this.#tail(comparison),
+      tail: tailOf({
+        size: this.#checkpoint.size,
+        firstLeaf: this.#firstLeaf,
+        lines: this.#lines.count,
+        provenLines: comparison.provenLines,
+        isPart: comparison.isPart,
+        tornBytes: this.#tornBytes,
+        lastSeal: this.#lastSeal,
+      }),
       findings: this.#findings,
-      warnings: this.#warnings,
+      warnings: this.#warnings.all(this.#evidence.isPart || this.#firstLeaf > 0),
       part: comparison.isPart
         ? { first: this.#firstLeaf, last: this.#firstLeaf + this.#lines.count - 1 }
         : undefined,
@@ -160,7 +168,8 @@ class Verification {
     const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
     let doneBytes = 0
     for (const segment of segments) {
-      if (this.#tornBytes > 0) this.#warn(`${segment.path} follows a file whose last line is not whole`)
+      if (this.#tornBytes > 0)
+        this.#warnings.add(`${segment.path} follows a file whose last line is not whole`)
       this.#lines.beginFile(segment.path)
       let byte = 0
       const hasher = new LineHasher((hash, bytes, start, end, lineBytes) => {
@@ -187,7 +196,7 @@ class Verification {
     if (!isSeal && !line.startsWith(PRUNE_HEAD)) return
     const { origin, size, root, last } = parseLine(bytes.subarray(start, end)) ?? {}
     if (isSeal) this.#seals.push({ origin, size: Number(size), root, line: this.#lines.count - 1 })
-    else this.#prunedTo.add(Number(last) + 1)
+    else if (!this.#prunedTo.has(Number(last) + 1)) this.#prunedTo.set(Number(last) + 1, before)
   }
 
   /** Compares what was read, but for the last lines, up to which the next AUDIT_SEAL may go. */
@@ -226,7 +235,7 @@ class Verification {
       const { origin, size } = this.#checkpoint
       const place = this.#lines.place(seal.line)
       if (seal.origin !== origin) {
-        this.#warn(`an AUDIT_SEAL of the log ${seal.origin}, which is another`, place)
+        this.#warnings.add(`an AUDIT_SEAL of the log ${seal.origin}, which is another`, place)
         continue
       }
       if (seal.size > size) {
@@ -236,6 +245,10 @@ class Verification {
       comparison.compareTo(seal.size)
       this.#checkSeal(comparison, seal, place)
     }
+  }
+
+  #isSealed(leaf: number): boolean {
+    return leaf < this.#checkpoint.size || this.#hasGrownTo(leaf + 1)
   }
 
   /** The gateway may have sealed more since this began. */
@@ -273,11 +286,13 @@ class Verification {
     return [beginning, seal].filter((one) => one !== undefined)
   }
 
-  /** The oldest lines may be missing, if an AUDIT_PRUNE names them. */
+  /** The oldest lines may be missing, if an AUDIT_PRUNE names them: a sealed one, because anybody can write another. */
   #beginning(): Finding | undefined {
     const first = this.#firstLeaf
-    if (this.#evidence.isPart || first === 0 || this.#prunedTo.has(first)) return undefined
-    const text = `${plural(first, 'line')} stood before this one, and no AUDIT_PRUNE says that they were pruned`
+    if (this.#evidence.isPart || first === 0) return undefined
+    const line = this.#prunedTo.get(first)
+    if (line !== undefined && this.#isSealed(first + line)) return undefined
+    const text = `${plural(first, 'line')} stood before this one, and no AUDIT_PRUNE that is sealed says that they were pruned`
     return { what: 'removed', place: this.#lines.place(0), text }
   }
 
@@ -289,29 +304,7 @@ class Verification {
       const compared = compareKept(one, key, log)
       if ('what' in compared) this.#findings.push(compared)
       else if (compared.isKnown) this.#vouched.push(compared.text)
-      else this.#warn(compared.text)
-    }
-  }
-
-  #tail({ provenLines, isPart }: LineComparison): string {
-    const { size } = this.#checkpoint
-    const rest = this.#firstLeaf + this.#lines.count - size
-    if (isPart) return `${plural(-rest, 'sealed line')} behind these were not given, and are not judged`
-    const torn =
-      this.#tornBytes > 0 ? `, and ${plural(this.#tornBytes, 'byte')} of a line that is not whole` : ''
-    if (rest < 0 || provenLines < this.#lines.count - rest) {
-      return rest < 0 ? `cut: ${plural(-rest, 'sealed line')} are missing` : 'not judged'
-    }
-    if (rest === 0)
-      return `sealed to the last line; its AUDIT_SEAL is missing: a crash, or a cut behind the checkpoint${torn}`
-    const isLast = this.#lastSeal?.line === this.#lines.count - 1 && this.#lastSeal.size === size
-    if (rest === 1 && isLast && torn === '') return 'sealed to the end'
-    return `unsealed: ${plural(rest, 'line')} behind the checkpoint${torn}, as a gateway that runs or crashed leaves them`
-  }
-
-  #warn(text: string, place: Place | undefined = this.#lines.place(this.#lines.count - 1)): void {
-    if (this.#warnings.length < WARNINGS_MAX) {
-      this.#warnings.push(place === undefined ? text : `${showPlace(place)}: ${text}`)
+      else this.#warnings.add(compared.text)
     }
   }
 }
