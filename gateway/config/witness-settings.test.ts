@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
+import { describeFault } from './faults.ts'
 import { loadVouching } from './witness-settings.ts'
 
 /** Of the public key that has the byte 1 thirty-two times. */
@@ -30,6 +31,12 @@ describe('who vouches for the trail', () => {
     assert.equal(value?.auditStamps?.authorities.length, 2)
     assert.equal(value?.auditStamps?.ca, `${certPem}${certPem}`.trim())
     assert.deepEqual(load({}).value, { auditWitnesses: undefined, auditStamps: undefined })
+  })
+
+  it('is not looked for again and again in a file of beginnings without an end', () => {
+    FILES['begun.pem'] = '-----BEGIN CERTIFICATE-----\n'.repeat(100_000)
+    const auditStamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'begun.pem' }
+    assert.match(load({ auditStamps }).faults?.map(describeFault).join() ?? '', /certificate/)
   })
 
   it('may be named by a policy file, whose logs and groups are not of gateway.json', () => {

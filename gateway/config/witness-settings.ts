@@ -71,7 +71,7 @@ export interface VouchingSettings {
   readonly auditStamps: StampsSettings | undefined
 }
 
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
 interface Sources {
   readonly configFile: string

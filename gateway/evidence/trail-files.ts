@@ -14,7 +14,7 @@ export interface TrailFiles {
 }
 
 /** What a rotation puts behind the name of the audit file. */
-const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]?\d+)*|\.\d{1,9})$/
+const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 
 /** No records, and among what a shell makes of `audit.ndjson*`. */
 const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/

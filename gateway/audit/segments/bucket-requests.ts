@@ -132,6 +132,6 @@ function credentialsOf(file: string | undefined): Credentials {
 
 /** `aws_access_key_id = …`, as in ~/.aws/credentials, in capitals or not. */
 function valuesIn(file: string): Record<string, string> {
-  const lines = readFileSync(file, 'utf8').matchAll(/^\s*(aws_\w+)\s*=\s*(\S+)\s*$/gim)
+  const lines = readFileSync(file, 'utf8').matchAll(/^[ \t]*(aws_\w+)[ \t]*=[ \t]*(\S+)[ \t]*$/gim)
   return Object.fromEntries([...lines].map(([, name = '', value = '']) => [name.toUpperCase(), value]))
 }

@@ -30,7 +30,7 @@ const COMPRESSED = /\.(zst|gz|bz2|xz)$/
 /** `.20261122T151602123Z`: a rotation of ours. */
 const STAMPED = /\.(\d{8}T\d{9}Z)$/
 /** `-20261122`, `-20261122-15`, `-1795360562`: logrotate with `dateext`. */
-const DATED = /-(\d{8,}(?:[-_.T]?\d+)*)$/
+const DATED = /-(\d{8,}(?:[-_.T]\d+)*)$/
 /** `.1`, `.2`: logrotate, whose lowest number is the latest. */
 const NUMBERED = /\.(\d{1,9})$/
 const LAST_YEAR_MS = Date.UTC(9999, 0)

@@ -6,7 +6,7 @@ import { constants, gzipSync, zstdCompressSync } from 'node:zlib'
 import { startRecord } from '../audit-records.ts'
 import { requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import { blocksOf, linesIn, spanOf } from './read-segment.ts'
-import { compressionOf, type Segment } from './segment.ts'
+import { compressionOf, placeOf, type Segment } from './segment.ts'
 import { segmentsFrom, segmentsOfTrail } from './trail-segments.ts'
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString()
@@ -129,6 +129,12 @@ test('a segment that was renamed or compressed since it was listed is read all t
   fs.rmSync(closed)
   assert.equal(await textOf(segment), start(1))
   await assert.rejects(textOf(open), /audit.ndjson cannot be read: it is another file now/)
+})
+
+test('a name of many digits that is not of a rotation is told at once', () => {
+  assert.equal(placeOf(`audit.ndjson-${'0'.repeat(200)}x`), undefined)
+  assert.equal(placeOf(`audit.ndjson-${'20261122-'.repeat(25)}`), undefined)
+  assert.deepEqual(placeOf('audit.ndjson-20261122-15.gz'), { family: 'dated', rank: '20261122-15' })
 })
 
 test('a file of several zstd frames, as other programs write them, is read to its end', async (t) => {

@@ -377,6 +377,17 @@ test('without keys it says where they are missing', async (t) => {
   await assert.rejects(put(target, 'x', 'text'), /keys has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY/)
 })
 
+test('a file of keys that is mostly blank lines is read in one pass', async (t) => {
+  const credentialsFile = join(temporaryDirectory(t), 'keys')
+  const blank = '\n'.repeat(1_000_000)
+  fs.writeFileSync(
+    credentialsFile,
+    `${blank}aws_access_key_id = only\r\n${blank}aws_secret_access_key =${blank}`,
+  )
+  const target = new ShipBucket({ ...BUCKET, endpoint: 'http://127.0.0.1:1', credentialsFile })
+  await assert.rejects(put(target, 'x', 'text'), /keys has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY/)
+})
+
 test('the name of a target tells a directory from another', () => {
   assert.notEqual(new ShipDirectory('/a').name, new ShipDirectory('/b').name)
 })

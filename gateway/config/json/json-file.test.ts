@@ -148,6 +148,10 @@ test('a fault is shown with its place and the line, a caret below the key', () =
   assert.ok(text.length < 150 && text.slice(caret).startsWith('"port"') && /^….*…$/.test(text), text)
 })
 
+test('a file of blank lines is read to its end', () => {
+  assert.match(read('\n'.repeat(1_000_000)).faults()[0]?.path ?? '', /^line \d+ column 1$/)
+})
+
 test('no line is shown of a file that is no JSON object, or where a secret may stand in it', () => {
   const excerpt = (text: string, secret = false) =>
     new JsonFile('some.json', text, check, { secret }).faults()[0]?.at?.excerpt

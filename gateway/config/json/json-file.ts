@@ -54,7 +54,7 @@ export class JsonFile<T> {
     this.#spoilt = new Set()
     // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
     const json = text.startsWith('\uFEFF') ? text.slice(1) : text
-    this.#shown = options.secret !== true && /^\s*\{|^openapi:/m.test(json)
+    this.#shown = options.secret !== true && /^[ \t]*\{|^openapi:/m.test(json)
     this.#index = new LineIndex(text.length > MAX_LENGTH ? '' : json)
     if (text.length > MAX_LENGTH) {
       this.refuse({ path: '$', reason: `must have at most ${MAX_LENGTH} characters, but has ${text.length}` })

@@ -57,6 +57,15 @@ test('what is no name has no spelling', () => {
   }
 })
 
+test('a text that is made to take long is read in one pass', () => {
+  const many = 1_000_000
+  for (const text of [`CN=${' '.repeat(many)}"`, `${' '.repeat(many)}CN`, `CN${' '.repeat(many)}x`]) {
+    assert.equal(canonicalName(text), undefined)
+  }
+  assert.equal(canonicalName(`CN=${'\\\\'.repeat(many)}x`)?.length, 2 * many + 6)
+  assert.equal(canonicalName(`CN=${' '.repeat(many)}`), 'CN=""')
+})
+
 test('no two names share a spelling, whatever stands in their values', () => {
   const value = fc.string({
     unit: fc.constantFrom('a', ' ', ',', '+', '=', '"', '\\', '#', 'ü', ';', '<'),

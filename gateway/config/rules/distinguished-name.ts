@@ -1,6 +1,6 @@
 /** Type and value of one attribute, in one pass over `type=value` that ends before an unescaped `,`, `+` or the end. */
 const ATTRIBUTE =
-  / *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *((?:\\[0-9A-Fa-f]{2}|\\[ "#+,;<=>\\]|[^\\,+;"<>\0])*)([,+]?)/uy
+  / *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *(?! )((?:\\[0-9A-Fa-f]{2}|\\[ "#+,;<=>\\]|[^\\,+;"<>\0])*)([,+]?)/uy
 const ESCAPE = /(?:\\[0-9A-Fa-f]{2})+|\\./gu
 
 /**
@@ -35,7 +35,8 @@ export function canonicalName(text: string): string | undefined {
 function withoutClosingSpaces(value: string): string {
   let end = value.length
   while (value[end - 1] === ' ') end -= 1
-  const escapes = /\\*$/.exec(value.slice(0, end))?.[0].length ?? 0
+  let escapes = 0
+  while (value[end - 1 - escapes] === '\\') escapes += 1
   return value.slice(0, escapes % 2 === 1 ? end + 1 : end)
 }
 

@@ -340,6 +340,16 @@ describe('a clock that is set back and forward while files are written', () => {
 })
 
 describe('the files of a trail', () => {
+  it('are told by names of many digits too', async () => {
+    const path = join(dir, `other.ndjson-${'0'.repeat(200)}x.gz`)
+    writeFileSync(path, gzipSync('{}\n'))
+    assert.deepEqual(
+      (await trailsOf([path])).map(({ auditFile }) => auditFile),
+      [path.slice(0, -3)],
+    )
+    rmSync(path)
+  })
+
   it('are found from its name, from its directory and from a glob, with what lies beside left out', async () => {
     const names = async (...paths: string[]) =>
       (await trailsOf(paths)).map(({ auditFile, segments }) => [auditFile, segments.length])

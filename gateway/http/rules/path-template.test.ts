@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { PathTable } from './path-table.ts'
+import { withoutNames } from './path-template.ts'
 
 function row(path: string, ...methods: string[]) {
   return { path, methods: methods.length === 0 ? undefined : new Set(methods) }
@@ -31,6 +32,10 @@ test('a parameter stands for any one segment, never for none and never for two',
     '/',
   ])
     assert.equal(found(path), undefined, path)
+})
+
+test('a path of braces is read in one pass', () => {
+  assert.equal(withoutNames(`/${'{'.repeat(1_000_000)}/{id}`), `/${'{'.repeat(1_000_000)}/{_}`)
 })
 
 test('a fixed path comes before a template, and the template that is fixed longer before others', () => {

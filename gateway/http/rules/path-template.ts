@@ -29,7 +29,7 @@ export function fixedLength(path: string): number {
 
 /** Equal for templates that match the same paths, whatever they call their parameters. */
 export function withoutNames(path: string): string {
-  return path.replaceAll(/\{[^/]*\}/g, '{_}')
+  return path.replaceAll(/\{[^/{}]*\}/g, '{_}')
 }
 
 interface Node<Entry> {

@@ -103,6 +103,30 @@ describe('a response of the upstream', () => {
     assert.deepEqual(old.res.calls, [])
   })
 
+  it('passes lists of early hints and quoted parameters on, and drops only what is malformed', () => {
+    const { forwarding, res } = forwarded()
+    const list =
+      '</a,b.css>; rel=preload; as=style, </c>;rel="preload next" ; title="a, \\"b\\"; c";crossorigin'
+    forwarding.information(103, [
+      new Field('Link', list),
+      ...['</a>; ', '</a>, ', '</a> </b>', '</a>;x="', '</a', '', '</a>;=b'].map(
+        (value) => new Field('Link', value),
+      ),
+      new Field('Link', '</d>'),
+    ])
+    assert.deepEqual(res.calls, [`interim 103 Link: ${list}\r\nLink: </d>`])
+  })
+
+  it('takes no long time for early hints that are made to take long', () => {
+    const { forwarding, res } = forwarded()
+    for (const piece of [';a=b', ';a="b"', ';a', ' ;', ' ', ';a=', ';a=""', ', <b>', '="', '\\"', '<', ';<'])
+      for (const ending of [';', '"', ' x', ',', '>']) {
+        forwarding.information(103, [new Field('Link', `<a>${piece.repeat(25_000)}${ending}`)])
+        forwarding.information(103, [new Field('Link', `<a>;b="${piece.repeat(25_000)}${ending}`)])
+      }
+    assert.ok(res.calls.every((call) => call.startsWith('interim 103 Link: <a>')))
+  })
+
   it('becomes a refusal when it fails before its head, and is broken off after', () => {
     const before = forwarded()
     before.forwarding.fault({ kind: 'timeout', cause: 'silence' })

@@ -19,8 +19,9 @@ import { writeHead } from '../response/write-response.ts'
 import { isGrpcCall } from './grpc-call.ts'
 import { openTunnel } from './tunnel.ts'
 
-/** RFC 8288 section 3, as far as an early hint needs it. */
-const LINK = /^<[^>]*>(?:\s*;\s*[^;"\s]+(?:=(")?[^;"\s]*\1)?)*$/
+/** RFC 8288 section 3, as far as an early hint needs it. Each character fits one place only: no value takes long to refuse. */
+const LINK = /<[^>]*>(?:\s*;\s*[^=;,"\s]+(?:=(?:"(?:[^"\\]|\\.)*"|[^;,"\s]*))?)*/.source
+const LINKS = new RegExp(`^${LINK}(?:\\s*,\\s*${LINK})*$`)
 
 /** Safe methods (RFC 9110 section 9.2.1): they change nothing, so they can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
@@ -83,9 +84,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
     let lines = ''
     for (const { lower, value } of fields) {
-      if (lower !== 'link') continue
       // A malformed hint is dropped.
-      if (!LINK.test(value)) return
+      if (lower !== 'link' || !LINKS.test(value)) continue
       lines += `Link: ${value}\r\n`
     }
     if (lines !== '') res.writeInterim(103, lines)
