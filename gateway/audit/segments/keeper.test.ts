@@ -377,3 +377,23 @@ test('the thread compresses and removes what a trail in use has closed', async (
   assert.deepEqual([told, (await namesOf(file)).length], [['prune'], 1])
   assert.equal(linesOf(file).at(-1)?.type, 'AUDIT_PRUNE')
 })
+
+test('once nothing is to be shipped any more, nothing waits for it', async (t) => {
+  const { file, trail } = await trailOfDays(t, { days: 1 })
+  const waiting: number[] = []
+  const thread = new SegmentThread(trail, {
+    info: () => {},
+    warn: () => {},
+    done: () => {},
+    unshipped: (count) => waiting.push(count),
+    failed: () => {},
+  })
+  const roundUntil = async (count: number, keeping: Partial<AuditKeeping>) => {
+    while (waiting.at(-1) !== count) {
+      thread.round({ ...keepingOf(file), ...keeping })
+      await afterMs(20)
+    }
+  }
+  await roundUntil(1, { auditShip: { directory: join(file, 'not mounted'), s3: undefined } })
+  await roundUntil(0, {})
+})

@@ -1,5 +1,6 @@
 import { rmSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import type { AuditRetention, Settings } from '../../config/settings.ts'
 import { realPathOf } from '../../storage/append-file.ts'
 import { type ClosedSegment, closedSegments, namesBeside } from './closed-segments.ts'
@@ -8,7 +9,6 @@ import { freeBytesOf, pruneSegments } from './prune-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { stampOf } from './segment.ts'
 import { ShipDirectory } from './ship-directory.ts'
-import type { ShipTarget } from './ship-target.ts'
 import { Shipper } from './shipper.ts'
 
 /** What is to be done with closed segments, as gateway.json says. */
@@ -66,6 +66,8 @@ export class SegmentKeeper {
   readonly #parts: KeeperParts
   /** Of tasks that failed, by task and path: when they are tried again, by the steady clock, and how long that was. */
   readonly #retries = new Map<string, { readonly atMs: number; readonly delayMs: number }>()
+  /** What `#shipper` is made for. */
+  #shipTo: AuditKeeping['auditShip']
   #shipper: Shipper | undefined
   #treeShippedMs = Number.NEGATIVE_INFINITY
 
@@ -76,6 +78,7 @@ export class SegmentKeeper {
   /** One round over all segments. Does not reject: faults are reported. */
   async round(keeping: AuditKeeping): Promise<void> {
     const { auditFile, auditRotation, auditRetention: retention } = keeping
+    this.#followEdit(keeping)
     if (auditRotation?.compress === 'zstd') {
       for (const segment of this.#listed(auditFile)) {
         if (segment.compression === 'none') {
@@ -86,6 +89,15 @@ export class SegmentKeeper {
     await this.#attempt('ship', auditFile, () => this.#ship(keeping))
     if (retention !== undefined)
       await this.#attempt('prune', auditFile, () => this.#prune(keeping, retention))
+  }
+
+  /** What is edited is in force with the next object. Another place has nothing yet, and is tried at once. */
+  #followEdit({ auditFile, auditShip }: AuditKeeping): void {
+    if (isDeepStrictEqual(auditShip, this.#shipTo)) return
+    this.#shipTo = auditShip
+    this.#shipper = undefined
+    this.#treeShippedMs = Number.NEGATIVE_INFINITY
+    this.#retries.delete(keyOf('ship', auditFile))
   }
 
   #listed(auditFile: string): readonly ClosedSegment[] {
@@ -107,21 +119,26 @@ export class SegmentKeeper {
   }
 
   async #ship({ auditFile, auditRotation, auditShip }: AuditKeeping): Promise<boolean> {
-    const target = auditShip && (await shipTarget(auditShip))
-    if (target === undefined) return true
-    if (this.#shipper?.targetName !== target.name) this.#shipper = new Shipper(auditFile, target)
+    this.#shipper ??= auditShip && (await makeShipper(auditFile, auditShip))
     const shipper = this.#shipper
+    if (shipper === undefined) return true
     const { reports, inUse } = this.#parts
     const segments = closedSegments(auditFile)
     shipper.forget(segments)
     const isFinal = ({ compression }: ClosedSegment) =>
       auditRotation?.compress !== 'zstd' || compression === 'zstd'
     const due = segments.filter((one) => !shipper.isShipped(one) && one.inode !== inUse())
-    reports.unshipped(due.length, due[0]?.closedMs)
-    for (const [i, segment] of due.filter(isFinal).entries()) {
+    const waiting = new Set(due)
+    const tellWaiting = () => {
+      const [oldest] = waiting
+      reports.unshipped(waiting.size, oldest?.closedMs)
+    }
+    tellWaiting()
+    for (const segment of due.filter(isFinal)) {
       await shipper.ship(segment)
+      waiting.delete(segment)
       reports.done('ship')
-      reports.unshipped(due.length - i - 1, due[i + 1]?.closedMs)
+      tellWaiting()
       this.#treeShippedMs = Number.NEGATIVE_INFINITY
     }
     if (performance.now() - this.#treeShippedMs >= TREE_MS) {
@@ -169,7 +186,7 @@ export class SegmentKeeper {
 
   /** @param run returns false, or throws, when it has to be tried again. */
   async #attempt(task: KeeperTask, path: string, run: () => Promise<boolean>): Promise<void> {
-    const key = `${task} ${path}`
+    const key = keyOf(task, path)
     const { atMs, delayMs } = this.#retries.get(key) ?? { atMs: 0, delayMs: FIRST_RETRY_MS / 2 }
     if (performance.now() < atMs) return
     let isDone = false
@@ -182,6 +199,10 @@ export class SegmentKeeper {
     if (isDone) this.#retries.delete(key)
     else this.#retries.set(key, { atMs: performance.now() + nextMs, delayMs: nextMs })
   }
+}
+
+function keyOf(task: KeeperTask, path: string): string {
+  return `${task} ${path}`
 }
 
 function namesOf(segments: readonly ClosedSegment[]): string[] {
@@ -197,14 +218,14 @@ async function isSealed(auditFile: string, segment: ClosedSegment): Promise<bool
 }
 
 /** The client of buckets is loaded only for one. */
-async function shipTarget({
-  directory,
-  s3,
-}: NonNullable<AuditKeeping['auditShip']>): Promise<ShipTarget | undefined> {
-  if (directory !== undefined) return new ShipDirectory(directory)
+async function makeShipper(
+  auditFile: string,
+  { directory, s3 }: NonNullable<AuditKeeping['auditShip']>,
+): Promise<Shipper | undefined> {
+  if (directory !== undefined) return new Shipper(auditFile, new ShipDirectory(directory))
   if (s3 === undefined) return undefined
   const { ShipBucket } = await import('./ship-bucket.ts')
-  return new ShipBucket(s3)
+  return new Shipper(auditFile, new ShipBucket(s3))
 }
 
 /** Removes what a process left that was killed while it compressed. */

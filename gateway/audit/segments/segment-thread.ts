@@ -21,6 +21,8 @@ export class SegmentThread {
 
   /** To be called every few seconds. A thread that has died is started again. */
   round({ auditFile, auditSeals, auditRotation, auditRetention, auditShip }: AuditKeeping): void {
+    // Shipping may have been on, and the thread hears no more of it.
+    if (auditShip === undefined) this.#reports.unshipped(0, undefined)
     const isIdle =
       auditRotation?.compress !== 'zstd' && auditRetention === undefined && auditShip === undefined
     // While another process has the trail, it looks after the segments too.

@@ -31,12 +31,13 @@ function closedTrail(t: TestContext, { segments = 2, lines = 300 } = {}) {
   return { directory, file, paths }
 }
 
-function keeperOf(file: string, nowMs = BEGIN_MS) {
+function keeperOf(file: string, nowMs = BEGIN_MS, needed: () => ReadonlySet<string> = () => new Set()) {
   const told: string[] = []
   const unshipped: number[] = []
+  const oldest: (number | undefined)[] = []
   const keeper = new SegmentKeeper({
     now: () => nowMs,
-    needed: () => new Set(),
+    needed,
     inUse: () => '',
     record: async (lines) => fs.appendFileSync(file, lines.join('')),
     reports: {
@@ -44,7 +45,10 @@ function keeperOf(file: string, nowMs = BEGIN_MS) {
       warn: () => {},
       done: (task) => told.push(task),
       failed: (task, cause) => told.push(`${task} failed: ${cause}`),
-      unshipped: (count) => unshipped.push(count),
+      unshipped: (count, oldestMs) => {
+        unshipped.push(count)
+        oldest.push(oldestMs)
+      },
     },
   })
   const round = (keeping: Partial<AuditKeeping>) =>
@@ -56,7 +60,7 @@ function keeperOf(file: string, nowMs = BEGIN_MS) {
       auditShip: undefined,
       ...keeping,
     })
-  return { told, unshipped, round }
+  return { told, unshipped, oldest, round }
 }
 
 const filesIn = (directory: string) =>
@@ -157,6 +161,53 @@ test('a copy with other bytes is neither taken for the segment nor written over'
   await round({ auditShip: { directory: target, s3: undefined } })
   assert.match(told.join(), /^ship failed: .* is there already, with other bytes$/)
   assert.equal(fs.readFileSync(copy, 'utf8'), 'of another gateway\n')
+})
+
+/** One more, which is not sealed yet. */
+function closeAnother(file: string): string {
+  const path = `${file}.20260109T000000000Z`
+  fs.writeFileSync(path, startRecord({ timestamp: '', pid: 9, open: 0 }))
+  return basename(path)
+}
+
+test('where copies go is an edit away: nothing is removed that only the place before has', async (t) => {
+  const { file, paths } = closedTrail(t)
+  const [first, second] = [temporaryDirectory(t), temporaryDirectory(t)]
+  const { told, round } = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await round({ auditShip: { directory: first, s3: undefined } })
+  assert.deepEqual(told.splice(0), ['ship', 'ship'])
+  // Shipping fails, and is not tried again for a while.
+  const another = closeAnother(file)
+  fs.renameSync(first, `${first}-away`)
+  await round({ auditShip: { directory: first, s3: undefined } })
+  fs.renameSync(`${first}-away`, first)
+  assert.match(told.splice(0).join(), /^ship failed: ENOENT/)
+  const auditRetention = { keepMs: DAY_MS, unsealed: false }
+  await round({ auditRetention, auditShip: { directory: second, s3: undefined } })
+  assert.deepEqual(told.slice(0, 5), ['ship', 'ship', 'ship', 'prune', 'prune'])
+  assert.deepEqual(
+    filesIn(second).filter((name) => name.startsWith('audit.ndjson')),
+    [...paths.map((path) => basename(path)), another],
+  )
+})
+
+test('the age of what waits to be shipped is that of the oldest, also when a later one goes before it', async (t) => {
+  const { file, paths } = closedTrail(t)
+  const [first = ''] = paths
+  // The first has an open request, so it is not compressed, and only what is compressed is shipped.
+  const { unshipped, oldest, round } = keeperOf(file, BEGIN_MS, () => new Set([first]))
+  await round({
+    auditRotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
+    auditShip: { directory: temporaryDirectory(t), s3: undefined },
+  })
+  const closedMs = BEGIN_MS + DAY_MS
+  assert.deepEqual(
+    [unshipped, oldest],
+    [
+      [2, 1],
+      [closedMs, closedMs],
+    ],
+  )
 })
 
 async function put(target: ShipTarget, name: string, text: string): Promise<void> {
@@ -302,7 +353,7 @@ test('a server that stalls, fails or has another checksum has no copy', async (t
 /** A server as S3 is to those who may put and get, but not list: of what is not there it says 403. */
 async function unlistedBucket(t: TestContext, mayRead = (_name: string) => true) {
   const objects = new Map<string, { readonly bytes: Buffer; readonly sha256: string }>()
-  const puts: (readonly [name: string, condition: string | undefined])[] = []
+  const puts: { readonly name: string; readonly headers: http.IncomingHttpHeaders }[] = []
   const endpoint = await badServer(
     t,
     () => {},
@@ -318,7 +369,7 @@ async function unlistedBucket(t: TestContext, mayRead = (_name: string) => true)
           .end()
       }
       const bytes = Buffer.concat(await request.toArray())
-      puts.push([name, headers['if-none-match']])
+      puts.push({ name, headers })
       if (found !== undefined && headers['if-none-match'] === '*')
         return response.writeHead(412).end('<Error><Code>PreconditionFailed</Code></Error>')
       objects.set(name, { bytes, sha256: String(headers['x-amz-checksum-sha256']) })
@@ -339,7 +390,7 @@ test('keys that may not list the bucket are enough, and what is there is not wri
     assert.ok(bytes.equals(fs.readFileSync(join(directory, name))), name)
   const segment = basename(paths[0] ?? '')
   assert.deepEqual(
-    puts.map(([name, condition]) => [name, condition]),
+    puts.map(({ name, headers }) => [name, headers['if-none-match']]),
     [
       [segment, '*'],
       ['audit-log/tile/0/000', '*'],
@@ -358,6 +409,26 @@ test('keys that may not list the bucket are enough, and what is there is not wri
   const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
   await last.round(keeping)
   assert.deepEqual([last.told, fs.existsSync(paths[0] ?? '')], [['ship', 'prune'], false])
+})
+
+test('an edit of the lock is followed from the next object on', async (t) => {
+  const { file } = closedTrail(t, { segments: 1 })
+  const { puts, s3 } = await unlistedBucket(t)
+  const { told, round } = keeperOf(file)
+  await round({ auditShip: { directory: undefined, s3 } })
+  const another = closeAnother(file)
+  const objectLock = { mode: 'COMPLIANCE', retainMs: DAY_MS } as const
+  await round({ auditShip: { directory: undefined, s3: { ...s3, objectLock } } })
+  assert.deepEqual(told, ['ship', 'ship'])
+  assert.deepEqual(
+    puts
+      .filter(({ name }) => name.startsWith('audit.ndjson'))
+      .map(({ name, headers }) => [name, headers['x-amz-object-lock-mode']]),
+    [
+      ['audit.ndjson.20260102T000000000Z', undefined],
+      [another, 'COMPLIANCE'],
+    ],
+  )
 })
 
 test('an object that is there, and that the keys may not read, stays as it is', async (t) => {

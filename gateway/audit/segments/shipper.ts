@@ -43,11 +43,6 @@ export class Shipper {
     this.#state = readShipped(fileOf(auditFile), target.name) ?? { to: target.name, segments: {}, tree: 0 }
   }
 
-  /** The name that the target has for the directory of the trail. */
-  get targetName(): string {
-    return this.#target.name
-  }
-
   isShipped({ path }: ClosedSegment): boolean {
     return basename(path) in this.#state.segments
   }
