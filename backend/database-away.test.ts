@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
+import { Client } from 'pg'
 import { type Database, DatabaseUnavailableError } from './database/database.ts'
 import { migrate } from './database/migrations.ts'
 import { openPostgres } from './database/postgres.ts'
@@ -34,6 +35,7 @@ function withServer(): void {
       url: opened.url,
       onIdleFault: () => {},
       statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+      queueTimeoutMs: 50,
     })
     await migrate(database)
     const app = {
@@ -123,6 +125,22 @@ function withServer(): void {
     })
     await assert.rejects(silent, DatabaseUnavailableError)
     assert.deepEqual(await impatient.query('SELECT 1 AS one'), [{ one: 1 }], 'on a new connection')
+  })
+
+  it('does not make others wait for a backend that hangs while it is first in a queue', async () => {
+    const [row] = await impatient.query<{ schema: string }>('SELECT current_schema() AS schema')
+    const frozen = new Client({ connectionString: process.env.TEST_DATABASE_URL })
+    await frozen.connect()
+    try {
+      await frozen.query('SELECT pg_advisory_lock(hashtextextended($1, 1))', [`${row?.schema}\nb`])
+      const passed = await impatient.transaction(
+        (transaction) => transaction.query("SELECT current_setting('lock_timeout') AS lock_timeout"),
+        { queueBy: ['a', 'b', 'c'] },
+      )
+      assert.deepEqual(passed, [{ lock_timeout: '0' }], 'only the queue is left early')
+    } finally {
+      await frozen.end()
+    }
   })
 
   it('is 503, not 500, when a statement takes too long', async () => {

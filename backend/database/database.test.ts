@@ -148,6 +148,15 @@ onPostgres('a server', (database) => {
     assert.deepEqual(await database().query(locks), [])
   })
 
+  it('ends a session of a backend that hangs, or whose host has gone', async () => {
+    const settings = await database().query<{ name: string; setting: string }>(
+      `SELECT name, setting FROM pg_settings WHERE name IN
+        ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'tcp_keepalives_idle', 'tcp_user_timeout')`,
+    )
+    assert.equal(settings.length, 4)
+    for (const { name, setting } of settings) assert.notEqual(setting, '0', name)
+  })
+
   it('is given a new connection after one broke inside a transaction', async () => {
     const broken = database().transaction(async (transaction) => {
       await transaction.query('SELECT pg_terminate_backend(pg_backend_pid())')

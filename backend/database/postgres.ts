@@ -1,9 +1,10 @@
-import { Pool, type PoolClient, TypeOverrides } from 'pg'
+import { type ClientBase, Pool, type PoolClient, TypeOverrides } from 'pg'
 import {
   type Database,
   DatabaseUnavailableError,
   type Row,
   retrySerialization,
+  sqlState,
   type Transaction,
   type TransactionOptions,
 } from './database.ts'
@@ -17,6 +18,23 @@ const STATEMENT_TIMEOUT_MS = 10_000
 /** So long after the server's own statement timeout, the server counts as unreachable. */
 const SILENCE_MS = 2_000
 const MAX_CONNECTIONS = 10
+/** After this the pool closes a connection that nobody uses. */
+const IDLE_MS = 10_000
+/** A queue that has not moved on after this is one that somebody holds who hangs. */
+const QUEUE_TIMEOUT_MS = 1_000
+const LOCK_NOT_AVAILABLE = '55P03'
+
+/**
+ * By these the server ends the sessions of a backend that hangs (outside a transaction; within one there is a timeout of its
+ * own) or whose host has gone: until then they keep their locks. Milliseconds, but of keepalives seconds.
+ */
+const SESSION_ENDS: Readonly<Record<string, number>> = {
+  idle_session_timeout: 3 * IDLE_MS,
+  tcp_user_timeout: 10_000,
+  tcp_keepalives_idle: 10,
+  tcp_keepalives_interval: 5,
+  tcp_keepalives_count: 3,
+}
 
 /** By schema too, because a database may hold several installations. */
 const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
@@ -27,6 +45,7 @@ export interface PostgresOptions {
   /** Called when an idle connection breaks; the pool replaces it. */
   readonly onIdleFault: (fault: Error) => void
   readonly statementTimeoutMs?: number
+  readonly queueTimeoutMs?: number
 }
 
 /**
@@ -36,7 +55,7 @@ export interface PostgresOptions {
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const types = new TypeOverrides()
   types.setTypeParser(INT8, (text) => BigInt(text))
-  const { statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
+  const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, queueTimeoutMs = QUEUE_TIMEOUT_MS } = options
   const pool = new Pool({
     connectionString: options.url,
     max: MAX_CONNECTIONS,
@@ -44,9 +63,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     statement_timeout: statementTimeoutMs,
     query_timeout: statementTimeoutMs + SILENCE_MS,
     idle_in_transaction_session_timeout: statementTimeoutMs,
+    idleTimeoutMillis: IDLE_MS,
     keepAlive: true,
     application_name: 'countersign-backend',
     types,
+    onConnect: setSessionEnds,
   })
   pool.on('error', options.onIdleFault)
   try {
@@ -55,14 +76,24 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     await pool.end()
     throw postgresFault(fault)
   }
-  return new PostgresDatabase(pool)
+  return new PostgresDatabase(pool, queueTimeoutMs)
+}
+
+/** Only what this server knows: `idle_session_timeout` is of PostgreSQL 14. */
+async function setSessionEnds(client: ClientBase): Promise<void> {
+  await client.query(
+    'SELECT set_config(name, ends.value, false) FROM pg_settings JOIN json_each_text($1) AS ends (name, value) USING (name)',
+    [JSON.stringify(SESSION_ENDS)],
+  )
 }
 
 class PostgresDatabase implements Database {
   readonly #pool: Pool
+  readonly #queueTimeoutMs: number
 
-  constructor(pool: Pool) {
+  constructor(pool: Pool, queueTimeoutMs: number) {
     this.#pool = pool
+    this.#queueTimeoutMs = queueTimeoutMs
   }
 
   query<R extends Row>(sql: string, values: readonly unknown[] = []): Promise<R[]> {
@@ -89,7 +120,7 @@ class PostgresDatabase implements Database {
     client.on('error', onFault)
     try {
       // Before the transaction, whose snapshot must be younger than the commits that it waited for.
-      for (const queue of queues) await rows(client, `SELECT pg_advisory_lock(${QUEUE_LOCK})`, [queue])
+      for (const queue of queues) await this.#queueUp(client, queue)
       await translated(client.query('BEGIN ISOLATION LEVEL SERIALIZABLE'))
       const result = await work({
         query: <R extends Row>(sql: string, values: readonly unknown[] = []) => rows<R>(client, sql, values),
@@ -117,6 +148,15 @@ class PostgresDatabase implements Database {
       client.off('error', onFault)
       client.release(broken)
     }
+  }
+
+  /** Waits for its turn, but goes on without it when whoever has it hangs: that only costs attempts. */
+  async #queueUp(client: PoolClient, queue: string): Promise<void> {
+    // The timeout is for this statement, which is a transaction of its own.
+    const wait = `SELECT pg_advisory_lock(${QUEUE_LOCK}) FROM set_config('lock_timeout', $2, true)`
+    await rows(client, wait, [queue, String(this.#queueTimeoutMs)]).catch((fault: unknown) => {
+      if (sqlState(fault) !== LOCK_NOT_AVAILABLE) throw fault
+    })
   }
 
   close(): Promise<void> {

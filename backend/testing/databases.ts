@@ -88,13 +88,16 @@ async function openOnPglite(): Promise<TestDatabase> {
   return { database, close: () => database.close() }
 }
 
+/** Longer than a statement may take: on a machine that stands still for a moment nobody leaves a queue. */
+const PATIENT_MS = 60_000
+
 /** A schema of its own on the server, gone afterwards. */
 async function openTestPostgres(url: string): Promise<TestDatabase> {
   const { schema, url: own } = await makeSchema(url)
   const onIdleFault = (fault: Error) => {
     throw fault
   }
-  const database = await openPostgres({ url: own, onIdleFault })
+  const database = await openPostgres({ url: own, onIdleFault, queueTimeoutMs: PATIENT_MS })
   return {
     database,
     close: async () => {
