@@ -8,6 +8,7 @@ import { loadVouching } from './witness-settings.ts'
 const KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
 const { certPem } = await makeAuthority({ subject: 'CN=Stamps' })
 const FILES: Record<string, string> = { 'ca.pem': `Two:\n${certPem}${certPem}`, 'none.pem': 'none' }
+FILES['cut.pem'] = `${certPem}${certPem.slice(0, 200)}`
 
 type Written = Parameters<typeof loadVouching>[0]['written']
 
@@ -95,6 +96,14 @@ describe('who vouches for the trail', () => {
     ]
     assert.equal(said.length, expected.length, said.join('\n'))
     for (const [index, pattern] of expected.entries()) assert.match(said[index] ?? '', pattern)
+  })
+
+  it('is not read from a file of which the end is missing', () => {
+    const stamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'cut.pem' }
+    assert.deepEqual(
+      load({ auditStamps: stamps }).faults?.map(({ path, reason }) => `${path} ${reason}`),
+      ['$.audit.stamps.authorityFile must name a file that holds certificates in PEM'],
+    )
   })
 
   it('is not one key twice, which would count twice', () => {

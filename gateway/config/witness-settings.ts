@@ -71,7 +71,8 @@ export interface VouchingSettings {
   readonly auditStamps: StampsSettings | undefined
 }
 
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+/** One whose end is missing counts too, and is none when it is read: a file may be half written. */
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g
 
 interface Sources {
   readonly configFile: string
@@ -129,7 +130,7 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
     : { value: { auditWitnesses: witnessesInForce, auditStamps: stampsInForce } }
 }
 
-/** The certificates in a text, each in PEM. */
+/** The certificates in a text, each in PEM; one without an end as it is. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }

@@ -3,8 +3,11 @@ import type { Fault, Parsed } from '../faults.ts'
 import { type ParseFile, unreadable } from '../load-file.ts'
 import { FileWatch } from './watch.ts'
 
-/** Parses a text asynchronously. Never rejects. */
-export type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T>>
+/**
+ * Parses a text asynchronously. Never rejects. Undefined: something else that it read may be half written, so the text is to be
+ * parsed again at the next look.
+ */
+export type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T> | undefined>
 
 /** The result of one edit of a file. */
 export type Reload<T> =
@@ -79,7 +82,9 @@ export class Reloader<T> {
   async #changed(text: string): Promise<void> {
     const parsed = await this.#options.parse(this.#options.file, text)
     if (this.#stopped) return
-    if (parsed.faults === undefined) {
+    if (parsed === undefined) {
+      this.#watch.again()
+    } else if (parsed.faults === undefined) {
       this.#doubtful = undefined
       this.#accept(parsed.value)
     } else if (this.#doubtful === text) {

@@ -22,6 +22,8 @@ const FILES: Readonly<Record<string, string>> = {
   'weak.pem': weak.certPem,
   'weak.key': weak.keyPem,
   'broken.pem': '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n',
+  'cut.pem': `${ca.certPem}${ca.certPem.slice(0, 200)}`,
+  'joined.pem': `${ca.certPem.slice(0, 200)}\n${ca.certPem}`,
   'empty.pem': '',
 }
 
@@ -73,6 +75,16 @@ for (const [what, tls, reason] of [
     'a file without certificates',
     { caFile: 'empty.pem' },
     'caFile: empty.pem: must hold certificates in PEM',
+  ],
+  [
+    'a certificate of which the end is missing',
+    { caFile: 'cut.pem' },
+    'caFile: cut.pem: certificate 2 is not an X.509 certificate',
+  ],
+  [
+    'a certificate without an end before another',
+    { caFile: 'joined.pem' },
+    'caFile: joined.pem: certificate 1 is not an X.509 certificate',
   ],
   [
     'a broken certificate',

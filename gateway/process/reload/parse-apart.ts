@@ -1,7 +1,6 @@
 import { Worker } from 'node:worker_threads'
 import type { Fault, Parsed } from '../../config/faults.ts'
 import type { ParseFile } from '../../config/load-file.ts'
-import type { ParseApart } from '../../config/reload/reloader.ts'
 import { type Reread, type RereadOptions, rereadSettings } from '../../config/reload/reread-settings.ts'
 
 /** The files that can be parsed in a thread. */
@@ -19,7 +18,10 @@ const MAX_HEAP_MB = 1024
 const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
 /** Parses large texts in a thread of their own, so that requests need not wait. */
-export function parseApart<T>(kind: Kind, parse: ParseFile<T>): ParseApart<T> {
+export function parseApart<T>(
+  kind: Kind,
+  parse: ParseFile<T>,
+): (file: string, text: string) => Promise<Parsed<T>> {
   return async (file, text) =>
     text.length <= SMALL_LENGTH
       ? parse(file, text)

@@ -21,8 +21,12 @@ interface Started {
   readonly inForce: string[]
   readonly failures: string[]
   readonly successes: () => number
-  /** While it is set, no thread can parse. */
-  readonly state: { isBroken: boolean }
+  readonly state: {
+    /** While it is set, no thread can parse. */
+    isBroken: boolean
+    /** Called when a parse is over, before anything is made of it. */
+    onParsed: () => void
+  }
   /** Looks until there is such a thing. */
   readonly until: (condition: () => boolean) => Promise<void>
 }
@@ -36,7 +40,9 @@ function started(t: TestContext, name = 'api.json', text = api('/one')): Started
   writeFileSync(document, text)
   const { parsed, texts } = readSettings(env)
   assert.deepEqual(parsed.faults, undefined)
-  const [inForce, failures, state]: [string[], string[], Started['state']] = [[], [], { isBroken: false }]
+  const inForce: string[] = []
+  const failures: string[] = []
+  const state: Started['state'] = { isBroken: false, onParsed: () => {} }
   let successes = 0
   const reports = {
     clock: () => 0,
@@ -55,7 +61,11 @@ function started(t: TestContext, name = 'api.json', text = api('/one')): Started
     texts,
     faultsOf: () => [],
     enforce: ({ routes }) => inForce.push(routes.map(({ path }) => path).join()),
-    reread: (options) => rereadApart({ ...options, env: state.isBroken ? (null as never) : env }),
+    reread: async (options) => {
+      const reread = await rereadApart({ ...options, env: state.isBroken ? (null as never) : env })
+      state.onParsed()
+      return reread
+    },
   })
   t.after(() => {
     watching.stop()
@@ -81,4 +91,35 @@ test('a parse that broke off ends no watch: an edit of the document alone is put
   writeFileSync(document, api('/two'))
   await until(() => inForce.length > 0)
   assert.deepEqual(inForce, ['/two'])
+})
+
+/** Of which a beginning is valid too. */
+const YAML = `openapi: 3.1.0
+security: []
+paths:
+  /one: { get: {} }
+  /two: { get: {} }
+`
+
+test('a beginning of a document in YAML is not put in force while the rest is written', async (t) => {
+  const { document, inForce, state, until } = started(t, 'api.yaml', YAML.replace('/two', '/three'))
+  let parses = 0
+  state.onParsed = () => {
+    parses += 1
+    if (parses === 1) writeFileSync(document, YAML)
+  }
+  writeFileSync(document, YAML.slice(0, YAML.indexOf('  /two')))
+  await until(() => inForce.length > 0)
+  assert.deepEqual(inForce, ['/one,/two'])
+})
+
+test('a document in JSON, of which no beginning is valid, is put in force at the first look', async (t) => {
+  const { document, inForce, state, until } = started(t)
+  let parses = 0
+  state.onParsed = () => {
+    parses += 1
+  }
+  writeFileSync(document, api('/two'))
+  await until(() => inForce.length > 0)
+  assert.equal(parses, 1)
 })

@@ -3,7 +3,7 @@ import type { ClientTable } from '../../config/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { Reloader } from '../../config/reload/reloader.ts'
-import type { EditedSettings } from '../../config/reload/reread-settings.ts'
+import type { EditedSettings, SettingsTexts } from '../../config/reload/reread-settings.ts'
 import { changeOf } from '../../config/reload/settings-change.ts'
 import { FileWatch } from '../../config/reload/watch.ts'
 import type { Settings } from '../../config/settings.ts'
@@ -15,7 +15,7 @@ export interface SettingsWatch {
   /** In force now, as read from the files. */
   readonly settings: Settings
   /** Those files with their texts. */
-  readonly texts: ReadonlyMap<string, string | undefined>
+  readonly texts: SettingsTexts
   /** What is wrong with a table of clients that is read for the first time. */
   faultsOf(file: string, table: ClientTable): readonly Fault[]
   /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
@@ -29,12 +29,22 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings
   const report = reporter(reports, { file, label: basename(file), what: 'gateway' })
-  const others = new OtherFiles(() => reloader.again())
+  // Looked at once: a text that is no JSON takes one look more.
+  const others = new OtherFiles(() => {
+    reloader.again()
+    return reloader.check()
+  })
   let running = watch.settings
+  let { texts } = watch
   others.follow(watch.texts, file)
   const parse = async (_: string, text: string) => {
     const reread = await read({ env: process.env, running, text })
-    if (reread.texts !== undefined) others.follow(reread.texts, file)
+    if (reread.texts !== undefined) {
+      others.follow(reread.texts, file)
+      const areWhole = areSurelyWhole(reread.texts, texts)
+      texts = reread.texts
+      if (!areWhole) return undefined
+    }
     const { value, faults } = reread.parsed
     if (value?.clients === undefined || value.settings.clientsFile === undefined) return reread.parsed
     const bad = faults ?? watch.faultsOf(value.settings.clientsFile, value.clients.value)
@@ -79,6 +89,13 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   }
 }
 
+/** Whether each text is JSON, of which no beginning is valid, or the same as at the look before. */
+function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
+  return [...texts].every(
+    ([file, text]) => text === undefined || /^\s*\{/.test(text) || text === before.get(file),
+  )
+}
+
 function warn(
   { log }: Reports,
   {
@@ -99,15 +116,15 @@ function warn(
 /** The files that gateway.json names and whose content is part of the settings. */
 class OtherFiles {
   readonly #watches = new Map<string, FileWatch>()
-  readonly #onChange: () => void
+  readonly #onChange: () => Promise<void>
   #stopped = false
 
-  constructor(onChange: () => void) {
+  constructor(onChange: () => Promise<void>) {
     this.#onChange = onChange
   }
 
   /** Watches these files, all but the one, and no others. */
-  follow(texts: ReadonlyMap<string, string | undefined>, except: string): void {
+  follow(texts: SettingsTexts, except: string): void {
     if (this.#stopped) return
     for (const [file, watch] of this.#watches) {
       if (texts.has(file)) continue
@@ -117,7 +134,7 @@ class OtherFiles {
     for (const [file, text] of texts) {
       if (file === except || this.#watches.has(file)) continue
       const known = text === undefined ? {} : { known: text }
-      const options = { ...known, onChange: this.#onChange, onGone: this.#onChange }
+      const options = { ...known, onChange: this.#onChange, onGone: () => void this.#onChange() }
       this.#watches.set(file, new FileWatch(file, options))
     }
   }
