@@ -45,9 +45,26 @@ it('names every setting, route and limit in force as JSON, and no secret', () =>
 
 it('has one hash for one configuration, and another for another', () => {
   const { hash } = inForce(GATEWAY).report()
-  assert.equal(inForce({ ...GATEWAY }).report().hash, hash)
-  assert.notEqual(inForce({ ...GATEWAY, via: false }).report().hash, hash)
-  assert.notEqual(inForce(GATEWAY, { GATEWAY_PORT: '1' }).report().hash, hash)
+  const { trustedProxies, routes } = GATEWAY
+  const [{ path, methods, auth } = { path: '', methods: [], auth: [] }] = routes
+  assert.equal(inForce({ routes: [{ auth, methods, path }], trustedProxies }).report().hash, hash)
+  assert.equal(inForce({ ...GATEWAY, via: false }).report().hash, hash, 'the default')
+  assert.notEqual(inForce({ ...GATEWAY, via: true }).report().hash, hash)
+})
+
+it('has one hash, whenever clients were first accepted', () => {
+  const env = { GATEWAY_TLS_PORT: '1', GATEWAY_TLS_CERT: 'c.pem', GATEWAY_TLS_KEY: 'k.pem' }
+  const signed = { routes: [{ path: '/api/*', methods: ['POST'], auth: ['hmac'] }] }
+  const { value: settings } = loadSettings(env, () => JSON.stringify(signed))
+  assert.ok(settings)
+  const clients = { value: { rows: [{ clientId: 'a' }] } as never }
+  const read = { version: '1', settings, limits: { value: [] }, tls: { material: { summary: {} } } }
+  const [early, late] = [
+    { ...read, clients },
+    { ...read, clients: undefined },
+  ].map((one) => new ConfigInForce(one))
+  late?.clientsRead('clients.json', clients.value)
+  assert.equal(late?.report().hash, early?.report().hash)
 })
 
 it('tells the last edit of each file, and keeps what was in force when one fails', async () => {

@@ -117,8 +117,7 @@ export class ConfigInForce {
 
   /** The same object until something changes. */
   report(): ConfigReport {
-    const hashes = Object.entries(this.#parts).map(([part, { hash: own }]) => `${part} ${own}`)
-    this.#report ??= { version: this.#version, hash: hash('sha256', hashes.join()), parts: this.#parts }
+    this.#report ??= { version: this.#version, hash: this.#hash(), parts: this.#parts }
     return this.#report
   }
 
@@ -135,6 +134,12 @@ export class ConfigInForce {
     return Object.fromEntries(results)
   }
 
+  #hash(): string {
+    const hashes = Object.entries(this.#parts).map(([part, { hash: own }]) => `${part} ${own}`)
+    // A part that came later must not count otherwise.
+    return hash('sha256', hashes.sort().join())
+  }
+
   #putSettings(settings: Settings, lastReload: LastReload | undefined): void {
     const content = { settings: shownSettings(settings), rows: plain(settings.routes) }
     this.#put('gateway', settings.configFile, content, lastReload)
@@ -148,7 +153,7 @@ export class ConfigInForce {
   ): void {
     this.#set(part, {
       file,
-      hash: hash('sha256', JSON.stringify(content)),
+      hash: hash('sha256', JSON.stringify(content, sortedKeys)),
       sinceMs: this.#clock(),
       ...content,
       lastReload,
@@ -159,4 +164,10 @@ export class ConfigInForce {
     this.#parts = { ...this.#parts, [part]: inForce }
     this.#report = undefined
   }
+}
+
+/** For JSON.stringify: the order in which a file names its keys, and whether it names defaults, makes no difference. */
+function sortedKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
 }

@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict'
 import { BlockList } from 'node:net'
 import { test } from 'node:test'
-import { addNetwork, hostFault, issuerFault, tidyUpstream, upstreamFault, urlFault } from './value-rules.ts'
+import {
+  addNetwork,
+  hostFault,
+  issuerFault,
+  tidyUpstream,
+  upstreamFault,
+  urlFault,
+  versionFault,
+} from './value-rules.ts'
 
 test('a listener is bound to an address or a name, without brackets or port', () => {
   for (const host of ['127.0.0.1', '0.0.0.0', '::', '::1', 'localhost', 'gateway.internal', 'my_host']) {
@@ -46,7 +54,11 @@ test('an upstream with anything else in it is refused', () => {
     'http://x\n',
   ]
   for (const upstream of http) {
-    assert.match(upstreamFault(upstream) ?? 'good', /must be http:\/\/host:port, .*but is/, upstream)
+    assert.match(
+      upstreamFault(upstream) ?? 'good',
+      /must be http:\/\/host:port, .*but (?:is|has an @)/,
+      upstream,
+    )
   }
   for (const upstream of ['unix:', 'unix:run/a.sock', 'unix:///run/a.sock', 'unix:/run/', 'unix:/a\0b']) {
     assert.match(upstreamFault(upstream) ?? 'good', /absolute path/, upstream)
@@ -78,6 +90,16 @@ test('a URL is http or https, without credentials and fragment; an issuer also w
   ]) {
     assert.match(urlFault(url) ?? 'good', /must be an http or https URL/, url)
   }
+  for (const told of [
+    urlFault('htps://u:secret@a'),
+    urlFault('https://u:secret@'),
+    urlFault('https://u:secret@a/?b#c'),
+    upstreamFault('http://u:secret@a:1'),
+    upstreamFault('htp://u:secret@a:1'),
+    versionFault('h2c://u:secret@a', 'http://a'),
+    issuerFault('http://u:secret@?a'),
+  ])
+    assert.ok(told !== undefined && told !== '' && !told.includes('secret'), String(told))
   assert.match(urlFault('https://u:secret@a') ?? 'good', /^must be a URL without credentials$/)
   assert.match(urlFault('https://:secret@a') ?? 'good', /^must be a URL without credentials$/)
   assert.match(urlFault('https://a/#b') ?? 'good', /without a fragment/)

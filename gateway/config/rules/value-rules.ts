@@ -16,7 +16,7 @@ export function hostFault(host: string): string | undefined {
 
 /** What is wrong with an upstream, or undefined. A closing slash is allowed: see `tidyUpstream`. */
 export function upstreamFault(upstream: string): string | undefined {
-  const found = `but is ${describeValue(upstream)}`
+  const found = foundAddress(upstream)
   if (upstream.startsWith('unix:')) {
     const path = upstream.slice('unix:'.length)
     if (!path.startsWith('/') || path.startsWith('//') || path.endsWith('/') || path.includes('\0')) {
@@ -31,10 +31,17 @@ export function upstreamFault(upstream: string): string | undefined {
   return `must be http://host:port, https://host:port, unix:/path.sock, or for HTTP/2 h2c://host:port or h2://host:port, without path, query or credentials, ${found}`
 }
 
+/** Without a password that someone has written into it: faults are logged. */
+function foundAddress(address: string): string {
+  return address.includes('@') && !address.startsWith('unix:')
+    ? 'but has an @'
+    : `but is ${describeValue(address)}`
+}
+
 /** What is wrong with an upstream beside the first of its group, or undefined: one group speaks one version of HTTP. */
 export function versionFault(upstream: string, first: string | undefined): string | undefined {
   if (first === undefined || isHttp2Upstream(upstream) === isHttp2Upstream(first)) return undefined
-  return `must speak the same version of HTTP as ${describeValue(first)}, but is ${describeValue(upstream)}`
+  return `must speak the same version of HTTP as ${describeValue(first)}, ${foundAddress(upstream)}`
 }
 
 export function isHttp2Upstream(upstream: string): boolean {
@@ -52,7 +59,7 @@ export function tidyUpstream(upstream: string): string {
 
 /** What is wrong with an http or https URL, or undefined. */
 export function urlFault(url: string): string | undefined {
-  const found = `but is ${describeValue(url)}`
+  const found = foundAddress(url)
   // Stricter than URL parsers, because it is compared with tokens character by character.
   if (!/^https?:\/\/[^\s\\]+$/.test(url) || !URL.canParse(url))
     return `must be an http or https URL, ${found}`
@@ -65,7 +72,7 @@ export function urlFault(url: string): string | undefined {
 export function issuerFault(issuer: string): string | undefined {
   const fault = urlFault(issuer)
   if (fault !== undefined || !issuer.includes('?')) return fault
-  return `must be a URL without a query, but is ${describeValue(issuer)}`
+  return `must be a URL without a query, ${foundAddress(issuer)}`
 }
 
 /** Adds an address or a network in CIDR notation to the list, or says what is wrong with it. */
