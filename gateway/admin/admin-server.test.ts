@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { type AddressInfo, connect } from 'node:net'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import { it } from 'node:test'
 import { AdminGuard } from './admin-guard.ts'
 import { createAdminServer } from './admin-server.ts'
@@ -41,15 +41,30 @@ it('/readyz gives the reason that it is asked for, each time anew', async () => 
   assert.deepEqual([second.status, await second.text()], [200, 'ready\n'])
 })
 
-it('takes no more connections than it has files set aside for', async () => {
+it('responds to probes beside any number of connections that ask nothing, or have asked', async () => {
   const server = serverOf(whole).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  const dropped = once(server, 'drop')
-  const sockets = Array.from({ length: 101 }, () => connect(port, '127.0.0.1').on('error', () => {}))
-  await dropped
+  const url = `http://127.0.0.1:${port}/readyz`
+  let open = 0
+  let most = 0
+  server.on('connection', (socket) => {
+    most = Math.max(most, ++open)
+    socket.once('close', () => open--)
+  })
+  const sockets: Socket[] = []
+  for (let n = 0; n < 150; n++) {
+    const socket = connect(port, '127.0.0.1').on('error', () => {})
+    sockets.push(socket)
+    if (n % 2 === 0) socket.write('GET /readyz HTTP/1.1\r\n\r\n')
+    await once(socket, 'connect')
+    if (n % 30 === 29) assert.equal(await (await fetch(url)).text(), 'ready\n')
+  }
+  for (let n = 0; n < 5; n++) assert.equal((await fetch(url)).status, 200)
+  assert.ok(most <= 100, `${most} at once`)
   for (const socket of sockets) socket.destroy()
   server.close()
+  server.closeAllConnections()
 })
 
 it('a fault while the metrics are collected is 500, with the mandatory headers', async () => {

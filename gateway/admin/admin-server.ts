@@ -1,4 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
 import { newRequestId } from '../http/rules/request-id.ts'
 import { createServer } from '../http/syntax/status-codes.ts'
@@ -7,6 +8,8 @@ import { type AdminResponse, type AdminRoute, text } from './admin-route.ts'
 
 /** The process's own open files: see `open-files.ts`. */
 const MAX_CONNECTIONS = 100
+/** So many are free for who connects at the same moment, while others are being closed. */
+const KEPT_FREE = 10
 
 interface Parts {
   readonly routes: readonly AdminRoute[]
@@ -25,18 +28,46 @@ export function createAdminServer({ routes, guard }: Parts): Server {
     return guard.refuse(req, route.access) ?? route.respond(req)
   }
   const server = createServer({ requireHostHeader: false })
+  const places = new Places()
   const take = (req: IncomingMessage, res: ServerResponse) => {
+    places.serve(req.socket, res)
     respondTo(req).then(
       (made) => send(req, res, made),
       (fault: unknown) => send(req, res, text(500, `${String(fault)}\n`)),
     )
   }
   server.maxConnections = MAX_CONNECTIONS
+  server.on('connection', (socket) => places.admit(socket))
   server.on('request', take)
   // Otherwise Node responds itself, without the mandatory headers.
   server.on('checkExpectation', take)
   server.on('clientError', (_error, socket) => socket.destroy())
   return server
+}
+
+/** Lets nobody keep a probe out by connections that ask nothing: the one that has waited longest makes room. */
+class Places {
+  readonly #open = new Set<Socket>()
+  readonly #waiting = new Set<Socket>()
+
+  admit(socket: Socket): void {
+    this.#open.add(socket)
+    this.#waiting.add(socket)
+    socket.once('close', () => {
+      this.#open.delete(socket)
+      this.#waiting.delete(socket)
+    })
+    if (this.#open.size <= MAX_CONNECTIONS - KEPT_FREE) return
+    const [longest] = this.#waiting
+    longest?.destroy()
+  }
+
+  serve(socket: Socket, res: ServerResponse): void {
+    this.#waiting.delete(socket)
+    res.once('close', () => {
+      if (this.#open.has(socket)) this.#waiting.add(socket)
+    })
+  }
 }
 
 function notAllowed(routes: readonly AdminRoute[]): AdminResponse {
