@@ -6,7 +6,7 @@ export interface ProcessLock {
   readonly held: boolean
   /** Why nothing is held: this file system has no locks, or the lock file cannot be opened. */
   readonly fault: Error | undefined
-  /** The lock file was removed or replaced, so another process could take the lock. */
+  /** The lock file was removed or replaced, so another process could take the lock. @throws Error of the system when it cannot be told */
   readonly isRemoved: boolean
   /** Takes the lock again if its file was removed or it was released. @throws Error when another process has it now; this one stays as it is. */
   renewed(): ProcessLock
@@ -80,6 +80,7 @@ function heldBy(database: DatabaseSync, options: ProcessLockOptions): ProcessLoc
   return lock
 }
 
+/** @throws Error of the system, except that nothing is there */
 function inodeOf(path: string): number | undefined {
   return statSync(path, { throwIfNoEntry: false })?.ino
 }

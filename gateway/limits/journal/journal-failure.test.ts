@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, rmSync, writeSync } from 'node:fs'
+import { mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync, writeSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
@@ -35,12 +35,14 @@ describe('a journal that cannot be written', () => {
   /** Bytes that the disk still takes. */
   let roomBytes: number
   let removed: string[]
+  let failed: string[]
   const unlocks: (() => void)[] = []
   beforeEach(() => {
     dir = mkdtempSync(join(tmpdir(), 'countersign-'))
     nowMs = START_MS
     roomBytes = Number.POSITIVE_INFINITY
     removed = []
+    failed = []
   })
   afterEach(() => {
     for (const unlock of unlocks.splice(0)) unlock()
@@ -55,7 +57,11 @@ describe('a journal that cannot be written', () => {
     return sent
   }
   const start = (onFailure: OnJournalFailure = 'unready') => {
-    const reports = { ignored() {}, failed() {}, removed: (directory: string) => removed.push(directory) }
+    const reports = {
+      ignored() {},
+      failed: ({ message }: Error) => failed.push(message),
+      removed: (directory: string) => removed.push(directory),
+    }
     const journal = new Journal({ directory: join(dir, 'limits'), onFailure, reports, write })
     const limiter = new Limiter({ clock: () => nowMs, journal })
     limiter.replace([HOURLY, MINUTELY, SLICED])
@@ -191,6 +197,34 @@ describe('a journal that cannot be written', () => {
     assert.equal(removed.length, 2)
     kill()
     assert.equal(admit(start().limiter, 100), 20)
+  })
+
+  it('reports files that cannot be looked at, and goes on with those that it has open', () => {
+    const { limiter, kill } = start()
+    assert.equal(admit(limiter, 60), 60)
+    const [directory, moved] = [join(dir, 'limits'), join(dir, 'moved')]
+    renameSync(directory, moved)
+    symlinkSync(directory, directory)
+    limiter.maintain()
+    assert.match(failed.join(), /^ELOOP: .*, stat /)
+    assert.deepEqual(removed, [])
+    assert.equal(limiter.isWritable, true)
+    assert.equal(admit(limiter, 20), 20)
+    rmSync(directory)
+    renameSync(moved, directory)
+    limiter.maintain()
+    assert.equal(failed.length, 1)
+    kill()
+    assert.equal(admit(start().limiter, 100), 20)
+  })
+
+  it('can be closed when its files cannot be looked at', () => {
+    const { limiter, stop } = start()
+    rmSync(join(dir, 'limits'), { recursive: true })
+    symlinkSync('limits', join(dir, 'limits'))
+    limiter.maintain()
+    stop()
+    assert.match(failed.at(-1) ?? '', /^ELOOP/)
   })
 
   it('keeps every count through a start with a wrong clock, of short windows too', () => {

@@ -174,25 +174,25 @@ export class Journal implements HitStore {
    * @param durable every current hit of durable rows
    */
   maintain(nowMs: number, durable: () => Iterable<Hit>): void {
-    if (this.#areFilesGone()) {
-      this.#reports.removed?.(this.#directory)
-      this.#isIncomplete = true
-    }
+    this.#attempt(() => this.#lookForFiles())
     if (this.#log.lostLines > 0 && this.#log.waitingBytes === 0) this.#isIncomplete = true
     if (this.#isIncomplete) this.#attempt(() => this.#writeAnew(nowMs, durable()))
     if (this.#rotateWhenDue(nowMs)) this.#discard(nowMs)
     this.#log.maintain(nowMs)
   }
 
-  #areFilesGone(): boolean {
+  /** @throws Error of the system when they cannot be looked at: they may be there all the same */
+  #lookForFiles(): void {
     const { descriptor } = this.#log
-    if (this.#isIncomplete || descriptor === undefined) return false
+    if (this.#isIncomplete || descriptor === undefined) return
     const current = this.#segments.at(-1)
-    return (
+    const areGone =
       this.#lock.isRemoved ||
       (current !== undefined && inodeOf(current.file) !== fstatSync(descriptor).ino) ||
       this.#segments.some(({ file }) => inodeOf(file) === undefined)
-    )
+    if (!areGone) return
+    this.#reports.removed?.(this.#directory)
+    this.#isIncomplete = true
   }
 
   #writeAnew(nowMs: number, durable: Iterable<Hit>): void {
