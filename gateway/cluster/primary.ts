@@ -242,6 +242,7 @@ export class Primary implements ServingMode {
     const { listeners = {}, state } = this.#inheritance ?? {}
     const { workers } = this.#startup.settings
     const share = this.#nextShare++
+    const isHeir = share < workers
     return {
       name,
       seat,
@@ -250,9 +251,10 @@ export class Primary implements ServingMode {
       ...this.#state.copy(),
       secret: this.#secret,
       trail: this.trail.handle,
-      keys: state?.keys ?? [],
+      // Who comes later fetches them: those of then may have been withdrawn.
+      keys: isHeir && state !== undefined ? state.keys : [],
       tickets: this.#tickets.dayKey(Date.now()),
-      open: share < workers ? shareOf(listeners, share, workers) : {},
+      open: isHeir ? shareOf(listeners, share, workers) : {},
     }
   }
 

@@ -29,7 +29,7 @@ export interface WorkerConfiguration extends InitialState {
   readonly staple: Staple | undefined
   readonly secret: Uint8Array
   readonly trail: TrailHandle
-  /** Last good signing keys of the process before. */
+  /** Last good signing keys of the process before, for the workers that take over from it. */
   readonly keys: readonly LastGoodKeys[]
   /** Of sessions of TLS, the same in all workers. */
   readonly tickets: DayKey
