@@ -134,6 +134,7 @@ export class SegmentKeeper {
       reports.unshipped(waiting.size, oldest?.closedMs)
     }
     tellWaiting()
+    shipper.checkLog()
     for (const segment of due.filter(isFinal)) {
       await shipper.ship(segment)
       waiting.delete(segment)

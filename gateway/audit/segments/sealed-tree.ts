@@ -4,6 +4,7 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../seals/hashes.ts'
 import { LineHasher } from '../seals/line-hasher.ts'
+import { rangeHash } from '../seals/proofs.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { checkpointFile, logDirectory, TILE_WIDTH, TileReader, tilePath } from '../seals/tiles.ts'
 import { blocksOf } from './read-segment.ts'
@@ -103,6 +104,17 @@ export class SealedTree {
     })
     hasher.push(Buffer.from(line))
     return found !== undefined
+  }
+
+  /**
+   * Whether the log began with so many leaves that had that root. Of what has been pruned that cannot be told any more, and it
+   * is not denied then.
+   *
+   * @throws TileFault
+   */
+  hasGrownFrom(size: number, root: Buffer): boolean {
+    if (size > this.size) return false
+    return size === 0 || this.firstLeaf > size || rangeHash(this.#tiles, 0, size).equals(root)
   }
 
   #leaf(index: number): HashText | undefined {

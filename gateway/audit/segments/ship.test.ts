@@ -170,6 +170,57 @@ function closeAnother(file: string): string {
   return basename(path)
 }
 
+test('of a log that was begun anew nothing is mixed with the copy of the one before, and nothing is removed', async (t) => {
+  const { directory, file } = closedTrail(t)
+  const target = temporaryDirectory(t)
+  const auditRetention = { keepMs: DAY_MS, unsealed: false }
+  const keeping = { auditRetention, auditShip: { directory: target, s3: undefined } }
+  const before = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await before.round(keeping)
+  assert.deepEqual(before.told, ['ship', 'ship', 'prune', 'prune'])
+  const copies = () => filesIn(target).map((name) => [name, fs.readFileSync(join(target, name), 'latin1')])
+  const copied = copies()
+  // The key was lost, so the log is of what the trail still has. Then it becomes longer than the one before.
+  fs.rmSync(join(directory, 'audit-log'), { recursive: true })
+  const path = `${file}.20260109T000000000Z`
+  for (const lines of [5, 700]) {
+    fs.writeFileSync(path, Array.from({ length: lines }, (_, i) => requestLine(`new-${i}`)).join(''))
+    sealTrail(file, [path, file])
+    const { told, round } = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+    await round(keeping)
+    assert.match(
+      told.join(),
+      /^ship failed: the log of the trail does not go on from the one that was copied to .*,prune failed: .* it is not shipped$/,
+    )
+    assert.deepEqual(copies(), copied)
+  }
+  const other = temporaryDirectory(t)
+  const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await last.round({ auditRetention, auditShip: { directory: other, s3: undefined } })
+  assert.deepEqual([last.told, fs.existsSync(path)], [['ship', 'prune'], false])
+  const [own, copy] = [directory, other].map((one) => fs.readFileSync(join(one, 'audit-log/checkpoint')))
+  assert.deepEqual(own, copy)
+})
+
+test('a log that goes on is copied further, also from where a version before has left off', async (t) => {
+  const { directory, file, paths } = closedTrail(t, { segments: 1 })
+  const target = temporaryDirectory(t)
+  const auditShip = { directory: target, s3: undefined }
+  await keeperOf(file).round({ auditShip })
+  const state = JSON.parse(fs.readFileSync(`${file}.shipped`, 'utf8'))
+  assert.equal(typeof state.root, 'string')
+  for (const root of [state.root, undefined]) {
+    fs.writeFileSync(`${file}.shipped`, JSON.stringify({ ...state, root }))
+    fs.appendFileSync(file, requestLine('more'))
+    sealTrail(file, [...paths, file])
+    const { told, round } = keeperOf(file)
+    await round({ auditShip })
+    assert.deepEqual(told, [])
+    const [own, copy] = [directory, target].map((one) => fs.readFileSync(join(one, 'audit-log/checkpoint')))
+    assert.deepEqual(own, copy)
+  }
+})
+
 test('where copies go is an edit away: nothing is removed that only the place before has', async (t) => {
   const { file, paths } = closedTrail(t)
   const [first, second] = [temporaryDirectory(t), temporaryDirectory(t)]

@@ -21,13 +21,15 @@ import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
 /** Of what is kept: some hundred bytes a segment, and a part of a large one. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 
-/** What has been copied, kept beside the trail: `{"to","segments":{"<name>":{…}},"tree"}`. */
+/** What has been copied, kept beside the trail: `{"to","segments":{"<name>":{…}},"tree","root"}`. */
 interface Shipped {
   /** Name of the target. */
   readonly to: string
   readonly segments: Record<string, Digest>
   /** Leaves of the checkpoint that was copied last, with its tiles. */
   tree: number
+  /** Its root in base64; undefined before the first. */
+  root?: string
 }
 
 /** Copies closed segments, tiles and the checkpoint to a target, and remembers what is there for certain. */
@@ -59,12 +61,32 @@ export class Shipper {
   /** Whether its copy is there now, and that of the checkpoint over so many leaves. @throws Error when that cannot be told. */
   async isThere({ path }: ClosedSegment, leaves: number): Promise<boolean> {
     const digest = this.#state.segments[basename(path)]
-    if (digest === undefined || this.#state.tree < leaves) return false
+    if (digest === undefined || (leaves > 0 && !this.#hasTree(leaves))) return false
     if (await this.#target.has(basename(path), digest)) return true
     // Somebody has removed it there.
     delete this.#state.segments[basename(path)]
     this.#keep()
     return false
+  }
+
+  /** @throws Error when the log is not the one that was copied: both together would be a copy of neither. */
+  checkLog(): void {
+    const tree = SealedTree.of(this.#auditFile)
+    if (tree === undefined || this.#isOf(tree)) return
+    throw new Error(
+      `the log of the trail does not go on from the one that was copied to ${this.#target.name}: ` +
+        'give audit.ship another prefix or directory',
+    )
+  }
+
+  #hasTree(leaves: number): boolean {
+    const tree = SealedTree.of(this.#auditFile)
+    return this.#state.tree >= leaves && tree !== undefined && this.#isOf(tree)
+  }
+
+  #isOf(log: SealedTree): boolean {
+    const { tree, root } = this.#state
+    return root === undefined || log.hasGrownFrom(tree, Buffer.from(root, 'base64'))
   }
 
   /** Forgets what is no longer here. */
@@ -81,7 +103,7 @@ export class Shipper {
     const directory = logDirectory(this.#auditFile)
     if (!existsSync(checkpointFile(directory))) return
     const checkpoint = readRegularFile(checkpointFile(directory))
-    const { size } = parseCheckpoint(parseNote(checkpoint).text)
+    const { size, root } = parseCheckpoint(parseNote(checkpoint).text)
     if (size <= this.#state.tree) return
     const tiles = new TileReader(directory, size)
     const { firstLeaf } = new SealedTree(directory, size)
@@ -97,6 +119,7 @@ export class Shipper {
     }
     await this.#put('checkpoint', checkpoint, true)
     this.#state.tree = size
+    this.#state.root = root.toString('base64')
     this.#keep()
   }
 
@@ -127,7 +150,9 @@ function readShipped(file: string, to: string): Shipped | undefined {
   if (!existsSync(file)) return undefined
   try {
     const state: Shipped = JSON.parse(readRegularFile(file, MAX_STATE_BYTES).toString())
-    return state.to === to ? state : undefined
+    if (state.to !== to) return undefined
+    // Of a version before: tiles and checkpoint are compared with the copies again.
+    return state.root === undefined ? { ...state, tree: 0 } : state
   } catch (error) {
     throw new Error(
       `${file} cannot be read: ${(error as Error).message}; remove it, and everything is shipped again`,
