@@ -85,6 +85,8 @@ interface StoreFacts {
   readonly timestamp: string
   readonly store: string
   readonly cause?: string | undefined
+  /** When it could no longer be written, where that was not just now; ISO 8601. */
+  readonly since?: string | undefined
 }
 
 /** AUDIT_SEAL: the tree over the first `size` lines of the trail stands in a signed checkpoint. */
@@ -281,8 +283,8 @@ export function pruneRecord({ timestamp, segment, first, last, from, until, reas
   return `${JSON.stringify({ type: 'AUDIT_PRUNE', timestamp, segment, first, last, from, until, reason })}\n`
 }
 
-export function storeRecord({ type, timestamp, store, cause }: StoreFacts): string {
-  return `${JSON.stringify({ type, timestamp, store, cause })}\n`
+export function storeRecord({ type, timestamp, store, cause, since }: StoreFacts): string {
+  return `${JSON.stringify({ type, timestamp, store, cause, since })}\n`
 }
 
 export function sealRecord({ timestamp, origin, size, root }: SealFacts): string {

@@ -20,7 +20,7 @@ function primaryState(t: TestContext) {
     limits: { text: '', value: [] },
     log: pino({ level: 'silent' }),
   } as object as StartupConfiguration
-  const watch = { fault: assert.fail, removed() {}, observe() {} } as object as StoreWatch
+  const watch = { fault: assert.fail, removed() {}, observe() {}, repeat() {} } as object as StoreWatch
   const state = new PrimaryState(startup, { watch, gatewayId: 'gateway' })
   t.after(() => state.close())
   return { dataDir, state }

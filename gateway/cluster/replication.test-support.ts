@@ -57,7 +57,7 @@ const startup = {
 } as Partial<StartupConfiguration> as StartupConfiguration
 const { limiter, proofs, acceptedWebhooks, revocations, throttle } = joinState(begun, {
   startup,
-  watch: { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch,
+  watch: { fault() {}, removed() {}, observe() {}, repeat() {} } as Partial<StoreWatch> as StoreWatch,
   eventLog,
   gatewayId: 'gateway',
   threadId: 1,

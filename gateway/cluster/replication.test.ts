@@ -18,7 +18,7 @@ import { PrimaryState } from './primary-state.ts'
 import type { Hammering, Task } from './replication.test-support.ts'
 
 const HOUR_MS = 3_600_000
-const NO_WATCH = { fault() {}, removed() {}, observe() {} } as Partial<StoreWatch> as StoreWatch
+const NO_WATCH = { fault() {}, removed() {}, observe() {}, repeat() {} } as Partial<StoreWatch> as StoreWatch
 const THREADS = 3
 
 function row(name: string, limit: number, windowMs: number): LimitRow {

@@ -87,7 +87,10 @@ async function main(configuration: WorkerConfiguration): Promise<void> {
   })
   listeners.staple(configuration.staple)
   setInterval(() => trail.recheck(), TRAIL_RECHECK_MS).unref()
-  setInterval(() => state.member?.maintain(), STORE_MAINTENANCE_MS).unref()
+  setInterval(() => {
+    state.member?.maintain()
+    watch.repeat()
+  }, STORE_MAINTENANCE_MS).unref()
   inForce.startKeys()
   const handOver = new WorkerHandOver(inForce, listeners, send)
   obey = obeyWith(inForce, listeners, handOver)

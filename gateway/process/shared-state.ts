@@ -173,6 +173,7 @@ export function maintainState(
   acceptedWebhooks.maintain()
   watch.observe('revocations', revocations.isWritable && revocations.isSafe)
   watch.observe('webhooks', acceptedWebhooks.isWritable)
+  watch.repeat()
 }
 
 /**

@@ -5,11 +5,12 @@ import { createMetrics } from '../admin/metrics.ts'
 import { newStoreCounts } from '../store/store-counts.ts'
 import { StoreWatch } from './store-watch.ts'
 
-function watching() {
+function watching(now?: () => number) {
   const lines: { level: number; msg: string; store: string; cause?: string }[] = []
-  const records: { type: string; store: string; cause?: string }[] = []
+  const records: { type: string; timestamp: string; store: string; cause?: string; since?: string }[] = []
   const metrics = createMetrics({ version: '1.2.3' })
   const watch = new StoreWatch({
+    ...(now && { now }),
     log: pino({ level: 'info' }, { write: (line: string) => void lines.push(JSON.parse(line)) }),
     metrics,
     trail: { settle: (record: string) => void records.push(JSON.parse(record)) },
@@ -57,4 +58,36 @@ it('a shared store shows in the metrics from the moment it is configured', async
   const { watch, metrics } = watching()
   watch.expose({ counts: newStoreCounts(), isAway: true, unsentSessions: 0 })
   assert.match(await metrics.expose(), /^gateway_store_writable\{store="shared"\} 0$/m)
+})
+
+it('what lasts is recorded again each hour, with its beginning, and not once it is over', () => {
+  let nowMs = 0
+  const { watch, records, lines } = watching(() => nowMs)
+  watch.repeat()
+  watch.fault('limits', 'ENOSPC')
+  watch.observe('limits', false)
+  watch.observe('webhooks', false)
+  for (nowMs = 0; nowMs < 7_300_000; nowMs += 1000) {
+    if (nowMs === 3_700_000) watch.observe('webhooks', true)
+    watch.observe('limits', false)
+    watch.repeat()
+  }
+  watch.observe('limits', true)
+  nowMs += 7_200_000
+  watch.repeat()
+  const since = records[0]?.timestamp
+  const webhooksSince = records[1]?.timestamp
+  assert.deepEqual(
+    records.map(({ timestamp, ...record }) => record),
+    [
+      { type: 'STORE_DEGRADED', store: 'limits', cause: 'ENOSPC' },
+      { type: 'STORE_DEGRADED', store: 'webhooks' },
+      { type: 'STORE_DEGRADED', store: 'limits', cause: 'ENOSPC', since },
+      { type: 'STORE_DEGRADED', store: 'webhooks', since: webhooksSince },
+      { type: 'STORE_RESTORED', store: 'webhooks', since: webhooksSince },
+      { type: 'STORE_DEGRADED', store: 'limits', cause: 'ENOSPC', since },
+      { type: 'STORE_RESTORED', store: 'limits', since },
+    ],
+  )
+  assert.equal(lines.filter(({ msg }) => msg === 'the store cannot be written').length, 2)
 })

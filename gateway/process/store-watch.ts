@@ -10,11 +10,21 @@ export type StoreName = 'limits' | 'revocations' | 'webhooks' | 'shared'
 
 /** Connections are tried again each second, for as long as the store is away. */
 const SHARED_REPEAT_MS = 60_000
+/** What lasts is recorded again, because who reads the trail of a day does not read those before. */
+const RECORD_AGAIN_MS = 3_600_000
 
 interface StoreWatchOptions {
   readonly log: Logger
   readonly metrics: Pick<Metrics, 'storeWritable' | 'storeWriteError' | 'sharedStore'>
   readonly trail: Pick<Trail, 'settle'>
+  /** Steady, milliseconds; another one in tests. */
+  readonly now?: () => number
+}
+
+interface Degraded {
+  /** ISO 8601 */
+  readonly since: string
+  readonly recordedAtMs: number
 }
 
 /** Reports in log, metrics and audit trail when a store becomes unwritable, and when it can be written again. */
@@ -26,10 +36,12 @@ export class StoreWatch {
     webhooks: new RepeatedFault(),
     shared: new RepeatedFault(SHARED_REPEAT_MS),
   }
-  readonly #degraded = new Set<StoreName>()
+  readonly #now: () => number
+  readonly #degraded = new Map<StoreName, Degraded>()
 
   constructor(options: StoreWatchOptions) {
     this.#options = options
+    this.#now = options.now ?? (() => performance.now())
   }
 
   /** Reports a fault of a store's files, or of the connection to the shared store. */
@@ -62,23 +74,36 @@ export class StoreWatch {
   observe(store: StoreName, writable: boolean): void {
     const { log, metrics, trail } = this.#options
     metrics.storeWritable(store, writable)
-    if (writable === !this.#degraded.has(store)) return
+    const degraded = this.#degraded.get(store)
+    if (writable === (degraded === undefined)) return
     const timestamp = new Date().toISOString()
-    if (writable) {
+    if (degraded !== undefined) {
       this.#degraded.delete(store)
-      trail.settle(storeRecord({ type: 'STORE_RESTORED', timestamp, store }))
+      trail.settle(storeRecord({ type: 'STORE_RESTORED', timestamp, store, since: degraded.since }))
       log.info(
         { store },
         store === 'shared' ? 'the shared store responds again' : 'the store can be written again',
       )
       return
     }
-    this.#degraded.add(store)
+    this.#degraded.set(store, { since: timestamp, recordedAtMs: this.#now() })
     const cause = this.#faults[store].cause
     trail.settle(storeRecord({ type: 'STORE_DEGRADED', timestamp, store, cause }))
     log.error(
       { store, cause },
       store === 'shared' ? 'the shared store is away' : 'the store cannot be written',
     )
+  }
+
+  /** Records again what has lasted for another hour. Called once a second. */
+  repeat(): void {
+    const nowMs = this.#now()
+    for (const [store, { since, recordedAtMs }] of this.#degraded) {
+      if (nowMs - recordedAtMs < RECORD_AGAIN_MS) continue
+      this.#degraded.set(store, { since, recordedAtMs: nowMs })
+      const { cause } = this.#faults[store]
+      const timestamp = new Date().toISOString()
+      this.#options.trail.settle(storeRecord({ type: 'STORE_DEGRADED', timestamp, store, cause, since }))
+    }
   }
 }

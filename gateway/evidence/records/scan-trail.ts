@@ -1,5 +1,5 @@
-import { closeSync, openSync, readSync } from 'node:fs'
-import { blocksOf, firstLineOf } from '../../audit/segments/read-segment.ts'
+import { closeSync, readSync } from 'node:fs'
+import { blocksOf, firstLineOf, openPlain } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { lastWrittenMs, latestWrittenMs, writtenMs } from './written-at.ts'
 
@@ -189,9 +189,10 @@ async function headOf(segment: Segment, before: Segment | undefined): Promise<He
 }
 
 /** The latest time in the last lines; undefined for a compressed segment. */
-function endMs({ path, compression, sizeBytes }: Segment): number | undefined {
-  if (compression !== 'none') return undefined
-  const fd = openSync(path, 'r')
+function endMs(segment: Segment): number | undefined {
+  const fd = openPlain(segment)
+  if (fd === undefined) return undefined
+  const { sizeBytes } = segment
   try {
     const from = Math.max(0, sizeBytes - PROBE_BYTES)
     const block = probe(fd, from)
@@ -207,9 +208,10 @@ function probe(fd: number, at: number): Buffer {
 }
 
 /** Where a line begins before which every line was written before that time; 0 for a compressed segment. */
-function firstByte({ path, compression, sizeBytes }: Segment, timeMs: number): number {
-  if (compression !== 'none') return 0
-  const fd = openSync(path, 'r')
+function firstByte(segment: Segment, timeMs: number): number {
+  const fd = openPlain(segment)
+  if (fd === undefined) return 0
+  const { sizeBytes } = segment
   try {
     let low = 0
     let high = sizeBytes

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, it } from 'node:test'
-import { recoveredRecord, requestRecord, startRecord } from '../../audit/audit-records.ts'
+import { zstdCompressSync } from 'node:zlib'
+import { recoveredRecord, requestRecord, responseTo, startRecord } from '../../audit/audit-records.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
 import { trailsOf } from '../trail-files.ts'
 import { reportDay } from './day-report.ts'
@@ -78,4 +79,89 @@ it('counts lines that are no records, however many there are', async () => {
   for (let i = 0; i < 1000; i++) trail.write('x\n')
   const [files] = await trailsOf([trail.file])
   assert.deepEqual((await reportDay(files!.segments, DAY)).attention, ['1,000 lines that are not records'])
+})
+
+const pair = (timestamp: string, durationMs: number) => {
+  const request = requestRecord({
+    requestId: `at-${timestamp}`,
+    timestamp,
+    method: 'GET',
+    path: '/api/balance',
+    userId: undefined,
+    clientId: undefined,
+    ip: '192.0.2.1',
+    userAgent: '',
+    gatewayId: undefined,
+  })
+  return [request, responseTo(request, 200, durationMs)]
+}
+
+async function reportOf(name: string, lines: readonly string[], dayMs = DAY) {
+  const trail = new SealedTrail(join(dir, name))
+  for (const line of lines) trail.write(line)
+  const [files] = await trailsOf([trail.file])
+  return reportDay(files!.segments, dayMs)
+}
+
+it('lets no line wait for its seal while nothing was written', async () => {
+  const seal = (time: string) => event('AUDIT_SEAL', at(time), { size: 1 })
+  const report = await reportOf('idle', [
+    startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0 }),
+    seal('10:00:01.000'),
+    ...pair(at('15:00:00.000'), 100),
+    seal('15:00:01.000'),
+    // Refused after a long wait for its body: both lines were written at its end.
+    ...pair(at('16:00:00.000'), 90_000),
+    seal('16:01:31.000'),
+    // Its response comes later.
+    pair(at('17:00:00.000'), 0)[0] ?? '',
+    seal('17:00:01.000'),
+  ])
+  assert.deepEqual([report.longestUnsealedMs, report.attention], [1000, ['1 requests without a response']])
+  const crash = await reportOf('crash', [
+    startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0 }),
+    pair(at('15:00:00.000'), 0)[0] ?? '',
+    startRecord({ timestamp: at('15:00:05.000'), pid: 2, open: 1, recovered: 0 }),
+  ])
+  assert.equal(crash.gaps[0]?.from, at('15:00:00.000'))
+})
+
+it('names a store that was degraded before the day, where it is not read, and ends that at a restart but not at a rotation', async () => {
+  const yesterday = '2026-11-19T20:00:00.000Z'
+  const degraded = (timestamp: string, store: string, since?: string) =>
+    event('STORE_DEGRADED', timestamp, { store, cause: 'ENOSPC', since })
+  const restored = (timestamp: string, store: string, since: string) =>
+    event('STORE_RESTORED', timestamp, { store, since })
+  const long = await reportOf('long', [
+    degraded(at('00:00:01.000'), 'limits', yesterday),
+    restored(at('00:10:00.000'), 'webhooks', yesterday),
+    degraded(at('01:00:01.000'), 'limits', yesterday),
+    event('AUDIT_STOP', at('02:00:00.000'), { pid: 1, open: 0, reason: 'rotated' }),
+    startRecord({ timestamp: at('02:00:00.000'), pid: 1, open: 0, refused: 0 }),
+    event('AUDIT_STOP', at('03:00:00.000'), { pid: 1, open: 0, reason: 'SIGTERM' }),
+    startRecord({ timestamp: at('03:00:01.000'), pid: 2, open: 0, recovered: 0 }),
+  ])
+  assert.deepEqual(long.degraded, [
+    { from: yesterday, until: at('00:10:00.000'), reason: 'webhooks: cannot be written' },
+    { from: yesterday, until: at('03:00:01.000'), reason: 'limits: ENOSPC' },
+  ])
+  // Threads say it each for itself.
+  const shared = await reportOf('shared', [
+    restored(at('05:00:00.000'), 'shared', yesterday),
+    restored(at('05:00:00.001'), 'shared', yesterday),
+  ])
+  assert.equal(shared.degraded.length, 1)
+})
+
+it('reads a segment that was renamed or compressed since it was listed', async () => {
+  const trail = new SealedTrail(join(dir, 'moved'))
+  trail.start()
+  trail.exchange()
+  await trail.rotate()
+  const [files] = await trailsOf([trail.file])
+  const [{ path } = assert.fail()] = trail.closed
+  renameSync(trail.file, `${trail.file}.1`)
+  writeFileSync(`${path}.zst`, zstdCompressSync(readFileSync(path)))
+  rmSync(path)
+  assert.equal((await reportDay(files!.segments, DAY)).requests, 1)
 })

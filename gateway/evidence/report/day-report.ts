@@ -67,6 +67,8 @@ class DayCount {
   readonly #gaps: Span[] = []
   readonly #degraded = new Map<string, Span>()
   readonly #ended: Span[] = []
+  /** Each thread restores a shared store for itself. */
+  readonly #restored = new Set<string>()
   readonly #configChanges: { at: string; file: string }[] = []
   readonly #pruned: string[] = []
   readonly #attention: string[] = []
@@ -95,8 +97,11 @@ class DayCount {
     const { type } = record
     if (type === 'API_REQUEST' || type === 'API_RESPONSE') this.#readExchange(record)
     else this.#readEvent(record)
-    this.#lastMs = writtenMs(line) ?? this.#lastMs
-    if (type !== 'AUDIT_SEAL') this.#unsealedSinceMs ??= this.#lastMs
+    const ms = writtenMs(line)
+    if (ms !== undefined) this.#lastMs = ms
+    // It was written after it began, perhaps long after.
+    else if (type === 'API_REQUEST') this.#lastMs = laterOf(this.#lastMs, timestampMs(record))
+    if (type !== 'AUDIT_SEAL') this.#unsealedSinceMs ??= ms
   }
 
   report(): DayReport {
@@ -167,13 +172,11 @@ class DayCount {
         this.#readSeal(record, isToday)
         break
       case 'STORE_DEGRADED':
-        this.#degraded.set(String(record.store), {
-          from: at,
-          reason: `${record.store}: ${record.cause ?? 'cannot be written'}`,
-        })
+        if (!this.#degraded.has(String(record.store)))
+          this.#degraded.set(String(record.store), degradedIn(record))
         break
       case 'STORE_RESTORED':
-        this.#restore(String(record.store), at)
+        this.#restore(String(record.store), at, record.since === undefined ? undefined : degradedIn(record))
         break
       case 'CONFIG_CHANGE':
         if (isToday) this.#configChanges.push({ at, file: String(record.file) })
@@ -192,6 +195,8 @@ class DayCount {
     const at = String(record.timestamp)
     const stop = this.#stop
     this.#stop = undefined
+    // After an outage or in a new file the process is the same, and its start says how many it refused.
+    if (record.refused === undefined) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
     if (isToday) {
       this.#starts++
       for (const member of ['cutBytes', 'damagedLines', 'unresolved', 'refused'] as const) {
@@ -222,9 +227,20 @@ class DayCount {
     this.#longestUnsealedMs = Math.max(this.#longestUnsealedMs ?? 0, timestampMs(record) - sinceMs)
   }
 
-  #restore(store: string, at: string): void {
-    const span = this.#degraded.get(store)
+  /** @param before what it is restored from, if that was not read */
+  #restore(store: string, at: string, before?: Span): void {
+    const span = this.#degraded.get(store) ?? (this.#restored.has(store) ? undefined : before)
     this.#degraded.delete(store)
+    this.#restored.add(store)
     if (span !== undefined) this.#ended.push({ ...span, until: at })
   }
+}
+
+/** The record may say again what began before the lines that are read. */
+function degradedIn({ store, cause, since, timestamp }: AuditLine): Span {
+  return { from: String(since ?? timestamp), reason: `${store}: ${cause ?? 'cannot be written'}` }
+}
+
+function laterOf(ms: number | undefined, otherMs: number): number | undefined {
+  return Number.isNaN(otherMs) ? ms : Math.max(ms ?? otherMs, otherMs)
 }
