@@ -297,6 +297,18 @@ test('files that are removed under the gateway are begun anew with everything th
   assert.equal(open().take('a'), 'replayed')
 })
 
+test('files that are removed after they were rotated are begun anew once', (t) => {
+  const { open, time, dataDir, removals } = place(t)
+  const memory = open()
+  memory.take('a')
+  time.nowMs += LIFETIME_MS
+  memory.take('b')
+  memory.maintain()
+  rmSync(dataDir, { recursive: true })
+  for (let seconds = 0; seconds < 3; seconds++) memory.maintain()
+  assert.equal(removals.length, 1)
+})
+
 test('kill -9 lets no message pass again whose take had returned', async (t) => {
   const { dataDir, open, time } = place(t)
   const program = `

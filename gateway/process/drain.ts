@@ -10,7 +10,7 @@ const QUIET_MS = 100
 /** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
 /** A stop waits for a receiver of spans no longer, and not beyond the drain deadline. */
-const MAX_SPANS_MS = 3000
+export const MAX_SPANS_MS = 3000
 
 export interface Stop {
   /** Goes into the AUDIT_STOP record. */

@@ -102,6 +102,7 @@ export class KeyFiles {
       this.#flags.failing.raised = false
       this.#flags.exposed.raised = false
       rmSync(this.#oldFile, { force: true })
+      this.#inodes.clear()
       this.#noteInodes()
       this.#reserve?.clear()
     })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { type ExporterOptions, SpanExporter } from './span-exporter.ts'
 import type { Posted } from './span-post.ts'
 
@@ -58,6 +59,16 @@ describe('SpanExporter', () => {
     assert.deepEqual(told, ['away', 'away', 'exported 1'])
   })
 
+  it('leaves a receiver in peace that says "at once" each time', async () => {
+    const atOnce = Array.from({ length: 50 }, () => ({ ...LATER, retryAfterMs: 0 }))
+    const { made, bodies } = exporter(atOnce, { firstRetryMs: 60_000 })
+    made.add('1', 1)
+    while (bodies.length === 0) await setImmediate()
+    for (let turns = 0; turns < 200; turns++) await setImmediate()
+    assert.equal(bodies.length, 1)
+    await made.close(0, NEVER)
+  })
+
   it('drops a batch that the receiver will not take, and counts the spans that it leaves out', async () => {
     const refused = exporter([{ ...LATER, mayRetry: false }])
     refused.made.add('1', 1)
@@ -92,8 +103,7 @@ describe('SpanExporter', () => {
   it('sends everything once when it closes, also what waited to be sent again', async () => {
     const { made, bodies, told } = exporter([LATER], { firstRetryMs: 60_000, delayMs: 1 })
     made.add('1', 1)
-    while (told.length === 0)
-      await new Promise(setImmediate).then(() => new Promise((done) => setTimeout(done, 1)))
+    while (told.length === 0) await setImmediate()
     made.add('2', 1)
     await made.close(10_000, NEVER)
     assert.deepEqual(bodies, ['[1]', '[1]', '[2]'])

@@ -116,12 +116,9 @@ export class SpanExporter {
         return
       }
       reports.fault(posted.cause)
-      let waitMs = posted.retryAfterMs
-      if (waitMs === undefined) {
-        // Gateways that lost the receiver together do not come back together.
-        waitMs = delayMs * (0.5 + Math.random())
-        delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)
-      }
+      // Gateways that lost the receiver together do not come back together. A receiver may say "at once" again and again.
+      const waitMs = Math.max(posted.retryAfterMs ?? 0, delayMs * (0.5 + Math.random()))
+      delayMs = Math.min(delayMs * 2, LAST_RETRY_MS)
       const isLast = this.#closing || performance.now() + waitMs > giveUpMs
       if (isLast || !posted.mayRetry) {
         reports.dropped(!posted.mayRetry ? 'refused' : this.#closing ? 'stopped' : 'undelivered', spans)

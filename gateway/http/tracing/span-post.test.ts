@@ -28,11 +28,15 @@ describe('a post of spans', () => {
     server.closeAllConnections()
   })
 
-  it('is delivered with status 200, whatever the response says or holds back', async () => {
+  it('is delivered with a status of success, whatever the response says or holds back', async () => {
     const good = { delivered: true, rejected: 0, reason: '' }
     for (const body of ['', '{}', 'garbage', '[]', 'null', '{"partialSuccess":{"rejectedSpans":-1}}']) {
       respond = (res) => res.end(body)
       assert.deepEqual(await post(), good, body)
+    }
+    for (const status of [202, 204]) {
+      respond = (res) => res.writeHead(status).end()
+      assert.deepEqual(await post(), good, String(status))
     }
     respond = (res) => res.write('{"partial')
     assert.deepEqual(await post(2000), good)

@@ -51,7 +51,8 @@ export function createPost({ endpoint, headers, ca, compression, timeoutMs }: Re
         signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
       })
       const text = await readBounded(response.body)
-      return response.statusCode === 200 ? delivered(text) : refused(response)
+      const isTaken = response.statusCode >= 200 && response.statusCode < 300
+      return isTaken ? delivered(text) : refused(response)
     } catch (error) {
       return { delivered: false, mayRetry: true, retryAfterMs: undefined, cause: causeOf(error) }
     }

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { describe, it, type TestContext } from 'node:test'
@@ -78,11 +79,13 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
     inFlight: { size: 0, visitAll: () => {} },
     tunnels: { size: 0, endAll: () => {} },
   }
+  const closed: string[] = []
   const gateway = {
     settings: { timeouts: { drainMs } },
     load,
     log: { warn: () => {} },
-    upstreams: { close: async () => {} },
+    upstreams: { close: async () => void closed.push('upstreams') },
+    tracer: { close: async () => void closed.push('spans') },
   }
   const inForce = { gateway, stopKeys: () => {}, lastGoodKeys: () => [] } as unknown as GatewayInForce
   const open = { connections, stopAccepting: () => http.server.close() } as unknown as PublicListeners
@@ -98,6 +101,7 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
     held: held.promise,
     heir,
     passed,
+    closed,
     thread: new ThreadHandOver(inForce, open),
     async openRaw() {
       const raw = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
@@ -126,6 +130,15 @@ async function received(client: Socket, text: string): Promise<void> {
   })
   await until(() => all.includes(text))
 }
+
+describe('a thread that leaves', () => {
+  it('sends the spans that wait, after those of its last requests', async (t) => {
+    const { thread, heir, closed } = await serving(t, false, 60_000)
+    await thread.suspend()
+    await thread.leave(heir, NEVER)
+    assert.deepEqual(closed, ['upstreams', 'spans'])
+  })
+})
 
 describe('a thread whose time to leave is over', () => {
   for (const secure of [false, true]) {

@@ -4,6 +4,7 @@ import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
 import type { ParkedConnection } from '../../http/server/connections.ts'
 import { interrupt } from '../../pipeline.ts'
 import { refusal } from '../../refusals.ts'
+import { MAX_SPANS_MS } from '../drain.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
 import { relay } from './relay.ts'
@@ -53,7 +54,7 @@ export class ThreadHandOver implements ServingThread {
   }
 
   async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
-    const { settings, load, upstreams } = this.#inForce.gateway
+    const { settings, load, upstreams, tracer } = this.#inForce.gateway
     this.#inForce.stopKeys()
     this.#take = ({ socket, unread }) => {
       if (socket.destroyed) return
@@ -70,6 +71,11 @@ export class ThreadHandOver implements ServingThread {
     clearTimeout(deadline)
     load.phase = 'over'
     await upstreams.close()
+    // Those of the other process are its own.
+    await tracer?.close(
+      MAX_SPANS_MS,
+      late.then(() => {}),
+    )
   }
 
   /** Gives a connection away when its client has taken the last response. */
