@@ -43,6 +43,7 @@ interface Container {
   readonly startupProbe: Probe
   readonly readinessProbe: Probe
   readonly livenessProbe: Probe
+  readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } }
 }
 
 interface Manifest {
@@ -101,7 +102,11 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
         assert.equal(securityContext.readOnlyRootFilesystem, true)
         assert.equal(securityContext.allowPrivilegeEscalation, false)
       }
-      assert.ok(pod.terminationGracePeriodSeconds > STOP_SECONDS)
+      const [service] = pod.containers
+      // Kubernetes ends the service first: without a pause it is gone while requests still come.
+      const pauseSeconds = service.lifecycle?.preStop.sleep.seconds ?? 0
+      assert.ok(pauseSeconds >= 5)
+      assert.ok(pod.terminationGracePeriodSeconds > pauseSeconds + STOP_SECONDS)
     })
 
     it('starts a gateway whose probes pass, whose metrics ask for the token, and whose limits change live', async () => {
