@@ -157,6 +157,21 @@ describe('the event log', () => {
     assert.equal(received.length, 1)
   })
 
+  it('takes the longest text at every position of the ring, whatever it has to skip', () => {
+    for (let before = 0; before < 4096; before += 64) {
+      const { main, worker } = pair(memoryAt(before))
+      const received = receive(worker)
+      for (const letter of ['x', 'é']) {
+        publish(main, { text: letter.repeat(main.longestText) })
+        worker.catchUp()
+      }
+      assert.deepEqual(
+        received.map(({ text }) => text.length),
+        [main.longestText, main.longestText],
+      )
+    }
+  })
+
   it('releases the lock of a dead thread', () => {
     const { main, worker, seat, memory } = pair()
     const third = seated(memory, main.takeSeat() ?? -1)

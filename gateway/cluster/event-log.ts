@@ -122,7 +122,8 @@ export class EventLog {
   publish(event: ClusterEvent): void {
     const written = Atomics.load(this.#words, WRITTEN) >>> 0
     const bytes = this.#ring.bytesFor(event.text, written)
-    if (bytes > this.#ringBytes / 2) throw new RangeError(`an event of ${bytes} bytes is too long`)
+    // With half of the ring, an event and what it skips always fit into it together.
+    if (bytes > this.#ringBytes / 2) this.#ring.checkSize(event.text, this.#ringBytes / 2)
     if (this.#ringBytes - ((written - this.#readByAll) >>> 0) < bytes) this.#makeRoom(written, bytes)
     const next = this.#ring.write(event, written)
     Atomics.store(this.#words, WRITTEN, next | 0)

@@ -43,6 +43,12 @@ export class Ring {
     return left < bytes ? left + bytes : bytes
   }
 
+  /** @throws RangeError when an event with that text takes more bytes, without skipped ones */
+  checkSize(text: string, maxBytes: number): void {
+    const bytes = sizeOf(text, isWide(text))
+    if (bytes > maxBytes) throw new RangeError(`an event of ${bytes} bytes is too long`)
+  }
+
   /** Writes the event. @returns the position after it */
   write(event: ClusterEvent, position: number): number {
     const wide = isWide(event.text)

@@ -4,12 +4,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { pino } from 'pino'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { SharedState } from '../process/shared-state.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
 import { commonClock } from './event-clock.ts'
 import { EventLog } from './event-log.ts'
 import { PrimaryState } from './primary-state.ts'
-import { publishRevoked } from './replication.ts'
+import { follow, publishRevoked } from './replication.ts'
 
 function primaryState(t: TestContext) {
   const dataDir = mkdtempSync(join(tmpdir(), 'primary-state-'))
@@ -51,4 +54,31 @@ test('a session that ended in the process before is written by the one that has 
     state.copy().copy.revoked.map(([sid]) => sid),
     ['before', 'after'],
   )
+})
+
+test('the largest limit table is put in force on every thread, wherever the log stands', (t) => {
+  const { state } = primaryState(t)
+  const { memory, originMs } = state.copy()
+  const seat = state.eventLog.takeSeat() as number
+  const worker = new EventLog({ memory, seat, clock: commonClock(originMs), onLost: assert.fail })
+  const received: (readonly LimitRow[])[] = []
+  const nothing = {} as object as SharedState
+  follow(worker, nothing, { table: (rows) => received.push(rows), segment() {}, durableHit() {} })
+  for (const limit of [1, 2, 3, 4]) {
+    const rows = Array.from({ length: 10_000 }, (_, i) =>
+      makeRow({
+        name: `n${i}`,
+        path: `/api/${i}`,
+        limit,
+        window: '1m',
+        windowMs: 60_000,
+        purpose: 'é'.repeat(60),
+      }),
+    )
+    state.replaceTable(rows)
+    assert.deepEqual(state.copy().rows, rows)
+    worker.catchUp()
+    assert.deepEqual(received.at(-1), rows)
+  }
+  assert.equal(received.length, 4)
 })

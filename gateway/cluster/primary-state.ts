@@ -23,7 +23,6 @@ import { clockOrigin, commonClock } from './event-clock.ts'
 import { EventLog } from './event-log.ts'
 import { createSharedMemory, MAIN_SEAT, type SharedMemory } from './event-memory.ts'
 import {
-  checkPublishable,
   copyState,
   follow,
   journalFlags,
@@ -103,15 +102,14 @@ export class PrimaryState implements StateFiles, SessionNews {
     this.#maintaining = this.#maintainEachSecond()
   }
 
-  /** Puts a limit table in force on every thread, at the same position in the event log. @throws when it is invalid or too large */
+  /** Puts a limit table in force on every thread, at the same position in the event log: now or soon. @throws when it is invalid */
   replaceTable(rows: readonly LimitRow[]): void {
     new LimitTable(rows)
-    checkPublishable(this.eventLog, rows)
     this.eventLog.whenFree(() => {
-      const firstId = this.#journal.nextId
+      // First, so that no table is in force here that the workers do not have. They count nothing before the end of the step.
+      publishTable(this.eventLog, rows, this.#journal.nextId)
       this.#state.limiter.replace(rows)
       this.#rows = rows
-      publishTable(this.eventLog, rows, firstId)
       this.#publishSegment()
     })
   }

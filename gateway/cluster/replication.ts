@@ -21,6 +21,8 @@ const FAILURE = 5
 const REVOKED = 6
 const DELIVERED = 8
 const PROVED = 10
+/** The beginning of a table, or the next piece of it; `TABLE` is the last one. */
+const TABLE_PIECE = 12
 const UNWRITTEN = 1
 
 /** First flag of each store; see StoreFlags. */
@@ -28,6 +30,9 @@ const FLAGS = { journal: 0, revocations: 3, acceptedWebhooks: 6, proofs: 9 } as 
 const TORN = 0
 const FAILING = 1
 const EXPOSED = 2
+
+/** A table is published in pieces of this part of the longest text, so that large ones find room between other events. */
+const PIECE_SHARE = 1 / 16
 
 type Keys = readonly (readonly [key: string, atMs: number])[]
 
@@ -92,7 +97,14 @@ export function journalFlags(eventLog: EventLog): LogFlags {
 
 /** Publishes a new limit table. Within a step. */
 export function publishTable(eventLog: EventLog, rows: readonly LimitRow[], firstId: number): void {
-  eventLog.publish({ kind: TABLE, id: firstId, atMs: eventLog.nowMs, text: writeRows(rows) })
+  const atMs = eventLog.nowMs
+  const text = writeRows(rows)
+  const length = Math.floor(eventLog.longestText * PIECE_SHARE)
+  let at = 0
+  for (; text.length - at > length; at += length) {
+    eventLog.publish({ kind: TABLE_PIECE, id: 0, atMs, text: text.slice(at, at + length) })
+  }
+  eventLog.publish({ kind: TABLE, id: firstId, atMs, text: text.slice(at) })
 }
 
 /** Publishes the file in which the journal continues. Within a step. */
@@ -105,12 +117,6 @@ export function publishRevoked(eventLog: EventLog, sid: string): void {
   eventLog.publish({ kind: REVOKED, id: 0, atMs: eventLog.nowMs, text: sid })
 }
 
-/** @throws RangeError for a table that is too large to be published */
-export function checkPublishable(eventLog: EventLog, rows: readonly LimitRow[]): void {
-  if (writeRows(rows).length <= eventLog.longestText) return
-  throw new RangeError('the table is too large to be passed to the workers')
-}
-
 /** Applies the events of the other threads to the state of this one. */
 export function follow(eventLog: EventLog, state: SharedState, effects: LocalEffects): void {
   const { limiter, revocations, acceptedWebhooks, proofs, throttle } = state
@@ -120,7 +126,15 @@ export function follow(eventLog: EventLog, state: SharedState, effects: LocalEff
       if (limiter.count(hit)) effects.durableHit(hit, kind === HIT)
     })
   }
-  eventLog.on(TABLE, ({ id, atMs, text }) => effects.table(readRows(text), id, atMs))
+  let table = ''
+  eventLog.on(TABLE_PIECE, ({ text }) => {
+    table += text
+  })
+  eventLog.on(TABLE, ({ id, atMs, text }) => {
+    const rows = readRows(table + text)
+    table = ''
+    effects.table(rows, id, atMs)
+  })
   eventLog.on(SEGMENT, ({ id }) => effects.segment(id === -1 ? undefined : id))
   eventLog.on(FAILURE, ({ atMs, text }) => throttle.apply(text, atMs))
   for (const flag of [0, UNWRITTEN]) {
