@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { connect } from 'node:net'
 import { after, before, describe, it } from 'node:test'
+import { promisify } from 'node:util'
 import { migrate } from './database/migrations.ts'
 import { openTestPglite } from './testing/databases.ts'
 import { startTestService, type TestService, type TestUser } from './testing/service.ts'
@@ -183,13 +184,16 @@ describe('the app', () => {
     assert.deepEqual((await service.send({ url: '/healthz' })).body, { status: 'ok' })
   })
 
-  it('responds with a problem to what is no HTTP, too', async () => {
+  it('responds with a problem to what is no HTTP, too, and waits for nothing more', async () => {
+    const { server } = service.app
     await service.app.listen({ host: '127.0.0.1', port: 0 })
-    const { port } = service.app.server.address() as AddressInfo
-    const socket = connect(port, '127.0.0.1')
-    socket.end('nonsense\r\n\r\n')
+    const { port } = server.address() as AddressInfo
+    const socket = connect({ host: '127.0.0.1', port, allowHalfOpen: true })
+    socket.write('nonsense\r\n\r\n')
     const [response] = await once(socket.setEncoding('utf8'), 'data')
     assert.match(response, /^HTTP\/1\.1 400 /)
     assert.match(response, /application\/problem\+json/)
+    while ((await promisify(server.getConnections.bind(server))()) > 0) await new Promise(setImmediate)
+    socket.destroy()
   })
 })

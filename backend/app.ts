@@ -9,6 +9,9 @@ import fastify, {
 import { v7 as uuid } from 'uuid'
 import { DatabaseBusyError, DatabaseUnavailableError } from './database/database.ts'
 import { requireGateway } from './gateway-secret.ts'
+import { closeConnections } from './http/closing-connections.ts'
+import { rememberRoutes } from './http/unknown-routes.ts'
+import { respondToUnparsed } from './http/unparsed-requests.ts'
 import { registerInteraction } from './identity/oauth/interaction.ts'
 import { registerOAuthProtocol } from './identity/oauth/protocol-routes.ts'
 import { createAuthorizationServer } from './identity/oauth/server.ts'
@@ -26,8 +29,6 @@ import { registerUsers } from './resources/users.ts'
 import { registerVerify } from './resources/verify.ts'
 import { registerWebhooks } from './resources/webhooks.ts'
 import type { App, Services } from './services.ts'
-import { rememberRoutes } from './unknown-routes.ts'
-import { respondToUnparsed } from './unparsed-requests.ts'
 import { fieldFaults, validatorCompiler } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
@@ -59,6 +60,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
       void sendProblem(new Problem('malformed_target'), request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>()
 
+  closeConnections(app)
   // Of the built-in parsers only the one for JSON stays; any other media type is a 415.
   app.removeContentTypeParser('text/plain')
   app.setValidatorCompiler(validatorCompiler())

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -95,6 +95,36 @@ describe('the backend process', () => {
     backend.child.disconnect()
     assert.equal(await backend.ended, 0)
     assert.equal(backend.log.at(-1)?.msg, 'stopped')
+  })
+
+  it('stops as soon as what is in flight has its response, whatever connections stay open', async () => {
+    const backend = start()
+    const { port } = new URL(await backend.listening)
+    const open = async () => {
+      const socket = connect({ host: '127.0.0.1', port: Number(port), allowHalfOpen: true })
+      await once(socket.setEncoding('utf8'), 'connect')
+      return socket
+    }
+    const silent = await open()
+    const unparsed = await open()
+    unparsed.write('nonsense\r\n\r\n')
+    assert.match(String((await once(unparsed, 'data'))[0]), / 400 /)
+    const inFlight = await open()
+    const body = JSON.stringify({ email: 'alice@example.com', password: 'demo-password' })
+    inFlight.write(
+      `POST /api/login HTTP/1.1\r\nHost: backend\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n` +
+        `Content-Length: ${body.length}\r\n\r\n`,
+    )
+    assert.match(String((await once(inFlight, 'data'))[0]), / 100 /)
+
+    backend.child.kill('SIGTERM')
+    while (!backend.log.some(({ msg }) => msg === 'stopping')) await new Promise(setImmediate)
+    const [response] = await Promise.all([once(inFlight, 'data'), inFlight.write(body)])
+    assert.match(String(response[0]), /^HTTP\/1.1 200 /)
+    assert.match(String(response[0]), /\r\nconnection: close\r\n/i)
+    assert.equal(await backend.ended, 0)
+    assert.equal(backend.log.at(-1)?.msg, 'stopped')
+    for (const socket of [silent, unparsed, inFlight]) socket.destroy()
   })
 
   it('tells every fault of its environment and does not start', async () => {

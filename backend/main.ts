@@ -13,13 +13,12 @@ import { type KeyUpkeep, keepKeys, LOOK_EVERY_MS } from './identity/key-upkeep.t
 import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
 import { loadServerSecrets, replaceServerSecrets } from './identity/secrets.ts'
+import { shutDown } from './process/shut-down.ts'
+import { whenAvailable } from './process/when-available.ts'
 import type { App, Services } from './services.ts'
-import { whenAvailable } from './when-available.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
 const DAY_MS = 24 * 60 * 60 * 1000
-/** How long a stop waits for the requests in flight. */
-const DRAIN_DEADLINE_MS = 10_000
 
 // New files are for this user only: keys, password hashes, accounts.
 process.umask(0o077)
@@ -54,7 +53,10 @@ async function start(settings: Environment): Promise<void> {
     throw fault
   })
   const timers = startUpkeep(upkeep)
-  void stop.asked.then(() => shutDown({ app, database, timers }))
+  void stop.asked.then(async () => {
+    for (const timer of timers) clearInterval(timer)
+    process.exit(await shutDown({ app, database }, logger))
+  })
   // A parent with a channel waits for this before it lets requests in. The callback keeps a channel that broke, because
   // the parent has ended, from ending this process.
   process.send?.('ready', () => {})
@@ -148,23 +150,6 @@ function listenForStop(): { readonly asked: Promise<void>; readonly signal: Abor
     if (!process.connected) ask('parent disconnected')
   }
   return { asked: asked.promise, signal: abort.signal }
-}
-
-/** Finishes what is in flight, closes the database, exits with 0. */
-async function shutDown(running: {
-  readonly app: App
-  readonly database: Database
-  readonly timers: readonly NodeJS.Timeout[]
-}): Promise<void> {
-  for (const timer of running.timers) clearInterval(timer)
-  setTimeout(() => {
-    logger.error('requests still in flight at the deadline were cut off')
-    process.exit(1)
-  }, DRAIN_DEADLINE_MS).unref()
-  await running.app.close()
-  await running.database.close()
-  logger.info('stopped')
-  process.exit(0)
 }
 
 /** One line that says how to mend it. */

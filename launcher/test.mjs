@@ -20,7 +20,7 @@ const TOGETHER = {
     'backend/gateway-secret.test.ts',
     'backend/housekeeping.test.ts',
     'backend/own-record.test.ts',
-    'backend/when-available.test.ts',
+    'backend/process',
   ],
   admin: ['gateway/admin', 'gateway/terminal'],
   auth: ['gateway/auth'],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { DatabaseUnavailableError } from './database/database.ts'
+import { DatabaseUnavailableError } from '../database/database.ts'
 import { whenAvailable } from './when-available.ts'
 
 const away = () => new DatabaseUnavailableError(new Error('away'))

@@ -1,4 +1,4 @@
-import type { App } from './services.ts'
+import type { App } from '../services.ts'
 
 /**
  * Notes every route that is registered from now on, so that a known path with another method can be told from an

@@ -1,5 +1,5 @@
 import { setTimeout as pauseByTimer } from 'node:timers/promises'
-import { DatabaseUnavailableError } from './database/database.ts'
+import { DatabaseUnavailableError } from '../database/database.ts'
 
 const FIRST_PAUSE_MS = 250
 const LAST_PAUSE_MS = 5_000
