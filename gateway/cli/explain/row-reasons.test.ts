@@ -29,3 +29,22 @@ test('a path without a row for the method hides the less specific ones', () => {
     ['/*: /a/b is more specific', '/a/*: /a/b is more specific', '/a/b: is not for GET'],
   )
 })
+
+test('templates and prefixes are weighed as the gateway weighs them', () => {
+  const users = [row('/users/{id}'), row('/users/me', 'GET'), row('/users/me', 'POST'), row('/*')]
+  const { near } = whyNot(users, users[1], { path: '/users/me', method: 'GET', folded: false })
+  assert.deepEqual(
+    near.map(([{ path }, why]) => `${path}: ${why}`),
+    [
+      '/users/{id}: /users/me is more specific',
+      '/users/me: is not for GET',
+      '/*: /users/me is more specific',
+    ],
+  )
+  const below = [row('/a/{id}/c'), row('/a/b/*'), row('/a/*')]
+  const longer = whyNot(below, below[1], { path: '/a/b/c', method: 'GET', folded: true })
+  assert.deepEqual(
+    longer.near.map(([{ path }, why]) => `${path}: ${why}`),
+    ['/a/{id}/c: /a/b/* is more specific', '/a/*: /a/b/* is more specific'],
+  )
+})

@@ -34,18 +34,14 @@ export function whyNot<R extends Row>(
   winner: R | undefined,
   { path, method, folded }: Asked,
 ): { readonly near: readonly (readonly [row: R, why: string])[]; readonly others: number } {
-  const mostSpecific = rows.reduce<R | undefined>(
-    (best, row) =>
-      covers(row, path, folded) && (best === undefined || weight(row) > weight(best)) ? row : best,
-    undefined,
-  )
+  const table = new PathTable(rows)
+  const mostSpecific = (folded ? table.findFolded(path) : table.find(path))?.rows ?? []
   const near: (readonly [R, string])[] = []
   let others = 0
   for (const row of rows) {
     if (row === winner) continue
     if (covers(row, path, folded)) {
-      const lesser = mostSpecific !== undefined && row.path !== mostSpecific.path
-      near.push([row, lesser ? `${mostSpecific.path} is more specific` : `is not for ${method}`])
+      near.push([row, lessSpecific(row, mostSpecific) ?? `is not for ${method}`])
     } else if (covers(row, path, true)) {
       near.push([row, 'differs in letter case or a closing slash, which routes tell apart'])
     } else others += 1
@@ -53,7 +49,8 @@ export function whyNot<R extends Row>(
   return { near, others }
 }
 
-/** An exact path is more specific than any prefix, a longer prefix than a shorter one. */
-function weight({ path }: Row): number {
-  return path.endsWith('/*') ? path.length : Number.POSITIVE_INFINITY
+/** @param mostSpecific the rows of the path that the gateway finds */
+function lessSpecific(row: Row, mostSpecific: readonly Row[]): string | undefined {
+  const [first] = mostSpecific
+  return first === undefined || mostSpecific.includes(row) ? undefined : `${first.path} is more specific`
 }
