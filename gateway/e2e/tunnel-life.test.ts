@@ -15,6 +15,9 @@ const MAX_TUNNELS = 3
 const handshake = (path: string, token?: string) =>
   `GET ${path} HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n${token === undefined ? '' : `Authorization: Bearer ${token}\r\n`}\r\n`
 
+/** What the service is asked to end. */
+const sessionToEnd = ({ url }: IncomingMessage) => /^\/logout\/(.+)$/.exec(url ?? '')?.[1]
+
 // At the same time: most of it is waiting.
 describe('a tunnel', { concurrency: true }, () => {
   for (const workers of [1, 2])
@@ -25,8 +28,7 @@ describe('a tunnel', { concurrency: true }, () => {
 
       before(async () => {
         upstream = await startUpstream((req, res) => {
-          // The service ends the session that it is told.
-          const session = /^\/logout\/(.+)$/.exec(req.url ?? '')?.[1]
+          const session = sessionToEnd(req)
           if (session !== undefined) res.setHeader('X-Revoke-Session', session)
           if (req.url === '/mine') {
             const events = setInterval(() => res.write('event '), 100)
@@ -41,8 +43,10 @@ describe('a tunnel', { concurrency: true }, () => {
           const key = createHash('sha1')
             .update(`${req.headers['sec-websocket-key']}${MAGIC}`)
             .digest('base64')
+          const session = sessionToEnd(req)
+          const ended = session === undefined ? '' : `X-Revoke-Session: ${session}\r\n`
           socket.write(
-            `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${key}\r\n\r\n`,
+            `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${key}\r\n${ended}\r\n`,
           )
           socket.on('data', (bytes: Buffer) => socket.write(bytes))
         })
@@ -54,6 +58,7 @@ describe('a tunnel', { concurrency: true }, () => {
             timeouts: { drainMs: 500 },
             routes: [
               { path: '/mine', auth: ['bearer'] },
+              { path: '/token', auth: ['bearer'] },
               { path: '/idle', auth: ['none'], idleTimeoutMs: 3000 },
               { path: '/short', auth: ['none'], timeoutMs: 2000 },
               { path: '/*', auth: ['none'] },
@@ -100,6 +105,18 @@ describe('a tunnel', { concurrency: true }, () => {
         others.socket.destroy()
         await settled()
         assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="session_revoked"}'), 1)
+      })
+
+      it('ends the session that the head of its 101 names, and hides that from the client', async () => {
+        const authorization = `Bearer ${await upstream.issuer.token({ sid: 'named' })}`
+        const status = async () => (await call(`${gateway.url}/token`, { headers: { authorization } })).status
+        assert.equal(await status(), 200)
+        const wire = await openTunnel('/logout/named')
+        assert.doesNotMatch(wire.received, /revoke/i)
+        assert.equal(await status(), 401)
+        await echoes(wire, 'after')
+        wire.socket.destroy()
+        await settled()
       })
 
       it('is not alone in that: a response that streams on is broken off, and the trail says why', async () => {

@@ -267,7 +267,7 @@ export function makeGateway({
     loopMark: 'countersign; id=here',
     load: {
       inFlight: new Slots(),
-      tunnels: { isFull: false },
+      tunnels: { isFull: false, reserve: () => undefined },
       shedding: { refusesNext: () => false },
       permits: new UpstreamPermits({ max: maxInFlight, threads: 1 }),
       phase: 'serving',

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { duplexPair } from 'node:stream'
 import { describe, it } from 'node:test'
 import type { Gateway } from '../../gateway.ts'
 import { Field } from '../../http/syntax/field.ts'
@@ -162,6 +163,25 @@ describe('a response of the upstream', () => {
     time.nowMs += 1000
     assert.equal(forwarding.data(Buffer.from('c')), false)
     assert.deepEqual([res.body, res.calls.at(-1), exchange.refusalCode], ['ab', 'breakOff', 'invalid_token'])
+  })
+})
+
+describe('an upgrade', () => {
+  it('ends the sessions that it names, and is refused when that cannot be written', () => {
+    const ended: string[] = []
+    const fields = [new Field('X-Revoke-Session', 's1, s2')]
+    const written = forwarded(
+      { upgrade: 'websocket' },
+      { revoke: (session: string) => ended.push(session) > 0 },
+    )
+    // There is no place for a tunnel, and they end all the same.
+    written.forwarding.upgrade(fields, duplexPair()[0])
+    assert.deepEqual([ended, written.exchange.refusalCode], [['s1', 's2'], 'overloaded'])
+    const unwritten = forwarded({ upgrade: 'websocket' }, { revoke: () => false })
+    const [socket] = duplexPair()
+    unwritten.forwarding.upgrade(fields, socket)
+    assert.deepEqual([unwritten.res.status, unwritten.exchange.refusalCode], [503, 'sessions_unavailable'])
+    assert.equal(socket.destroyed, true)
   })
 })
 

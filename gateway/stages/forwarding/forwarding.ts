@@ -166,7 +166,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   upgrade(fields: readonly Field[], socket: Duplex): void {
     this.#exchange.trace?.responded(101)
-    const refused = openTunnel(this.#gateway, this.#exchange, { fields, socket })
+    const refused = this.#revoke(fields)
+      ? openTunnel(this.#gateway, this.#exchange, { fields, socket })
+      : SESSIONS_UNAVAILABLE
     if (refused === undefined) return
     socket.destroy()
     this.give(refused)
