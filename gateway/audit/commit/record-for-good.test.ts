@@ -29,6 +29,7 @@ async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
       auditFile: file,
       retention: { keepMs: 1, unsealed },
       nowMs: Date.UTC(2027, 0),
+      wallMs: Date.UTC(2027, 0),
       needed: () => new Set(),
       isShipped: undefined,
       inUse: () => '',

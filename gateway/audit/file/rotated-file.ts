@@ -1,7 +1,7 @@
 import { type BigIntStats, closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
-const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|gz|bz2|xz|zst)$/
+const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
 const RECORD_HEAD = '{"type":"'
 /** Where a trail has the beginning of a record: a line is never longer. */
 const HEAD_BYTES = 128 * 1024

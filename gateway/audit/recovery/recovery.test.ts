@@ -351,10 +351,12 @@ test('after a kill between the rename and the new file, the newest file with a s
   write('audit.ndjson-20260102', start() + a + c.slice(0, 30), 2000)
   write('audit.ndjson.3.gz', start() + c, 3000)
   write('audit.ndjson.lock', start() + c, 3000)
+  write('audit.ndjson.clock', '2026-01-02T00:00:00.000Z\n', 3000)
   write('audit.ndjsonish', start() + c, 3000)
   write('other.ndjson', start() + c, 3000)
   fs.mkdirSync(join(directory, 'audit.ndjson.d'))
-  assert.deepEqual(recover(file).records, [recoveredRecord(a)])
+  const { records, damagedLines } = recover(file)
+  assert.deepEqual([records, damagedLines], [[recoveredRecord(a)], 0])
   // The same when the new file exists but is empty.
   assert.deepEqual(recovered(directory).recovery.records, [recoveredRecord(a)])
 })

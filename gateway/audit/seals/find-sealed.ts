@@ -39,6 +39,10 @@ export class LastLeaves {
     if (!this.#indexes.has(hash)) this.#indexes.set(hash, index)
   }
 
+  get isEmpty(): boolean {
+    return this.#hashes.size === 0
+  }
+
   /** Index of the last leaf with this hash. */
   indexOf(hash: HashText): number | undefined {
     return this.#indexes.get(hash)

@@ -6,6 +6,7 @@ import { zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { sealedDisk } from '../sealed-disk.test-support.ts'
+import { pruneTiles } from '../segments/prune-tiles.ts'
 import { checkSeal } from './sealed-trail.test-support.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
@@ -151,6 +152,42 @@ test('a directory that is removed while they wait is begun again, marked', async
   await write('last')
   await seal()
   assert.deepEqual([faults.length, readdirSync(join(log, 'tile/0'))], [1, ['002', '003.p']])
+})
+
+test('tiles that the disk may not have are not pruned, so that a crash finds none missing but those it has taken', async (t) => {
+  const { start } = sealedDisk(t)
+  const { write, seal, pass, log } = start()
+  await write(...ids(600))
+  await seal()
+  assert.equal(pruneTiles(log, 512), 0)
+  assert.ok(existsSync(join(log, tilePath(0, 0))))
+  pass(40_000)
+  await write('later')
+  await seal()
+  await write('last')
+  await seal()
+  assert.deepEqual([existsSync(join(log, 'unsynced-tiles')), pruneTiles(log, 512)], [false, 2])
+})
+
+test('a tile that is lost is made again also where those before it are gone with their lines', async (t) => {
+  const faults: string[] = []
+  const { start } = sealedDisk(t, (fault) => faults.push(fault))
+  const { write, seal, log, trail, file } = start()
+  await write(...ids(300))
+  const closed = `${file}.20260102T000000001Z`
+  renameSync(file, closed)
+  trail.reopen()
+  await write(...ids(800, 'more'))
+  await seal()
+  rmSync(closed)
+  for (const index of [0, 3]) rmSync(join(log, tilePath(0, index)))
+  const next = start()
+  await next.write('next')
+  await next.seal()
+  assert.deepEqual(badTiles(log, 1024), [0])
+  assert.deepEqual(faults, [
+    'the disk has not kept tile/0/000, and the trail cannot replace them: their lines are not there',
+  ])
 })
 
 test('wherever the power is cut and whatever of the tiles survives, the next start has all of them', async (t) => {

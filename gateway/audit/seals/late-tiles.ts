@@ -23,6 +23,8 @@ const MAX_SYNCS = 32
 const STRIDE = 1024
 /** Before a lost tile: by their leaves its place in the trail is found. */
 const TILES_BEFORE = 2
+/** So many of them are tried as places from which to count lines. */
+const MAX_PLACES = 3
 
 interface LateTile {
   readonly index: number
@@ -89,7 +91,7 @@ export class LateTiles {
    * @returns a fault in words, when some cannot be made again. @throws Error of the system.
    */
   async recover(tree: TileReader, trail: string): Promise<string | undefined> {
-    const from = readMark(markFile(this.#files.directory))
+    const from = firstUnsynced(this.#files.directory)
     if (from === undefined) return undefined
     const lost = new Set<number>()
     let found: TileFile[] = []
@@ -109,10 +111,9 @@ export class LateTiles {
   }
 
   async #makeAgain(tree: TileReader, trail: string, lost: Set<number>): Promise<string | undefined> {
-    const [first, ...others] = lost
-    if (first === undefined) return undefined
+    if (lost.size === 0) return undefined
     let cause = 'their lines are not there'
-    const tiles = tilesOfTrail(tree, trail, [first, ...others])
+    const tiles = tilesOfTrail(tree, trail, [...lost])
     for (;;) {
       const next = await tiles.next().catch((error: Error) => {
         cause = error.message
@@ -144,10 +145,10 @@ function markFile(directory: string): string {
   return join(directory, 'unsynced-tiles')
 }
 
-/** @returns undefined when all are synced. */
-function readMark(file: string): number | undefined {
+/** The tile of leaves from which on the disk may not have all. @returns undefined when all are synced. */
+export function firstUnsynced(directory: string): number | undefined {
   try {
-    const index = Number(readRegularFile(file).toString())
+    const index = Number(readRegularFile(markFile(directory)).toString())
     // Whatever else it says, more tiles are checked than need be.
     return Number.isSafeInteger(index) && index >= 0 ? index : 0
   } catch (error) {
@@ -194,18 +195,49 @@ function hasRoot(tree: TileReader, index: number, bytes: Buffer): boolean {
   }
 }
 
-/** Tiles as the lines of the trail make them, as far as these are there and have the right root. @throws Error that names a file. */
+interface MadeTile {
+  readonly index: number
+  readonly bytes: Buffer
+}
+
+/** Where a leaf ends in the trail. */
+type LeafPlace = NonNullable<Awaited<ReturnType<typeof newestSealedLine>>>
+
+/**
+ * Tiles as the lines of the trail make them, as far as these are there and have the right root. The lines of the first ones may
+ * be gone: then the place of a later one is sought.
+ *
+ * @throws Error that names a file.
+ */
 async function* tilesOfTrail(
   tree: TileReader,
   trail: string,
-  indexes: readonly [number, ...number[]],
-): AsyncGenerator<{ readonly index: number; readonly bytes: Buffer }> {
+  indexes: readonly number[],
+): AsyncGenerator<MadeTile> {
+  const segments = await segmentsOfTrail(trail)
+  let tries = 0
+  for (const index of indexes) {
+    const place = await placeBefore(tree, segments, index)
+    if (place === undefined) continue
+    let isRight = false
+    for await (const tile of tilesBehind(tree, segments, place, indexes)) {
+      isRight = true
+      yield tile
+    }
+    // Each try may read the whole trail.
+    if (isRight || ++tries === MAX_PLACES) return
+  }
+}
+
+async function* tilesBehind(
+  tree: TileReader,
+  segments: readonly Segment[],
+  place: LeafPlace,
+  indexes: readonly number[],
+): AsyncGenerator<MadeTile> {
   const wanted = new Set(indexes)
   const endLeaf = (Math.max(...indexes) + 1) * TILE_WIDTH
-  const segments = await segmentsOfTrail(trail)
-  const place = await placeBefore(tree, segments, indexes[0])
-  if (place === undefined) return
-  const made: { index: number; bytes: Buffer }[] = []
+  const made: MadeTile[] = []
   let leaf = place.leaf + 1
   let hashes: HashText[] = []
   const hasher = new LineHasher((hash) => {
@@ -226,8 +258,12 @@ async function* tilesOfTrail(
   }
 }
 
-/** Where the leaves before this tile end in the trail. */
-async function placeBefore(tree: TileReader, segments: readonly Segment[], index: number) {
+/** Where the leaves before this tile end in the trail, if it knows them. */
+async function placeBefore(
+  tree: TileReader,
+  segments: readonly Segment[],
+  index: number,
+): Promise<LeafPlace | undefined> {
   if (index === 0) return { index: 0, position: 0, leaf: -1 }
   const leaves = new LastLeaves()
   for (let tile = index - 1; tile >= Math.max(0, index - TILES_BEFORE); tile--) {
@@ -236,5 +272,5 @@ async function placeBefore(tree: TileReader, segments: readonly Segment[], index
       leaves.add(tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES))
     }
   }
-  return newestSealedLine(segments, leaves)
+  return leaves.isEmpty ? undefined : newestSealedLine(segments, leaves)
 }

@@ -10,7 +10,7 @@ import { responseTo } from '../audit-records.ts'
 import { openTrail } from '../open-trail.ts'
 import { logDirectory } from '../seals/tiles.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
-import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
+import { type AuditKeeping, type KeeperParts, removeDrafts, SegmentKeeper } from './keeper.ts'
 import { keepKnownTime } from './known-time.ts'
 import { freeBytesOf } from './prune-segments.ts'
 import { blocksOf } from './read-segment.ts'
@@ -69,14 +69,12 @@ async function trailOfDays(
 function keeperOf(
   file: string,
   now: () => number,
-  needed: () => ReadonlySet<string> = () => new Set(),
-  freeBytes?: (file: string) => number,
+  parts: Partial<Pick<KeeperParts, 'needed' | 'freeBytes' | 'wallNow'>> = {},
 ) {
   const told: string[] = []
   const keeper = new SegmentKeeper({
     now,
-    needed,
-    ...(freeBytes && { freeBytes }),
+    needed: () => new Set(),
     inUse: () => '',
     record: async (lines) => fs.appendFileSync(file, lines.join('')),
     reports: {
@@ -86,6 +84,7 @@ function keeperOf(
       done: (task) => told.push(task),
       unshipped: () => {},
     },
+    ...parts,
   })
   const round = (keeping: Partial<AuditKeeping>) => keeper.round({ ...keepingOf(file), ...keeping })
   return { told, round }
@@ -128,11 +127,7 @@ test('a closed segment is compressed when it is sealed, to the same bytes', asyn
 test('a segment with a request that is still open is neither compressed nor removed', async (t) => {
   const { file } = await trailOfDays(t, { days: 1 })
   const [first = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
-  const { told, round } = keeperOf(
-    file,
-    () => BEGIN_MS + 9 * DAY_MS,
-    () => new Set([first]),
-  )
+  const { told, round } = keeperOf(file, () => BEGIN_MS + 9 * DAY_MS, { needed: () => new Set([first]) })
   await round({ ...COMPRESS, ...keepDays(1, true) })
   assert.match(
     told.join(),
@@ -206,6 +201,16 @@ test('segments are removed when their time is over, named in the trail before, a
   })
   assert.deepEqual(fs.readdirSync(join(logDirectory(file), 'tile/0')).length > 0, true)
   assert.ok(fs.existsSync(join(logDirectory(file), 'tile/1/000.p')))
+})
+
+test('the record of a removal bears the time of the machine, whatever retention believes of it', async (t) => {
+  const { file } = await trailOfDays(t, { days: 1 })
+  const believedMs = BEGIN_MS + 9 * DAY_MS
+  const wallMs = believedMs + 700 * DAY_MS
+  const { told, round } = keeperOf(file, () => believedMs, { wallNow: () => wallMs })
+  await round(keepDays(5, true))
+  assert.deepEqual(told, ['prune'])
+  assert.equal(linesOf(file).at(-1)?.timestamp, new Date(wallMs).toISOString())
 })
 
 test('what is not sealed as it stands is not removed, nor anything after it', async (t) => {
@@ -307,7 +312,7 @@ for (const disk of ['counted', 'mounted']) {
     const count = () =>
       2 ** 22 - fs.readdirSync(dir).reduce((sum, name) => sum + fs.statSync(join(dir, name)).size, 0)
     const freeBytes = mounted === undefined ? count : freeBytesOf
-    const { told, round } = keeperOf(file, () => clock.ms, undefined, freeBytes)
+    const { told, round } = keeperOf(file, () => clock.ms, { freeBytes })
     const [first, second, third] = (await segmentsOfTrail(file)).map(({ path }) => path)
     const { size } = fs.statSync(first ?? '')
     assert.ok(size > 100_000)

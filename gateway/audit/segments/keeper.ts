@@ -37,7 +37,10 @@ export interface KeeperReports {
 
 export interface KeeperParts {
   readonly reports: KeeperReports
+  /** Believed enough for what cannot be undone, milliseconds since the epoch. */
   readonly now: () => number
+  /** By the clock of the machine, which all records bear; another one in tests. */
+  readonly wallNow?: () => number
   /** Paths of the segments that a start would need to find open requests. */
   readonly needed: () => ReadonlySet<string>
   /** Inode of the file in use, which may have been renamed already. */
@@ -150,7 +153,7 @@ export class SegmentKeeper {
   }
 
   async #prune(keeping: AuditKeeping, retention: AuditRetention): Promise<boolean> {
-    const { reports, now, needed, inUse, record, freeBytes = freeBytesOf } = this.#parts
+    const { reports, now, wallNow = Date.now, needed, inUse, record, freeBytes = freeBytesOf } = this.#parts
     const { auditFile, auditSeals, auditShip } = keeping
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
@@ -159,6 +162,7 @@ export class SegmentKeeper {
       auditFile,
       retention,
       nowMs: now(),
+      wallMs: wallNow(),
       needed,
       inUse,
       freeBytes,

@@ -14,6 +14,8 @@ export interface PruneOptions {
   readonly retention: AuditRetention
   /** Believed enough for what cannot be undone. */
   readonly nowMs: number
+  /** By the clock of the machine, which all records bear. */
+  readonly wallMs: number
   /** Paths of the segments that a start would need to find open requests. */
   readonly needed: () => ReadonlySet<string>
   /**
@@ -77,7 +79,7 @@ export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
 async function dueSegments(
   options: PruneOptions,
 ): Promise<Pick<Pruned, 'missingBytes' | 'kept'> & { readonly due: readonly Due[] }> {
-  const { auditFile, retention, nowMs } = options
+  const { auditFile, retention, nowMs, wallMs } = options
   const due: Due[] = []
   // Counted down, because file systems may give room back some time after a file was removed.
   let missingBytes = missingBytesOn(options)
@@ -89,7 +91,7 @@ async function dueSegments(
       const range = await mayGo(segment, closed[i + 1], options)
       if (typeof range === 'string')
         return { due, missingBytes, kept: { segment: basename(segment.path), why: range } }
-      due.push({ segment, range, isEarly, line: await recordOf(segment, range, { nowMs, isEarly }) })
+      due.push({ segment, range, isEarly, line: await recordOf(segment, range, { wallMs, isEarly }) })
     } catch (error) {
       // The next run says so, when those before it are gone.
       if (due.length > 0) break
@@ -136,12 +138,12 @@ async function mayGo(
 async function recordOf(
   segment: ClosedSegment,
   range: LeafRange | undefined,
-  { nowMs, isEarly }: { readonly nowMs: number; readonly isEarly: boolean },
+  { wallMs, isEarly }: { readonly wallMs: number; readonly isEarly: boolean },
 ): Promise<string> {
   const line = await firstLineOf(segment)
   const fromMs = line && timeOf(line)
   return pruneRecord({
-    timestamp: new Date(nowMs).toISOString(),
+    timestamp: new Date(wallMs).toISOString(),
     segment: basename(segment.path),
     ...range,
     from: fromMs === undefined ? undefined : new Date(fromMs).toISOString(),

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { firstUnsynced } from '../seals/late-tiles.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { TILE_WIDTH, tilePath } from '../seals/tiles.ts'
 import { WITNESSED_FILE } from '../witness/witnessed-checkpoint.ts'
@@ -11,12 +12,16 @@ const IN_A_DIRECTORY = 1000
 
 /**
  * Removes the tiles that nobody needs for the leaves from `firstLeaf` on: full ones that end before it (C2SP tlog-tiles,
- * "Pruning"). Proofs and roots for later leaves and trees can still be made, and witnesses still be told how the log has grown.
+ * "Pruning"). Proofs and roots for later leaves and trees can still be made, and witnesses still be told how the log has grown,
+ * but for one whose last checkpoint is older than the quorum's and than `firstLeaf`. What must wait goes in a later round.
  *
  * @returns how many tiles were removed. @throws Error of the system
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
-  const bound = Math.min(firstLeaf, witnessedSize(directory))
+  const unsynced = firstUnsynced(directory)
+  // A start after a crash looks for all of them from there on.
+  const synced = unsynced === undefined ? Number.POSITIVE_INFINITY : unsynced * TILE_WIDTH
+  const bound = Math.min(firstLeaf, witnessedSize(directory), synced)
   let removed = 0
   for (const level of ['entries', ...levelsIn(directory)] as const) {
     const leavesInTile = TILE_WIDTH ** (level === 'entries' ? 1 : level + 1)
@@ -49,7 +54,7 @@ function levelsIn(directory: string): number[] {
     .map(Number)
 }
 
-/** Without witnesses there is no bound. */
+/** Without witnesses there is no bound, unless there were some: their last checkpoint is kept. */
 function witnessedSize(directory: string): number {
   const file = join(directory, WITNESSED_FILE)
   return existsSync(file)
