@@ -233,7 +233,7 @@ function insideMetrics(registers: Registry[]) {
   })
   const lastReload = new Gauge({
     name: 'gateway_config_last_reload_successful',
-    help: '1 when the file as it is now is in force, 0 when the last good one is.',
+    help: '1 when the file as it is now is in force, but for what needs a restart, 0 when the last good one is.',
     labelNames: ['file'],
     registers,
   })

@@ -412,4 +412,16 @@ describe('clients.json under a running gateway', () => {
     assert.ok(reload?.result === 'failure')
     assert.equal(reload.faults[0]?.path, '$.clients[0].hmac.secrets[0]')
   })
+  it('is in force once a secret is there that it names', async (t) => {
+    const { secret, write, reloader, reloads } = live(t)
+    rmSync(secret)
+    write(hmac('b', 'key', { file: secret }))
+    for (let look = 0; look < 3; look++) await reloader.check()
+    writeFileSync(secret, secretOf(3))
+    await reloader.check()
+    assert.deepEqual(
+      reloads.map(({ result }) => result),
+      ['failure', 'success'],
+    )
+  })
 })

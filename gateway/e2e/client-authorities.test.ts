@@ -142,6 +142,13 @@ describe('with the authorities of two banks', () => {
     )
     assert.equal(await ask(ofB), 401)
     assert.equal(await ask(ofA), 'a')
+    const from = gateway.process.lines.length
+    writeFileSync(gateway.clientsFile, JSON.stringify({ clients: [first, last] }))
+    // Nothing else is edited: the authorities that were refused fit now.
+    await until(() => gateway.process.lines.slice(from).find(({ msg }) => msg === 'certificates in force'))
+    assert.equal(await ask(await make(bankB, 'CN=b,O=Bank B', [])), 401)
+    writeFileSync(gateway.clientsFile, JSON.stringify({ clients: clients() }))
+    await until(async () => ((await ask(await make(bankB, 'CN=b,O=Bank B', []))) === 'b' ? true : undefined))
   })
 })
 

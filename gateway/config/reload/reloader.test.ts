@@ -3,11 +3,12 @@ import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import type { LimitRow } from '../../limits/table/limit-row.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { describeFault } from '../faults.ts'
 import { loadFile } from '../load-file.ts'
-import { type Reload, Reloader } from './reloader.ts'
+import { type Reload, Reloader, type ReloadOptions } from './reloader.ts'
 
 type Rows = readonly LimitRow[]
 
@@ -18,7 +19,12 @@ function table(limit: number): string {
 }
 
 /** A reloader of a limit table in a real file, which looks only when it is told to. */
-function reloaderOf(t: TestContext, limit: number, swap: (rows: Rows) => void = () => {}) {
+function reloaderOf(
+  t: TestContext,
+  limit: number,
+  swap: (rows: Rows) => void = () => {},
+  { parse = parseLimits, intervalMs = 3_600_000 }: Partial<ReloadOptions<Rows>> = {},
+) {
   const folder = mkdtempSync(join(tmpdir(), 'reload-'))
   const file = join(folder, 'limits.json')
   writeFileSync(file, table(limit))
@@ -29,13 +35,13 @@ function reloaderOf(t: TestContext, limit: number, swap: (rows: Rows) => void = 
   const reloader = new Reloader<Rows>({
     file,
     ...loaded.value,
-    parse: parseLimits,
+    parse,
     swap: (rows) => {
       swap(rows)
       inForce.push(rows[0]?.limit ?? 0)
     },
     onReload: (reload) => told.push(reload),
-    intervalMs: 3_600_000,
+    intervalMs,
   })
   t.after(() => {
     reloader.stop()
@@ -177,6 +183,74 @@ test('a value that cannot be put in force is a failure, and the one before stays
   await look(1)
   assert.ok(told[1]?.result === 'success')
   assert.equal(told[1].before[0]?.limit, 5)
+})
+
+test('a text that failed is parsed again when it is asked for, and only another result is told', async (t) => {
+  let reason = 'names a file that is away'
+  const parse: typeof parseLimits = (file, text) =>
+    reason === '' ? parseLimits(file, text) : { faults: [{ file, path: '$', reason }] }
+  const { file, told, look } = reloaderOf(t, 5, undefined, { parse })
+  writeFileSync(file, table(6))
+  await look(6)
+  assert.equal(told.length, 1)
+  reason = 'names a file that is faulty'
+  await look(6)
+  assert.equal(told.length, 2)
+  reason = ''
+  await look(1)
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['failure', 'failure', 'success'],
+  )
+})
+
+test('a text that failed is parsed again by and by, without being asked for', async (t) => {
+  let isThere = false
+  const later = Promise.withResolvers<void>()
+  const parse: typeof parseLimits = (file, text) =>
+    isThere ? parseLimits(file, text) : { faults: [{ file, path: '$', reason: 'names a file that is away' }] }
+  const { file, told } = reloaderOf(t, 5, () => later.resolve(), { parse, intervalMs: 5 })
+  // What waits does not hold the process.
+  const hold = setInterval(() => {}, 1000)
+  t.after(() => clearInterval(hold))
+  writeFileSync(file, table(6))
+  while (told.length === 0) await setTimeout(5)
+  isThere = true
+  await later.promise
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['failure', 'success'],
+  )
+})
+
+test('a value that could not be put in force is tried again, and told when it is', async (t) => {
+  let hasRoom = false
+  const { file, told, look } = reloaderOf(t, 5, () => {
+    if (!hasRoom) throw new Error('no room')
+  })
+  writeFileSync(file, table(6))
+  await look(3)
+  hasRoom = true
+  await look(1)
+  assert.deepEqual(
+    told.map(({ result }) => result),
+    ['failure', 'success'],
+  )
+})
+
+test('a parse that throws is a failure, and the next text is read', async (t) => {
+  const { file, told, look } = reloaderOf(t, 5, undefined, {
+    parse: (name, text) => {
+      if (text === '{') throw new Error('no thread')
+      return parseLimits(name, text)
+    },
+  })
+  writeFileSync(file, '{')
+  await look(2)
+  assert.match(JSON.stringify(told), /no thread/)
+  writeFileSync(file, table(6))
+  await look(1)
+  assert.equal(told[1]?.result, 'success')
 })
 
 test('after stop nothing is put in force', async (t) => {

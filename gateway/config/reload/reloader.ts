@@ -41,7 +41,8 @@ export interface ReloadOptions<T> {
 
 /**
  * Reloads a file while the gateway serves. A file that does not parse changes nothing: the last good value stays in force.
- * It is read twice before it is reported as faulty, because it may be half written.
+ * It is read twice before it is reported as faulty, because it may be half written. After that it is parsed again by and by,
+ * because what is wrong may be mended elsewhere: in a file that it names, or in another that must fit it.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>
@@ -49,6 +50,8 @@ export class Reloader<T> {
   #value: T
   /** A text that did not parse, until it is read again. */
   #doubtful: string | undefined
+  /** What was reported as faulty last; undefined: nothing since the last success. */
+  #failed: { readonly text: string | undefined; readonly faults: readonly Fault[] } | undefined
   #stopped = false
 
   constructor(options: ReloadOptions<T>) {
@@ -59,18 +62,20 @@ export class Reloader<T> {
       intervalMs,
       known: text,
       onChange: (changed) => this.#changed(changed),
-      onGone: (error) => this.#fail([unreadable(file, error)]),
+      onGone: (error) => this.#fail(undefined, [unreadable(file, error)]),
     })
   }
 
-  /** Checks the file now; resolves after `onReload`. */
+  /** Checks the file now, and parses it again if it failed; resolves after `onReload`. */
   check(): Promise<void> {
+    if (this.#failed !== undefined) this.#watch.again()
     return this.#watch.check()
   }
 
-  /** Has the file parsed again soon, because another one that its value depends on has changed. */
+  /** Has the file parsed and reported as if it were edited, because another one that its value depends on has changed. */
   again(): void {
     this.#doubtful = undefined
+    this.#failed = undefined
     this.#watch.again()
   }
 
@@ -80,22 +85,24 @@ export class Reloader<T> {
   }
 
   async #changed(text: string): Promise<void> {
+    const beganMs = performance.now()
     const parsed = await this.#options.parse(this.#options.file, text)
     if (this.#stopped) return
     if (parsed === undefined) {
       this.#watch.again()
     } else if (parsed.faults === undefined) {
       this.#doubtful = undefined
-      this.#accept(parsed.value)
+      this.#accept(text, parsed.value)
     } else if (this.#doubtful === text) {
-      this.#fail(parsed.faults)
+      this.#fail(text, parsed.faults)
     } else {
       this.#doubtful = text
       this.#watch.again()
     }
+    if (this.#failed !== undefined) this.#watch.againLater(performance.now() - beganMs)
   }
 
-  #accept(after: T): void {
+  #accept(text: string, after: T): void {
     const { file, isSame = isDeepStrictEqual, swap, onReload } = this.#options
     const before = this.#value
     const changed = !isSame(before, after)
@@ -104,15 +111,19 @@ export class Reloader<T> {
         swap(after)
       } catch (error) {
         const reason = `cannot be put in force: ${error instanceof Error ? error.message : String(error)}`
-        this.#fail([{ file, path: '$', reason }])
+        this.#fail(text, [{ file, path: '$', reason }])
         return
       }
       this.#value = after
     }
+    this.#failed = undefined
     onReload({ file, result: 'success', before, after, changed })
   }
 
-  #fail(faults: readonly Fault[]): void {
+  #fail(text: string | undefined, faults: readonly Fault[]): void {
+    const failed = { text, faults }
+    if (isDeepStrictEqual(this.#failed, failed)) return
+    this.#failed = failed
     this.#options.onReload({ file: this.#options.file, result: 'failure', faults })
   }
 }

@@ -179,6 +179,58 @@ test('the content is told again when that was asked for, once', async (t) => {
   assert.deepEqual(texts, ['0', '0'])
 })
 
+test('the content is told again later, after a second or so, and seldom when its use takes long', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const looksUntilTold = async (tookMs: number) => {
+    const { texts, watch } = watched(t, file, { known: '0', intervalMs: 250_000 })
+    watch.againLater(tookMs)
+    for (let looks = 1; ; looks++) {
+      await watch.check()
+      if (texts.length > 0) return looks
+    }
+  }
+  assert.equal(await looksUntilTold(0), 4)
+  assert.equal(await looksUntilTold(100_000), 8)
+})
+
+test('what is asked for at the next look is not put off by what is asked for later', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  const { texts, watch } = watched(t, file, { known: '0' })
+  watch.again()
+  watch.againLater(0)
+  await watch.check()
+  assert.deepEqual(texts, ['0'])
+})
+
+test('a caller that throws is asked again at each look, and hears of it once as of a file that is gone', async (t) => {
+  const file = join(directory(t), 'a.json')
+  writeFileSync(file, '0')
+  let asked = 0
+  let isBroken = true
+  const { errors, watch } = watched(t, file, {
+    onChange: async () => {
+      asked += 1
+      if (isBroken) throw new Error('no room')
+    },
+  })
+  for (let look = 0; look < 3; look++) await watch.check()
+  assert.deepEqual([asked, errors], [3, ['no room']])
+  isBroken = false
+  for (let look = 0; look < 3; look++) await watch.check()
+  assert.deepEqual([asked, errors], [4, ['no room']])
+})
+
+test('of a file that was gone before, only that it is back is told', async (t) => {
+  const file = join(directory(t), 'a.json')
+  const { texts, errors, watch } = watched(t, file, { isGone: true })
+  for (let look = 0; look < 4; look++) await watch.check()
+  writeFileSync(file, '0')
+  await watch.check()
+  assert.deepEqual([texts, errors], [['0'], []])
+})
+
 test('a file that is away for one look is no news', async (t) => {
   const file = join(directory(t), 'a.json')
   writeFileSync(file, '0')

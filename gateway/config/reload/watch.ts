@@ -15,7 +15,12 @@ export interface WatchOptions {
   readonly intervalMs?: number | undefined
   /** The content that the caller has; only other content is reported. Undefined: the first content is reported. */
   readonly known?: string
-  /** The content has changed; it may be half written, see `FileWatch.again`. The next check waits for what it returns. */
+  /** The caller knows that the file cannot be read: only that it can be read again is reported. */
+  readonly isGone?: boolean
+  /**
+   * The content has changed; it may be half written, see `FileWatch.again`. The next check waits for what it returns. When it
+   * throws, that is as good as a file that cannot be read.
+   */
   readonly onChange: (text: string) => unknown
   /** The file could not be read twice in a row. Called once; when it can be read again, `onChange` is called. */
   readonly onGone: (error: Error) => void
@@ -27,6 +32,13 @@ export interface WatchOptions {
  * write of the same length could go unnoticed.
  */
 const SUSPICIOUS_CHECKS = 8
+
+/** A second at the usual interval. */
+const LATER_CHECKS = 4
+/** `againLater` waits so many times as long as the content took to use. */
+const LATER_FACTOR = 20
+/** So many failures in a row are reported. */
+const REPORTED_FAILURES = 2
 
 const DISK: Disk = {
   stat: (file) => stat(file, { bigint: true }),
@@ -63,6 +75,8 @@ export class FileWatch {
   #known: string | undefined
   #identity: string | undefined
   #suspiciousChecks = 0
+  /** Number of checks until the content is reported even when it is the same; 0: it is not. */
+  #againIn = 0
   #failures = 0
   #check: Promise<void> = Promise.resolve()
   #timer: NodeJS.Timeout | undefined
@@ -74,6 +88,7 @@ export class FileWatch {
     this.#intervalMs = options.intervalMs ?? 250
     this.#disk = options.disk ?? DISK
     this.#known = options.known
+    if (options.isGone === true) this.#failures = REPORTED_FAILURES
     this.#schedule()
   }
 
@@ -86,8 +101,13 @@ export class FileWatch {
 
   /** Has the content reported again at the next check, even when it is the same. */
   again(): void {
-    this.#known = undefined
-    this.#identity = undefined
+    this.#againIn = 1
+  }
+
+  /** The same after a second or so, and so seldom that it takes little of the time. @param tookMs how long its use took */
+  againLater(tookMs: number): void {
+    const checks = Math.max(LATER_CHECKS, Math.ceil((tookMs * LATER_FACTOR) / this.#intervalMs))
+    this.#againIn = this.#againIn === 0 ? checks : Math.min(this.#againIn, checks)
   }
 
   stop(): void {
@@ -102,17 +122,24 @@ export class FileWatch {
   }
 
   async #checkOnce(): Promise<void> {
-    let text: string | undefined
+    if (this.#againIn > 0) this.#countDown()
     try {
-      text = await this.#readIfSuspicious()
+      const text = await this.#readIfSuspicious()
+      if (text !== undefined && text !== this.#known && !this.#stopped) {
+        await this.#options.onChange(text)
+        this.#known = text
+      }
+      this.#failures = 0
     } catch (error) {
       this.#failed(error instanceof Error ? error : new Error(String(error)))
-      return
     }
-    this.#failures = 0
-    if (text === undefined || text === this.#known || this.#stopped) return
-    this.#known = text
-    await this.#options.onChange(text)
+  }
+
+  #countDown(): void {
+    this.#againIn -= 1
+    if (this.#againIn > 0) return
+    this.#known = undefined
+    this.#identity = undefined
   }
 
   async #readIfSuspicious(): Promise<string | undefined> {
@@ -132,7 +159,7 @@ export class FileWatch {
   #failed(error: Error): void {
     this.#failures += 1
     this.#identity = undefined
-    if (this.#failures !== 2 || this.#stopped) return
+    if (this.#failures !== REPORTED_FAILURES || this.#stopped) return
     this.#known = undefined
     this.#options.onGone(error)
   }

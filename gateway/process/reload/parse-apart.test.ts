@@ -71,3 +71,13 @@ test('a thread that breaks off is a fault of the file, and says nothing of the f
   )
   assert.equal(reread.texts, undefined)
 })
+
+test('a thread that cannot be started is a fault of the file', async () => {
+  // What cannot be passed to it prevents its start, as too many threads do.
+  const running = { configFile: 'g.json', upstreamSecret: () => {} } as unknown as Settings
+  const reread = await rereadApart({ env: {}, running, text: '{"openapi":"api.json"}' })
+  assert.match(
+    describeFault(reread.parsed.faults?.[0] as Fault),
+    /^g\.json: \$: cannot be read: .*could not be cloned/,
+  )
+})

@@ -45,15 +45,20 @@ function unread(file: string, why: string): Fault {
 
 function inThread<T>(job: ParseJob, failure: (why: string) => T): Promise<T> {
   const { promise, resolve } = Promise.withResolvers<T>()
-  const thread = new Worker(SCRIPT, {
-    workerData: job,
-    name: 'parse',
-    resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
-  })
-  const failed = (why: string) => resolve(failure(why))
-  thread.on('message', resolve)
-  thread.on('error', (error: unknown) => failed(error instanceof Error ? error.message : String(error)))
-  // Without effect when the result has come already.
-  thread.on('exit', (code) => failed(`its thread ended with ${code}`))
+  const failed = (why: unknown) => resolve(failure(why instanceof Error ? why.message : String(why)))
+  try {
+    const thread = new Worker(SCRIPT, {
+      workerData: job,
+      name: 'parse',
+      resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
+    })
+    thread.on('message', resolve)
+    thread.on('error', failed)
+    // Without effect when the result has come already.
+    thread.on('exit', (code) => failed(`its thread ended with ${code}`))
+  } catch (error) {
+    // The system may allow no further thread.
+    failed(error)
+  }
   return promise
 }

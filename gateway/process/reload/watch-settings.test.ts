@@ -123,3 +123,17 @@ test('a document in JSON, of which no beginning is valid, is put in force at the
   await until(() => inForce.length > 0)
   assert.equal(parses, 1)
 })
+
+test('an edit that names a file that is not there is told once, and put in force once the file is there', async (t) => {
+  const { file, document, inForce, failures, state, until } = started(t)
+  let parses = 0
+  state.onParsed = () => {
+    parses += 1
+  }
+  writeFileSync(file, JSON.stringify({ openapi: `${document}.new` }))
+  await until(() => parses >= 6)
+  assert.deepEqual(failures.length, 1, failures.join('\n'))
+  writeFileSync(`${document}.new`, api('/two'))
+  await until(() => inForce.length > 0)
+  assert.deepEqual([inForce, failures.length], [['/two'], 1])
+})

@@ -133,7 +133,7 @@ class OtherFiles {
     }
     for (const [file, text] of texts) {
       if (file === except || this.#watches.has(file)) continue
-      const known = text === undefined ? {} : { known: text }
+      const known = text === undefined ? { isGone: true } : { known: text }
       const options = { ...known, onChange: this.#onChange, onGone: () => void this.#onChange() }
       this.#watches.set(file, new FileWatch(file, options))
     }

@@ -239,6 +239,21 @@ describe('a reload', () => {
     assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
   })
 
+  it('whose material could not be put in force is tried again, and told when it is', async (t) => {
+    let isRefused = true
+    const { told, look, write } = await served(t, () => {
+      if (isRefused) throw new Error('the clients name no issuer')
+    })
+    write('cert', next.certPem)
+    write('key', next.keyPem)
+    await look(4)
+    assert.deepEqual(results(told).length, 1)
+    assert.match(String(results(told)[0]), /the clients name no issuer/)
+    isRefused = false
+    await look(1)
+    assert.deepEqual(results(told).slice(1), [true])
+  })
+
   it('whose material cannot be put in force is compared with the old material next time', async (t) => {
     let broken = true
     const { told, look, write, loaded } = await served(t, () => {

@@ -74,7 +74,8 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
 /**
  * Puts changed certificates, keys, authorities and lists in force without dropping connections. All files are taken
  * together or not at all: certificate and key change one after the other, so a pair that does not fit is read again
- * before it is reported. Until all files are sound, the last good ones stay in force.
+ * before it is reported. Until all files are sound, the last good ones stay in force. What failed is tried again by and by:
+ * a certificate may not be valid yet, or the clients may not fit the authorities.
  */
 export class TlsReloader {
   readonly #options: TlsReloadOptions
@@ -84,9 +85,8 @@ export class TlsReloader {
   #inForce: LoadedTls
   /** Texts that did not parse, and how often they were read. */
   #doubtful: { readonly texts: TlsTexts; readonly looks: number } | undefined
-  /** Texts already reported as faulty. */
-  #failed: TlsTexts | undefined
-  #failing = false
+  /** What was reported as faulty last; undefined: nothing since the last success. */
+  #failed: { readonly texts: TlsTexts; readonly faults: readonly Fault[] } | undefined
 
   constructor(options: TlsReloadOptions) {
     const { files, loaded, intervalMs } = options
@@ -106,13 +106,19 @@ export class TlsReloader {
     }
   }
 
-  /** Reads every file now; resolves when the results have been reported. */
+  /** Reads every file now, and tries again what failed; resolves when the results have been reported. */
   async check(): Promise<void> {
+    if (this.#failed !== undefined) this.#lastWatch()?.again()
     for (const watch of this.#watches.values()) await watch.check()
   }
 
   stop(): void {
     for (const watch of this.#watches.values()) watch.stop()
+  }
+
+  /** What failed is tried again when this one reports: an edit of another file is known by then. */
+  #lastWatch(): FileWatch | undefined {
+    return [...this.#watches.values()].at(-1)
   }
 
   #lost(part: Part, fault: Fault): void {
@@ -126,8 +132,10 @@ export class TlsReloader {
     // Already reported; this runs again when the missing file is back.
     if (this.#gone.size > 0) return
     const texts = this.#texts
+    const beganMs = performance.now()
     if (isDeepStrictEqual(texts, this.#inForce.texts)) this.#accept(this.#inForce)
-    else if (!isDeepStrictEqual(texts, this.#failed)) this.#take(part, texts)
+    else this.#take(part, texts)
+    if (this.#failed !== undefined) this.#lastWatch()?.againLater(performance.now() - beganMs)
   }
 
   #take(part: Part, texts: TlsTexts): void {
@@ -144,7 +152,6 @@ export class TlsReloader {
       this.#watches.get(part)?.again()
       return
     }
-    this.#failed = texts
     this.#fail(parsed.faults)
   }
 
@@ -162,16 +169,17 @@ export class TlsReloader {
         return
       }
     }
-    const undone = this.#failing
+    const undone = this.#failed !== undefined
     this.#inForce = loaded
     this.#doubtful = undefined
     this.#failed = undefined
-    this.#failing = false
     if (changed || undone) onReload({ result: 'success', before, after, changed })
   }
 
   #fail(faults: readonly Fault[]): void {
-    this.#failing = true
+    const failed = { texts: this.#texts, faults }
+    if (isDeepStrictEqual(this.#failed, failed)) return
+    this.#failed = failed
     this.#options.onReload({ result: 'failure', faults })
   }
 }
