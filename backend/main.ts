@@ -9,7 +9,13 @@ import { type Environment, readEnvironment } from './environment.ts'
 import { readGatewaySecret } from './gateway-secret.ts'
 import { earlierTime, sweep } from './housekeeping.ts'
 import { endExposure, exposedUntil } from './identity/exposed-keys.ts'
-import { type KeyUpkeep, keepKeys, LOOK_EVERY_MS } from './identity/key-upkeep.ts'
+import {
+  ASKED_EVERY_MS,
+  isRotationAsked,
+  type KeyUpkeep,
+  keepKeys,
+  LOOK_EVERY_MS,
+} from './identity/key-upkeep.ts'
 import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
 import { loadServerSecrets, replaceServerSecrets } from './identity/secrets.ts'
@@ -116,7 +122,7 @@ function keyUpkeep(settings: Environment, database: Database, keys: SigningKeys)
 }
 
 function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
-  const { database } = upkeep
+  const { database, dataDirectory } = upkeep
   const repeat = (what: string, everyMs: number, work: () => Promise<unknown>) =>
     setInterval(() => {
       work().catch((fault: unknown) => logger.error({ err: fault }, `${what} failed`))
@@ -124,6 +130,9 @@ function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
   return [
     repeat('sweep', SWEEP_EVERY_MS, () => sweepExpired(database)),
     repeat('upkeep of the signing keys', LOOK_EVERY_MS, () => keepKeys(upkeep)),
+    repeat('a rotation of the signing keys', ASKED_EVERY_MS, async () => {
+      if (isRotationAsked(dataDirectory)) await keepKeys(upkeep)
+    }),
   ]
 }
 

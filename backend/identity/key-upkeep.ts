@@ -6,8 +6,10 @@ import { exposedUntil, forgetExposure } from './exposed-keys.ts'
 import { type Rotation, rotateSigningKeys } from './key-rotation.ts'
 import type { SigningKeys } from './keys.ts'
 
-/** How often a process checks for keys of another one, and for a request to rotate. */
+/** How often a process checks for keys of another one, and whether a rotation is due. */
 export const LOOK_EVERY_MS = 30_000
+/** How often a process looks for a request to rotate: somebody waits for it. */
+export const ASKED_EVERY_MS = 1000
 
 /** Only one process can have an embedded database open: the command leaves a file there, and the backend rotates. */
 const REQUEST_FILE = 'rotate-keys.request'
@@ -25,7 +27,7 @@ export interface KeyUpkeep {
 /** Loads keys that others have made, and starts a rotation when one is requested or due. */
 export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   const { database, keys, clock, logger, dataDirectory, rotateAfterMs } = upkeep
-  const isAsked = existsSync(join(dataDirectory, REQUEST_FILE))
+  const isAsked = isRotationAsked(dataDirectory)
   const exposed = exposedUntil(dataDirectory)
   const now = clock()
   const olderThanMs = exposed === undefined ? rotateAfterMs : now.getTime() - exposed.getTime()
@@ -37,11 +39,15 @@ export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
   await keys.refresh()
 }
 
+/** Whether somebody has asked the process that has the database in `dataDirectory` open for a rotation. */
+export function isRotationAsked(dataDirectory: string): boolean {
+  return existsSync(join(dataDirectory, REQUEST_FILE))
+}
+
 /** Asks the process that has the database in `dataDirectory` open. @returns a function that tells whether it has rotated */
 export function askForRotation(dataDirectory: string): () => boolean {
-  const file = join(dataDirectory, REQUEST_FILE)
-  writeFileSync(file, '')
-  return () => !existsSync(file)
+  writeFileSync(join(dataDirectory, REQUEST_FILE), '')
+  return () => !isRotationAsked(dataDirectory)
 }
 
 /** One line for the log. */

@@ -4,9 +4,10 @@ import { migrate } from '../database/migrations.ts'
 import { openDatabase } from '../database/open-database.ts'
 import { type Environment, readEnvironment } from '../environment.ts'
 import { rotateSigningKeys } from './key-rotation.ts'
-import { askForRotation, LOOK_EVERY_MS, rotationText } from './key-upkeep.ts'
+import { askForRotation, rotationText } from './key-upkeep.ts'
 
-const WAIT_MS = LOOK_EVERY_MS * 2
+/** Far more than a backend needs that works. */
+const WAIT_MS = 60_000
 const ASK_EVERY_MS = 200
 
 /**
@@ -35,7 +36,7 @@ async function rotate(settings: Environment): Promise<void> {
 
 async function askBackend(dataDirectory: string): Promise<void> {
   const isDone = askForRotation(dataDirectory)
-  say(`the running backend was asked; it looks every ${LOOK_EVERY_MS / 1000} s`)
+  say('the running backend was asked')
   for (let waitedMs = 0; !isDone(); waitedMs += ASK_EVERY_MS) {
     if (waitedMs >= WAIT_MS) throw new Error('the backend has not taken the request up; see its log')
     await pause(ASK_EVERY_MS)
