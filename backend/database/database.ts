@@ -5,7 +5,7 @@ export type Row = Record<string, unknown>
 export interface Queryable {
   /**
    * Runs one statement with `$1 …` parameters and returns its rows (`[]` without any). `bigint` columns
-   * arrive as `bigint`, `timestamptz` as `Date`, `uuid` as string, on both databases.
+   * arrive as `bigint`, `timestamptz` as `Date`, `uuid` as string, on both databases; arrays differ.
    */
   query<R extends Row>(sql: string, values?: readonly unknown[]): Promise<R[]>
 }
