@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { before, it } from 'node:test'
 import { decodeJwt } from 'jose'
-import { hashPassword } from './identity/passwords.ts'
 import { onEachDatabase } from './testing/databases.ts'
+import { cheapHash } from './testing/password-hash.ts'
 import { startTestService, type TestRequest, type TestService, type TestUser } from './testing/service.ts'
 
 const PASSWORD = 'the present one'
@@ -13,7 +13,7 @@ onEachDatabase('what a user may do with its own record', (database) => {
   let passwordHash: string
   before(async () => {
     service = await startTestService(database())
-    passwordHash = await hashPassword(PASSWORD)
+    passwordHash = cheapHash(PASSWORD)
   })
 
   const addUser = () => service.addUser({ passwordHash })

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { before, it } from 'node:test'
 import { decodeJwt } from 'jose'
 import { sweep } from '../housekeeping.ts'
-import { hashPassword } from '../identity/passwords.ts'
 import { openSession } from '../identity/session-store.ts'
 import { onEachDatabase } from '../testing/databases.ts'
+import { cheapHash } from '../testing/password-hash.ts'
 import { startTestService, type TestService, type TestUser } from '../testing/service.ts'
 
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -14,7 +14,7 @@ onEachDatabase('sessions', (database) => {
   let alice: TestUser
   before(async () => {
     service = await startTestService(database())
-    alice = await service.addUser({ passwordHash: await hashPassword('password') })
+    alice = await service.addUser({ passwordHash: cheapHash('password') })
   })
 
   const login = async () => {
@@ -38,8 +38,8 @@ onEachDatabase('sessions', (database) => {
   })
 
   it('is not opened for a password that was right a moment ago', async () => {
-    const oldHash = await hashPassword('old')
-    const user = await service.addUser({ passwordHash: await hashPassword('new') })
+    const oldHash = cheapHash('old')
+    const user = await service.addUser({ passwordHash: cheapHash('new') })
     const proved = { id: user.id, role: 'user', passwordHash: oldHash } as const
     assert.equal(await openSession(database(), proved, service.now()), undefined)
   })

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { before, describe, it } from 'node:test'
 import { decodeJwt } from 'jose'
-import { hashPassword } from '../identity/passwords.ts'
 import { onEachDatabase } from '../testing/databases.ts'
+import { cheapHash } from '../testing/password-hash.ts'
 import { startTestService, type TestRequest, type TestService, type TestUser } from '../testing/service.ts'
 
 const UNKNOWN_ID = '01890a5d-ac96-774b-bcce-b302099a8057'
@@ -227,7 +227,7 @@ onEachDatabase('users', (database) => {
     })
 
     it('ends every other session when the password changes', async () => {
-      const user = await service.addUser({ passwordHash: await hashPassword('old password') })
+      const user = await service.addUser({ passwordHash: cheapHash('old password') })
       const [here, elsewhere] = [
         await login(user.email, 'old password'),
         await login(user.email, 'old password'),
@@ -257,7 +257,7 @@ onEachDatabase('users', (database) => {
 
   describe('DELETE /api/users/{id}', () => {
     it('erases the person, pays out and closes the account, and ends the sessions', async () => {
-      const passwordHash = await hashPassword('password')
+      const passwordHash = cheapHash('password')
       const user = await service.addUser({ passwordHash, balanceMinor: 25_00n })
       const [first, second] = [await login(user.email, 'password'), await login(user.email, 'password')]
       const url = `/api/users/${user.id}`
@@ -298,7 +298,7 @@ onEachDatabase('users', (database) => {
     })
 
     it('names only sessions whose access tokens may still be in force', async () => {
-      const user = await service.addUser({ passwordHash: await hashPassword('password') })
+      const user = await service.addUser({ passwordHash: cheapHash('password') })
       await login(user.email, 'password')
       service.advance(660_001)
       const { headers } = await asOperator({ method: 'DELETE', url: `/api/users/${user.id}` })
@@ -306,7 +306,7 @@ onEachDatabase('users', (database) => {
     })
 
     it('names a session whose token has expired here, but not yet by a clock that is behind', async () => {
-      const user = await service.addUser({ passwordHash: await hashPassword('password') })
+      const user = await service.addUser({ passwordHash: cheapHash('password') })
       const { body } = await login(user.email, 'password')
       service.advance(659_000)
       const { headers } = await asOperator({ method: 'DELETE', url: `/api/users/${user.id}` })

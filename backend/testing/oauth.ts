@@ -3,8 +3,8 @@ import { exportJWK, generateKeyPair } from 'jose'
 import type { ClientMetadata } from 'oidc-provider'
 import * as client from 'openid-client'
 import type { Database } from '../database/database.ts'
-import { hashPassword } from '../identity/passwords.ts'
 import { freePort } from './free-port.ts'
+import { cheapHash } from './password-hash.ts'
 import { startTestService, type TestService, type TestUser } from './service.ts'
 
 export const PASSWORD = 'correct horse'
@@ -34,7 +34,7 @@ export async function startOAuthService(
     clients: [...testClients(portalKey), ...extraClients],
   })
   await service.app.listen({ host: 'localhost', port })
-  const user = await service.addUser({ name: 'Alice <Martin>', passwordHash: await hashPassword(PASSWORD) })
+  const user = await service.addUser({ name: 'Alice <Martin>', passwordHash: cheapHash(PASSWORD) })
   return {
     service,
     url,

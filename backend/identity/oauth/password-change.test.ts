@@ -4,8 +4,8 @@ import * as client from 'openid-client'
 import type { Database } from '../../database/database.ts'
 import { onEachDatabase } from '../../testing/databases.ts'
 import { FormBrowser, type OAuthService, PASSWORD, pkce, startOAuthService } from '../../testing/oauth.ts'
+import { cheapHash } from '../../testing/password-hash.ts'
 import type { TestUser } from '../../testing/service.ts'
-import { hashPassword } from '../passwords.ts'
 
 /** What happens around one statement. */
 interface Moment {
@@ -49,7 +49,7 @@ onEachDatabase('A new password', (database) => {
   })
   after(() => oauth.service.app.close())
 
-  const addUser = async () => oauth.service.addUser({ passwordHash: await hashPassword(PASSWORD) })
+  const addUser = async () => oauth.service.addUser({ passwordHash: cheapHash(PASSWORD) })
   const authorizeUrl = async () => client.buildAuthorizationUrl(mobile, (await pkce()).parameters)
   const changePassword = async (user: TestUser) => {
     const { status } = await oauth.service.send({

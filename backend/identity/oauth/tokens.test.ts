@@ -12,7 +12,7 @@ import {
   tokensFor,
   WEB_REDIRECT,
 } from '../../testing/oauth.ts'
-import { hashPassword } from '../passwords.ts'
+import { cheapHash } from '../../testing/password-hash.ts'
 import { noteAccessToken, revokeGrant } from './artifacts.ts'
 
 onEachDatabase('OAuth tokens', (database) => {
@@ -111,7 +111,7 @@ onEachDatabase('OAuth tokens', (database) => {
   })
 
   it('end with their user', async () => {
-    const user = await oauth.service.addUser({ passwordHash: await hashPassword('correct horse') })
+    const user = await oauth.service.addUser({ passwordHash: cheapHash('correct horse') })
     const tokens = await tokensFor({ ...oauth, user }, mobile)
     const response = await oauth.service.send({
       method: 'DELETE',
@@ -129,7 +129,7 @@ onEachDatabase('OAuth tokens', (database) => {
 
   it('end with their user when there are hundreds: those in force are named, in one field of each response', async () => {
     const { service } = oauth
-    const user = await service.addUser({ passwordHash: await hashPassword('correct horse') })
+    const user = await service.addUser({ passwordHash: cheapHash('correct horse') })
     const { access_token: token } = await tokensFor({ ...oauth, user }, mobile)
     const grant = (
       id: string,
@@ -163,7 +163,7 @@ onEachDatabase('OAuth tokens', (database) => {
   })
 
   it('come of no sign-in that was begun with the old password and held back', async () => {
-    const user = await oauth.service.addUser({ passwordHash: await hashPassword('correct horse') })
+    const user = await oauth.service.addUser({ passwordHash: cheapHash('correct horse') })
     const { parameters } = await pkce()
     const thief = new FormBrowser(oauth.url)
     const page = await thief.open(client.buildAuthorizationUrl(mobile, parameters))

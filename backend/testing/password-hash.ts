@@ -1,0 +1,16 @@
+import { argon2Sync, randomBytes } from 'node:crypto'
+
+const SALT_BYTES = 16
+const HASH_BYTES = 32
+
+/** A password as it is stored, at the least cost that there is: sign-ins of tests that are not about that cost 28 ms less each. */
+export function cheapHash(password: string): string {
+  const nonce = randomBytes(SALT_BYTES)
+  const cost = { memory: 8, passes: 1, parallelism: 1 }
+  const hash = argon2Sync('argon2id', { ...cost, message: password, nonce, tagLength: HASH_BYTES })
+  return `$argon2id$v=19$m=8,t=1,p=1$${unpadded(nonce)}$${unpadded(hash)}`
+}
+
+function unpadded(bytes: Buffer): string {
+  return bytes.toString('base64').replace(/=+$/, '')
+}
