@@ -5,11 +5,12 @@ import { build, stop } from 'esbuild'
 import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
+const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
 
 /**
  * Makes a few files of the sources of `gateway/main.ts` and its threads, for tests that start hundreds: it starts with half of the
- * CPU. @returns the program
+ * CPU. `start.js` beside it starts that and the backend of {@link bundleBackend}. @returns the program
  */
 export async function bundleSources(directory) {
   // Threads are beside the modules that start them, which ask for their own extension. All else is beside the sources.
@@ -21,10 +22,27 @@ export async function bundleSources(directory) {
   }
   await build({
     ...OPTIONS,
-    entryPoints: ['main', ...PROGRAMS.flat()].map((name) => join(GATEWAY, `${name}.ts`)),
+    entryPoints: ['main', 'start', ...PROGRAMS.flat()].map((name) => join(GATEWAY, `${name}.ts`)),
     outdir: directory,
     plugins: [ownPlaces('ts', place)],
   })
+  return finish(directory)
+}
+
+/** The same of `backend/main.ts`: it starts with a third less. @returns the program */
+export async function bundleBackend(directory) {
+  await build({
+    ...OPTIONS,
+    entryPoints: [join(BACKEND, 'main.ts')],
+    outdir: directory,
+    // The files of the database are beside its modules.
+    external: [...OPTIONS.external, '@electric-sql/*'],
+    plugins: [ownPlaces('ts', (path) => JSON.stringify(pathToFileURL(path).href))],
+  })
+  return finish(directory)
+}
+
+async function finish(directory) {
   // Its process would last as long as the tests.
   await stop()
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}')

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { bundleSources } from './bundle-sources.mjs'
+import { bundleBackend, bundleSources } from './bundle-sources.mjs'
 import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
@@ -164,6 +164,7 @@ process.env.TEST_RUN_DIR = runDir
 if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
 // Coverage is that of the sources. Sources that have a fault start as well, and their tests tell it.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
+process.env.TEST_BACKEND = await bundleBackend(join(runDir, 'backend')).catch(() => '')
 launch([
   // PGlite, of which most tests of the backend start one, starts in half the time when it is not compiled twice.
   '--liftoff-only',

@@ -10,7 +10,7 @@ import { startBackendProcess } from './process.ts'
 export async function prepareBackendDirectory(directory: string): Promise<void> {
   const run = process.env.TEST_RUN_DIR
   if (run === undefined) return
-  const prepared = join(run, 'backend')
+  const prepared = join(run, 'backend-data')
   if (!existsSync(prepared)) await prepare(run, prepared)
   cpSync(prepared, directory, { recursive: true })
   keepFromOthers(directory)
@@ -25,7 +25,7 @@ function keepFromOthers(directory: string): void {
 }
 
 async function prepare(run: string, prepared: string): Promise<void> {
-  const mine = mkdtempSync(join(run, 'backend-'))
+  const mine = mkdtempSync(join(run, 'backend-data-'))
   const backend = startBackendProcess({ BACKEND_DATA_DIR: mine })
   await backend.listening
   backend.child.kill('SIGTERM')

@@ -7,8 +7,13 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** PGlite starts in half the time when its WebAssembly is not compiled a second time to run faster. */
 const BACKEND_FLAGS = ['--liftoff-only']
 /** What is compiled is kept, but not where it is covered: of functions compiled before, that is not known exactly. */
-const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_GATEWAY } = process.env
+const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
+/** The same in one file, in a place of its own for each run. */
+const BUNDLES = new Map([
+  ['gateway/main.ts', TEST_GATEWAY],
+  ['backend/main.ts', TEST_BACKEND],
+])
 // A test that failed leaves its processes, for which the run of the file would wait for ever.
 after(killPrograms)
 
@@ -16,9 +21,8 @@ after(killPrograms)
 export function run(script: string, env: Readonly<Record<string, string>>): RunningProcess {
   const isBackend = script.startsWith('backend/')
   const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }
-  // The same in one file, in a place of its own for each run.
-  const bundle = (script === 'gateway/main.ts' && TEST_GATEWAY) || undefined
-  return startProgram(isBackend ? [...BACKEND_FLAGS, script] : [bundle ?? script], {
+  const program = BUNDLES.get(script) || script
+  return startProgram(isBackend ? [...BACKEND_FLAGS, program] : [program], {
     cwd: ROOT,
     env: {
       ...inherited(['PATH', 'HOME']),

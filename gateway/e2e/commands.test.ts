@@ -17,6 +17,7 @@ import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
 import { freePort } from '../../backend/testing/free-port.ts'
+import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { requestRecord, responseTo } from '../audit/audit-records.ts'
 import { COMMANDS } from '../cli/commands.ts'
 import { SealedTrail } from '../evidence/sealed-trail.test-support.ts'
@@ -63,6 +64,7 @@ describe('the command line', () => {
     mkdirSync(join(dir, 'data'))
     writeFileSync(join(dir, 'data/admin-token'), TOKEN, { mode: 0o600 })
     await writeTrail(join(dir, 'data'))
+    await prepareBackendDirectory(join(dir, 'data/backend'))
     writeFileSync(
       join(dir, 'openapi.json'),
       JSON.stringify({ openapi: '3.1.0', paths: { '/a/{id}': { get: {} } } }),

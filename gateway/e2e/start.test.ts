@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../../backend/testing/free-port.ts'
@@ -13,6 +13,10 @@ import { call } from './client.ts'
 import { until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const { TEST_GATEWAY, TEST_BACKEND } = process.env
+/** The folder of start and main: of a test run the bundles, which start with half of the CPU and find the backend beside them. */
+const [PROGRAMS, EXTENSION] =
+  TEST_GATEWAY && TEST_BACKEND ? [dirname(TEST_GATEWAY), 'js'] : [join(ROOT, 'gateway'), 'ts']
 
 /** Why the trail ended last, and its last record. */
 function endOf(dir: string): [reason: unknown, last: unknown] {
@@ -22,6 +26,7 @@ function endOf(dir: string): [reason: unknown, last: unknown] {
 
 describe('npm start', () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  const checkout = mkdtempSync(join(tmpdir(), 'countersign-checkout-'))
   let ports: Record<'backend' | 'gateway' | 'admin', number>
   let both: ChildProcess | undefined
   let log = ''
@@ -29,14 +34,15 @@ describe('npm start', () => {
   before(async () => {
     ports = { backend: await freePort(), gateway: await freePort(), admin: await freePort() }
     await prepareBackendDirectory(join(dir, 'backend'))
+    makeCheckout(checkout)
   })
   after(() => {
     both?.kill('SIGKILL')
     rmSync(dir, { recursive: true, force: true })
+    rmSync(checkout, { recursive: true, force: true })
   })
 
-  // PGlite starts in half the time when its WebAssembly is not compiled a second time to run faster.
-  const DIRECTLY = [process.execPath, '--liftoff-only', 'gateway/start.ts'] as const
+  const DIRECTLY = [process.execPath, `gateway/start.${EXTENSION}`] as const
   /** What somebody else than the owner could read, write or enter. */
   const openToOthers = () =>
     readdirSync(dir, { recursive: true, withFileTypes: true })
@@ -54,7 +60,7 @@ describe('npm start', () => {
     // The usual one of a machine with several users.
     process.umask(0o022)
     both = spawn(program, args, {
-      cwd: ROOT,
+      cwd: checkout,
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
       env: {
@@ -205,7 +211,7 @@ describe('npm start', () => {
     const file = join(dir, 'alone.ndjson')
     const program = `
       const { spawn } = require('node:child_process')
-      spawn(process.execPath, ['gateway/main.ts'], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], detached: true })
+      spawn(process.execPath, ['gateway/main.${EXTENSION}'], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], detached: true })
       process.kill(process.pid, 'SIGKILL')`
     const settings = { GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', GATEWAY_AUDIT_FILE: file }
     start(settings, [process.execPath, '--eval', program])
@@ -235,6 +241,15 @@ describe('npm start', () => {
     assert.equal(readFileSync(join(dir, 'audit.ndjson'), 'utf8'), records)
   })
 })
+
+/** What a checkout needs to start. */
+function makeCheckout(directory: string): void {
+  for (const name of ['config', 'launcher']) symlinkSync(join(ROOT, name), join(directory, name))
+  symlinkSync(PROGRAMS, join(directory, 'gateway'))
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  const start = scripts.start.replace('gateway/start.ts', `gateway/start.${EXTENSION}`)
+  writeFileSync(join(directory, 'package.json'), JSON.stringify({ scripts: { start } }))
+}
 
 function childrenOf(pid = 0): number[] {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
