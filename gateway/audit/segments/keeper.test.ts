@@ -136,6 +136,34 @@ test('a segment with a request that is still open is neither compressed nor remo
   assert.deepEqual(await namesOf(file), ['.20260102T000000000Z', ''])
 })
 
+test('who has open requests is asked once a round for all segments, and less often while one of them is long', async (t) => {
+  const { file } = await trailOfDays(t, { days: 4 })
+  const steady = { ms: 0 }
+  t.mock.method(performance, 'now', () => steady.ms)
+  const paths = (await segmentsOfTrail(file)).slice(0, -1).map(({ path }) => path)
+  const needed = new Set(paths.slice(1))
+  let looks = 0
+  const { told, round } = keeperOf(
+    file,
+    () => BEGIN_MS + 99 * DAY_MS,
+    () => {
+      looks++
+      return needed
+    },
+  )
+  // Two hours of rounds: at the beginning, after 2 s, 4 s and so on, and every five minutes in the end.
+  for (; steady.ms < 7_200_000; steady.ms += 5000) await round(COMPRESS)
+  assert.deepEqual(told.splice(0), ['compress'])
+  assert.ok(looks <= 32, String(looks))
+  needed.clear()
+  steady.ms += 300_000
+  await round(COMPRESS)
+  assert.deepEqual(told.splice(0), ['compress', 'compress', 'compress'])
+  looks = 0
+  await round(keepDays(1, true))
+  assert.deepEqual([told, looks], [['prune', 'prune', 'prune', 'prune'], 1])
+})
+
 test('a compression that was killed at any step is finished by the next, and a bad copy never takes the place of a segment', async (t) => {
   const { file } = await trailOfDays(t, { days: 1 })
   const [first = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)

@@ -82,13 +82,8 @@ export class SegmentKeeper {
   async round(keeping: AuditKeeping): Promise<void> {
     const { auditFile, auditRotation, auditRetention: retention } = keeping
     this.#followEdit(keeping)
-    if (auditRotation?.compress === 'zstd') {
-      for (const segment of this.#listed(auditFile)) {
-        if (segment.compression === 'none') {
-          await this.#attempt('compress', segment.path, () => this.#compress(auditFile, segment))
-        }
-      }
-    }
+    if (auditRotation?.compress === 'zstd')
+      await this.#attempt('compress', auditFile, () => this.#compress(auditFile))
     await this.#attempt('ship', auditFile, () => this.#ship(keeping))
     if (retention !== undefined)
       await this.#attempt('prune', auditFile, () => this.#prune(keeping, retention))
@@ -103,21 +98,25 @@ export class SegmentKeeper {
     this.#retries.delete(keyOf('ship', auditFile))
   }
 
-  #listed(auditFile: string): readonly ClosedSegment[] {
-    try {
-      return closedSegments(auditFile)
-    } catch (error) {
-      this.#parts.reports.failed('compress', (error as Error).message)
-      return []
+  /**
+   * Whose requests are open is asked once: a closed segment that none of them needs is not needed later. Each such look reads
+   * back to the oldest open request, so while one is long the looks become rare.
+   */
+  async #compress(auditFile: string): Promise<boolean> {
+    const plain = closedSegments(auditFile).filter(({ compression }) => compression === 'none')
+    if (plain.length === 0) return true
+    const needed = this.#parts.needed()
+    const free = plain.filter(({ path }) => !needed.has(path))
+    for (const segment of free) {
+      await this.#attempt('compress', segment.path, () => this.#compressOne(auditFile, segment))
     }
+    return free.length === plain.length
   }
 
-  async #compress(auditFile: string, segment: ClosedSegment): Promise<boolean> {
-    const { needed, reports } = this.#parts
-    if (needed().has(segment.path)) return true
+  async #compressOne(auditFile: string, segment: ClosedSegment): Promise<boolean> {
     if (!(await isSealed(auditFile, segment))) return false
     await compressSegment(segment.path)
-    reports.done('compress')
+    this.#parts.reports.done('compress')
     return true
   }
 
@@ -158,12 +157,13 @@ export class SegmentKeeper {
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
     const shipping = auditShip === undefined ? undefined : isShipped
+    let files: ReadonlySet<string> | undefined
     const options = {
       auditFile,
       retention,
       nowMs: now(),
       wallMs: wallNow(),
-      needed,
+      needed: () => (files ??= needed()),
       inUse,
       freeBytes,
       record: (lines: readonly string[]) => record(lines, auditSeals === 'on'),

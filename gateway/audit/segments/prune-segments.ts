@@ -119,7 +119,7 @@ async function mayGo(
   { auditFile, retention, needed, inUse, isShipped }: PruneOptions,
 ): Promise<LeafRange | undefined | string> {
   if (segment.inode === inUse()) return 'it is still written'
-  if (needed().has(segment.path)) return 'a request that began in it is still open'
+  if (needed().has(segment.path)) return 'a request that began in it or before it is still open'
   const tree = SealedTree.of(auditFile)
   if (tree === undefined && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
