@@ -31,7 +31,7 @@ const keepDays = (days: number, unsealed = false): Partial<AuditKeeping> => ({
 
 const keepingOf = (auditFile: string): AuditKeeping => ({
   auditFile,
-  auditSeals: 'off',
+  auditSeals: 'on',
   auditRotation: undefined,
   auditRetention: undefined,
   auditShip: undefined,
@@ -313,6 +313,34 @@ test('a trail without seals is removed only if the configuration says so, and no
   assert.deepEqual([told.splice(0), (await namesOf(file)).length], [['the audit trail cannot be written'], 3])
   await round(keeping)
   assert.deepEqual([told, await namesOf(file)], [['prune', 'prune'], ['']])
+})
+
+test('after seals were switched off, the log of before keeps nothing from being compressed and removed', async (t) => {
+  const { file, clock, told, round } = await trailOfDays(t, { days: 4 })
+  const [first = '', second = '', third = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
+  const lines = linesOf(first).length
+  // The log ends within a segment.
+  const begun = join(temporaryDirectory(t), 'begun')
+  fs.writeFileSync(begun, `${fs.readFileSync(third, 'utf8').split('\n')[0]}\n`)
+  sealTrail(file, [first, second, begun])
+  const off = { auditSeals: 'off' } as const
+  await round({ ...COMPRESS, ...off })
+  assert.deepEqual(told.splice(0), ['compress', 'compress', 'compress', 'compress'])
+  clock.ms += 99 * DAY_MS
+  await keeperOf(file, () => clock.ms).round({ ...keepDays(1), ...off })
+  assert.equal((await namesOf(file)).length, 5)
+  await round({ ...keepDays(1, true), ...off })
+  assert.deepEqual([told, await namesOf(file)], [['prune', 'prune', 'prune', 'prune'], ['']])
+  const records = linesOf(file).filter(({ type }) => type === 'AUDIT_PRUNE')
+  assert.deepEqual(
+    records.map(({ first: from, last }) => [from, last]),
+    [
+      [0, lines - 1],
+      [lines, 2 * lines - 1],
+      [undefined, undefined],
+      [undefined, undefined],
+    ],
+  )
 })
 
 /** A file system of 4 MiB; undefined for those who may not mount one. */

@@ -83,7 +83,7 @@ export class SegmentKeeper {
     const { auditFile, auditRotation, auditRetention: retention } = keeping
     this.#followEdit(keeping)
     if (auditRotation?.compress === 'zstd')
-      await this.#attempt('compress', auditFile, () => this.#compress(auditFile))
+      await this.#attempt('compress', auditFile, () => this.#compress(keeping))
     await this.#attempt('ship', auditFile, () => this.#ship(keeping))
     if (retention !== undefined)
       await this.#attempt('prune', auditFile, () => this.#prune(keeping, retention))
@@ -102,19 +102,19 @@ export class SegmentKeeper {
    * Whose requests are open is asked once: a closed segment that none of them needs is not needed later. Each such look reads
    * back to the oldest open request, so while one is long the looks become rare.
    */
-  async #compress(auditFile: string): Promise<boolean> {
-    const plain = closedSegments(auditFile).filter(({ compression }) => compression === 'none')
+  async #compress(keeping: AuditKeeping): Promise<boolean> {
+    const plain = closedSegments(keeping.auditFile).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true
     const needed = this.#parts.needed()
     const free = plain.filter(({ path }) => !needed.has(path))
     for (const segment of free) {
-      await this.#attempt('compress', segment.path, () => this.#compressOne(auditFile, segment))
+      await this.#attempt('compress', segment.path, () => this.#compressOne(keeping, segment))
     }
     return free.length === plain.length
   }
 
-  async #compressOne(auditFile: string, segment: ClosedSegment): Promise<boolean> {
-    if (!(await isSealed(auditFile, segment))) return false
+  async #compressOne(keeping: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
+    if (!(await isSealed(keeping, segment))) return false
     await compressSegment(segment.path)
     this.#parts.reports.done('compress')
     return true
@@ -161,6 +161,7 @@ export class SegmentKeeper {
     const options = {
       auditFile,
       retention,
+      isSealed: auditSeals === 'on',
       nowMs: now(),
       wallMs: wallNow(),
       needed: () => (files ??= needed()),
@@ -215,8 +216,8 @@ function namesOf(segments: readonly ClosedSegment[]): string[] {
 }
 
 /** With a later leaf in the log, because the sealer begins where it finds the last one. Or no trail of ours is sealed. */
-async function isSealed(auditFile: string, segment: ClosedSegment): Promise<boolean> {
-  const tree = SealedTree.of(auditFile)
+async function isSealed({ auditFile, auditSeals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
+  const tree = auditSeals === 'on' ? SealedTree.of(auditFile) : undefined
   if (tree === undefined) return true
   const range = await tree.rangeOf(segment, 'end')
   return range !== undefined && range.last + 1 < tree.size

@@ -12,6 +12,8 @@ import { segmentsOfTrail } from './trail-segments.ts'
 export interface PruneOptions {
   readonly auditFile: string
   readonly retention: AuditRetention
+  /** The gateway seals the trail. */
+  readonly isSealed: boolean
   /** Believed enough for what cannot be undone. */
   readonly nowMs: number
   /** By the clock of the machine, which all records bear. */
@@ -112,20 +114,20 @@ export function freeBytesOf(file: string): number {
   return bavail * bsize
 }
 
-/** @returns the leaves of the segment; undefined without seals; a text that says why it must stay. */
+/** @returns the leaves of the segment; undefined when it has none; a text that says why it must stay. */
 async function mayGo(
   segment: ClosedSegment,
   next: ClosedSegment | undefined,
-  { auditFile, retention, needed, inUse, isShipped }: PruneOptions,
+  { auditFile, retention, isSealed, needed, inUse, isShipped }: PruneOptions,
 ): Promise<LeafRange | undefined | string> {
   if (segment.inode === inUse()) return 'it is still written'
   if (needed().has(segment.path)) return 'a request that began in it or before it is still open'
   const tree = SealedTree.of(auditFile)
-  if (tree === undefined && !retention.unsealed)
+  if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
   const range = await tree?.rangeOf(segment, 'beginning')
-  // The sealer begins where it finds the last leaf of its tree.
-  if (tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
+  // The sealer begins where it finds the last leaf of its tree. A log of before, without a sealer, only tells the leaves.
+  if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
   // Names can be given by anybody; tiles of lines that are kept must not go.
   if (range !== undefined && next !== undefined && tree?.hasBefore(range.last + 1, await firstLineOf(next)))

@@ -54,7 +54,7 @@ function keeperOf(file: string, nowMs = BEGIN_MS, needed: () => ReadonlySet<stri
   const round = (keeping: Partial<AuditKeeping>) =>
     keeper.round({
       auditFile: file,
-      auditSeals: 'off',
+      auditSeals: 'on',
       auditRotation: undefined,
       auditRetention: undefined,
       auditShip: undefined,
