@@ -143,14 +143,12 @@ test('who has open requests is asked once a round for all segments, and less oft
   const paths = (await segmentsOfTrail(file)).slice(0, -1).map(({ path }) => path)
   const needed = new Set(paths.slice(1))
   let looks = 0
-  const { told, round } = keeperOf(
-    file,
-    () => BEGIN_MS + 99 * DAY_MS,
-    () => {
+  const { told, round } = keeperOf(file, () => BEGIN_MS + 99 * DAY_MS, {
+    needed: () => {
       looks++
       return needed
     },
-  )
+  })
   // Two hours of rounds: at the beginning, after 2 s, 4 s and so on, and every five minutes in the end.
   for (; steady.ms < 7_200_000; steady.ms += 5000) await round(COMPRESS)
   assert.deepEqual(told.splice(0), ['compress'])
