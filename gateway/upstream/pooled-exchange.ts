@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream'
 import { revokedSessions } from '../http/rules/response-headers.ts'
 import type { Timed } from '../http/syntax/deadlines.ts'
 import type { Field } from '../http/syntax/field.ts'
@@ -7,7 +6,6 @@ import type { Origin } from './balancing/origin.ts'
 import { isOfUpstream, isRepeatable, mayRetry } from './balancing/retry.ts'
 import type { RetryBudget } from './balancing/retry-budget.ts'
 import type { ClientState, Pool } from './pooled-upstreams.ts'
-import { switchesTo } from './response-head.ts'
 import { stepTimeout, totalTimeout } from './timeout-faults.ts'
 import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
@@ -186,6 +184,11 @@ export abstract class PooledExchange<
     } else this.reportFault(fault)
   }
 
+  #responded(status: number): void {
+    this.chosenOrigin.health.responded(status)
+    this.chosenOrigin.breaker?.responded(status, this.#takeProbe())
+  }
+
   #failed(): void {
     this.chosenOrigin.health.exchangeFailed()
     this.chosenOrigin.breaker?.failed(this.#takeProbe())
@@ -205,9 +208,7 @@ export abstract class PooledExchange<
   }
 
   head(status: number, fields: readonly Field[], nowMs: number): void {
-    const { health, breaker } = this.chosenOrigin
-    health.responded(status)
-    breaker?.responded(status, this.#takeProbe())
+    this.#responded(status)
     if (this.state.retries !== undefined && this.#isSentAgain(this.state.retries, status, fields)) return
     this.headReceived = true
     this.idleDeadlineMs = nowMs + this.request.idleMs
@@ -266,15 +267,12 @@ export abstract class PooledExchange<
     this.response.end(trailers)
   }
 
-  switched(fields: readonly Field[], socket: Duplex): void {
+  /** The upstream has switched protocols: there is no response to await, and a retry has done its work. */
+  protected upgraded(): void {
+    this.#responded(101)
+    this.#resendOver('succeeded')
     this.finish()
-    this.chosenOrigin.breaker?.responded(101, this.#takeProbe())
     this.detach()
-    if (switchesTo(this.request.upgrade ?? '', fields)) this.response.upgrade(fields, socket)
-    else {
-      socket.destroy()
-      this.response.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
-    }
   }
 
   protected abortWith(fault: UpstreamFault): void {

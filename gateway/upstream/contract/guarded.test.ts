@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import type { BreakerSettings, RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
   bodyOf,
+  itInBytes,
   ok,
   type ScriptedOptions,
   type ScriptedUpstream,
@@ -252,6 +256,58 @@ describe('a retry by response', () => {
     const { scripted, upstream } = await guarded(t, [endless, status(200, 'b')], { retry: RETRY })
     for (let i = 0; i < 2; i++) assert.equal(bodyOf(await send(upstream).over), 'b')
     await until(() => scripted[0].inUse() === 0)
+  })
+})
+
+describe('a target that serves WebSockets only', () => {
+  const SWITCH = 'HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n'
+  const NO = 'HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n'
+
+  itInBytes('is asked as often as the others once it switches again', async (t) => {
+    let ill = true
+    const scripts = [true, false].map(
+      (mayBeIll): ScriptedOptions => ({
+        onRequest: ({ socket }) => socket.write(ill && mayBeIll ? NO : SWITCH),
+      }),
+    )
+    const { scripted, upstream, time } = await guarded(t, scripts, {})
+    const open = async (count: number) => {
+      for (let i = 0; i < count; i++) (await send(upstream, { upgrade: 'websocket' }).over).socket?.destroy()
+    }
+    await open(6)
+    assert.deepEqual(asked(scripted), [3, 3])
+    ill = false
+    await open(10)
+    time.nowMs += 10_000
+    await open(2)
+    assert.deepEqual(asked(scripted), [4, 14])
+    await open(10)
+    assert.deepEqual(asked(scripted), [9, 19])
+  })
+
+  // A local socket has no TLS.
+  const itWithoutTls = transport.tls === undefined ? itInBytes : () => {}
+  itWithoutTls('makes a retry after a refused connection a success', async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), 'websockets-'))
+    t.after(() => rmSync(folder, { recursive: true }))
+    const socketPath = join(folder, 'socket')
+    const events: string[] = []
+    const upstream = upstreamsTo([`unix:${socketPath}`], {
+      policy: { breaker: undefined, retry: RETRY, slowStartMs: 0 },
+      onRetry: (outcome) => events.push(outcome),
+    })
+    t.after(() => upstream.close())
+    const attempts = {
+      began: () => false,
+      // It listens from the end of this call on, so that the retry connects.
+      failed: () => {
+        const back = scriptedUpstream({ socketPath, onRequest: ({ socket }) => socket.write(SWITCH) })
+        t.after(async () => (await back).close())
+      },
+    }
+    const { socket, fault } = await send(upstream, { upgrade: 'websocket', attempts }).over
+    socket?.destroy()
+    assert.deepEqual([fault, events], [undefined, ['succeeded']])
   })
 })
 

@@ -1,6 +1,9 @@
+import type { Duplex } from 'node:stream'
+import type { Field } from '../../http/syntax/field.ts'
 import type { ConnectError } from '../open-connection.ts'
 import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import { contentLength, takeWhole } from '../request-body.ts'
+import { switchesTo } from '../response-head.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
 import type { ConnectionPool, Http1ClientState } from './connection-pool.ts'
 import type { ConnectionUser, Http1Connection } from './http1-connection.ts'
@@ -129,6 +132,15 @@ export class Http1Exchange
   failed(kind: UpstreamFaultKind, cause: string): void {
     const responseBegan = this.connection?.responseBegan ?? false
     this.connectionLost({ kind, cause }, { sent: this.sent, responseBegan })
+  }
+
+  switched(fields: readonly Field[], socket: Duplex): void {
+    this.upgraded()
+    if (switchesTo(this.request.upgrade ?? '', fields)) this.response.upgrade(fields, socket)
+    else {
+      socket.destroy()
+      this.response.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
+    }
   }
 
   protected override finish(): void {
