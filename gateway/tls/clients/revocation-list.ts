@@ -17,6 +17,8 @@ import {
 
 /** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */
 export interface RevocationList {
+  /** The name of its authority: its DER, in hex. */
+  readonly issuer: string
   readonly thisUpdateMs: number
   /** After this time OpenSSL accepts no certificate of its authority. Undefined: the list sets no end. */
   readonly nextUpdateMs: number | undefined
@@ -67,15 +69,16 @@ export function readRevocationList(der: Buffer): RevocationList {
   }
   const fields = [...derIn(der, signed)]
   if (fields[0]?.tag === INTEGER) fields.shift()
-  // Before thisUpdate: signature algorithm and issuer.
-  const [, , thisUpdate, ...more] = fields
+  // First stands the signature algorithm.
+  const [, issuer, thisUpdate, ...more] = fields
   const nextUpdate = isTime(more[0]) ? more.shift() : undefined
   const revoked = more[0]?.tag === SEQUENCE ? more.shift() : undefined
   const extensions = more[0]?.tag === EXPLICIT_0 ? more.shift() : undefined
-  if (whole.end !== der.length || thisUpdate === undefined || more.length > 0)
+  if (whole.end !== der.length || issuer === undefined || thisUpdate === undefined || more.length > 0)
     throw new Error('not a revocation list')
   if (extensions !== undefined) checkExtensions(der, extensions)
   return {
+    issuer: der.toString('hex', issuer.contentAt, issuer.end),
     thisUpdateMs: timeOf(der, thisUpdate),
     nextUpdateMs: nextUpdate === undefined ? undefined : timeOf(der, nextUpdate),
     serials: revoked === undefined ? new Set() : serialsOf(der, revoked),

@@ -75,3 +75,15 @@ test('trust is good until the first authority, or the newest list of one, expire
   assert.deepEqual([days(good.authorities), days(good.lists)], [60, 9])
   assert.equal(trustGoodUntilMs({ authorities, lists: [] }).lists, Number.POSITIVE_INFINITY)
 })
+
+test('trust is good no longer than the newest list of an authority that clients send along', async () => {
+  const root = await makeAuthority({ subject: 'CN=Root' })
+  const between = await makeAuthority({ subject: 'CN=Between', issuer: root })
+  const lists = await Promise.all([
+    makeRevocationList(root, { untilDays: 20 }),
+    makeRevocationList(between, { untilDays: 1 }),
+    makeRevocationList(between, { untilDays: 7 }),
+  ])
+  const good = trustGoodUntilMs({ authorities: [x509(root)], lists: lists.map(listOf) })
+  assert.equal(Math.round((good.lists - Date.now()) / 86_400_000), 7)
+})

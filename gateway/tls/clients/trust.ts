@@ -38,8 +38,15 @@ export function trustedPath(
   return new PathSearch(chain, trust, nowMs).pathOf(chain.leaf)
 }
 
-/** When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. */
+/**
+ * When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. Lists that no
+ * authority of the file has signed are those of authorities that clients send along.
+ */
 export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
+  const ofSent = lists.filter((list) =>
+    authorities.every((authority) => isSignedBy(list, authority) === false),
+  )
+  const bySigner = Map.groupBy(ofSent, ({ issuer }) => issuer)
   return {
     authorities: Math.min(...authorities.map(({ validToDate }) => validToDate.getTime())),
     lists: Math.min(
@@ -48,6 +55,9 @@ export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'auth
           lists.filter((list) => isSignedBy(list, authority) !== false),
           authority,
         ),
+      ),
+      ...[...bySigner.values()].map((own) =>
+        Math.max(...own.map(({ nextUpdateMs }) => nextUpdateMs ?? NEVER)),
       ),
     ),
   }
