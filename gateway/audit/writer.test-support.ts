@@ -80,8 +80,9 @@ for (let i = 0; accepted < count; ) {
     ends.push(endOf(trail.append(line)).then(noted))
   }
   await Promise.all(ends)
-  // Slow enough that the buffer is flushed during the run.
-  if (i % 16 === 0 || !trail.writable) await (durability === 'buffered' ? afterMs(1) : turn())
+  // Slow enough that the buffer is flushed during the run, and that an outage is not spent on being refused.
+  if (!trail.writable) await afterMs(1)
+  else if (i % 16 === 0) await (durability === 'buffered' ? afterMs(1) : turn())
 }
 while (open.length > 0) respond()
 // What gathers must have been written, or be pending, before the close, which gives up on a full disk. Commits end in order.

@@ -26,16 +26,7 @@ const segmentNames = (directory: string) =>
 
 function verify(dir: string, args: readonly string[]) {
   const [key = ''] = globSync('**/audit-seal-key.pem', { cwd: dir })
-  const command = [
-    '--import',
-    'tsx',
-    'gateway/cli/countersign.ts',
-    'audit',
-    'verify',
-    '--key',
-    join(dir, key),
-    ...args,
-  ]
+  const command = ['gateway/cli/countersign.ts', 'audit', 'verify', '--key', join(dir, key), ...args]
   return spawnSync(process.execPath, command, { encoding: 'utf8' })
 }
 

@@ -10,9 +10,7 @@ import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 
 function said(...words: string[]): string[] {
-  const { stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', PROGRAM, 'audit', ...words], {
-    encoding: 'utf8',
-  })
+  const { stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'audit', ...words], { encoding: 'utf8' })
   return `${stdout}\n${stderr}`.split('\n')
 }
 
