@@ -381,9 +381,13 @@ test('a proof that is refused uses up no jti: nobody can spend that of another',
   assert.equal(judge(verifier, good, REQUEST), undefined)
 })
 
-test('a proof that cannot be remembered is refused', async () => {
-  const { verifier } = verifierOf({ replays: { take: () => 'full' } })
-  assertInvalid(judge(verifier, await proofOf(), REQUEST), /full$/)
+test('a proof that cannot be remembered is refused, and not called bad', async () => {
+  for (const fault of ['full', 'unwritable'] as const) {
+    const { verifier } = verifierOf({ replays: { take: () => fault } })
+    const refused = judge(verifier, await proofOf(), REQUEST)
+    assert.equal(refused?.error, 'proofs_unavailable')
+    assert.match(refused.cause, new RegExp(`${fault}$`))
+  }
 })
 
 test('nothing that a client may send makes checking throw or passes', async () => {

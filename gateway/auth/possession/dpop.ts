@@ -161,7 +161,9 @@ export class ProofVerifier {
 
 function replayFault(jti: string, replay: ReplayFault | undefined): ProofFault | undefined {
   if (replay === undefined) return undefined
-  return replay === 'away' ? STORE_AWAY : invalid(`jti ${quote(jti)}: ${replay}`)
+  if (replay === 'replayed') return invalid(`jti ${quote(jti)}: replayed`)
+  const cause = replay === 'away' ? 'the shared store is away' : `no more proofs can be remembered: ${replay}`
+  return { ...UNAVAILABLE, cause }
 }
 
 function baseOf(url: string): Htu {
@@ -176,10 +178,9 @@ const WRONG_KEY: ProofFault = {
   cause: 'the jwk of the proof is not the key that the token is bound to',
 }
 
-const STORE_AWAY: ProofFault = {
+const UNAVAILABLE: Omit<ProofFault, 'cause'> = {
   error: 'proofs_unavailable',
   description: 'DPoP proofs cannot be verified at the moment',
-  cause: 'the shared store is away',
 }
 
 const NONCE_NEEDED: Omit<ProofFault, 'cause'> = {

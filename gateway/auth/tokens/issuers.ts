@@ -107,7 +107,11 @@ function trust(
   }
 }
 
-/** From the first URI that has it. @throws the fault of the first URI when none has it */
+/**
+ * From the first URI that has it. Each may take the 5 s of a fetch, one after another, and tokens with an unknown key wait for all.
+ *
+ * @throws the fault of the first URI when none has it
+ */
 async function fetchFirst(uris: readonly string[], signal: AbortSignal, proof?: Field): Promise<unknown> {
   let first: unknown
   for (const uri of uris) {
