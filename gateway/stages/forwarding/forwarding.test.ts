@@ -7,7 +7,7 @@ import type { UpstreamRequest } from '../../upstream/upstream-client.ts'
 import { forward } from '../forward.ts'
 import { occupy } from '../occupy.ts'
 import { record } from '../record.ts'
-import { makeExchange, makeGateway, makePrincipal, makeRoute } from '../stage.test-support.ts'
+import { makeExchange, makeGateway, makePrincipal, makeRoute, NOW_MS } from '../stage.test-support.ts'
 import type { Forwarding } from './forwarding.ts'
 
 type Request = Parameters<typeof makeExchange>[0]
@@ -163,6 +163,42 @@ describe('a response of the upstream', () => {
     time.nowMs += 1000
     assert.equal(forwarding.data(Buffer.from('c')), false)
     assert.deepEqual([res.body, res.calls.at(-1), exchange.refusalCode], ['ab', 'breakOff', 'invalid_token'])
+  })
+})
+
+describe('a response that streams', () => {
+  const EXPIRES_MS = NOW_MS + 1500
+
+  it('is broken off within a second after the token of its caller expires', () => {
+    const { forwarding, exchange, res, time } = forwarded()
+    exchange.principal = makePrincipal({ expiresAtMs: EXPIRES_MS })
+    forwarding.head(200, [])
+    forwarding.data(Buffer.from('a'))
+    time.nowMs += 1000
+    assert.equal(forwarding.data(Buffer.from('b')), true)
+    time.nowMs += 1000
+    assert.equal(forwarding.data(Buffer.from('c')), false)
+    assert.deepEqual([res.body, res.calls.at(-1), exchange.refusalCode], ['ab', 'breakOff', 'invalid_token'])
+  })
+
+  it('is completed after that when its length was announced: it ends by itself', () => {
+    const { forwarding, exchange, res, time } = forwarded()
+    exchange.principal = makePrincipal({ expiresAtMs: EXPIRES_MS })
+    forwarding.head(200, length(2))
+    forwarding.data(Buffer.from('a'))
+    time.nowMs += 2000
+    assert.equal(forwarding.data(Buffer.from('b')), true)
+    assert.equal(res.body, 'ab')
+  })
+
+  it('is broken off when the certificate that proved its caller is accepted no more', () => {
+    const { forwarding, exchange, res, time } = forwarded()
+    exchange.principal = makePrincipal({ method: 'mtls' })
+    forwarding.head(200, [])
+    forwarding.data(Buffer.from('a'))
+    time.nowMs += 1000
+    assert.equal(forwarding.data(Buffer.from('b')), false)
+    assert.deepEqual([res.body, exchange.refusalCode], ['a', 'invalid_certificate'])
   })
 })
 

@@ -3,6 +3,7 @@ import type { Exchange, OngoingForwarding } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { filterResponseHead, revokedSessions } from '../../http/rules/response-headers.ts'
 import { filterResponseTrailers } from '../../http/rules/trailers.ts'
+import type { Lapse } from '../../http/server/tunnels/tunnels.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import type {
@@ -17,6 +18,7 @@ import { vacate } from '../occupy.ts'
 import { giveUp } from '../response/refuse.ts'
 import { writeHead } from '../response/write-response.ts'
 import { isGrpcCall } from './grpc-call.ts'
+import { lapseOf } from './lapse.ts'
 import { openTunnel } from './tunnel.ts'
 
 /** RFC 8288 section 3, as far as an early hint needs it. Each character fits one place only: no value takes long to refuse. */
@@ -28,9 +30,15 @@ const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** How long the response head is awaited after the client disconnected: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
 
-/** How often a streaming response checks that the session of its caller is not revoked. */
-const SESSION_CHECK_MS = 1000
-const SESSION_ENDED = refusal('invalid_token', { cause: 'its session was revoked while it was sent' })
+/** How often a streaming response checks that its caller's credential is still valid. */
+const LAPSE_CHECK_MS = 1000
+const REFUSAL_OF_LAPSE: Readonly<Record<Lapse, Refusal>> = {
+  session_revoked: refusal('invalid_token', { cause: 'its session was revoked while it was sent' }),
+  token_expired: refusal('invalid_token', { cause: 'the token expired while it was sent' }),
+  certificate_refused: refusal('invalid_certificate', {
+    cause: 'the certificate was no longer good while it was sent',
+  }),
+}
 
 const REFUSAL_OF_FAULT: Readonly<Record<UpstreamFaultKind, RefusalCode>> = {
   unreachable: 'upstream_unreachable',
@@ -67,7 +75,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   #bodyBegan = false
   /** This response revokes sessions itself, perhaps its caller's; it must still be delivered. */
   #endsSessions = false
-  #nextSessionCheckMs: number
+  #nextLapseCheckMs: number
   /** Set when the client has disconnected and only the response head is awaited. */
   #orphaned: Orphaned | undefined = undefined
 
@@ -75,7 +83,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#gateway = gateway
     this.#exchange = exchange
     this.#sentSteadyMs = gateway.steadyClock()
-    this.#nextSessionCheckMs = this.#sentSteadyMs + SESSION_CHECK_MS
+    this.#nextLapseCheckMs = this.#sentSteadyMs + LAPSE_CHECK_MS
   }
 
   /** Interim responses (RFC 9110 section 15.2) are passed on, except to HTTP/1.0, which has none. */
@@ -127,8 +135,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   data(chunk: Buffer): boolean {
     if (this.#bodiless) return true
-    if (this.#bodyBegan && this.#isSessionRevoked()) {
-      this.give(SESSION_ENDED)
+    const lapse = this.#bodyBegan ? this.#lapse() : undefined
+    if (lapse !== undefined) {
+      this.give(REFUSAL_OF_LAPSE[lapse])
       return false
     }
     const { res } = this.#exchange
@@ -216,13 +225,15 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#orphaned = undefined
   }
 
-  #isSessionRevoked(): boolean {
-    const session = this.#exchange.principal?.session
-    if (session === undefined || this.#endsSessions) return false
+  #lapse(): Lapse | undefined {
+    const { principal } = this.#exchange
+    if (principal === undefined || this.#endsSessions) return undefined
     const nowMs = this.#gateway.steadyClock()
-    if (nowMs < this.#nextSessionCheckMs) return false
-    this.#nextSessionCheckMs = nowMs + SESSION_CHECK_MS
-    return this.#gateway.revocations.isRevoked(session)
+    if (nowMs < this.#nextLapseCheckMs) return undefined
+    this.#nextLapseCheckMs = nowMs + LAPSE_CHECK_MS
+    const lapse = lapseOf(this.#gateway, this.#exchange, principal.method === 'mtls')
+    // A response of announced length ends by itself.
+    return lapse === 'token_expired' && this.#bytesLeft !== undefined ? undefined : lapse
   }
 
   /** @returns false when a crash would restore a session; the client must then not be told that it has ended. */

@@ -4,14 +4,13 @@ import type { Gateway } from '../../gateway.ts'
 import { isTrusted } from '../../http/rules/client-address.ts'
 import { networkOf } from '../../http/rules/network.ts'
 import { filterResponseHead } from '../../http/rules/response-headers.ts'
-import type { Lapse } from '../../http/server/tunnels/tunnels.ts'
 import { upgradeHead } from '../../http/server/tunnels/websocket.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { traceIdOf } from '../../http/tracing/trace-id.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { peerOf } from '../../tls/clients/peer.ts'
 import { close } from '../close.ts'
 import { withMandatory } from '../response/write-response.ts'
+import { hasGoodCertificate, lapseOf } from './lapse.ts'
 
 /** The maximum number of tunnels is open. */
 export const NO_TUNNEL_FREE = refusal('overloaded', {
@@ -67,19 +66,4 @@ export function openTunnel(
 function callerOf({ settings: { trustedProxies } }: Gateway, { address, viaTrustedProxy }: Exchange) {
   const isProxy = viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
   return isProxy ? undefined : networkOf(address)
-}
-
-/** Why the caller's credential is no longer valid; undefined while it is. */
-function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
-  const { principal } = exchange
-  if (principal !== undefined) {
-    if (gateway.revocations.isRevoked(principal.session)) return 'session_revoked'
-    if (principal.expiresAtMs !== undefined && gateway.clock() >= principal.expiresAtMs)
-      return 'token_expired'
-  }
-  return hadCertificate && !hasGoodCertificate(gateway, exchange) ? 'certificate_refused' : undefined
-}
-
-function hasGoodCertificate(gateway: Gateway, { secure }: Exchange): boolean {
-  return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock())?.authorized === true
 }

@@ -63,7 +63,7 @@ export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'auth
   }
 }
 
-/** The one temporary fault: a renewed list makes the certificate acceptable again. */
+/** The one temporary fault, unless the handshake found it: a renewed list makes the certificate acceptable again. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
 
 class PathSearch {
