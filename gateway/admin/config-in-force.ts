@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { ClientTable } from '../config/clients-file.ts'
 import { describeFault, type Fault } from '../config/faults.ts'
+import { fingerprint } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { plain, shownSettings } from '../config/shown-settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
@@ -18,7 +19,7 @@ export interface PartInForce {
   readonly sinceMs: number
   /** Of gateway.json, with what the environment overrides. */
   readonly settings?: object
-  /** Routes, limits, clients, or the certificate. */
+  /** Routes, limits, clients, the certificate, or the fingerprint of the admin token. */
   readonly rows: readonly object[]
   /** The result of the last edit; undefined: there was none since the start. */
   readonly lastReload: LastReload | undefined
@@ -56,6 +57,7 @@ interface Read {
   readonly limits: { readonly value: readonly LimitRow[] }
   readonly clients: { readonly value: ClientTable } | undefined
   readonly tls: { readonly material: { readonly summary: object } } | undefined
+  readonly adminToken?: { readonly value: string } | undefined
 }
 
 /** The configuration in force and the result of each file's last edit, for the admin listener. Without secrets. */
@@ -66,7 +68,7 @@ export class ConfigInForce {
   /** Undefined: something has changed since it was made. */
   #report: ConfigReport | undefined
 
-  constructor({ version, settings, limits, clients, tls }: Read, clock: () => number = Date.now) {
+  constructor({ version, settings, limits, clients, tls, adminToken }: Read, clock: () => number = Date.now) {
     this.#version = version
     this.#clock = clock
     this.#putSettings(settings, undefined)
@@ -76,6 +78,9 @@ export class ConfigInForce {
     }
     if (settings.tls !== undefined && tls !== undefined) {
       this.#put('certificates', settings.tls.certFile, { rows: [tls.material.summary] })
+    }
+    if (settings.adminTokenFile !== undefined && adminToken !== undefined) {
+      this.#put('admin tokens', settings.adminTokenFile, { rows: [fingerprint(adminToken.value)] })
     }
   }
 

@@ -10,7 +10,7 @@ import type { Settings } from '../config/settings.ts'
 import { trailOptions } from '../process/data-files.ts'
 import { passed, type Stop } from '../process/drain.ts'
 import { freePort } from '../process/public-listeners.ts'
-import type { Reports } from '../process/reload/reload-reports.ts'
+import type { Reports, Watching } from '../process/reload/reload-reports.ts'
 import { HandOver } from '../process/restart/hand-over.ts'
 import type { Inheritance } from '../process/restart/predecessor.ts'
 import { type PassedConnection, type PassedSocket, portOfSocket } from '../process/restart/sockets.ts'
@@ -154,6 +154,10 @@ export class Primary implements ServingMode {
 
   degraded(): string | undefined {
     return this.#state.whyDegraded
+  }
+
+  watch(file: Watching): void {
+    this.#configuration.add(file)
   }
 
   reload(): Promise<void> {

@@ -59,6 +59,11 @@ export class PublishedConfiguration {
     this.#watching.push(...watchTls(reports, watched))
   }
 
+  /** A file of the main thread alone. */
+  add(file: Watching): void {
+    this.#watching.push(file)
+  }
+
   /** Reads the files now; resolves when the results have been reported. */
   check(): Promise<void> {
     return checkNow(this.#watching)

@@ -162,11 +162,12 @@ function consoleFeed(serving: ServingMode): ConsoleFeed {
   })
 }
 
-function adminGuard({ settings, adminToken }: StartupConfiguration, { reports }: ServingMode): AdminGuard {
+function adminGuard({ settings, adminToken }: StartupConfiguration, serving: ServingMode): AdminGuard {
   const { adminHost, adminNames, adminTokenFile: file } = settings
   const guard = new AdminGuard({ names: [adminHost, ...adminNames], token: adminToken?.value })
   if (file !== undefined && adminToken !== undefined) {
-    watchAdminToken(reports, { file, loaded: adminToken, enforce: (token) => guard.replaceToken(token) })
+    const enforce = (token: string) => guard.replaceToken(token)
+    serving.watch(watchAdminToken(serving.reports, { file, loaded: adminToken, enforce }))
   }
   return guard
 }

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type { ParseFile } from './load-file.ts'
 
 /** Too long to guess, and valid in a header field. */
@@ -18,4 +19,9 @@ function secretLine(what: string): ParseFile<string> {
     const reason = `must hold one line of 32 to 256 visible ASCII characters, ${what}`
     return { faults: [{ file, path: '$', reason }] }
   }
+}
+
+/** Enough to tell secrets apart, and nothing to find one by: a secret is too long to guess. */
+export function fingerprint(secret: string): { readonly sha256: string } {
+  return { sha256: hash('sha256', secret).slice(0, 16) }
 }

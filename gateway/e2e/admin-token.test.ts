@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import type { ConfigReport, PartInForce, ReloadResult } from '../admin/config-in-force.ts'
 import { run } from './child-process.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -27,6 +28,12 @@ describe('the admin listener with a token', () => {
   const statusOf = async (path: string, headers: Record<string, string> = {}) =>
     (await call(gateway.adminUrl + path, { headers })).status
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+  async function partInForce(token: string): Promise<PartInForce> {
+    const response = await call(`${gateway.adminUrl}/config`, { headers: bearer(token) })
+    const part = response.json<ConfigReport>().parts['admin tokens']
+    assert.ok(part, response.body)
+    return part
+  }
 
   it('probes anyone, and shows metrics only to who has the token', async () => {
     for (const path of ['/healthz', '/readyz'])
@@ -46,11 +53,21 @@ describe('the admin listener with a token', () => {
     writeFileSync(tokenFile, 'short')
     await gateway.process.line(({ msg }) => msg === 'the last good admin tokens stay in force')
     assert.equal(await statusOf('/metrics', bearer(TOKEN)), 200)
+    const reload = (token: string) =>
+      call(`${gateway.adminUrl}/reload`, { method: 'POST', headers: bearer(token) })
+    const refused = await reload(TOKEN)
+    const { file, result, faults } = refused.json<Record<string, ReloadResult>>()['admin tokens'] ?? {}
+    assert.deepEqual([refused.status, file, result], [422, tokenFile, 'failure'])
+    assert.match(String(faults), /must hold one line of 32 to 256 visible ASCII characters/)
+    const before = await partInForce(TOKEN)
     writeFileSync(tokenFile, NEXT)
     await until(async () => ((await statusOf('/metrics', bearer(NEXT))) === 200 ? true : undefined))
     assert.equal(await statusOf('/metrics', bearer(TOKEN)), 401)
     const change = await until(() => gateway.audit().find(({ type }) => type === 'CONFIG_CHANGE'))
-    assert.doesNotMatch(JSON.stringify(change), /token-of-the-admin/)
+    assert.equal((await reload(NEXT)).status, 200)
+    const after = await partInForce(NEXT)
+    assert.notEqual(before.hash, after.hash)
+    assert.doesNotMatch(JSON.stringify([change, after]), /token-of-the-admin/)
     assert.doesNotMatch(JSON.stringify(gateway.process.lines), /token-of-the-admin/)
   })
 })

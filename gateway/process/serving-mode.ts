@@ -4,7 +4,7 @@ import type { Trail } from '../audit/trail.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Limiter } from '../limits/limiter.ts'
 import type { Stop } from './drain.ts'
-import type { Reports } from './reload/reload-reports.ts'
+import type { Reports, Watching } from './reload/reload-reports.ts'
 import type { HandOver } from './restart/hand-over.ts'
 
 /** A running gateway, with or without workers. */
@@ -15,8 +15,10 @@ export interface ServingMode {
   collect(): Promise<MetricsSnapshot>
   /** For who only looks at what is counted. */
   readonly limiter: Pick<Limiter, 'inForce'>
-  /** Where edits of files are reported that the gateway itself does not watch. */
+  /** Where edits of files are reported. */
   readonly reports: Reports
+  /** Has another file read with those of the configuration, until they are no longer watched. */
+  watch(file: Watching): void
   /** In force now. */
   readonly settings: Settings
   /** With it another process can take over; undefined: none can, or not yet. */

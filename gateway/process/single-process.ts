@@ -63,6 +63,7 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
     collect: metrics.snapshot,
     limiter: state.limiter,
     reports,
+    watch: (file) => void watching.push(file),
     get settings() {
       return inForce.gateway.settings
     },

@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { Reloader } from '../../config/reload/reloader.ts'
-import { parseAdminToken } from '../../config/secret-line.ts'
+import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
 import { type Reports, reporter, type Watching } from './reload-reports.ts'
 
 interface WatchedToken {
@@ -27,9 +26,4 @@ export function watchAdminToken(reports: Reports, { file, loaded, enforce }: Wat
             after: [fingerprint(reload.after)],
           }),
   })
-}
-
-/** Enough to tell tokens apart, and nothing to find one by: a token is too long to guess. */
-function fingerprint(token: string): { readonly sha256: string } {
-  return { sha256: createHash('sha256').update(token).digest('hex').slice(0, 16) }
 }
