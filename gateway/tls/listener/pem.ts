@@ -7,9 +7,8 @@ export interface PemBlock {
   readonly der: Buffer
 }
 
-const BLOCK = /^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*$((?:(?!-----)[\s\S])*)^-----END \1-----[ \t]*$/gm
-const BEGIN = /^-----BEGIN /gm
-const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
+const BEGIN = /^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*$/
+const NOT_BASE64 = /[^A-Za-z0-9+/]/
 
 /**
  * The blocks of a PEM file in order. Text between them is ignored (RFC 7468 section 2). An encrypted key of the old kind
@@ -18,17 +17,36 @@ const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
  * @returns the blocks, or what is wrong with the file
  */
 export function readPem(file: string): readonly PemBlock[] | string {
-  const text = file.replaceAll('\r\n', '\n')
+  const lines = file.replaceAll('\r\n', '\n').split('\n')
   const blocks: PemBlock[] = []
-  for (const [whole, label = '', body = ''] of text.matchAll(BLOCK)) {
-    const base64 = body.replace(/\s+/g, '')
-    const der = body.includes(':') ? Buffer.alloc(0) : Buffer.from(base64, 'base64')
-    if (!body.includes(':') && !BASE64.test(base64)) return `block ${blocks.length + 1} is not base64`
-    blocks.push({ label, text: `${whole}\n`, der })
+  let begun = 0
+  let open: { readonly label: string; readonly at: number } | undefined
+  // Line by line: a list of revoked certificates may be longer than the stack of a regular expression.
+  for (const [at, line] of lines.entries()) {
+    if (!line.includes('-----')) continue
+    if (line.startsWith('-----BEGIN ')) begun += 1
+    if (open !== undefined && line.trimEnd() === `-----END ${open.label}-----`) {
+      const block = blockOf(open.label, lines.slice(open.at, at + 1))
+      if (block === undefined) return `block ${blocks.length + 1} is not base64`
+      blocks.push(block)
+    }
+    const label = BEGIN.exec(line)?.[1]
+    open = label === undefined ? undefined : { label, at }
   }
-  const begun = text.match(BEGIN)?.length ?? 0
   if (begun === 0) return 'is not PEM: it has no line -----BEGIN …-----'
   if (begun > blocks.length)
     return `has ${begun} BEGIN lines, but only ${blocks.length} whole blocks: it is cut off`
   return blocks
+}
+
+/** @param lines from its BEGIN to its END line. @returns undefined when it is not base64 */
+function blockOf(label: string, lines: readonly string[]): PemBlock | undefined {
+  const text = `${lines.join('\n')}\n`
+  const body = lines.slice(1, -1)
+  if (body.some((line) => line.includes(':'))) return { label, text, der: Buffer.alloc(0) }
+  const base64 = body.join('').replace(/\s+/g, '')
+  const padding = base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0
+  const digits = base64.slice(0, base64.length - padding)
+  if (digits === '' || NOT_BASE64.test(digits)) return undefined
+  return { label, text, der: Buffer.from(base64, 'base64') }
 }
