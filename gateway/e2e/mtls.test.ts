@@ -470,6 +470,18 @@ describe('mutual TLS', () => {
       staying.destroy()
     })
 
+    it('so that a client that met a list out of date connects anew, and comes in when it is renewed', async () => {
+      const count = gateway.process.lines.length
+      tls.write('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
+      await until(() => gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates in force'))
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+      const refused = await ask('/machine/x', pinned, { agent })
+      assert.deepEqual([refused.status, refused.headers.connection], [401, 'close'])
+      await revoke()
+      assert.equal((await ask('/machine/x', pinned, { agent })).status, 200)
+      agent.destroy()
+    })
+
     it('so that the clients of a new authority come in, and those of one taken out are refused', async () => {
       const nextCa = await makeAuthority({ subject: 'CN=Next root,O=Test' })
       const newcomer = await makeCertificate({

@@ -21,23 +21,24 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const peer = exchange.secure && peerOf(exchange.secure, gateway.tls.trust, gateway.clock())
   if (peer?.authorized !== true) {
-    return refused(
-      gateway,
-      'untrusted',
-      peer === undefined ? 'no certificate' : `${peer.reason}: ${namesOf(peer)}`,
-    )
+    const cause = peer === undefined ? 'no certificate' : `${peer.reason}: ${namesOf(peer)}`
+    return refused(gateway, 'untrusted', { cause, closes: peer?.mayPassAnew === true })
   }
   exchange.principal = clientOf(gateway, peer)
   if (exchange.principal === undefined) {
-    return refused(gateway, 'unknown_client', `no client has ${namesOf(peer)}`)
+    return refused(gateway, 'unknown_client', { cause: `no client has ${namesOf(peer)}` })
   }
   gateway.metrics.authDecision('mtls', 'accepted')
   return undefined
 }
 
-function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
+function refused(
+  gateway: Gateway,
+  outcome: string,
+  more: { readonly cause: string; readonly closes?: boolean },
+): Refusal {
   gateway.metrics.authDecision('mtls', outcome)
-  return refusal('invalid_certificate', { headers: CHALLENGE, cause })
+  return refusal('invalid_certificate', { headers: CHALLENGE, ...more })
 }
 
 /** The names that clients.json could give. */

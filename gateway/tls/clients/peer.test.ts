@@ -303,6 +303,25 @@ describe('an open connection', () => {
     one.socket.destroy()
   })
 
+  it('is refused for good on a connection whose handshake met an expired list, and may pass on another', async (t) => {
+    const server = await TestServer.start(
+      t,
+      await materialWith(await makeRevocationList(ca, { untilDays: -1 })),
+    )
+    const one = await TestClient.connect(server, shown(good))
+    const { authorized, reason, mayPassAnew } = await one.ask()
+    assert.deepEqual(
+      [authorized, reason, mayPassAnew],
+      [false, 'the revocation list of its issuer is out of date', true],
+    )
+    server.swap(await materialWith())
+    assert.equal((await one.ask()).authorized, false)
+    const another = await TestClient.connect(server, shown(good))
+    assert.deepEqual([(await another.ask()).authorized, (await another.ask()).mayPassAnew], [true, undefined])
+    one.socket.destroy()
+    another.socket.destroy()
+  })
+
   it('is refused once the list of the authority above its issuer has expired', async (t) => {
     const between = await makeAuthority({ subject: 'CN=Between,O=Test', issuer: ca })
     const certificate = await client({ issuer: between })

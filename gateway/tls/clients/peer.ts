@@ -9,6 +9,8 @@ export interface PeerCertificate {
   readonly authorized: boolean
   /** Why it is not authorized, for the log only. */
   readonly reason: string | undefined
+  /** The handshake refused it for what passes by itself: the same certificate may be good on another connection, never on this one. */
+  readonly mayPassAnew?: true
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
   /** The same in the encoding of `x5t#S256` (RFC 8705 section 3.1). */
@@ -47,6 +49,9 @@ const REASONS: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
+/** A list is renewed, and the time comes. */
+const PASSING: ReadonlySet<string> = new Set(['CERT_NOT_YET_VALID', 'CRL_HAS_EXPIRED', 'CRL_NOT_YET_VALID'])
+
 /** No honest client sends more. */
 const MAX_INTERMEDIATES = 10
 
@@ -72,7 +77,7 @@ const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
  *
  * The verdict is cached per connection. It is renewed when the authorities or revocation lists were reloaded, or when a
  * certificate or list on the path has expired. A refusal holds for all later requests of the connection, except for a list
- * that has gone out of date since the handshake and may be renewed. (`socket.authorized` is only the verdict of the handshake.)
+ * that has gone out of date since the handshake and may be renewed; see `mayPassAnew` for one that had before. (`socket.authorized` is only the verdict of the handshake.)
  *
  * @param trust what is in force now; undefined when client certificates are not requested
  */
@@ -95,11 +100,13 @@ function firstVerdict(socket: TLSSocket, trust: ClientTrust, nowMs: number): Pee
     CACHE.set(socket, null)
     return undefined
   }
-  const reason = socket.authorized === true ? undefined : refusalReason(socket.authorizationError)
+  const code = socket.authorized === true ? undefined : String(socket.authorizationError)
+  const reason = code === undefined ? undefined : refusalReason(code)
   const names = alternativeNamesOf(leaf)
   const base: PeerCertificate = {
     authorized: reason === undefined,
     reason,
+    ...(code !== undefined && PASSING.has(code) && { mayPassAnew: true }),
     thumbprintHex: hash('sha256', leaf.raw, 'hex'),
     thumbprintBase64url: hash('sha256', leaf.raw, 'base64url'),
     subject: subjectOf(leaf),
@@ -141,7 +148,6 @@ function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
 }
 
 /** Node's types say Error, but on a server it is OpenSSL's code. */
-function refusalReason(error: unknown): string {
-  const code = String(error)
+function refusalReason(code: string): string {
   return REASONS.get(code) ?? `the handshake did not take it (${code})`
 }

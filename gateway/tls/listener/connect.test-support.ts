@@ -68,9 +68,9 @@ export class TestServer {
       (req, res) => {
         const socket = req.socket as TLSSocket
         this.peer = peerOf(socket, this.material.trust, this.clock())
-        const { authorized, reason } = this.peer ?? {}
+        const { authorized, reason, mayPassAnew } = this.peer ?? {}
         const answer = () =>
-          res.end(JSON.stringify({ authorized, reason, resumed: socket.isSessionReused() }))
+          res.end(JSON.stringify({ authorized, reason, mayPassAnew, resumed: socket.isSessionReused() }))
         if (req.url === '/after-end') socket.once('end', () => setImmediate(setImmediate, answer))
         else answer()
       },
@@ -106,6 +106,7 @@ export class TestServer {
 export interface Verdict {
   readonly authorized?: boolean
   readonly reason?: string
+  readonly mayPassAnew?: true
   readonly resumed: boolean
 }
 
