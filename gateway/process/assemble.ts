@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createMetrics } from '../admin/metrics.ts'
 import { beginTrail } from '../audit/open-trail.ts'
 import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
+import type { Settings } from '../config/settings.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
@@ -48,7 +49,8 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
     tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels: settings.maxTunnels }),
     permits: new UpstreamPermits({ max: settings.maxInFlight, threads: 1 }),
   }
-  const inForce = new GatewayInForce(startup, { state, limiter, trail, metrics, secret, load })
+  const alone = { ...startup, settings: inOneThread(settings) }
+  const inForce = new GatewayInForce(alone, { state, limiter, trail, metrics, secret, load })
   // Last, because with the first table the snapshot of the last run is removed.
   limiter.replace(startup.limits.value)
   maintainState(state, watch)
@@ -57,4 +59,9 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
     inForce.restoreKeys(passed.keys)
   }
   return { inForce, state, watch, inherited }
+}
+
+/** Where ports cannot be shared, one thread has what several would have divided. */
+export function inOneThread(settings: Settings): Settings {
+  return { ...settings, workers: 1 }
 }

@@ -1,6 +1,6 @@
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
-import { assemble } from './assemble.ts'
+import { assemble, inOneThread } from './assemble.ts'
 import { closeParts, drain } from './drain.ts'
 import type { GatewayInForce } from './gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
@@ -150,7 +150,7 @@ function enforceIn({ state, inForce, whenBound }: Edited) {
       clients.table = table
     },
     settings: (settings: StartupConfiguration['settings']) => {
-      inForce.replace(settings)
+      inForce.replace(inOneThread(settings))
       whenBound()
     },
   }

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, request, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { pino } from 'pino'
+import { serveAlone } from './single-process.ts'
+import { readConfiguration } from './startup/read-configuration.ts'
+
+const GROUP = 8
+
+/** A service that responds only when the test says so. */
+async function heldService(t: TestContext) {
+  const held: ServerResponse[] = []
+  const server = createServer((_, res) => {
+    held.push(res)
+    if (held.length === GROUP) for (const each of held.splice(0)) each.end('done')
+  })
+  t.after(() => server.close())
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+/** As where a port cannot be shared among the four workers that were asked for. */
+async function serveInOneThread(t: TestContext, config: object) {
+  const dir = mkdtempSync(join(tmpdir(), 'one-thread-'))
+  const [configFile, limitsFile] = [join(dir, 'gateway.json'), join(dir, 'limits.json')]
+  const write = (edited: object) =>
+    writeFileSync(configFile, JSON.stringify({ workers: 4, trustedProxies: ['127.0.0.1'], ...edited }))
+  write(config)
+  writeFileSync(limitsFile, '{"limits": []}')
+  const env = {
+    GATEWAY_CONFIG: configFile,
+    GATEWAY_LIMITS: limitsFile,
+    GATEWAY_DATA_DIR: dir,
+    GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),
+    GATEWAY_AUDIT_SEALS: 'off',
+    GATEWAY_PORT: '0',
+  }
+  // An edit is read with the environment of the process.
+  Object.assign(process.env, env)
+  const { value, faults } = readConfiguration(process.env)
+  assert.deepEqual(faults, undefined)
+  assert.ok(value)
+  assert.equal(value.settings.workers, 4)
+  const serving = serveAlone({ ...value, log: pino({ level: 'silent' }), storeModule: undefined }, {})
+  const { port } = await serving.begin()
+  t.after(async () => {
+    await serving.drain({ reason: 'test', graceMs: 0, hurry: Promise.resolve() })
+    rmSync(dir, { recursive: true })
+    for (const name of Object.keys(env)) delete process.env[name]
+  })
+  return { port, write, serving }
+}
+
+/** @param caller the last part of the address that a proxy names */
+async function ask(port: number, caller: number): Promise<number | undefined> {
+  const headers = { 'X-Forwarded-For': `192.0.2.${caller}`, Connection: 'close' }
+  const [response] = await once(
+    request({ port, host: '127.0.0.1', path: '/held', headers }).end(),
+    'response',
+  )
+  response.resume()
+  return response.statusCode
+}
+
+test('one thread in the place of several has all of every bound, also after an edit', async (t) => {
+  const url = await heldService(t)
+  const config = {
+    upstream: url,
+    upstreams: { held: { targets: [url], maxInFlight: GROUP } },
+    routes: [{ path: '/held', auth: ['none'], upstream: 'held' }],
+  }
+  const { port, write, serving } = await serveInOneThread(t, config)
+  const askAll = () => Promise.all(Array.from({ length: GROUP }, (_, i) => ask(port, i + 1)))
+  const all = Array.from({ length: GROUP }, () => 200)
+  assert.deepEqual(await askAll(), all)
+  write({ ...config, timeouts: { headersMs: 25_000 } })
+  await serving.reload()
+  assert.equal(serving.settings.timeouts.headersMs, 25_000)
+  assert.deepEqual(await askAll(), all)
+})
