@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import { configFiles, type Environment } from '../config/environment.ts'
 import { describeFault } from '../config/faults.ts'
+import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
 import { CommandFault, type Flag, flagValue, type Given, UsageFault } from './command.ts'
@@ -110,7 +111,7 @@ interface Place {
 function readPlace(env: Environment): Place {
   try {
     const { adminHost, adminPort, adminTokenFile } = JSON.parse(
-      readFileSync(configFiles(env).configFile, 'utf8'),
+      withoutMark(readFileSync(configFiles(env).configFile, 'utf8')),
     )
     return { adminHost, adminPort, adminTokenFile }
   } catch {

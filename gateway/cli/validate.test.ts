@@ -83,11 +83,12 @@ test('files named as arguments are checked by what they hold, and the environmen
     four: 'not JSON',
     five: '{}',
     six: '{"limits":[],"routes":[]}',
+    marked: `\uFEFF${LIMITS}`,
   })
-  const good = validate([paths.one!, paths.two!], { GATEWAY_PORT: 'x' })
+  const good = validate([paths.one!, paths.two!, paths.marked!], { GATEWAY_PORT: 'x' })
   assert.deepEqual(good, {
     status: 0,
-    out: [`${paths.one}: OK, routes: 1`, `${paths.two}: OK, limits: 1`],
+    out: [`${paths.one}: OK, routes: 1`, `${paths.two}: OK, limits: 1`, `${paths.marked}: OK, limits: 1`],
     errors: [],
   })
   const missing = join(paths.one!, '..', 'missing')

@@ -3,6 +3,7 @@ import { parseClients } from '../config/clients-file.ts'
 import { configFiles, ENVIRONMENT, type Environment } from '../config/environment.ts'
 import { type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
+import { withoutMark } from '../config/json/json-file.ts'
 import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
@@ -144,7 +145,7 @@ function checkFile(found: Findings, file: string): void {
 /** Judged by content, not by name. For a file that is not JSON all parsers report the same fault. */
 function isTable(kind: 'clients' | 'limits', text: string): boolean {
   try {
-    const { $schema, routes, [kind]: rows } = JSON.parse(text)
+    const { $schema, routes, [kind]: rows } = JSON.parse(withoutMark(text))
     return routes === undefined && (rows !== undefined || String($schema).endsWith(`${kind}.schema.json`))
   } catch {
     return false

@@ -1,7 +1,10 @@
 import { BlockList } from 'node:net'
 import type { Settings } from './settings.ts'
 
-/** Whether others may see a setting: `false` where it is a secret, the name of a file or, with the routes, shown by itself. */
+/**
+ * Whether a setting is shown as it is: `false` where it may hold a secret, or is shown in another place or form. Names of files are
+ * no secrets; that of the seals' key is left out all the same.
+ */
 const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   configFile: false,
   limitsFile: false,

@@ -85,6 +85,9 @@ function describeConsole(): void {
 
   it('asks for the token, and then shows live what passes through the gateway', async () => {
     const { context, page, complaints } = await open()
+    // As text is pasted from a document: no header field can carry it.
+    await signIn(page, `${'x'.repeat(32)}…`)
+    await page.getByRole('alert').getByText('A token has visible ASCII characters only.').waitFor()
     await signIn(page, 'x'.repeat(32))
     await page.getByRole('alert').getByText('This is not the token in force.').waitFor()
     await signIn(page, TOKEN)
@@ -163,7 +166,8 @@ function describeConsole(): void {
   it('shows every text as text, whatever is in it', async () => {
     const { context, page } = await open()
     const moment = await firstMoment(gateway.adminUrl, TOKEN)
-    const body = `event: history\ndata: []\n\nevent: moment\ndata: ${JSON.stringify(withMarkup(moment))}\n\n`
+    const fault = `event: fault\ndata: {"reason":"over by now"}\n\n`
+    const body = `event: history\ndata: []\n\n${fault}event: moment\ndata: ${JSON.stringify(withMarkup(moment))}\n\n`
     await page.route('**/events', (route) => route.fulfill({ contentType: 'text/event-stream', body }))
     await signIn(page, TOKEN)
     await page
@@ -171,6 +175,7 @@ function describeConsole(): void {
       .first()
       .waitFor()
     assert.equal(await page.locator('main img, main script').count(), 0)
+    assert.equal(await page.locator('#notice').textContent(), '')
     assert.equal(await page.evaluate('window.hit'), undefined)
     await context.close()
   })

@@ -52,8 +52,7 @@ export class JsonFile<T> {
     this.#offsets = new Map()
     this.#unsound = new Set(['$'])
     this.#spoilt = new Set()
-    // Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore.
-    const json = text.startsWith('\uFEFF') ? text.slice(1) : text
+    const json = withoutMark(text)
     this.#shown = options.secret !== true && /^[ \t]*\{|^openapi:/m.test(json)
     this.#index = new LineIndex(text.length > MAX_LENGTH ? '' : json)
     if (text.length > MAX_LENGTH) {
@@ -167,4 +166,9 @@ function readJson(text: string): ScannedJson | JsonSyntaxFault {
 /** The paths that contain this one, innermost first. */
 function* ancestors(path: string): Iterable<string> {
   for (let at = parentPath(path); at !== undefined; at = parentPath(at)) yield at
+}
+
+/** Editors on Windows begin a file with a byte order mark, which RFC 8259 section 8.1 lets a reader ignore. */
+export function withoutMark(text: string): string {
+  return text.startsWith('\uFEFF') ? text.slice(1) : text
 }

@@ -72,8 +72,8 @@ export class Reloader<T> {
     return this.#watch.check()
   }
 
-  /** Has the file parsed and reported as if it were edited, because another one that its value depends on has changed. */
-  again(): void {
+  /** Another file that the value depends on has changed: at the next look this one is parsed and reported as if it were edited. */
+  dependencyChanged(): void {
     this.#doubtful = undefined
     this.#failed = undefined
     this.#watch.again()

@@ -31,7 +31,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   const report = reporter(reports, { file, label: basename(file), what: 'gateway' })
   // Looked at once: a text that is no JSON takes one look more.
   const others = new OtherFiles(() => {
-    reloader.again()
+    reloader.dependencyChanged()
     return reloader.check()
   })
   let running = watch.settings

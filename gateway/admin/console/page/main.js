@@ -41,8 +41,14 @@ byId('sign-out').addEventListener('click', () => {
 })
 form.addEventListener('submit', (event) => {
   event.preventDefault()
-  sessionStorage.setItem(TOKEN, tokenField.value.trim())
+  const token = tokenField.value.trim()
   tokenField.value = ''
+  // A header field can carry no other, so that the request would fail like a lost connection.
+  if (!/^[\x21-\x7e]+$/.test(token)) {
+    setText(byId('sign-in-fault'), 'A token has visible ASCII characters only.')
+    return
+  }
+  sessionStorage.setItem(TOKEN, token)
   form.hidden = true
   stop()
   stop = connect()
@@ -59,6 +65,7 @@ function connect() {
     },
     moment: (moment) => {
       showLink('live', 'good')
+      say('')
       last = moment
       plots?.add(moment.point)
       if (!paused()) show()
