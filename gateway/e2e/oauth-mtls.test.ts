@@ -8,6 +8,7 @@ import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
 import { Agent, fetch as undiciFetch } from 'undici'
 import { makeDemoCertificates } from '../tls/demo/demo-certs.ts'
+import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../tls/demo/throw-away-ca.ts'
 import { tokensFor } from './oauth-client.ts'
 import { startService, type TestService } from './running-service.ts'
 
@@ -22,8 +23,8 @@ const CLIENT = {
   tls_client_certificate_bound_access_tokens: true,
 }
 
-/** Names of the certificates that `npm run certs:demo` makes for clients. */
-type Certificate = 'client' | 'revoked'
+/** Those that `npm run certs:demo` makes for clients, and one with the client's name by another authority. */
+type Certificate = 'client' | 'revoked' | 'namesake'
 
 /** Tokens bound to the client certificate (RFC 8705), which also authenticates the client at the token endpoint. */
 describe('a token bound to a client certificate', () => {
@@ -35,7 +36,22 @@ describe('a token bound to a client certificate', () => {
   before(async () => {
     dir = mkdtempSync(join(tmpdir(), 'countersign-mtls-'))
     await makeDemoCertificates(dir, false)
-    writeFileSync(join(dir, 'clients.json'), JSON.stringify([CLIENT]))
+    const other = await makeAuthority({ subject: 'CN=Other authority' })
+    const namesake = await makeCertificate({
+      subject: 'CN=bank-b,O=Countersign demo',
+      issuer: other,
+      san: [{ type: 'url', value: CLIENT.tls_client_auth_san_uri }],
+      extendedKeyUsages: [CLIENT_AUTH],
+    })
+    const issuers = [new X509Certificate(pem('ca')).raw.toString('base64')]
+    for (const [name, text] of [
+      ['clients.json', JSON.stringify([{ ...CLIENT, tls_client_auth_issuers: issuers }])],
+      ['namesake.pem', namesake.certPem],
+      ['namesake-key.pem', namesake.keyPem],
+      ['authorities.pem', `${pem('ca')}${other.certPem}`],
+      ['lists.pem', `${pem('crl')}${await makeRevocationList(other)}`],
+    ] as const)
+      writeFileSync(join(dir, name), text)
     service = await startService({
       limits: 'logins-unlimited',
       env: {
@@ -43,8 +59,8 @@ describe('a token bound to a client certificate', () => {
         GATEWAY_TLS_PORT: '0',
         GATEWAY_TLS_CERT: join(dir, 'server.pem'),
         GATEWAY_TLS_KEY: join(dir, 'server-key.pem'),
-        GATEWAY_TLS_CLIENT_CA: join(dir, 'ca.pem'),
-        GATEWAY_TLS_CLIENT_CRL: join(dir, 'crl.pem'),
+        GATEWAY_TLS_CLIENT_CA: join(dir, 'authorities.pem'),
+        GATEWAY_TLS_CLIENT_CRL: join(dir, 'lists.pem'),
       },
     })
     const { tlsPort } = await service.gateway.process.line(({ msg }) => msg === 'listening')
@@ -147,8 +163,11 @@ describe('a token bound to a client certificate', () => {
     })
   }
 
-  for (const certificate of ['revoked', undefined] as const) {
-    const how = certificate === undefined ? 'no certificate' : 'another certificate'
+  for (const [certificate, how] of [
+    ['revoked', 'another certificate'],
+    ['namesake', 'one with the name of the client by another authority'],
+    [undefined, 'no certificate'],
+  ] as const) {
     it(`is not refreshed by whoever has ${how}`, async () => {
       const thief = await configuration(certificate)
       const refresh = client.refreshTokenGrant(thief, String(tokens.refresh_token))

@@ -2,7 +2,11 @@ import assert from 'node:assert/strict'
 import { createHash, X509Certificate } from 'node:crypto'
 import { after, before, describe, it } from 'node:test'
 import 'reflect-metadata'
-import { SubjectAlternativeNameExtension, X509CertificateGenerator } from '@peculiar/x509'
+import {
+  BasicConstraintsExtension,
+  SubjectAlternativeNameExtension,
+  X509CertificateGenerator,
+} from '@peculiar/x509'
 import { calculateJwkThumbprint, decodeJwt, exportJWK } from 'jose'
 import * as client from 'openid-client'
 import { migrate } from '../../database/migrations.ts'
@@ -26,16 +30,37 @@ const TLS_CLIENT = {
   grant_types: ['authorization_code', 'refresh_token'],
 } as const
 
-async function certificateFor(...names: string[]): Promise<X509Certificate> {
-  const keys = await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, false, [
-    'sign',
-    'verify',
-  ])
-  const certificate = await X509CertificateGenerator.createSelfSigned({
-    name: 'CN=portal.example.com',
+const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
+const makeKeys = () =>
+  crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, false, ['sign', 'verify'])
+
+async function makeAuthority(name: string) {
+  const keys = await makeKeys()
+  const made = await X509CertificateGenerator.createSelfSigned({
+    name,
     notAfter: new Date(Date.now() + 60_000),
-    signingAlgorithm: { name: 'ECDSA', hash: 'SHA-256' },
+    signingAlgorithm: SIGNING,
     keys,
+    extensions: [new BasicConstraintsExtension(true, undefined, true)],
+  })
+  return { name, keys, certificate: new X509Certificate(Buffer.from(made.rawData)) }
+}
+
+type Authority = Awaited<ReturnType<typeof makeAuthority>>
+
+async function certificateBy(
+  issuer: Authority | undefined,
+  ...names: readonly string[]
+): Promise<X509Certificate> {
+  const keys = await makeKeys()
+  const subject = 'CN=portal.example.com'
+  const certificate = await X509CertificateGenerator.create({
+    subject,
+    issuer: issuer?.name ?? subject,
+    notAfter: new Date(Date.now() + 60_000),
+    signingAlgorithm: SIGNING,
+    publicKey: keys.publicKey,
+    signingKey: (issuer?.keys ?? keys).privateKey,
     extensions: [
       new SubjectAlternativeNameExtension(
         names.map((value) => ({ type: value.includes(':') ? 'url' : 'dns', value })),
@@ -45,15 +70,24 @@ async function certificateFor(...names: string[]): Promise<X509Certificate> {
   return new X509Certificate(Buffer.from(certificate.rawData))
 }
 
+const certificateFor = (...names: readonly string[]) => certificateBy(undefined, ...names)
+
 const header = (certificate: X509Certificate) => `:${certificate.raw.toString('base64')}:`
 
 describe('OAuth tokens bound to a key or certificate', () => {
   let oauth: OAuthService
   let mobile: client.Configuration
+  let ours: Authority
   before(async () => {
     const database = await openTestPglite()
     await migrate(database)
-    oauth = await startOAuthService(database, [TLS_CLIENT])
+    ours = await makeAuthority('CN=Ours')
+    const issued = {
+      ...TLS_CLIENT,
+      client_id: 'issued-portal',
+      tls_client_auth_issuers: [ours.certificate.raw.toString('base64')],
+    }
+    oauth = await startOAuthService(database, [TLS_CLIENT, issued])
     mobile = await oauth.discover('mobile-app')
   })
   after(async () => {
@@ -116,17 +150,11 @@ describe('OAuth tokens bound to a key or certificate', () => {
     await assert.rejects(grant, { error: 'invalid_grant' })
   })
 
-  it('carry the thumbprint of the client certificate, which also authenticates the client (RFC 8705)', async () => {
-    const certificate = await certificateFor('portal.example.com')
-    const config = await client.discovery(
-      new URL(oauth.url),
-      'tls-portal',
-      undefined,
-      client.TlsClientAuth(),
-      {
-        execute: [client.allowInsecureRequests],
-      },
-    )
+  /** A client program that presents one certificate or another. */
+  async function tlsClient(clientId: string) {
+    const config = await client.discovery(new URL(oauth.url), clientId, undefined, client.TlsClientAuth(), {
+      execute: [client.allowInsecureRequests],
+    })
     const presenting = (shown: X509Certificate | undefined) => {
       config[client.customFetch] = (url, options) => {
         const headers = new Headers(options.headers)
@@ -134,6 +162,12 @@ describe('OAuth tokens bound to a key or certificate', () => {
         return fetch(url, { ...(options as RequestInit), headers })
       }
     }
+    return { config, presenting }
+  }
+
+  it('carry the thumbprint of the client certificate, which also authenticates the client (RFC 8705)', async () => {
+    const certificate = await certificateFor('portal.example.com')
+    const { config, presenting } = await tlsClient('tls-portal')
     presenting(certificate)
     const tokens = await tokensFor(oauth, config, { parameters: { redirect_uri: WEB_REDIRECT } })
     const thumbprint = createHash('sha256').update(certificate.raw).digest('base64url')
@@ -146,6 +180,22 @@ describe('OAuth tokens bound to a key or certificate', () => {
     }
     presenting(certificate)
     assert.ok((await client.refreshTokenGrant(config, tokens.refresh_token ?? '')).access_token)
+  })
+
+  it('are refreshed only with a certificate of an authority that the client names, if it names any', async () => {
+    const name = 'portal.example.com'
+    const { config, presenting } = await tlsClient('issued-portal')
+    presenting(await certificateBy(ours, name))
+    const { refresh_token = '' } = await tokensFor(oauth, config, {
+      parameters: { redirect_uri: WEB_REDIRECT },
+    })
+    const others = [await makeAuthority('CN=Other'), await makeAuthority('CN=Ours'), undefined]
+    for (const other of others) {
+      presenting(await certificateBy(other, name))
+      await assert.rejects(client.refreshTokenGrant(config, refresh_token), { error: 'invalid_client' })
+    }
+    presenting(await certificateBy(ours, name))
+    assert.ok((await client.refreshTokenGrant(config, refresh_token)).access_token)
   })
 })
 

@@ -28,3 +28,27 @@ export function certificateNames(certificate: X509Certificate, property: string,
   const names = certificate.subjectAltName?.split(', ') ?? []
   return kind !== undefined && names.includes(`${kind}:${expected}`)
 }
+
+/** Metadata of a client, ours: which authorities issue its certificates. Default: any that the gateway accepts. */
+export const CERTIFICATE_ISSUERS = 'tls_client_auth_issuers'
+
+/**
+ * Reads the authorities of a client: a list of certificates in base64 (DER, as in `x5c`), each of an authority that signs
+ * the client's certificates itself. `undefined` when it is anything else.
+ */
+export function readIssuers(listed: unknown): readonly X509Certificate[] | undefined {
+  if (!Array.isArray(listed) || listed.length === 0) return undefined
+  try {
+    const issuers = listed.map((encoded) => new X509Certificate(Buffer.from(encoded, 'base64')))
+    return issuers.every(({ ca }) => ca) ? issuers : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Whether one of the client's authorities has issued the certificate. The gateway has checked its time, and that it is not revoked. */
+export function isIssuedByOneOf(listed: unknown, certificate: X509Certificate): boolean {
+  if (listed === undefined) return true
+  const issuers = readIssuers(listed) ?? []
+  return issuers.some((issuer) => certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey))
+}

@@ -125,6 +125,13 @@ describe('the authorization server', () => {
         { token_endpoint_auth_method: 'tls_client_auth', tls_client_auth_subject_dn: 'CN=bad' },
         /OAuth client bad: tls_client_auth needs tls_client_auth_san_dns or tls_client_auth_san_uri/,
       ],
+      ...['AAAA', [], ['AAAA'], [7]].map(
+        (issuers) =>
+          [
+            { tls_client_auth_issuers: issuers },
+            /OAuth client bad: tls_client_auth_issuers must be/,
+          ] as const,
+      ),
     ] as const) {
       const clients = [{ client_id: 'bad', ...good, ...metadata }] as never
       await assert.rejects(startTestService(database, { clients }), fault)

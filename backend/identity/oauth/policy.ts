@@ -65,8 +65,8 @@ export function policyConfiguration(): Configuration {
 }
 
 /**
- * RFC 9700 section 4.14.2: a refresh token of a public client can be used once. One bound to the key of a confidential client
- * is useless to a thief anyway, and FAPI 2.0 section 5.3.2.1 advises against rotating it.
+ * RFC 9700 section 4.14.2: a refresh token of a public client can be used once. One of a confidential client is useless without
+ * its key or certificate (`tls_client_auth_issuers` says whose), and FAPI 2.0 section 5.3.2.1 advises against rotating it.
  */
 function mustRotate({ oidc }: KoaContextWithOIDC): boolean {
   return oidc.client?.clientAuthMethod === 'none'

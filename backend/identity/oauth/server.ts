@@ -6,7 +6,14 @@ import { REVOKE_SESSION } from '../revoke-session.ts'
 import { ACCESS_TOKEN_SECONDS } from '../session-tokens.ts'
 import { findAccount, type UserAccount } from './account.ts'
 import { ArtifactStore, noteAccessToken } from './artifacts.ts'
-import { CERTIFICATE_NAMES, certificateNames, clientCertificate } from './client-certificate.ts'
+import {
+  CERTIFICATE_ISSUERS,
+  CERTIFICATE_NAMES,
+  certificateNames,
+  clientCertificate,
+  isIssuedByOneOf,
+  readIssuers,
+} from './client-certificate.ts'
 import { errors, Provider } from './library.ts'
 import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
 import { policyConfiguration } from './policy.ts'
@@ -52,6 +59,11 @@ export async function createAuthorizationServer(
   for (const { client_id, token_endpoint_auth_method: method, ...metadata } of services.clients) {
     if (method === 'tls_client_auth' && !CERTIFICATE_NAMES.some((name) => metadata[name] !== undefined))
       throw new Error(`OAuth client ${client_id}: tls_client_auth needs ${CERTIFICATE_NAMES.join(' or ')}`)
+    if (method === 'tls_client_auth' && metadata[CERTIFICATE_ISSUERS] === undefined)
+      logger.warn(
+        { client: client_id },
+        `${CERTIFICATE_ISSUERS} is not set: every authority that the gateway accepts can issue this client's certificate`,
+      )
     try {
       await instance().Client.find(client_id)
     } catch (cause) {
@@ -86,6 +98,7 @@ function configuration(services: Services): Configuration {
     ...policyConfiguration(),
     adapter: (model: string) => new ArtifactStore(model, store),
     clients: [...services.clients],
+    extraClientMetadata: { properties: [CERTIFICATE_ISSUERS], validator: checkMetadata },
     jwks: { keys: services.keys.privateKeys.map((key) => ({ ...key })) },
     routes: OAUTH_PATHS,
     features: features(services),
@@ -95,6 +108,14 @@ function configuration(services: Services): Configuration {
     renderError: (ctx, { error, error_description: detail }) =>
       show(ctx, errorPage(services.publicUrl, { error, detail })),
   }
+}
+
+/** @throws InvalidClientMetadata */
+function checkMetadata(_ctx: unknown, name: string, value: unknown): void {
+  if (value === undefined || readIssuers(value) !== undefined) return
+  throw new errors.InvalidClientMetadata(
+    `${name} must be a list of certificates of authorities, in base64 (DER)`,
+  )
 }
 
 /** The gateway revokes by `sid`. Here the session is the grant, the result of one consent. */
@@ -125,7 +146,11 @@ function features({ publicUrl, secrets }: Services): NonNullable<Configuration['
       certificateAuthorized: (ctx) => certificateOf(ctx) !== undefined,
       certificateSubjectMatches: (ctx, property, expected) => {
         const certificate = certificateOf(ctx)
-        return certificate !== undefined && certificateNames(certificate, property, expected)
+        return (
+          certificate !== undefined &&
+          certificateNames(certificate, property, expected) &&
+          isIssuedByOneOf(ctx.oidc.client?.[CERTIFICATE_ISSUERS], certificate)
+        )
       },
     },
     resourceIndicators: {
