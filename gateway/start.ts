@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { sharedSecret } from './process/shared-secret.ts'
 import { forProfile } from './process/startup/memory-profile.ts'
+import { sharedSecret } from './process/startup/shared-secret.ts'
 
 /**
  * `npm start`: runs the backend and, as soon as it is ready, the gateway, each in its own process. On SIGTERM, SIGINT, SIGHUP

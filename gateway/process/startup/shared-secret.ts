@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { existingOrNew } from '../storage/secret-file.ts'
+import { existingOrNew } from '../../storage/secret-file.ts'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
