@@ -177,6 +177,30 @@ describe('the start of a backend whose database is not there yet', () => {
     }
   })
 
+  it('does not wait until what has expired is deleted', { skip: NO_SERVER }, async (t) => {
+    const { url, proxy, drop } = await openBehindProxy()
+    t.after(async () => {
+      await proxy.cut()
+      await drop()
+    })
+    const prepared = await openPostgres({ url, onIdleFault: () => {} })
+    await migrate(prepared)
+    await prepared.close()
+    const holder = new Client({ connectionString: url })
+    await holder.connect()
+    await holder.query('BEGIN')
+    try {
+      await holder.query('LOCK TABLE idempotency_keys')
+      backend = startBackendProcess({ DATABASE_URL: url, BACKEND_DEMO: 'false' })
+      await backend.listening
+    } finally {
+      await holder.end()
+    }
+    backend.child.kill('SIGTERM')
+    assert.equal(await backend.ended, 0)
+    assert.equal(backend.log.at(-1)?.msg, 'stopped')
+  })
+
   it('serves as soon as it is there', { skip: NO_SERVER }, async () => {
     const { url, proxy, drop } = await openBehindProxy({ isCut: true })
     backend = startBackendProcess({ DATABASE_URL: url })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { Database } from './database/database.ts'
-import { earlierTime, sweep } from './housekeeping.ts'
+import { earlierTime, STEP_ROWS, sweep } from './housekeeping.ts'
 import { KEPT_MS } from './money/idempotency.ts'
 import { onEachDatabase, onPostgres } from './testing/databases.ts'
 
@@ -38,6 +38,30 @@ onEachDatabase('housekeeping', (database) => {
     assert.equal(await sweep(database(), NOW), true)
     assert.deepEqual(await keptKeys(database()), ['in force'])
     await database().query('DELETE FROM idempotency_keys')
+  })
+
+  it('deletes a backlog in steps, and what is gone stays gone when a later step fails', async () => {
+    await database().query('CREATE TABLE steps (transaction xid8)')
+    await database().query(`CREATE FUNCTION note_step() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN INSERT INTO steps VALUES (pg_current_xact_id()); RETURN NULL; END $$`)
+    await database().query(
+      'CREATE TRIGGER note AFTER DELETE ON idempotency_keys EXECUTE FUNCTION note_step()',
+    )
+    await database().query(
+      `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
+       SELECT 'caller', '/path', n::text, '', 201, '', $1 FROM generate_series(1, $2) AS n`,
+      [expired, 2 * STEP_ROWS + 1],
+    )
+    await database().query('ALTER TABLE refresh_tokens RENAME TO refresh_tokens_gone')
+    try {
+      await assert.rejects(sweep(database(), NOW), { code: '42P01' })
+    } finally {
+      await database().query('ALTER TABLE refresh_tokens_gone RENAME TO refresh_tokens')
+      await database().query('DROP TRIGGER note ON idempotency_keys')
+    }
+    assert.deepEqual(await keptKeys(database()), [])
+    const steps = await database().query('SELECT DISTINCT transaction FROM steps')
+    assert.ok(steps.length >= 3, `${steps.length}`)
   })
 
   it('goes by the clock that is behind, of this process or of the database', async () => {

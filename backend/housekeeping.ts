@@ -5,6 +5,9 @@ import { KEPT_MS } from './money/idempotency.ts'
 /** Any number that no other advisory lock in the database has. */
 const SWEEP_LOCK = 7_310_516
 
+/** So many rows are deleted at once. */
+export const STEP_ROWS = 1_000
+
 /**
  * What time it is by the clock that is behind, ours or the database's. A backend whose clock is ahead must not delete what
  * the others still need.
@@ -14,12 +17,53 @@ export async function earlierTime(database: Queryable, now: Date): Promise<Date>
   return row?.at ?? now
 }
 
+/** What may be deleted of a table, by the parameters of the condition. */
+interface Expired {
+  readonly table: string
+  readonly where: string
+  readonly values: readonly Date[]
+}
+
+function expiredAt(now: Date): readonly Expired[] {
+  const before = (ms: number) => new Date(now.getTime() - ms)
+  return [
+    { table: 'idempotency_keys', where: 'created_at <= $1', values: [before(KEPT_MS)] },
+    // Exchanged tokens too stay until they expire: until then their reuse must be noticed.
+    { table: 'refresh_tokens', where: 'expires_at <= $1', values: [now] },
+    {
+      table: 'sessions',
+      where: 'NOT EXISTS (SELECT 1 FROM refresh_tokens WHERE session_id = sessions.id)',
+      values: [],
+    },
+    { table: 'oauth_artifacts', where: 'expires_at <= $1', values: [now] },
+    {
+      table: 'sign_in_attempts',
+      where: 'last_at <= $1 AND (succeeded_at IS NULL OR succeeded_at <= $2)',
+      values: [before(FORGOTTEN_AFTER_MS), before(KNOWN_FOR_MS)],
+    },
+    { table: 'signing_keys', where: 'published_until <= $1', values: [now] },
+  ]
+}
+
 /**
  * Deletes what has expired: kept responses, refresh tokens, sessions that no token continues, what the authorization
- * server made, sign-ins that are forgotten, and keys that nothing can be verified with any more. Of several backends on
- * one database one does it at a time. @returns false: another one is at it, and nothing was done here
+ * server made, sign-ins that are forgotten, and keys that nothing can be verified with any more. In small steps, so that a
+ * large backlog neither takes longer than a statement may nor keeps requests waiting. Of several backends on one database
+ * one does it at a time. @returns false: another one is at it, and the rest was left to that one
  */
-export function sweep(database: Database, now: Date): Promise<boolean> {
+export async function sweep(database: Database, now: Date): Promise<boolean> {
+  for (const expired of expiredAt(now)) {
+    let deleted: number | undefined
+    do {
+      deleted = await deleteSome(database, expired)
+      if (deleted === undefined) return false
+    } while (deleted > 0)
+  }
+  return true
+}
+
+/** @returns how many were deleted; `undefined` when another backend is at it */
+function deleteSome(database: Database, { table, where, values }: Expired): Promise<number | undefined> {
   return database.transaction(async (transaction) => {
     // Reads whole tables: serialisable, it would make transfers and sign-ins that run beside it start again.
     await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
@@ -28,26 +72,13 @@ export function sweep(database: Database, now: Date): Promise<boolean> {
       'SELECT pg_try_advisory_xact_lock($1, hashtext(current_schema())) AS taken',
       [SWEEP_LOCK],
     )
-    if (lock?.taken !== true) return false
-    await deleteExpired(transaction, now)
-    return true
+    if (lock?.taken !== true) return undefined
+    const [gone] = await transaction.query<{ rows: number }>(
+      `WITH gone AS (
+         DELETE FROM ${table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ${table} WHERE ${where} LIMIT ${STEP_ROWS})) RETURNING 1
+       ) SELECT count(*)::int AS rows FROM gone`,
+      values,
+    )
+    return gone?.rows
   })
-}
-
-async function deleteExpired(transaction: Queryable, now: Date): Promise<void> {
-  await transaction.query('DELETE FROM idempotency_keys WHERE created_at <= $1', [
-    new Date(now.getTime() - KEPT_MS),
-  ])
-  // Exchanged tokens too stay until they expire: until then their reuse must be noticed.
-  await transaction.query('DELETE FROM refresh_tokens WHERE expires_at <= $1', [now])
-  await transaction.query(
-    'DELETE FROM sessions WHERE NOT EXISTS (SELECT 1 FROM refresh_tokens WHERE session_id = sessions.id)',
-  )
-  await transaction.query('DELETE FROM oauth_artifacts WHERE expires_at <= $1', [now])
-  await transaction.query(
-    `DELETE FROM sign_in_attempts
-      WHERE last_at <= $1 AND (succeeded_at IS NULL OR succeeded_at <= $2)`,
-    [new Date(now.getTime() - FORGOTTEN_AFTER_MS), new Date(now.getTime() - KNOWN_FOR_MS)],
-  )
-  await transaction.query('DELETE FROM signing_keys WHERE published_until <= $1', [now])
 }

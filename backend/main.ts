@@ -1,6 +1,6 @@
 import pino from 'pino'
 import { buildApp } from './app.ts'
-import { type Database, DatabaseUnavailableError } from './database/database.ts'
+import type { Database } from './database/database.ts'
 import { DirectoryInUseError } from './database/database-lock.ts'
 import { migrate } from './database/migrations.ts'
 import { openDatabase } from './database/open-database.ts'
@@ -20,7 +20,7 @@ import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
 import { loadServerSecrets, replaceServerSecrets } from './identity/secrets.ts'
 import { shutDown } from './process/shut-down.ts'
-import { whenAvailable } from './process/when-available.ts'
+import { mayPass, whenAvailable } from './process/when-available.ts'
 import type { App, Services } from './services.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
@@ -38,7 +38,7 @@ if ('faults' in environment) {
 }
 const stop = listenForStop()
 await start(environment).catch((fault: unknown) => {
-  if (stop.signal.aborted && fault instanceof DatabaseUnavailableError) {
+  if (stop.signal.aborted && mayPass(fault)) {
     logger.info('stopped')
     process.exit(0)
   }
@@ -50,14 +50,16 @@ async function start(settings: Environment): Promise<void> {
   // First, because it is told at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
-  const { database, keys, upkeep } = await whenAvailable(() => prepare(settings), {
+  const { database, upkeep, ...services } = await whenAvailable(() => prepare(settings), {
     onWait: ({ message: cause }, retryMs) => logger.warn({ cause, retryMs }, 'waiting for the database'),
     signal: stop.signal,
   })
-  const app = await listen(settings, { database, keys, gatewaySecret }).catch(async (fault: unknown) => {
-    await database.close()
-    throw fault
-  })
+  const app = await listen(settings, { ...services, database, gatewaySecret }).catch(
+    async (fault: unknown) => {
+      await database.close()
+      throw fault
+    },
+  )
   const timers = startUpkeep(upkeep)
   void stop.asked.then(async () => {
     for (const timer of timers) clearInterval(timer)
@@ -77,14 +79,15 @@ async function prepare(settings: Environment) {
     const applied = await migrate(database)
     if (applied.length > 0) logger.info({ applied }, 'schema migrated')
     if (settings.demo) await seedDemoUsers(database, clock())
-    await sweepExpired(database)
     const keys = await loadSigningKeys(database, clock)
     const upkeep = keyUpkeep(settings, database, keys)
     if (exposedUntil(settings.dataDirectory) !== undefined) {
       await replaceServerSecrets(database)
       await keepKeys(upkeep)
     }
-    return { database, keys, upkeep }
+    const secrets = await loadServerSecrets(database)
+    const clients = await loadClients({ ...settings, file: settings.oauthClientsFile, database })
+    return { database, keys, upkeep, secrets, clients }
   } catch (fault) {
     await database.close()
     throw fault
@@ -92,17 +95,10 @@ async function prepare(settings: Environment) {
 }
 
 async function listen(
-  settings: Environment,
-  ready: Pick<Services, 'database' | 'keys' | 'gatewaySecret'>,
+  { host, port, publicUrl }: Environment,
+  ready: Omit<Services, 'publicUrl' | 'clock'>,
 ): Promise<App> {
-  const { host, port, publicUrl } = settings
-  const secrets = await loadServerSecrets(ready.database)
-  const clients = await loadClients({
-    ...settings,
-    file: settings.oauthClientsFile,
-    database: ready.database,
-  })
-  const app = await buildApp({ ...ready, secrets, clients, publicUrl, clock }, logger)
+  const app = await buildApp({ ...ready, publicUrl, clock }, logger)
   await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
   return app
 }
@@ -121,18 +117,29 @@ function keyUpkeep(settings: Environment, database: Database, keys: SigningKeys)
   return { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
 }
 
+/** A fault of it is logged, and the next turn tries again: neither the start nor a request depends on it. */
 function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
   const { database, dataDirectory } = upkeep
-  const repeat = (what: string, everyMs: number, work: () => Promise<unknown>) =>
-    setInterval(() => {
-      work().catch((fault: unknown) => logger.error({ err: fault }, `${what} failed`))
-    }, everyMs)
+  const logged = (what: string, work: () => Promise<unknown>) => () => {
+    work().catch((fault: unknown) => {
+      // A stop closes the database under it.
+      if (!stop.signal.aborted) logger.error({ err: fault }, `${what} failed`)
+    })
+  }
+  const sweepOnce = logged('sweep', () => sweepExpired(database))
+  sweepOnce()
   return [
-    repeat('sweep', SWEEP_EVERY_MS, () => sweepExpired(database)),
-    repeat('upkeep of the signing keys', LOOK_EVERY_MS, () => keepKeys(upkeep)),
-    repeat('a rotation of the signing keys', ASKED_EVERY_MS, async () => {
-      if (isRotationAsked(dataDirectory)) await keepKeys(upkeep)
-    }),
+    setInterval(sweepOnce, SWEEP_EVERY_MS),
+    setInterval(
+      logged('upkeep of the signing keys', () => keepKeys(upkeep)),
+      LOOK_EVERY_MS,
+    ),
+    setInterval(
+      logged('a rotation of the signing keys', async () => {
+        if (isRotationAsked(dataDirectory)) await keepKeys(upkeep)
+      }),
+      ASKED_EVERY_MS,
+    ),
   ]
 }
 

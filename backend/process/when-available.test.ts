@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { DatabaseUnavailableError } from '../database/database.ts'
+import { DatabaseBusyError, DatabaseUnavailableError } from '../database/database.ts'
 import { whenAvailable } from './when-available.ts'
 
 const away = () => new DatabaseUnavailableError(new Error('away'))
@@ -24,6 +24,24 @@ describe('whenAvailable', () => {
     assert.equal(await done, 'there')
     assert.deepEqual(waits, [250, 500, 1000, 2000, 4000, 5000, 5000])
     assert.deepEqual(paused, waits)
+  })
+
+  it('waits for a database that is too busy too: another backend may be migrating it', async () => {
+    const waits: string[] = []
+    let attempts = 0
+    const done = whenAvailable(
+      async () => {
+        if (++attempts < 3) throw new DatabaseBusyError('a statement took too long')
+        return 'free'
+      },
+      {
+        onWait: ({ message }) => waits.push(message),
+        pause: async () => {},
+        signal: new AbortController().signal,
+      },
+    )
+    assert.equal(await done, 'free')
+    assert.deepEqual(waits, Array(2).fill('a statement took too long'))
   })
 
   it('waits for nothing but the database', async () => {

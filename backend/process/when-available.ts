@@ -1,12 +1,12 @@
 import { setTimeout as pauseByTimer } from 'node:timers/promises'
-import { DatabaseUnavailableError } from '../database/database.ts'
+import { DatabaseBusyError, DatabaseUnavailableError } from '../database/database.ts'
 
 const FIRST_PAUSE_MS = 250
 const LAST_PAUSE_MS = 5_000
 
 export interface Waiting {
-  /** Called after each attempt without a database, with the time until the next. */
-  readonly onWait: (fault: DatabaseUnavailableError, retryMs: number) => void
+  /** Called after each attempt without a database, or with one that is too busy, with the time until the next. */
+  readonly onWait: (fault: Error, retryMs: number) => void
   /** Ends the waiting; then the last error is thrown. */
   readonly signal: AbortSignal
   /** Resolves after so many milliseconds, rejects when the signal aborts first. */
@@ -15,6 +15,11 @@ export interface Waiting {
     value: undefined,
     options: { readonly signal: AbortSignal },
   ) => Promise<unknown>
+}
+
+/** Whether it is only a matter of time. Busy is a database too that another backend is migrating. */
+export function mayPass(fault: unknown): fault is Error {
+  return fault instanceof DatabaseUnavailableError || fault instanceof DatabaseBusyError
 }
 
 /** Does `work` as soon as there is a database: again after 250 ms, doubling to 5 s. Any other fault is thrown at once. */
@@ -26,7 +31,7 @@ export async function whenAvailable<T>(
     try {
       return await work()
     } catch (fault) {
-      if (!(fault instanceof DatabaseUnavailableError) || signal.aborted) throw fault
+      if (!mayPass(fault) || signal.aborted) throw fault
       onWait(fault, retryMs)
       await pause(retryMs, undefined, { signal }).catch(() => {
         throw fault
