@@ -23,7 +23,7 @@ import { segmentReports } from '../process/segment-reports.ts'
 import type { ServingMode } from '../process/serving-mode.ts'
 import { serveAlone } from '../process/single-process.ts'
 import { socketsFromSystemd } from '../process/startup/activated-sockets.ts'
-import { readConfiguration } from '../process/startup/read-configuration.ts'
+import { readAgain, readConfiguration } from '../process/startup/read-configuration.ts'
 import { notifyServiceManager } from '../process/startup/service-manager.ts'
 import { startBanner } from '../process/startup/start-banner.ts'
 import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
@@ -81,11 +81,11 @@ export async function runGateway(): Promise<void> {
 }
 
 /** Makes the parts, listens for probes and then for requests, and says where. Exits when it cannot. */
-async function start(startup: StartupConfiguration, predecessor: Predecessor | undefined) {
-  const { settings, log } = startup
+async function start(read: StartupConfiguration, predecessor: Predecessor | undefined) {
+  const { settings, log } = read
   const warnings = [...fileWarnings(process.env), ...settingsWarnings(settings)]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
-  const { serving, adminSocket } = await makeParts(startup, predecessor)
+  const { serving, adminSocket, startup } = await makeParts(read, predecessor)
   process.on('SIGHUP', () => serving.trail.reopen())
   const guard = adminGuard(startup, serving)
   const feed = consoleFeed(serving)
@@ -124,11 +124,13 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
 }
 
 /** With what a predecessor or systemd hands over, if there is one. */
-async function makeParts(startup: StartupConfiguration, predecessor: Predecessor | undefined) {
-  const { settings, log } = startup
+async function makeParts(read: StartupConfiguration, predecessor: Predecessor | undefined) {
+  const { settings, log } = read
   const withWorkers = settings.workers > 1 && (await canSharePorts(log))
   const spare = withWorkers && predecessor !== undefined ? await prepareWorkers(settings.workers) : []
   const inheritance = await predecessor?.inherit(placesOf(settings))
+  // Edits since then are in force at the process before.
+  const startup = inheritance === undefined ? read : readAgain(read, process.env)
   const exiting = { log, predecessor }
   const sockets = await orExit(
     exiting,
@@ -141,7 +143,7 @@ async function makeParts(startup: StartupConfiguration, predecessor: Predecessor
         ? new Primary(startup, inheritance && { inheritance, spare })
         : serveAlone(startup, { inheritance, sockets }),
   )
-  return { serving, adminSocket: sockets.admin?.[0] }
+  return { serving, adminSocket: sockets.admin?.[0], startup }
 }
 
 function adminRoutes(serving: ServingMode): AdminRoute[] {

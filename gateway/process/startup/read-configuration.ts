@@ -1,13 +1,14 @@
 import { parseClients } from '../../config/clients-file.ts'
 import { configFiles, type Environment } from '../../config/environment.ts'
 import type { Parsed } from '../../config/faults.ts'
-import { loadFile } from '../../config/load-file.ts'
+import { loadFile, readLenient } from '../../config/load-file.ts'
 import { readSettings } from '../../config/reload/reread-settings.ts'
+import { needsRestart } from '../../config/reload/settings-change.ts'
 import { parseAdminToken } from '../../config/secret-line.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
-import { loadTls } from '../../tls/listener/tls-reload.ts'
+import { loadTls, tlsTexts } from '../../tls/listener/tls-reload.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
 
 const NOTHING = { value: undefined, faults: undefined }
@@ -36,5 +37,38 @@ export function readConfiguration(
       adminToken: adminToken.value,
       version: packageJson.version,
     },
+  }
+}
+
+/**
+ * For a process that takes over: an edit that came since it read the files is in force at the process before, and must stay so. An
+ * edit that has a fault, or needs a restart, is left to the watches.
+ *
+ * @returns `read` itself when nothing was edited
+ */
+export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
+  if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
+  const { value: edited } = readConfiguration(env)
+  const isLive = edited !== undefined && needsRestart(read.settings, edited.settings).length === 0
+  return isLive ? { ...read, ...edited } : read
+}
+
+/** Every file that was read, and what was in it. */
+function textsOf({ settings, texts, limits, clients, adminToken, tls }: StartupConfiguration) {
+  return [
+    ...texts,
+    [settings.limitsFile, limits.text],
+    [settings.clientsFile, clients?.text],
+    [settings.adminTokenFile, adminToken?.text],
+    ...(settings.tls === undefined || tls === undefined ? [] : tlsTexts(settings.tls, tls)),
+  ] as const
+}
+
+/** Undefined for no file, and for one that cannot be read. */
+function textNow(file: string | undefined): string | undefined {
+  try {
+    return file === undefined ? undefined : readLenient(file)
+  } catch {
+    return undefined
   }
 }

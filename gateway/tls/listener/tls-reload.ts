@@ -71,6 +71,14 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
   return found === undefined ? { value: { texts: whole, material: value } } : { faults: found }
 }
 
+/** Each file that was loaded, and what was in it. */
+export function tlsTexts(
+  files: TlsFiles,
+  { texts }: LoadedTls,
+): (readonly [file: string | undefined, text: string | undefined])[] {
+  return PARTS.map((part) => [files[FILE_OF[part]], texts[part]])
+}
+
 /**
  * Puts changed certificates, keys, authorities and lists in force without dropping connections. All files are taken
  * together or not at all: certificate and key change one after the other, so a pair that does not fit is read again
