@@ -68,6 +68,8 @@ export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
       const holds = async (gateway: TestGateway) =>
         (await readiness(gateway)).body.includes('the shared store is away') === (where === 'away')
       await until(async () => {
+        // One after the other, since an outage takes seconds, each of them a hundred looks; then all at once.
+        for (const gateway of gateways) await until(async () => ((await holds(gateway)) ? true : undefined))
         const all = await Promise.all(gateways.map(holds))
         return all.every(Boolean) ? true : undefined
       })

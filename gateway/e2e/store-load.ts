@@ -15,8 +15,8 @@ export interface LoadOptions {
   readonly connections: number
   /** What each connection asks for next. */
   readonly path: () => string
-  /** Pause of a connection before its next request, in milliseconds; default none. */
-  readonly pauseMs?: () => number
+  /** Pause of a connection before its next request, in milliseconds, after a response with this status; default none. */
+  readonly pauseMs?: (status: number) => number
   readonly onSent: (sent: Sent) => void
 }
 
@@ -70,7 +70,7 @@ function askUntilBroken(options: LoadOptions, port: number, isStopped: () => boo
       const status = Number(received.slice(9, 12))
       received = ''
       done(status)
-      const ms = pauseMs?.() ?? 0
+      const ms = pauseMs?.(status) ?? 0
       if (ms > 0) setTimeout(send, ms)
       else send()
     })
