@@ -103,6 +103,18 @@ describe('the app', () => {
     }
   })
 
+  it('responds 404 on a path that only looks like a known one', async () => {
+    assert.equal((await service.send({ url: '/docs/reference.css' })).status, 200)
+    assert.equal((await service.send({ url: '/docs/referenceXcss' })).status, 404)
+    assert.equal((await service.send({ url: '/openapiXjson' })).status, 404)
+  })
+
+  it('names the field of an id that is too long', async () => {
+    const { status, body } = await service.send({ url: `/api/users/${'x'.repeat(500)}`, as: user })
+    assert.equal(status, 400)
+    assert.equal(body.errors?.[0].field, 'id')
+  })
+
   it('names so many faults that they help, and no more, however many there are', async () => {
     const keys = Array.from({ length: 5000 }, (_, n) => [`k${n}`, 0])
     const many = Object.fromEntries([...keys, [`long${'x'.repeat(2000)}`, 0]])

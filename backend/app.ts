@@ -1,3 +1,4 @@
+import { maxHeaderSize } from 'node:http'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, {
   type FastifyBaseLogger,
@@ -50,6 +51,8 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
       return typeof id === 'string' && REQUEST_ID.test(id) ? id : uuid()
     },
     bodyLimit: BODY_LIMIT_BYTES,
+    // No bound of the router's own, which names no field: Node bounds the target, and the schemas what is in it.
+    routerOptions: { maxParamLength: maxHeaderSize },
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
@@ -112,9 +115,9 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
   if (error.validation !== undefined) {
     return new Problem('invalid_request', { errors: fieldFaults(error.validation as never) })
   }
-  if (error instanceof DatabaseBusyError) return new Problem('busy', { cause: error })
   // As it is, or as the authorization server is told of it.
   for (const fault of [error, error.cause]) {
+    if (fault instanceof DatabaseBusyError) return new Problem('busy', { cause: fault })
     if (fault instanceof DatabaseUnavailableError)
       return new Problem('database_unavailable', { cause: fault })
   }

@@ -9,7 +9,8 @@ export function rememberRoutes(app: App): { allowedMethods: (target: string) => 
   app.addHook('onRoute', ({ url, method }) => {
     // Without wildcards, which are only the assets of the documentation.
     if (url.includes('*')) return
-    routes.push({ pattern: new RegExp(`^${url.replace(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
+    const literal = url.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+    routes.push({ pattern: new RegExp(`^${literal.replace(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
   })
   return {
     allowedMethods: (target) => {

@@ -114,6 +114,12 @@ onEachDatabase('POST /api/transfer', (database) => {
     assert.equal((await transfer({ amount: '1.555', currency: 'BHD' })).body.code, 'currency_mismatch')
   })
 
+  it('finds no fault with an amount when only the currency is missing', async () => {
+    const { status, body } = await transfer({ currency: undefined })
+    assert.equal(status, 400)
+    assert.deepEqual(body.errors, [{ field: 'currency', reason: 'is required' }])
+  })
+
   it('refuses other bad fields by name', async () => {
     const bad = [
       { currency: 'eur' },

@@ -19,6 +19,7 @@ const DECIMALS = [...new Set(WITH_AMOUNTS.map(({ minorUnits }) => minorUnits))].
 /** The form of an amount depends on its currency: 1.5 is not an amount of JPY. */
 const amountsByCurrency = DECIMALS.map((decimals) => ({
   if: {
+    required: ['currency'],
     properties: {
       currency: {
         enum: WITH_AMOUNTS.filter(({ minorUnits }) => minorUnits === decimals).map(({ code }) => code),
