@@ -9,7 +9,7 @@ import {
   sqlState,
 } from './database.ts'
 import { migrate } from './migrations.ts'
-import { openPostgres } from './postgres.ts'
+import { MAX_CONNECTIONS, openPostgres } from './postgres.ts'
 
 const fault = (code: string) => Object.assign(new Error('from the database'), { code })
 
@@ -155,6 +155,25 @@ onPostgres('a server', (database) => {
     )
     assert.equal(settings.length, 4)
     for (const { name, setting } of settings) assert.notEqual(setting, '0', name)
+  })
+
+  it('is busy, not away, while every connection is in use, and can be probed', async () => {
+    let isDone = false
+    let held = 0
+    const holders = Array.from({ length: MAX_CONNECTIONS }, () =>
+      database().transaction(async (transaction) => {
+        held++
+        while (!isDone) await transaction.query('SELECT pg_sleep(0.1)')
+      }),
+    )
+    try {
+      while (held < MAX_CONNECTIONS) await new Promise(setImmediate)
+      await database().probe()
+      await assert.rejects(database().query('SELECT 1'), DatabaseBusyError)
+    } finally {
+      isDone = true
+      await Promise.all(holders)
+    }
   })
 
   it('is given a new connection after one broke inside a transaction', async () => {

@@ -24,6 +24,8 @@ export interface Transaction extends Queryable {
  */
 export interface Database extends Queryable {
   transaction<T>(work: (transaction: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
+  /** Resolves when the database responds, also while every connection is in use. */
+  probe(): Promise<void>
   /** Waits for running statements, then closes files and connections. */
   close(): Promise<void>
 }
@@ -42,7 +44,7 @@ export const MAX_ATTEMPTS = 20
 const BACKOFF_STEP_MS = 4
 const BACKOFF_CAP_MS = 150
 
-/** Every attempt of a transaction failed because of concurrent ones. */
+/** Every attempt of a transaction failed because of concurrent ones, or there was no time or connection. Nothing was changed. */
 export class DatabaseBusyError extends Error {
   override name = 'DatabaseBusyError'
 }

@@ -84,6 +84,10 @@ class PgliteDatabase implements Database {
     )
   }
 
+  async probe(): Promise<void> {
+    await this.query('SELECT 1')
+  }
+
   async close(): Promise<void> {
     await this.#engine.close()
     this.#unlock()

@@ -26,6 +26,8 @@ describe('postgresFault', () => {
     assert.ok(fault instanceof DatabaseUnavailableError)
     assert.equal(fault.message, 'the database cannot be reached: ECONNREFUSED')
     assert.ok(postgresFault(new Error('Query read timeout')) instanceof DatabaseUnavailableError)
+    const full = new Error('timeout exceeded when trying to connect')
+    assert.ok(postgresFault(full) instanceof DatabaseBusyError, 'no connection is free')
   })
 
   it('leaves faults of this program as they are', () => {

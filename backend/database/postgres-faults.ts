@@ -7,6 +7,8 @@ import { DatabaseBusyError, DatabaseUnavailableError } from './database.ts'
  */
 const UNAVAILABLE = /^(?:08|53|57P|58)|^25006$/
 const STATEMENT_TIMEOUT = '57014'
+/** The pool's message when no connection became free in time. It has no code. */
+const POOL_IS_FULL = 'timeout exceeded when trying to connect'
 
 /** Classifies an error of the driver for callers. An error of the statement itself stays as it is. */
 export function postgresFault(fault: unknown): unknown {
@@ -16,7 +18,10 @@ export function postgresFault(fault: unknown): unknown {
       return new DatabaseBusyError('a statement took too long', { cause: fault })
     return fault
   }
-  // No response of the server: a socket failed or a timeout passed. Values that cannot be sent are our own mistake.
+  // Values that cannot be sent are our own mistake.
   if (fault instanceof TypeError || fault instanceof RangeError) return fault
+  if (fault instanceof Error && fault.message === POOL_IS_FULL)
+    return new DatabaseBusyError('every connection is in use', { cause: fault })
+  // No response of the server: a socket failed or a timeout passed. Or the pool was closed, by a stop.
   return new DatabaseUnavailableError(fault)
 }

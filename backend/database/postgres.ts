@@ -17,7 +17,7 @@ const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
 /** So long after the server's own statement timeout, the server counts as unreachable. */
 const SILENCE_MS = 2_000
-const MAX_CONNECTIONS = 10
+export const MAX_CONNECTIONS = 10
 /** After this the pool closes a connection that nobody uses. */
 const IDLE_MS = 10_000
 /** A queue that has not moved on after this is one that somebody holds who hangs. */
@@ -56,9 +56,8 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   const types = new TypeOverrides()
   types.setTypeParser(INT8, (text) => BigInt(text))
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, queueTimeoutMs = QUEUE_TIMEOUT_MS } = options
-  const pool = new Pool({
+  const settings = {
     connectionString: options.url,
-    max: MAX_CONNECTIONS,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     statement_timeout: statementTimeoutMs,
     query_timeout: statementTimeoutMs + SILENCE_MS,
@@ -68,15 +67,17 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     application_name: 'countersign-backend',
     types,
     onConnect: setSessionEnds,
-  })
-  pool.on('error', options.onIdleFault)
+  }
+  const pool = new Pool({ ...settings, max: MAX_CONNECTIONS })
+  const probes = new Pool({ ...settings, max: 1 })
+  for (const each of [pool, probes]) each.on('error', options.onIdleFault)
   try {
     await pool.query('SELECT 1')
   } catch (fault) {
     await pool.end()
     throw postgresFault(fault)
   }
-  return new PostgresDatabase(pool, queueTimeoutMs)
+  return new PostgresDatabase(pool, probes, queueTimeoutMs)
 }
 
 /** Only what this server knows: `idle_session_timeout` is of PostgreSQL 14. */
@@ -89,10 +90,12 @@ async function setSessionEnds(client: ClientBase): Promise<void> {
 
 class PostgresDatabase implements Database {
   readonly #pool: Pool
+  readonly #probes: Pool
   readonly #queueTimeoutMs: number
 
-  constructor(pool: Pool, queueTimeoutMs: number) {
+  constructor(pool: Pool, probes: Pool, queueTimeoutMs: number) {
     this.#pool = pool
+    this.#probes = probes
     this.#queueTimeoutMs = queueTimeoutMs
   }
 
@@ -159,8 +162,12 @@ class PostgresDatabase implements Database {
     })
   }
 
-  close(): Promise<void> {
-    return this.#pool.end()
+  async probe(): Promise<void> {
+    await rows(this.#probes, 'SELECT 1', [])
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#pool.end(), this.#probes.end()])
   }
 }
 

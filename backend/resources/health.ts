@@ -7,7 +7,7 @@ import type { App, Services } from '../services.ts'
 export function registerHealth(app: App, { database }: Services): void {
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
-    await database.query('SELECT 1')
+    await database.probe()
     return { status: 'ok' }
   })
 }

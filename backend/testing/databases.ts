@@ -76,6 +76,7 @@ export async function openTestPglite(): Promise<Database> {
   return {
     query: (sql, values) => engine.query(sql, values),
     transaction: (work) => engine.transaction(work),
+    probe: () => engine.probe(),
     close: async () => {
       await engine.query(`DROP SCHEMA ${schema} CASCADE`)
       idleEngines.push(engine)

@@ -1,0 +1,14 @@
+import assert from 'node:assert/strict'
+import { it } from 'node:test'
+import { type Database, DatabaseBusyError, DatabaseUnavailableError } from '../../database/database.ts'
+import { providerDatabase } from './provider-database.ts'
+
+it('tells the provider of a database that is away or too busy, and leaves every other fault as it is', async () => {
+  const failing = (fault: Error) =>
+    providerDatabase({ query: () => Promise.reject(fault) } as unknown as Database).query('SELECT 1')
+  for (const fault of [new DatabaseBusyError('busy'), new DatabaseUnavailableError(new Error('away'))]) {
+    await assert.rejects(failing(fault), { error: 'temporarily_unavailable', status: 503, cause: fault })
+  }
+  const other = new Error('another fault')
+  await assert.rejects(failing(other), other)
+})
