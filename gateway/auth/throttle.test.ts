@@ -17,9 +17,9 @@ function throttleOf({ maxBlocked = 100, replication }: Partial<ThrottleOptions> 
     windowMs: MINUTE_MS,
     horizonMs: null,
   }
-  room.divide([0])
   const time = { nowMs: 1_800_000_000_000 }
   const counter = new Counters(record, room)
+  room.divide([counter])
   const throttle = new AuthThrottle({ counter, clock: () => time.nowMs, maxBlocked, replication })
   const fail = (key: string, times = 1) => {
     for (let i = 0; i < times; i++) throttle.failed(key)

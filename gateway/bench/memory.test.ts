@@ -37,7 +37,7 @@ function replaysOf(count: number): ReplayMemory {
 describe('what the gateway remembers', () => {
   it('is a million callers at most, each in 280 bytes as long as it has few hits', async () => {
     const room = new KeyBudget()
-    room.divide([0])
+    room.divide([{ size: 0, dropIdle() {} }])
     let callers = 0
     while (room.claim(callers)) callers++
     assert.equal(callers, 1_000_000)

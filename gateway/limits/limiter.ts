@@ -65,7 +65,7 @@ export class Limiter {
     this.#table = table
     this.#rows = rows
     this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
-    this.#budget.divide(this.#counters.map((counters) => counters.size))
+    this.#budget.divide(this.#counters)
     if (!this.#closed) this.#putTable(nowMs)
   }
 

@@ -57,9 +57,9 @@ describe('the take script', { skip: NO_REDIS }, () => {
   async function compare(rule: Rule, steps: readonly Step[]): Promise<void> {
     await client.sendCommand(['FLUSHALL'])
     const room = new KeyBudget()
-    room.divide([0])
     const record = { id: 1, name: 'n', path: '/', methods: null, horizonMs: null }
     const model = new Counters({ ...record, ...rule }, room)
+    room.divide([model])
     let us = 1_000_000_000
     let now = rule
     for (const { stepUs, count, edit } of steps) {

@@ -21,8 +21,9 @@ function record(changes: Partial<RowRecord> = {}): RowRecord {
 
 function counters(changes: Partial<RowRecord> = {}, max = 1000): Counters {
   const budget = new KeyBudget(max)
-  budget.divide([0])
-  return new Counters(record(changes), budget)
+  const row = new Counters(record(changes), budget)
+  budget.divide([row])
+  return row
 }
 
 describe('counters', () => {
@@ -160,11 +161,11 @@ describe('counters', () => {
 describe('the budget for keys', () => {
   test('keeps a share for each row, whatever another row fills', () => {
     const budget = new KeyBudget(100)
-    budget.divide([0, 0])
     const [flooded, quiet] = [
       new Counters(record({ id: 1 }), budget),
       new Counters(record({ id: 2 }), budget),
     ]
+    budget.divide([flooded, quiet])
     for (let i = 0; i < 200; i++) flooded.take(`k${i}`, START)
     assert.equal(flooded.size, 75)
     for (let i = 0; i < 200; i++) quiet.take(`k${i}`, START)
@@ -173,21 +174,46 @@ describe('the budget for keys', () => {
 
   test('comes back as keys are dropped', () => {
     const budget = new KeyBudget(100)
-    budget.divide([0, 0])
     const row = new Counters(record(), budget)
+    budget.divide([row, new Counters(record({ id: 2 }), budget)])
     for (let round = 0; round < 5; round++) {
       for (let i = 0; i < 100; i++) row.take(`${round}-${i}`, START + round * 60_000)
       assert.equal(row.size, 75)
     }
   })
 
+  test('takes idle keys back from rows that nobody calls any more', () => {
+    const budget = new KeyBudget(100)
+    const [quiet, busy] = [new Counters(record({ id: 1 }), budget), new Counters(record({ id: 2 }), budget)]
+    budget.divide([quiet, busy])
+    for (let i = 0; i < 75; i++) quiet.take(`k${i}`, START)
+    assert.equal(quiet.size, 75)
+    for (let i = 0; i < 26; i++) busy.take(`k${i}`, START + 59_999)
+    assert.deepEqual([busy.size, busy.refusedForCapacity], [25, 1])
+    for (let i = 0; i < 60; i++) assert.equal(busy.take(`k${i}`, START + 60_000).allowed, true)
+    assert.equal(busy.size, 60)
+  })
+
+  test('takes them back from many rows, a few at each refusal', () => {
+    const budget = new KeyBudget(2000)
+    const rows = Array.from({ length: 500 }, (_, id) => new Counters(record({ id }), budget))
+    budget.divide(rows)
+    for (const row of rows.slice(0, 10)) for (let i = 0; i < 200; i++) row.take(`k${i}`, START)
+    const last = rows.at(-1) as Counters
+    const takeAll = () => {
+      for (let i = 0; i < 500; i++) last.take(`k${i}`, START + 60_000)
+    }
+    for (let round = 0; round < 10; round++) takeAll()
+    assert.equal(last.size, 500)
+  })
+
   test('is not made larger by keys that leave their own share', () => {
     const budget = new KeyBudget(100)
-    budget.divide([0, 0])
     const [quiet, flooded] = [
       new Counters(record({ id: 1 }), budget),
       new Counters(record({ id: 2 }), budget),
     ]
+    budget.divide([quiet, flooded])
     for (let i = 0; i < 20; i++) quiet.take(`k${i}`, START)
     for (let i = 0; i < 40; i++) quiet.take('k', START + 60_000)
     assert.equal(quiet.size, 1)
@@ -197,12 +223,12 @@ describe('the budget for keys', () => {
 
   test('is divided anew when rows come and go, and nobody loses a key by it', () => {
     const budget = new KeyBudget(100)
-    budget.divide([0])
     const row = new Counters(record(), budget)
+    budget.divide([row])
     for (let i = 0; i < 200; i++) row.take(`k${i}`, START)
     assert.equal(row.size, 100)
-    budget.divide([100, 0])
     const other = new Counters(record({ id: 2 }), budget)
+    budget.divide([row, other])
     for (let i = 0; i < 200; i++) other.take(`k${i}`, START)
     assert.deepEqual([row.size, other.size], [100, 25])
   })
@@ -233,8 +259,8 @@ test('a copy that counts what was let through elsewhere comes out the same, what
 test('a key that was counted elsewhere is counted here too when there is no budget, and gives its budget back', () => {
   const record = { id: 1, name: 'x', path: '/x', methods: null, limit: 5, windowMs: 100, horizonMs: null }
   const budget = new KeyBudget(4)
-  budget.divide([0])
   const counters = new Counters(record, budget)
+  budget.divide([counters])
   for (const key of ['a', 'b', 'c', 'd', 'e', 'f']) counters.count(key, 0)
   assert.equal(counters.size, 6)
   assert.equal(counters.take('g', 1).allowed, false)

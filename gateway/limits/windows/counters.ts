@@ -16,8 +16,18 @@ import {
 const MAX_KEYS = 1_000_000
 /** Keys checked for idleness by each take. A take adds at most one key, so two keep ahead of any flood. */
 const SWEEP = 2
-/** Keys checked for idleness before a new key is refused for lack of memory. */
+/** Keys checked for idleness before a new key is refused for lack of memory: of its own row, and of another. */
 const SWEEP_FOR_ROOM = 64
+/** Rows looked at for one that holds keys of the common half. */
+const ROWS_FOR_ROOM = 64
+
+/** A row, as the budget sees it. */
+interface KeyHolder {
+  /** Keys in memory. */
+  readonly size: number
+  /** Drops the idle ones among the next few keys, in rotation. */
+  dropIdle(keys: number, nowMs: number): void
+}
 
 /**
  * How many keys may be counted. Half of the budget is reserved in equal shares for the rows, the other half is common:
@@ -28,16 +38,21 @@ export class KeyBudget {
   #share = 0
   #common = 0
   #used = 0
+  #rows: readonly KeyHolder[] = []
+  /** Of the rows: the one that was looked at last for room. */
+  #turn = 0
 
   constructor(max: number = MAX_KEYS) {
     this.#max = max
   }
 
-  /** Divides the budget among the rows. @param sizes keys that each row holds now */
-  divide(sizes: readonly number[]): void {
-    this.#share = Math.max(1, Math.floor(this.#max / 2 / Math.max(1, sizes.length)))
-    this.#common = Math.max(0, this.#max - this.#share * sizes.length)
-    this.#used = sizes.reduce((used, size) => used + Math.max(0, size - this.#share), 0)
+  /** Divides the budget among the rows. */
+  divide(rows: readonly KeyHolder[]): void {
+    this.#rows = rows
+    this.#turn = 0
+    this.#share = Math.max(1, Math.floor(this.#max / 2 / Math.max(1, rows.length)))
+    this.#common = Math.max(0, this.#max - this.#share * rows.length)
+    this.#used = rows.reduce((used, { size }) => used + Math.max(0, size - this.#share), 0)
   }
 
   /** Takes one key from the budget for a row of `size` keys. @returns false when none is left */
@@ -46,6 +61,17 @@ export class KeyBudget {
     if (this.#used >= this.#common) return false
     this.#used++
     return true
+  }
+
+  /** Has the next row with keys of the common half drop idle ones: by itself a row drops them only when it is called. */
+  makeRoom(nowMs: number): void {
+    for (let i = 0; i < Math.min(this.#rows.length, ROWS_FOR_ROOM); i++) {
+      this.#turn = (this.#turn + 1) % this.#rows.length
+      const row = this.#rows[this.#turn]
+      if (row === undefined || row.size <= this.#share) continue
+      row.dropIdle(SWEEP_FOR_ROOM, nowMs)
+      return
+    }
   }
 
   /** Takes one key for a row of `size` keys, even when none is left. */
@@ -120,7 +146,7 @@ export class Counters {
    * key for it would let a flood of keys erase all counts.
    */
   take(key: string, nowMs: number): Take {
-    this.#sweep(SWEEP, nowMs)
+    this.dropIdle(SWEEP, nowMs)
     let window = this.#windows.get(key)
     if (window === undefined) {
       if (!this.#claimKey(nowMs)) {
@@ -142,7 +168,7 @@ export class Counters {
 
   /** Counts one hit that another copy of these counters allowed at `nowMs`, whatever the budget. */
   count(key: string, nowMs: number): void {
-    this.#sweep(SWEEP, nowMs)
+    this.dropIdle(SWEEP, nowMs)
     let window = this.#windows.get(key)
     if (window === undefined) {
       this.#budget.occupy(this.#windows.size)
@@ -192,12 +218,13 @@ export class Counters {
 
   #claimKey(nowMs: number): boolean {
     if (this.#budget.claim(this.#windows.size)) return true
-    this.#sweep(SWEEP_FOR_ROOM, nowMs)
+    this.dropIdle(SWEEP_FOR_ROOM, nowMs)
+    this.#budget.makeRoom(nowMs)
     return this.#budget.claim(this.#windows.size)
   }
 
-  /** Drops the idle ones among the next few keys, in rotation. */
-  #sweep(keys: number, nowMs: number): void {
+  /** Drops the idle ones among the next few keys, in rotation. Another copy may still have them: they count nothing. */
+  dropIdle(keys: number, nowMs: number): void {
     for (let i = 0; i < keys; i++) {
       const next = this.#cursor.next()
       if (next.done) {
@@ -226,6 +253,8 @@ function windowRuleOf(record: RowRecord): WindowRule {
 /** Counters of one sliding window outside the limit table. They are not kept on disk. */
 export function countersOutsideTable(limit: number, windowMs: number): Counters {
   const budget = new KeyBudget()
-  budget.divide([0])
-  return new Counters({ id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }, budget)
+  const record = { id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }
+  const counters = new Counters(record, budget)
+  budget.divide([counters])
+  return counters
 }
