@@ -53,6 +53,26 @@ test('the configuration that comes with the gateway is good, with a line for eac
   })
 })
 
+test('the key of the seals is read, and the keys of a bucket', (t) => {
+  const ship = {
+    s3: { endpoint: 'https://s3.example', bucket: 'trail', region: 'eu', credentialsFile: '/nowhere' },
+  }
+  const paths = files(t, {
+    'g.json': JSON.stringify({ ...JSON.parse(GATEWAY), audit: { ship } }),
+    'l.json': LIMITS,
+    'key.pem': 'no key',
+  })
+  const env = {
+    GATEWAY_CONFIG: paths['g.json']!,
+    GATEWAY_LIMITS: paths['l.json']!,
+    GATEWAY_AUDIT_SEAL_KEY: paths['key.pem']!,
+  }
+  const { status, out, errors } = validate([], env)
+  assert.equal(status, 1)
+  assert.match(errors.join('\n'), /GATEWAY_AUDIT_SEAL_KEY: .*key\.pem/)
+  assert.match([...out, ...errors].join('\n'), /audit\.ship: nothing can be shipped: .*\/nowhere/)
+})
+
 test('every fault of the environment and both files comes at once, one a line, with status 1', (t) => {
   const paths = files(t, {
     'g.json': '{"port":"x","routes":[]}',

@@ -1,4 +1,6 @@
 import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
+import { readSealKey } from '../audit/seals/seal-key.ts'
+import { credentialsOf } from '../audit/segments/bucket-requests.ts'
 import { parseClients } from '../config/clients-file.ts'
 import { configFiles, ENVIRONMENT, type Environment } from '../config/environment.ts'
 import { type Fault, type Parsed, showFault } from '../config/faults.ts'
@@ -8,7 +10,7 @@ import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
-import type { Route, TlsSettings } from '../config/settings.ts'
+import type { Route, Settings, TlsSettings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import {
@@ -128,6 +130,7 @@ function checkEnvironment(found: Findings, env: Environment): void {
   const tls = settings.value?.tls === undefined ? undefined : checkTls(found, settings.value.tls)
   if (settings.value?.adminTokenFile !== undefined) checkAdminToken(found, settings.value.adminTokenFile)
   if (settings.value?.clientsFile !== undefined) checkClients(found, clientsFile, tls?.material.trust)
+  if (settings.value !== undefined) checkAuditKeys(found, settings.value)
 }
 
 function checkFile(found: Findings, file: string): void {
@@ -184,6 +187,29 @@ function checkAdminToken(found: Findings, file: string): void {
   const { faults } = loadFile(file, parseAdminToken)
   if (faults === undefined) found.good.push(`${file}: OK`)
   else found.faults.push(...faults)
+}
+
+function checkAuditKeys(
+  found: Findings,
+  { auditSeals, auditSealKeyFile: file, auditOrigin, auditShip }: Settings,
+): void {
+  const sealFault =
+    auditSeals === 'off' || file === undefined ? undefined : faultOf(() => readSealKey(file, auditOrigin))
+  if (sealFault !== undefined)
+    found.faults.push({ file: ENVIRONMENT, path: 'GATEWAY_AUDIT_SEAL_KEY', reason: sealFault })
+  const credentials = auditShip?.s3?.credentialsFile
+  const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsOf(credentials))
+  // Not a fault: the gateway starts without them, and reads them each time.
+  if (shipFault !== undefined) found.warnings.push(`audit.ship: nothing can be shipped: ${shipFault}`)
+}
+
+function faultOf(read: () => unknown): string | undefined {
+  try {
+    read()
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
 }
 
 function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined {

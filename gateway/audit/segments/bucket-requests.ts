@@ -120,7 +120,7 @@ export async function textOf(response: Response): Promise<string> {
 }
 
 /** Read for each request, so that keys can be replaced. @throws Error that says what is missing. */
-function credentialsOf(file: string | undefined): Credentials {
+export function credentialsOf(file: string | undefined): Credentials {
   const read = file === undefined ? process.env : valuesIn(file)
   const [accessKeyId, secretAccessKey] = [read.AWS_ACCESS_KEY_ID, read.AWS_SECRET_ACCESS_KEY]
   if (!accessKeyId || !secretAccessKey) {
