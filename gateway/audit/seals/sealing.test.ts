@@ -103,6 +103,31 @@ test('a thread that dies is replaced, and until then the lag says so', async (t)
   assert.deepEqual(faults, [])
 })
 
+test('the lag goes on over the deaths of threads that have sealed nothing', async (t) => {
+  const { options, file, seal } = sealedDirectory(t)
+  writeFileSync(logDirectory(file), 'no directory')
+  const steady = { ms: 1000 }
+  t.mock.method(process.hrtime, 'bigint', () => BigInt(steady.ms * 1_000_000))
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const trail = openTrail(options)
+  const nextThread = () => once(process, 'worker') as Promise<[Worker]>
+  let started = nextThread()
+  const sealing = seal(trail)
+  for (const restartMs of [1000, 2000, 4000]) {
+    const [thread] = await started
+    await once(thread, 'online')
+    await thread.terminate()
+    await turn()
+    steady.ms += 60_000
+    started = nextThread()
+    t.mock.timers.tick(restartMs)
+  }
+  await started
+  const { lagMs } = sealing
+  await trail.end('end')
+  assert.equal(lagMs, 180_000)
+})
+
 test('what is not sealed in time at the end is sealed at the next start', async (t) => {
   const { options, seal, check, ends, faults } = sealedDirectory(t)
   t.mock.timers.enable({ apis: ['setTimeout'] })

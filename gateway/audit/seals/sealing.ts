@@ -46,10 +46,15 @@ export class Sealing implements TrailSeals {
   }
 
   begin(): void {
-    const { trail, directory, keys, origin } = this.#options
-    const { file, shared } = trail.handle
     this.#lastLines = undefined
     this.#progress.settledAtMs = steadyMs()
+    this.#start()
+  }
+
+  /** The lag goes on over threads that die. */
+  #start(): void {
+    const { trail, directory, keys, origin } = this.#options
+    const { file, shared } = trail.handle
     const job: SealJob = { file, trail: shared, progress: this.#progress.buffer, directory, keys, origin }
     const thread = new Worker(SCRIPT, { workerData: job, name: 'seal', resourceLimits: THREAD_LIMITS })
     thread.unref()
@@ -121,7 +126,7 @@ export class Sealing implements TrailSeals {
   #ended(): void {
     this.#thread = undefined
     if (this.#lastLines !== undefined) return
-    this.#restart = setTimeout(() => this.begin(), this.#restartMs).unref()
+    this.#restart = setTimeout(() => this.#start(), this.#restartMs).unref()
     this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
   }
 }
