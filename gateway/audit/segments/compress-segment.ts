@@ -21,20 +21,26 @@ const LEVEL = 6
  * Replaces a closed segment by its compressed copy, `<path>.zst`. The copy is on the disk, has been read back, and has been
  * compared before the segment is removed. If the process is killed in between, the next call goes on.
  *
- * @throws Error that names the file; the segment is then still there.
+ * A copy that another program has made, or is making, is never removed: that program may remove the segment.
+ *
+ * @throws Error that names the file; the segment is then still there, or another has replaced it.
  */
 export async function compressSegment(path: string): Promise<void> {
   const copy = `${path}.zst`
+  const isFound = existsSync(copy)
+  let isWritten = false
   try {
-    const sha256 = existsSync(copy) ? await hashOf(createReadStream(path)) : await writeCopy(path, copy)
+    const sha256 = isFound ? await hashOf(createReadStream(path)) : await writeCopy(path, copy)
+    isWritten = !isFound
     if ((await hashOf(blocksOf({ path: copy, compression: 'zstd' }))) !== sha256) {
       throw new Error('its compressed copy has other bytes')
     }
   } catch (error) {
-    rmSync(copy, { force: true })
-    throw unusable(path, error)
+    if (isWritten && existsSync(path)) rmSync(copy, { force: true })
+    const { message } = error as Error
+    throw unusable(path, isFound ? new Error(`${copy} is there already, and ${message}`) : error)
   }
-  rmSync(path)
+  rmSync(path, { force: true })
   syncDirectory(path)
 }
 

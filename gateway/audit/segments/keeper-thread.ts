@@ -56,14 +56,25 @@ const keeper = new SegmentKeeper({
 /** While a gateway is replaced, the process before may still be at it. */
 function hasLock(): boolean {
   if (lock !== undefined) return true
+  let taken: ProcessLock | undefined
   try {
     const path = `${realPathOf(file)}.segments.lock`
-    lock = takeProcessLock({ path, whenTaken: 'another process looks after the segments' })
-    removeDrafts(file)
+    taken = takeProcessLock({ path, whenTaken: 'another process looks after the segments' })
     clock = new SteadyWallClock(readKnownTime(file))
-    return true
   } catch {
+    taken?.release()
     return false
+  }
+  lock = taken
+  tidy()
+  return true
+}
+
+function tidy(): void {
+  try {
+    removeDrafts(file)
+  } catch (error) {
+    tell({ type: 'failed', task: 'compress', cause: (error as Error).message })
   }
 }
 

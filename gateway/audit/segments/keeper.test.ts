@@ -10,6 +10,7 @@ import { responseTo } from '../audit-records.ts'
 import { openTrail } from '../open-trail.ts'
 import { logDirectory } from '../seals/tiles.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
+import { compressSegment } from './compress-segment.ts'
 import { type AuditKeeping, type KeeperParts, removeDrafts, SegmentKeeper } from './keeper.ts'
 import { keepKnownTime } from './known-time.ts'
 import { freeBytesOf } from './prune-segments.ts'
@@ -169,19 +170,33 @@ test('a compression that was killed at any step is finished by the next, and a b
   fs.writeFileSync(`${first}.zst.tmp`, 'half')
   removeDrafts(file)
   assert.ok(!fs.existsSync(`${first}.zst.tmp`))
-  // A copy that has other bytes, and one that cannot be read.
+  // A copy that has other bytes, and one that cannot be read: it is not ours, and another program may still write it.
   for (const copy of [zstdCompressSync(`${text} `), zstdCompressSync(text).subarray(0, 40)]) {
     fs.writeFileSync(`${first}.zst`, copy)
     const { told, round } = keeperOf(file, () => BEGIN_MS)
     await round(COMPRESS)
-    assert.match(told.join(), /^compress failed: audit file /)
-    assert.deepEqual([fs.readFileSync(first, 'utf8'), fs.existsSync(`${first}.zst`)], [text, false])
+    assert.match(told.join(), /^compress failed: audit file .*2026.*\.zst is there already, and /)
+    assert.deepEqual(
+      [fs.readFileSync(first, 'utf8'), fs.readFileSync(`${first}.zst`).equals(copy)],
+      [text, true],
+    )
   }
   // Killed after the rename.
   fs.writeFileSync(`${first}.zst`, zstdCompressSync(text))
   const { told, round } = keeperOf(file, () => BEGIN_MS)
   await round(COMPRESS)
   assert.deepEqual([told, fs.existsSync(first)], [['compress'], false])
+  assert.equal(await textOf(`${first}.zst`, 'zstd'), text)
+})
+
+test('a segment that another program compresses at the same time is not lost', async (t) => {
+  const { file } = await trailOfDays(t, { days: 1 })
+  const [first = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
+  const text = fs.readFileSync(first, 'utf8')
+  // `zstd --rm` has made its copy, and removes the segment while ours is compared.
+  fs.writeFileSync(`${first}.zst`, zstdCompressSync(text))
+  fs.rmSync(first)
+  await assert.rejects(compressSegment(first), /ENOENT/)
   assert.equal(await textOf(`${first}.zst`, 'zstd'), text)
 })
 
@@ -435,6 +450,32 @@ test('the thread compresses and removes what a trail in use has closed', async (
   }
   assert.deepEqual([told, (await namesOf(file)).length], [['prune'], 1])
   assert.equal(linesOf(file).at(-1)?.type, 'AUDIT_PRUNE')
+})
+
+test('what a killed process left, and cannot be removed, takes no guard away from the clock', async (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const trail = openTrail({ file, onFault: assert.fail, onRecord: () => {} })
+  t.after(() => trail.close('test'))
+  fs.renameSync(file, `${file}.20200101T000000000Z`)
+  trail.reopen()
+  fs.mkdirSync(`${file}.20200101T000000000Z.zst.tmp`)
+  // A process before knows that it was this day, so that the clock of the machine is not believed.
+  keepKnownTime(file, Date.UTC(2020, 0, 1, 12))
+  const told: string[] = []
+  const thread = new SegmentThread(trail, {
+    info: () => {},
+    warn: (_, message) => told.push(message),
+    done: (task) => told.push(task),
+    unshipped: () => {},
+    failed: (task, cause) => told.push(`${task} failed: ${cause}`),
+  })
+  while (!told.some((one) => one === 'prune' || one.includes('went forward'))) {
+    thread.round({ ...keepingOf(file), ...keepDays(1, true) })
+    await afterMs(20)
+  }
+  assert.match(told.join(), /^compress failed: .*the clock of this machine went forward/)
+  assert.equal(told.includes('prune'), false)
+  assert.equal((await namesOf(file)).length, 2)
 })
 
 test('once nothing is to be shipped any more, nothing waits for it', async (t) => {
