@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { describeFault, type Fault } from '../../config/faults.ts'
 import { readSettings } from '../../config/reload/reread-settings.ts'
@@ -136,4 +136,22 @@ test('an edit that names a file that is not there is told once, and put in force
   writeFileSync(`${document}.new`, api('/two'))
   await until(() => inForce.length > 0)
   assert.deepEqual([inForce, failures.length], [['/two'], 1])
+})
+
+test('a first route for machine clients is put in force once their file is there', async (t) => {
+  const { file, inForce, failures, until } = started(t)
+  const cwd = process.cwd()
+  process.chdir(dirname(file))
+  try {
+    const routes = [{ path: '/hook', auth: ['hmac'] }]
+    writeFileSync(file, JSON.stringify({ routes }))
+    await until(() => failures.length > 0)
+    assert.match(failures[0] ?? '', /^config\/clients\.json: \$: cannot be read: ENOENT/)
+    mkdirSync('config')
+    writeFileSync('config/clients.json', '{"clients":[]}')
+    await until(() => inForce.length > 0)
+    assert.deepEqual([inForce, failures.length], [['/hook'], 1])
+  } finally {
+    process.chdir(cwd)
+  }
 })
