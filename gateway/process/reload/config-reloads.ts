@@ -1,4 +1,3 @@
-import { basename } from 'node:path'
 import type { ClientTable } from '../../config/clients-file.ts'
 import { parseClients } from '../../config/clients-file.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
@@ -16,7 +15,7 @@ import { limitWarnings } from '../config-warnings.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
 import { StapleFetch } from './fetch-staple.ts'
 import { parseApart } from './parse-apart.ts'
-import { type Reports, reporter, type Watching } from './reload-reports.ts'
+import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
 import type { StapleSource } from './reported-stapler.ts'
 import { watchSettings } from './watch-settings.ts'
 import { StapleWatch, type WatchedStaple } from './watch-staple.ts'
@@ -93,7 +92,7 @@ interface LimitEdits {
 function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits): Watching {
   const { settings, limits: loaded } = watched.startup
   const file = settings.limitsFile
-  const report = reporter(watched, { file, label: basename(file), what: 'limits' })
+  const report = reporter(watched, { file, label: labelOf(file, settings), what: 'limits' })
   warn()
   return new Reloader({
     file,
@@ -117,7 +116,7 @@ function watchClients(
   file: string,
   loaded: LoadedFile<ClientTable>,
 ): Reloader<ClientTable> {
-  const report = reporter(watched, { file, label: basename(file), what: 'clients' })
+  const report = reporter(watched, { file, label: labelOf(file, watched.startup.settings), what: 'clients' })
   const parse = parseApart('clients', parseClients)
   return new Reloader({
     file,

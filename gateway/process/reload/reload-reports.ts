@@ -1,3 +1,4 @@
+import { basename } from 'node:path'
 import type { ConfigInForce, ConfigPart } from '../../admin/config-in-force.ts'
 import { configChangeRecords } from '../../audit/config-change-records.ts'
 import { describeFault, type Fault } from '../../config/faults.ts'
@@ -39,6 +40,20 @@ interface Accepted {
   readonly after: readonly object[]
   /** Of an edit of gateway.json, with the keys that differ. */
   readonly settings?: { readonly inForce: Settings; readonly keys: readonly string[] }
+}
+
+/** Labels of what is no single file. */
+const TAKEN: ReadonlySet<string> = new Set(['tls', 'ocsp', 'admin-token'])
+
+/** Names a file in metrics: without its directory, unless another has that name too, whose result would hide its own. */
+export function labelOf(
+  file: string,
+  { configFile, limitsFile, clientsFile }: Pick<Settings, 'configFile' | 'limitsFile' | 'clientsFile'>,
+): string {
+  const name = basename(file)
+  const files = [configFile, limitsFile, clientsFile]
+  const isAmbiguous = files.some((other) => other !== undefined && other !== file && basename(other) === name)
+  return isAmbiguous || TAKEN.has(name) ? file : name
 }
 
 /** Reports the result of an edit to metrics, log, audit trail and admin listener. */

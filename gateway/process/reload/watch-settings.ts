@@ -1,4 +1,3 @@
-import { basename } from 'node:path'
 import type { ClientTable } from '../../config/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
@@ -9,7 +8,7 @@ import { FileWatch } from '../../config/reload/watch.ts'
 import type { Settings } from '../../config/settings.ts'
 import { settingsWarnings } from '../config-warnings.ts'
 import { rereadApart } from './parse-apart.ts'
-import { type Reports, reporter, type Watching } from './reload-reports.ts'
+import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
 
 export interface SettingsWatch {
   /** In force now, as read from the files. */
@@ -28,7 +27,7 @@ export interface SettingsWatch {
 export function watchSettings(reports: Reports, watch: SettingsWatch): Watching {
   const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings
-  const report = reporter(reports, { file, label: basename(file), what: 'gateway' })
+  const report = reporter(reports, { file, label: labelOf(file, watch.settings), what: 'gateway' })
   // Looked at once: a text that is no JSON takes one look more.
   const others = new OtherFiles(() => {
     reloader.dependencyChanged()
