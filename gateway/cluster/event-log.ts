@@ -288,7 +288,7 @@ export class EventLog {
     return Atomics.load(this.#words, wordOf(seat, HEARTBEATS))
   }
 
-  /** A flag (0 to 14) shared by all threads. Read and write it only within a step. */
+  /** A flag (0 to 14) shared by all threads. Read and write it within a step; the main thread also while it applies events. */
   flag(index: number): { raised: boolean } {
     const words = this.#words
     const at = FLAG_WORDS + index

@@ -98,6 +98,7 @@ export class PrimaryState implements StateFiles, SessionNews {
     })
     maintainState(this.#state, watch)
     if (passed !== undefined) restoreState(passed, this.#state)
+    // Not as a step: a worker that waits for room in the ring within its own step waits for this thread to read.
     this.#catchingUp = setInterval(() => this.eventLog.catchUp(), CATCH_UP_MS).unref()
     this.#maintaining = this.#maintainEachSecond()
   }

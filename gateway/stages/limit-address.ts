@@ -5,7 +5,7 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { readPath } from './admit.ts'
 
 /**
- * Refuses an address that sends more requests than `addressRate` allows. It is the first stage, so that requests with a bad
+ * Refuses an address that sends more requests than `addressRate` allows. It comes before `admit`, so that requests with a bad
  * target or framing count too. Unreadable requests do not count: they end their connection, and do not tell which client
  * behind a proxy sent them. Off unless configured.
  */
