@@ -8,7 +8,8 @@ import { launch } from './launch.mjs'
 const ROOTS = ['backend', 'gateway', 'launcher']
 /**
  * Test files, alone or all of a folder, that share one process: each process costs 0.2 to 0.6 s of CPU, and one with an
- * embedded database a second more. Their tests start nothing that outlives them, and have no hooks outside a suite.
+ * embedded database a second more. Their tests start nothing that outlives them, change nothing of the process, and have no
+ * hooks outside a suite but such as clean up at the end. A group takes 15 s at most, since groups run side by side.
  */
 const TOGETHER = {
   'backend-identity': ['backend/identity'],
@@ -34,9 +35,45 @@ const TOGETHER = {
     'gateway/bench/results.test.ts',
     'gateway/bench/statistics.test.ts',
   ],
+  callers: [
+    'gateway/e2e/address-rate.test.ts',
+    'gateway/e2e/claims.test.ts',
+    'gateway/e2e/clients.test.ts',
+    'gateway/e2e/issuers.test.ts',
+    'gateway/e2e/openapi-validation.test.ts',
+    'gateway/e2e/refusal-log.test.ts',
+    'gateway/e2e/refusals.test.ts',
+    'gateway/e2e/resource-server.test.ts',
+    'gateway/e2e/sessions.test.ts',
+  ],
   cli: ['gateway/cli'],
+  cluster: ['gateway/cluster'],
   config: ['gateway/config'],
+  evidence: [
+    'gateway/evidence/export-log.test.ts',
+    'gateway/evidence/records',
+    'gateway/evidence/report',
+    'gateway/evidence/verify/verify-speed.test.ts',
+    'gateway/evidence/verify/verify-trail.test.ts',
+    'gateway/evidence/vouched',
+  ],
   limits: ['gateway/http/bodies', 'gateway/limits', 'gateway/process'],
+  'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
+  'oauth-users': ['gateway/e2e/oauth.test.ts', 'gateway/e2e/oauth-sign-in.test.ts'],
+  operations: [
+    'gateway/e2e/admin-token.test.ts',
+    'gateway/e2e/audit-fields.test.ts',
+    'gateway/e2e/compose.test.ts',
+    'gateway/e2e/documents.test.ts',
+    'gateway/e2e/evidence.test.ts',
+    'gateway/e2e/h2spec.test.ts',
+    'gateway/e2e/kubernetes.test.ts',
+    'gateway/e2e/other-verifiers.test.ts',
+    'gateway/e2e/settings-workers.test.ts',
+    'gateway/e2e/socket-activation.test.ts',
+    'gateway/e2e/start-up.test.ts',
+    'gateway/e2e/systemd.test.ts',
+  ],
   server: [
     'gateway/http/http2',
     'gateway/http/server/client-networks.test.ts',
@@ -47,6 +84,18 @@ const TOGETHER = {
     'gateway/http/server/tunnels',
     'gateway/http/tracing',
   ],
+  services: [
+    'gateway/e2e/budget.test.ts',
+    'gateway/e2e/hostile-store.test.ts',
+    'gateway/e2e/http2.test.ts',
+    'gateway/e2e/loop.test.ts',
+    'gateway/e2e/routes.test.ts',
+    'gateway/e2e/several-backends.test.ts',
+    'gateway/e2e/upstream-http2.test.ts',
+    'gateway/e2e/upstream-secret.test.ts',
+    'gateway/e2e/upstream-tls.test.ts',
+    'gateway/e2e/websocket.test.ts',
+  ],
   stages: [
     'gateway/http/rules',
     'gateway/http/syntax',
@@ -54,14 +103,32 @@ const TOGETHER = {
     'gateway/pipeline.test.ts',
     'gateway/stages',
   ],
+  seals: ['gateway/audit/seals'],
+  segments: [
+    'gateway/audit/segments/keeper.test.ts',
+    'gateway/audit/segments/rotation.test.ts',
+    'gateway/audit/segments/segments.test.ts',
+    'gateway/audit/segments/ship.test.ts',
+    'gateway/audit/segments/steady-wall-clock.test.ts',
+    'gateway/audit/witness',
+  ],
   storage: ['gateway/storage'],
+  store: [
+    'gateway/store/shared-replays.test.ts',
+    'gateway/store/store-events.test.ts',
+    'gateway/store/take-script.test.ts',
+  ],
   tls: ['gateway/tls'],
   trail: [
+    'gateway/audit/audit-records.test.ts',
     'gateway/audit/clock-offset.test.ts',
-    'gateway/audit/commit/group-commit.test.ts',
+    'gateway/audit/commit',
     'gateway/audit/config-change-records.test.ts',
+    'gateway/audit/durability.test.ts',
     'gateway/audit/file',
     'gateway/audit/hand-over.test.ts',
+    'gateway/audit/recovery',
+    'gateway/audit/trail.test.ts',
     'gateway/store/shared-limits.test.ts',
     'gateway/store/shared-row.test.ts',
     'gateway/store/store-breaker.test.ts',
