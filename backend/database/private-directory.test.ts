@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { DirectoryInUseError, lockDirectory } from './database-lock.ts'
 import { closeToOthers, isOpenToOthers } from './private-directory.ts'
 
 const modeOf = (path: string) => statSync(path).mode & 0o7777
@@ -70,6 +71,19 @@ test("a directory that is missing or empty is nobody's secret", (t) => {
   closeToOthers(parent)
   assert.equal(modeOf(parent), 0o755)
   assert.equal(isOpenToOthers(parent), false)
+})
+
+test('a lock that cannot be taken says why, and blames another process only when there is one', (t) => {
+  const directory = openDirectory(t)
+  const unlock = lockDirectory(directory)
+  assert.throws(() => lockDirectory(directory), DirectoryInUseError)
+  unlock()
+  writeFileSync(join(directory, 'lock'), 'no database at all, but a file of somebody else'.repeat(40))
+  assert.throws(
+    () => lockDirectory(directory),
+    (fault: Error) =>
+      !(fault instanceof DirectoryInUseError) && /lock: file is not a database/.test(fault.message),
+  )
 })
 
 test('a cluster that a link leads to is judged by what it leads to', (t) => {

@@ -4,8 +4,8 @@ import type { Queryable, Row } from '../database/database.ts'
 /**
  * The double-entry ledger. Every movement is one row of `transfers` with two entries that sum to zero; the balance
  * kept in `accounts` is the sum of its entries. Opening balances come from the equity account of the currency and
- * closing balances return to it, so the sum over all entries is always zero. Every function here runs inside the
- * caller's serialisable transaction.
+ * closing balances return to it, so the sum over all entries is always zero. Every function that changes something runs
+ * inside the caller's serialisable transaction.
  */
 
 /** An account of a user. */

@@ -88,7 +88,7 @@ function registerLogout(app: App, services: Services): void {
               'The tokens of the session are refused from now on. For a token that an OAuth client got, all that the ' +
               'user allowed it in that consent ends.',
           }),
-          ...problemResponses(401, 403),
+          ...problemResponses(401, 403, 413, 415),
         },
       },
     },

@@ -51,18 +51,21 @@ const OneName = {
   description: 'given once, as name or as nombre',
 }
 
+/** What is required alone is no example of a choice between fields. */
+const EXAMPLE = { name: 'Alice Martin', email: 'alice@example.com' }
+
 const Names = { name: Type.Optional(Name), nombre: Type.Optional(Name) }
 
 const CreateBody = Type.Object(
   { ...Names, email: Email, password: Type.Optional(NewPassword) },
-  { additionalProperties: false, ...OneName },
+  { additionalProperties: false, ...OneName, examples: [EXAMPLE] },
 )
 
 const Proof = { currentPassword: Type.Optional(CurrentPassword) }
 
 const ReplaceBody = Type.Object(
   { ...Names, email: Email, ...Proof },
-  { additionalProperties: false, ...OneName },
+  { additionalProperties: false, ...OneName, examples: [EXAMPLE] },
 )
 
 const ChangeBody = Type.Object(

@@ -74,7 +74,7 @@ const WEBHOOK_SCHEMA = {
   body: Type.Unsafe<unknown>({ description: 'Up to 1 MiB.' }),
   response: {
     202: Type.Null({ description: 'Kept, now or before.' }),
-    ...problemResponses(401, 413),
+    ...problemResponses(401, 409, 413, 415),
   },
 }
 

@@ -112,6 +112,35 @@ describe('the description of the API', () => {
     )
   })
 
+  it('has forms whose bodies are taken as they are', async () => {
+    const { text: page } = await service.send({ url: '/docs' })
+    const user = await service.addUser()
+    const bodies = [...page.matchAll(/<textarea id="(\w+)-body"[^>]*>([^<]*)</g)].map(
+      ([, id, text = '']) => ({
+        id,
+        payload: text.replaceAll('&quot;', '"').replaceAll('&lt;', '<').replaceAll('&amp;', '&'),
+      }),
+    )
+    assert.ok(bodies.length >= 7)
+    for (const { id, payload } of bodies) {
+      const [path, method] = Object.entries<Record<string, Operation>>(document.paths).flatMap(
+        ([path, methods]) =>
+          Object.entries(methods)
+            .filter(([, { operationId }]) => operationId === id)
+            .map(([method]) => [path, method.toUpperCase()] as const),
+      )[0] ?? ['', '']
+      const { status, text } = await service.send({
+        method: method as 'POST',
+        url: path.replace('{id}', user.id),
+        payload,
+        as: user,
+        scope: 'users:admin transfers:write identity:verify',
+        headers: { 'content-type': 'application/json' },
+      })
+      assert.notEqual(status, 400, `${id}: ${payload} ${text}`)
+    }
+  })
+
   it('is shown whole and under the name of the product', async () => {
     const { text: page } = await service.send({ url: '/docs' })
     assert.match(page, /<title>Countersign demo API<\/title>/)

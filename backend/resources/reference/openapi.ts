@@ -16,7 +16,13 @@ export interface Schema {
   readonly default?: unknown
 }
 
-type Content = Readonly<Record<string, { readonly schema?: Schema }>>
+/** A body or response of one media type. */
+export interface Media {
+  readonly schema?: Schema
+  readonly example?: unknown
+}
+
+type Content = Readonly<Record<string, Media>>
 
 export interface Parameter {
   readonly name: string

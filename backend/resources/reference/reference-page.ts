@@ -1,5 +1,5 @@
 import { Html, html } from '../../identity/oauth/html.ts'
-import type { OpenApiDocument, Operation, Parameter, Schema } from './openapi.ts'
+import type { Media, OpenApiDocument, Operation, Parameter, Schema } from './openapi.ts'
 
 const SHOWN_VALUES = 6
 const NOTHING = html``
@@ -84,11 +84,11 @@ ${body?.schema === undefined ? NOTHING : html`<h4>Body <small>${mediaType}</smal
     ([status, response]) =>
       html`<dt>${status}</dt><dd>${response.description}${Object.values(response.content ?? {}).map(({ schema }) => fields(schema ?? {}))}</dd>`,
   )}</dl></details>
-${isSigned(security) ? NOTHING : tryForm({ path, method, operation }, body?.schema)}
+${isSigned(security) ? NOTHING : tryForm({ path, method, operation }, body)}
 </section>`
 }
 
-function tryForm({ path, method, operation }: Listed, body: Schema | undefined): Html {
+function tryForm({ path, method, operation }: Listed, body: Media | undefined): Html {
   const { operationId, summary, parameters = [] } = operation
   return html`<details><summary>Try: ${summary}</summary>
 <form class="try" data-method="${method}" data-path="${path}">
@@ -97,7 +97,7 @@ ${parameters.map(({ name, in: place, required, example, schema }) => {
   const value = required ? textOf(example ?? schema.examples?.[0]) : ''
   return html`<label for="${id}">${name}</label><input id="${id}" name="${name}" data-in="${place}" value="${value}"${required ? new Html(' required') : NOTHING}>`
 })}
-${body === undefined ? NOTHING : html`<label for="${operationId}-body">Body</label><textarea id="${operationId}-body" rows="6" spellcheck="false">${JSON.stringify(exampleOf(body), null, 2)}</textarea>`}
+${body?.schema === undefined ? NOTHING : html`<label for="${operationId}-body">Body</label><textarea id="${operationId}-body" rows="6" spellcheck="false">${JSON.stringify(body.example ?? exampleOf(body.schema), null, 2)}</textarea>`}
 <button type="submit">Send ${method} ${breakable(path)}</button>
 <pre role="status"></pre>
 </form></details>`
@@ -142,7 +142,7 @@ function oneOf(values: readonly string[]): string {
   return values.length > SHOWN_VALUES ? `one of ${values.length}: ${shown} …` : `one of ${shown}`
 }
 
-/** A body that has what is required. */
+/** The example of a value itself, else one that has what is required. */
 function exampleOf(schema: Schema): unknown {
   const { examples, properties, required = [], items, type } = schema
   if (examples !== undefined) return examples[0]
