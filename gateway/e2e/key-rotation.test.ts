@@ -15,8 +15,10 @@ const FROM_MS = Date.now()
 const CLIENTS = 4
 /** A token is used until so long before it expires: the second and a third that a response may take here. */
 const MARGIN_SECONDS = 120
-/** Between the calls of an app: some two seconds of the schedule. */
-const PAUSE_MS = 20
+/** Between the calls of an app: some four seconds of the schedule. */
+const PAUSE_MS = 40
+/** Between two looks at the published keys. */
+const LOOK_MS = 50
 /** An app that asks for a new token in good time. */
 const REFRESH_SECONDS = 480
 
@@ -103,14 +105,21 @@ describe('a rotation of the signing keys under load', () => {
     assert.equal(await command.ended, 0, command.plain())
     assert.match(command.plain(), /taken it up/)
 
-    const both = await until(async () =>
-      (await publishedKids()).length === 2 ? await publishedKids() : undefined,
-    )
+    const both = await until(async () => {
+      const kids = await publishedKids()
+      if (kids.length === 2) return kids
+      await pause(LOOK_MS)
+      return undefined
+    })
     assert.equal(both[0], oldKid, 'published ahead, the old one still signs')
     const newKid = both[1] as string
     assert.equal(accepted.has(newKid), false)
     await until(() => ((accepted.get(newKid) ?? 0) > 0 ? true : undefined))
-    await until(async () => ((await publishedKids()).includes(oldKid) ? undefined : true))
+    await until(async () => {
+      if (!(await publishedKids()).includes(oldKid)) return true
+      await pause(LOOK_MS)
+      return undefined
+    })
     const whenDropped = accepted.get(newKid) as number
     // The gateway reads the key set each five minutes: twice that, and it knows the old key no more.
     await until(() => ((accepted.get(newKid) ?? 0) > whenDropped + 100 ? true : undefined))
