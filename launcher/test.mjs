@@ -9,7 +9,7 @@ const ROOTS = ['backend', 'gateway', 'launcher']
 /**
  * Test files, alone or all of a folder, that share one process: each process costs 0.2 to 0.6 s of CPU, and one with an
  * embedded database a second more. Their tests start nothing that outlives them, change nothing of the process, and have no
- * hooks outside a suite but such as clean up at the end. A group takes 15 s at most, since groups run side by side.
+ * hooks outside a suite. A group takes 15 s at most, since groups run side by side.
  */
 const TOGETHER = {
   'backend-identity': ['backend/identity'],
@@ -49,14 +49,6 @@ const TOGETHER = {
   cli: ['gateway/cli'],
   cluster: ['gateway/cluster'],
   config: ['gateway/config'],
-  evidence: [
-    'gateway/evidence/export-log.test.ts',
-    'gateway/evidence/records',
-    'gateway/evidence/report',
-    'gateway/evidence/verify/verify-speed.test.ts',
-    'gateway/evidence/verify/verify-trail.test.ts',
-    'gateway/evidence/vouched',
-  ],
   limits: ['gateway/http/bodies', 'gateway/limits', 'gateway/process'],
   'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
   'oauth-users': ['gateway/e2e/oauth.test.ts', 'gateway/e2e/oauth-sign-in.test.ts'],
@@ -70,7 +62,6 @@ const TOGETHER = {
     'gateway/e2e/kubernetes.test.ts',
     'gateway/e2e/other-verifiers.test.ts',
     'gateway/e2e/settings-workers.test.ts',
-    'gateway/e2e/socket-activation.test.ts',
     'gateway/e2e/start-up.test.ts',
     'gateway/e2e/systemd.test.ts',
   ],
@@ -110,7 +101,7 @@ const TOGETHER = {
     'gateway/audit/segments/segments.test.ts',
     'gateway/audit/segments/ship.test.ts',
     'gateway/audit/segments/steady-wall-clock.test.ts',
-    'gateway/audit/witness',
+    'gateway/audit/witness/stamps',
   ],
   storage: ['gateway/storage'],
   store: [
