@@ -160,14 +160,15 @@ onPostgres('a server', (database) => {
   it('is busy, not away, while every connection is in use, and can be probed', async () => {
     let isDone = false
     let held = 0
+    const { promise: full, resolve: fill } = Promise.withResolvers<void>()
     const holders = Array.from({ length: MAX_CONNECTIONS }, () =>
       database().transaction(async (transaction) => {
-        held++
+        if (++held === MAX_CONNECTIONS) fill()
         while (!isDone) await transaction.query('SELECT pg_sleep(0.1)')
       }),
     )
     try {
-      while (held < MAX_CONNECTIONS) await new Promise(setImmediate)
+      await Promise.race([full, Promise.all(holders)])
       await database().probe()
       await assert.rejects(database().query('SELECT 1'), DatabaseBusyError)
     } finally {
