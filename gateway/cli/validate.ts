@@ -195,8 +195,7 @@ function checkAuditKeys(
 ): void {
   const sealFault =
     auditSeals === 'off' || file === undefined ? undefined : faultOf(() => readSealKey(file, auditOrigin))
-  if (sealFault !== undefined)
-    found.faults.push({ file: ENVIRONMENT, path: 'GATEWAY_AUDIT_SEAL_KEY', reason: sealFault })
+  if (file !== undefined && sealFault !== undefined) found.faults.push({ file, path: '$', reason: sealFault })
   const credentials = auditShip?.s3?.credentialsFile
   const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsOf(credentials))
   // Not a fault: the gateway starts without them, and reads them each time.

@@ -17,7 +17,8 @@ import { Sealer } from '../seals/sealer.ts'
 import { checkpointFile, logDirectory } from '../seals/tiles.ts'
 import { endOf, type Line, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import type { Trail } from '../trail.ts'
-import { type Chance, PowerDisk, survivors, withoutSyncs, writeSurvivors } from './power.test-support.ts'
+import { PowerDisk, withoutSyncs } from './power.test-support.ts'
+import { type Chance, survivors, writeSurvivors } from './survivors.test-support.ts'
 
 /** One client: when it asks, and whether it waits for the record of its request. */
 interface Client {

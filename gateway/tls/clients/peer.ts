@@ -9,7 +9,7 @@ export interface PeerCertificate {
   readonly authorized: boolean
   /** Why it is not authorized, for the log only. */
   readonly reason: string | undefined
-  /** The handshake refused it for what passes by itself: the same certificate may be good on another connection, never on this one. */
+  /** The handshake found a fault that passes by itself: another connection may find the certificate good, this one never. */
   readonly mayPassAnew?: true
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
@@ -49,7 +49,7 @@ const REASONS: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
-/** A list is renewed, and the time comes. */
+/** Faults that pass by themselves: a list is renewed, or the time comes from which a certificate or a list is valid. */
 const PASSING: ReadonlySet<string> = new Set(['CERT_NOT_YET_VALID', 'CRL_HAS_EXPIRED', 'CRL_NOT_YET_VALID'])
 
 /** No honest client sends more. */
@@ -77,7 +77,8 @@ const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
  *
  * The verdict is cached per connection. It is renewed when the authorities or revocation lists were reloaded, or when a
  * certificate or list on the path has expired. A refusal holds for all later requests of the connection, except for a list
- * that has gone out of date since the handshake and may be renewed; see `mayPassAnew` for one that had before. (`socket.authorized` is only the verdict of the handshake.)
+ * that has gone out of date since the handshake and may be renewed; for one that had before, see `mayPassAnew`.
+ * (`socket.authorized` is only the verdict of the handshake.)
  *
  * @param trust what is in force now; undefined when client certificates are not requested
  */
