@@ -470,7 +470,15 @@ test('what another thread has ended is refused at the next question, without a w
   const step = { enter: () => depth++, leave: () => depth--, flags: ownFlags() }
   const first = new Revocations({
     ...base,
-    replication: { ...step, copy: [], catchUp: () => {}, publish: (...told) => unheard.push(told) },
+    replication: {
+      ...step,
+      copy: [],
+      catchUp: () => {},
+      publish: (...told) => {
+        assert.equal(depth, 1)
+        unheard.push(told)
+      },
+    },
   })
   const second: Revocations = new Revocations({
     ...base,

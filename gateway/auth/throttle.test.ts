@@ -109,16 +109,20 @@ test('only a token that could have been made up may be a guess', () => {
 
 test('a throttle that learns what another has seen keeps the same callers away, and so does one with its copy', () => {
   const told: [string, number][] = []
-  let depth = 0
+  const steps: string[] = []
   const replication = {
-    enter: () => depth++,
-    leave: () => depth--,
+    enter: () => steps.push('enter'),
+    leave: () => steps.push('leave'),
     catchUp: () => {},
-    publish: (key: string, atMs: number) => told.push([key, atMs]),
+    publish: (key: string, atMs: number) => {
+      steps.push('publish')
+      told.push([key, atMs])
+    },
   }
   const [first, other, late] = [throttleOf({ replication }), throttleOf(), throttleOf()]
-  first.fail('a', 3)
-  assert.equal(depth, 0)
+  first.fail('a')
+  assert.deepEqual(steps, ['enter', 'publish', 'leave'])
+  first.fail('a', 2)
   for (const [key, atMs] of told) other.throttle.apply(key, atMs)
   assert.equal(other.throttle.blockedSeconds('a'), 60)
   late.throttle.block(other.throttle.blocked())

@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { pino } from 'pino'
+import { LockedLimiter } from '../limits/locked-limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { StartupConfiguration } from '../process/startup-configuration.ts'
 import type { StoreWatch } from '../process/store-watch.ts'
@@ -68,6 +69,14 @@ limiter.replace = (changed, atMs) => {
   rows = changed
   tables += 1
 }
+let takenAtMs = 0
+const lockedLimiter = new LockedLimiter(limiter, {
+  enter: () => eventLog.enter(),
+  leave: () => {
+    takenAtMs = eventLog.nowMs
+    eventLog.leave()
+  },
+})
 const memories = { proofs, acceptedWebhooks }
 setInterval(() => eventLog.catchUp(), 5)
 parentPort?.on('message', (task: Task) => parentPort?.postMessage(perform(task)))
@@ -108,17 +117,15 @@ function hammer({ keys, forMs, changes = 0, least }: Hammering): Record<string, 
   const times: Record<string, number[]> = {}
   let asked = 0
   for (let i = begun.seat; performance.now() < untilMs || asked < least; i++) {
-    eventLog.enter()
-    if (tables >= lastTable) asked += 1
-    // `enter` may have changed the table.
     const row = rows[i % rows.length] as LimitRow
     const key = keys[i % keys.length] as string
-    if (limiter.take(row, key).allowed) {
+    if (lockedLimiter.take(row, key).allowed) {
       const name = `${row.name} ${key}`
       times[name] ??= []
-      times[name].push(eventLog.nowMs)
+      times[name].push(takenAtMs)
     }
-    eventLog.leave()
+    // Of this take, too: it may have changed the table first.
+    if (tables >= lastTable) asked += 1
   }
   return times
 }

@@ -241,11 +241,19 @@ describe('a journal that another thread has joined', () => {
 
   it('is entered and left by each take, also by one that throws', () => {
     const { worker } = threads()
-    let depth = 0
-    const shared = new LockedLimiter(worker, { enter: () => depth++, leave: () => depth-- })
+    const steps: string[] = []
+    const take = worker.take.bind(worker)
+    worker.take = (...asked) => {
+      steps.push('take')
+      return take(...asked)
+    }
+    const shared = new LockedLimiter(worker, {
+      enter: () => steps.push('enter'),
+      leave: () => steps.push('leave'),
+    })
     assert.equal(shared.take(BRIEF, 'alice').remaining, 9)
     assert.throws(() => shared.take(row('stranger', 1000), 'alice'), /was never in the table/)
     shared.close()
-    assert.equal(depth, 0)
+    assert.deepEqual(steps, ['enter', 'take', 'leave', 'enter', 'take', 'leave'])
   })
 })
