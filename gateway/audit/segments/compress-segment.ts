@@ -1,8 +1,11 @@
 import { createHash } from 'node:crypto'
 import {
+  closeSync,
   createReadStream,
   createWriteStream,
   existsSync,
+  fsyncSync,
+  openSync,
   renameSync,
   rmSync,
   statSync,
@@ -35,6 +38,8 @@ export async function compressSegment(path: string): Promise<void> {
     if ((await hashOf(blocksOf({ path: copy, compression: 'zstd' }))) !== sha256) {
       throw new Error('its compressed copy has other bytes')
     }
+    // Whoever has made it may have left it to the system to write.
+    if (isFound) syncFile(copy)
   } catch (error) {
     if (isWritten && existsSync(path)) rmSync(copy, { force: true })
     const { message } = error as Error
@@ -75,6 +80,17 @@ async function writeCopy(path: string, copy: string): Promise<string> {
   }
   syncDirectory(copy)
   return sha256.digest('hex')
+}
+
+/** Syncs a file, and the directory that has its name. */
+function syncFile(path: string): void {
+  const fd = openSync(path, 'r')
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+  syncDirectory(path)
 }
 
 async function hashOf(chunks: AsyncIterable<Buffer>): Promise<string> {

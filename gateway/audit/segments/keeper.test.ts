@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -198,6 +199,64 @@ test('a segment that another program compresses at the same time is not lost', a
   fs.rmSync(first)
   await assert.rejects(compressSegment(first), /ENOENT/)
   assert.equal(await textOf(`${first}.zst`, 'zstd'), text)
+})
+
+/** Syncs, renames and removals while it runs, in order. */
+async function stepsOf(path: string, run: () => Promise<void>): Promise<string[]> {
+  const steps: string[] = []
+  const { fsync, fsyncSync, renameSync, rmSync } = fs
+  const { ino } = fs.statSync(path)
+  const synced = (fd: number) => {
+    const stats = fs.fstatSync(fd)
+    steps.push(`sync ${stats.isDirectory() ? 'directory' : stats.ino === ino ? 'segment' : 'copy'}`)
+  }
+  Object.assign(fs, {
+    fsync: (fd: number, done: fs.NoParamCallback) => {
+      fsync(fd, (error) => {
+        synced(fd)
+        done(error)
+      })
+    },
+    fsyncSync: (fd: number) => {
+      fsyncSync(fd)
+      synced(fd)
+    },
+    renameSync: (from: string, to: string) => {
+      steps.push(`rename to ${basename(to)}`)
+      renameSync(from, to)
+    },
+    rmSync: (removed: string, options: fs.RmOptions) => {
+      if (fs.existsSync(removed)) steps.push(`remove ${basename(removed)}`)
+      rmSync(removed, options)
+    },
+  })
+  syncBuiltinESMExports()
+  try {
+    await run()
+  } finally {
+    Object.assign(fs, { fsync, fsyncSync, renameSync, rmSync })
+    syncBuiltinESMExports()
+  }
+  return steps
+}
+
+test('the disk has the compressed copy before the segment is removed, whoever has made it', async (t) => {
+  const { file } = await trailOfDays(t, { days: 2 })
+  const [own = '', found = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
+  assert.deepEqual(await stepsOf(own, () => compressSegment(own)), [
+    'sync copy',
+    `rename to ${basename(own)}.zst`,
+    'sync directory',
+    `remove ${basename(own)}`,
+    'sync directory',
+  ])
+  fs.writeFileSync(`${found}.zst`, zstdCompressSync(fs.readFileSync(found)))
+  assert.deepEqual(await stepsOf(found, () => compressSegment(found)), [
+    'sync copy',
+    'sync directory',
+    `remove ${basename(found)}`,
+    'sync directory',
+  ])
 })
 
 test('segments are removed when their time is over, named in the trail before, and the tree stays whole', async (t) => {
