@@ -52,6 +52,27 @@ test('every published key is found by its kid after a refresh', async () => {
   assert.deepEqual(faults, [])
 })
 
+test('keys of another process are as old as they were there, and expire when they would have there', async () => {
+  const one = keySetOf({ keys: [es256] })
+  await one.keys.refresh()
+  one.time.steadyMs += 3_500_000
+  const kept = one.keys.lastGood()
+  assert.deepEqual(kept, { uri: 'memory:', document: { keys: [es256] }, ageMs: 3_500_000 })
+  const other = keySetOf(new Error('away'))
+  other.time.steadyMs = 7_000
+  other.keys.restore(kept ?? assert.fail())
+  assert.ok(other.keys.find('ES256'))
+  assert.equal(other.keys.ageMs, 3_500_000)
+  other.time.steadyMs += 99_999
+  assert.equal(await other.keys.refresh(), 'failed')
+  assert.equal(other.keys.loaded, true)
+  assert.deepEqual(other.keys.lastGood(), { ...kept, ageMs: 3_599_999 })
+  other.time.steadyMs += 2
+  other.time.nowMs += 10_000
+  assert.equal(await other.keys.refresh(), 'failed')
+  assert.deepEqual([other.keys.loaded, other.keys.lastGood()], [false, undefined])
+})
+
 test('keys are as old as their last good fetch, and before it as the set', async () => {
   const { keys, time } = keySetOf({ keys: [es256] })
   time.steadyMs = 5000

@@ -95,6 +95,27 @@ test('once stopped, no issuer is asked again', async (t) => {
   assert.equal(own.keys.loaded, false)
 })
 
+test('keys that cannot be fetched expire when the settings say so', async (t) => {
+  const source = await serve(t, (_request, response) => response.writeHead(503).end())
+  const time = { nowMs: NOW_MS }
+  const [own] = trustedIssuers(
+    { ...OWN, jwksUri: source.uri, issuers: [] },
+    { ...options({ jwksMaxStaleMs: 3_600_000 }, () => undefined), clock: () => time.nowMs },
+  )
+  assert.ok(own)
+  t.after(() => own.keys.stop())
+  const kept = { uri: source.uri, document: { keys: [freshKey('own').jwk] } }
+  for (const [ageMs, loaded] of [
+    [0, true],
+    [3_600_001, false],
+  ] as const) {
+    own.keys.restore({ ...kept, ageMs })
+    time.nowMs += 10_000
+    assert.equal(await own.keys.refresh(), 'failed')
+    assert.equal(own.keys.loaded, loaded, String(ageMs))
+  }
+})
+
 test('the secret between gateway and upstream goes along only where an upstream itself publishes the keys', async (t) => {
   const seen: (string | undefined)[] = []
   const source = async () =>

@@ -3,6 +3,77 @@ import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { foldedName, isProtectedName, ruleOf } from './field-rules.ts'
 
+/** Written out here, so that none can leave the list of the rules unseen. */
+const CLAIMS: readonly string[] = [
+  'cf-connecting-ip',
+  'cf-connecting-ipv6',
+  'cf-pseudo-ipv4',
+  'fastly-client-ip',
+  'fly-client-ip',
+  'forwarded-for',
+  'front-end-https',
+  'proxy',
+  'true-client-ip',
+  'wl-proxy-client-ip',
+  'x-amzn-oidc-identity',
+  'x-azure-clientip',
+  'x-azure-socketip',
+  'x-client-dn',
+  'x-client-i-dn',
+  'x-client-ip',
+  'x-client-s-dn',
+  'x-cluster-client-ip',
+  'x-forward-for',
+  'x-forwarded',
+  'x-host',
+  'x-http-host-override',
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-override-url',
+  'x-proxyuser-ip',
+  'x-real-ip',
+  'x-revoke-session',
+  'x-rewrite-url',
+  'x-scheme',
+  'x-url-scheme',
+  'x-userinfo',
+]
+/** Likewise, of names that begin so. */
+const CLAIM_PREFIXES: readonly string[] = [
+  'cf-access-authenticated-user-',
+  'client-cert',
+  'proxy-client-',
+  'proxy-ssl-',
+  'proxy-user',
+  'remote-',
+  'ssl-',
+  'tls-client-',
+  'x-amzn-mtls-',
+  'x-appengine-',
+  'x-arr-',
+  'x-auth-',
+  'x-authenticated-',
+  'x-authentik-',
+  'x-client-cert',
+  'x-client-issuer',
+  'x-client-ssl',
+  'x-client-subject',
+  'x-client-verify',
+  'x-consumer-',
+  'x-credential-',
+  'x-envoy-',
+  'x-forwarded-',
+  'x-goog-authenticated-user-',
+  'x-ms-client-principal',
+  'x-mtls-',
+  'x-original-',
+  'x-remote-',
+  'x-ssl-',
+  'x-tls-',
+  'x-webauth-',
+]
+
 describe('the rule of a field', () => {
   it('is the same however many names were made up in between', () => {
     assert.equal(ruleOf('x-ssl-anything').upstream, 'dropped')
@@ -23,6 +94,13 @@ describe('the rule of a field', () => {
     const names = ['authorization', 'content-length', 'transfer-encoding', 'host', 'x-api-key', 'webhook-id']
     assert.equal(new Set(names.map((name) => ruleOf(name).once)).size, names.length)
     assert.ok(names.every((name) => ruleOf(name).once > 0))
+  })
+
+  it('keeps every claim of who and where the caller is from the service, also folded', () => {
+    for (const name of [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}a`)]) {
+      assert.equal(ruleOf(name).upstream, 'dropped', name)
+      assert.equal(isProtectedName(foldedName(name.replaceAll('-', '_'))), true, name)
+    }
   })
 
   it('takes every name that means something here as protected, also folded', () => {
