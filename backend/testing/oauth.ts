@@ -65,7 +65,7 @@ function testClients(portalKey: object): ClientMetadata[] {
       client_name: 'Example Portal',
       redirect_uris: [WEB_REDIRECT],
       grant_types: ['authorization_code', 'refresh_token'],
-      scope: 'openid offline_access accounts:read users:admin',
+      scope: 'openid offline_access accounts:read transfers:write users:admin',
       jwks: { keys: [portalKey as never] },
     },
   ]

@@ -261,24 +261,6 @@ onEachDatabase('OAuth', (database) => {
     }
   })
 
-  it('lets only an operator grant users:admin, and only to a client that may have it', async () => {
-    const parameters = { ...WEB, scope: 'openid accounts:read users:admin' }
-    const ofUser = await tokensFor(oauth, portal, { parameters })
-    assert.equal(decodeJwt(ofUser.access_token).scope, 'accounts:read')
-    await database().query("UPDATE users SET role = 'operator' WHERE id = $1", [oauth.user.id])
-    const ofOperator = await tokensFor(oauth, portal, {
-      parameters: { ...parameters, scope: `${parameters.scope} offline_access` },
-    })
-    assert.equal(decodeJwt(ofOperator.access_token).scope, 'accounts:read users:admin')
-    await database().query("UPDATE users SET role = 'user' WHERE id = $1", [oauth.user.id])
-    const refreshed = await client.refreshTokenGrant(portal, ofOperator.refresh_token ?? '')
-    assert.equal(
-      decodeJwt(refreshed.access_token).scope,
-      'accounts:read',
-      'a role that is gone counts at once',
-    )
-  })
-
   it('is described by metadata at both well-known places, whatever host it was asked by', async () => {
     for (const name of ['openid-configuration', 'oauth-authorization-server']) {
       const response = await fetch(`${oauth.url}/.well-known/${name}`, {

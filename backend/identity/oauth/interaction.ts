@@ -88,10 +88,7 @@ async function inTurn(
     )
   }
   const provider = server.instance()
-  const details = await provider.interactionDetails(request.raw, reply.raw).catch((fault: unknown) => {
-    if (fault instanceof errors.SessionNotFound) return undefined
-    throw fault
-  })
+  const details = await provider.interactionDetails(request.raw, reply.raw).catch(noneIfEnded)
   if (details === undefined || details.uid !== id) {
     return send(reply, 400, errorPage(issuer, { error: 'interaction_not_found', detail: EXPIRED }))
   }
@@ -228,20 +225,45 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
   const resource = `${services.publicUrl}/api`
   grant.addOIDCScope([...protocol, ...api].join(' '))
   if (api.length > 0) grant.addResourceScope(resource, api.join(' '))
-  // Also rejects what the user cannot grant, or it would be requested again and again.
-  const refused = ALL_SCOPES.filter((scope) => !protocol.includes(scope) && !api.includes(scope)).join(' ')
-  grant.rejectOIDCScope(refused)
-  grant.rejectResourceScope(resource, refused)
-  return finish(turn, { consent: { grantId: await grant.save() } })
+  // Of what was asked for, what the user cannot grant is rejected, or it would be asked for again and again. What was not
+  // asked for is not: the user is asked when it is.
+  const asked = String(details.params.scope).split(' ')
+  const refused = ALL_SCOPES.filter(
+    (one) => asked.includes(one) && !protocol.includes(one) && !api.includes(one),
+  )
+  if (refused.length > 0) {
+    grant.rejectOIDCScope(refused.join(' '))
+    grant.rejectResourceScope(resource, refused.join(' '))
+  }
+  const returnTo = await storeResult(turn, { consent: { grantId: await grant.save() } })
+  // Nothing leads to it, and it would be kept for a year.
+  if (returnTo === undefined) await grant.destroy()
+  return leave(turn, returnTo)
 }
 
 function denyStep(turn: Turn): Promise<FastifyReply> {
   return finish(turn, { error: 'access_denied', error_description: 'the user denied the request' })
 }
 
-async function finish({ request, reply, provider }: Turn, result: InteractionResults): Promise<FastifyReply> {
-  const returnTo = await provider.interactionResult(request.raw, reply.raw, result)
-  return reply.redirect(returnTo, 303)
+async function finish(turn: Turn, result: InteractionResults): Promise<FastifyReply> {
+  return leave(turn, await storeResult(turn, result))
+}
+
+/** @returns where the browser goes on; `undefined` when the sign-in has ended since {@link inTurn} found it */
+function storeResult(
+  { request, reply, provider }: Turn,
+  result: InteractionResults,
+): Promise<string | undefined> {
+  return provider.interactionResult(request.raw, reply.raw, result).catch(noneIfEnded)
+}
+
+function leave(turn: Turn, returnTo: string | undefined): FastifyReply {
+  return returnTo === undefined ? expired(turn) : turn.reply.redirect(returnTo, 303)
+}
+
+function noneIfEnded(fault: unknown): undefined {
+  if (fault instanceof errors.SessionNotFound) return undefined
+  throw fault
 }
 
 function send(reply: FastifyReply, status: number, { html, headers }: Page): FastifyReply {

@@ -117,6 +117,23 @@ onEachDatabase('A new password', (database) => {
     assert.equal(landing.url.searchParams.get('code'), null)
   })
 
+  for (const step of ['consent', 'deny']) {
+    it(`shows the page of an ended sign-in when it ends within ${step}, and leaves nothing of it`, async () => {
+      const user = await addUser()
+      const browser = new FormBrowser(oauth.url)
+      const consent = await signIn(browser, user)
+      // The step looks at the browser's session, and again at its end.
+      interrupted.after = { statement: /^\s*SELECT/, model: 'Session', happens: () => changePassword(user) }
+      const landing = await browser.submit(consent, `/${step}`)
+      assert.equal(landing.status, 400)
+      assert.match(landing.page, /This sign-in has expired/)
+      const kept = await database().query('SELECT model FROM oauth_artifacts WHERE account_id = $1', [
+        user.id,
+      ])
+      assert.deepEqual(kept, [])
+    })
+  }
+
   it('signs in at once', async () => {
     const user = await addUser()
     await changePassword(user)

@@ -1,10 +1,11 @@
-import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
+import type { Client, Configuration, KoaContextWithOIDC } from 'oidc-provider'
 import { ACCESS_TOKEN_SECONDS } from '../session-tokens.ts'
+import { errors } from './library.ts'
 import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const CODE_SECONDS = 60
 const DAY_SECONDS = 24 * 60 * 60
-/** As long as the sessions of POST /api/login last. */
+/** One of a public client, which gets another at each use: as long as the sessions of POST /api/login last. */
 const REFRESH_SECONDS = 30 * DAY_SECONDS
 /** How long a browser stays signed in after its last visit to the authorization or sign-out page; its cookie ends with the browser. */
 const BROWSER_SECONDS = 30 * 60
@@ -16,6 +17,9 @@ export const INTERACTION_COOKIE = 'oauth_interaction'
 
 /** FAPI 2.0 section 5.3.2.1: how far clocks of clients may be ahead. */
 const CLOCK_TOLERANCE_SECONDS = 10
+
+/** How far ahead an assertion of a client may expire. Until then it is remembered, so that it is good once. */
+const ASSERTION_SECONDS = 60 * 60
 
 const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 
@@ -54,13 +58,14 @@ export function policyConfiguration(): Configuration {
       AccessToken: ACCESS_TOKEN_SECONDS,
       IdToken: ACCESS_TOKEN_SECONDS,
       AuthorizationCode: CODE_SECONDS,
-      RefreshToken: REFRESH_SECONDS,
+      RefreshToken: refreshSeconds,
       // The user is asked again after a year, however often the app refreshed.
       Grant: 366 * DAY_SECONDS,
       Session: BROWSER_SECONDS,
       Interaction: INTERACTION_SECONDS,
     },
-    rotateRefreshToken: mustRotate,
+    rotateRefreshToken: ({ oidc }) => mustRotate(oidc.client),
+    assertJwtClientAuthClaimsAndHeader: refuseLongAssertion,
   }
 }
 
@@ -68,6 +73,17 @@ export function policyConfiguration(): Configuration {
  * RFC 9700 section 4.14.2: a refresh token of a public client can be used once. One of a confidential client is useless without
  * its key or certificate (`tls_client_auth_issuers` says whose), and FAPI 2.0 section 5.3.2.1 advises against rotating it.
  */
-function mustRotate({ oidc }: KoaContextWithOIDC): boolean {
-  return oidc.client?.clientAuthMethod === 'none'
+function mustRotate(client: Client | undefined): boolean {
+  return client?.clientAuthMethod === 'none'
+}
+
+/** One that is never replaced lasts as long as what the user allowed. */
+function refreshSeconds({ oidc }: KoaContextWithOIDC, _token: unknown, client: Client): number {
+  const grant = oidc.entities.Grant
+  return mustRotate(client) || grant === undefined ? REFRESH_SECONDS : Math.max(1, grant.remainingTTL)
+}
+
+async function refuseLongAssertion(_ctx: unknown, { exp }: Record<string, unknown>): Promise<void> {
+  const latest = Date.now() / 1000 + ASSERTION_SECONDS + CLOCK_TOLERANCE_SECONDS
+  if (Number(exp) > latest) throw new errors.InvalidClientAuth('exp of the assertion is too far ahead')
 }

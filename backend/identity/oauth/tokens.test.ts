@@ -69,6 +69,23 @@ onEachDatabase('OAuth tokens', (database) => {
     assert.ok(await isDead(refresh_token), 'for another client')
   })
 
+  it('of a confidential client last as long as what the user allowed, since they are never replaced', async () => {
+    const portal = await oauth.discover('bank-portal')
+    const ofPortal = await tokensFor(oauth, portal, { parameters: { redirect_uri: WEB_REDIRECT } })
+    const ofMobile = await tokensFor(oauth, mobile)
+    const daysLeft = async (model: string, token: string) => {
+      const [row] = await database().query<{ days: number }>(
+        `SELECT round(extract(epoch FROM expires_at - now()) / 86400)::int AS days
+           FROM oauth_artifacts WHERE model = $1 AND grant_id = $2`,
+        [model, sessionOf(token)],
+      )
+      return row?.days
+    }
+    assert.equal(await daysLeft('Grant', ofPortal.access_token), 366)
+    assert.equal(await daysLeft('RefreshToken', ofPortal.access_token), 366)
+    assert.equal(await daysLeft('RefreshToken', ofMobile.access_token), 30)
+  })
+
   it('end with their revocation (RFC 7009), and the gateway is told', async () => {
     const tokens = await tokensFor(oauth, mobile)
     const body = new URLSearchParams({ client_id: 'mobile-app', token: tokens.refresh_token ?? '' })
@@ -209,10 +226,17 @@ onEachDatabase('OAuth tokens', (database) => {
 
   it('are swept when they have expired', async () => {
     const count = async () => (await database().query('SELECT 1 AS one FROM oauth_artifacts')).length
-    assert.ok((await count()) > 0)
+    const portal = await oauth.discover('bank-portal')
+    await tokensFor(oauth, portal, { parameters: { redirect_uri: WEB_REDIRECT } })
     await sweep(database(), new Date(Date.now() + 31 * 24 * 60 * 60 * 1000))
-    const left = await database().query<{ model: string }>('SELECT DISTINCT model FROM oauth_artifacts')
-    assert.deepEqual(left, [{ model: 'Grant' }])
+    const left = await database().query(
+      'SELECT DISTINCT model, payload LIKE \'%"bank-portal"%\' AS confidential FROM oauth_artifacts ORDER BY 1, 2',
+    )
+    assert.deepEqual(left, [
+      { model: 'Grant', confidential: false },
+      { model: 'Grant', confidential: true },
+      { model: 'RefreshToken', confidential: true },
+    ])
     await sweep(database(), new Date(Date.now() + 367 * 24 * 60 * 60 * 1000))
     assert.equal(await count(), 0)
   })
