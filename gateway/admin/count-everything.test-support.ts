@@ -36,9 +36,9 @@ export function countEverything(metrics: Metrics, isMain = true): void {
     seals.gap()
     metrics.state({ isReady: () => true, isTrailWritable: () => false, workers: () => 2 }).workerDied()
     const { witnesses, stamps } = metrics.vouching
-    const { progress, failed } = witnesses(['w.example/1'])
+    const { progress, failed } = witnesses(['w.example/1'], 60_000)
     progress({ sealed: 9, vouched: 4, behindSinceMs: undefined })
     failed('w.example/1', 'conflict')
-    stamps().failed()
+    stamps(3_600_000).failed()
   }
 }

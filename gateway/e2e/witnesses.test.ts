@@ -127,6 +127,8 @@ describe('a gateway with witnesses and time stamps', () => {
     assert.match(String(execFileSync('openssl', args, { cwd: directory, stdio: 'pipe' })), /Verification: OK/)
     for (const gauge of ['gateway_audit_unwitnessed_records', 'gateway_audit_witness_lag_seconds'])
       await until(async () => ((await gateway.metric(gauge)) === 0 ? true : undefined))
+    assert.equal(await gateway.metric('gateway_audit_witness_interval_seconds'), 1)
+    assert.equal(await gateway.metric('gateway_audit_stamp_interval_seconds'), 1)
   })
 
   it('is verified by the commands of AUDIT.md', async () => {

@@ -2,6 +2,7 @@ import type { Metrics } from '../admin/metrics.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
 import type { VouchNews } from '../audit/witness/vouch-thread.ts'
 import { Vouching } from '../audit/witness/vouching.ts'
+import type { WitnessesSettings } from '../config/witness-settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
@@ -13,8 +14,8 @@ export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Met
   const { auditWitnesses: witnesses, auditStamps: stamps } = settings
   if (witnesses === undefined && stamps === undefined) return undefined
   const hear = {
-    ...(witnesses && hearWitnesses(log, metrics, witnesses.members)),
-    ...(stamps && hearStamps(log, metrics)),
+    ...(witnesses && hearWitnesses(log, metrics, witnesses)),
+    ...(stamps && hearStamps(log, metrics, stamps.everyMs)),
   }
   const vouching = new Vouching({
     directory: logDirectory(settings.auditFile),
@@ -30,9 +31,9 @@ export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Met
 type Hear = { readonly [Type in VouchNews['type']]?: (news: Extract<VouchNews, { type: Type }>) => void }
 type Log = StartupConfiguration['log']
 
-function hearWitnesses(log: Log, metrics: Metrics, members: readonly { readonly key: string }[]): Hear {
+function hearWitnesses(log: Log, metrics: Metrics, { members, everyMs }: WitnessesSettings): Hear {
   const names = members.map(({ key }) => key.slice(0, key.indexOf('+')))
-  const counts = metrics.vouching.witnesses(names)
+  const counts = metrics.vouching.witnesses(names, everyMs)
   const faults = new Map<string, RepeatedFault>()
   return {
     witnessed: ({ progress }) => counts.progress(progress),
@@ -50,8 +51,8 @@ function hearWitnesses(log: Log, metrics: Metrics, members: readonly { readonly 
   }
 }
 
-function hearStamps(log: Log, metrics: Metrics): Hear {
-  const counts = metrics.vouching.stamps()
+function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
+  const counts = metrics.vouching.stamps(everyMs)
   const fault = new RepeatedFault(REPEAT_MS)
   let stamped = Number.POSITIVE_INFINITY
   return {

@@ -8,8 +8,12 @@ type WitnessFailure = (typeof WITNESS_FAILURES)[number]
 export function vouchMetrics(registers: Registry[]) {
   return {
     /** Exposes them from now on. @param names of the witnesses' keys. Called once */
-    witnesses(names: readonly string[]) {
+    witnesses(names: readonly string[], everyMs: number) {
       const progress = follow(registers, {
+        everyMs,
+        interval: 'gateway_audit_witness_interval_seconds',
+        intervalHelp:
+          'How long apart witnesses are asked for their signatures at least: audit.witnesses.every.',
         lag: 'gateway_audit_witness_lag_seconds',
         lagHelp:
           'For how long there has been a checkpoint that not enough witnesses have signed; 0: there is none.',
@@ -31,8 +35,11 @@ export function vouchMetrics(registers: Registry[]) {
       }
     },
     /** The same of time stamps. */
-    stamps() {
+    stamps(everyMs: number) {
       const progress = follow(registers, {
+        everyMs,
+        interval: 'gateway_audit_stamp_interval_seconds',
+        intervalHelp: 'How long apart time stamps are asked for at least: audit.stamps.every.',
         lag: 'gateway_audit_stamp_lag_seconds',
         lagHelp: 'For how long there has been a checkpoint without a time stamp; 0: there is none.',
         leaves: 'gateway_audit_unstamped_records',
@@ -48,15 +55,21 @@ export function vouchMetrics(registers: Registry[]) {
   }
 }
 
-interface FollowedNames {
+interface Followed {
+  /** Between two checkpoints that are asked about: the lag of one that works grows to this. */
+  readonly everyMs: number
+  readonly interval: string
+  readonly intervalHelp: string
   readonly lag: string
   readonly lagHelp: string
   readonly leaves: string
   readonly leavesHelp: string
 }
 
-function follow(registers: Registry[], { lag, lagHelp, leaves, leavesHelp }: FollowedNames) {
+function follow(registers: Registry[], followed: Followed) {
+  const { everyMs, interval, intervalHelp, lag, lagHelp, leaves, leavesHelp } = followed
   let last: Progress = { sealed: 0, vouched: 0, behindSinceMs: undefined }
+  new Gauge({ name: interval, help: intervalHelp, registers }).set(everyMs / 1000)
   new Gauge({
     name: lag,
     help: lagHelp,

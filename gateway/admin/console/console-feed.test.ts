@@ -183,13 +183,19 @@ it('tells how far seals and witnesses are, where there are any', async () => {
   feed.add(console)
   await tick(1000)
   const before = dataOf<Moment>(console.events.at(-1)).state.audit
-  assert.deepEqual([before.seals, before.witnessLagSeconds, before.unshipped], [undefined, undefined, 0])
+  assert.deepEqual(
+    [before.seals, before.witnesses, before.stamps, before.unshipped],
+    [undefined, undefined, undefined, 0],
+  )
   metrics.seals({ lagMs: 3000, unsealedRecords: 7, sealedSize: 100 }).sealed(5000)
-  metrics.vouching.witnesses(['w'])
+  metrics.vouching.witnesses(['w'], 60_000)
+  metrics.vouching.stamps(3_600_000)
   metrics.unshippedSegments(2, 0)
   await tick(1000)
-  const { seals, witnessLagSeconds, unshipped } = dataOf<Moment>(console.events.at(-1)).state.audit
+  const { seals, witnesses, stamps, unshipped } = dataOf<Moment>(console.events.at(-1)).state.audit
   assert.deepEqual(seals, { records: 100, lastAtSeconds: 5, lagSeconds: 3, gaps: 0 })
-  assert.deepEqual([witnessLagSeconds, unshipped], [0, 2])
+  assert.deepEqual(witnesses, { lagSeconds: 0, everySeconds: 60 })
+  assert.deepEqual(stamps, { lagSeconds: 0, everySeconds: 3600 })
+  assert.equal(unshipped, 2)
   end()
 })

@@ -14,6 +14,7 @@ import type {
   SharedStoreState,
   Shown,
   UpstreamState,
+  VouchState,
   WorkersState,
 } from './wire.ts'
 
@@ -190,12 +191,10 @@ function auditOf({ parts }: ConfigReport, { totals, past }: Look): AuditState {
   }
 }
 
-function sealsOf(
-  single: Totals['single'],
-): Pick<AuditState, 'seals' | 'witnessLagSeconds' | 'stampLagSeconds'> {
+function sealsOf(single: Totals['single']): Pick<AuditState, 'seals' | 'witnesses' | 'stamps'> {
   const records = single.get('gateway_audit_tree_size')
-  const witnessLagSeconds = single.get('gateway_audit_witness_lag_seconds')
-  const stampLagSeconds = single.get('gateway_audit_stamp_lag_seconds')
+  const witnesses = vouchOf(single, 'gateway_audit_witness')
+  const stamps = vouchOf(single, 'gateway_audit_stamp')
   return {
     ...(records !== undefined && {
       seals: {
@@ -205,9 +204,15 @@ function sealsOf(
         gaps: single.get('gateway_audit_seal_gaps_total') ?? 0,
       },
     }),
-    ...(witnessLagSeconds !== undefined && { witnessLagSeconds }),
-    ...(stampLagSeconds !== undefined && { stampLagSeconds }),
+    ...(witnesses !== undefined && { witnesses }),
+    ...(stamps !== undefined && { stamps }),
   }
+}
+
+function vouchOf(single: Totals['single'], metric: string): VouchState | undefined {
+  const lagSeconds = single.get(`${metric}_lag_seconds`)
+  const everySeconds = single.get(`${metric}_interval_seconds`)
+  return lagSeconds === undefined || everySeconds === undefined ? undefined : { lagSeconds, everySeconds }
 }
 
 function configOf({ hash, parts }: ConfigReport): ConfigState {

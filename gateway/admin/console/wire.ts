@@ -119,12 +119,19 @@ export interface AuditState {
   readonly writeErrors: number
   /** Undefined: the trail is not sealed. */
   readonly seals?: SealsState
-  /** Seconds that the newest checkpoint has waited for enough witnesses; undefined: none are asked. */
-  readonly witnessLagSeconds?: number
-  /** The same for a time stamp. */
-  readonly stampLagSeconds?: number
+  /** Undefined: no witnesses are asked. */
+  readonly witnesses?: VouchState
+  /** Of time stamps, likewise. */
+  readonly stamps?: VouchState
   /** Closed segments that are not where they are copied to. */
   readonly unshipped: number
+}
+
+export interface VouchState {
+  /** For how long there has been a checkpoint that nobody has vouched for yet. */
+  readonly lagSeconds: number
+  /** How long apart they are asked at least. */
+  readonly everySeconds: number
 }
 
 export interface SealsState {

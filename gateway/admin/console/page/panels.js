@@ -1,4 +1,4 @@
-/** @import { ConsoleState, Count, LimitState, PartState } from '../wire.ts' */
+/** @import { ConsoleState, Count, LimitState, PartState, VouchState } from '../wire.ts' */
 import { byId, setText, showFacts, showTable } from './elements.js'
 import { duration, megabytes, milliseconds, rate, time, whole } from './words.js'
 
@@ -9,8 +9,8 @@ const DAY_SECONDS = 86_400
 const MUCH_LAG = 1000
 /** A seal is made each second. */
 const MUCH_SEAL_LAG_SECONDS = 10
-/** Witnesses are asked each minute, as a rule. */
-const MUCH_VOUCH_LAG_SECONDS = 600
+/** After the time when witnesses, or an authority for time stamps, are asked again. */
+const MUCH_VOUCH_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
 
@@ -142,7 +142,7 @@ function showTrail({ audit }) {
  * @param {ConsoleState['audit']} audit
  * @returns {Parameters<typeof showFacts>[1][number][]}
  */
-function sealFacts({ seals, witnessLagSeconds, stampLagSeconds, unshipped }) {
+export function sealFacts({ seals, witnesses, stamps, unshipped }) {
   /** @type {Parameters<typeof showFacts>[1][number][]} */
   const facts = []
   if (seals === undefined) facts.push(['Seals', 'off'])
@@ -154,12 +154,15 @@ function sealFacts({ seals, witnessLagSeconds, stampLagSeconds, unshipped }) {
     )
     if (seals.gaps > 0) facts.push(['Gaps', { text: whole(seals.gaps), is: 'bad' }])
   }
-  if (witnessLagSeconds !== undefined)
-    facts.push(['Witnesses behind', waitOf(witnessLagSeconds, MUCH_VOUCH_LAG_SECONDS)])
-  if (stampLagSeconds !== undefined)
-    facts.push(['Time stamp behind', waitOf(stampLagSeconds, MUCH_VOUCH_LAG_SECONDS)])
+  if (witnesses !== undefined) facts.push(['Witnesses behind', vouchWaitOf(witnesses)])
+  if (stamps !== undefined) facts.push(['Time stamp behind', vouchWaitOf(stamps)])
   if (unshipped > 0) facts.push(['Segments to copy', whole(unshipped)])
   return facts
+}
+
+/** @param {VouchState} vouch */
+function vouchWaitOf({ lagSeconds, everySeconds }) {
+  return waitOf(lagSeconds, everySeconds + MUCH_VOUCH_DELAY_SECONDS)
 }
 
 /**

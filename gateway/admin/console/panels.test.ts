@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict'
+import { it } from 'node:test'
+import type { AuditState } from './wire.ts'
+
+/** The page has types of a browser; its functions that make no elements run here too. */
+const { sealFacts } = await import(String(new URL('./page/panels.js', import.meta.url)))
+
+function factsOf(more: Pick<AuditState, 'witnesses' | 'stamps'>): ReadonlyMap<string, unknown> {
+  return new Map(sealFacts({ unshipped: 0, ...more }))
+}
+
+it('warns of witnesses and time stamps only when they are overdue, not while the next one is not asked for', () => {
+  const hour = 3600
+  const facts = factsOf({
+    witnesses: { lagSeconds: 3500, everySeconds: hour },
+    stamps: { lagSeconds: 1800, everySeconds: hour },
+  })
+  assert.equal(facts.get('Witnesses behind'), '58 min')
+  assert.equal(facts.get('Time stamp behind'), '30 min')
+  const late = factsOf({
+    witnesses: { lagSeconds: 661, everySeconds: 60 },
+    stamps: { lagSeconds: 4201, everySeconds: hour },
+  })
+  assert.deepEqual(late.get('Witnesses behind'), { text: '11 min', is: 'warn' })
+  assert.deepEqual(late.get('Time stamp behind'), { text: '70 min', is: 'warn' })
+})
