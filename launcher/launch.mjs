@@ -8,7 +8,7 @@ const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
 /** Options for the memory of a gateway, and what replaces them in `GATEWAY_PROFILE=small`, as in its `startup/memory-profile`. */
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
-const SMALL = ['--max-semi-space-size=8', '--heap-growing-percent=20']
+const SMALL = ['--max-semi-space-size=4', '--heap-growing-percent=20']
 const SMALL_ENV = {
   MALLOC_ARENA_MAX: '1',
   MALLOC_MMAP_THRESHOLD_: '32768',

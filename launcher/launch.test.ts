@@ -78,7 +78,7 @@ describe('the launcher', () => {
       const args = ['--min-semi-space-size=32', '--max-semi-space-size=32', 'a.ts']
       assert.equal(
         launch(dir, args, small).stdout,
-        'pinned --max-semi-space-size=8 --heap-growing-percent=20 a.ts\n',
+        'pinned --max-semi-space-size=4 --heap-growing-percent=20 a.ts\n',
       )
       assert.equal(launch(dir, ['a.ts'], small).stdout, 'pinned a.ts\n')
     })

@@ -81,7 +81,7 @@ describe('in the small profile', { skip: process.platform !== 'linux' }, () => {
     const gateway = await startGateway({ config, env: { GATEWAY_PROFILE: 'small' } })
     try {
       const command = readFileSync(`/proc/${gateway.process.child.pid}/cmdline`, 'utf8').split('\0')
-      assert.ok(command.includes('--max-semi-space-size=8'), command.join(' '))
+      assert.ok(command.includes('--max-semi-space-size=4'), command.join(' '))
       const { body } = await call(`${gateway.adminUrl}/config`)
       assert.match(body, /"memoryProfile":\s?"small"/)
     } finally {

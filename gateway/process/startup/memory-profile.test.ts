@@ -14,7 +14,7 @@ test('without a profile, in the fast one and in one that is a fault Node is star
 test('in the small one it gets less room for young objects, and keeps all else', () => {
   const env = { GATEWAY_PROFILE: 'small', A: '1' }
   const small = forProfile({ options: ['--import=x', ...YOUNG], env })
-  assert.deepEqual(small.options, ['--import=x', '--max-semi-space-size=8', '--heap-growing-percent=20'])
+  assert.deepEqual(small.options, ['--import=x', '--max-semi-space-size=4', '--heap-growing-percent=20'])
   assert.deepEqual(small.env, {
     MALLOC_ARENA_MAX: '1',
     MALLOC_MMAP_THRESHOLD_: '32768',

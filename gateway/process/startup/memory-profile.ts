@@ -3,12 +3,12 @@ import { memoryProfileOf } from '../../config/rules/memory-profiles.ts'
 
 /**
  * What Node is started with in `GATEWAY_PROFILE=small`, as in `launcher/launch.mjs`. A third of the memory of a busy gateway is young
- * objects, which this keeps to 16 MB. Old objects are collected when they have grown by a fifth: otherwise 15 MB of garbage wait. Its
+ * objects, which this keeps to 8 MB. Old objects are collected when they have grown by a fifth: otherwise 15 MB of garbage wait. Its
  * threads share one heap of the C library, which gives free memory back at once: otherwise it keeps what V8's compilers have used,
  * 16 MB.
  */
 const SMALL = {
-  options: ['--max-semi-space-size=8', '--heap-growing-percent=20'],
+  options: ['--max-semi-space-size=4', '--heap-growing-percent=20'],
   env: {
     MALLOC_ARENA_MAX: '1',
     MALLOC_MMAP_THRESHOLD_: '32768',
