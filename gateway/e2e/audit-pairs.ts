@@ -8,3 +8,16 @@ export function unpaired(records: readonly AuditRecord[]): unknown[] {
   }
   return [...types].filter(([, of]) => of.join() !== 'API_REQUEST,API_RESPONSE')
 }
+
+/** The responses that clients have seen, status by request id, of which the trail says something else, or nothing. */
+export function contradicted(
+  records: readonly AuditRecord[],
+  seen: ReadonlyMap<string, number>,
+): { readonly id: string; readonly seen: number; readonly recorded: unknown }[] {
+  const recorded = new Map<unknown, unknown>()
+  for (const { type, requestId, statusCode } of records)
+    if (type === 'API_RESPONSE') recorded.set(requestId, statusCode)
+  return [...seen].flatMap(([id, status]) =>
+    recorded.get(id) === status ? [] : [{ id, seen: status, recorded: recorded.get(id) }],
+  )
+}

@@ -199,7 +199,7 @@ describe('a gateway that is told to stop', () => {
   })
 
   const full = { skip: process.platform === 'linux' ? false : 'needs /dev/full' }
-  it('goes on serving when nobody reads its log, or the disk that it goes to is full', full, async () => {
+  it('goes on serving when nobody reads its log, or the disk that it goes to is full', full, async (t) => {
     await start()
     gateway.process.child.stderr?.destroy()
     await editBadly(gateway.limitsFile, gateway.adminUrl)
@@ -213,6 +213,7 @@ describe('a gateway that is told to stop', () => {
       env: { ...environment(gateway), ...ports, NODE_V8_COVERAGE: '' },
       stdio: ['ignore', 'ignore', openSync('/dev/full', 'w')],
     })
+    t.after(() => logless.kill('SIGKILL'))
     await until(() => call(`${adminUrl}/readyz`).catch(() => undefined))
     await editBadly(gateway.limitsFile, adminUrl)
     assert.equal((await call(`http://127.0.0.1:${ports.GATEWAY_PORT}/`)).status, 200)

@@ -77,7 +77,6 @@ async function spokenBy(gateway: TestGateway): Promise<Spoken> {
 for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH_WORKERS }))
   describe(`HTTP/2 with clients of a gateway of ${what}`, () => {
     let gateway: TestGateway
-    let pid: number
     const config = (http2?: boolean) => ({
       upstream: upstream.url,
       routes: [{ path: '/*', auth: ['none'] }],
@@ -86,10 +85,9 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
 
     before(async () => {
       gateway = await startGateway({ config: config(), env: { ...tls.env, ...env } })
-      pid = gateway.process.child.pid as number
     })
     after(() => {
-      process.kill(pid, 'SIGKILL')
+      gateway.kill()
     })
 
     it('is spoken by default with TLS when a client offers it, and without TLS not at all', async () => {
@@ -131,7 +129,6 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
           return /try again later/.test(report.text) ? undefined : report
         })
         assert.ok(restarted, text)
-        pid = Number(/^process (\d+)/.exec(text)?.[1])
         assert.deepEqual(await spokenBy(gateway), expected)
       }
       await until(() => (unpaired(gateway.audit()).length === 0 ? true : undefined))

@@ -9,7 +9,7 @@ import { randomDPoPKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
 import { askRestart } from '../process/restart/control-socket.ts'
 import { makeRevocationList } from '../tls/demo/throw-away-ca.ts'
-import { unpaired } from './audit-pairs.ts'
+import { contradicted, unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { answered, ask, type Received } from './http2-client.ts'
 import { ath, proof } from './proofs.ts'
@@ -189,7 +189,6 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
     let tls: TlsSetup
     let upstream: TestUpstream
     let gateway: TestGateway
-    let pid: number
     const held: ServerResponse[] = []
 
     before(async () => {
@@ -202,11 +201,10 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
         config: { upstream: upstream.url, http2: true, routes: [{ path: '/*', auth: ['none'] }] },
         env: { ...tls.env, ...env },
       })
-      pid = gateway.process.child.pid as number
     })
     after(() => {
       upstream.close()
-      process.kill(pid, 'SIGKILL')
+      gateway.kill()
     })
 
     const restart = async () => {
@@ -215,7 +213,6 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
         return /try again later/.test(report.text) ? undefined : report
       })
       assert.ok(restarted, text)
-      pid = Number(/^process (\d+)/.exec(text)?.[1])
     }
     const open = (secure: boolean) =>
       secure ? connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca)) : connect(gateway.url)
@@ -225,7 +222,9 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
       const clients = [false, true].map((secure, at) => {
         const session = open(secure)
         const goAway = once(session, 'goaway')
-        return { goAway, response: answered(session.request({ ':path': `/held/${at}` })) }
+        const id = `under-way-${at}`
+        const response = answered(session.request({ ':path': `/held/${at}`, 'x-request-id': id }))
+        return { id, goAway, response }
       })
       await until(() => (held.length === before + clients.length ? true : undefined))
       await restart()
@@ -233,11 +232,18 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
       assert.equal((await call(`${gateway.url}/a`)).body, 'whole')
       for (const res of held.splice(0)) res.end('at last')
       for (const { response } of clients) assert.equal((await response).body, 'at last')
+      await gateway.process.line(({ msg }) => msg === 'replaced')
+      for (const { id } of clients) {
+        const [, { statusCode, recovered }] = await gateway.pair(id)
+        assert.deepEqual([statusCode, recovered], [200, undefined])
+      }
     })
 
     it('refuses no request of a client that sends again what GOAWAY disowned', async () => {
       let over = false
+      let asked = 0
       const seen = new Map<string, number>()
+      const statusOf = new Map<string, number>()
       const count = (what: string) => seen.set(what, (seen.get(what) ?? 0) + 1)
       /** Like browsers: requests of a stream beyond the last that GOAWAY names go to a new connection. */
       const keeping = async (secure: boolean) => {
@@ -248,10 +254,14 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
             session = open(secure)
             session.on('error', () => {})
           }
-          const stream = session.request({ ':path': `/${at}` })
+          const id = `keeping-${asked++}`
+          const stream = session.request({ ':path': `/${at}`, 'x-request-id': id })
           const ended = once(stream, 'close').catch(() => {})
           await answered(stream).then(
-            ({ status, body }) => count(`${status} ${body}`),
+            ({ status, body }) => {
+              count(`${status} ${body}`)
+              statusOf.set(id, status)
+            },
             async () => {
               await ended
               count(stream.rstCode === constants.NGHTTP2_REFUSED_STREAM ? 'again' : `reset ${stream.rstCode}`)
@@ -274,6 +284,7 @@ for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH
       await Promise.all(clients)
       seen.delete('again')
       assert.deepEqual([...seen.keys()], ['200 whole'])
+      assert.deepEqual(contradicted(gateway.audit(), statusOf), [])
     })
 
     it('pairs all audit records', async () => {

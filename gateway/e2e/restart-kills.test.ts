@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { askRestart } from '../process/restart/control-socket.ts'
-import { unpaired } from './audit-pairs.ts'
+import { contradicted, unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -20,6 +20,7 @@ after(() => {
 test('a process that is killed at any moment of a restart with workers leaves no request without its records', async () => {
   const upstream = await startUpstream((_req, res) => setTimeout(() => res.end('whole'), 5))
   const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] }
+  const seen = new Map<string, number>()
   let dir: string | undefined
   for (let run = 0; run < LONGER; run++) {
     const gateway: TestGateway = await startGateway({
@@ -28,22 +29,36 @@ test('a process that is killed at any moment of a restart with workers leaves no
       ...(dir && { dir }),
     })
     dir = gateway.dir
-    await killOnce(gateway, Math.random() < 0.5 ? 'old' : 'new')
+    for (const one of await killOnce(gateway, run, Math.random() < 0.5 ? 'old' : 'new')) seen.set(...one)
   }
   // Recovers what the last one left.
   const last = await startGateway({ config, ...(dir && { dir }) })
   assert.deepEqual(unpaired(last.audit()), [])
+  assert.deepEqual(contradicted(last.audit(), seen), [])
   await last.end()
   upstream.close()
 })
 
-async function killOnce(gateway: TestGateway, victim: 'old' | 'new'): Promise<void> {
+/** @returns the status of each response that a client has seen, by request id */
+async function killOnce(
+  gateway: TestGateway,
+  run: number,
+  victim: 'old' | 'new',
+): Promise<Map<string, number>> {
   const old = gateway.process.child.pid as number
   alive.add(old)
   let over = false
-  const asking = [1, 2, 3].map(async () => {
-    while (!over) await call(gateway.url).catch(() => sleep(5))
+  const seen = new Map<string, number>()
+  const asking = [1, 2, 3].map(async (client) => {
+    for (let asked = 0; !over; asked++) {
+      const id = `run-${run}-${client}-${asked}`
+      await call(gateway.url, { headers: { 'x-request-id': id } }).then(
+        ({ status }) => seen.set(id, status),
+        () => sleep(5),
+      )
+    }
   })
+  await until(() => (seen.size > 0 ? true : undefined))
   const done = askRestart(join(gateway.dir, 'data'))
   const child = await until(() => childOf(old))
   alive.add(child)
@@ -58,6 +73,7 @@ async function killOnce(gateway: TestGateway, victim: 'old' | 'new'): Promise<vo
     await until(() => (hasEnded(pid) ? true : undefined))
     alive.delete(pid)
   }
+  return seen
 }
 
 /** The process that takes over from it. */

@@ -8,7 +8,7 @@ import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { askRestart, type RestartReport } from '../process/restart/control-socket.ts'
 import { createIssuer } from '../testing/test-issuer.ts'
-import { unpaired } from './audit-pairs.ts'
+import { contradicted, unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { evaluateInWorkers, INSPECTABLE } from './inspector.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -21,14 +21,11 @@ const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n'
 describe('a restart', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
-  let pid: number
   const held: ServerResponse[] = []
   const dataDir = () => join(gateway.dir, 'data')
 
   const report = () => finalReport(dataDir())
-  const restart = async () => {
-    pid = (await restarted(dataDir())).pid
-  }
+  const restart = () => restarted(dataDir())
 
   /** @returns why not */
   const notRestarted = async () => {
@@ -50,10 +47,9 @@ describe('a restart', () => {
         { path: '/minutely', limit: 60, window: '10m', purpose: 'a test' },
       ],
     })
-    pid = gateway.process.child.pid as number
   })
   after(() => {
-    process.kill(pid, 'SIGKILL')
+    gateway.kill()
     upstream.close()
   })
 
@@ -64,11 +60,9 @@ describe('a restart', () => {
     const half = await openWire(gateway.port)
     half.send(GET.slice(0, 20))
     const waiting = await openWire(gateway.port)
-    waiting.send(`GET /held HTTP/1.1\r\nHost: a\r\n\r\n${GET}`)
+    waiting.send(`GET /held HTTP/1.1\r\nHost: a\r\nX-Request-ID: under-way\r\n\r\n${GET}`)
     await until(() => (held.length === 1 ? true : undefined))
-    const before = pid
-    await restart()
-    assert.notEqual(pid, before)
+    assert.notEqual((await restart()).pid, gateway.process.child.pid)
     idle.send(GET)
     await idle.has(/whole[\s\S]*whole/)
     half.send(GET.slice(20))
@@ -77,13 +71,17 @@ describe('a restart', () => {
     await waiting.has(/held[\s\S]*whole/)
     assert.deepEqual(statuses(waiting.received), [200, 200])
     await gateway.process.line(({ msg }) => msg === 'replaced')
+    const [, response] = await gateway.pair('under-way')
+    assert.deepEqual([response.statusCode, response.recovered], [200, undefined])
     idle.send(GET)
     await idle.has(/whole[\s\S]*whole[\s\S]*whole/)
   })
 
   it('fails no request under load, and lets exactly as many through as the limits', async () => {
     let over = false
+    let asked = 0
     const seen = new Map<string, number>()
+    const statusOf = new Map<string, number>()
     const count = (what: string) => seen.set(what, (seen.get(what) ?? 0) + 1)
     const keeping = async (path: string, thinkMs: number) => {
       const wire = await openWire(gateway.port)
@@ -99,8 +97,12 @@ describe('a restart', () => {
     }
     const opening = async (path: string) => {
       while (!over) {
-        await call(gateway.url + path).then(
-          ({ status }) => count(`${path} ${status}`),
+        const id = `opening-${asked++}`
+        await call(gateway.url + path, { headers: { 'x-request-id': id } }).then(
+          ({ status }) => {
+            count(`${path} ${status}`)
+            statusOf.set(id, status)
+          },
           (error: Error) => count(String(error)),
         )
       }
@@ -127,6 +129,7 @@ describe('a restart', () => {
       '/minutely 429',
     ])
     assert.deepEqual([seen.get('/hourly 200'), seen.get('/minutely 200')], [60, 60])
+    assert.deepEqual(contradicted(gateway.audit(), statusOf), [])
   })
 
   it('changes nothing when the configuration is broken, or asks for another address', async () => {
@@ -152,10 +155,6 @@ describe('a restart', () => {
       // On a slow machine the second may come after the first.
       if (!restarted) assert.match(text, /a restart is under way/)
     }
-    const texts = reports.flatMap(({ restarted, text }) => (restarted ? [text] : []))
-    const replaced = texts.map((text) => /in place of process (\d+)/.exec(text)?.[1])
-    const serving = texts.map((text) => /^process (\d+)/.exec(text)?.[1])
-    pid = Number(serving.find((one) => !replaced.includes(one)))
     await serves()
   })
 
@@ -191,11 +190,8 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
   let tls: TlsSetup
   let upstream: TestUpstream
   let gateway: TestGateway
-  let pid: number
   let held: ServerResponse | undefined
-  const restart = async () => {
-    pid = (await restarted(join(gateway.dir, 'data'))).pid
-  }
+  const restart = () => restarted(join(gateway.dir, 'data'))
 
   before(async () => {
     tls = await makeTlsSetup()
@@ -216,10 +212,9 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
       limits: [{ path: '/hourly', limit: 20, window: '1h', purpose: 'a test' }],
       env: { ...tls.env, GATEWAY_WORKERS: '2' },
     })
-    pid = gateway.process.child.pid as number
   })
   after(() => {
-    process.kill(pid, 'SIGKILL')
+    gateway.kill()
     upstream.close()
   })
 
@@ -248,7 +243,7 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
     })
     for (const { ask } of secure)
       assert.match(await ask(), /^HTTP\/1.1 200 [\s\S]*\r\nConnection: keep-alive\r\n/)
-    const waiting = call(`${gateway.url}/held`)
+    const waiting = call(`${gateway.url}/held`, { headers: { 'x-request-id': 'under-way' } })
     await until(() => (held === undefined ? undefined : true))
     await restart()
     for (const { ask, ended } of secure) {
@@ -262,6 +257,8 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
     held?.end('held')
     assert.equal((await waiting).body, 'held')
     await gateway.process.line(({ msg }) => msg === 'replaced')
+    const [, response] = await gateway.pair('under-way')
+    assert.deepEqual([response.statusCode, response.recovered], [200, undefined])
     for (const wire of wires) {
       wire.send(GET)
       await wire.has(/whole[\s\S]*whole[\s\S]*whole/)
@@ -294,10 +291,16 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
     let over = false
     const seen = new Map<string, number>()
     const count = (what: string) => seen.set(what, (seen.get(what) ?? 0) + 1)
-    const asking = async (ask: () => Promise<{ readonly status: number }>) => {
+    let asked = 0
+    const statusOf = new Map<string, number>()
+    const asking = async (ask: (headers: Record<string, string>) => Promise<{ readonly status: number }>) => {
       while (!over) {
-        await ask().then(
-          ({ status }) => count(String(status)),
+        const id = `asking-${asked++}`
+        await ask({ 'x-request-id': id }).then(
+          ({ status }) => {
+            count(String(status))
+            statusOf.set(id, status)
+          },
           (error: Error) => count(String(error)),
         )
       }
@@ -305,9 +308,9 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
     const { ca } = tls
     const agents = [new Agent({ keepAlive: true, maxSockets: 1 }), new Agent()]
     const clients = [
-      ...[1, 2].map(() => asking(() => call(`${gateway.url}/hourly`))),
+      ...[1, 2].map(() => asking((headers) => call(`${gateway.url}/hourly`, { headers }))),
       ...agents.map((agent) =>
-        asking(() => secureCall({ port: gateway.tlsPort, path: '/hourly', ca, agent })),
+        asking((headers) => secureCall({ port: gateway.tlsPort, path: '/hourly', ca, agent, headers })),
       ),
     ]
     await restart()
@@ -316,6 +319,7 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
     await Promise.all(clients)
     assert.deepEqual([...seen.keys()].sort(), ['200', '429'])
     assert.equal(seen.get('200'), 20)
+    assert.deepEqual(contradicted(gateway.audit(), statusOf), [])
   })
 
   it('goes back to its work when the other process fails with the files in its hands', async () => {
@@ -360,7 +364,7 @@ it('leaves no worker that comes later with the signing keys of the time of the r
   const ask = async () => (await call(gateway.url, { headers, agent: new HttpAgent() })).status
   await until(async () => (fetches >= 2 && (await ask()) === 200 ? true : undefined))
   document = later.jwks
-  const { pid } = await restarted(join(gateway.dir, 'data'))
+  await restarted(join(gateway.dir, 'data'))
   try {
     await until(async () => ((await ask()) === 401 ? true : undefined))
     document = undefined
@@ -371,7 +375,7 @@ it('leaves no worker that comes later with the signing keys of the time of the r
     const statuses = await Promise.all(Array.from({ length: 20 }, ask))
     assert.deepEqual([...new Set(statuses)], [503])
   } finally {
-    process.kill(pid, 'SIGKILL')
+    gateway.kill()
     upstream.close()
   }
 })

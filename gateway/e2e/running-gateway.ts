@@ -37,6 +37,8 @@ export interface TestGateway {
   /** Value of a metric's sample, by its name and labels as exposed; 0 when there is none. */
   metric(sample: string): Promise<number>
   end(signal?: NodeJS.Signals): Promise<number | string>
+  /** Kills the process and, after restarts, the one that serves now: for the end of a test, which may have failed anywhere. */
+  kill(): void
 }
 
 const dirs = new Set<string>()
@@ -80,6 +82,10 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
     pair: (requestId) => pairOf(audit, requestId),
     metric: async (sample) => sampleOf((await call(`${adminUrl}/metrics`)).body, sample),
     end: (signal = 'SIGTERM') => child.end(signal),
+    kill: () => {
+      child.child.kill('SIGKILL')
+      killWriter(audit())
+    },
   }
 }
 
@@ -90,6 +96,16 @@ async function pairOf(audit: () => AuditRecord[], requestId: string): Promise<[A
     const [request, response] = records
     return request !== undefined && response !== undefined ? [request, response] : undefined
   })
+}
+
+/** Kills who writes the trail: as long as it lives it holds the pipe of the log, for whose end the run of the test file waits. */
+function killWriter(records: readonly AuditRecord[]): void {
+  const pid = records.findLast(({ type }) => type === 'AUDIT_START')?.pid
+  try {
+    process.kill(Number(pid), 'SIGKILL')
+  } catch {
+    // It has ended, or there is none.
+  }
 }
 
 function sampleOf(exposition: string, sample: string): number {

@@ -65,8 +65,7 @@ describe('a session of TLS', () => {
   for (const workers of ['1', '2']) {
     it(`is resumed after a restart, with ${workers} event loops by each of them`, async (t) => {
       const gateway = await begin({ GATEWAY_WORKERS: workers })
-      let pid = gateway.process.child.pid as number
-      t.after(() => process.kill(pid, 'SIGKILL'))
+      t.after(() => gateway.kill())
       const sessions = await Promise.all(VERSIONS.map((version) => begun(gateway, version)))
       for (const [at, version] of VERSIONS.entries()) {
         assert.equal(await timesResumed(gateway, version, sessions[at] as Buffer), CONNECTIONS, version)
@@ -76,7 +75,6 @@ describe('a session of TLS', () => {
         return /try again later/.test(report.text) ? undefined : report
       })
       assert.ok(restarted, text)
-      pid = Number(/^process (\d+)/.exec(text)?.[1])
       await gateway.process.line(({ msg }) => msg === 'replaced')
       for (const [at, version] of VERSIONS.entries()) {
         assert.equal(await timesResumed(gateway, version, sessions[at] as Buffer), CONNECTIONS, version)

@@ -125,11 +125,9 @@ describe('a response of OCSP in a file', () => {
     const good = authority.respond()
     write('restart.ocsp', good)
     const gateway = await begin('restart')
-    let pid = gateway.process.child.pid as number
-    t.after(() => process.kill(pid, 'SIGKILL'))
+    t.after(() => gateway.kill())
     const { restarted, text } = await askRestart(join(gateway.dir, 'data'))
     assert.ok(restarted, text)
-    pid = Number(/^process (\d+)/.exec(text)?.[1])
     await gateway.process.line(({ msg }) => msg === 'replaced')
     await isStapled(gateway, good)
   })
