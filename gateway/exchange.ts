@@ -83,6 +83,8 @@ export class Exchange implements Slotted {
   route: ServedRoute | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
+  /** authenticate: the caller would be refused without the client certificate of the connection. */
+  needsCertificate = false
   /** authenticate, validate: the whole body, when it had to be checked before forwarding. */
   bufferedBody: Buffer | undefined = undefined
   /** askStore: what the shared store decides about the request's limit. */

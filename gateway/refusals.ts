@@ -135,25 +135,18 @@ export function bodyTooLarge(maxBytes: number): Refusal {
   })
 }
 
-interface RefusalDetails {
-  /** Replaces the public sentence. */
-  readonly detail?: string
-  readonly headers?: readonly string[]
-  /** Closes the connection also where this code does not. */
-  readonly closes?: boolean
-  /** For the log. */
-  readonly cause?: string
-}
-
-/** Makes the refusal of a code. */
-export function refusal(code: RefusalCode, more: RefusalDetails = {}): Refusal {
+/** Makes the refusal of a code; `detail` replaces the public sentence, `cause` is for the log. */
+export function refusal(
+  code: RefusalCode,
+  more: { readonly detail?: string; readonly headers?: readonly string[]; readonly cause?: string } = {},
+): Refusal {
   const kind: RefusalKind = REFUSALS[code]
   return {
     code,
     status: kind.status,
     detail: more.detail ?? kind.detail,
     headers: more.headers ?? NO_HEADERS,
-    closes: kind.closes === true || more.closes === true,
+    closes: kind.closes === true,
     cause: more.cause,
   }
 }

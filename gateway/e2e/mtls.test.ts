@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { after, before, describe, it } from 'node:test'
@@ -44,6 +45,8 @@ function thumbprint({ certificate }: Issued, encoding: 'hex' | 'base64url'): str
 
 describe('mutual TLS', () => {
   let upstream: TestUpstream
+  /** Responses of it never end. */
+  let streams: TestUpstream
   let tls: TlsSetup
   let gateway: TestGateway
   let pinned: Issued
@@ -67,6 +70,10 @@ describe('mutual TLS', () => {
 
   before(async () => {
     upstream = await startUpstream()
+    streams = await startUpstream((_req, res) => {
+      const events = setInterval(() => res.write('event '), 100)
+      res.on('close', () => clearInterval(events))
+    })
     tls = await makeTlsSetup()
     const client = (subject: string, san: SecureSan = []) => tls.client({ subject, san })
     pinned = await client('CN=pinned')
@@ -79,12 +86,14 @@ describe('mutual TLS', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
+        upstreams: { streams: { targets: [streams.url] } },
         routes: [
           { path: '/machine/*', auth: ['mtls'] },
           { path: '/shown/*', auth: ['mtls', 'bearer'], clientCert: true },
           { path: '/open/*', auth: ['none'], clientCert: true },
           { path: '/both', auth: ['bearer', 'mtls'] },
           { path: '/token', auth: ['bearer'] },
+          { path: '/events', auth: ['bearer'], upstream: 'streams' },
           { path: '/scoped', auth: ['mtls'], scopes: ['payments'] },
         ],
       },
@@ -99,6 +108,7 @@ describe('mutual TLS', () => {
     )
     assert.equal(await gateway.end(), 0)
     upstream.close()
+    streams.close()
   })
 
   type SecureSan = NonNullable<Parameters<TlsSetup['client']>[0]['san']>
@@ -457,27 +467,88 @@ describe('mutual TLS', () => {
       assert.equal((await ask('/machine/x', pinned, { agent: staying })).status, 200)
       const [socket] = Object.values(agent.freeSockets).flat()
       await revoke(departing, leaving)
+      assert.ok(socket)
+      const closed = once(socket, 'close')
       const answer = await refuses(() => ask('/machine/x', leaving, { agent }), {
         code: 'invalid_certificate',
         sample: UNTRUSTED,
       })
-      assert.equal(answer.status, 401)
-      await until(() => Object.values(agent.freeSockets).flat()[0])
-      assert.equal(Object.values(agent.freeSockets).flat()[0], socket, 'it is the same connection')
+      assert.deepEqual([answer.status, answer.headers.connection], [401, 'close'])
+      await closed
       assert.equal((await ask('/machine/x', pinned, { agent: staying })).status, 200)
       await refuses(() => ask('/machine/x', leaving), { code: 'invalid_certificate' })
       agent.destroy()
       staying.destroy()
     })
 
+    it('so that a response that streams to the holder of a bound token ends when the certificate is revoked', async () => {
+      const leaving = await tls.client({ subject: 'CN=leaving' })
+      const { authorization } = await bearer({ cnf: { 'x5t#S256': thumbprint(leaving, 'base64url') } })
+      const socket = await secureSocket(gateway.tlsPort, secureOptions(tls.ca, leaving))
+      socket.setEncoding('latin1')
+      socket.write(
+        `GET /events HTTP/1.1\r\nHost: gateway\r\nX-Request-ID: bound-stream\r\nAuthorization: ${authorization}\r\n\r\n`,
+      )
+      let received = ''
+      socket.on('data', (text: string) => {
+        received += text
+      })
+      await until(() => (received.includes('event ') ? true : undefined))
+      await revoke(departing, leaving)
+      await until(() => (socket.destroyed ? true : undefined))
+      assert.equal((await gateway.pair('bound-stream'))[1].statusCode, 401)
+    })
+
     it('so that a client that met a list out of date connects anew, and comes in when it is renewed', async () => {
-      const count = gateway.process.lines.length
-      tls.write('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
-      await until(() => gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates in force'))
+      await reload('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const refused = await ask('/machine/x', pinned, { agent })
       assert.deepEqual([refused.status, refused.headers.connection], [401, 'close'])
       await revoke()
+      assert.equal((await ask('/machine/x', pinned, { agent })).status, 200)
+      agent.destroy()
+    })
+
+    it('so that holders of bound tokens that met a list out of date guess nothing, and come in when it is renewed', async () => {
+      await reload('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+      const headers = await bearer({ cnf: { 'x5t#S256': thumbprint(pinned, 'base64url') } })
+      // More than an address may guess in a minute.
+      for (let count = 0; count < 25; count++) {
+        const refused = await ask('/token', pinned, { agent, headers })
+        assert.deepEqual([refused.status, refused.headers.connection], [401, 'close'])
+        assert.equal(refused.json().code, 'invalid_token')
+      }
+      await gateway.process.line(({ cause }) =>
+        /x5t#S256: .*the revocation list of its issuer is out of date$/.test(String(cause)),
+      )
+      await revoke()
+      assert.equal((await ask('/token', pinned, { agent, headers })).status, 200)
+      agent.destroy()
+    })
+
+    it('so that the service sees a certificate that met a list out of date, once the list is renewed', async () => {
+      await reload('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+      const unseen = await ask('/open/x', pinned, { agent })
+      assert.deepEqual([unseen.status, unseen.headers.connection], [200, 'close'])
+      assert.equal(unseen.json<SeenRequest>().headers['client-cert'], undefined)
+      await revoke()
+      const seen = await ask('/open/x', pinned, { agent })
+      assert.match(String(seen.json<SeenRequest>().headers['client-cert']), /^:/)
+      agent.destroy()
+    })
+
+    it('so that a client whose authority was taken out and put back comes in again, by a new connection', async () => {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+      assert.equal((await ask('/machine/x', pinned, { agent })).status, 200)
+      const other = await makeAuthority({ subject: 'CN=Other,O=Test' })
+      const lists = (await makeRevocationList(tls.ca)) + (await makeRevocationList(other))
+      await reload('crl.pem', lists)
+      await reload('ca.pem', other.certPem)
+      const refused = await ask('/machine/x', pinned, { agent })
+      assert.deepEqual([refused.status, refused.headers.connection], [401, 'close'])
+      await reload('ca.pem', tls.ca.certPem)
       assert.equal((await ask('/machine/x', pinned, { agent })).status, 200)
       agent.destroy()
     })
@@ -516,8 +587,13 @@ describe('mutual TLS', () => {
 
   /** Puts a list in force that revokes these, and waits until it is. */
   async function revoke(...revoked: Issued[]): Promise<void> {
+    await reload('crl.pem', await makeRevocationList(tls.ca, { revoked }))
+  }
+
+  /** Writes a file, and waits until it is in force. */
+  async function reload(name: string, text: string): Promise<void> {
     const count = gateway.process.lines.length
-    tls.write('crl.pem', await makeRevocationList(tls.ca, { revoked }))
+    tls.write(name, text)
     await until(() => gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates in force'))
   }
 })

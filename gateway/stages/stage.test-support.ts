@@ -85,6 +85,10 @@ export class RecordedResponse {
     this.calls.push('breakOff')
   }
 
+  retireConnection(): void {
+    this.keepAlive = false
+  }
+
   /** The connection is gone, or the response is whole. */
   close(): void {
     for (const listener of this.#onClose) listener()

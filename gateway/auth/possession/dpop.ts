@@ -21,6 +21,8 @@ export interface ProofFault {
   readonly description: string
   /** Private, for the log. Text from the proof is shortened and quoted. */
   readonly cause: string
+  /** The client has a certificate, which is not accepted now: it has guessed nothing. */
+  readonly ofRefusedCertificate?: true
 }
 
 export interface ProofVerifierOptions {

@@ -6,10 +6,14 @@ import type { Binding } from './binding.ts'
 import { type Presentation, provePossession } from './possession.ts'
 import { proofOf, proofVerifierOf, REQUEST, TOKEN } from './proofs.test-support.ts'
 
-const CERTIFICATE = sha256('certificate')
+const CERTIFICATE = shown('certificate')
 const TO_KEY: Binding = { jkt: REQUEST.jkt, thumbprint: undefined }
-const TO_CERTIFICATE: Binding = { jkt: undefined, thumbprint: CERTIFICATE }
-const TO_BOTH: Binding = { jkt: REQUEST.jkt, thumbprint: CERTIFICATE }
+const TO_CERTIFICATE: Binding = { jkt: undefined, thumbprint: CERTIFICATE.thumbprintBase64url }
+const TO_BOTH: Binding = { jkt: REQUEST.jkt, thumbprint: CERTIFICATE.thumbprintBase64url }
+
+function shown(certificate: string) {
+  return { authorized: true, reason: undefined, thumbprintBase64url: sha256(certificate) }
+}
 
 /** What is said of a bearer token alone, but for what the case changes. */
 function prove(binding: Binding | undefined, changes: Partial<Presentation> = {}) {
@@ -64,9 +68,20 @@ test('FAPI 2.0 section 5.3.4-5: a stolen token is refused with a proof that was 
 
 test('RFC 8705 section 3: a token bound to a certificate is good over its connection only', () => {
   assert.equal(prove(TO_CERTIFICATE, { certificate: CERTIFICATE }), undefined)
-  for (const certificate of [undefined, sha256('of the thief'), '']) {
+  const other = shown('of the thief')
+  for (const certificate of [undefined, other, { ...other, thumbprintBase64url: '' }]) {
     assert.equal(prove(TO_CERTIFICATE, { certificate })?.error, 'invalid_token')
   }
+})
+
+test('a token bound to a certificate is refused with the reason while that is not accepted, and nothing was guessed', () => {
+  const certificate = { ...CERTIFICATE, authorized: false, reason: 'it was revoked' }
+  const fault = prove(TO_CERTIFICATE, { certificate })
+  assert.deepEqual([fault?.error, fault?.ofRefusedCertificate], ['invalid_token', true])
+  assert.match(fault?.cause ?? '', /^x5t#S256: .*: it was revoked$/)
+  assert.match(fault?.description ?? '', /the one presented is not accepted$/)
+  for (const other of [undefined, shown('of the thief')])
+    assert.equal(prove(TO_CERTIFICATE, { certificate: other })?.ofRefusedCertificate, undefined)
 })
 
 test('a token bound to a key and a certificate needs both', async () => {
@@ -82,7 +97,8 @@ test('every public sentence has only characters that a challenge may have', asyn
     prove(TO_KEY),
     prove(undefined, { scheme: 'dpop' }),
     prove(TO_CERTIFICATE),
-    prove(TO_CERTIFICATE, { certificate: sha256('x') }),
+    prove(TO_CERTIFICATE, { certificate: shown('x') }),
+    prove(TO_CERTIFICATE, { certificate: { ...CERTIFICATE, authorized: false } }),
     prove(TO_KEY, { scheme: 'dpop' }),
   ]) {
     assert.match(fault?.description ?? '', /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/)

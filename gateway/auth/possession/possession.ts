@@ -2,14 +2,23 @@ import type { Scheme } from '../tokens/authorization.ts'
 import { type Binding, isBoundToCertificate } from './binding.ts'
 import type { ProofFault, ProofVerifier } from './dpop.ts'
 
+/** The client certificate of a connection, with its present verdict. */
+interface ShownCertificate {
+  readonly authorized: boolean
+  /** Why it is not authorized, for the log. */
+  readonly reason: string | undefined
+  /** SHA-256. */
+  readonly thumbprintBase64url: string
+}
+
 /** A token as one request presents it. */
 export interface Presentation {
   readonly scheme: Scheme
   readonly token: string
   /** The value of the `DPoP` header field, several of them joined by a comma; undefined without one. */
   readonly proof: string | undefined
-  /** SHA-256 in base64url of the client certificate of this TLS connection; undefined without one. */
-  readonly certificate: string | undefined
+  /** Of this TLS connection; undefined without one. */
+  readonly certificate: ShownCertificate | undefined
   readonly method: string
   /** Normalised, without the query. */
   readonly path: string
@@ -29,8 +38,10 @@ export function provePossession(
 ): ProofFault | undefined | Promise<ProofFault | undefined> {
   const { scheme, token, proof, certificate, method, path } = presentation
   const thumbprint = binding?.thumbprint
-  if (thumbprint !== undefined && !isBoundToCertificate(thumbprint, certificate)) {
-    return certificate === undefined ? NO_CERTIFICATE : OTHER_CERTIFICATE
+  if (thumbprint !== undefined) {
+    if (certificate === undefined) return NO_CERTIFICATE
+    if (!certificate.authorized) return refusedCertificate(certificate)
+    if (!isBoundToCertificate(thumbprint, certificate.thumbprintBase64url)) return OTHER_CERTIFICATE
   }
   const jkt = binding?.jkt
   if (jkt === undefined) return scheme === 'dpop' ? NOT_BOUND : undefined
@@ -53,6 +64,15 @@ const NOT_BOUND = refused(
   'The access token is not bound to a DPoP key',
   'no jkt: presented as DPoP, but any key would do',
 )
+
+function refusedCertificate({ reason }: ShownCertificate): ProofFault {
+  const description =
+    'The access token is bound to a client certificate, and the one presented is not accepted'
+  return {
+    ...refused(description, `x5t#S256: the client certificate is not accepted: ${reason}`),
+    ofRefusedCertificate: true,
+  }
+}
 
 function refused(description: string, cause: string): ProofFault {
   return { error: 'invalid_token', description, cause }

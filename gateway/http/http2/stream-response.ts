@@ -29,6 +29,8 @@ export interface ResponseCarrier {
   /** Nothing more should be written for now; every response is pumped when that ends. */
   readonly isCongested: boolean
   readonly settings: { isTableResized: boolean }
+  /** Takes no new streams, and ends with the last one. */
+  retire(): void
   /** A part of what this turn of the loop writes. */
   write(bytes: Buffer): void
   /** A frame of DATA was written. @param isWhole it is a piece as it was given to be written */
@@ -84,6 +86,10 @@ export class StreamResponse implements OutgoingResponse {
     this.#carrier = carrier
     this.#stream = stream
     this.window = window
+  }
+
+  retireConnection(): void {
+    this.#carrier.retire()
   }
 
   onClose(listener: () => void): void {

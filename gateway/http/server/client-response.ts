@@ -56,6 +56,10 @@ export class ClientResponse implements OutgoingResponse {
     this.keepAlive = keepAlive
   }
 
+  retireConnection(): void {
+    this.keepAlive = false
+  }
+
   onClose(listener: () => void): void {
     if (this.#closeListeners === undefined) this.#closeListeners = [listener]
     else this.#closeListeners.push(listener)

@@ -45,6 +45,11 @@ export interface OutgoingResponse {
    * without one when the client went before that
    */
   switch(head: string, onSwitched: (socket: Socket | undefined) => void): void
+  /**
+   * Takes no more requests over this connection than have come: the client should use another one. Has an effect until the
+   * head is written.
+   */
+  retireConnection(): void
   /** Lets no client take a partial response for a complete one. */
   breakOff(): void
 }

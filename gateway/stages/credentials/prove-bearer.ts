@@ -7,7 +7,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import type { Principal } from '../../principal.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { peerOf } from '../../tls/clients/peer.ts'
+import { certificateOf } from './connection-certificate.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
@@ -25,7 +25,7 @@ type Credential = Exclude<Presented, string>
 
 /**
  * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds the key or certificate that it is bound to. Waits
- * only for unknown keys or a token not seen before. Writes `principal`.
+ * only for unknown keys or a token not seen before. Writes `principal` and `needsCertificate`.
  */
 export function proveBearer(
   gateway: Gateway,
@@ -75,43 +75,36 @@ function accept(
     scheme,
     token,
     proof: exchange.headers.dpop,
-    certificate: verification.binding?.thumbprint && thumbprintOf(gateway, exchange),
+    certificate:
+      verification.binding?.thumbprint === undefined ? undefined : certificateOf(gateway, exchange),
     method: exchange.method,
     path: exchange.path,
   })
-  const { principal } = verification
   return fault instanceof Promise
-    ? fault.then((known) => settle(gateway, exchange, { fault: known, principal, scheme }))
-    : settle(gateway, exchange, { fault, principal, scheme })
+    ? fault.then((known) => settle(gateway, exchange, { fault: known, token: verification, scheme }))
+    : settle(gateway, exchange, { fault, token: verification, scheme })
 }
+
+type VerifiedToken = Extract<Verification, { readonly principal: Principal }>
 
 interface Proved {
   readonly fault: ProofFault | undefined
-  readonly principal: Principal
+  readonly token: VerifiedToken
   readonly scheme: Scheme
 }
 
-function settle(
-  gateway: Gateway,
-  exchange: Exchange,
-  { fault, principal, scheme }: Proved,
-): Refusal | undefined {
+function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: Proved): Refusal | undefined {
   if (fault !== undefined) {
-    if (GUESSES.has(fault.error)) countGuess(gateway, exchange)
+    if (GUESSES.has(fault.error) && fault.ofRefusedCertificate !== true) countGuess(gateway, exchange)
     return decided(gateway, fault.error, refusePossession(gateway, fault, scheme))
   }
-  exchange.principal = principal
+  exchange.principal = token.principal
+  exchange.needsCertificate = token.binding?.thumbprint !== undefined
   return decided(gateway, 'accepted', undefined)
 }
 
 /** Proof faults that may come of guessing. */
 const GUESSES: ReadonlySet<ProofFault['error']> = new Set(['invalid_dpop_proof', 'invalid_token'])
-
-/** SHA-256 of the connection's client certificate; undefined when it is expired, revoked or not from a trusted authority. */
-function thumbprintOf(gateway: Gateway, { secure }: Exchange): string | undefined {
-  const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
-  return peer?.authorized === true ? peer.thumbprintBase64url : undefined
-}
 
 function refusePossession(gateway: Gateway, { error, description, cause }: ProofFault, scheme: Scheme) {
   if (error === 'proofs_unavailable') return refusal(error, { headers: ['Retry-After', '5'], cause })

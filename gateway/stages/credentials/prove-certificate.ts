@@ -7,6 +7,7 @@ import { type Refusal, refusal } from '../../refusals.ts'
 import { subjectOf } from '../../tls/clients/certificate-names.ts'
 import { isIssuedBy } from '../../tls/clients/client-issuers.ts'
 import { type PeerCertificate, peerOf } from '../../tls/clients/peer.ts'
+import { certificateOf } from './connection-certificate.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
 
@@ -16,29 +17,26 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
 
 /**
  * Finds the client of the connection's certificate. The response does not tell which check failed, because that would help
- * an attacker. Writes `principal`.
+ * an attacker. Writes `principal` and `needsCertificate`.
  */
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  const peer = exchange.secure && peerOf(exchange.secure, gateway.tls.trust, gateway.clock())
+  const peer = certificateOf(gateway, exchange)
   if (peer?.authorized !== true) {
     const cause = peer === undefined ? 'no certificate' : `${peer.reason}: ${namesOf(peer)}`
-    return refused(gateway, 'untrusted', { cause, closes: peer?.mayPassAnew === true })
+    return refused(gateway, 'untrusted', cause)
   }
   exchange.principal = clientOf(gateway, peer)
   if (exchange.principal === undefined) {
-    return refused(gateway, 'unknown_client', { cause: `no client has ${namesOf(peer)}` })
+    return refused(gateway, 'unknown_client', `no client has ${namesOf(peer)}`)
   }
+  exchange.needsCertificate = true
   gateway.metrics.authDecision('mtls', 'accepted')
   return undefined
 }
 
-function refused(
-  gateway: Gateway,
-  outcome: string,
-  more: { readonly cause: string; readonly closes?: boolean },
-): Refusal {
+function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
   gateway.metrics.authDecision('mtls', outcome)
-  return refusal('invalid_certificate', { headers: CHALLENGE, ...more })
+  return refusal('invalid_certificate', { headers: CHALLENGE, cause })
 }
 
 /** The names that clients.json could give. */

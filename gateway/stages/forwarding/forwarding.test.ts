@@ -193,12 +193,19 @@ describe('a response that streams', () => {
 
   it('is broken off when the certificate that proved its caller is accepted no more', () => {
     const { forwarding, exchange, res, time } = forwarded()
-    exchange.principal = makePrincipal({ method: 'mtls' })
+    exchange.principal = makePrincipal()
+    exchange.needsCertificate = true
     forwarding.head(200, [])
     forwarding.data(Buffer.from('a'))
     time.nowMs += 1000
     assert.equal(forwarding.data(Buffer.from('b')), false)
     assert.deepEqual([res.body, exchange.refusalCode], ['a', 'invalid_certificate'])
+    const other = forwarded()
+    other.exchange.principal = makePrincipal()
+    other.forwarding.head(200, [])
+    other.forwarding.data(Buffer.from('a'))
+    other.time.nowMs += 1000
+    assert.equal(other.forwarding.data(Buffer.from('b')), true)
   })
 })
 

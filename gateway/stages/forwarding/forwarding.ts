@@ -226,12 +226,12 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   #lapse(): Lapse | undefined {
-    const { principal } = this.#exchange
+    const { principal, needsCertificate } = this.#exchange
     if (principal === undefined || this.#endsSessions) return undefined
     const nowMs = this.#gateway.steadyClock()
     if (nowMs < this.#nextLapseCheckMs) return undefined
     this.#nextLapseCheckMs = nowMs + LAPSE_CHECK_MS
-    const lapse = lapseOf(this.#gateway, this.#exchange, principal.method === 'mtls')
+    const lapse = lapseOf(this.#gateway, this.#exchange, needsCertificate)
     // A response of announced length ends by itself.
     return lapse === 'token_expired' && this.#bytesLeft !== undefined ? undefined : lapse
   }

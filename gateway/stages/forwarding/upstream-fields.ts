@@ -8,7 +8,7 @@ import { checkedField, Field } from '../../http/syntax/field.ts'
 import { isTraceparent, newTraceparent } from '../../http/syntax/traceparent.ts'
 import type { Principal } from '../../principal.ts'
 import { clientCertHeader, isClientCertHeader } from '../../tls/clients/client-cert.ts'
-import { peerOf } from '../../tls/clients/peer.ts'
+import { certificateOf } from '../credentials/connection-certificate.ts'
 
 /**
  * The fields that go upstream: the end-to-end fields, then how the request came and who the caller is. The gateway's own
@@ -192,7 +192,6 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
  * passes certificates on, it is the certificate that the proxy names, never the proxy's own.
  */
 function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): void {
-  const { secure } = exchange
   const { clientCertProxies } = gateway.settings
   if (clientCertProxies !== undefined && isTrusted(exchange.peer, clientCertProxies)) {
     const [passedOn, another] = kept.certificates
@@ -200,6 +199,6 @@ function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: 
       fields.push(passedOn)
     return
   }
-  const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
+  const peer = certificateOf(gateway, exchange)
   if (peer?.authorized === true) fields.push(new Field('Client-Cert', clientCertHeader(peer.der)))
 }

@@ -207,11 +207,17 @@ describe('an open connection', () => {
     assert.equal((await bad.ask()).authorized, true)
     assert.equal((await fine.ask()).authorized, true)
     server.swap(await materialWith(await makeRevocationList(ca, { revoked: [revoked] })))
-    assert.deepEqual(await bad.ask(), { authorized: false, reason: 'it was revoked', resumed: false })
+    assert.deepEqual(await bad.ask(), {
+      authorized: false,
+      reason: 'it was revoked',
+      mayPassAnew: true,
+      resumed: false,
+    })
     assert.deepEqual(await fine.ask(), { authorized: true, resumed: false })
     // Back in force, a list without it does not raise the dead: the client connects again.
     server.swap(await materialWith())
-    assert.equal((await bad.ask()).authorized, false)
+    const again = await bad.ask()
+    assert.deepEqual([again.authorized, again.mayPassAnew], [false, true])
     assert.equal((await verdictOn(server, ca, { certificate: revoked })).authorized, true)
     bad.socket.destroy()
     fine.socket.destroy()
@@ -271,7 +277,12 @@ describe('an open connection', () => {
     const one = await TestClient.connect(server, shown(good))
     assert.equal((await one.ask()).authorized, true)
     server.clock = () => Date.now() + 31 * DAY_MS
-    assert.deepEqual(await one.ask(), { authorized: false, reason: 'it has expired', resumed: false })
+    assert.deepEqual(await one.ask(), {
+      authorized: false,
+      reason: 'it has expired',
+      mayPassAnew: true,
+      resumed: false,
+    })
     one.socket.destroy()
   })
 
@@ -297,7 +308,8 @@ describe('an open connection', () => {
     const one = await TestClient.connect(server, shown(good))
     assert.equal((await one.ask()).authorized, true)
     server.clock = () => Date.now() + 2 * DAY_MS
-    assert.equal((await one.ask()).reason, 'the revocation list of its issuer is out of date')
+    const { reason, mayPassAnew } = await one.ask()
+    assert.deepEqual([reason, mayPassAnew], ['the revocation list of its issuer is out of date', undefined])
     server.swap(await materialWith())
     assert.equal((await one.ask()).authorized, true)
     one.socket.destroy()

@@ -9,7 +9,10 @@ export interface PeerCertificate {
   readonly authorized: boolean
   /** Why it is not authorized, for the log only. */
   readonly reason: string | undefined
-  /** The handshake found a fault that passes by itself: another connection may find the certificate good, this one never. */
+  /**
+   * Another connection may find the certificate good, or get another one; this connection never will. The handshake found a
+   * fault that passes by itself, or none, and what came since may be undone.
+   */
   readonly mayPassAnew?: true
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
@@ -76,8 +79,8 @@ const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
  * The client certificate of a connection, or undefined when the client sent none. Call it after the handshake.
  *
  * The verdict is cached per connection. It is renewed when the authorities or revocation lists were reloaded, or when a
- * certificate or list on the path has expired. A refusal holds for all later requests of the connection, except for a list
- * that has gone out of date since the handshake and may be renewed; for one that had before, see `mayPassAnew`.
+ * certificate or list on the path has expired. A refusal holds for all later requests of the connection (see `mayPassAnew`),
+ * except for a list that has gone out of date since the handshake and may be renewed.
  * (`socket.authorized` is only the verdict of the handshake.)
  *
  * @param trust what is in force now; undefined when client certificates are not requested
@@ -128,11 +131,12 @@ function verdict(
 ): PeerCertificate {
   const { base, chain, trust } = cached
   const path = base.authorized ? trustedPath(chain, trust, nowMs) : undefined
+  const isTemporary = path === LIST_OUT_OF_DATE
   let peer = base
-  if (typeof path === 'string') peer = { ...base, authorized: false, reason: path }
+  if (typeof path === 'string')
+    peer = { ...base, authorized: false, reason: path, ...(!isTemporary && { mayPassAnew: true }) }
   else if (path !== undefined) peer = { ...base, authorities: path.authorities }
   const goodUntilMs = typeof path === 'object' ? path.goodUntilMs : NEVER
-  const isTemporary = path === LIST_OUT_OF_DATE
   CACHE.set(socket, { base: isTemporary ? base : peer, chain, trust, peer, goodUntilMs })
   return peer
 }
