@@ -10,15 +10,23 @@ import { StoreKeys } from './store-keys.ts'
 function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
   const sent: StoreCall[] = []
   const local: { fault: ReplayFault | undefined } = { fault: undefined }
+  /** Messages that the gateway's own memory was asked for. */
+  const asked: string[] = []
   const replays = new SharedReplays({
-    memory: { take: () => local.fault, maintain: () => undefined },
+    memory: {
+      take: (key) => {
+        asked.push(key)
+        return local.fault
+      },
+      maintain: () => undefined,
+    },
     breaker: { send: (call) => void sent.push(call) },
     keys: new StoreKeys('test', 'k'),
     ...{ space: 'x', lifetimeMs: 60_000, onStoreFailure, id: 'g' },
   })
   /** Values that the last command takes back. */
   const values = () => sent.at(-1)?.args.slice(4)
-  return { replays, sent, local, values }
+  return { replays, sent, local, asked, values }
 }
 
 describe('messages that may have been left in the store', () => {
@@ -82,6 +90,27 @@ describe('messages that may have been left in the store', () => {
       assert.equal(await taken, fault)
       replays.takeBack()
       assert.equal(sent.length, commands, `${fault}`)
+    }
+  })
+})
+
+describe('messages that the store has not seen', () => {
+  it('are still refused when this gateway has accepted them, as after the store has lost its data', async () => {
+    for (const [fault, told] of [
+      [undefined, undefined],
+      ['replayed', 'replayed'],
+      // What memory cannot hold or write is in the store.
+      ['full', undefined],
+      ['unwritable', undefined],
+    ] as const) {
+      const { replays, sent, local, asked } = guarded()
+      local.fault = fault
+      const taken = replays.take('m')
+      sent.shift()?.done('OK')
+      assert.equal(await taken, told, `${fault}`)
+      assert.deepEqual(asked, ['m'])
+      replays.takeBack()
+      assert.deepEqual(sent, [])
     }
   })
 })

@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
@@ -7,6 +16,7 @@ import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { sealedDisk } from '../sealed-disk.test-support.ts'
 import { pruneTiles } from '../segments/prune-tiles.ts'
+import { WITNESSED_FILE } from '../witness/witnessed-checkpoint.ts'
 import { checkSeal } from './sealed-trail.test-support.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
@@ -101,6 +111,28 @@ test('after 40 seconds they are synced with the next checkpoint, and a power cut
   const { image } = cut()
   assert.equal((await checkSeal(join(image, 'audit.ndjson'), key)).checkpoint.size, 602)
   assert.deepEqual(badTiles(join(image, 'audit-log'), 602), [])
+})
+
+test('tiles that the witnesses have not seen the end of are not pruned', async (t) => {
+  const { start } = sealedDisk(t)
+  const { write, seal, pass, log } = start()
+  await write(...ids(256))
+  await seal()
+  copyFileSync(join(log, 'checkpoint'), join(log, WITNESSED_FILE))
+  await write(...ids(300))
+  await seal()
+  pass(40_000)
+  await write(...ids(44))
+  await seal()
+  assert.ok(!existsSync(join(log, 'unsynced-tiles')))
+  assert.equal(pruneTiles(log, 512), 1)
+  assert.deepEqual(
+    ['tile/0/000', 'tile/0/001'].map((tile) => existsSync(join(log, tile))),
+    [false, true],
+  )
+  rmSync(join(log, WITNESSED_FILE))
+  assert.equal(pruneTiles(log, 512), 1)
+  assert.equal(existsSync(join(log, 'tile/0/001')), false)
 })
 
 test('the end syncs all of them, however many', async (t) => {

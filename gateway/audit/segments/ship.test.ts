@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import type http from 'node:http'
+import { syncBuiltinESMExports } from 'node:module'
 import { basename, join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
 import { startRecord } from '../audit-records.ts'
@@ -508,6 +509,56 @@ test('a file of keys that is mostly blank lines is read in one pass', async (t) 
   )
   const target = new ShipBucket({ ...BUCKET, endpoint: 'http://127.0.0.1:1', credentialsFile })
   await assert.rejects(put(target, 'x', 'text'), /keys has no AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY/)
+})
+
+test('a copy in a directory is on the disk and compared before it gets its name, and then its name is', async (t) => {
+  const target = temporaryDirectory(t)
+  const steps: string[] = []
+  const { createReadStream, fsyncSync } = fs
+  const { open, rename } = fs.promises
+  t.after(() => {
+    Object.assign(fs, { createReadStream, fsyncSync })
+    Object.assign(fs.promises, { open, rename })
+    syncBuiltinESMExports()
+  })
+  Object.assign(fs, {
+    createReadStream: (path: string) => {
+      steps.push(`read ${basename(path)}`)
+      return createReadStream(path)
+    },
+    fsyncSync: (fd: number) => {
+      fsyncSync(fd)
+      steps.push(fs.fstatSync(fd).isDirectory() ? 'sync directory' : 'sync file')
+    },
+  })
+  Object.assign(fs.promises, {
+    open: async (path: string, flags: string) => {
+      const file = await open(path, flags)
+      const sync = file.sync.bind(file)
+      file.sync = async () => {
+        await sync()
+        steps.push(`sync ${basename(path)}`)
+      }
+      return file
+    },
+    rename: async (from: string, to: string) => {
+      steps.push(`rename to ${basename(to)}`)
+      await rename(from, to)
+    },
+  })
+  syncBuiltinESMExports()
+  await put(new ShipDirectory(target), 'x', 'text')
+  assert.deepEqual(steps, ['sync x.tmp', 'read x.tmp', 'rename to x', 'sync directory'])
+})
+
+test('what has changed since its digest was taken is not copied to a directory', async (t) => {
+  const [target, home] = [temporaryDirectory(t), temporaryDirectory(t)]
+  const source = { path: join(home, 'segment') }
+  fs.writeFileSync(source.path, 'before')
+  const digest = await digestOf(source)
+  fs.writeFileSync(source.path, 'after!')
+  await assert.rejects(new ShipDirectory(target).put('x', source, digest, false), /x\.tmp has other bytes$/)
+  assert.deepEqual(filesIn(target), [])
 })
 
 test('the name of a target tells a directory from another', () => {
