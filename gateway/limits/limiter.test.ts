@@ -334,6 +334,36 @@ describe('the limiter', () => {
     gateway.close()
   })
 
+  test('counts nothing once it is closed, goes on where it was when it is opened again, and leaves all of it', () => {
+    const gateway = new Gateway()
+    const login = row({ limit: 3, windowMs: HOUR })
+    const take = () => gateway.limiter.take(login, 'a')
+    gateway.limiter.replace([login])
+    assert.equal(take().remaining, 2)
+    gateway.limiter.close()
+    assert.deepEqual(take(), { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true })
+    gateway.limiter.reopen()
+    assert.deepEqual([take().remaining, take().remaining, take().allowed], [1, 0, false])
+    gateway.restart()
+    gateway.limiter.replace([login])
+    assert.equal(take().allowed, false)
+    gateway.close()
+  })
+
+  test('has a row that came while it was closed in the journal as soon as it is opened again', () => {
+    const gateway = new Gateway()
+    const [login, other] = [row({ windowMs: HOUR }), row({ name: 'other', path: '/other', windowMs: HOUR })]
+    gateway.limiter.replace([login])
+    gateway.limiter.close()
+    gateway.limiter.replace([login, other])
+    gateway.limiter.reopen()
+    gateway.limiter.take(other, 'a')
+    gateway.crash()
+    gateway.limiter.replace([login, other])
+    assert.equal(gateway.limiter.take(other, 'a').remaining, 0)
+    gateway.close()
+  })
+
   test('works without a journal, and then forgets with the process', () => {
     const limiter = new Limiter({ clock: () => START })
     const rows = [row({ windowMs: HOUR, limit: 1 }), row({ name: 'b', path: '/b' })]

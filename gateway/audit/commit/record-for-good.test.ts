@@ -10,6 +10,14 @@ import { endOf, linesOf } from '../trail.test-support.ts'
 import { recordForGood } from './record-for-good.ts'
 
 const STAMP = '20260101T000000000Z'
+const LATER = '20260102T000000000Z'
+
+interface PruneOptions {
+  readonly unsealed?: boolean
+  /** Called before the line is appended. */
+  readonly before?: () => void
+  readonly after?: () => void
+}
 
 /** A closed segment on a disk whose power can be cut, and a pruning whose retention is over. */
 async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
@@ -20,11 +28,11 @@ async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
   trail.reopen()
   await write('third')
   await seal()
-  const append = async (line: string) => {
-    const error = await endOf(trail.settle(line))
-    if (error !== undefined) throw error
-  }
-  const prune = (isSealed: boolean, pause: () => Promise<unknown>, unsealed = false) =>
+  const prune = (
+    isSealed: boolean,
+    pause: () => Promise<unknown>,
+    { unsealed = false, before = () => {}, after = () => {} }: PruneOptions = {},
+  ) =>
     pruneSegments({
       auditFile: file,
       retention: { keepMs: 1, unsealed },
@@ -35,9 +43,17 @@ async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
       isShipped: undefined,
       inUse: () => '',
       freeBytes: () => 0,
-      record: (lines) => recordForGood(lines, { auditFile: file, isSealed, append, pause }),
+      record: (lines) => {
+        const append = async (line: string) => {
+          before()
+          const error = await endOf(trail.settle(line))
+          if (error !== undefined) throw error
+          after()
+        }
+        return recordForGood(lines, { auditFile: file, isSealed, append, pause })
+      },
     })
-  return { file, disk, cut, seal, prune, segment: `${file}.${STAMP}` }
+  return { file, trail, disk, cut, seal, prune, segment: `${file}.${STAMP}` }
 }
 
 test('a power cut at any moment of a pruning leaves the segment, or a sealed line that names it', async (t) => {
@@ -62,22 +78,30 @@ test('a power cut at any moment of a pruning leaves the segment, or a sealed lin
   assert.ok(left > 0)
 })
 
-test('the same without seals, where the line is synced', async (t) => {
-  const { disk, cut, prune } = await closedSegment(t)
-  const before = disk.moments.length
-  assert.equal((await prune(false, assert.fail, true)).segments.length, 1)
-  let left = 0
-  for (let at = before; at < disk.moments.length; at++) {
-    const auditFile = join(cut(() => 0, at).image, 'audit.ndjson')
-    if (existsSync(`${auditFile}.${STAMP}`)) continue
-    left++
-    assert.ok(
-      linesOf(auditFile).some(({ type }) => type === 'AUDIT_PRUNE'),
-      `moment ${at}`,
-    )
-  }
-  assert.ok(left > 0)
-})
+for (const rotation of ['none', 'before', 'after'] as const) {
+  test(`the same without seals, where the line is synced, with a rotation of the trail: ${rotation}`, async (t) => {
+    const { file, trail, disk, cut, prune } = await closedSegment(t)
+    const begin = disk.moments.length
+    const rotate = () => {
+      renameSync(file, `${file}.${LATER}`)
+      trail.reopen()
+    }
+    assert.equal((await prune(false, assert.fail, { unsealed: true, [rotation]: rotate })).segments.length, 1)
+    assert.equal(existsSync(`${file}.${LATER}`), rotation !== 'none')
+    let left = 0
+    for (let at = begin; at < disk.moments.length; at++) {
+      const auditFile = join(cut(() => 0, at).image, 'audit.ndjson')
+      if (existsSync(`${auditFile}.${STAMP}`)) continue
+      left++
+      const lines = [`${auditFile}.${LATER}`, auditFile].filter((path) => existsSync(path)).flatMap(linesOf)
+      assert.ok(
+        lines.some(({ type }) => type === 'AUDIT_PRUNE'),
+        `moment ${at}`,
+      )
+    }
+    assert.ok(left > 0)
+  })
+}
 
 test('nothing is removed while the line that names it is not sealed', async (t) => {
   const { prune, segment } = await closedSegment(t)

@@ -5,12 +5,12 @@ import {
   appendFileSync,
   chmodSync,
   closeSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
+  rmdirSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -398,12 +398,18 @@ describe('the journal', () => {
 
   test('leaves the snapshot of before when a new one cannot be written, and says so', () => {
     const at = directory()
-    const { journal, failed } = open(at, START)
-    journal.putTable([transfer], START)
-    mkdirSync(join(at, 'snapshot.ndjson.tmp'))
-    journal.close([hit(START)], START)
-    assert.equal(failed.length, 1)
-    assert.equal(existsSync(join(at, 'snapshot.ndjson')), false)
+    const first = open(at, START)
+    first.journal.putTable([transfer], START)
+    first.journal.close([hit(START)], START)
+    const draft = join(at, 'snapshot.ndjson.tmp')
+    const second = open(at, START + 1)
+    mkdirSync(draft)
+    second.journal.close([hit(START + 1)], START + 1)
+    assert.equal(second.failed.length, 1)
+    rmdirSync(draft)
+    const third = open(at, START + 2)
+    assert.deepEqual([third.hits, third.failed], [[hit(START)], []])
+    third.journal.close([], START + 2)
   })
 
   test('does not take a row for another after its id, when only the hits of a table are left', () => {

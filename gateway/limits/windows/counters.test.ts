@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import type { RowRecord } from '../table/row-matching.ts'
-import { Counters, KeyBudget } from './counters.ts'
+import { Counters, countersOutsideTable, KeyBudget } from './counters.ts'
 
 const START = 1_763_692_800_000
 
@@ -119,6 +119,29 @@ describe('counters', () => {
       [...row.entries(START + 60_000.75)].map(([, [at]]) => at - START),
       [1, 1.25, 60_000.75],
     )
+  })
+
+  test('outside a table count under another limit what had not expired under the one before', () => {
+    const twice = (editedMs: number) => {
+      const row = countersOutsideTable(2, 1000)
+      row.take('a', START)
+      row.take('a', START)
+      row.limitTo(2, 60_000, START + editedMs)
+      return row
+    }
+    assert.equal(twice(500).take('a', START + 500).allowed, false)
+    const row = twice(1500)
+    assert.deepEqual(row.take('a', START + 1500), { allowed: true, remaining: 1, resetSeconds: 60 })
+    const { record: edited } = row
+    assert.equal(edited.horizonMs, START + 500)
+    row.limitTo(2, 60_000, START + 1600)
+    assert.equal(row.record, edited)
+    assert.equal(row.take('a', START + 1600).remaining, 0)
+    assert.equal(row.take('a', START + 1600).allowed, false)
+    row.limitTo(3, 60_000, START + 61_000)
+    assert.equal(row.record.horizonMs, START + 500)
+    assert.equal(row.take('a', START + 61_000).remaining, 0)
+    assert.equal(row.take('a', START + 61_000).allowed, false)
   })
 
   test('hold many hits of one key in bounded memory, also after the limit went down or up', () => {

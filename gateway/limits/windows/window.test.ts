@@ -235,6 +235,31 @@ test('slices hold no more than 102 entries however many hits they count', () => 
   assert.ok(window.hitsAt(START + 200_000, rule(1, 60_000)) >= 60_000)
 })
 
+for (const [form, open] of forms) {
+  test(`a hit that is given back is gone, and what comes after it counts as long as ever (${form})`, () => {
+    const window = open()
+    const minute = rule(10, 60_000)
+    window.take(START, minute)
+    window.take(START + 1000, minute)
+    window.giveBack()
+    assert.deepEqual([...window.entries()], [[START, 1]])
+    window.take(START + 2000, minute)
+    assert.equal(window.hitsAt(START + 60_000, minute), 1)
+    assert.equal(window.hitsAt(START + 62_000, minute), 0)
+  })
+
+  test(`the only hit of a window that is given back leaves it idle (${form})`, () => {
+    const window = open()
+    const minute = rule(1, 60_000)
+    window.take(START, minute)
+    assert.equal(window.isIdle(START, minute), false)
+    window.giveBack()
+    assert.equal(window.isIdle(START, minute), true)
+    assert.deepEqual([window.hitsAt(START, minute), [...window.entries()]], [0, []])
+    assert.equal(window.take(START, minute).allowed, true)
+  })
+}
+
 test('limits up to a thousand are logged, above that sliced', () => {
   assert.equal(openWindow(rule(1000, 60_000)).sliced, false)
   assert.equal(openWindow(rule(1001, 60_000)).sliced, true)
