@@ -108,7 +108,8 @@ async function endSession(
   { database, clock }: Services,
   session: { readonly id: string; readonly userId: string },
 ): Promise<boolean> {
-  if (!isId(session.id)) return revokeGrant(database, session)
+  // In a transaction, which starts again when it meets a refresh that locks rows of the grant in another order.
+  if (!isId(session.id)) return database.transaction((transaction) => revokeGrant(transaction, session))
   await revokeSession(database, session, clock())
   return true
 }

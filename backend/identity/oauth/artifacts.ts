@@ -4,12 +4,7 @@ import type { Database, Queryable, Row } from '../../database/database.ts'
 import { CLOCK_TOLERANCE_MS } from '../session-tokens.ts'
 import { errors } from './library.ts'
 import { isOfOldPassword } from './proven-password.ts'
-
-export interface ArtifactStoreOptions {
-  readonly database: Database
-  /** Called with a grant that was revoked because its code or token was used twice at the same time. */
-  readonly onReuse: (grantId: string) => void
-}
+import { changeAtEnd, UsedTwice } from './request-changes.ts'
 
 /** Kinds with text of a client, or of anybody in its name: `state`, `nonce` and other parameters. */
 const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
@@ -35,21 +30,18 @@ const SELECT = `SELECT payload, consumed_at, account_id, password_hash
 /**
  * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
  * ids are secrets (a code, a token, a cookie), so only their SHA-256 is stored. Expired rows are still returned, because
- * the provider checks the time itself; the housekeeping deletes them. Each method is one statement, so requests on any
- * instance see it done or not done.
+ * the provider checks the time itself; the housekeeping deletes them. Each change is one statement, so requests on any
+ * instance see it done or not done; what a request to the token endpoint changes is stored together (request-changes.ts).
  */
 export class ArtifactStore implements Adapter {
   readonly #model: string
   readonly #database: Database
-  readonly #onReuse: (grantId: string) => void
 
-  constructor(model: string, { database, onReuse }: ArtifactStoreOptions) {
+  constructor(model: string, database: Database) {
     this.#model = model
     this.#database = database
-    this.#onReuse = onReuse
   }
 
-  /** Refuses a known jti of `ReplayDetection`, in one statement: a check before storing would let two pass. */
   async upsert(id: string, payload: AdapterPayload, expiresInSeconds: number): Promise<void> {
     const { jti: _secret, ...rest } = payload
     const text = JSON.stringify(rest)
@@ -58,26 +50,19 @@ export class ArtifactStore implements Adapter {
     }
     // The provider reads the system clock too; with another clock here they could disagree on what has expired.
     const now = Date.now()
-    const stored = await this.#database.query(
-      `INSERT INTO oauth_artifacts AS artifacts
-         (model, id_hash, payload, grant_id, account_id, uid, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
-       ON CONFLICT (model, id_hash) DO UPDATE
-         SET payload = excluded.payload, grant_id = excluded.grant_id, account_id = excluded.account_id,
-             uid = excluded.uid, expires_at = excluded.expires_at
-       WHERE artifacts.model <> 'ReplayDetection' OR artifacts.expires_at <= $8
-       RETURNING 1 AS stored`,
-      [
-        this.#model,
-        hashed(id),
-        text,
-        this.#model === 'Grant' ? id : (payload.grantId ?? null),
-        signInOf(payload)?.accountId ?? null,
-        payload.uid ?? null,
-        new Date(now + expiresInSeconds * 1000),
-        new Date(now),
-      ],
-    )
-    if (stored.length === 0) throw new errors.InvalidGrant('the same proof or assertion came twice')
+    const row = [
+      this.#model,
+      hashed(id),
+      text,
+      this.#model === 'Grant' ? id : (payload.grantId ?? null),
+      signInOf(payload)?.accountId ?? null,
+      payload.uid ?? null,
+      new Date(now + expiresInSeconds * 1000),
+      new Date(now),
+    ]
+    // Whether a proof came before must be known now, and it stays used when the request is refused.
+    if (this.#model === 'ReplayDetection') return upsertRow(this.#database, row)
+    await changeAtEnd(this.#database, 'issued', (database) => upsertRow(database, row))
   }
 
   async find(id: string): Promise<AdapterPayload | undefined> {
@@ -109,38 +94,58 @@ export class ArtifactStore implements Adapter {
   }
 
   /**
-   * Marks it as used. Of simultaneous uses one succeeds; the others revoke the whole grant, as a later use does (RFC 9700 section 4.14.2), and `invalid_grant` is thrown.
+   * Marks it as used. Of simultaneous uses one succeeds; the others throw {@link UsedTwice}, and the grant ends as with a later
+   * use (RFC 9700 section 4.14.2).
    */
   async consume(id: string): Promise<void> {
-    const consumed = await this.#database.query(
-      `UPDATE oauth_artifacts SET consumed_at = $3
-        WHERE model = $1 AND id_hash = $2 AND consumed_at IS NULL RETURNING 1 AS consumed`,
-      [this.#model, hashed(id), new Date()],
-    )
-    if (consumed.length > 0) return
-    const [reused] = await this.#database.query<{ grant_id: string | null }>(
-      'SELECT grant_id FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
-      [this.#model, hashed(id)],
-    )
-    const grantId = reused?.grant_id
-    if (grantId) {
-      await this.revokeByGrantId(grantId)
-      this.#onReuse(grantId)
-    }
-    throw new errors.InvalidGrant('used already')
+    const key = [this.#model, hashed(id)]
+    await changeAtEnd(this.#database, 'issued', async (database) => {
+      const consumed = await database.query(
+        `UPDATE oauth_artifacts SET consumed_at = $3
+          WHERE model = $1 AND id_hash = $2 AND consumed_at IS NULL RETURNING 1 AS consumed`,
+        [...key, new Date()],
+      )
+      if (consumed.length > 0) return
+      const [reused] = await database.query<{ grant_id: string | null }>(
+        'SELECT grant_id FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
+        key,
+      )
+      throw new UsedTwice(reused?.grant_id ?? null)
+    })
   }
 
   async destroy(id: string): Promise<void> {
-    await this.#database.query('DELETE FROM oauth_artifacts WHERE model = $1 AND id_hash = $2', [
-      this.#model,
-      hashed(id),
-    ])
+    await changeAtEnd(this.#database, 'answered', async (database) => {
+      await database.query('DELETE FROM oauth_artifacts WHERE model = $1 AND id_hash = $2', [
+        this.#model,
+        hashed(id),
+      ])
+    })
   }
 
-  /** Deletes all kinds at once and the grant itself, so that what is stored for it a moment later is invalid. */
   async revokeByGrantId(grantId: string): Promise<void> {
-    await this.#database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
+    await changeAtEnd(this.#database, 'answered', (database) => deleteGrant(database, grantId))
   }
+}
+
+/** Deletes all kinds at once and the grant itself, so that what is stored for it a moment later is invalid. */
+export async function deleteGrant(database: Queryable, grantId: string): Promise<void> {
+  await database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
+}
+
+/** Refuses a known jti of `ReplayDetection`, in one statement: a check before storing would let two pass. */
+async function upsertRow(database: Queryable, row: readonly unknown[]): Promise<void> {
+  const stored = await database.query(
+    `INSERT INTO oauth_artifacts AS artifacts
+       (model, id_hash, payload, grant_id, account_id, uid, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+     ON CONFLICT (model, id_hash) DO UPDATE
+       SET payload = excluded.payload, grant_id = excluded.grant_id, account_id = excluded.account_id,
+           uid = excluded.uid, expires_at = excluded.expires_at
+     WHERE artifacts.model <> 'ReplayDetection' OR artifacts.expires_at <= $8
+     RETURNING 1 AS stored`,
+    row,
+  )
+  if (stored.length === 0) throw new errors.InvalidGrant('the same proof or assertion came twice')
 }
 
 /**

@@ -1,46 +1,14 @@
 import assert from 'node:assert/strict'
 import { after, before, it } from 'node:test'
 import * as client from 'openid-client'
-import type { Database } from '../../database/database.ts'
 import { onEachDatabase } from '../../testing/databases.ts'
+import { InterruptedDatabase } from '../../testing/interrupted-database.ts'
 import { FormBrowser, type OAuthService, PASSWORD, pkce, startOAuthService } from '../../testing/oauth.ts'
 import { cheapHash } from '../../testing/password-hash.ts'
 import type { TestUser } from '../../testing/service.ts'
 
-/** What happens around one statement. */
-interface Moment {
-  readonly statement: RegExp
-  readonly model: string
-  readonly happens: () => Promise<void>
-}
-
-/** A database in which something happens just before, or just after, one statement on an artifact of a model. */
-class Interrupted {
-  before: Moment | undefined = undefined
-  after: Moment | undefined = undefined
-
-  around(database: Database): Database {
-    const query = async (sql: string, values: readonly unknown[] = []) => {
-      await this.#reach('before', sql, values)
-      const rows = await database.query(sql, values)
-      await this.#reach('after', sql, values)
-      return rows
-    }
-    return new Proxy(database, {
-      get: (target, name) => (name === 'query' ? query : Reflect.get(target, name).bind(target)),
-    })
-  }
-
-  async #reach(when: 'before' | 'after', sql: string, [model]: readonly unknown[]): Promise<void> {
-    const moment = this[when]
-    if (moment === undefined || moment.model !== model || !moment.statement.test(sql)) return
-    this[when] = undefined
-    await moment.happens()
-  }
-}
-
 onEachDatabase('A new password', (database) => {
-  const interrupted = new Interrupted()
+  const interrupted = new InterruptedDatabase()
   let oauth: OAuthService
   let mobile: client.Configuration
   before(async () => {

@@ -12,3 +12,12 @@ it('tells the provider of a database that is away or too busy, and leaves every 
   const other = new Error('another fault')
   await assert.rejects(failing(other), other)
 })
+
+it('repeats a statement that met a deadlock', async () => {
+  const answers = [
+    Promise.reject(Object.assign(new Error('deadlock'), { code: '40P01' })),
+    Promise.resolve([]),
+  ]
+  const database = { query: () => answers.shift() } as unknown as Database
+  assert.deepEqual(await providerDatabase(database).query('SELECT 1'), [])
+})

@@ -1,9 +1,9 @@
 import type { Database } from '../../database/database.ts'
-import { DatabaseBusyError, DatabaseUnavailableError } from '../../database/database.ts'
+import { DatabaseBusyError, DatabaseUnavailableError, retrySerialization } from '../../database/database.ts'
 import { errors, Provider } from './library.ts'
 
 /** After how many seconds a client should try again. */
-const RETRY_AFTER = '1'
+export const RETRY_AFTER = '1'
 
 /**
  * The database for oidc-provider, which turns unknown errors into `server_error` with 500. So a database that is away or
@@ -11,7 +11,9 @@ const RETRY_AFTER = '1'
  */
 export function providerDatabase(database: Database): Database {
   return {
-    query: (sql, values) => database.query<never>(sql, values).catch(toProviderFault),
+    // One statement that deletes a grant can meet a transaction that locks rows of it in another order (40P01).
+    query: (sql, values) =>
+      retrySerialization(() => database.query<never>(sql, values)).catch(toProviderFault),
     transaction: (work, options) => database.transaction(work, options).catch(toProviderFault),
     probe: () => database.probe(),
     close: () => database.close(),

@@ -1,11 +1,12 @@
 import type { X509Certificate } from 'node:crypto'
 import type { FastifyBaseLogger } from 'fastify'
 import type { AccessToken, Configuration, KoaContextWithOIDC, ResourceServer } from 'oidc-provider'
+import type { Database } from '../../database/database.ts'
 import type { Services } from '../../services.ts'
 import { REVOKE_SESSION } from '../revoke-session.ts'
 import { ACCESS_TOKEN_SECONDS } from '../session-tokens.ts'
 import { findAccount, type UserAccount } from './account.ts'
-import { ArtifactStore, noteAccessToken } from './artifacts.ts'
+import { ArtifactStore, deleteGrant, noteAccessToken } from './artifacts.ts'
 import {
   CERTIFICATE_ISSUERS,
   CERTIFICATE_NAMES,
@@ -18,6 +19,7 @@ import { errors, Provider } from './library.ts'
 import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
 import { policyConfiguration } from './policy.ts'
 import { providerDatabase } from './provider-database.ts'
+import { changeAtEnd, storeTogether, whenStored } from './request-changes.ts'
 import { apiScopesOfClient, grantable } from './scopes.ts'
 
 /** Paths of the authorization server, which the gateway must route. Metadata (RFC 8414) names them to clients. */
@@ -75,34 +77,39 @@ export async function createAuthorizationServer(
 }
 
 function createProvider(services: Services, logger: FastifyBaseLogger): Provider {
-  const provider = new Provider(services.publicUrl, configuration(services))
-  // The public URL is put into the forwarded headers before a request gets here (routes.ts).
+  const database = providerDatabase(services.database)
+  const provider = new Provider(services.publicUrl, configuration(services, database))
+  // The public URL is put into the forwarded headers before a request gets here (protocol-routes.ts).
   provider.proxy = true
-  provider.on('grant.revoked', (ctx, grantId) => {
+  const announce = (ctx: KoaContextWithOIDC, grantId: string) => {
     ctx.append(REVOKE_SESSION, grantId)
     logger.info({ sessionId: grantId, requestId: ctx.get('x-request-id') }, 'grant revoked')
+  }
+  storeTogether(provider, {
+    database,
+    paths: [OAUTH_PATHS.token, OAUTH_PATHS.revocation],
+    endGrant: async (ctx, grantId) => {
+      await deleteGrant(database, grantId)
+      announce(ctx, grantId)
+    },
   })
+  provider.on('grant.revoked', (ctx, grantId) => whenStored(() => announce(ctx, grantId)))
   provider.on('server_error', (ctx, err) => {
     logger.error({ err, requestId: ctx.get('x-request-id') }, 'authorization server failed')
   })
   return provider
 }
 
-function configuration(services: Services): Configuration {
-  const database = providerDatabase(services.database)
-  const store = {
-    database,
-    onReuse: (grantId: string) => Provider.ctx?.append(REVOKE_SESSION, grantId),
-  }
+function configuration(services: Services, database: Database): Configuration {
   return {
     ...policyConfiguration(),
-    adapter: (model: string) => new ArtifactStore(model, store),
+    adapter: (model: string) => new ArtifactStore(model, database),
     clients: [...services.clients],
     extraClientMetadata: { properties: [CERTIFICATE_ISSUERS], validator: checkMetadata },
     jwks: { keys: services.keys.privateKeys.map((key) => ({ ...key })) },
     routes: OAUTH_PATHS,
     features: features(services),
-    extraTokenClaims: (_ctx, token) => sessionClaim(services, token as AccessToken),
+    extraTokenClaims: (_ctx, token) => sessionClaim(database, token as AccessToken),
     findAccount: (_ctx, id) => findAccount(database, id),
     interactions: { url: (_ctx, { uid }) => `${INTERACTION_PATH}?id=${uid}` },
     renderError: (ctx, { error, error_description: detail }) =>
@@ -119,10 +126,11 @@ function checkMetadata(_ctx: unknown, name: string, value: unknown): void {
 }
 
 /** The gateway revokes by `sid`. Here the session is the grant, the result of one consent. */
-async function sessionClaim({ database }: Services, { grantId }: AccessToken): Promise<{ sid: string }> {
+async function sessionClaim(database: Database, { grantId }: AccessToken): Promise<{ sid: string }> {
   if (grantId === undefined) throw new errors.InvalidGrant('a token without a grant')
   // The provider reads the system clock too.
-  await noteAccessToken(database, { grantId, expiresAtMs: Date.now() + ACCESS_TOKEN_SECONDS * 1000 })
+  const token = { grantId, expiresAtMs: Date.now() + ACCESS_TOKEN_SECONDS * 1000 }
+  await changeAtEnd(database, 'issued', (transaction) => noteAccessToken(transaction, token))
   return { sid: grantId }
 }
 

@@ -52,6 +52,10 @@ onEachDatabase('OAuth tokens', (database) => {
     const responses = await Promise.all(Array.from({ length: 6 }, () => refresh(refresh_token)))
     const won = responses.filter((response) => response.status === 200)
     assert.ok(won.length <= 1, `${won.length} won`)
+    for (const lost of responses.filter((response) => response.status !== 200)) {
+      assert.equal(lost.status, 400)
+      assert.equal(((await lost.json()) as { error: string }).error, 'invalid_grant')
+    }
     assert.ok(
       responses.some((response) => response.headers.get('x-revoke-session') === sessionOf(access_token)),
     )

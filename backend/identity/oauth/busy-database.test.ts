@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict'
+import { after, before, it } from 'node:test'
+import { decodeJwt } from 'jose'
+import * as client from 'openid-client'
+import { DatabaseBusyError } from '../../database/database.ts'
+import { onEachDatabase } from '../../testing/databases.ts'
+import { InterruptedDatabase } from '../../testing/interrupted-database.ts'
+import {
+  allow,
+  NATIVE_REDIRECT,
+  type OAuthService,
+  pkce,
+  startOAuthService,
+  tokensFor,
+} from '../../testing/oauth.ts'
+
+/** Statements of a request that issues tokens, each of which may be the one that fails. */
+const ISSUING: Readonly<Record<string, RegExp>> = {
+  'the old token or code is marked': /SET consumed_at/,
+  'the access token is noted': /SET tokens_until/,
+  'the refresh token is stored': /^\s*INSERT/,
+}
+
+interface Response {
+  readonly status: number
+  readonly headers: Headers
+  readonly body: Record<string, string>
+}
+
+onEachDatabase('A request to which the database was too busy', (database) => {
+  const interrupted = new InterruptedDatabase()
+  let oauth: OAuthService
+  let mobile: client.Configuration
+  before(async () => {
+    oauth = await startOAuthService(interrupted.around(database()))
+    mobile = await oauth.discover('mobile-app')
+  })
+  after(() => oauth.service.app.close())
+
+  const failAt = (statement: RegExp) => {
+    interrupted.before = {
+      statement,
+      happens: async () => {
+        throw new DatabaseBusyError('a test')
+      },
+    }
+  }
+  const post = async (path: string, fields: Record<string, string>): Promise<Response> => {
+    const body = new URLSearchParams({ client_id: 'mobile-app', ...fields })
+    const response = await fetch(`${oauth.url}${path}`, { method: 'POST', body })
+    const text = await response.text()
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: text === '' ? {} : (JSON.parse(text) as Record<string, string>),
+    }
+  }
+  const refresh = (refresh_token: string | undefined) =>
+    post('/oauth/token', { grant_type: 'refresh_token', refresh_token: refresh_token ?? '' })
+  const revoke = (token: string | undefined) => post('/oauth/revoke', { token: token ?? '' })
+  const sessionOf = (accessToken: string | undefined) => String(decodeJwt(accessToken ?? '').sid)
+  const keptOf = async (session: string) =>
+    (await database().query('SELECT 1 AS one FROM oauth_artifacts WHERE grant_id = $1', [session])).length
+  const assertBusy = ({ status, headers, body }: Response) => {
+    assert.deepEqual([status, body.error], [503, 'temporarily_unavailable'])
+    assert.equal(headers.get('retry-after'), '1')
+    assert.match(String(headers.get('content-type')), /json/)
+    assert.equal(headers.get('x-revoke-session'), null)
+    assert.equal(interrupted.before, undefined, 'the statement was reached')
+  }
+
+  for (const [moment, statement] of Object.entries(ISSUING)) {
+    it(`may refresh again with the same token, when it failed as ${moment}`, async () => {
+      const { refresh_token } = await tokensFor(oauth, mobile)
+      failAt(statement)
+      assertBusy(await refresh(refresh_token))
+      const again = await refresh(refresh_token)
+      assert.equal(again.status, 200)
+      assert.equal(again.headers.get('x-revoke-session'), null)
+      const next = await refresh(again.body.refresh_token)
+      assert.equal(next.status, 200)
+      assert.equal((await refresh(again.body.refresh_token)).status, 400, 'used twice')
+      assert.equal(await keptOf(sessionOf(next.body.access_token)), 0)
+    })
+
+    it(`may exchange the same code again, when it failed as ${moment}`, async () => {
+      const { verifier, parameters } = await pkce()
+      const back = await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))
+      const exchange = () =>
+        post('/oauth/token', {
+          grant_type: 'authorization_code',
+          code: back.searchParams.get('code') ?? '',
+          code_verifier: verifier,
+          redirect_uri: NATIVE_REDIRECT,
+        })
+      failAt(statement)
+      assertBusy(await exchange())
+      const { status, body } = await exchange()
+      assert.equal(status, 200)
+      assert.equal((await refresh(body.refresh_token)).status, 200)
+      const twice = await exchange()
+      assert.equal(twice.status, 400)
+      assert.equal(twice.headers.get('x-revoke-session'), sessionOf(body.access_token))
+    })
+  }
+
+  it('ends the grant of a token that was used twice, when it is sent again', async () => {
+    const first = await tokensFor(oauth, mobile)
+    const second = await refresh(first.refresh_token)
+    failAt(/^\s*DELETE/)
+    assertBusy(await refresh(first.refresh_token))
+    assert.notEqual(await keptOf(sessionOf(first.access_token)), 0)
+    const again = await refresh(first.refresh_token)
+    assert.deepEqual([again.status, again.body.error], [400, 'invalid_grant'])
+    assert.equal(again.headers.get('x-revoke-session'), sessionOf(first.access_token))
+    assert.equal(await keptOf(sessionOf(first.access_token)), 0)
+    assert.equal((await refresh(second.body.refresh_token)).status, 400)
+  })
+
+  for (const statement of [/DELETE .* WHERE grant_id/, /DELETE .* id_hash/]) {
+    it(`revokes when it is sent again, when it failed at ${statement.source}`, async () => {
+      const { refresh_token, access_token } = await tokensFor(oauth, mobile)
+      failAt(statement)
+      assertBusy(await revoke(refresh_token))
+      assert.notEqual(await keptOf(sessionOf(access_token)), 0)
+      const again = await revoke(refresh_token)
+      assert.equal(again.status, 200)
+      assert.equal(again.headers.get('x-revoke-session'), sessionOf(access_token))
+      assert.equal(await keptOf(sessionOf(access_token)), 0)
+    })
+  }
+
+  it('leaves a code alone that it could not give tokens for', async () => {
+    const { verifier, parameters } = await pkce()
+    const back = await allow(oauth, client.buildAuthorizationUrl(mobile, parameters))
+    const exchange = (resource: string) =>
+      post('/oauth/token', {
+        grant_type: 'authorization_code',
+        code: back.searchParams.get('code') ?? '',
+        code_verifier: verifier,
+        redirect_uri: NATIVE_REDIRECT,
+        resource,
+      })
+    assert.equal((await exchange('https://elsewhere.example/api')).body.error, 'invalid_target')
+    assert.equal((await exchange(`${oauth.url}/api`)).status, 200)
+  })
+})

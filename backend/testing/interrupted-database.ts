@@ -1,0 +1,45 @@
+import type { Database, Queryable, Row } from '../database/database.ts'
+
+/** What happens around one statement, once. */
+interface Moment {
+  readonly statement: RegExp
+  /** The first parameter of the statement, if it matters: the model of an artifact. */
+  readonly model?: string
+  /** May throw, and the statement fails so. */
+  readonly happens: () => Promise<void>
+}
+
+/** A database in which something happens just before, or just after, one statement, within a transaction too. */
+export class InterruptedDatabase {
+  before: Moment | undefined = undefined
+  after: Moment | undefined = undefined
+
+  around(database: Database): Database {
+    const through = (inner: Queryable) => ({
+      query: async <R extends Row>(sql: string, values: readonly unknown[] = []) => {
+        await this.#reach('before', sql, values)
+        const rows = await inner.query<R>(sql, values)
+        await this.#reach('after', sql, values)
+        return rows
+      },
+    })
+    return {
+      ...through(database),
+      transaction: (work, options) =>
+        database.transaction(
+          (open) => work({ ...through(open), script: (sql) => open.script(sql) }),
+          options,
+        ),
+      probe: () => database.probe(),
+      close: () => database.close(),
+    }
+  }
+
+  async #reach(when: 'before' | 'after', sql: string, [model]: readonly unknown[]): Promise<void> {
+    const moment = this[when]
+    if (moment === undefined || !moment.statement.test(sql)) return
+    if (moment.model !== undefined && moment.model !== model) return
+    this[when] = undefined
+    await moment.happens()
+  }
+}
