@@ -2,8 +2,6 @@ import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
-import { schemaCheck } from './json/schema-check.ts'
-import { validateGateway } from './json/validators.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes, type WrittenOpenApi } from './openapi/documented-routes.ts'
 import { auditSettings, checkAudit, type WrittenAudit } from './rules/audit-rules.ts'
@@ -25,6 +23,7 @@ import {
   type WrittenRoutePolicy,
 } from './rules/policy-rules.ts'
 import { checkRows } from './rules/row-rules.ts'
+import { checkGatewaySchema } from './rules/secret-rules.ts'
 import type { TlsKeys } from './rules/tls-rules.ts'
 import {
   addNetwork,
@@ -131,7 +130,6 @@ const ROUTE_DEFAULTS = Object.fromEntries(
 
 const NEVER = Number.POSITIVE_INFINITY
 const MAX_WINDOW_MS = 86_400_000
-const checkSchema = schemaCheck(validateGateway, schema)
 
 /**
  * Parses config/gateway.json.
@@ -144,7 +142,7 @@ export function parseGatewayFile(
   text: string,
   readFile: ReadFile = readText,
 ): Parsed<GatewayFile> {
-  const json = new JsonFile<Written>(file, text, checkSchema)
+  const json = new JsonFile<Written>(file, text, checkGatewaySchema)
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
   json.check('$.host', written.host, hostFault)

@@ -2,6 +2,11 @@ import { readFileSync, type Stats, statSync } from 'node:fs'
 import type { Fault, Parsed } from './faults.ts'
 import { checkSize, utf8Text } from './file-text.ts'
 
+/** Several lines, a secret of webhooks, or as long and random as a secret, without the look of a path. */
+const LIKE_SECRET = /[\r\n]|^whsec_|^-----BEGIN|^(?=.*\d)[^./\\][^.\s]{23,}$/
+/** `, open 'name'` */
+const NAME_AT_END = /, [a-z]+ '.*'$/s
+
 /** Returns the text of a file. Throws like `node:fs`. */
 export type ReadFile = (file: string) => string
 
@@ -30,11 +35,17 @@ export function loadFile<T>(
 }
 
 export function unreadable(file: string, error: unknown): Fault {
-  return {
-    file,
-    path: '$',
-    reason: `cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-  }
+  return { file: shownName(file), path: '$', reason: `cannot be read: ${whyUnreadable(error)}` }
+}
+
+/** Without the name of the file, which messages of the system repeat at their end. */
+export function whyUnreadable(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).replace(NAME_AT_END, '')
+}
+
+/** The name of a file that cannot be read, unless it looks like a secret that was written in the place of such a name. */
+export function shownName(file: string): string {
+  return LIKE_SECRET.test(file) ? `${file.slice(0, 4)}… (not shown whole: it may be a secret itself)` : file
 }
 
 /** Reads a file without checking its encoding: PEM files may have comments in any. */

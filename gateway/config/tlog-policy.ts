@@ -158,7 +158,9 @@ function keyFault(text: string, kinds: ReadonlyMap<number, number>, wanted: stri
   const [, name = '', keyId, base64 = ''] = KEY.exec(text) ?? []
   const bytes = Buffer.from(base64, 'base64')
   if (keyId === undefined || bytes.toString('base64') !== base64) {
-    return `must be a verifier key, <name>+<8 hexadecimal digits>+<base64>, but is ${describeValue(text)}`
+    // The form of a signing key in C2SP signed-note's tools.
+    const found = text.startsWith('PRIVATE+KEY+') ? 'a private one' : describeValue(text)
+    return `must be a verifier key, <name>+<8 hexadecimal digits>+<base64>, but is ${found}`
   }
   const type = bytes[0] as number
   if (kinds.get(type) !== bytes.length - 1) {

@@ -62,6 +62,7 @@ const NOTHING_WRITTEN: WrittenTracing = {
   maxQueue: 2048,
   resource: {},
 }
+const NO_NAME = 'must have the name of a header field'
 const SERVICE_NAME = 'countersign'
 /** RFC 9110, PATCH, and QUERY: those of the HTTP semantic conventions. */
 const KNOWN_METHODS = [
@@ -165,6 +166,11 @@ function headersOf(
 ): readonly (readonly [string, string])[] {
   const found = new Map<string, readonly [string, string]>()
   for (const [name, place] of Object.entries(written?.headers ?? {})) {
+    if (!isToken(name)) {
+      // Not repeated: it may be a name with its value.
+      faults.push({ file: configFile, path: '$.tracing.headers', reason: NO_NAME })
+      continue
+    }
     const path = `$.tracing.headers[${JSON.stringify(name)}]`
     const value = 'env' in place ? env[place.env] : readLine(place.file, readFile)
     const reason =
@@ -179,13 +185,16 @@ function headersOf(
   for (const [name, value] of variables.headers ?? []) {
     const reason = headerFault(name, value)
     if (reason === undefined) found.set(name.toLowerCase(), [name, value])
-    else faults.push({ file: 'environment', path: variables.headersVariable, reason: `${name}: ${reason}` })
+    else {
+      const shown = isToken(name) ? `${name}: ` : ''
+      faults.push({ file: 'environment', path: variables.headersVariable, reason: `${shown}${reason}` })
+    }
   }
   return [...found.values()]
 }
 
 function headerFault(name: string, value: string): string | undefined {
-  if (!isToken(name)) return 'must have the name of a header field'
+  if (!isToken(name)) return NO_NAME
   if (OWN_HEADERS.has(name.toLowerCase())) return 'must not be set: the gateway writes this header itself'
   return value !== '' && isText(value) ? undefined : 'must hold one line of text, the value of a header field'
 }

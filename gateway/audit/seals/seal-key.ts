@@ -8,6 +8,7 @@ import {
 } from 'node:crypto'
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, format, parse } from 'node:path'
+import { shownName, whyUnreadable } from '../../config/load-file.ts'
 import { OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
@@ -195,6 +196,5 @@ function whatIs(pem: Buffer): string {
 }
 
 function unusable(file: string, cause: unknown): Error {
-  const reason = cause instanceof Error ? cause.message : String(cause)
-  return new Error(`seal key ${file} cannot be used: ${reason}`, { cause })
+  return new Error(`seal key ${shownName(file)} cannot be used: ${whyUnreadable(cause)}`, { cause })
 }

@@ -1,4 +1,5 @@
 import type { Fault, FaultPlace } from '../faults.ts'
+import { headerValues, hidden, type Spans } from './hidden-text.ts'
 import { parentPath } from './json-path.ts'
 import { type JsonSyntaxFault, type ScannedJson, scanJson } from './json-scan.ts'
 import { LineIndex } from './line-index.ts'
@@ -14,8 +15,6 @@ const MAX_FAULTS = 100
 const MAX_AROUND = 60
 /** A secret that begins further from the fault is not recognised; none is so long. */
 const MAX_SECRET = 400
-/** What people write into a file where it does not belong: a secret of webhooks, user and password of an address. */
-const SECRETS = /(?<=whsec_)[^"\s]*|(?<=:\/\/)[^/"\s]*(?=@)/g
 
 interface JsonFileOptions {
   readonly secret?: boolean
@@ -32,11 +31,14 @@ export class JsonFile<T> {
   readonly #file: string
   readonly #offsets: ReadonlyMap<string, number>
   readonly #index: LineIndex
+  readonly #text: string
   /** Whether lines may be shown: not of what may be a file of another kind, or have a secret in it. */
   readonly #shown: boolean
   readonly #unsound: ReadonlySet<string>
   /** Paths that contain an unsound one. */
   readonly #spoilt: ReadonlySet<string>
+  /** Found when a line is shown. */
+  #headers: Spans | undefined
   /** Faults that were only counted. */
   #uncollected = 0
   /** The place is undefined where nothing was read. */
@@ -54,7 +56,8 @@ export class JsonFile<T> {
     this.#spoilt = new Set()
     const json = withoutMark(text)
     this.#shown = options.secret !== true && /^[ \t]*\{|^openapi:/m.test(json)
-    this.#index = new LineIndex(text.length > MAX_LENGTH ? '' : json)
+    this.#text = text.length > MAX_LENGTH ? '' : json
+    this.#index = new LineIndex(this.#text)
     if (text.length > MAX_LENGTH) {
       this.refuse({ path: '$', reason: `must have at most ${MAX_LENGTH} characters, but has ${text.length}` })
       return
@@ -147,9 +150,8 @@ export class JsonFile<T> {
     const column = place.column - 1
     const start = Math.max(0, column - MAX_SECRET)
     // Only what is near: a file may be one long line.
-    const near = line
-      .slice(start, column + MAX_SECRET)
-      .replaceAll(SECRETS, (found) => '*'.repeat(found.length))
+    this.#headers ??= headerValues(this.#text)
+    const near = hidden(line.slice(start, column + MAX_SECRET), offset - column + start, this.#headers)
     const from = Math.max(0, column - MAX_AROUND)
     const until = column + MAX_AROUND
     const before = (from > 0 ? '…' : '') + near.slice(from - start, column - start)

@@ -2,25 +2,20 @@ import schema from '../../../config/schemas/clients.schema.json' with { type: 'j
 import type { Fault } from '../faults.ts'
 import { type Problem, type SchemaReport, schemaCheck } from '../json/schema-check.ts'
 import { validateClients } from '../json/validators.ts'
+import { secretSentence, withoutValue } from './secret-rules.ts'
 
-const SECRET_BELONGS =
-  'must be {"env": "VARIABLE"} or {"file": "/path"}: a secret stands in the environment or in a file of its own, never in this one'
 export const ONE_IDENTITY = 'must have exactly one of "thumbprint", "sanDns", "sanUri" and "subject"'
 const SENTENCES: readonly (readonly [path: RegExp, sentence: string])[] = [
-  [
-    /^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.env$/,
-    'must be the name of an environment variable, in capitals',
-  ],
-  [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.file$/, 'must be a path that begins with "/", "./" or "../"'],
-  [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]/, SECRET_BELONGS],
+  [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.env$/, secretSentence('.env')],
+  [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]\.file$/, secretSentence('.file')],
+  [/^\$\.clients\[\d+\]\.hmac\.secrets\[\d+\]/, secretSentence('')],
   [
     /^\$\.clients\[\d+\]\.hmac\.(?:secret|whsec|value|key)$/i,
-    `is not a known key; "secrets" is a list of which each ${SECRET_BELONGS}`,
+    `is not a known key; "secrets" is a list of which each ${secretSentence('')}`,
   ],
   [/^\$\.clients\[\d+\]\.mtls$/, ONE_IDENTITY],
 ]
 const IN_HMAC = /^\$\.clients\[\d+\]\.hmac\b/
-const FOUND = /, but is .*$/su
 const SECRET = /whsec_[^"\s]+/giu
 
 const checkSchema = schemaCheck(validateClients, schema)
@@ -47,7 +42,7 @@ export function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
 function inOurWords({ path, reason }: Problem): Problem {
   const known = SENTENCES.find(([where]) => where.test(path))
   if (known !== undefined && !isOfType(path, reason)) return { path, reason: known[1] }
-  return IN_HMAC.test(path) ? { path, reason: reason.replace(FOUND, '') } : { path, reason }
+  return IN_HMAC.test(path) ? { path, reason: withoutValue(reason) } : { path, reason }
 }
 
 /** When `mtls` is not an object, the schema's own sentence is better. */

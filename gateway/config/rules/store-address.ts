@@ -1,4 +1,4 @@
-import { describeFault, type Fault, type Parsed } from '../faults.ts'
+import type { Fault, Parsed } from '../faults.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 
 /** One server: a data node, or a Sentinel. */
@@ -185,7 +185,8 @@ function readLine(
   )
   if (faults === undefined) return { value: value.value }
   return {
-    faults: faults.map((each) => fault(name, `names a file that is not usable: ${describeFault(each)}`)),
+    // Without its name: what stands there may be the password itself.
+    faults: faults.map((each) => fault(name, `names a file that is not usable: ${each.reason}`)),
   }
 }
 

@@ -11,7 +11,7 @@ const MAX_SOCKET_PATH_BYTES = 103
 /** What is wrong with the address or name a listener is bound to, or undefined. */
 export function hostFault(host: string): string | undefined {
   if (isIP(host) !== 0 || (HOST_NAME.test(host) && !/^[0-9.]+$/.test(host))) return undefined
-  return `must be an IP address without brackets, or a host name, without a port, but is ${describeValue(host)}`
+  return `must be an IP address without brackets, or a host name, without a port, ${foundAddress(host)}`
 }
 
 /** What is wrong with an upstream, or undefined. A closing slash is allowed: see `tidyUpstream`. */
@@ -31,17 +31,20 @@ export function upstreamFault(upstream: string): string | undefined {
   return `must be http://host:port, https://host:port, unix:/path.sock, or for HTTP/2 h2c://host:port or h2://host:port, without path, query or credentials, ${found}`
 }
 
-/** Without a password that someone has written into it: faults are logged. */
+/** Without a password, or a key in a query, that someone has written into it: faults are logged. */
 function foundAddress(address: string): string {
+  return hasUser(address) ? 'but has an @' : `but is ${describeValue(address.replace(/\?.*$/s, '?…'))}`
+}
+
+function hasUser(address: string): boolean {
   return address.includes('@') && !address.startsWith('unix:')
-    ? 'but has an @'
-    : `but is ${describeValue(address)}`
 }
 
 /** What is wrong with an upstream beside the first of its group, or undefined: one group speaks one version of HTTP. */
 export function versionFault(upstream: string, first: string | undefined): string | undefined {
   if (first === undefined || isHttp2Upstream(upstream) === isHttp2Upstream(first)) return undefined
-  return `must speak the same version of HTTP as ${describeValue(first)}, ${foundAddress(upstream)}`
+  const other = hasUser(first) ? 'the first' : describeValue(first)
+  return `must speak the same version of HTTP as ${other}, ${foundAddress(upstream)}`
 }
 
 export function isHttp2Upstream(upstream: string): boolean {

@@ -129,10 +129,13 @@ function checkTargets(
   } else if (targets === undefined) json.refuse({ path: `${path}.targets`, reason: 'is missing' })
   else {
     const tidy = targets.map(tidyUpstream)
-    json.checkEach(`${path}.targets`, tidy, (one, index) =>
-      tidy.indexOf(one) < index
-        ? `must not be "${one}" a second time`
-        : (upstreamFault(one) ?? versionFault(one, tidy[0])),
+    json.checkEach(
+      `${path}.targets`,
+      tidy,
+      (one, index) =>
+        upstreamFault(one) ??
+        versionFault(one, tidy[0]) ??
+        (tidy.indexOf(one) < index ? `must not be "${one}" a second time` : undefined),
     )
   }
 }

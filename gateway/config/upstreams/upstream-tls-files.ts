@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { createSecureContext } from 'node:tls'
 import type { Fault, Parsed } from '../faults.ts'
 import { childPath } from '../json/json-path.ts'
-import { loadFile, type ReadFile } from '../load-file.ts'
+import { loadFile, type ReadFile, shownName } from '../load-file.ts'
 import { certificatesIn } from '../witness-settings.ts'
 import { DEFAULT_GROUP, type UpstreamGroup, type UpstreamTlsSettings } from './upstream-group.ts'
 
@@ -105,7 +105,7 @@ class Reader {
   }
 
   #refuse(key: Key, file: string | undefined, reason: string): void {
-    this.faults.push({ key, reason: `${file}: ${reason}` })
+    this.faults.push({ key, reason: `${shownName(file ?? '')}: ${reason}` })
   }
 }
 

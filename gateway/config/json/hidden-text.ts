@@ -1,0 +1,55 @@
+import { isToken } from '../../http/syntax/characters.ts'
+
+/** What people write into a file where it does not belong; what is hidden follows the look-behind. */
+const SECRETS: readonly RegExp[] = [
+  // A secret of webhooks; user and password of an address; a key in its query.
+  /(?<=whsec_)[^"\s]*/g,
+  /(?<=:\/\/)[^/"\s]*(?=@)/g,
+  /(?<="[^"\s:/@]{1,64}:)[^"\s:/@]+(?=@)/g,
+  /(?<=[?&](?:[a-z_-]{0,64}(?:key|token|secret|password)|sig)=)[^"&#\s]*/gi,
+  /(?<="(?:authorization\s{0,8}[:=]\s{0,8})?(?:bearer|basic)\s{1,8})[^"]*/gi,
+  // The value of a key that ends so; the name of a file stands under a key that ends in "File".
+  /(?<="[\w-]{0,64}(?:secret|token|password|passphrase|authorization|credentials?|api[_-]?key|access_?key|private_?key|headers)"\s{0,8}:\s{0,8}")[^"]*/gi,
+]
+const HEADERS = /"headers"\s*:\s*(?=[{[])/g
+/** A text, whose end may be missing, with the colon after a key; a bracket; a word without quotes. */
+const PARTS = /"((?:[^"\\\r\n]|\\.)*)"?(\s*:)?|([{[])|([}\]])|[^\s"{}[\],:]+/y
+const BETWEEN = /[\s,:]*/y
+
+/** Parts of a text. */
+export type Spans = readonly (readonly [from: number, until: number])[]
+
+/** All but the names in what is called `headers` in a text that need not be JSON: those of `tracing` may hold keys. */
+export function headerValues(text: string): Spans {
+  return Array.from(text.matchAll(HEADERS)).flatMap(({ index, 0: begin }) => [
+    ...valuesFrom(text, index + begin.length),
+  ])
+}
+
+function* valuesFrom(text: string, begin: number): Iterable<readonly [number, number]> {
+  let depth = 0
+  for (let at = begin; at < text.length; ) {
+    PARTS.lastIndex = at
+    const [part = '', string, colon, opened, closed] = PARTS.exec(text) ?? []
+    if (opened !== undefined) depth += 1
+    else if (closed !== undefined) depth -= 1
+    else if (string === undefined || colon === undefined || !isToken(string)) yield [at, at + part.length]
+    if (depth === 0) return
+    BETWEEN.lastIndex = at + part.length
+    BETWEEN.test(text)
+    at = Math.max(BETWEEN.lastIndex, at + 1)
+  }
+}
+
+/** A part of a text with asterisks for what may be a secret. @param offset where the part begins in the text of the spans */
+export function hidden(part: string, offset: number, spans: Spans): string {
+  const stars = (found: string) => '*'.repeat(found.length)
+  const shown = SECRETS.reduce((text, secret) => text.replaceAll(secret, stars), part)
+  return spans
+    .map(([from, until]) => [Math.max(0, from - offset), Math.min(part.length, until - offset)] as const)
+    .filter(([from, until]) => from < until)
+    .reduce(
+      (text, [from, until]) => text.slice(0, from) + stars(text.slice(from, until)) + text.slice(until),
+      shown,
+    )
+}
