@@ -81,6 +81,7 @@ it('tells the last edit of each file, and keeps what was in force when one fails
     result: 'failure',
     changed: false,
     faults: ['limits.json: $: is bad'],
+    needsRestart: [],
   })
   // The fault is still there, though it was reported before.
   assert.equal(config.report(), config.report())
@@ -92,4 +93,20 @@ it('tells the last edit of each file, and keeps what was in force when one fails
   const { parts, hash } = config.report()
   assert.notEqual(hash, before.hash)
   assert.deepEqual([parts.limits?.rows, parts.limits?.sinceMs], [[{ path: '/x' }], 3])
+})
+
+it('names what of an edit waits for a restart, as long as the file asks for it', async () => {
+  const config = inForce(GATEWAY)
+  const { value: settings } = loadSettings({}, () => JSON.stringify(GATEWAY))
+  assert.ok(settings)
+  const reloaded = async (needsRestart: readonly string[] | undefined) => {
+    const results = await config.reloadedBy(async () => {
+      if (needsRestart !== undefined) config.replacedSettings(settings, { changed: false, needsRestart })
+    })
+    return [results.gateway?.result, results.gateway?.needsRestart, results.limits?.needsRestart]
+  }
+  assert.deepEqual(await reloaded(['workers']), ['unchanged', ['workers'], []])
+  assert.deepEqual(await reloaded(undefined), ['unchanged', ['workers'], []])
+  assert.deepEqual(config.report().parts.gateway?.lastReload?.needsRestart, ['workers'])
+  assert.deepEqual(await reloaded([]), ['unchanged', [], []])
 })

@@ -32,6 +32,8 @@ export interface LastReload {
   readonly changed: boolean
   /** Sentences; empty after a success. */
   readonly faults: readonly string[]
+  /** Of gateway.json: keys that the file has other values for, which come into force when the gateway is started again. */
+  readonly needsRestart: readonly string[]
 }
 
 /** `GET /config`. */
@@ -48,6 +50,8 @@ export interface ReloadResult {
   /** `failure` also when a fault that was reported before is still there. */
   readonly result: 'success' | 'failure' | 'unchanged'
   readonly faults: readonly string[]
+  /** Keys whose new values need a restart, whatever the result says. */
+  readonly needsRestart: readonly string[]
 }
 
 /** What was read before the start. */
@@ -88,15 +92,18 @@ export class ConfigInForce {
   replaced(part: ConfigPart, rows: readonly object[], changed: boolean): void {
     const before = this.#parts[part]
     if (before === undefined) return
-    const lastReload: LastReload = { atMs: this.#clock(), result: 'success', changed, faults: [] }
+    const lastReload = this.#success(changed)
     if (changed) this.#put(part, before.file, { rows: plain(rows) }, lastReload)
     else this.#set(part, { ...before, lastReload })
   }
 
-  /** An edit of gateway.json was put in force, or changed nothing. */
-  replacedSettings(settings: Settings, changed: boolean): void {
+  /** An edit of gateway.json was put in force, or changed nothing that can be changed without a restart. */
+  replacedSettings(
+    settings: Settings,
+    { changed, needsRestart }: Pick<LastReload, 'changed' | 'needsRestart'>,
+  ): void {
     const before = this.#parts.gateway
-    const lastReload: LastReload = { atMs: this.#clock(), result: 'success', changed, faults: [] }
+    const lastReload = this.#success(changed, needsRestart)
     if (changed || before === undefined) this.#putSettings(settings, lastReload)
     else this.#set('gateway', { ...before, lastReload })
   }
@@ -116,6 +123,7 @@ export class ConfigInForce {
       result: 'failure',
       changed: false,
       faults: sentences,
+      needsRestart: [],
     }
     this.#set(part, { ...before, lastReload })
   }
@@ -134,9 +142,14 @@ export class ConfigInForce {
       const isNew = lastReload !== before[name as ConfigPart]?.lastReload
       const failed = lastReload?.result === 'failure'
       const result = failed ? 'failure' : isNew && lastReload?.changed ? 'success' : 'unchanged'
-      return [name, { file, result, faults: lastReload?.faults ?? [] }]
+      const { faults = [], needsRestart = [] } = lastReload ?? {}
+      return [name, { file, result, faults, needsRestart }]
     })
     return Object.fromEntries(results)
+  }
+
+  #success(changed: boolean, needsRestart: readonly string[] = []): LastReload {
+    return { atMs: this.#clock(), result: 'success', changed, faults: [], needsRestart }
   }
 
   #hash(): string {

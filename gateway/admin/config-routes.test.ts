@@ -29,8 +29,8 @@ it('/reload is for operators, and reads the files once for all who ask at the sa
   assert.equal(one, other)
   assert.equal(one?.status, 200)
   assert.deepEqual(JSON.parse(String(one?.body)), {
-    gateway: { file: 'gateway.json', result: 'unchanged', faults: [] },
-    limits: { file: 'limits.json', result: 'unchanged', faults: [] },
+    gateway: { file: 'gateway.json', result: 'unchanged', faults: [], needsRestart: [] },
+    limits: { file: 'limits.json', result: 'unchanged', faults: [], needsRestart: [] },
   })
   const bad = await post()
   assert.equal(bad?.status, 422)

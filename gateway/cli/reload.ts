@@ -16,7 +16,7 @@ export const command: Command = {
   flags: { ...ADMIN_FLAGS, ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }) },
   about: [
     'Has a running gateway read its files now, and says what came of it. Files are watched anyway: a saved edit is in force within a second. What this adds is the answer, for a script that must know.',
-    'A file with a fault changes nothing; its faults are listed.',
+    'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart are named: they stay as they are until the gateway is started again.',
   ],
   examples: [
     ['countersign reload', 'the gateway that the files and variables here are of'],
@@ -29,12 +29,22 @@ export const command: Command = {
     if (results === undefined) {
       throw new CommandFault(`${answer.url} responded ${answer.status}: ${answer.body.slice(0, 200)}`)
     }
-    for (const { file, result, faults } of results) {
-      print(`${file}: ${WORDS[result]}`)
-      for (const fault of faults) complain(fault)
+    for (const reloaded of results) {
+      print(`${reloaded.file}: ${resultWords(reloaded)}`)
+      for (const fault of reloaded.faults) complain(fault)
     }
     return answer.status === 200 ? EXIT.good : EXIT.fault
   },
+}
+
+/** @param result that of a gateway of an earlier version does not say what needs a restart */
+export function resultWords({
+  result,
+  needsRestart = [],
+}: Pick<ReloadResult, 'result'> & Partial<ReloadResult>): string {
+  return needsRestart.length === 0
+    ? WORDS[result]
+    : `in force, but after a restart: ${needsRestart.join(', ')}`
 }
 
 function resultsOf(status: number, body: string): ReloadResult[] | undefined {

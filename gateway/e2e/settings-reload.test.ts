@@ -164,8 +164,15 @@ describe('an edit of gateway.json', () => {
     const line = await logged(from, /started again/)
     // The audit file and the data directory are set by the environment, which goes on to override the file.
     assert.deepEqual(line.keys, ['workers'])
+    const reloaded = async () => {
+      const { body } = await call(`${gateway.adminUrl}/reload`, { method: 'POST' })
+      const { result, needsRestart } = JSON.parse(body).gateway
+      return [result, needsRestart]
+    }
+    assert.deepEqual(await reloaded(), ['unchanged', ['workers']])
     config = { ...config, workers: 1, audit: undefined, dataDir: undefined }
     writeFileSync(file, text({}))
+    assert.deepEqual(await reloaded(), ['unchanged', []])
   })
 
   it('reaches requests whole: each one has the upstream and the settings of one file', async () => {

@@ -228,6 +228,7 @@ function configOf({ hash, parts }: ConfigReport): ConfigState {
           atMs: lastReload.atMs,
           result: lastReload.result,
           faults: lastReload.faults.slice(0, MAX_FAULTS),
+          needsRestart: lastReload.needsRestart,
         },
       }),
     })),

@@ -159,6 +159,8 @@ export interface PartState {
     readonly atMs: number
     readonly result: string
     readonly faults: readonly string[]
+    /** Keys that the file has other values for, which need a restart. */
+    readonly needsRestart: readonly string[]
   }
 }
 

@@ -39,7 +39,12 @@ interface Accepted {
   readonly before: readonly object[]
   readonly after: readonly object[]
   /** Of an edit of gateway.json, with the keys that differ. */
-  readonly settings?: { readonly inForce: Settings; readonly keys: readonly string[] }
+  readonly settings?: {
+    readonly inForce: Settings
+    readonly keys: readonly string[]
+    /** Those that stay as they are until then. */
+    readonly needsRestart: readonly string[]
+  }
 }
 
 /** Labels of what is no single file. */
@@ -70,7 +75,7 @@ export function reporter(reports: Reports, { file, label, what }: Edited) {
     success: ({ changed, before, after, settings }: Accepted) => {
       metrics.configReload(label, 'success')
       if (settings === undefined) config.replaced(what, after, changed)
-      else config.replacedSettings(settings.inForce, changed)
+      else config.replacedSettings(settings.inForce, { changed, needsRestart: settings.needsRestart })
       if (changed) {
         const timestamp = new Date(clock()).toISOString()
         const records = configChangeRecords({ timestamp, file, writer: writerOf(file), before, after })

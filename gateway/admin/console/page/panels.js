@@ -287,6 +287,9 @@ function showConfig({ config }) {
  */
 function lastReload({ lastReload: last }) {
   if (last === undefined) return 'none since the start'
-  if (last.result === 'success') return `good, ${time(last.atMs)}`
+  if (last.result === 'success') {
+    const later = last.needsRestart.length === 0 ? '' : `; after a restart: ${last.needsRestart.join(', ')}`
+    return `good, ${time(last.atMs)}${later}`
+  }
   return { text: `refused, ${time(last.atMs)}: ${last.faults.join('; ')}`, is: 'bad' }
 }
