@@ -1,5 +1,4 @@
 import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
-import { readSealKey } from '../audit/seals/seal-key.ts'
 import { credentialsOf } from '../audit/segments/bucket-requests.ts'
 import { parseClients } from '../config/clients-file.ts'
 import { configFiles, ENVIRONMENT, type Environment } from '../config/environment.ts'
@@ -20,6 +19,7 @@ import {
   settingsWarnings,
 } from '../process/config-warnings.ts'
 import { readStaple } from '../process/reload/watch-staple.ts'
+import { sealKeyFaults } from '../process/seal-trail.ts'
 import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
@@ -189,14 +189,9 @@ function checkAdminToken(found: Findings, file: string): void {
   else found.faults.push(...faults)
 }
 
-function checkAuditKeys(
-  found: Findings,
-  { auditSeals, auditSealKeyFile: file, auditOrigin, auditShip }: Settings,
-): void {
-  const sealFault =
-    auditSeals === 'off' || file === undefined ? undefined : faultOf(() => readSealKey(file, auditOrigin))
-  if (file !== undefined && sealFault !== undefined) found.faults.push({ file, path: '$', reason: sealFault })
-  const credentials = auditShip?.s3?.credentialsFile
+function checkAuditKeys(found: Findings, settings: Settings): void {
+  found.faults.push(...sealKeyFaults(settings))
+  const credentials = settings.auditShip?.s3?.credentialsFile
   const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsOf(credentials))
   // Not a fault: the gateway starts without them, and reads them each time.
   if (shipFault !== undefined) found.warnings.push(`audit.ship: nothing can be shipped: ${shipFault}`)

@@ -8,13 +8,16 @@ import {
   mlDsaKeyFile,
   type PrivateSealKeys,
   readKeyFiles,
+  readSealKey,
   sealKeyOf,
 } from '../audit/seals/seal-key.ts'
 import { readOwnCheckpoint } from '../audit/seals/sealed-log.ts'
 import { Sealing } from '../audit/seals/sealing.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
 import type { Trail } from '../audit/trail.ts'
-import { checkPrivate } from '../config/load-file.ts'
+import type { Fault } from '../config/faults.ts'
+import { checkPrivate, shownName } from '../config/load-file.ts'
+import type { Settings } from '../config/settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
@@ -50,6 +53,22 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   const directory = logDirectory(auditFile)
   readOwnCheckpoint(directory, sealKey)
   return { directory, keys, origin: sealKey.origin }
+}
+
+/** What is wrong with the key that is named for the seals, where they are made. */
+export function sealKeyFaults({
+  auditFile,
+  auditSeals,
+  auditSealKeyFile: file,
+  auditOrigin,
+}: Pick<Settings, 'auditFile' | 'auditSeals' | 'auditSealKeyFile' | 'auditOrigin'>): Fault[] {
+  if (auditSeals === 'off' || !isRegularTrail(auditFile) || file === undefined) return []
+  try {
+    readSealKey(file, auditOrigin)
+    return []
+  } catch (error) {
+    return [{ file: shownName(file), path: '$', reason: (error as Error).message }]
+  }
 }
 
 /** Whoever can read it can seal another trail in the place of this one. */

@@ -14,6 +14,8 @@ export interface EditedSettings {
   readonly clients: LoadedFile<ClientTable> | undefined
   /** Names of the keys that stay as they are until a restart. */
   readonly needsRestart: readonly string[]
+  /** What the next start would begin with. */
+  readonly wanted: Settings
 }
 
 export interface Reread {
@@ -64,7 +66,7 @@ export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   if (conflicts.length > 0) return { parsed: { faults: conflicts }, texts }
   const { value: clients, faults: bad } = newClients(running, settings)
   if (bad !== undefined) return { parsed: { faults: bad }, texts }
-  return { parsed: { value: { settings, clients, needsRestart: later } }, texts }
+  return { parsed: { value: { settings, clients, needsRestart: later, wanted } }, texts }
 }
 
 function newClients(

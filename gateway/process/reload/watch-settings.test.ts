@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { makeSealKey } from '../../audit/seals/seal-key.ts'
 import { describeFault, type Fault } from '../../config/faults.ts'
 import { readSettings } from '../../config/reload/reread-settings.ts'
 import type { Settings } from '../../config/settings.ts'
@@ -136,6 +137,39 @@ test('an edit that names a file that is not there is told once, and put in force
   writeFileSync(`${document}.new`, api('/two'))
   await until(() => inForce.length > 0)
   assert.deepEqual([inForce, failures.length], [['/two'], 1])
+})
+
+test('an edit is refused that would keep the gateway from starting again, until the files that it names are good', async (t) => {
+  const { file, document, inForce, failures, successes, until } = started(t)
+  const folder = dirname(file)
+  const key = join(folder, 'other.pem')
+  const cases: [edited: object, told: RegExp, mend: (() => void) | undefined][] = [
+    [
+      { adminTokenFile: join(folder, 'token') },
+      /token: \$: cannot be read: ENOENT/,
+      () => writeFileSync(join(folder, 'token'), 'x'.repeat(32)),
+    ],
+    [
+      { tls: { port: 8443, certFile: join(folder, 'c.pem'), keyFile: join(folder, 'k.pem') } },
+      /c\.pem: \$: cannot be read: ENOENT.*k\.pem: \$: cannot be read: ENOENT/,
+      undefined,
+    ],
+    [
+      { audit: { file: join(folder, 'audit.ndjson'), sealKeyFile: key } },
+      /^.*other\.pem: \$: seal key .*other\.pem cannot be used: ENOENT/,
+      () => assert.ok(makeSealKey(key)),
+    ],
+  ]
+  for (const [edited, told, mend] of cases) {
+    const [failed, succeeded] = [failures.length, successes()]
+    writeFileSync(file, JSON.stringify({ openapi: document, ...edited }))
+    await until(() => failures.length > failed)
+    assert.match(failures.at(-1) ?? '', told)
+    assert.equal(successes(), succeeded)
+    mend?.()
+    if (mend !== undefined) await until(() => successes() > succeeded)
+  }
+  assert.deepEqual(inForce, [])
 })
 
 test('a first route for machine clients is put in force once their file is there', async (t) => {

@@ -7,6 +7,7 @@ import { changeOf } from '../../config/reload/settings-change.ts'
 import { FileWatch } from '../../config/reload/watch.ts'
 import type { Settings } from '../../config/settings.ts'
 import { settingsWarnings } from '../config-warnings.ts'
+import { nextStartFaults } from './next-start.ts'
 import { rereadApart } from './parse-apart.ts'
 import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
 
@@ -44,12 +45,15 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
       texts = reread.texts
       if (!areWhole) return undefined
     }
-    const { value, faults } = reread.parsed
-    if (value?.clients === undefined || value.settings.clientsFile === undefined) return reread.parsed
-    const bad = faults ?? watch.faultsOf(value.settings.clientsFile, value.clients.value)
-    return bad.length > 0 ? { faults: bad } : reread.parsed
+    const { value } = reread.parsed
+    if (value === undefined) return reread.parsed
+    const { clients, settings } = value
+    const faults = nextStartFaults(value)
+    if (clients !== undefined && settings.clientsFile !== undefined)
+      faults.push(...watch.faultsOf(settings.clientsFile, clients.value))
+    return faults.length > 0 ? { faults } : reread.parsed
   }
-  const value: EditedSettings = { settings: running, clients: undefined, needsRestart: [] }
+  const value: EditedSettings = { settings: running, clients: undefined, needsRestart: [], wanted: running }
   const reloader = new Reloader<EditedSettings>({
     file,
     text: watch.texts.get(file) ?? '',
@@ -71,7 +75,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
         changed: reload.changed,
         before: [change?.before ?? {}],
         after: [change?.after ?? {}],
-        settings: { inForce: settings, keys: change?.keys ?? [] },
+        settings: { inForce: settings, keys: change?.keys ?? [], needsRestart },
       })
       warn(reports, { file, settings, needsRestart })
     },
