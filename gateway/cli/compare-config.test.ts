@@ -58,3 +58,37 @@ test('the same rows in another order, and parts with one hash, are no difference
   assert.deepEqual(compareConfig(one, report({ limits: part([{ name: 'y' }, { name: 'x' }]) })), [])
   assert.deepEqual(compareConfig(one, one), [])
 })
+
+test('settings have the names of the file, and those that a running gateway cannot change are marked', () => {
+  const before = {
+    upstreams: ['a'],
+    upstreamGroups: [],
+    auditFile: 'a',
+    timeouts: { handshakeMs: 1, idleMs: 1 },
+  }
+  const after = {
+    upstreams: ['b'],
+    upstreamGroups: [1],
+    auditFile: 'b',
+    timeouts: { handshakeMs: 2, idleMs: 2 },
+  }
+  const more = {
+    before: { auditRotation: { compress: 1 }, tls: undefined },
+    after: { auditRotation: { compress: 2 }, tls: { port: 1 } },
+  }
+  const [one, other] = [
+    { ...before, ...more.before },
+    { ...after, ...more.after },
+  ].map((settings) => report({ gateway: part([], settings) }))
+  assert.ok(one && other)
+  assert.deepEqual(compareConfig(one, other), [
+    'a.json:',
+    '  ~ upstream: ["a"] → ["b"]',
+    '  ~ upstreams: [] → [1]',
+    '  ~ audit.file: "a" → "b" (after a restart)',
+    '  ~ timeouts.handshakeMs: 1 → 2 (after a restart)',
+    '  ~ timeouts.idleMs: 1 → 2',
+    '  ~ audit.rotation.compress: 1 → 2',
+    '  ~ tls: unset → {"port":1} (after a restart)',
+  ])
+})

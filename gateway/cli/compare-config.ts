@@ -1,8 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ConfigPart, ConfigReport, PartInForce } from '../admin/config-in-force.ts'
-import { NEEDS_RESTART } from '../config/reload/settings-change.ts'
+import { NEEDS_RESTART, nameInFile } from '../config/reload/settings-change.ts'
 
 type Row = Readonly<Record<string, unknown>>
+
+const LATE_KEYS: ReadonlySet<string> = new Set(NEEDS_RESTART)
+/** The only part of `timeouts` that needs a restart. */
+const LATE_TIMEOUT = '  ~ timeouts.handshakeMs:'
 
 /** What identifies a row of each part, so that an edited row is not one removed and one added. */
 const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
@@ -30,12 +34,7 @@ function* comparePart(
   before: PartInForce | undefined,
   after: PartInForce | undefined,
 ): Iterable<string> {
-  for (const line of differences(before?.settings ?? {}, after?.settings ?? {}, '')) {
-    const isLate = NEEDS_RESTART.some(
-      (key) => line.startsWith(`  ~ ${key}:`) || line.startsWith(`  ~ ${key}.`),
-    )
-    yield isLate ? `${line} (after a restart)` : line
-  }
+  yield* settingsDifferences(before?.settings ?? {}, after?.settings ?? {})
   const identify = IDENTITY[part] ?? (() => part)
   const byName = (rows: readonly object[] = []) => new Map(rows.map((row) => [identify(row as Row), row]))
   const [olds, news] = [byName(before?.rows), byName(after?.rows)]
@@ -44,6 +43,15 @@ function* comparePart(
     const old = olds.get(name)
     if (old === undefined) yield `  + ${name}: ${JSON.stringify(row)}`
     else yield* differences(old, row, `${name}: `)
+  }
+}
+
+function* settingsDifferences(before: object, after: object): Iterable<string> {
+  const [olds, news] = [before, after] as readonly Row[]
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const isLate = LATE_KEYS.has(key)
+    for (const line of differences(olds?.[key], news?.[key], nameInFile(key)))
+      yield isLate || line.startsWith(LATE_TIMEOUT) ? `${line} (after a restart)` : line
   }
 }
 

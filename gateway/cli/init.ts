@@ -1,6 +1,5 @@
-import { constants, copyFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { showFault } from '../config/faults.ts'
 import { parseGatewayFile } from '../config/gateway-file.ts'
 import { loadFile } from '../config/load-file.ts'
@@ -134,17 +133,26 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
   try {
     mkdirSync(join(directory, 'schemas'), { recursive: true })
     for (const [file, text] of files) {
-      // Of two that run at once, one fails here.
-      writeFileSync(file, text, { flag: 'wx' })
-      written.push(file)
+      writeOne(file, text, written)
     }
     for (const name of SCHEMA_FILES) {
       const schema = join(directory, 'schemas', name)
-      if (!existsSync(schema))
-        copyFileSync(fileURLToPath(new URL(name, SCHEMAS)), schema, constants.COPYFILE_EXCL)
+      if (!existsSync(schema)) writeOne(schema, readFileSync(new URL(name, SCHEMAS)), written)
     }
   } catch (error) {
     for (const file of written) rmSync(file, { force: true })
     throw new CommandFault(`nothing was written: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}
+
+/** @param written gets the file as soon as it is there, with whatever in it */
+function writeOne(file: string, text: string | Buffer, written: string[]): void {
+  // Of two that run at once, one fails here, and leaves the other's file.
+  const fd = openSync(file, 'wx')
+  written.push(file)
+  try {
+    writeFileSync(fd, text)
+  } finally {
+    closeSync(fd)
   }
 }

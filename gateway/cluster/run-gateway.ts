@@ -13,7 +13,7 @@ import { Rotation } from '../audit/segments/rotation.ts'
 import { SegmentThread } from '../audit/segments/segment-thread.ts'
 import { describeFault, type Fault, showFault } from '../config/faults.ts'
 import { fileWarnings, settingsWarnings } from '../process/config-warnings.ts'
-import { CannotListen, canSharePorts, listen, type Place } from '../process/public-listeners.ts'
+import { canSharePorts, listen, startFailure } from '../process/public-listeners.ts'
 import { watchAdminToken } from '../process/reload/admin-token.ts'
 import { ControlSocket } from '../process/restart/control-socket.ts'
 import { Predecessor } from '../process/restart/predecessor.ts'
@@ -184,10 +184,9 @@ async function begin(
     const adminPort = await listen(admin, { host: settings.adminHost, port: settings.adminPort, open })
     return { adminPort, ...(await serving.begin()) }
   } catch (error) {
-    const { host, port }: Partial<Place> = error instanceof CannotListen ? error.place : {}
-    const cause = error instanceof Error ? error.message : String(error)
-    log.fatal({ host, port, cause }, 'cannot listen')
-    await serving.abandon('cannot listen')
+    const { what, ...why } = startFailure(error)
+    log.fatal(why, what)
+    await serving.abandon(what)
     process.exit(UNUSABLE)
   }
 }

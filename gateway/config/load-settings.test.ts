@@ -177,6 +177,24 @@ test('a route that accepts nothing but certificates needs a listener that asks f
   assert.ok(good(file, { ...tls, GATEWAY_TLS_CLIENT_CA: 'ca.pem' }))
 })
 
+test('an operation that accepts nothing but certificates is named where its document has it', () => {
+  const document = {
+    openapi: '3.1.0',
+    security: [{ mtls: [] }],
+    components: { securitySchemes: { mtls: { type: 'mutualTLS' } } },
+    paths: { '/users/{id}': { get: { responses: {} }, put: { security: [], responses: {} } } },
+  }
+  const files: Record<string, object> = {
+    'config/gateway.json': { openapi: 'api.json', routes: [{ path: '/own', auth: ['none'] }] },
+    'api.json': document,
+  }
+  const { faults: found } = loadSettings({}, (file) => JSON.stringify(files[file]))
+  assert.deepEqual(
+    found?.map(({ file, path }) => [file, path]),
+    [['api.json', '$.paths["/users/{id}"].get']],
+  )
+})
+
 test('what looks after files and seals of the trail is refused where there are none, wherever that was said', () => {
   const members = [
     { url: 'https://w.example', key: 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB' },

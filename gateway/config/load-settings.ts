@@ -8,12 +8,14 @@ import {
 import type { Fault, Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
+import { placeOfOperation } from './openapi/documented-routes.ts'
 import { adminFaults } from './rules/admin-rules.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
+import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
 import { parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
@@ -74,7 +76,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     ...(store.faults ?? []),
     ...(vouching.faults ?? []),
     ...(upstreamTls.faults ?? []),
-    ...(tracing.faults ?? tracingConflicts(configFile, merged, tracing.value)),
+    ...(tracing.faults ?? tracingConflicts(endpointPlace(configFile, env), merged, tracing.value)),
     ...conflictsOf(merged, configFile, placeIn(configFile, environment.value)),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
     ...(tls.faults ?? [
@@ -222,7 +224,7 @@ function tlsConflicts(
 
 /** Each batch of spans would make new spans. */
 function tracingConflicts(
-  configFile: string,
+  place: Pick<Fault, 'file' | 'path'>,
   { host, port, tls }: Pick<GatewayFile, 'host' | 'port' | 'tls'>,
   tracing: TracingSettings | undefined,
 ): Fault[] {
@@ -232,7 +234,14 @@ function tracingConflicts(
     reaches(endpoint, { protocol: 'http:', host, port }) ||
     (tls?.port !== undefined && reaches(endpoint, { protocol: 'https:', host, port: tls.port }))
   const reason = `${endpoint} is the gateway's own listener: spans of spans would never end`
-  return isOwn ? [{ file: configFile, path: '$.tracing.endpoint', reason }] : []
+  return isOwn ? [{ ...place, reason }] : []
+}
+
+function endpointPlace(configFile: string, env: Environment): Pick<Fault, 'file' | 'path'> {
+  const variable = endpointVariable(env)
+  return variable === undefined
+    ? { file: configFile, path: '$.tracing.endpoint' }
+    : { file: ENVIRONMENT, path: variable }
 }
 
 /** A route with `mtls` alone needs a listener that asks for certificates, or no client could use it. */
@@ -240,9 +249,11 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
   if (tls?.clientCaFile !== undefined) return []
   const reason =
     'accepts nothing but client certificates, and no HTTPS listener asks for any: set tls.clientCaFile'
-  return routes.flatMap(({ auth }, index) =>
-    auth.has('mtls') && auth.size === 1 ? [{ file, path: `$.routes[${index}].auth`, reason }] : [],
-  )
+  return routes.flatMap(({ auth, documentedAt }, index) => {
+    if (!auth.has('mtls') || auth.size > 1) return []
+    if (documentedAt === undefined) return [{ file, path: `$.routes[${index}].auth`, reason }]
+    return [{ ...placeOfOperation(documentedAt), reason }]
+  })
 }
 
 /** Conflicts of our own issuer with other issuers and with its profile. */

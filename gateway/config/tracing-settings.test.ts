@@ -118,3 +118,20 @@ test('the receiver is not the gateway itself, and its authorities are certificat
   const pem = '-----BEGIN CERTIFICATE-----\n'
   assert.equal(good(untrusted, {}, { '/ca': pem })?.receiver.ca, '-----BEGIN CERTIFICATE-----')
 })
+
+test('a fault names the variable that was followed', () => {
+  const all = { OTEL_EXPORTER_OTLP_CERTIFICATE: '/all' }
+  const own = { ...all, OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: '/own' }
+  const file = { endpoint: ENDPOINT, caFile: '/file' }
+  const bad = { '/all': 'x', '/own': 'x', '/file': 'x' }
+  const placeOf = (...sources: Parameters<typeof load>) =>
+    load(...sources).faults?.map((fault) => [fault.file, fault.path])
+  assert.deepEqual(placeOf(file, {}, bad), [['config/gateway.json', '$.tracing.caFile']])
+  assert.deepEqual(placeOf(file, all, bad), [['environment', 'OTEL_EXPORTER_OTLP_CERTIFICATE']])
+  assert.deepEqual(placeOf(file, own, bad), [['environment', 'OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE']])
+  const ours = 'http://localhost:8080'
+  assert.deepEqual(placeOf({ endpoint: ours }), [['config/gateway.json', '$.tracing.endpoint']])
+  for (const name of ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT']) {
+    assert.deepEqual(placeOf({ endpoint: ENDPOINT }, { [name]: ours }), [['environment', name]])
+  }
+})

@@ -1,7 +1,7 @@
 import { isText, isToken } from '../http/syntax/characters.ts'
 import { describeFault, type Fault, type Parsed } from './faults.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
-import { parseTracingVariables, type TracingVariables } from './rules/tracing-variables.ts'
+import { endpointVariable, parseTracingVariables, type TracingVariables } from './rules/tracing-variables.ts'
 import { urlFault } from './rules/value-rules.ts'
 
 /** Where spans go. Immutable. */
@@ -105,8 +105,7 @@ interface TracingSources {
  */
 export function loadTracing(sources: TracingSources): Parsed<TracingSettings | undefined> {
   const { configFile, written = NOTHING_WRITTEN, env } = sources
-  const names = [env.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, env.OTEL_EXPORTER_OTLP_ENDPOINT, written.endpoint]
-  if (names.every((name) => (name ?? '') === '')) return { value: undefined }
+  if (endpointVariable(env) === undefined && (written.endpoint ?? '') === '') return { value: undefined }
   const variables = parseTracingVariables(env)
   if (variables.faults !== undefined) return { faults: variables.faults }
   const { endpoint = written.endpoint, isOff } = variables.value
@@ -207,7 +206,7 @@ function readLine(file: string, readFile: ReadFile | undefined): string | { read
 
 function readCa(
   { configFile, written, readFile }: TracingSources,
-  { caFile }: TracingVariables,
+  { caFile, caVariable }: TracingVariables,
   faults: Fault[],
 ): string | undefined {
   const file = caFile ?? written?.caFile
@@ -223,7 +222,7 @@ function readCa(
   const place =
     caFile === undefined
       ? { file: configFile, path: '$.tracing.caFile' }
-      : { file: 'environment', path: 'OTEL_EXPORTER_OTLP_CERTIFICATE' }
+      : { file: 'environment', path: caVariable }
   faults.push({ ...place, reason })
   return undefined
 }

@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -336,6 +337,22 @@ describe('the command line', () => {
       assert.match(typed.out + typed.errors, says)
     }
     assert.equal(existsSync(join(dir, 'config/schemas/gateway.schema.json')), true)
+  })
+
+  it('leaves no file behind when the disk has no room for those of init', () => {
+    // Bytes that a file may have, in the blocks of bash: none, and too few for a schema.
+    for (const blocks of [0, 1]) {
+      const { status, errors } = type(
+        `mkdir full-${blocks} && cd full-${blocks} && ulimit -f ${blocks} && countersign init --upstream http://a:1`,
+      )
+      assert.equal(status, 1, errors)
+      assert.match(errors, /nothing was written: EFBIG/)
+      const left = readdirSync(join(dir, `full-${blocks}`), { recursive: true, withFileTypes: true })
+      assert.deepEqual(
+        left.filter((entry) => entry.isFile()).map(({ name }) => name),
+        [],
+      )
+    }
   })
 
   it('does not start a gateway when the bare program is given a flag', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { platform } from 'node:os'
 import { it } from 'node:test'
-import { CannotListen, canSharePorts, listen } from './public-listeners.ts'
+import { CannotListen, canSharePorts, listen, startFailure } from './public-listeners.ts'
 
 it('workers are possible where the system lets several listen on one port, and the log says where it does not', async () => {
   const told: unknown[] = []
@@ -29,4 +29,16 @@ it('a place that is taken is named with the reason', async () => {
     return /EADDRINUSE/.test(error.message)
   })
   first.close()
+})
+
+it('a start that fails is said to be one of listening only where it is', () => {
+  const place = { host: '127.0.0.1', port: 1 }
+  assert.deepEqual(startFailure(new CannotListen(place, new Error('listen EADDRINUSE'))), {
+    what: 'cannot listen',
+    host: '127.0.0.1',
+    port: 1,
+    cause: 'listen EADDRINUSE',
+  })
+  assert.deepEqual(startFailure(new Error('no thread')), { what: 'cannot start', cause: 'no thread' })
+  assert.deepEqual(startFailure('odd'), { what: 'cannot start', cause: 'odd' })
 })

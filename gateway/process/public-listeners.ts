@@ -43,6 +43,17 @@ export class CannotListen extends Error {
   }
 }
 
+/** What the log says of a start that failed: it need not be for an address. */
+export function startFailure(error: unknown): {
+  readonly what: 'cannot listen' | 'cannot start'
+  readonly cause: string
+} & Partial<Pick<Place, 'host' | 'port'>> {
+  const cause = error instanceof Error ? error.message : String(error)
+  if (!(error instanceof CannotListen)) return { what: 'cannot start', cause }
+  const { host, port } = error.place
+  return { what: 'cannot listen', host, port, cause }
+}
+
 /** The public listeners of one thread. */
 export interface PublicListeners {
   readonly listeners: readonly HttpServer[]

@@ -92,6 +92,12 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   return { openapi, rows, operations: all, faults: found === undefined ? [] : [found] }
 }
 
+/** Where a fault says that the operation is. @param documentedAt of its row */
+export function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'path'> {
+  const at = documentedAt.indexOf('#/')
+  return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
+}
+
 /** Two paths that an upstream may take for one, or one operation twice. */
 function sameElsewhere(operation: ApiOperation, seen: Map<string, ApiOperation>): string | undefined {
   const key = `${operation.method} ${foldedPattern(operation.path)}`

@@ -98,7 +98,8 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
   return { keys: keys.map(nameInFile), before: shown(before, after), after: shown(after, before) }
 }
 
-function nameInFile(key: string): string {
+/** What gateway.json calls a key of the settings. */
+export function nameInFile(key: string): string {
   return NAMES_IN_FILE[key] ?? key
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { readTarget } from '../../http/rules/request-target.ts'
-import { foldPath, pathFault } from './path-rules.ts'
+import { foldPath, pathFault, routePathFault } from './path-rules.ts'
 
 test('exact paths, prefixes and escapes that are needed are good', () => {
   for (const path of [
@@ -20,6 +20,18 @@ test('exact paths, prefixes and escapes that are needed are good', () => {
     '/...',
   ]) {
     assert.equal(pathFault(path), undefined, path)
+  }
+})
+
+test('a parameter as routers write it is told how a route has it', () => {
+  for (const [path, segment] of [
+    ['/users/:id', ':id'],
+    ['/users/:id?', ':id?'],
+    ['/users/{user}/cards/:id', ':id'],
+    ['/users/:id/*', ':id'],
+  ] as const) {
+    const reason = `must not hold the segment "${segment}": it would be taken as it stands, and a part that varies is "{id}"`
+    assert.equal(routePathFault(path), reason)
   }
 })
 

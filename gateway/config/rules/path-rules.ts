@@ -6,10 +6,15 @@ const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
 const FIRST_FORBIDDEN = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()+,=:@/-]/
 /** A parameter as routers write it, such as `/:id`. A colon inside a segment, as in `/v1/accounts:close`, is allowed. */
 const PARAMETER = /\/(:[A-Za-z_][A-Za-z0-9_]*\??)(?=\/|$)/
+const PARAMETER_FORM = '"{id}"'
 const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
 
-/** What is wrong with the path of a row, or undefined. It is compared with canonical paths, so another never matches. */
-export function pathFault(path: string): string | undefined {
+/**
+ * What is wrong with the path of a row, or undefined. It is compared with canonical paths, so another never matches.
+ *
+ * @param varying how such a row writes a part that varies
+ */
+export function pathFault(path: string, varying = 'a closing "/*"'): string | undefined {
   if (!path.startsWith('/')) return `must begin with "/", but is ${JSON.stringify(path)}`
   const fixed = path.endsWith('/*') ? path.slice(0, -1) : path
   if (fixed.includes('*')) return 'may hold "*" only at the end, as the whole last segment: "/api/*"'
@@ -17,14 +22,14 @@ export function pathFault(path: string): string | undefined {
   if (/\/\.{1,2}(?:\/|$)/.test(fixed)) return 'must not hold "." or ".." as a segment'
   const parameter = PARAMETER.exec(fixed)?.[1]
   if (parameter !== undefined) {
-    return `must not hold the segment "${parameter}": it would be taken as it stands, and a part that varies is a closing "/*"`
+    return `must not hold the segment "${parameter}": it would be taken as it stands, and a part that varies is ${varying}`
   }
   return characterFault(fixed)
 }
 
 /** The same for the path of a route, which may have segments such as `{id}`. */
 export function routePathFault(path: string): string | undefined {
-  if (!isTemplate(path) || !path.startsWith('/')) return pathFault(path)
+  if (!isTemplate(path) || !path.startsWith('/')) return pathFault(path, PARAMETER_FORM)
   const odd = segmentsOf(path).find((segment) => segment.includes('{') && !isParameter(segment))
   if (odd !== undefined) {
     return `must have "{name}" only as a whole segment, but has ${JSON.stringify(odd)}`
@@ -37,6 +42,7 @@ export function routePathFault(path: string): string | undefined {
     `/${segmentsOf(path)
       .map((segment) => (isParameter(segment) ? 'x' : segment))
       .join('/')}`,
+    PARAMETER_FORM,
   )
 }
 

@@ -18,7 +18,7 @@ export function checkRows(
   file: JsonFile<unknown>,
   list: string,
   rows: readonly WrittenRow[],
-  faultOf: (path: string) => string | undefined = pathFault,
+  faultOf: (path: string) => string | undefined = (path) => pathFault(path),
 ): ReadonlySet<number> {
   const good = new Set<number>()
   const seen = new Map<string, Seen[]>()

@@ -11,6 +11,8 @@ export interface TracingVariables {
   /** The variable that the headers come from. */
   readonly headersVariable: string
   readonly caFile: string | undefined
+  /** The variable that it comes from. */
+  readonly caVariable: string
   readonly compression: 'gzip' | 'none' | undefined
   readonly timeoutMs: number | undefined
   readonly delayMs: number | undefined
@@ -24,6 +26,7 @@ export interface TracingVariables {
 /** The shape of `process.env`. */
 type Environment = Readonly<Partial<Record<string, string>>>
 
+const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT']
 const MAX_MS = 600_000
 const MIN_QUEUE = 128
 const MAX_QUEUE = 65_536
@@ -60,6 +63,7 @@ export function parseTracingVariables(env: Environment): Parsed<TracingVariables
     }
   }
   const headers = take('OTEL_EXPORTER_OTLP_TRACES_HEADERS', 'OTEL_EXPORTER_OTLP_HEADERS')
+  const ca = take('OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE', 'OTEL_EXPORTER_OTLP_CERTIFICATE')
   const own = take('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT')
   const variables: TracingVariables = {
     isOff: env.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER === 'none',
@@ -69,7 +73,8 @@ export function parseTracingVariables(env: Environment): Parsed<TracingVariables
         : value(own, url),
     headers: value(headers, (text) => Object.entries(pairs(text))),
     headersVariable: headers.name,
-    caFile: take('OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE', 'OTEL_EXPORTER_OTLP_CERTIFICATE').text,
+    caFile: ca.text,
+    caVariable: ca.name,
     compression: value(
       take('OTEL_EXPORTER_OTLP_TRACES_COMPRESSION', 'OTEL_EXPORTER_OTLP_COMPRESSION'),
       (text) => choice(text, ['gzip', 'none'] as const),
@@ -91,6 +96,11 @@ export function parseTracingVariables(env: Environment): Parsed<TracingVariables
   )
   value(take('OTEL_TRACES_EXPORTER'), (text) => choice(text, ['otlp', 'none']))
   return faults.length > 0 && !variables.isOff ? { faults } : { value: variables }
+}
+
+/** The variable that names the endpoint; undefined: none. */
+export function endpointVariable(env: Environment): string | undefined {
+  return ENDPOINTS.find((name) => (env[name] ?? '') !== '')
 }
 
 function url(text: string): string {
