@@ -11,3 +11,17 @@ export function startBeats(): { elapsedMs(): number } {
   }, BEAT_MS).unref()
   return { elapsedMs: () => beats * BEAT_MS }
 }
+
+/** Rejects when what is waited for has not come after so many milliseconds of beats. */
+export async function withinBeats<T>(ms: number, awaited: Promise<T>): Promise<T> {
+  const beats = startBeats()
+  const late = Promise.withResolvers<never>()
+  const watch = setInterval(() => {
+    if (beats.elapsedMs() >= ms) late.reject(new Error(`nothing came within ${ms} ms of beats`))
+  }, BEAT_MS)
+  try {
+    return await Promise.race([awaited, late.promise])
+  } finally {
+    clearInterval(watch)
+  }
+}

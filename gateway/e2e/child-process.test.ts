@@ -171,7 +171,8 @@ describe('a gateway that is told to stop', () => {
   })
 
   it('takes a second signal at once for the same Ctrl-C, and a later one for the deadline', async () => {
-    await start(60_000)
+    // Beyond all waiting of this test.
+    await start(600_000)
     const unanswered = call(`${gateway.url}/held`)
     await holding(1)
     const signalledAt = performance.now()

@@ -17,8 +17,11 @@ const BUNDLES = new Map([
 // A test that failed leaves its processes, for which the run of the file would wait for ever.
 after(killPrograms)
 
+/** Undefined takes away what tests set otherwise. */
+export type Environment = Readonly<Record<string, string | undefined>>
+
 /** Runs a script of this repository, named from its root, with exactly this environment beside PATH. */
-export function run(script: string, env: Readonly<Record<string, string>>): RunningProcess {
+export function run(script: string, env: Environment): RunningProcess {
   const isBackend = script.startsWith('backend/')
   const { NODE_V8_COVERAGE = '' } = isBackend ? {} : { ...process.env, ...env }
   const program = BUNDLES.get(script) || script

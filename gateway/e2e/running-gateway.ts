@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
 import { placesIn, writeConfiguration } from '../testing/configuration-files.ts'
 import type { RunningProcess } from '../testing/running-process.ts'
-import { run } from './child-process.ts'
+import { type Environment, run } from './child-process.ts'
 import { call } from './client.ts'
 
 export interface GatewayOptions {
@@ -14,7 +14,7 @@ export interface GatewayOptions {
   readonly limits?: readonly object[]
   /** Rows of clients.json; none when left out. */
   readonly clients?: readonly object[]
-  readonly env?: Readonly<Record<string, string>>
+  readonly env?: Environment
   /** A directory of an earlier run, to start again where it ended. */
   readonly dir?: string
 }

@@ -21,7 +21,7 @@ export interface RunningProcess {
 export interface ProgramOptions {
   readonly cwd?: string
   /** All of it: nothing is inherited. */
-  readonly env: Readonly<Record<string, string>>
+  readonly env: Readonly<Record<string, string | undefined>>
 }
 
 const running = new Set<ChildProcess>()
