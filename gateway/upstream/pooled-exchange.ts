@@ -1,12 +1,12 @@
 import { revokedSessions } from '../http/rules/response-headers.ts'
 import type { Timed } from '../http/syntax/deadlines.ts'
 import type { Field } from '../http/syntax/field.ts'
-import { NO_PROBE } from './balancing/circuit-breaker.ts'
+import { CountedAttempts } from './balancing/counted-attempts.ts'
 import type { Origin } from './balancing/origin.ts'
 import { isOfUpstream, isRepeatable, mayRetry } from './balancing/retry.ts'
 import type { RetryBudget } from './balancing/retry-budget.ts'
 import type { ClientState, Pool } from './pooled-upstreams.ts'
-import { stepTimeout, totalTimeout } from './timeout-faults.ts'
+import { stepTimeout, totalTimeout, type WaitedFor } from './timeout-faults.ts'
 import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 export const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
@@ -19,18 +19,18 @@ const NONE_TRIED: readonly never[] = []
  * sender holds and what its connection reports to: one allocation for each request.
  */
 export abstract class PooledExchange<
-  Connection,
-  OwnPool extends Pool<Connection>,
-  State extends ClientState<OwnPool>,
-> implements UpstreamCall, Timed
+    Connection,
+    OwnPool extends Pool<Connection>,
+    State extends ClientState<OwnPool>,
+  >
+  extends CountedAttempts<OwnPool>
+  implements UpstreamCall, Timed
 {
   slot = -1
   sent = false
   protected readonly state: State
   protected readonly request: UpstreamRequest
   protected readonly response: UpstreamResponse
-  /** Of the present attempt, or else of the last one. */
-  protected chosenOrigin: Origin<OwnPool>
   protected connection: Connection | undefined = undefined
   /** For the upstream to take the body, send its head or the next piece; NEVER while it is not its turn. */
   protected idleDeadlineMs = NEVER
@@ -43,8 +43,6 @@ export abstract class PooledExchange<
   #tried: readonly Origin<OwnPool>[] = NONE_TRIED
   #retried = false
   #isPaused = false
-  /** What the circuit breaker of the chosen upstream counts the present attempt as. */
-  #probe = NO_PROBE
   /** Retries of the group's budget so far. */
   #resends = 0
   #awaitsResend = false
@@ -52,12 +50,12 @@ export abstract class PooledExchange<
   #unwanted: Origin<OwnPool> | undefined = undefined
 
   constructor(state: State, request: UpstreamRequest, response: UpstreamResponse) {
+    super(state.choice.first)
     this.state = state
     this.request = request
     this.response = response
     this.nowMs = state.clock()
     this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.nowMs + request.totalMs
-    this.chosenOrigin = state.choice.first
   }
 
   protected abstract fieldsChanged(): void
@@ -102,10 +100,15 @@ export abstract class PooledExchange<
   }
 
   checkTime(nowMs: number): void {
-    if (nowMs >= this.#totalDeadlineMs) {
-      const waitedFor = this.#isPaused ? 'receiver' : this.awaitsSender ? 'sender' : 'upstream'
-      this.abortWith(totalTimeout(this.request, waitedFor))
-    } else if (nowMs >= this.idleDeadlineMs) this.abortWith(this.stepFault())
+    if (nowMs >= this.idleDeadlineMs && this.idleDeadlineMs <= this.#totalDeadlineMs) {
+      this.abortWith(this.stepFault())
+    } else if (nowMs >= this.#totalDeadlineMs) this.abortWith(totalTimeout(this.request, this.#waitedFor))
+  }
+
+  get #waitedFor(): WaitedFor {
+    if (this.#isPaused) return 'receiver'
+    if (this.awaitsSender) return 'sender'
+    return this.headReceived ? 'nobody' : 'upstream'
   }
 
   protected stepFault(): UpstreamFault {
@@ -140,8 +143,7 @@ export abstract class PooledExchange<
       this.chosenOrigin = origin
       const connection = origin.pool.lease(this.#retried, this.nowMs)
       if (connection !== undefined) {
-        origin.inFlight += 1
-        if (origin.breaker !== undefined) this.#probe = origin.breaker.begin()
+        this.attemptBegan()
         if (this.request.attempts?.began(origin.url) === true) this.fieldsChanged()
         return connection
       }
@@ -157,13 +159,13 @@ export abstract class PooledExchange<
   /** The connection could not be made; nothing was sent. Tries another upstream. */
   protected connectionRefused(fault: UpstreamFault): void {
     const { retries, choice } = this.state
-    this.chosenOrigin.breaker?.failed(this.#takeProbe())
+    this.attemptRefused()
     this.request.attempts?.failed(fault.kind)
     this.#tried = [...this.#tried, this.chosenOrigin]
     this.detach()
-    this.#resendOver('failed')
-    if (retries !== undefined && !choice.hasAny(this.#tried) && this.#mayResend(retries, NONE_TRIED)) {
-      this.#tried = NONE_TRIED
+    if (retries !== undefined && !choice.hasAny(this.#tried)) {
+      this.#resendOver('failed')
+      if (this.#mayResend(retries, NONE_TRIED)) this.#tried = NONE_TRIED
     }
     this.nowMs = this.state.clock()
     this.attempt(fault)
@@ -174,7 +176,7 @@ export abstract class PooledExchange<
     progress: { readonly sent: boolean; readonly responseBegan: boolean },
   ): void {
     const again = mayRetry(fault.kind, this.request, { ...progress, retried: this.#retried })
-    if (!again && isOfUpstream(fault)) this.#failed()
+    if (!again && isOfUpstream(fault)) this.attemptFailed()
     this.detach()
     this.request.attempts?.failed(fault.kind)
     if (again) {
@@ -182,16 +184,6 @@ export abstract class PooledExchange<
       this.nowMs = this.state.clock()
       this.attempt(fault)
     } else this.reportFault(fault)
-  }
-
-  #responded(status: number): void {
-    this.chosenOrigin.health.responded(status)
-    this.chosenOrigin.breaker?.responded(status, this.#takeProbe())
-  }
-
-  #failed(): void {
-    this.chosenOrigin.health.exchangeFailed()
-    this.chosenOrigin.breaker?.failed(this.#takeProbe())
   }
 
   /** The upstream must send its head now, unless it has. */
@@ -208,7 +200,7 @@ export abstract class PooledExchange<
   }
 
   head(status: number, fields: readonly Field[], nowMs: number): void {
-    this.#responded(status)
+    this.attemptResponded(status)
     if (this.state.retries !== undefined && this.#isSentAgain(this.state.retries, status, fields)) return
     this.headReceived = true
     this.idleDeadlineMs = nowMs + this.request.idleMs
@@ -242,12 +234,6 @@ export abstract class PooledExchange<
     this.state.retries?.over(outcome)
   }
 
-  #takeProbe(): number {
-    const probe = this.#probe
-    this.#probe = NO_PROBE
-    return probe
-  }
-
   /** @returns `false` to pause. */
   data(piece: Buffer, nowMs: number): boolean {
     this.idleDeadlineMs = nowMs + this.request.idleMs
@@ -269,14 +255,14 @@ export abstract class PooledExchange<
 
   /** The upstream has switched protocols: there is no response to await, and a retry has done its work. */
   protected upgraded(): void {
-    this.#responded(101)
+    this.attemptResponded(101)
     this.#resendOver('succeeded')
     this.finish()
     this.detach()
   }
 
   protected abortWith(fault: UpstreamFault): void {
-    if (isOfUpstream(fault) && this.connection !== undefined) this.#failed()
+    if (isOfUpstream(fault) && this.connection !== undefined) this.attemptFailed()
     this.abort()
     this.response.fault(fault)
   }
@@ -303,8 +289,7 @@ export abstract class PooledExchange<
     const { connection } = this
     if (connection === undefined) return undefined
     this.connection = undefined
-    this.chosenOrigin.inFlight -= 1
-    if (this.#probe !== NO_PROBE) this.chosenOrigin.breaker?.abandoned(this.#takeProbe())
+    this.attemptOver()
     return connection
   }
 }

@@ -1,13 +1,14 @@
 import type { UpstreamFault, UpstreamRequest } from './upstream-client.ts'
 
-/** Who must act next: the upstream, the receiver of its response, or the sender of the request body. */
-export type WaitedFor = 'upstream' | 'receiver' | 'sender'
+/** Who must act next: the upstream, the receiver of its response, or the sender of the request body. Nobody: it is coming. */
+export type WaitedFor = 'upstream' | 'receiver' | 'sender' | 'nobody'
 
-const KINDS = { upstream: 'timeout', receiver: 'unread', sender: 'unsent' } as const
+const KINDS = { upstream: 'timeout', receiver: 'unread', sender: 'unsent', nobody: 'timeout' } as const
 const WORDS = {
   upstream: 'the upstream was waited for',
   receiver: 'the receiver held the response back',
   sender: 'the rest of the request body was waited for',
+  nobody: 'the response was still coming',
 } as const
 
 /** The total time ran out: blames the side that had to act next. */
@@ -17,7 +18,9 @@ export function totalTimeout(
 ): UpstreamFault {
   const kind = KINDS[waitedFor]
   const cause = `not over within ${totalMs} ms: ${WORDS[waitedFor]}`
-  return isTotalOfClient === true ? { kind, cause, isOfClient: true } : { kind, cause }
+  return isTotalOfClient === true || waitedFor === 'nobody'
+    ? { kind, cause, isNeutral: true }
+    : { kind, cause }
 }
 
 /** The upstream took too long for one step of the exchange. */

@@ -62,8 +62,8 @@ export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For our log only; never for the client. */
   readonly cause: string
-  /** The time that the client allowed is up: that says nothing of the upstream. */
-  readonly isOfClient?: boolean
+  /** A total is over that says nothing of the upstream: the client's, or that of a response that was still coming. */
+  readonly isNeutral?: boolean
   /** `unavailable`: when a breaker will let a request through. */
   readonly retryAfterMs?: number
 }

@@ -100,7 +100,7 @@ describe('a target that has recovered', () => {
     assert.equal(one.health.recoveredAtMs, time.nowMs)
     other.breaker?.failed(NO_PROBE)
     time.nowMs += 5000
-    other.breaker?.responded(200, other.breaker.begin())
+    other.breaker?.succeeded(200, other.breaker.begin())
     assert.equal(other.health.recoveredAtMs, time.nowMs)
   })
 })

@@ -25,22 +25,28 @@ function breaker(settings: Partial<BreakerSettings> = {}) {
   return { breaker: made, time, changes }
 }
 
+/** A whole response. */
+function responded(to: CircuitBreaker, status: number, probe: number): void {
+  to.responded(status, probe)
+  to.succeeded(status, probe)
+}
+
 describe('a circuit breaker', () => {
   it('opens after so many failures in a row, and a success in between begins them again', () => {
     const { breaker: one, changes } = breaker()
-    for (const status of [500, 503, 200, 500, 599, 404]) one.responded(status, NO_PROBE)
+    for (const status of [500, 503, 200, 500, 599, 404]) responded(one, status, NO_PROBE)
     assert.deepEqual([one.state, one.admits(), one.waitMs], ['closed', true, 0])
-    one.responded(502, NO_PROBE)
+    responded(one, 502, NO_PROBE)
     one.failed(NO_PROBE)
-    one.responded(504, NO_PROBE)
+    responded(one, 504, NO_PROBE)
     assert.deepEqual([one.state, one.admits(), one.waitMs, changes], ['open', false, 5000, ['open']])
   })
 
   it('counts only the statuses that it is told to', () => {
     const { breaker: one } = breaker({ statuses: [503] })
-    for (let i = 0; i < 10; i++) one.responded(500, NO_PROBE)
+    for (let i = 0; i < 10; i++) responded(one, 500, NO_PROBE)
     assert.equal(one.state, 'closed')
-    for (let i = 0; i < 3; i++) one.responded(503, NO_PROBE)
+    for (let i = 0; i < 3; i++) responded(one, 503, NO_PROBE)
     assert.equal(one.state, 'open')
   })
 
@@ -50,7 +56,7 @@ describe('a circuit breaker', () => {
     assert.equal(one.state, 'closed')
     // They have left the window.
     time.nowMs += 11_000
-    for (let i = 0; i < 6; i++) one.responded(200, NO_PROBE)
+    for (let i = 0; i < 6; i++) responded(one, 200, NO_PROBE)
     for (let i = 0; i < 5; i++) one.failed(NO_PROBE)
     assert.equal(one.state, 'closed')
     one.failed(NO_PROBE)
@@ -79,12 +85,12 @@ describe('a circuit breaker', () => {
     assert.equal(one.admits(), true)
     const probes = [one.begin(), one.begin()]
     assert.deepEqual([one.state, one.admits()], ['half-open', false])
-    one.responded(200, probes[0] as number)
+    responded(one, 200, probes[0] as number)
     assert.equal(one.admits(), false)
-    one.responded(500, probes[1] as number)
+    responded(one, 500, probes[1] as number)
     assert.deepEqual([one.state, one.waitMs], ['open', 5000])
     time.nowMs += 5000
-    for (const probe of [one.begin(), one.begin()]) one.responded(404, probe)
+    for (const probe of [one.begin(), one.begin()]) responded(one, 404, probe)
     assert.deepEqual(changes, ['open', 'half-open', 'open', 'half-open', 'closed'])
     assert.equal(one.begin(), NO_PROBE)
   })
@@ -94,15 +100,15 @@ describe('a circuit breaker', () => {
     one.failed(NO_PROBE)
     time.nowMs += 5000
     const first = one.begin()
-    one.responded(200, NO_PROBE)
+    responded(one, 200, NO_PROBE)
     one.failed(NO_PROBE)
     assert.equal(one.state, 'half-open')
     one.failed(first)
     time.nowMs += 5000
     const second = one.begin()
-    one.responded(200, first)
+    responded(one, 200, first)
     assert.equal(one.state, 'half-open')
-    one.responded(200, second)
+    responded(one, 200, second)
     assert.equal(one.state, 'closed')
   })
 
@@ -147,7 +153,7 @@ describe('a circuit breaker', () => {
           }
           const [ended] = result === 'none' ? [] : underWay.splice(which % (underWay.length + 1), 1)
           if (ended === undefined) continue
-          if (result === 'success') one.responded(200, ended)
+          if (result === 'success') responded(one, 200, ended)
           else if (result === 'failure') one.failed(ended)
           else {
             one.abandoned(ended)

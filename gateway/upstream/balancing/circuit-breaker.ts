@@ -28,6 +28,8 @@ export class CircuitBreaker {
   #roundEndsMs = 0
   /** Since it was open. */
   #succeeded = 0
+  /** Probes since it was open with a good head, whether or not they are over. */
+  #promising = 0
 
   /** @param clock milliseconds, monotonic. @param onChange called on each change; it starts closed. */
   constructor(settings: BreakerSettings, clock: () => number, onChange: (state: BreakerState) => void) {
@@ -57,10 +59,12 @@ export class CircuitBreaker {
 
   /** An exchange that was admitted begins. @returns what its result must be reported with */
   begin(): number {
+    if (this.#state === 'half-open' && this.#isPromising) this.#become('closed')
     if (this.#state === 'closed') return NO_PROBE
     if (this.#state === 'open') {
       this.#firstRound = this.#round + 1
       this.#succeeded = 0
+      this.#promising = 0
     }
     if (this.#state === 'open' || this.#begun >= this.#settings.probes) {
       this.#round += 1
@@ -72,16 +76,33 @@ export class CircuitBreaker {
     return this.#round
   }
 
-  /** A final head came. @returns whether it is a success */
-  responded(status: number, probe: number): boolean {
-    const { statuses } = this.#settings
-    const failed = statuses === undefined ? status >= 500 : statuses.includes(status)
-    if (failed) this.failed(probe)
-    else this.#good(probe)
-    return !failed
+  /** The responses to all probes of a round are still good at its end. They may go on for hours. */
+  get #isPromising(): boolean {
+    return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }
 
-  /** There was no connection, or no whole response. */
+  /** A final head came. A failure counts at once; a success only by `succeeded`, because the body may break off. */
+  responded(status: number, probe: number): void {
+    if (this.#isFailure(status)) this.failed(probe)
+    else if (this.#isProbe(probe)) this.#promising += 1
+  }
+
+  /** An exchange is over with which the target did what it should. @param status of its head */
+  succeeded(status: number, probe: number): void {
+    if (!this.#isFailure(status)) this.#good(probe)
+  }
+
+  /** There was no whole response. @param status of its head, which may have been counted; 0: there was none */
+  brokeOff(status: number, probe: number): void {
+    if (!this.#isFailure(status)) this.failed(probe)
+  }
+
+  #isFailure(status: number): boolean {
+    const { statuses } = this.#settings
+    return statuses === undefined ? status >= 500 : statuses.includes(status)
+  }
+
+  /** An exchange failed: there was no connection, say. */
   failed(probe: number): void {
     if (this.#isProbe(probe)) this.#open(this.#clock())
     if (this.#state !== 'closed') return

@@ -2,6 +2,12 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Health } from './health.ts'
 
+/** A whole response. */
+function responded(health: Health, status: number): void {
+  health.responded(status)
+  health.succeeded(status)
+}
+
 describe('the health of an upstream', () => {
   it('is left alone for 250 ms after a failure, then twice as long each time, up to 10 s', () => {
     let nowMs = 1000
@@ -53,11 +59,11 @@ describe('the health of an upstream', () => {
       () => nowMs,
       () => {},
     )
-    for (const status of [503, 200, 502, 504]) health.responded(status)
+    for (const status of [503, 200, 502, 504]) responded(health, status)
     assert.equal(health.avoided(), false)
     health.exchangeFailed()
     // Under way together with it.
-    for (let i = 0; i < 10; i++) health.responded(503)
+    for (let i = 0; i < 10; i++) responded(health, 503)
     const waits: number[] = []
     for (let i = 0; i < 6; i++) {
       const fromMs = nowMs
@@ -65,11 +71,11 @@ describe('the health of an upstream', () => {
       waits.push(nowMs - fromMs)
       health.chosen()
       assert.equal(health.avoided(), true, 'one call finds out')
-      health.responded(503)
+      responded(health, 503)
     }
     assert.deepEqual(waits, [1000, 2000, 4000, 8000, 10_000, 10_000])
     assert.equal(health.usable(), true)
-    health.responded(200)
+    responded(health, 200)
     assert.equal(health.avoided(), false)
   })
 

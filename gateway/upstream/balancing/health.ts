@@ -29,6 +29,8 @@ export class Health {
   #avoidedUntilMs = 0
   /** An exchange probes whether it responds again. */
   #responseProbed = false
+  /** A good head has come since the probe began, and nothing has failed. */
+  #isPromising = false
 
   /**
    * @param clock milliseconds, monotonic.
@@ -72,16 +74,29 @@ export class Health {
     return this.#failures >= MAX_FAILURES && this.#clock() < this.#avoidedUntilMs
   }
 
-  /** A response with this status came. */
+  /** A head with this status came. A failure counts at once; a success only by `succeeded`, because the body may break off. */
   responded(status: number): void {
     this.connected()
-    if (status >= 502 && status <= 504) this.exchangeFailed()
-    else if (this.#failures > 0) {
-      if (this.#failures >= MAX_FAILURES) this.recovered()
-      this.#failures = 0
-      this.#responseProbed = false
-      this.#avoidedMs = FIRST_AVOIDED_MS
-    }
+    if (isFailure(status)) this.exchangeFailed()
+    else if (this.#responseProbed) this.#isPromising = true
+  }
+
+  /** An exchange is over with which the upstream did what it should. @param status of its head */
+  succeeded(status: number): void {
+    if (this.#failures > 0 && !isFailure(status)) this.#begin()
+  }
+
+  #begin(): void {
+    if (this.#failures >= MAX_FAILURES) this.recovered()
+    this.#failures = 0
+    this.#responseProbed = false
+    this.#isPromising = false
+    this.#avoidedMs = FIRST_AVOIDED_MS
+  }
+
+  /** There was no whole response. @param status of its head, which may have been counted; 0: there was none */
+  brokeOff(status: number): void {
+    if (!isFailure(status)) this.exchangeFailed()
   }
 
   /** The exchange failed after the connection was made: no complete response that can be passed on. */
@@ -90,6 +105,7 @@ export class Health {
     // While avoided, only a probe counts: other exchanges began earlier or had no other upstream.
     if (this.#failures < MAX_FAILURES || (this.#failures > MAX_FAILURES && !this.#responseProbed)) return
     this.#responseProbed = false
+    this.#isPromising = false
     this.#avoidedUntilMs = this.#clock() + this.#avoidedMs
     this.#avoidedMs = Math.min(this.#avoidedMs * 2, LONGEST_BACK_OFF_MS)
   }
@@ -102,8 +118,12 @@ export class Health {
   /** The next exchange goes to this upstream. */
   chosen(): void {
     if (this.#failures >= MAX_FAILURES && !this.avoided()) {
-      this.#responseProbed = true
-      this.#avoidedUntilMs = this.#clock() + this.#avoidedMs
+      // The response to the probe may go on for hours.
+      if (this.#isPromising) this.#begin()
+      else {
+        this.#responseProbed = true
+        this.#avoidedUntilMs = this.#clock() + this.#avoidedMs
+      }
     }
     if (this.#healthy) return
     this.#connectProbed = true
@@ -133,4 +153,9 @@ export class Health {
     if (!before) this.recovered()
     this.#onChange(!before)
   }
+}
+
+/** A status that says that the service behind the upstream did not respond. */
+function isFailure(status: number): boolean {
+  return status >= 502 && status <= 504
 }

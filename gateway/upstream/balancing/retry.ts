@@ -34,6 +34,6 @@ export function isRepeatable({
 }
 
 /** Whether the upstream failed after the connection was made. */
-export function isOfUpstream({ kind, isOfClient }: UpstreamFault): boolean {
-  return isOfClient !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
+export function isOfUpstream({ kind, isNeutral }: UpstreamFault): boolean {
+  return isNeutral !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
 }

@@ -135,6 +135,118 @@ describe('a circuit breaker', () => {
     assert.deepEqual(events, ['open'])
   })
 
+  const BROKEN_OFF: ScriptedOptions = {
+    onRequest: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'),
+  }
+
+  it('counts responses that break off after a good head, in a row and as a percentage', async (t) => {
+    for (const settings of [{}, { failures: 0, failurePercent: 100, minRequests: 3 }]) {
+      const { scripted, upstream, events } = await guarded(t, [BROKEN_OFF], {
+        breaker: { ...BREAKER, ...settings },
+      })
+      for (let i = 0; i < 3; i++) {
+        assert.equal((await send(upstream, { method: 'POST' }).over).fault?.kind, 'broken')
+      }
+      assert.equal((await send(upstream, { method: 'POST' }).over).fault?.kind, 'unavailable')
+      assert.deepEqual([asked(scripted), events], [[3], ['open']])
+    }
+  })
+
+  it('counts a response with a bad status once, though it breaks off as well', async (t) => {
+    const bad: ScriptedOptions = {
+      onRequest: ({ socket }) => socket.end('HTTP/1.1 503 X\r\nContent-Length: 9\r\n\r\nx'),
+    }
+    const { scripted, upstream, events } = await guarded(t, [bad, bad], { breaker: BREAKER })
+    for (let i = 0; i < 4; i++) assert.ok((await send(upstream, { method: 'POST' }).over).fault)
+    assert.deepEqual([asked(scripted), events], [[2, 2], []])
+    assert.ok(upstream.targets.every(({ health }) => !health.avoided()))
+  })
+
+  it('opens again when the response to its probe breaks off', async (t) => {
+    const { upstream, events, time } = await guarded(t, [BROKEN_OFF], {
+      breaker: { ...BREAKER, failures: 1 },
+    })
+    await send(upstream, { method: 'POST' }).over
+    time.nowMs += 5000
+    assert.equal((await send(upstream, { method: 'POST' }).over).fault?.kind, 'broken')
+    assert.deepEqual(events, ['open', 'half-open', 'open'])
+  })
+
+  it('takes a response that its client breaks off for a success, once its head was good', async (t) => {
+    let ill = true
+    const script: ScriptedOptions = {
+      onRequest: ({ socket }) => (ill ? socket.destroy() : socket.write(ok('whole').slice(0, -1))),
+    }
+    const { upstream, events, time } = await guarded(t, [script], { breaker: { ...BREAKER, failures: 1 } })
+    await send(upstream, { method: 'POST' }).over
+    ill = false
+    time.nowMs += 5000
+    const { call, received } = send(upstream)
+    await until(() => received.status === 200)
+    call.abort()
+    assert.deepEqual(events, ['open', 'half-open', 'closed'])
+  })
+
+  it('does not wait for the end of a response that goes on for longer than it was open', async (t) => {
+    let ill = true
+    const script: ScriptedOptions = {
+      onRequest: ({ socket }) => (ill ? socket.destroy() : socket.write(ok('whole').slice(0, -1))),
+    }
+    const { upstream, events, time } = await guarded(t, [script, script], {
+      breaker: { ...BREAKER, failures: 3 },
+    })
+    for (let i = 0; i < 6; i++) await send(upstream, { method: 'POST' }).over
+    ill = false
+    const sent = []
+    for (let i = 0; i < 4; i++) {
+      if (i % 2 === 0) time.nowMs += 5000
+      const stream = send(upstream)
+      await until(() => stream.received.status === 200)
+      sent.push(stream)
+    }
+    assert.deepEqual(events, ['open', 'open', 'half-open', 'half-open', 'closed', 'closed'])
+    assert.ok(upstream.targets.every(({ health }) => !health.avoided()))
+    for (const { call } of sent) call.abort()
+  })
+
+  it('does not count that a response was still coming when the total of its route was over', async (t) => {
+    const { scripted, upstream, events, time } = await guarded(
+      t,
+      [{ onRequest: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n') }],
+      { breaker: { ...BREAKER, failures: 3 } },
+    )
+    const calls = Array.from({ length: 3 }, () => send(upstream, { totalMs: 5000, idleMs: 2000 }))
+    await until(() => calls.every(({ received }) => received.status === 200))
+    for (let i = 1; i <= 4; i++) {
+      time.nowMs += 1000
+      for (const { socket } of scripted[0].requests) socket.write('x')
+      await until(() => calls.every(({ received }) => received.chunks.length === i))
+    }
+    time.nowMs += 1000
+    for (const { over } of calls) {
+      const { fault } = await over
+      assert.deepEqual(fault, {
+        kind: 'timeout',
+        cause: 'not over within 5000 ms: the response was still coming',
+        isNeutral: true,
+      })
+    }
+    assert.deepEqual([events, upstream.targets[0]?.health.avoided()], [[], false])
+  })
+
+  it('counts the silence of a response whose total is over at the same time', async (t) => {
+    const { upstream, events, time } = await guarded(
+      t,
+      [{ onRequest: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n') }],
+      { breaker: { ...BREAKER, failures: 1 } },
+    )
+    const { received, over } = send(upstream, { totalMs: 5000, idleMs: 2000 })
+    await until(() => received.status === 200)
+    time.nowMs += 6000
+    assert.equal((await over).fault?.cause, 'no piece of the body within 2000 ms')
+    assert.deepEqual(events, ['open'])
+  })
+
   it('does not count that a client allowed less time than the target needs', async (t) => {
     const slow: ScriptedOptions = {}
     const { scripted, upstream, events, time } = await guarded(t, [slow, slow], { breaker: BREAKER })
@@ -160,6 +272,21 @@ describe('a circuit breaker', () => {
   })
 })
 
+describe('a target that breaks its responses off', () => {
+  it('gets few requests, though it fails fast after a good head', async (t) => {
+    const broken: ScriptedOptions = {
+      onRequest: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'),
+    }
+    const { scripted, upstream, time } = await guarded(t, [broken, status(200, 'b')], {})
+    for (let i = 0; i < 100; i++) {
+      await send(upstream, { method: 'POST' }).over
+      time.nowMs += 100
+    }
+    // Three, and a probe after 1, 2 and 4 s.
+    assert.deepEqual(asked(scripted), [6, 94])
+  })
+})
+
 describe('a retry by response', () => {
   it('goes to another target, and the client gets the better response', async (t) => {
     const { scripted, upstream, events } = await guarded(t, [status(503, 'no'), status(200, 'yes')], {
@@ -170,6 +297,17 @@ describe('a retry by response', () => {
       assert.deepEqual([received.status, bodyOf(received)], [200, 'yes'])
     }
     assert.deepEqual([asked(scripted), events], [[1, 2], ['succeeded']])
+  })
+
+  it('is one retry, though the first target that it goes to cannot be connected to', async (t) => {
+    const { scripted, upstream, events } = await guarded(t, [status(200, 'yes'), status(503), status(200)], {
+      retry: RETRY,
+    })
+    // The second is asked first, and the third after it.
+    await scripted[2]?.close()
+    const received = await send(upstream).over
+    assert.deepEqual([received.status, bodyOf(received), events], [200, 'yes', ['succeeded']])
+    assert.deepEqual(asked(scripted), [1, 1, 0])
   })
 
   it('goes to the same target when there is no other, at most as often as it is told, and the last response counts', async (t) => {

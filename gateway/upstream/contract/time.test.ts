@@ -193,7 +193,8 @@ describe('the time of an exchange', () => {
     const received = await sent.over
     assert.deepEqual(received.fault, {
       kind: 'timeout',
-      cause: 'not over within 5000 ms: the upstream was waited for',
+      cause: 'not over within 5000 ms: the response was still coming',
+      isNeutral: true,
     })
     await until(() => scripted.inUse() === 0)
   })

@@ -1,0 +1,65 @@
+import { NO_PROBE } from './circuit-breaker.ts'
+import type { Origin } from './origin.ts'
+
+/**
+ * Attempts of an exchange, one after the other, each of which counts once: for the health of its upstream and for its circuit
+ * breaker. A base class, so that an exchange stays one object.
+ */
+export abstract class CountedAttempts<Pool> {
+  /** Of the present attempt, or else of the last one. */
+  protected chosenOrigin: Origin<Pool>
+  /** What the circuit breaker of the chosen upstream counts the present attempt as. */
+  #probe = NO_PROBE
+  /** Of the final head that the present attempt has got; 0: none, or its result has been counted. */
+  #status = 0
+
+  constructor(first: Origin<Pool>) {
+    this.chosenOrigin = first
+  }
+
+  protected attemptBegan(): void {
+    const { chosenOrigin } = this
+    chosenOrigin.inFlight += 1
+    if (chosenOrigin.breaker !== undefined) this.#probe = chosenOrigin.breaker.begin()
+  }
+
+  protected attemptResponded(status: number): void {
+    this.#status = status
+    this.chosenOrigin.health.responded(status)
+    this.chosenOrigin.breaker?.responded(status, this.#probe)
+  }
+
+  /** No connection could be made, which the pool tells the health. */
+  protected attemptRefused(): void {
+    this.chosenOrigin.breaker?.failed(this.#takeProbe())
+  }
+
+  protected attemptFailed(): void {
+    const status = this.#takeStatus()
+    this.chosenOrigin.health.brokeOff(status)
+    this.chosenOrigin.breaker?.brokeOff(status, this.#takeProbe())
+  }
+
+  /** If it has not failed since its head, it was a success: it ended well, or was given up. */
+  protected attemptOver(): void {
+    const { chosenOrigin } = this
+    chosenOrigin.inFlight -= 1
+    if (this.#status !== 0) {
+      const status = this.#takeStatus()
+      chosenOrigin.health.succeeded(status)
+      chosenOrigin.breaker?.succeeded(status, this.#takeProbe())
+    } else if (this.#probe !== NO_PROBE) chosenOrigin.breaker?.abandoned(this.#takeProbe())
+  }
+
+  #takeStatus(): number {
+    const status = this.#status
+    this.#status = 0
+    return status
+  }
+
+  #takeProbe(): number {
+    const probe = this.#probe
+    this.#probe = NO_PROBE
+    return probe
+  }
+}
