@@ -3,6 +3,7 @@ import type { Findings } from '../listener/findings.ts'
 import { readPem } from '../listener/pem.ts'
 import { readCertificates, warnOfTime } from '../listener/server-certificate.ts'
 import { subjectOf } from './certificate-names.ts'
+import { tieOf } from './list-authority.ts'
 import { type RevocationList, readRevocationList, UnusableList } from './revocation-list.ts'
 import { isIssuer } from './trust.ts'
 
@@ -71,16 +72,17 @@ function checkSigners(
   check: FileCheck & { readonly authorities: readonly X509Certificate[] },
 ): void {
   const { file, findings, authorities } = check
-  const verdicts = lists.map((list) => authorities.map(({ publicKey }) => list.isSignedBy(publicKey)))
-  for (const [index, row] of verdicts.entries()) {
+  const ties = lists.map((list) => authorities.map((authority) => tieOf(list, authority)))
+  for (const [index, row] of ties.entries()) {
     const name = `${file}: list ${index + 1}`
-    if (row.includes(undefined))
+    if (row.includes('proved')) continue
+    if (row.includes('named'))
       findings.warn(`${name} is signed with an algorithm that is not checked at load`)
     // It may belong to an intermediate authority whose certificate the clients send.
-    else if (!row.includes(true)) findings.warn(`${name} is signed by none of the client authorities`)
+    else findings.warn(`${name} is signed by none of the client authorities`)
   }
   for (const [index, authority] of authorities.entries()) {
-    if (verdicts.some((row) => row[index] !== false)) continue
+    if (ties.some((row) => row[index] !== 'none')) continue
     const reason = `has no list of the authority ${subjectOf(authority)}: every client of it would be refused`
     findings.fault({ file, path: '$', reason })
   }

@@ -24,8 +24,8 @@ export interface RevocationList {
   readonly nextUpdateMs: number | undefined
   /** Serial numbers of revoked certificates, as `X509Certificate.serialNumber` writes them. */
   readonly serials: ReadonlySet<string>
-  /** Whether this key signed the list; undefined when the signature algorithm is not supported. */
-  readonly isSignedBy: (key: KeyObject) => boolean | undefined
+  /** Whether the signature is good and of this key. */
+  readonly checkSignature: (key: KeyObject) => 'good' | 'bad' | 'unknown algorithm'
 }
 
 /** Hash by the signature algorithm's OID (DER, in hex); undefined for Ed25519, which has its own. */
@@ -82,7 +82,7 @@ export function readRevocationList(der: Buffer): RevocationList {
     thisUpdateMs: timeOf(der, thisUpdate),
     nextUpdateMs: nextUpdate === undefined ? undefined : timeOf(der, nextUpdate),
     serials: revoked === undefined ? new Set() : serialsOf(der, revoked),
-    isSignedBy: signatureCheck(der, { signed, algorithm, signature }),
+    checkSignature: signatureCheck(der, { signed, algorithm, signature }),
   }
 }
 
@@ -143,20 +143,20 @@ function isCritical(der: Buffer, extension: DerSpan): boolean {
 function signatureCheck(
   der: Buffer,
   parts: { readonly signed: DerSpan; readonly algorithm: DerSpan; readonly signature: DerSpan },
-): RevocationList['isSignedBy'] {
+): RevocationList['checkSignature'] {
   const [oid] = derIn(der, parts.algorithm)
   const name = oid?.tag === OBJECT_IDENTIFIER ? der.toString('hex', oid.contentAt, oid.end) : ''
-  if (!HASHES.has(name)) return () => undefined
+  if (!HASHES.has(name)) return () => 'unknown algorithm'
   const hash = HASHES.get(name)
   const data = Buffer.from(der.subarray(parts.signed.at, parts.signed.end))
   // The first byte of a BIT STRING is the number of unused bits: 0.
   const signature = Buffer.from(der.subarray(parts.signature.contentAt + 1, parts.signature.end))
   return (key) => {
     try {
-      return verify(hash, data, key, signature)
+      return verify(hash, data, key, signature) ? 'good' : 'bad'
     } catch {
       // The key does not fit the signature algorithm.
-      return false
+      return 'bad'
     }
   }
 }

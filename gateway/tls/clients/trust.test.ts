@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
-import { test } from 'node:test'
+import { describe, it, test } from 'node:test'
 import { type Issued, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
+import { uncheckedList } from '../listener/connect.test-support.ts'
 import { readRevocationList } from './revocation-list.ts'
-import { type SentChain, trustedPath, trustGoodUntilMs } from './trust.ts'
+import { LIST_OUT_OF_DATE, type SentChain, trustedPath, trustGoodUntilMs } from './trust.ts'
 
 const UNKNOWN = 'no authority in force has issued it'
 
@@ -23,6 +24,10 @@ function x509({ certPem }: Issued): X509Certificate {
 
 function listOf(pem: string) {
   return readRevocationList(Buffer.from(pem.replaceAll(/-----.*-----|\s/g, ''), 'base64'))
+}
+
+function uncheckedListOf(pem: string) {
+  return listOf(uncheckedList(pem))
 }
 
 test('a namesake of the authority is not the authority: the signature decides', async () => {
@@ -86,4 +91,101 @@ test('trust is good no longer than the newest list of an authority that clients 
   ])
   const good = trustGoodUntilMs({ authorities: [x509(root)], lists: lists.map(listOf) })
   assert.equal(Math.round((good.lists - Date.now()) / 86_400_000), 7)
+})
+
+describe('a list whose signature is not checked', () => {
+  const DAY_MS = 86_400_000
+
+  it('is that of the authority that it names, and revokes nothing of another', async () => {
+    const [one, other] = await Promise.all([
+      makeAuthority({ subject: 'CN=One' }),
+      makeAuthority({ subject: 'CN=Other' }),
+    ])
+    const client = await makeCertificate({ subject: 'CN=c', issuer: one })
+    const chain = { leaf: x509(client), intermediates: [] }
+    const authorities = [x509(one), x509(other)]
+    const own = uncheckedListOf(await makeRevocationList(one))
+    const foreign = uncheckedListOf(await makeRevocationList(other, { revoked: [client] }))
+    assert.equal(distrustOf(chain, { authorities, lists: [own, foreign] }, Date.now()), undefined)
+    assert.equal(
+      distrustOf(chain, { authorities, lists: [foreign] }, Date.now()),
+      'its issuer has no revocation list here',
+    )
+    const revoking = uncheckedListOf(await makeRevocationList(one, { revoked: [client] }))
+    assert.equal(distrustOf(chain, { authorities, lists: [revoking, foreign] }, Date.now()), 'it was revoked')
+  })
+
+  it('counts for the expiry of that authority alone', async () => {
+    const [one, other] = await Promise.all([
+      makeAuthority({ subject: 'CN=One' }),
+      makeAuthority({ subject: 'CN=Other' }),
+    ])
+    const lists = await Promise.all([
+      makeRevocationList(one, { untilDays: 2 }),
+      makeRevocationList(other, { untilDays: 9 }),
+    ])
+    const trust = { authorities: [x509(one), x509(other)], lists: lists.map(uncheckedListOf) }
+    assert.equal(Math.round((trustGoodUntilMs(trust).lists - Date.now()) / DAY_MS), 2)
+    const leaf = x509(await makeCertificate({ subject: 'CN=c', issuer: one }))
+    const chain = { leaf, intermediates: [] }
+    assert.equal(distrustOf(chain, trust, Date.now() + DAY_MS), undefined)
+    assert.equal(distrustOf(chain, trust, Date.now() + 3 * DAY_MS), LIST_OUT_OF_DATE)
+  })
+})
+
+describe('of two lists of one authority', () => {
+  const DAY_MS = 86_400_000
+  const held = async () => {
+    const ca = await makeAuthority({ subject: 'CN=Root' })
+    const client = await makeCertificate({ subject: 'CN=c', issuer: ca })
+    const distrust = (lists: readonly string[], nowMs = Date.now()) =>
+      distrustOf(
+        { leaf: x509(client), intermediates: [] },
+        { authorities: [x509(ca)], lists: lists.map(listOf) },
+        nowMs,
+      )
+    return { ca, client, distrust }
+  }
+
+  it('the newer one counts, as in a handshake: it may release a certificate from a hold', async () => {
+    const { ca, client, distrust } = await held()
+    const older = await makeRevocationList(ca, { revoked: [client], fromDays: -2 })
+    const newer = await makeRevocationList(ca, { fromDays: -1 })
+    for (const lists of [
+      [older, newer],
+      [newer, older],
+    ])
+      assert.equal(distrust(lists), undefined)
+    const revoking = await makeRevocationList(ca, { revoked: [client], fromDays: -0.5 })
+    assert.equal(distrust([older, newer, revoking]), 'it was revoked')
+  })
+
+  it('one that is not valid yet counts from its time on, and the older one again after the newer has ended', async () => {
+    const { ca, client, distrust } = await held()
+    const plain = await makeRevocationList(ca, { untilDays: 9 })
+    const coming = await makeRevocationList(ca, { revoked: [client], fromDays: 2, untilDays: 4 })
+    assert.equal(distrust([plain, coming]), undefined)
+    assert.equal(distrust([plain, coming], Date.now() + 3 * DAY_MS), 'it was revoked')
+    assert.equal(distrust([plain, coming], Date.now() + 5 * DAY_MS), undefined)
+    assert.equal(distrust([plain], Date.now() + 10 * DAY_MS), LIST_OUT_OF_DATE)
+  })
+
+  it('a path holds no longer than until another one takes over', async () => {
+    const { ca, client } = await held()
+    const lists = await Promise.all([
+      makeRevocationList(ca, { untilDays: 9 }),
+      makeRevocationList(ca, { fromDays: 2, untilDays: 4 }),
+    ])
+    const chain = { leaf: x509(client), intermediates: [] }
+    const trust = { authorities: [x509(ca)], lists: lists.map(listOf) }
+    for (const [day, until] of [
+      [0, 2],
+      [3, 4],
+      [5, 9],
+    ] as const) {
+      const path = trustedPath(chain, trust, Date.now() + day * DAY_MS)
+      assert.ok(typeof path !== 'string')
+      assert.equal(Math.round((path.goodUntilMs - Date.now()) / DAY_MS), until)
+    }
+  })
 })

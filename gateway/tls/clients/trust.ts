@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto'
+import { listsOf, tieOf } from './list-authority.ts'
 import type { RevocationList } from './revocation-list.ts'
 
 /** Which client certificates are accepted. Immutable; replaced at a reload. */
@@ -43,24 +44,23 @@ export function trustedPath(
  * authority of the file has signed are those of authorities that clients send along.
  */
 export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
-  const ofSent = lists.filter((list) =>
-    authorities.every((authority) => isSignedBy(list, authority) === false),
-  )
+  const ofSent = lists.filter((list) => authorities.every((authority) => tieOf(list, authority) === 'none'))
   const bySigner = Map.groupBy(ofSent, ({ issuer }) => issuer)
   return {
     authorities: Math.min(...authorities.map(({ validToDate }) => validToDate.getTime())),
     lists: Math.min(
-      ...authorities.map((authority) =>
-        listsGoodUntilMs(
-          lists.filter((list) => isSignedBy(list, authority) !== false),
-          authority,
-        ),
-      ),
-      ...[...bySigner.values()].map((own) =>
-        Math.max(...own.map(({ nextUpdateMs }) => nextUpdateMs ?? NEVER)),
-      ),
+      ...authorities.map((authority) => {
+        const { proved, named } = listsOf(authority, lists)
+        return lastEndMs(proved.length > 0 ? proved : named)
+      }),
+      ...[...bySigner.values()].map(lastEndMs),
     ),
   }
+}
+
+/** Infinity without a list. */
+function lastEndMs(lists: readonly RevocationList[]): number {
+  return lists.length === 0 ? NEVER : Math.max(...lists.map(endMsOf))
 }
 
 /** The one temporary fault, unless the handshake found it: a renewed list makes the certificate acceptable again. */
@@ -104,44 +104,44 @@ class PathSearch {
   }
 
   #pathThrough(issuer: X509Certificate, certificate: X509Certificate): TrustedPath | string {
-    const own = this.#lists.filter((list) => isSignedBy(list, issuer) !== false)
-    if (own.some(({ serials }) => serials.has(certificate.serialNumber))) return 'it was revoked'
+    const { proved, named } = listsOf(issuer, this.#lists)
+    const ours = listInForce(proved, this.#nowMs)
+    const ofName = listInForce(named, this.#nowMs)
+    // Which of the two OpenSSL takes is not known here, so each may revoke.
+    for (const counting of [ours, ofName])
+      if (counting?.list.serials.has(certificate.serialNumber)) return 'it was revoked'
     const path = this.pathOf(issuer)
     if (typeof path === 'string') return path
+    const inForce = ours ?? ofName
     // Like OpenSSL: once there is any list, each issuer needs one that is not out of date.
-    if (own.length === 0 && this.#lists.length > 0) return 'its issuer has no revocation list here'
-    const goodUntilMs = listsGoodUntilMs(own, issuer)
-    if (this.#nowMs > goodUntilMs) return LIST_OUT_OF_DATE
-    return { ...path, goodUntilMs: Math.min(path.goodUntilMs, goodUntilMs) }
+    if (inForce === undefined) return this.#lists.length > 0 ? 'its issuer has no revocation list here' : path
+    if (this.#nowMs > endMsOf(inForce.list)) return LIST_OUT_OF_DATE
+    return {
+      ...path,
+      goodUntilMs: Math.min(path.goodUntilMs, ours?.goodUntilMs ?? NEVER, ofName?.goodUntilMs ?? NEVER),
+    }
   }
 }
 
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Lists with a verified signature count; without any, those signed with an unknown algorithm. */
-function listsGoodUntilMs(lists: readonly RevocationList[], issuer: X509Certificate): number {
-  if (lists.length === 0) return NEVER
-  const proved = lists.filter((list) => isSignedBy(list, issuer) === true)
-  const counting = proved.length > 0 ? proved : lists
-  return Math.max(...counting.map(({ nextUpdateMs }) => nextUpdateMs ?? NEVER))
+/** A list, and when another one may count instead of it. */
+interface ListInForce {
+  readonly list: RevocationList
+  readonly goodUntilMs: number
 }
 
-/** Lists may be long, so each signature is verified once per issuer, not per connection. */
-const MAX_VERDICTS = 256
-const VERDICTS = new WeakMap<RevocationList, Map<string, boolean | undefined>>()
+/** As OpenSSL chooses: of the lists that are valid now the one that was issued last; without any, the last of all. */
+function listInForce(lists: readonly RevocationList[], nowMs: number): ListInForce | undefined {
+  const valid = lists.filter((list) => list.thisUpdateMs <= nowMs && nowMs <= endMsOf(list))
+  const [list] = (valid.length > 0 ? valid : lists).toSorted((a, b) => b.thisUpdateMs - a.thisUpdateMs)
+  if (list === undefined) return undefined
+  const changesMs = [endMsOf(list), ...lists.map(({ thisUpdateMs }) => thisUpdateMs)]
+  return { list, goodUntilMs: Math.min(...changesMs.filter((atMs) => atMs >= nowMs)) }
+}
 
-function isSignedBy(list: RevocationList, issuer: X509Certificate): boolean | undefined {
-  let verdicts = VERDICTS.get(list)
-  if (verdicts === undefined) {
-    verdicts = new Map()
-    VERDICTS.set(list, verdicts)
-  }
-  const { fingerprint256 } = issuer
-  if (!verdicts.has(fingerprint256)) {
-    if (verdicts.size >= MAX_VERDICTS) verdicts.clear()
-    verdicts.set(fingerprint256, list.isSignedBy(issuer.publicKey))
-  }
-  return verdicts.get(fingerprint256)
+function endMsOf({ nextUpdateMs }: RevocationList): number {
+  return nextUpdateMs ?? NEVER
 }
 
 /** Checks both name and signature. */

@@ -42,6 +42,13 @@ export function makeServer(ca: Authority, rsaBits?: number): Promise<Issued> {
   return makeCertificate(rsaBits === undefined ? wish : { ...wish, rsaBits })
 }
 
+/** The same revocation list as if signed with ecdsa-with-SHA1 instead of SHA-256, which the gateway does not check. */
+export function uncheckedList(pem: string): string {
+  const der = Buffer.from(pem.replaceAll(/-----.*-----|\s/g, ''), 'base64')
+  const changed = der.toString('hex').replaceAll('2a8648ce3d040302', '2a8648ce3d040301')
+  return `-----BEGIN X509 CRL-----\n${Buffer.from(changed, 'hex').toString('base64')}\n-----END X509 CRL-----\n`
+}
+
 /** Texts without client authorities, but for what `more` gives. */
 export function textsOf({ server }: TlsFixture, more: Partial<TlsTexts> = {}): TlsTexts {
   return { cert: server.certPem, key: server.keyPem, clientCa: undefined, clientCrl: undefined, ...more }

@@ -16,6 +16,7 @@ import {
   TestClient,
   TestServer,
   textsOf,
+  uncheckedList,
 } from './connect.test-support.ts'
 import { parseTls, type TlsTexts } from './tls-context.ts'
 
@@ -151,6 +152,13 @@ describe('the files of the HTTPS listener', () => {
       faultsOf({ clientCa, clientCrl: ca.certPem })[0] ?? '',
       /block 1: must be an X509 CRL, but is a CERTIFICATE/,
     )
+    const other = await makeAuthority({ subject: 'CN=Other' })
+    const own = uncheckedList(await makeRevocationList(ca))
+    assert.deepEqual(faultsOf({ clientCa: clientCa + other.certPem, clientCrl: own }), [
+      'crl.pem: $: has no list of the authority CN=Other: every client of it would be refused',
+    ])
+    const both = own + uncheckedList(await makeRevocationList(other))
+    assert.deepEqual(faultsOf({ clientCa: clientCa + other.certPem, clientCrl: both }), [])
     const garbage = '-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n'
     assert.match(
       faultsOf({ clientCa, clientCrl: garbage })[0] ?? '',
