@@ -217,6 +217,11 @@ describe('certificateNames', () => {
     assert.ok(names('tls_client_auth_san_dns', 'a.example'))
     assert.ok(names('tls_client_auth_san_uri', 'https://client.example/one'))
     assert.ok(!names('tls_client_auth_san_dns', 'example'))
+    // RFC 5280 section 7.2: DNS names have no case; URIs are compared as they are.
+    assert.ok(names('tls_client_auth_san_dns', 'A.Example'))
+    const upper = await certificateFor('API.Bank.Example', 'https://client.example/One')
+    assert.ok(certificateNames(upper, 'tls_client_auth_san_dns', 'api.bank.example'))
+    assert.ok(!certificateNames(upper, 'tls_client_auth_san_uri', 'https://client.example/one'))
     assert.ok(!names('tls_client_auth_san_uri', 'a.example'))
     assert.ok(!names('tls_client_auth_subject_dn', 'CN=portal.example.com'))
     const tricky = await certificateFor('a.example, DNS:b.example')

@@ -26,7 +26,9 @@ export function certificateNames(certificate: X509Certificate, property: string,
   const kind = { tls_client_auth_san_dns: 'DNS', tls_client_auth_san_uri: 'URI' }[property]
   // Node quotes a name that could be misread; such a name matches no client.
   const names = certificate.subjectAltName?.split(', ') ?? []
-  return kind !== undefined && names.includes(`${kind}:${expected}`)
+  // RFC 5280 section 7.2: DNS names have no case.
+  const comparable = (name: string) => (kind === 'DNS' ? name.toLowerCase() : name)
+  return kind !== undefined && names.map(comparable).includes(comparable(`${kind}:${expected}`))
 }
 
 /** Metadata of a client, ours: which authorities issue its certificates. Default: any that the gateway accepts. */

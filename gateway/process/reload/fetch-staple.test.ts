@@ -103,6 +103,16 @@ describe('a response of OCSP from the responder', () => {
     assert.equal(state.told.at(-1), 'the authority has revoked the certificate')
   })
 
+  it('is asked for ever more seldom while it says revoked', async (t) => {
+    const timers = t.mock.method(globalThis, 'setTimeout')
+    respond = speaking('revoked')
+    const { one } = fetching(t)
+    for (let count = 0; count < 4; count++) await one.ask()
+    // A tenth sooner at most.
+    const pausesMs = timers.mock.calls.map(({ arguments: [, ms = 0] }) => ms)
+    assert.ok(Math.max(...pausesMs) >= 8 * 0.9 * MINUTE_MS)
+  })
+
   it('stays the last good one while the responder fails in whatever way, and is none once that has expired', async (t) => {
     respond = speaking('good')
     const { one, state } = fetching(t)
@@ -148,11 +158,11 @@ describe('a response of OCSP from the responder', () => {
 })
 
 it('a responder is asked when half of the time is over, and after failures ever more seldom', () => {
-  assert.equal(pauseBefore({ leftMs: 60 * MINUTE_MS, failures: 0 }), 30 * MINUTE_MS)
-  assert.equal(pauseBefore({ leftMs: 1, failures: 0 }), MINUTE_MS)
-  assert.equal(pauseBefore({ leftMs: 7 * 24 * 60 * MINUTE_MS, failures: 0 }), 24 * 60 * MINUTE_MS)
+  assert.equal(pauseBefore({ leftMs: 60 * MINUTE_MS, fruitless: 0 }), 30 * MINUTE_MS)
+  assert.equal(pauseBefore({ leftMs: 1, fruitless: 0 }), MINUTE_MS)
+  assert.equal(pauseBefore({ leftMs: 7 * 24 * 60 * MINUTE_MS, fruitless: 0 }), 24 * 60 * MINUTE_MS)
   assert.deepEqual(
-    [1, 2, 3, 7, 1000].map((failures) => pauseBefore({ leftMs: 60 * MINUTE_MS, failures }) / MINUTE_MS),
+    [1, 2, 3, 7, 1000].map((fruitless) => pauseBefore({ leftMs: 60 * MINUTE_MS, fruitless }) / MINUTE_MS),
     [1, 2, 4, 60, 60],
   )
 })

@@ -36,7 +36,8 @@ export class StapleFetch implements StapleSource {
   readonly #checking: NodeJS.Timeout
   #chain: Chain
   #staple: Staple | undefined
-  #failures = 0
+  /** Attempts in a row that brought no response to send. */
+  #fruitless = 0
   #round: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
 
@@ -85,7 +86,7 @@ export class StapleFetch implements StapleSource {
     if (this.#leaving.signal.aborted) return
     const { clock } = this.#reports
     const leftMs = this.#staple === undefined ? 0 : this.#staple.untilMs - clock()
-    const pauseMs = pauseBefore({ leftMs, failures: this.#failures })
+    const pauseMs = pauseBefore({ leftMs, fruitless: this.#fruitless })
     this.#timer = setTimeout(() => void this.ask(), pauseMs * (0.9 + 0.2 * Math.random())).unref()
   }
 
@@ -103,7 +104,7 @@ export class StapleFetch implements StapleSource {
     if (chain !== this.#chain || this.#leaving.signal.aborted) return
     const judged = judgeStaple(answer, chain, this.#reports.clock())
     const isVerdict = 'staple' in judged || judged.isRevoked
-    this.#failures = isVerdict ? 0 : this.#failures + 1
+    this.#fruitless = 'staple' in judged ? 0 : this.#fruitless + 1
     // While the last good one holds, a responder that fails is no news for an alert.
     if (isVerdict || this.#staple === undefined) this.#stapler.offer(answer)
     else this.#reports.log.warn({ cause: judged.fault }, 'no new response of OCSP yet')
@@ -134,15 +135,15 @@ export class StapleFetch implements StapleSource {
  * How long to wait before the responder is asked again.
  *
  * @param leftMs how long the response that is sent still holds; 0: none is sent
- * @param failures in a row
+ * @param fruitless attempts in a row that brought no response to send
  */
 export function pauseBefore({
   leftMs,
-  failures,
+  fruitless,
 }: {
   readonly leftMs: number
-  readonly failures: number
+  readonly fruitless: number
 }): number {
-  if (failures > 0) return Math.min(MINUTE_MS * 2 ** Math.min(failures - 1, 10), MAX_RETRY_MS)
+  if (fruitless > 0) return Math.min(MINUTE_MS * 2 ** Math.min(fruitless - 1, 10), MAX_RETRY_MS)
   return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
 }
