@@ -9,7 +9,7 @@ import type { SessionNews, StateFiles } from '../process/restart/hand-over.ts'
 import type { PassedState } from '../process/restart/messages.ts'
 import { restoreState, takeState } from '../process/restart/passed-state.ts'
 import {
-  changeThrottle,
+  changeState,
   maintainState,
   makeSharedState,
   type SharedState,
@@ -115,9 +115,9 @@ export class PrimaryState implements StateFiles, SessionNews {
     })
   }
 
-  /** The main thread counts failed credentials too, for new workers. */
-  changeThrottle(settings: Settings): void {
-    changeThrottle(this.#state, settings)
+  /** The main thread counts failed credentials too, for new workers, and looks after the shared store. */
+  changeSettings(settings: Settings): void {
+    changeState(this.#state, settings)
   }
 
   /** For a worker that took its seat in this turn of the event loop. */

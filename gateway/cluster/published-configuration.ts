@@ -11,7 +11,7 @@ type InForce = Pick<WorkerConfiguration, 'settings' | 'clients' | 'tls' | 'stapl
 
 interface Publishing {
   readonly startup: StartupConfiguration
-  readonly state: Pick<PrimaryState, 'replaceTable' | 'changeThrottle'>
+  readonly state: Pick<PrimaryState, 'replaceTable' | 'changeSettings'>
   /** To all workers. */
   readonly post: (command: WorkerCommand) => void
 }
@@ -78,7 +78,7 @@ export class PublishedConfiguration {
     const { port, tls } = this.#inForce.settings
     const settings = { ...edited, port, tls }
     startup.log.level = settings.logLevel
-    state.changeThrottle(settings)
+    state.changeSettings(settings)
     this.#publish({ settings }, { type: 'settings', settings })
   }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, type RequestListener } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -203,6 +203,32 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
       return bodies.every(({ body }) => !body.includes('away')) ? true : undefined
     })
     for (const gateway of gateways) await checkReports(gateway)
+  })
+
+  it('refuse all tokens while the store is away once gateway.json says so, without a restart', async () => {
+    // Neither the session that has ended above nor the address of the proofs that were replayed.
+    const authorization = `Bearer ${await upstream.issuer.token({ sid: 'session-2' })}`
+    const headers = { authorization, 'x-forwarded-for': '192.0.2.8' }
+    const become = (status: number) =>
+      until(async () => (tally(await onAll('/api/mine', { headers }, 4))[status] === 12 ? true : undefined))
+    await become(200)
+    redis.signal('SIGSTOP')
+    try {
+      for (const { adminUrl } of gateways)
+        await until(async () => ((await call(`${adminUrl}/readyz`)).body.includes('away') ? true : undefined))
+      await become(200)
+      for (const gateway of gateways) {
+        const file = join(gateway.dir, 'gateway.json')
+        const config = JSON.parse(readFileSync(file, 'utf8'))
+        const onStoreFailure = { ...config.onStoreFailure, revocations: 'deny' }
+        writeFileSync(file, JSON.stringify({ ...config, onStoreFailure }))
+      }
+      await become(503)
+      for (const { adminUrl } of gateways) assert.equal((await call(`${adminUrl}/readyz`)).status, 200)
+    } finally {
+      redis.signal('SIGCONT')
+    }
+    await become(200)
   })
 })
 

@@ -20,7 +20,7 @@ import { Slots } from '../http/syntax/slots.ts'
 import type { Limiter } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
-import { changeThrottle, type SharedState } from './shared-state.ts'
+import { changeState, type SharedState } from './shared-state.ts'
 import { makeTracer } from './startup/make-tracer.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
@@ -178,7 +178,7 @@ export class GatewayInForce {
     load.permits.bound(settings.maxInFlight)
     load.tunnels.bound(settings.maxTunnels)
     load.shedding.enforce(settings.overload?.maxDelayMs)
-    changeThrottle(this.#foundation.state, settings)
+    changeState(this.#foundation.state, settings)
     if (addressRate !== undefined) {
       this.#addressCounts?.limitTo(addressRate.requests, addressRate.windowMs, steadyClock())
     }

@@ -123,11 +123,15 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
 }
 
 /**
- * Puts an edited `authThrottle` in force in one thread; failures counted so far stay. Another thread may count a failure by the
- * old rule for a moment longer.
+ * Puts edited `authThrottle` and `onStoreFailure` in force in one thread; failures counted so far stay. Another thread may go by
+ * the old rules for a moment longer.
  */
-export function changeThrottle({ failures, clock }: SharedState, { authThrottle }: Settings): void {
+export function changeState(
+  { failures, clock, member }: SharedState,
+  { authThrottle, onStoreFailure }: Settings,
+): void {
   failures.limitTo(Math.max(1, authThrottle.failures), authThrottle.windowMs, clock())
+  member?.change(onStoreFailure)
 }
 
 interface Joining extends SharedStateParts {

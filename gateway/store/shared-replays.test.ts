@@ -115,6 +115,18 @@ describe('messages that the store has not seen', () => {
   })
 })
 
+it('a message that waits while the store goes away is decided by what is configured then', async () => {
+  const { replays, sent } = guarded('deny')
+  const first = replays.take('a')
+  replays.change('local')
+  sent[0]?.done(undefined)
+  assert.equal(await first, undefined)
+  replays.change('deny')
+  const second = replays.take('b')
+  sent.at(-1)?.done(undefined)
+  assert.equal(await second, 'away')
+})
+
 describe('messages in a real store', { skip: NO_REDIS }, () => {
   it('pass after a freeze of the store, and are never taken from the gateway that accepted them', async () => {
     const server = await startRedis()

@@ -47,10 +47,17 @@ export class SharedReplays implements ReplayGuard {
   readonly #options: SharedReplaysOptions
   /** By key of the store. */
   readonly #unsure = new Map<string, Unsure>()
+  #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
 
   constructor(options: SharedReplaysOptions) {
     this.#options = options
+    this.#onStoreFailure = options.onStoreFailure
+  }
+
+  /** What is done while the store is away from now on. */
+  change(onStoreFailure: SharedReplaysOptions['onStoreFailure']): void {
+    this.#onStoreFailure = onStoreFailure
   }
 
   /**
@@ -107,7 +114,7 @@ export class SharedReplays implements ReplayGuard {
   }
 
   #whileAway(key: string, storeKey: string, value: string): ReplayFault | undefined {
-    const fault = this.#options.onStoreFailure === 'local' ? this.#options.memory.take(key) : 'away'
+    const fault = this.#onStoreFailure === 'local' ? this.#options.memory.take(key) : 'away'
     // The sender may send it again. A replay was taken by another command.
     if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
     return fault

@@ -288,6 +288,20 @@ test('a store that comes and goes is probed ever more rarely until it stays', as
   assert.deepEqual(waits, [100, 200, 100, 200])
 })
 
+test('a deadline that is changed is that of the next command', async () => {
+  const { breaker, time, sent, replies, events, call } = await reached()
+  breaker.changeDeadline(100)
+  breaker.send(call('a'))
+  await time.pass(99)
+  assert.deepEqual(replies, [])
+  sent[0]?.reply('late')
+  await time.settle()
+  breaker.changeDeadline(10)
+  breaker.send(call('b'))
+  await time.pass(11)
+  assert.deepEqual([replies, events], [['late', undefined], ['away: no reply within 10 ms']])
+})
+
 test('at the end all that wait learn that the store is away, and no timer is left', async () => {
   const { breaker, time, replies, call } = await reached()
   breaker.send(call('a'))

@@ -66,7 +66,7 @@ const GIVE_UP_MS = 500
  */
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions
-  readonly #deadlineMs: number
+  #deadlineMs: number
   /** In the order in which they were sent. */
   readonly #pending = new Set<Pending>()
   #isOpen = true
@@ -120,6 +120,11 @@ export class StoreBreaker {
       (reply) => this.#replied(pending, reply),
       (error: unknown) => this.#failed(pending, error),
     )
+  }
+
+  /** Waits for replies so long from now on; a command that has been sent may still get the time of before. */
+  changeDeadline(deadlineMs: number): void {
+    this.#deadlineMs = deadlineMs
   }
 
   /** Ends it: whatever waits is told that the store is away. */

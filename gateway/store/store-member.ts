@@ -42,6 +42,7 @@ export class StoreMember {
   readonly #events: StoreEvents
   readonly #ended: EndedSessions
   readonly #guards: SharedReplays[] = []
+  #onStoreFailure: Settings['onStoreFailure']
   #nonceSecret: Uint8Array | undefined
   #nonceSecretOf = ''
 
@@ -49,6 +50,7 @@ export class StoreMember {
   constructor(options: StoreMemberOptions) {
     const { settings, gatewayId, clock, onAway, onFault } = options
     this.#options = options
+    this.#onStoreFailure = options.onStoreFailure
     this.#store = new SharedStore(
       settings,
       { onAway, onBack: (awayMs) => this.#onBack(awayMs), onFault },
@@ -72,11 +74,12 @@ export class StoreMember {
     this.#ended = ended
     this.#events = events
     this.failures = new SharedFailures({ breaker, keys, id: gatewayId })
+    const areKnown = () => this.#onStoreFailure.revocations === 'local' || events.isCurrent
     this.sessions = {
       has: (sid) => ended.has(sid),
       publish: (sid) => ended.publish(sid),
       get isKnown() {
-        return options.onStoreFailure.revocations === 'local' || events.isCurrent
+        return areKnown()
       },
     }
   }
@@ -84,6 +87,13 @@ export class StoreMember {
   /** Whether all that the store knows was known here once since the start: only then is the gateway ready. */
   get isComplete(): boolean {
     return this.#store.wasReached && this.#events.wasComplete
+  }
+
+  /** Puts an edit in force, at once while the store is away too. */
+  change(onStoreFailure: Settings['onStoreFailure']): void {
+    this.#onStoreFailure = onStoreFailure
+    this.#store.breaker.changeDeadline(onStoreFailure.deadlineMs)
+    for (const guard of this.#guards) guard.change(onStoreFailure.replays)
   }
 
   get isAway(): boolean {
@@ -119,7 +129,7 @@ export class StoreMember {
 
   /** Accepted messages of one kind. @param space one for each kind */
   replays(space: string, memory: ReplayMemory, lifetimeMs: number): SharedReplays {
-    const { gatewayId, threadId, onStoreFailure } = this.#options
+    const { gatewayId, threadId } = this.#options
     const { breaker, keys } = this.#store
     const guard = new SharedReplays({
       memory,
@@ -127,7 +137,7 @@ export class StoreMember {
       keys,
       space,
       lifetimeMs,
-      onStoreFailure: onStoreFailure.replays,
+      onStoreFailure: this.#onStoreFailure.replays,
       id: `${gatewayId}.${threadId}`,
     })
     this.#guards.push(guard)

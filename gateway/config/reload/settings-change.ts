@@ -30,7 +30,6 @@ export const NEEDS_RESTART = [
   'auditWitnesses',
   'auditStamps',
   'onJournalFailure',
-  'onStoreFailure',
   'store',
   'tracing',
   'limitsFile',
