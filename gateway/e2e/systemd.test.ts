@@ -7,8 +7,8 @@ import { describe, it } from 'node:test'
 import { parseEnvironment } from '../config/environment.ts'
 
 const UNIT = readFileSync(new URL('../../config/systemd/countersign.service', import.meta.url), 'utf8')
-/** Grace and `timeouts.drainMs`, both by default, and half a second for the last refusals. */
-const STOP_SECONDS = 8.5
+/** Grace and `timeouts.drainMs`, both by default, half a second for the last refusals, and what comes after the requests. */
+const STOP_SECONDS = 8.5 + 7
 const NO_SYSTEMD =
   spawnSync('systemd-analyze', ['--version']).status === 0
     ? false
