@@ -215,7 +215,8 @@ describe('the audit trail', () => {
       }
     }
     await Promise.allSettled([...Array.from({ length: 8 }, knock), ...opened])
-    await gateway.process.ended
+    assert.ok(seen.size >= 60, `${seen.size} responses`)
+    assert.equal(await gateway.process.ended, 'SIGKILL')
     held.clear()
     // The kill itself may have torn a line: the kernel gives a write up between two pages.
     const left = readFileSync(gateway.auditFile)

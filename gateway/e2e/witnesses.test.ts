@@ -22,13 +22,14 @@ import { WITNESSED_FILE } from '../audit/witness/witnessed-checkpoint.ts'
 import { openWitnessed, trustedWitnesses } from '../evidence/vouched/vouched-checkpoints.ts'
 import { makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
 import { call } from './client.ts'
-import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 describe('a gateway with witnesses and time stamps', () => {
   const home = mkdtempSync(join(tmpdir(), 'witnessed gateway '))
   let upstream: TestUpstream
   let gateway: TestGateway
+  let options: GatewayOptions
   let stamps: StampAuthority
   let served: Awaited<ReturnType<typeof serveStamps>>
   const witnesses: TestWitness[] = []
@@ -61,7 +62,7 @@ describe('a gateway with witnesses and time stamps', () => {
       key: vkey,
       ...(url.startsWith('https:') && { caFile: join(home, 'web-ca.pem') }),
     }))
-    gateway = await startGateway({
+    options = {
       config: {
         upstream: upstream.url,
         audit: {
@@ -71,7 +72,8 @@ describe('a gateway with witnesses and time stamps', () => {
         routes: [{ path: '/api/*', auth: ['none'], methods: ['GET'] }],
       },
       env: { GATEWAY_AUDIT_SEALS: 'on', GATEWAY_AUDIT_SEAL_KEY: key },
-    })
+    }
+    gateway = await startGateway(options)
     log = `${gateway.auditFile.replace(/\.ndjson$/, '')}-log`
   })
   after(async () => {
@@ -185,17 +187,21 @@ describe('a gateway with witnesses and time stamps', () => {
   })
 
   it('has the last seal of an orderly stop signed before it ends', async () => {
-    assert.equal(await gateway.end(), 0)
-    const { checkpoint } = openWitnessed(
-      join(log, WITNESSED_FILE),
-      trustedWitnesses(
-        witnesses.map(({ vkey }) => vkey),
-        2,
-      ),
+    const trusted = trustedWitnesses(
+      witnesses.map(({ vkey }) => vkey),
+      2,
     )
-    const last = parseCheckpoint(parseNote(readFileSync(checkpointFile(log))).text)
-    // Nobody promises that a loaded machine has signed within two seconds, but then it is said.
-    const late = gateway.process.lines.some(({ cause }) => /in time$/.test(String(cause)))
-    assert.ok(late || checkpoint.size === last.size, `${checkpoint.size} of ${last.size}`)
+    // Nobody promises that a loaded machine has signed within two seconds, but then it is said, and another stop may do it.
+    for (let stop = 0; stop < 5; stop++) {
+      if (stop > 0) gateway = await startGateway({ ...options, dir: gateway.dir })
+      assert.equal((await call(`${gateway.url}/api/last`)).status, 200)
+      assert.equal(await gateway.end(), 0)
+      if (gateway.process.lines.some(({ cause }) => /in time$/.test(String(cause)))) continue
+      const { checkpoint } = openWitnessed(join(log, WITNESSED_FILE), trusted)
+      const last = parseCheckpoint(parseNote(readFileSync(checkpointFile(log))).text)
+      assert.equal(checkpoint.size, last.size)
+      return
+    }
+    assert.fail('none of five last seals was signed in time')
   })
 })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { Agent } from 'node:http'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { unpaired } from './audit-pairs.ts'
+import { contradicted, unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { INSPECTABLE, inspectThreads, type Threads } from './inspector.ts'
 import { LONGER } from './long-runs.ts'
@@ -31,12 +31,17 @@ test('workers that die at any moment, also their first, leave the gateway as it 
     })
     const load = startLoad(gateway)
     const threads = await inspectThreads(gateway)
+    await until(() => (threads.seen.length >= WORKERS ? true : undefined))
     const killed = await killSome(threads)
+    await until(() => (threads.seen.length > WORKERS ? true : undefined))
+    await until(async () => ((await gateway.metric('gateway_workers_died_total')) > 0 ? true : undefined))
     await until(async () => ((await gateway.metric('gateway_workers')) === WORKERS ? true : undefined))
-    const allowed = await load.end()
+    await until(() => (load.refused() > 0 ? true : undefined))
+    const { allowed, statusOf } = await load.end()
     threads.close()
     assert.equal(await gateway.end('SIGTERM'), 0, killed)
     assert.deepEqual(unpaired(gateway.audit()), [], killed)
+    assert.deepEqual(contradicted(gateway.audit(), statusOf), [], killed)
     assert.ok(allowed <= LIMIT, `${allowed} requests: ${killed}`)
   }
   upstream.close()
@@ -60,13 +65,23 @@ async function killSome({ seen, evaluate }: Threads): Promise<string> {
   return done.join('; ')
 }
 
-/** Requests on 30 connections, and readings of the metrics. `end` resolves to how many of the limited ones were allowed. */
+/**
+ * Requests on 30 connections, and readings of the metrics. `end` resolves to how many of the limited ones were allowed, and to
+ * the status of each response by its request id.
+ */
 function startLoad({ url, adminUrl }: TestGateway) {
   let over = false
   let allowed = 0
+  let refused = 0
+  let asked = 0
+  const statusOf = new Map<string, number>()
   const ask = async (address: string, agent?: Agent) => {
-    const response = await call(address, { ...(agent && { agent }) }).catch(() => undefined)
+    const id = `load-${asked++}`
+    const headers = { 'x-request-id': id }
+    const response = await call(address, { headers, ...(agent && { agent }) }).catch(() => undefined)
     if (response?.status === 200 && address.endsWith('/limited')) allowed++
+    if (response?.status === 429) refused++
+    if (response !== undefined && address.startsWith(url)) statusOf.set(id, response.status)
     if (response?.status !== 200) await sleep(5)
   }
   const loads = Array.from({ length: 30 }, async (_, index) => {
@@ -84,7 +99,7 @@ function startLoad({ url, adminUrl }: TestGateway) {
   const end = async () => {
     over = true
     await Promise.all(loads)
-    return allowed
+    return { allowed, statusOf }
   }
-  return { end }
+  return { end, refused: () => refused }
 }
