@@ -3,10 +3,12 @@ import { spawnSync } from 'node:child_process'
 import { renameSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
+import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { call, type ReceivedResponse, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
+import { headerOf } from './wire.ts'
 
 /** Every metric of the contract with exactly its labels. */
 const CONTRACT: Readonly<Record<string, readonly string[]>> = {
@@ -242,7 +244,11 @@ describe('the admin listener', () => {
     for (const bytes of requests) {
       const response = await sendBytes(port, bytes)
       assert.equal(statusOf(response), 200, response)
-      assert.match(response, /\r\nX-Frame-Options: DENY\r\n/)
+      for (let at = 0; at < MANDATORY_HEADERS.length; at += 2) {
+        const [name = '', value] = MANDATORY_HEADERS.slice(at, at + 2)
+        assert.equal(headerOf(response, name.toLowerCase()), value, name)
+      }
+      assert.ok(headerOf(response, 'x-request-id'))
     }
     assert.equal(await sendBytes(port, 'garbage\r\n\r\n'), '')
   })

@@ -165,6 +165,7 @@ describe('the parts of config/compose.yaml as processes', {
   skip: NO_POSTGRES || NO_REDIS || NO_HAPROXY,
 }, () => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-compose-'))
+  const CLIENT = '127.0.0.2'
   const agent = new Agent({ keepAlive: true })
   const children: ChildProcess[] = []
   const programs = new Map<string, RunningProcess>()
@@ -331,6 +332,7 @@ describe('the parts of config/compose.yaml as processes', {
     (await ask('/api/balance', { headers })).json<{ accountId: string; balance: string }>()
 
   let alice: Record<string, string>
+  let signedInMs = 0
   let bob: { accountId: string; balance: string }
 
   /** Sends it with one key until it is done, as a client does whose connection broke. */
@@ -345,6 +347,7 @@ describe('the parts of config/compose.yaml as processes', {
   }
 
   it('serve a sign-in, a balance and a transfer through the load balancer, at both gateways', async () => {
+    signedInMs = performance.now()
     alice = await login('alice@example.com')
     bob = await balanceOf(await login('bob@example.com'))
     await transfer('12.50')
@@ -367,13 +370,14 @@ describe('the parts of config/compose.yaml as processes', {
       forwarded: 'for=203.0.113.9',
       'x-request-id': 'claimed',
     }
-    await ask('/api/data', { headers })
+    // At another address than the load balancer.
+    await ask('/api/data', { headers, agent: new Agent({ localAddress: CLIENT }) })
     const record = await until(() =>
       ['gateway-1', 'gateway-2']
         .flatMap((name) => readAudit(join(dir, name, 'audit.ndjson')))
         .find(({ requestId }) => requestId === 'claimed'),
     )
-    assert.equal(record.ip, '127.0.0.1')
+    assert.equal(record.ip, CLIENT)
   })
 
   it('let no more sign-ins through together than one gateway would', async () => {
@@ -390,9 +394,10 @@ describe('the parts of config/compose.yaml as processes', {
         }),
       ),
     )
-    // Two of the five of this address were used above.
+    // Two of the five a minute of this address were used above; on a slow machine that is long ago.
+    const most = performance.now() - signedInMs < 50_000 ? 3 : 5
     const admitted = attempts.filter((code) => code !== 429)
-    assert.ok(admitted.length >= 1 && admitted.length <= 3, String(attempts))
+    assert.ok(admitted.length >= 1 && admitted.length <= most, String(attempts))
     assert.ok(
       admitted.every((code) => code === 401),
       String(attempts),

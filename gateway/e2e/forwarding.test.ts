@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { after, before, describe, it } from 'node:test'
+import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { heldBytes, MEASURABLE } from './held-memory.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -78,7 +79,7 @@ describe('forwarding', () => {
     '/cookies': (res) =>
       raw(
         res,
-        'HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nContent-Length: 0\r\nset-cookie: b=2\r\nX-Latin: \xe9\r\nVary: a\r\nVary: b\r\n\r\n',
+        'HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nContent-Length: 0\r\nset-cookie: b=2\r\nX-Latin: \xe9\r\nVary: a\r\nVary: b\r\nStrict-Transport-Security: max-age=0\r\nX-Content-Type-Options: sniff\r\nX-Frame-Options: ALLOW\r\nX-XSS-Protection: 0\r\nX-Request-ID: theirs\r\nCache-Control: public\r\n\r\n',
       ),
     '/connection': (res) =>
       raw(
@@ -387,6 +388,11 @@ describe('forwarding', () => {
         ['a', 'b'],
       )
       assert.equal(headerOf(response, 'x-latin'), '\xe9')
+      for (let at = 0; at < MANDATORY_HEADERS.length; at += 2) {
+        const [name = '', value] = MANDATORY_HEADERS.slice(at, at + 2)
+        assert.equal(headerOf(response, name.toLowerCase()), value, name)
+      }
+      assert.match(String(headerOf(response, 'x-request-id')), /^[\da-f-]{36}$/)
     })
 
     it('nothing of what concerned its own connection, no trailer, no chunk extension', async () => {

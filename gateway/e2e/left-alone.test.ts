@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { after, before, describe, it } from 'node:test'
+import { startBeats } from './beats.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -65,9 +66,15 @@ describe('a client that goes away before the response', () => {
   }
 
   it('cancels what changes nothing at once, and everything soon', async () => {
-    for (const method of ['GET', 'POST']) {
+    for (const [method, mostMs] of [
+      ['GET', 3000],
+      // Five seconds, for a response that may end a session.
+      ['POST', 15_000],
+    ] as const) {
       const { req } = await sendAndReset(method, '')
+      const beats = startBeats()
       if (!req.socket.destroyed) await once(req.socket, 'close')
+      assert.ok(beats.elapsedMs() < mostMs, method)
       await until(async () =>
         (await gateway.metric('gateway_http_requests_in_flight')) === 0 ? true : undefined,
       )

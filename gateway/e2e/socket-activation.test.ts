@@ -36,7 +36,11 @@ test('a service of systemd gets its socket, says when it is ready, and names its
   const notify = join(dir, 'systemd-notify')
   writeFileSync(notify, `#!/bin/sh\necho "$@" >> '${told}'\n`)
   chmodSync(notify, 0o700)
-  const heard = () => readFileSync(told, 'utf8').trim().split('\n')
+  writeFileSync(told, '')
+  const heard = () =>
+    readFileSync(told, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '')
 
   const socket = createServer().listen(0, '127.0.0.1')
   await once(socket, 'listening')

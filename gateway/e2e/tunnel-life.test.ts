@@ -91,7 +91,7 @@ describe('a tunnel', { concurrency: true }, () => {
         await until(() => (served.size === 0 ? true : undefined))
       }
 
-      it('ends within two seconds when its session is revoked, by whichever worker, and others go on', async () => {
+      it('ends soon when its session is revoked, by whichever worker, and others go on', async () => {
         const mine = await openTunnel('/mine', await upstream.issuer.token({ sid: 'mine' }))
         const others = await openTunnel('/mine', await upstream.issuer.token({ sid: 'others' }))
         await echoes(mine, 'before')
@@ -136,17 +136,24 @@ describe('a tunnel', { concurrency: true }, () => {
         const seconds = Math.floor(Date.now() / 1000)
         const wire = await openTunnel('/mine', await upstream.issuer.token({ exp: seconds + 4 }))
         await echoes(wire, 'before')
+        const beats = startBeats()
         await wire.ended()
         assert.ok(Date.now() >= (seconds + 4) * 1000)
+        assert.ok(beats.elapsedMs() < 20_000)
         await settled()
         assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 1)
       })
 
       it('ends after the time of its route, however busy it is', async () => {
+        const beats = startBeats()
+        const from = performance.now()
         const wire = await openTunnel('/short')
         const busy = setInterval(() => wire.send('x'), 50)
         await wire.ended()
         clearInterval(busy)
+        // A timer may come a moment early.
+        assert.ok(performance.now() - from >= 1990)
+        assert.ok(beats.elapsedMs() < 20_000)
         await settled()
         assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="timeout"}'), 1)
       })

@@ -188,36 +188,34 @@ describe('a WebSocket', () => {
     await wire.has(/answer$/)
   })
 
-  it('is held back on either side: nothing piles up for one that does not read', async () => {
-    const before = await heldBytes(gateway)
-    const { wire, server } = await openTunnel()
-    wire.socket.pause()
-    const piece = Buffer.alloc(65_536)
-    let written = 0
-    for (; server.write(piece) && written < 100_000_000; ) written += piece.length
-    await new Promise<void>((resolve) => {
-      let calm = 0
-      let last = -1
-      const timer = setInterval(() => {
-        while (
-          written < 100_000_000 &&
-          (server as { writableNeedDrain?: boolean }).writableNeedDrain === false
-        ) {
-          server.write(piece)
-          written += piece.length
-        }
-        calm = written === last ? calm + 1 : 0
-        last = written
-        if (calm < 30) return
-        clearInterval(timer)
-        resolve()
-      }, 10)
+  for (const reader of ['client', 'upstream'] as const)
+    it(`is held back on either side: nothing piles up for the ${reader} that does not read`, async () => {
+      const before = await heldBytes(gateway)
+      const { wire, server } = await openTunnel()
+      const [silent, writing] = reader === 'client' ? [wire.socket, server] : [server, wire.socket]
+      silent.pause()
+      const piece = Buffer.alloc(65_536)
+      let written = 0
+      await new Promise<void>((resolve) => {
+        let calm = 0
+        let last = -1
+        const timer = setInterval(() => {
+          while (written < 100_000_000 && !writing.writableNeedDrain) {
+            writing.write(piece)
+            written += piece.length
+          }
+          calm = written === last ? calm + 1 : 0
+          last = written
+          if (calm < 30) return
+          clearInterval(timer)
+          resolve()
+        }, 10)
+      })
+      assert.ok(written < 30_000_000, `${written} bytes were taken`)
+      assert.ok((await heldBytes(gateway)) - before < 60_000_000)
+      wire.socket.destroy()
+      await gone(server)
     })
-    assert.ok(written < 30_000_000, `${written} bytes were taken`)
-    assert.ok((await heldBytes(gateway)) - before < 60_000_000)
-    wire.socket.destroy()
-    await gone(server)
-  })
 
   it('ends upstream when its client goes away, also before it is answered', async () => {
     const { wire, server } = await openTunnel()
