@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import { describe, it, type TestContext } from 'node:test'
+import { type BodyReceiver, boundLargeBuffers, ReadBuffer } from '../bodies/read-buffers.ts'
 import { type Client, GET, type Serving, serving, until } from './conformance/client.test-support.ts'
 import { type GivenResponse, respond, type Seen } from './conformance/scribe.test-support.ts'
 import type { OutgoingResponse } from './handler.ts'
@@ -143,6 +144,40 @@ describe('a response that is held', () => {
     assert.equal(first.closes, 1)
     release()
     assert.deepEqual([first.closes, serving.seen.map(({ closes }) => closes)], [1, [1]])
+  })
+
+  it('lets go of the buffers of its pieces when it is broken off', async (t) => {
+    boundLargeBuffers(1)
+    t.after(() => boundLargeBuffers(32))
+    const { client, first } = await asking(t, GET)
+    const piece = 20 * 1024
+    const reading = new ReadBuffer('upstreams')
+    const read = (bytes: number, to: BodyReceiver) =>
+      reading.pass({ bytes: reading.next(), from: 0, to: bytes }, to, 0)
+    const { res } = first
+    const receiver: BodyReceiver = {
+      data: (bytes) => res.write(bytes),
+      get isHolding() {
+        return res.isHolding
+      },
+    }
+    const taker: BodyReceiver = { data: () => true, isHolding: false }
+    for (let i = 0; i < 3; i++) read(64 * 1024, taker)
+    res.writeHead({ status: 200, lines: '', contentLength: piece, dated: true })
+    res.hold()
+    read(piece, receiver)
+    res.end()
+    const { bytes: lent } = reading
+    assert.equal(lent.length, 256 * 1024)
+    reading.release()
+    assert.equal(res.isHolding, true)
+    res.breakOff()
+    await client.gone()
+    await until(() => first.closes === 1)
+    assert.equal(res.isHolding, false)
+    for (let i = 0; i < 3; i++) read(64 * 1024, taker)
+    assert.ok(reading.bytes === lent)
+    reading.release()
   })
 })
 

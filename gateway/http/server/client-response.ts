@@ -138,7 +138,7 @@ export class ClientResponse implements OutgoingResponse {
 
   hold(): () => void {
     const { socket } = this.#connection
-    this.#held = []
+    if (!this.#closed) this.#held = []
     return () => {
       const held = this.#held ?? []
       this.#held = undefined
@@ -174,6 +174,8 @@ export class ClientResponse implements OutgoingResponse {
     if (this.#closed) return
     this.#closed = true
     if (this.#closeListeners !== undefined) for (const listener of this.#closeListeners) listener()
+    // Read buffers are lent for as long as it holds pieces of them.
+    this.#held = undefined
     // The client went while the switch was held.
     const onSwitched = this.#onSwitched
     this.#onSwitched = undefined
