@@ -109,6 +109,25 @@ describe('the app', () => {
     assert.equal((await service.send({ url: '/openapiXjson' })).status, 404)
   })
 
+  it('gives each code of a problem one status, whoever of the two responds with it', async () => {
+    const { paths } = (await service.send({ url: '/openapi.json' })).body as {
+      paths: Record<string, Record<string, { responses: Record<string, { description: string }> }>>
+    }
+    const statuses = new Map<string, Set<string>>()
+    for (const { responses } of Object.values(paths).flatMap((path) => Object.values(path))) {
+      for (const [status, { description }] of Object.entries(responses).filter(
+        ([one]) => Number(one) >= 400,
+      )) {
+        for (const code of description.split(', ')) {
+          statuses.set(code, (statuses.get(code) ?? new Set()).add(status))
+        }
+      }
+    }
+    assert.ok(statuses.size > 40)
+    const several = [...statuses].filter(([, found]) => found.size > 1).map(([code]) => code)
+    assert.deepEqual(several, [])
+  })
+
   it('names the field of an id that is too long', async () => {
     const { status, body } = await service.send({ url: `/api/users/${'x'.repeat(500)}`, as: user })
     assert.equal(status, 400)

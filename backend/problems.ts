@@ -15,7 +15,7 @@ const PROBLEMS = {
   malformed_target: { status: 400, detail: 'The request target cannot be decoded.' },
   malformed_message: { status: 400, detail: 'This is not an HTTP message that can be read.' },
   unauthenticated: { status: 401, detail: 'This needs a signed-in user.' },
-  invalid_credentials: { status: 401, detail: 'The e-mail address or the password is wrong.' },
+  wrong_credentials: { status: 401, detail: 'The e-mail address or the password is wrong.' },
   invalid_refresh_token: {
     status: 401,
     detail: 'The refresh token is unknown, expired or revoked. Log in again.',

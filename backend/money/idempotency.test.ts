@@ -71,7 +71,11 @@ describe('idempotencyKey', () => {
     assert.equal(idempotencyKey(' plain-1 '), 'plain-1')
   })
 
-  it('refuses two headers', () => {
-    assert.throws(() => idempotencyKey(['a', 'b']), { code: 'invalid_request' })
+  it('refuses two headers, and what is no key', () => {
+    const long = 'x'.repeat(256)
+    for (const header of [['a', 'b'], '', '""', 'a b', 'a, b', '"a"b"', '"a\\b"', 'é', long, `"${long}"`]) {
+      assert.throws(() => idempotencyKey(header), { code: 'invalid_request' }, String(header))
+    }
+    assert.equal(idempotencyKey(`"${'\\"'.repeat(255)}"`), '"'.repeat(255), 'counted without escapes')
   })
 })

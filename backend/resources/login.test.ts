@@ -60,7 +60,7 @@ onEachDatabase('POST /api/login', (database) => {
     const wrong = await login({ email: 'alice@example.com', password: 'wrong' })
     const unknown = await login({ email: 'nobody@example.com', password: 'wrong' })
     assert.equal(wrong.status, 401)
-    assert.equal(wrong.body.code, 'invalid_credentials')
+    assert.equal(wrong.body.code, 'wrong_credentials')
     assert.match(String(wrong.headers['www-authenticate']), /^Bearer/)
     const { requestId: _one, ...first } = wrong.body
     const { requestId: _two, ...second } = unknown.body

@@ -39,13 +39,13 @@ export function registerLogin(app: App, services: Services): void {
       switch (result.outcome) {
         case 'signed_in': {
           const session = await openSession(database, result.user, clock())
-          if (session === undefined) throw new Problem('invalid_credentials')
+          if (session === undefined) throw new Problem('wrong_credentials')
           return tokenResponse(services, session)
         }
         case 'throttled':
           throw tooManyAttempts(result.retryAfterSeconds)
         case 'wrong':
-          throw new Problem('invalid_credentials')
+          throw new Problem('wrong_credentials')
       }
     },
   )
