@@ -40,6 +40,36 @@ onEachDatabase('housekeeping', (database) => {
     await database().query('DELETE FROM idempotency_keys')
   })
 
+  it('deletes webhooks after 30 days, and verifications five years after their user is gone', async () => {
+    const ago = (days: number) => new Date(NOW.getTime() - days * 24 * 60 * 60 * 1000)
+    const bodies = STEP_ROWS + 1
+    await database().query(
+      `INSERT INTO webhooks (id, client, source, webhook_id, body, received_at)
+       SELECT gen_random_uuid(), 'acme', 'billing', n::text, 'body', CASE n WHEN 1 THEN $2::timestamptz ELSE $3 END
+         FROM generate_series(1, $1) AS n`,
+      [bodies, ago(29.9), ago(30)],
+    )
+    const user = async (deletedAt: Date | null) => {
+      const [row] = await database().query<{ id: string }>(
+        `INSERT INTO users (id, name, email, email_key, role, created_at, updated_at, deleted_at)
+         VALUES (gen_random_uuid(), $3, $3, $3, 'user', $1, $1, $2) RETURNING id`,
+        [ago(4000), deletedAt, deletedAt === null ? 'kept@example.com' : null],
+      )
+      await database().query(
+        "INSERT INTO verifications (id, user_id, status, created_at) VALUES (gen_random_uuid(), $1, 'verified', $2)",
+        [row?.id, ago(4000)],
+      )
+      return row?.id
+    }
+    const kept = [await user(null), await user(ago(1829))]
+    await user(ago(1831))
+    await sweep(database(), NOW)
+    assert.deepEqual(await database().query('SELECT webhook_id FROM webhooks'), [{ webhook_id: '1' }])
+    assert.deepEqual(await database().query('SELECT bytes FROM webhook_usage'), [{ bytes: 1028n }])
+    const left = await database().query<{ user_id: string }>('SELECT user_id FROM verifications')
+    assert.deepEqual(left.map(({ user_id }) => user_id).sort(), kept.sort())
+  })
+
   it('deletes a backlog in steps, and what is gone stays gone when a later step fails', async () => {
     await database().query('CREATE TABLE steps (transaction xid8)')
     await database().query(`CREATE FUNCTION note_step() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,12 +1,16 @@
 import type { Database, Queryable } from './database/database.ts'
 import { FORGOTTEN_AFTER_MS, KNOWN_FOR_MS } from './identity/sign-in-throttle.ts'
 import { KEPT_MS } from './money/idempotency.ts'
+import { VERIFICATIONS_KEPT_MS } from './resources/verify.ts'
+import { WEBHOOKS_KEPT_MS } from './resources/webhooks.ts'
 
 /** Any number that no other advisory lock in the database has. */
 const SWEEP_LOCK = 7_310_516
 
 /** So many rows are deleted at once. */
 export const STEP_ROWS = 1_000
+/** Of webhooks, whose bodies are up to 1 MiB. */
+const STEP_WEBHOOKS = 50
 
 /**
  * What time it is by the clock that is behind, ours or the database's. A backend whose clock is ahead must not delete what
@@ -22,6 +26,7 @@ interface Expired {
   readonly table: string
   readonly where: string
   readonly values: readonly Date[]
+  readonly stepRows?: number
 }
 
 function expiredAt(now: Date): readonly Expired[] {
@@ -41,13 +46,25 @@ function expiredAt(now: Date): readonly Expired[] {
       where: 'last_at <= $1 AND (succeeded_at IS NULL OR succeeded_at <= $2)',
       values: [before(FORGOTTEN_AFTER_MS), before(KNOWN_FOR_MS)],
     },
+    {
+      table: 'webhooks',
+      where: 'received_at <= $1',
+      values: [before(WEBHOOKS_KEPT_MS)],
+      stepRows: STEP_WEBHOOKS,
+    },
+    {
+      table: 'verifications',
+      where: 'user_id IN (SELECT id FROM users WHERE deleted_at <= $1)',
+      values: [before(VERIFICATIONS_KEPT_MS)],
+    },
     { table: 'signing_keys', where: 'published_until <= $1', values: [now] },
   ]
 }
 
 /**
  * Deletes what has expired: kept responses, refresh tokens, sessions that no token continues, what the authorization
- * server made, sign-ins that are forgotten, and keys that nothing can be verified with any more. In small steps, so that a
+ * server made, sign-ins that are forgotten, old webhooks, verifications of users who are long gone, and keys that nothing can
+ * be verified with any more. In small steps, so that a
  * large backlog neither takes longer than a statement may nor keeps requests waiting. Of several backends on one database
  * one does it at a time. @returns false: another one is at it, and the rest was left to that one
  */
@@ -63,7 +80,10 @@ export async function sweep(database: Database, now: Date): Promise<boolean> {
 }
 
 /** @returns how many were deleted; `undefined` when another backend is at it */
-function deleteSome(database: Database, { table, where, values }: Expired): Promise<number | undefined> {
+function deleteSome(
+  database: Database,
+  { table, where, values, stepRows = STEP_ROWS }: Expired,
+): Promise<number | undefined> {
   return database.transaction(async (transaction) => {
     // Reads whole tables: serialisable, it would make transfers and sign-ins that run beside it start again.
     await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
@@ -75,7 +95,7 @@ function deleteSome(database: Database, { table, where, values }: Expired): Prom
     if (lock?.taken !== true) return undefined
     const [gone] = await transaction.query<{ rows: number }>(
       `WITH gone AS (
-         DELETE FROM ${table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ${table} WHERE ${where} LIMIT ${STEP_ROWS})) RETURNING 1
+         DELETE FROM ${table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM ${table} WHERE ${where} LIMIT ${stepRows})) RETURNING 1
        ) SELECT count(*)::int AS rows FROM gone`,
       values,
     )

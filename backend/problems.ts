@@ -48,6 +48,10 @@ const PROBLEMS = {
   same_account: { status: 422, detail: 'The destination is the account that the money comes from.' },
   currency_mismatch: { status: 422, detail: 'Both accounts must be in the currency of the transfer.' },
   too_many_attempts: { status: 429, detail: 'Too many attempts. Try again later.' },
+  too_many_webhooks: {
+    status: 429,
+    detail: 'As much of this sender is kept as may be. Send it again later.',
+  },
   headers_too_large: { status: 431, detail: 'The header section is larger than what is accepted here.' },
   internal: { status: 500, detail: 'Something went wrong here. Nothing was changed.' },
   database_unavailable: {

@@ -97,6 +97,7 @@ onEachDatabase('a database', (database) => {
       { name: '0001-initial' },
       { name: '0002-oauth' },
       { name: '0003-sign-in-and-grants' },
+      { name: '0004-retention' },
     ])
   })
 

@@ -2,6 +2,7 @@ import type { Database, Row } from './database.ts'
 import { initialSchema } from './schema/0001-initial.ts'
 import { oauthSchema } from './schema/0002-oauth.ts'
 import { signInAndGrantsSchema } from './schema/0003-sign-in-and-grants.ts'
+import { retentionSchema } from './schema/0004-retention.ts'
 
 /** One step of the schema. Steps are only added at the end; a released one never changes. */
 interface Migration {
@@ -16,6 +17,7 @@ const MIGRATIONS: readonly Migration[] = [
   { name: '0001-initial', sql: initialSchema },
   { name: '0002-oauth', sql: oauthSchema },
   { name: '0003-sign-in-and-grants', sql: signInAndGrantsSchema },
+  { name: '0004-retention', sql: retentionSchema },
 ]
 
 /**

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { before, it } from 'node:test'
 import { onEachDatabase } from '../testing/databases.ts'
 import { startTestService, type TestService } from '../testing/service.ts'
+import { MAX_KEPT_BYTES } from './webhooks.ts'
 
 const SIGNED = { 'x-auth-client': 'acme', 'x-auth-method': 'hmac' }
 
@@ -102,5 +103,33 @@ onEachDatabase('POST /api/webhooks/{source}', (database) => {
       assert.equal((await deliver({ id: 'msg_source', source })).status, 400, source)
     }
     assert.deepEqual(await kept('msg_unsigned'), [])
+  })
+
+  it('keeps so much of one sender and no more, but takes what it has already and what others send', async () => {
+    const full = { ...SIGNED, 'x-auth-client': 'full' }
+    const counted = async () => {
+      const [row] = await database().query<{ bytes: bigint }>(
+        "SELECT bytes FROM webhook_usage WHERE client = 'full'",
+      )
+      return row?.bytes
+    }
+    const send = (id: string, payload: string) => deliver({ id, payload, headers: full })
+    assert.equal((await send('msg_1', 'x'.repeat(1000))).status, 202)
+    assert.equal((await send('msg_2', '')).status, 202)
+    assert.equal(await counted(), 1000n + 2n * 1024n)
+    await database().query("UPDATE webhook_usage SET bytes = bytes + $1 WHERE client = 'full'", [
+      MAX_KEPT_BYTES,
+    ])
+    const refused = await send('msg_3', '')
+    assert.deepEqual([refused.status, refused.body.code], [429, 'too_many_webhooks'])
+    assert.match(String(refused.headers['retry-after']), /^[1-9]\d*$/)
+    assert.deepEqual(await kept('msg_3'), [])
+    const repeated = await send('msg_2', '')
+    assert.deepEqual([repeated.status, repeated.headers['idempotency-replayed']], [202, 'true'])
+    assert.equal((await deliver({ id: 'msg_3' })).status, 202)
+    await database().query("DELETE FROM webhooks WHERE client = 'full' AND webhook_id = 'msg_1'")
+    assert.equal(await counted(), BigInt(MAX_KEPT_BYTES) + 1024n)
+    await database().query("UPDATE webhook_usage SET bytes = bytes - 1025 WHERE client = 'full'")
+    assert.equal((await send('msg_3', '')).status, 202)
   })
 })

@@ -2,8 +2,16 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { v7 as uuid } from 'uuid'
 import { callerOf } from '../caller.ts'
+import type { Queryable } from '../database/database.ts'
 import { invalidField, Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
+
+/** How long a webhook is kept, with its id, for whoever works on it. */
+export const WEBHOOKS_KEPT_MS = 30 * 24 * 60 * 60 * 1000
+/** Of one sender at a time, each webhook counting as its body and a kilobyte more. */
+export const MAX_KEPT_BYTES = 1024 * 1024 * 1024
+/** What is too old is deleted each hour. */
+const FULL_RETRY_SECONDS = 60 * 60
 
 const BODY_LIMIT_BYTES = 1024 * 1024
 const MAX_ID_CHARACTERS = 256
@@ -29,27 +37,47 @@ export async function registerWebhooks(app: App, { database, clock }: Services):
       '/api/webhooks/:source',
       { schema: WEBHOOK_SCHEMA, bodyLimit: BODY_LIMIT_BYTES },
       async (request, reply) => {
-        const client = requireSigner(request)
-        const stored = await database.query(
-          `INSERT INTO webhooks (id, client, source, webhook_id, content_type, body, received_at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7)
-           ON CONFLICT (client, source, webhook_id) DO NOTHING RETURNING id`,
-          [
-            uuid(),
-            client,
-            request.params.source,
-            webhookId(request),
-            request.headers['content-type'] ?? null,
-            request.body instanceof Uint8Array ? request.body : new Uint8Array(),
-            clock(),
-          ],
-        )
-        if (stored.length === 0) reply.header('idempotency-replayed', 'true')
+        const webhook = {
+          client: requireSigner(request),
+          source: request.params.source,
+          id: webhookId(request),
+          contentType: request.headers['content-type'],
+          body: request.body instanceof Uint8Array ? request.body : new Uint8Array(),
+        }
+        const isNew = await keep(database, webhook, clock())
+        if (!isNew) reply.header('idempotency-replayed', 'true')
         // Null would be sent as text.
         return reply.code(202).send(undefined as never)
       },
     )
   })
+}
+
+interface Webhook {
+  readonly client: string
+  readonly source: string
+  readonly id: string
+  readonly contentType: string | undefined
+  readonly body: Uint8Array
+}
+
+/** @returns false: it was kept before. Throws the 429 when too much of its sender is kept. */
+async function keep(database: Queryable, webhook: Webhook, now: Date): Promise<boolean> {
+  const { client, source, id, contentType, body } = webhook
+  const stored = await database.query(
+    `INSERT INTO webhooks (id, client, source, webhook_id, content_type, body, received_at)
+     SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::bytea, $7::timestamptz
+      WHERE NOT EXISTS (SELECT 1 FROM webhook_usage WHERE client = $2 AND bytes >= $8)
+     ON CONFLICT (client, source, webhook_id) DO NOTHING RETURNING id`,
+    [uuid(), client, source, id, contentType ?? null, body, now, MAX_KEPT_BYTES],
+  )
+  if (stored.length > 0) return true
+  const known = await database.query(
+    'SELECT 1 AS known FROM webhooks WHERE client = $1 AND source = $2 AND webhook_id = $3',
+    [client, source, id],
+  )
+  if (known.length > 0) return false
+  throw new Problem('too_many_webhooks', { headers: { 'retry-after': String(FULL_RETRY_SECONDS) } })
 }
 
 const WEBHOOK_SCHEMA = {
@@ -58,7 +86,8 @@ const WEBHOOK_SCHEMA = {
   description:
     'Signed by Standard Webhooks 1.0; the gateway checks key, signature, time and replay. The body is kept as it came, ' +
     'whatever its media type. The same webhook-id of one caller and source is kept once: a repetition is accepted ' +
-    'again, with Idempotency-Replayed: true, and changes nothing.',
+    'again, with Idempotency-Replayed: true, and changes nothing. It is kept for 30 days, and of one caller at most 1 GiB ' +
+    'at a time (429).',
   tags: ['webhooks'],
   security: [{ webhook: [] }],
   params: WebhookPath,
