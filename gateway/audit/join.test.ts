@@ -296,3 +296,20 @@ test('synced: a thread that closes writes nothing that a failed commit of anothe
   trail.close('end')
   assert.equal(linesOf(file).at(-1)?.open, 1)
 })
+
+test('a trail is not handed over while another thread has held it for too long, and goes on', async (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  const trail = openTrail({ file, durability: 'synced', timeoutMs: 20, ...silent })
+  const words = new Int32Array(trail.handle.shared)
+  words[COMMIT_LOCK] = OTHER + 1
+  assert.match(String(await trail.suspend('restart')), /another thread has held the audit file for too long/)
+  Atomics.store(words, COMMIT_LOCK, 0)
+  Atomics.notify(words, COMMIT_LOCK)
+  assert.equal(await endOf(trail.append(requestLine('a'))), undefined)
+  assert.deepEqual(
+    linesOf(file).map(({ type }) => type),
+    ['AUDIT_START', 'API_REQUEST'],
+  )
+  assert.throws(() => openTrail({ file, ...silent }), /is being written by another process/)
+  trail.close('end')
+})

@@ -27,6 +27,7 @@ describe('admit', () => {
     assert.equal(codeFor({ method: 'CONNECT', target: 'api.example:443' }), 'method_not_allowed')
     assert.equal(codeFor({ method: 'TRACE' }), 'method_not_allowed')
     assert.equal(codeFor({ target: '/a/%2e%2e/%00' }), 'invalid_target')
+    assert.equal(codeFor({ target: `/${'a'.repeat(8191)}` }), undefined)
     assert.equal(codeFor({ target: `/${'a'.repeat(8192)}` }), 'target_too_long')
     assert.equal(codeFor({ headers: { Host: 'a b' } }), 'invalid_host')
     assert.equal(codeFor({ headers: { X_Folded: '1' } }), 'invalid_header')

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import type { ServedRoute } from '../exchange.ts'
 import { PendingTake } from '../limits/pending-take.ts'
 import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
@@ -18,9 +19,10 @@ interface Case {
   readonly complete?: boolean
   readonly path?: string
   readonly alone?: boolean
+  readonly operations?: ServedRoute['operations']
 }
 
-function asked({ scopes = [], complete = true, path = '/api/x', alone = false }: Case) {
+function asked({ scopes = [], complete = true, path = '/api/x', alone = false, operations }: Case) {
   const keys: string[] = []
   const table = new LimitTable([ROW])
   const limiter = { find: table.find.bind(table), take: () => assert.fail(), close: () => {} }
@@ -31,7 +33,7 @@ function asked({ scopes = [], complete = true, path = '/api/x', alone = false }:
   const { gateway } = makeGateway({ limiter: alone ? limiter : { ...limiter, ask } })
   const { exchange } = makeExchange({ complete })
   exchange.path = path
-  exchange.route = makeRoute({ scopes })
+  exchange.route = makeRoute({ scopes, operations })
   exchange.principal = makePrincipal({ key: 'user-1', scopes: new Set(['read']) })
   askStore(gateway, exchange)
   return { keys, pending: exchange.pendingTake }
@@ -43,8 +45,8 @@ describe('askStore', () => {
     assert.deepEqual([keys, pending?.policy.row.name], [['p:user-1'], 'x'])
   })
 
-  it('asks nothing without a shared store, without a row, or while the body is missing', () => {
-    for (const one of [{ alone: true }, { path: '/other' }, { complete: false }]) {
+  it('asks nothing without a shared store, without a row, while the body is missing, or before a validation', () => {
+    for (const one of [{ alone: true }, { path: '/other' }, { complete: false }, { operations: {} }]) {
       assert.deepEqual(asked(one), { keys: [], pending: undefined })
     }
   })

@@ -292,6 +292,15 @@ test('an open request in a rotated file is found by the inode that the new file 
   })
 })
 
+test('a file of another kind that got the inode of a rotated one is not read', (t) => {
+  const directory = temporaryDirectory(t)
+  const stranger = join(directory, 'limits.journal')
+  fs.writeFileSync(stranger, '{"rows":[]}\n'.repeat(50))
+  const { ino } = fs.statSync(stranger, { bigint: true })
+  const { recovery } = recovered(directory, start(3, ino.toString()), responseLine(a))
+  assert.deepEqual(recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 2 })
+})
+
 test('a rotated file is not read when every request that was open in it has its response', (t) => {
   const directory = temporaryDirectory(t)
   const rotated = join(directory, 'audit.ndjson.1')

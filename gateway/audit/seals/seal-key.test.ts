@@ -5,10 +5,19 @@ import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { sealedDisk } from '../sealed-disk.test-support.ts'
 import { parseCheckpoint } from './checkpoint.ts'
 import { cosignatureVerifier } from './cosignature.ts'
 import { EMPTY_ROOT } from './hashes.ts'
-import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, rawPublicKey, readSealKey } from './seal-key.ts'
+import {
+  makeMlDsaKey,
+  makeSealKey,
+  mlDsaKeyFile,
+  rawPublicKey,
+  readKeyFiles,
+  readSealKey,
+  sealKeyOf,
+} from './seal-key.ts'
 import { parseNote, signersOf } from './signed-note.ts'
 import { ed25519Verifier, formatVerifierKey, parseVerifierKey } from './verifier-key.ts'
 
@@ -35,6 +44,16 @@ test('a key is made once, for its owner only, and what it seals verifies', (t) =
   const verifier = ed25519Verifier(parseVerifierKey(formatVerifierKey(key.verifier)))
   assert.equal(signersOf(note, [verifier]).length, 1)
   assert.equal(readSealKey(file, 'audit.example.com/1').verifier.name, 'audit.example.com/1')
+})
+
+test('a key that was made is there after a power cut', (t) => {
+  const { start, cut } = sealedDisk(t)
+  const { directory } = start()
+  const file = join(directory, 'audit-seal-key.pem')
+  assert.equal(makeSealKey(file), true)
+  const { image } = cut()
+  const kept = readKeyFiles(join(image, 'audit-seal-key.pem'))
+  assert.equal(sealKeyOf(kept).origin, readSealKey(file).origin)
 })
 
 test('a key that cannot be written is no beginning: the file is named, and nothing of it is left', (t) => {

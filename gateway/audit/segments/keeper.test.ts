@@ -427,7 +427,8 @@ function mountedDisk(): string | undefined {
 for (const disk of ['counted', 'mounted']) {
   test(`a disk with too little room loses its oldest segments early, as many as it takes, by the same rules (${disk})`, async (t) => {
     const mounted = disk === 'mounted' ? mountedDisk() : undefined
-    if (disk === 'mounted' && mounted === undefined) return
+    if (disk === 'mounted' && mounted === undefined)
+      return t.skip('NOT TESTED: a disk cannot be mounted here, which takes root on Linux')
     const dir = mounted ?? temporaryDirectory(t)
     const { file, clock } = await trailOfDays(t, { days: 4, pairs: 400, dir })
     // After the trail is closed.

@@ -216,13 +216,17 @@ describe('a journal that another thread has joined', () => {
     const { journal, worker } = threads()
     const before = journal.descriptor
     const key = 'x'.repeat(1_000_000)
-    for (let i = 0; i < 10; i++) worker.take(DURABLE, key)
-    worker.take(DURABLE, `${key}y`)
-    nowMs += 5000
-    for (let i = 0; i < 9; i++) worker.take(DURABLE, `${key}y`)
-    journal.maintain(nowMs, () => [])
-    assert.notEqual(readdirSync(dir).filter((name) => name.startsWith('hits-')).length, 1)
-    assert.ok(before !== undefined)
+    /** After so many hits of 1 MB: how many segments there are, and whether the first is still written. */
+    const after = (hits: number, of: string) => {
+      for (let i = 0; i < hits; i++) assert.ok(worker.take(DURABLE, of).allowed)
+      nowMs += 5000
+      journal.maintain(nowMs, () => [])
+      const segments = readdirSync(dir).filter((name) => name.startsWith('hits-'))
+      return [segments.length, journal.descriptor === before]
+    }
+    assert.deepEqual(after(10, key), [1, true])
+    assert.deepEqual(after(10, `${key}y`), [2, false])
+    assert.deepEqual(after(0, ''), [2, false])
   })
 
   it('has a worker without a segment leave every hit to the main thread', () => {

@@ -29,8 +29,7 @@ async function upstreamsOf(
     { onHealth: (url, healthy) => health.push([url, healthy]), ...options },
   )
   t.after(async () => {
-    for (const each of scripted)
-      if (each.open.size > 0 || each.connections >= 0) await each.close().catch(() => {})
+    for (const each of scripted) await each.close()
     await upstream.close()
   })
   return { scripted: scripted as [ScriptedUpstream, ...ScriptedUpstream[]], upstream, health }
