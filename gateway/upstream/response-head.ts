@@ -1,3 +1,4 @@
+import { withoutSpaceAround } from '../http/syntax/characters.ts'
 import type { Field } from '../http/syntax/field.ts'
 
 /** A status code that RFC 9110 section 15 defines a class for. */
@@ -17,7 +18,7 @@ export function switchesTo(protocol: string, fields: readonly Field[]): boolean 
   for (const { lower, value } of fields) {
     if (lower !== 'upgrade') continue
     if (switched !== undefined) return false
-    switched = value.trim().toLowerCase()
+    switched = withoutSpaceAround(value).toLowerCase()
   }
   return switched === protocol.toLowerCase()
 }

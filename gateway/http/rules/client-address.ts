@@ -1,4 +1,5 @@
 import { type BlockList, isIP } from 'node:net'
+import { withoutSpaceAround } from '../syntax/characters.ts'
 
 /** Where a request comes from. */
 export interface Downstream {
@@ -27,7 +28,7 @@ export function downstreamOf(
   let address = peer
   const entries = forwardedFor?.split(',') ?? []
   for (let i = entries.length - 1; i >= 0; i--) {
-    const entry = withoutPort((entries[i] as string).trim())
+    const entry = withoutPort(withoutSpaceAround(entries[i] as string))
     if (isIP(entry) === 0) break
     address = withoutMapping(entry)
     if (!isTrusted(address, trustedProxies)) break

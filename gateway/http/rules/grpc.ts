@@ -2,7 +2,7 @@ import { type Field, valueIn } from '../syntax/field.ts'
 import type { HttpVersion } from './request-headers.ts'
 
 /** Not `application/grpc-web`, whose trailers are in the body. */
-const CONTENT_TYPE = /^application\/grpc(?:\+[^;]*)?\s*(?:;|$)/i
+const CONTENT_TYPE = /^application\/grpc(?:\+[^;]*)?[ \t]*(?:;|$)/i
 const TIMEOUT = /^(\d{1,8})([HMSmun])$/
 const UNIT_MS: Readonly<Record<string, number>> = {
   H: 3_600_000,

@@ -20,6 +20,11 @@ describe('hop-by-hop headers', () => {
     assert.equal(isHopByHop('host', nominated), false)
   })
 
+  it('are nominated by their names alone, with spaces and tabs around them', () => {
+    const nominated = nominatedBy(fieldsOf(['Connection', ' x-a\t,x-b\xa0, \xa0x-c']))
+    assert.deepEqual(nominated, new Set(['x-a', 'x-b\xa0', '\xa0x-c']))
+  })
+
   it('are nominated by nobody when Connection only says close', () => {
     assert.equal(nominatedBy(fieldsOf(['Connection', 'close', 'X', 'y'])), undefined)
   })

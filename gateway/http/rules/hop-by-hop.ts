@@ -1,3 +1,4 @@
+import { withoutSpaceAround } from '../syntax/characters.ts'
 import type { Field } from '../syntax/field.ts'
 import { HOP_BY_HOP as NAMES } from './field-rules.ts'
 
@@ -22,7 +23,7 @@ export function nominatedBy(fields: readonly Field[]): ReadonlySet<string> | und
   for (const { lower, value } of fields) {
     if (lower !== 'connection' || value === 'keep-alive') continue
     for (const option of value.split(',')) {
-      const nominee = option.trim().toLowerCase()
+      const nominee = withoutSpaceAround(option).toLowerCase()
       if (nominee === '' || nominee === 'close' || nominee === 'keep-alive') continue
       nominated ??= new Set()
       nominated.add(nominee)

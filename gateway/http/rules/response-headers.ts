@@ -79,5 +79,5 @@ export function revokedSessions(fields: readonly Field[]): readonly string[] {
   return sessions ?? NO_SESSIONS
 }
 
-const SEPARATORS = /[\s,]+/
+const SEPARATORS = /[ \t,]+/
 const NO_SESSIONS: readonly string[] = []

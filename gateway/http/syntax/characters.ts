@@ -30,3 +30,17 @@ export function isToken(text: string): boolean {
 export function isText(text: string): boolean {
   return !NOT_TEXT.test(text)
 }
+
+/** A part of a field value without spaces and tabs around it. `trim` would take 0xA0 too, which is half a letter of UTF-8. */
+export function withoutSpaceAround(text: string): string {
+  let from = 0
+  let to = text.length
+  while (from < to && isSpace(text.charCodeAt(from))) from++
+  while (to > from && isSpace(text.charCodeAt(to - 1))) to--
+  return to - from === text.length ? text : text.slice(from, to)
+}
+
+/** Optional white space (RFC 9110 section 5.6.3). */
+export function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x09
+}

@@ -1,9 +1,8 @@
-import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
+import { CHARACTERS, isSpace, TEXT, TOKEN } from './characters.ts'
 import { Field } from './field.ts'
 
 /** Few heads are longer, and decoding a body that follows is wasted. */
 const PIECE_BYTES = 2048
-const TAB = 0x09
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
@@ -217,8 +216,4 @@ function bitsAt(all: string, at: number): number {
 export function isTextBetween(all: string, start: number, end: number): boolean {
   for (let i = start; i < end; i++) if (!(bitsAt(all, i) & TEXT)) return false
   return true
-}
-
-function isSpace(code: number): boolean {
-  return code === SPACE || code === TAB
 }

@@ -2,6 +2,7 @@ import type { Misfit, RequestParameter, RequestRules } from '../../config/openap
 import type { Exchange } from '../../exchange.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
 import { segmentsOf } from '../../http/rules/path-template.ts'
+import { withoutSpaceAround } from '../../http/syntax/characters.ts'
 
 /** A number as JSON has it: what services may read otherwise, such as `0x10`, is a text. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
@@ -42,7 +43,7 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   const text = parameter.in === 'header' ? texts.join(', ') : first
   // Services differ in which of several they take.
   if (another !== undefined && parameter.in === 'query') return { pointer: '', reason: 'must be there once' }
-  if (form === 'commas') return fits(text.split(',').map((part) => meant(part.trim(), types)))
+  if (form === 'commas') return fits(text.split(',').map((part) => meant(withoutSpaceAround(part), types)))
   if (form === 'single') return singleMisfit(text, parameter)
   const json = parseCheckedJson(Buffer.from(text))
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)

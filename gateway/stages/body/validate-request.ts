@@ -8,6 +8,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
 import { networkOf } from '../../http/rules/network.ts'
+import { withoutSpaceAround } from '../../http/syntax/characters.ts'
 import { valueIn } from '../../http/syntax/field.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { type ParameterMisfit, parameterMisfit } from './request-parameters.ts'
@@ -78,7 +79,7 @@ function contentFor(
 }
 
 function typeOf(contentType: string): string {
-  return (contentType.split(';')[0] ?? '').trim().toLowerCase()
+  return withoutSpaceAround(contentType.split(';')[0] ?? '').toLowerCase()
 }
 
 /**

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { withoutSpaceAround } from '../../http/syntax/characters.ts'
 import type { Field } from '../../http/syntax/field.ts'
 
 /** Browsers send a shorter Accept. */
@@ -36,9 +37,9 @@ function weightsOf(accept: string): Map<string, number> {
   const weights = new Map<string, number>()
   for (const range of accept.split(',')) {
     const [name = '', ...parameters] = range.split(';')
-    const q = parameters.map((parameter) => /^\s*q=(.*)$/i.exec(parameter)?.[1]).find(Boolean)
+    const q = parameters.map((parameter) => /^[ \t]*q=(.*)$/i.exec(parameter)?.[1]).find(Boolean)
     const weight = q === undefined ? 1 : Number(q)
-    weights.set(name.trim().toLowerCase(), weight >= 0 && weight <= 1 ? weight : 0)
+    weights.set(withoutSpaceAround(name).toLowerCase(), weight >= 0 && weight <= 1 ? weight : 0)
   }
   return weights
 }

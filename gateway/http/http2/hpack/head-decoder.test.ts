@@ -64,6 +64,15 @@ describe('a block of fields', () => {
     }
   })
 
+  it('keeps every byte of a value but the spaces and tabs around it: `à` ends with what Unicode calls a space', () => {
+    const block = encodeHead(200, 'X-Name: \t\xa0voil\xc3\xa0 \t\r\nX-Empty:\r\n')
+    assert.deepEqual(decode(new HeadDecoder(TABLE_BYTES), Buffer.from(block, 'latin1')), [
+      ':status: 200',
+      'x-name: \xa0voil\xc3\xa0',
+      'x-empty: ',
+    ])
+  })
+
   const INVALID: Readonly<Record<string, string>> = {
     'index 0': '80',
     'an index that no table has': 'be',

@@ -1,3 +1,4 @@
+import { withoutSpaceAround } from '../../syntax/characters.ts'
 import { STATIC_TABLE } from './static-table.ts'
 
 /** Names come from services and the configuration; bounded all the same. */
@@ -37,7 +38,7 @@ export function encodeFields(lines: string): string {
     const end = lines.indexOf('\r\n', start)
     const colon = lines.indexOf(':', start)
     if (end < 0 || colon < 0 || colon > end) throw new TypeError('a line of a head without a name or an end')
-    block += prefixOf(lines.slice(start, colon)) + literal(lines.slice(colon + 1, end).trim())
+    block += prefixOf(lines.slice(start, colon)) + literal(withoutSpaceAround(lines.slice(colon + 1, end)))
     start = end + 2
   }
   return block
