@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { ClientNetworks } from '../http/server/client-networks.ts'
 import { type Share, UpstreamPermits } from './upstream-permits.ts'
 
 const caller = (isProxy = false): Share => ({ permits: 0, isProxy })
@@ -40,6 +41,25 @@ describe('the permits to use the upstream', () => {
     for (let i = 0; i < 12; i++) permits.release(share)
     assert.notEqual(permits.shareOf('a'), share)
     assert.equal(permits.taken, 1)
+  })
+
+  it('stay those of an address whose connections are closed, until they are given back', () => {
+    const permits = permitsFor(8)
+    const networks = new ClientNetworks()
+    const connect = () => {
+      const activity = { isIdle: true, deadlineMs: 0 }
+      const connection = { slot: -1, network: networks.networkNamed('a', false), activity, close: () => {} }
+      networks.add(connection)
+      return connection
+    }
+    const first = connect()
+    assert.equal(takeAll(permits, first.network), 6)
+    networks.remove(first)
+    const again = connect()
+    assert.equal(permits.take(again.network), false)
+    networks.remove(again)
+    for (let i = 0; i < 6; i++) permits.release(first.network)
+    assert.notEqual(connect().network, first.network)
   })
 
   it('are bounded with those of other threads, where a caller is taken to have as many', () => {
