@@ -164,7 +164,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.#writer.flush()
     this.#lingering = new Lingering(this.socket, this.socket.readableEnded, this.terms.steadyClock())
     // An ending socket never needs a drain: whatever is left must be taken in time.
-    if (this.socket.writableLength > 0) this.#writes.begin(this.terms.timeouts.idleMs)
+    if (this.socket.writableLength > 0) this.#writes.beginUnlessBegun(this.terms.timeouts.idleMs)
   }
 
   resetStream(id: number, code: number): void {

@@ -82,7 +82,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     if (this.#phase === 'head') this.#refuseHead(HEAD_LATE)
     else if (this.#phase === 'body') this.#interrupt(BODY_LATE)
     else {
-      if (this.socket.writableLength > 0) this.watchWrites(undefined)
+      if (this.socket.writableLength > 0) this.#writes.beginUnlessBegun(this.terms.timeouts.idleMs)
       if (this.#lingering !== undefined) this.#lingering.timeUp(nowMs)
       // The client is still taking its last response.
       else if (this.socket.writableLength > 0) this.#becomeIdle()

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { takenBytes } from './sockets/taken-bytes.ts'
 
 const CHECK_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
@@ -9,7 +10,7 @@ export class WriteWatch {
   readonly #steadyClock: () => number
   /** How long the client may take nothing. */
   #idleMs = 0
-  /** Bytes that had left our queue when that last changed, and when it did. */
+  /** Bytes that the system had taken when that last changed, and when it did. */
   #takenBytes = 0
   #sinceMs = 0
   /** Infinite while nothing is watched. */
@@ -20,14 +21,19 @@ export class WriteWatch {
     this.#steadyClock = steadyClock
   }
 
-  /** Goes on with the first `idleMs` when it already watches. */
+  /** For a part of a response that the socket does not accept. When it watches one with the same `idleMs`, it goes on. */
   begin(idleMs: number): void {
-    if (this.#nextCheckMs !== NEVER) return
+    if (this.#nextCheckMs !== NEVER && this.#idleMs === idleMs) return
     const nowMs = this.#steadyClock()
     this.#idleMs = idleMs
     this.#takenBytes = takenBytes(this.#socket)
     this.#sinceMs = nowMs
     this.#nextCheckMs = nowMs + Math.min(CHECK_MS, idleMs)
+  }
+
+  /** For the rest of a response: goes on with the time that this had when it already watches. */
+  beginUnlessBegun(idleMs: number): void {
+    if (this.#nextCheckMs === NEVER) this.begin(idleMs)
   }
 
   /** True once when the client has taken nothing for too long: never early, and at most one second late. */
@@ -47,8 +53,4 @@ export class WriteWatch {
     this.#nextCheckMs = isStalled ? NEVER : Math.min(nowMs + CHECK_MS, endMs)
     return isStalled
   }
-}
-
-function takenBytes(socket: Socket): number {
-  return socket.bytesWritten - socket.writableLength
 }

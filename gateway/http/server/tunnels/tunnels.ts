@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { isOverShare } from '../../rules/fair-share.ts'
 import { Deadlines, type Timed } from '../../syntax/deadlines.ts'
+import { takenBytes } from '../sockets/taken-bytes.ts'
 import { tunnel } from './tunnel.ts'
 
 /** How often each tunnel is checked. */
@@ -189,5 +190,5 @@ class Tunnel implements Timed {
 
 /** Bytes from and to the client, without those that still wait in our queue. */
 function bytesOf(socket: Socket): number {
-  return socket.bytesRead + socket.bytesWritten - socket.writableLength
+  return socket.bytesRead + takenBytes(socket)
 }
