@@ -1,10 +1,22 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import fc from 'fast-check'
 import { BoundedBody } from './bounded-body.ts'
 
 class Body extends BoundedBody {
   constructor() {
     super({ read: () => {} })
+  }
+
+  /** As bodies do: behind others, short ones are gathered. */
+  keep(piece: Buffer): boolean {
+    return this.readableLength > 0 && piece.length < 16_384
+      ? this.gather(piece, 0, piece.length)
+      : this.enter(piece)
+  }
+
+  endAll(): void {
+    this.enterEnd()
   }
 
   receive(text: string): void {
@@ -42,6 +54,56 @@ describe('a bounded body', () => {
     body.resume()
     await new Promise(setImmediate)
     assert.equal(body.readableEnded, false)
+  })
+
+  it('gathers short pieces that wait, and passes on every byte in its order, however it is read', async () => {
+    const step = fc.oneof(
+      { weight: 4, arbitrary: fc.integer({ min: 1, max: 3000 }) },
+      fc.integer({ min: 1, max: 40_000 }),
+      fc.constantFrom('pause', 'resume', 'read', 'read all', 'turn'),
+    )
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), fc.boolean(), async (steps, isIterated) => {
+        const body = new Body()
+        const sent: Buffer[] = []
+        const got: Buffer[] = []
+        const over = isIterated
+          ? body.forEach((piece: Buffer) => void got.push(piece))
+          : new Promise((resolve) => body.pause().once('end', resolve))
+        if (!isIterated) body.on('data', (piece: Buffer) => got.push(piece))
+        for (const [i, one] of steps.entries()) {
+          if (typeof one === 'number') {
+            const piece = Buffer.alloc(one, i)
+            sent.push(piece)
+            body.keep(piece)
+          } else if (one === 'turn') await new Promise(setImmediate)
+          else if (isIterated) continue
+          else if (one === 'pause') body.pause()
+          else if (one === 'resume') body.resume()
+          else body.read(one === 'read' ? Math.max(1, body.readableLength >> 1) : undefined)
+        }
+        body.endAll()
+        if (!isIterated) body.resume()
+        await over
+        assert.ok(Buffer.concat(got).equals(Buffer.concat(sent)))
+      }),
+      { numRuns: 200 },
+    )
+  })
+
+  it('holds as much as came, in few pieces, when nobody reads it', () => {
+    const body = new Body()
+    const byte = Buffer.alloc(65_536).subarray(0, 1)
+    for (let bytes = 0; bytes < 50_000; bytes++) {
+      const more = body.keep(byte)
+      assert.equal(more, bytes + 1 < body.readableHighWaterMark)
+    }
+    const pieces: Buffer[] = []
+    body.on('data', (piece: Buffer) => pieces.push(piece))
+    for (let piece = body.read(); piece !== null; piece = body.read());
+    assert.ok(pieces.length < 10, `${pieces.length} pieces`)
+    const held = pieces.slice(1).reduce((sum, { buffer }) => sum + buffer.byteLength, 0)
+    assert.ok(held <= 50_000 + 16_384, `${held} bytes`)
   })
 
   it('says at once that more has come than a bound that is set late', () => {

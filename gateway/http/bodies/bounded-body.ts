@@ -1,12 +1,20 @@
 import { Readable } from 'node:stream'
+import type { BodyReceiver } from './read-buffers.ts'
 
 const nothing = (): void => {}
+
+/** A buffer for short pieces has so many bytes at first, and at most. */
+const LEAST_GATHERED_BYTES = 512
+const GATHERED_BYTES = 16 * 1024
 
 /** A request body whose length may be unknown, and bounded while it comes. */
 export abstract class BoundedBody extends Readable {
   #bytes = 0
   #maxBytes = Number.POSITIVE_INFINITY
   #onExceeded = nothing
+  /** Short pieces behind those in the stream, together. They enter it when it is read, or when this is full. */
+  #gathered: Buffer | undefined = undefined
+  #gatheredBytes = 0
 
   /**
    * Nothing beyond so many bytes is passed on. `onExceeded` is called once when more come, and the body never ends.
@@ -17,6 +25,17 @@ export abstract class BoundedBody extends Readable {
     this.#maxBytes = maxBytes
     this.#onExceeded = onExceeded
     return this.#bytes <= maxBytes
+  }
+
+  /**
+   * To be called before `data` is listened to, and with undefined when no more is wanted. Pieces may go to the receiver without
+   * the stream; here all are emitted as `data`. `end` always is.
+   */
+  passTo(_receiver: BodyReceiver | undefined): void {}
+
+  override read(size?: number): Buffer | null {
+    if (this.#gatheredBytes > 0 && size !== 0) this.#pushGathered()
+    return super.read(size)
   }
 
   /** Counts what has come. @returns false when it must not be passed on. */
@@ -31,5 +50,54 @@ export abstract class BoundedBody extends Readable {
   /** The body was cut at its bound. */
   protected get isExceeded(): boolean {
     return this.#bytes > this.#maxBytes
+  }
+
+  /**
+   * Copies a piece behind others that wait in the stream: each on its own would cost more than its bytes, and keep what it was
+   * read into. @returns false when no more should come
+   */
+  protected gather(bytes: Buffer, from: number, to: number): boolean {
+    for (let at = from; at < to; ) {
+      const gathered = this.#gatheringBuffer(to - at)
+      const copied = bytes.copy(gathered, this.#gatheredBytes, at, to)
+      this.#gatheredBytes += copied
+      at += copied
+    }
+    return this.readableLength + this.#gatheredBytes < this.readableHighWaterMark
+  }
+
+  /** Enters a piece into the stream, behind all others. @returns false when no more should come */
+  protected enter(piece: Buffer): boolean {
+    this.#pushGathered()
+    return this.push(piece)
+  }
+
+  /** The last piece has come. */
+  protected enterEnd(): void {
+    this.#pushGathered()
+    this.push(null)
+  }
+
+  /** @returns a buffer that is not full */
+  #gatheringBuffer(bytes: number): Buffer {
+    const filled = this.#gatheredBytes
+    const before = this.#gathered
+    if (before !== undefined && filled < before.length) return before
+    if (filled >= GATHERED_BYTES) this.#pushGathered()
+    const kept = this.#gathered
+    const least = kept === undefined ? Math.max(bytes, LEAST_GATHERED_BYTES) : 2 * filled
+    const gathered = Buffer.allocUnsafeSlow(Math.min(least, GATHERED_BYTES))
+    kept?.copy(gathered, 0, 0, filled)
+    this.#gathered = gathered
+    return gathered
+  }
+
+  #pushGathered(): void {
+    const gathered = this.#gathered
+    if (gathered === undefined) return
+    const bytes = this.#gatheredBytes
+    this.#gathered = undefined
+    this.#gatheredBytes = 0
+    this.push(bytes === gathered.length ? gathered : gathered.subarray(0, bytes))
   }
 }

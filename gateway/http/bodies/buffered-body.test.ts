@@ -115,6 +115,19 @@ describe('buffering a body', () => {
     assert.equal(await bufferBody(source('gone').destroy(), MAX), 'broken')
   })
 
+  it('does not keep what a piece stands in while more may come', async () => {
+    for (const contentLength of [undefined, 2]) {
+      const body = source('x')
+      const buffered = bufferBody(body, { maxBytes: 100, contentLength })
+      body.push(Buffer.alloc(65_536).subarray(0, 1))
+      body.push(null)
+      const { buffer, length } = (await buffered) as Buffer
+      assert.ok(length === 2 && buffer.byteLength <= 2048, `${buffer.byteLength}`)
+    }
+    const whole = Buffer.from('as it is')
+    assert.equal(await bufferBody(ended(whole), { maxBytes: 100, contentLength: 8 }).then(String), 'as it is')
+  })
+
   it('holds memory in proportion to the bytes, not to the pieces', async () => {
     const pieces = 20_000
     const buffered = await bufferBody(ended(...Array.from({ length: pieces }, () => 'x')), {

@@ -12,10 +12,10 @@ export interface BufferOptions {
 /** `too_large`: beyond `maxBytes`. `no_room`: `hasRoom` said no. `broken`: the client went away, or the body was read before. */
 export type BufferFault = 'too_large' | 'no_room' | 'broken'
 
-const LEAST_BYTES = 16 * 1024
+const LEAST_BYTES = 1024
 
 /**
- * Buffers a complete body in memory, at most twice `maxBytes` of it. Beyond the bound or without room, reading stops and
+ * Buffers a complete body in memory, in at most twice the bytes that have come (three times while it grows). Beyond the bound or without room, reading stops and
  * the rest stays unread. Removes its listeners in all cases. Has no timeout: the connection has one. Never rejects.
  */
 export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
@@ -23,7 +23,7 @@ export function bufferBody(body: Readable, options: BufferOptions): Promise<Buff
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')
   if (body.destroyed || body.readableEnded) return Promise.resolve('broken')
   return new Promise((resolve) => {
-    const buffered = new GrowingBuffer()
+    const buffered = new GrowingBuffer(contentLength)
     const onData = (chunk: Buffer) => {
       if (buffered.length + chunk.length > maxBytes) settle('too_large')
       else if (hasRoom(chunk.length)) buffered.add(chunk)
@@ -50,20 +50,26 @@ export function bodyOf(buffered: Buffer): Readable {
   return body
 }
 
-/** Keeps a single piece as it is. Copies several together, because each may hold on to more memory than its bytes. */
+/** Keeps a piece that is all as it is. Copies others together, because each may hold on to more memory than its bytes. */
 class GrowingBuffer {
   length = 0
   #buffer: Buffer | undefined
+  readonly #announced: number | undefined
+
+  constructor(announced: number | undefined) {
+    this.#announced = announced
+  }
 
   add(chunk: Buffer): void {
     const filled = this.length
     this.length += chunk.length
-    if (this.#buffer === undefined) {
+    if (chunk.length === this.#announced) {
       this.#buffer = chunk
       return
     }
-    if (this.length > this.#buffer.length) this.#grow(filled)
-    chunk.copy(this.#buffer, filled)
+    const buffer =
+      this.#buffer !== undefined && this.length <= this.#buffer.length ? this.#buffer : this.#grow(filled)
+    chunk.copy(buffer, filled)
   }
 
   bytes(): Buffer {
@@ -71,9 +77,10 @@ class GrowingBuffer {
   }
 
   /** Doubles. Allocating the announced length would let many clients reserve much memory for a few bytes each. */
-  #grow(filled: number): void {
+  #grow(filled: number): Buffer {
     const grown = Buffer.allocUnsafeSlow(Math.max(LEAST_BYTES, 2 * this.length))
     this.#buffer?.copy(grown, 0, 0, filled)
     this.#buffer = grown
+    return grown
   }
 }

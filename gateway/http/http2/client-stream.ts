@@ -101,8 +101,8 @@ export class ClientStream<E> implements ResponseStream {
     return this.req.method
   }
 
-  /** A piece of the body. */
-  receive(piece: Buffer): void {
+  /** A piece of the body. @param isLast END_STREAM stands in its frame */
+  receive(piece: Buffer, isLast: boolean): void {
     if (this.#answeredEndMs !== NEVER) return
     this.#received += piece.length
     const announced = this.req.headers.contentLength
@@ -110,7 +110,7 @@ export class ClientStream<E> implements ResponseStream {
     else if (this.#body === undefined) this.#credit(piece.length)
     else {
       if (this.#deadline?.isBodyHeldBack === false) this.#deadline.extendBody(piece.length)
-      this.#body.receive(piece)
+      this.#body.receive(piece, isLast || this.#received === announced)
     }
   }
 

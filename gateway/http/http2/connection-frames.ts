@@ -71,8 +71,9 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
   }
 
   data({ id, flags }: FrameHeader, piece: Buffer, isLast: boolean): void {
-    this.#receiving(id)?.receive(piece)
-    if (isLast && flags & END_STREAM) this.#receiving(id)?.complete()
+    const endsStream = isLast && (flags & END_STREAM) !== 0
+    this.#receiving(id)?.receive(piece, endsStream)
+    if (endsStream) this.#receiving(id)?.complete()
   }
 
   frame(header: FrameHeader, payload: Buffer): void {

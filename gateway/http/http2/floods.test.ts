@@ -2,7 +2,15 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { until } from '../server/conformance/client.test-support.ts'
 import { respond, respondEmpty, type Seen } from '../server/conformance/scribe.test-support.ts'
-import { blockOf, type FrameClient, GET, numbers, POST, serveFrames } from './frame-client.test-support.ts'
+import {
+  blockOf,
+  type FrameClient,
+  frameOf,
+  GET,
+  numbers,
+  POST,
+  serveFrames,
+} from './frame-client.test-support.ts'
 import {
   CANCEL,
   CONTINUATION,
@@ -54,6 +62,52 @@ const FLOODS: Readonly<Record<string, (client: FrameClient, at: number) => void>
     client.frame(RST_STREAM, 0, 2 * at + 3, numbers(CANCEL))
   },
 }
+
+describe('a body that nobody reads', () => {
+  /** In each read one byte for the body, and much for a stream that was reset. */
+  async function waiting(frames: number, beside: number): Promise<Buffer[]> {
+    const { seen, connect } = serveFrames({ begun: () => {} })
+    const client = connect()
+    client.request(1, [...POST, ['content-length', '16384']], 0)
+    client.request(3, POST, 0)
+    await until(() => seen.length === 2)
+    seen[1]?.res.breakOff()
+    await until(() => client.of(RST_STREAM, 3).length > 0)
+    const late = frameOf(DATA, 0, 3, 'x'.repeat(beside))
+    for (let at = 0; at < frames; at++) {
+      client.bytes(Buffer.concat([frameOf(DATA, 0, 1, 'x'), beside === 0 ? Buffer.alloc(0) : late]))
+      if (at % 50 === 0) await client.settled()
+    }
+    await client.settled()
+    const pieces: Buffer[] = []
+    let length = 0
+    seen[0]?.body?.on('data', (piece: Buffer) => {
+      pieces.push(piece)
+      length += piece.length
+    })
+    await until(() => length === frames)
+    assert.equal(client.wire.destroyed, false)
+    return pieces
+  }
+  const heldBy = (pieces: readonly Buffer[]) =>
+    [...new Set(pieces.map(({ buffer }) => buffer))].reduce((sum, { byteLength }) => sum + byteLength, 0)
+
+  it('costs what its bytes cost, in whatever frames they come', async () => {
+    const pieces = await waiting(16_000, 0)
+    assert.ok(
+      pieces.length < 10 && heldBy(pieces) <= 48_000,
+      `${pieces.length} pieces: ${heldBy(pieces)} bytes`,
+    )
+  })
+
+  it('keeps nothing of what came with it', async () => {
+    const pieces = await waiting(500, 16_000)
+    assert.ok(
+      pieces.length < 10 && heldBy(pieces) <= 2048,
+      `${pieces.length} pieces: ${heldBy(pieces)} bytes`,
+    )
+  })
+})
 
 describe('a client that only makes work is sent away:', () => {
   for (const [what, send] of Object.entries(FLOODS))

@@ -12,7 +12,8 @@ export interface FramedStream {
   receiveWindow: number
   /** What we may still send, and what waits for that. */
   readonly res: { window: number; pump(): void }
-  receive(piece: Buffer): void
+  /** @param isLast END_STREAM stands in its frame */
+  receive(piece: Buffer, isLast: boolean): void
   /** Gives leave for bytes that were no content. */
   creditPadding(bytes: number): void
   /** END_STREAM has come. */

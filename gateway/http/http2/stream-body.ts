@@ -30,14 +30,23 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     this.#giveBack()
   }
 
-  /** The next piece has come. */
-  receive(piece: Buffer): void {
+  /** The next piece has come. @param isLast no other follows */
+  receive(piece: Buffer, isLast: boolean): void {
     if (this.destroyed) return
     this.#uncredited += piece.length
     if (!this.takes(piece.length)) return
-    if (!this.push(piece)) {
+    if (!this.#keep(piece, isLast)) {
       if (!this.#deadline.isBodyHeldBack) this.#deadline.holdBodyBack()
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
+  }
+
+  /** A piece that waits would keep all that was read with it. A body that came at once is read at once. */
+  #keep(piece: Buffer, isLast: boolean): boolean {
+    if (this.readableLength > 0) return this.gather(piece, 0, piece.length)
+    if (this.readableFlowing === true || isLast) return this.push(piece)
+    const copy = Buffer.allocUnsafeSlow(piece.length)
+    piece.copy(copy)
+    return this.push(copy)
   }
 
   endPace(): void {
@@ -47,7 +56,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
   /** The last piece has come. */
   complete(): void {
     this.#uncredited = 0
-    if (!this.isExceeded) this.push(null)
+    if (!this.isExceeded) this.enterEnd()
   }
 
   #giveBack(): void {

@@ -11,8 +11,8 @@ import { PipelinedBytes } from './pipelined-bytes.ts'
 import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './request-fault.ts'
 import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
+import { WriteWatch } from './sockets/write-watch.ts'
 import { isWebSocketUpgrade } from './tunnels/websocket.ts'
-import { WriteWatch } from './write-watch.ts'
 
 /**
  * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in

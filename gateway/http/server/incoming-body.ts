@@ -21,6 +21,8 @@ export interface IncomingBody extends BoundedBody {
 }
 
 const HIGH_WATER_BYTES = 64 * 1024
+/** A buffer that can be used again is larger: it would be mostly empty with a shorter piece. */
+const POOLED_BYTES = 40 * 1024
 
 /**
  * The body of a request. Destroyed without an end: the client broke off. A slow reader pauses the socket, and the client's
@@ -34,6 +36,8 @@ export class RequestBody extends BoundedBody implements IncomingBody {
   #receiver: BodyReceiver | undefined = undefined
   /** Buffers of pieces in the stream. They can be used again only when one receiver gets all of them. */
   readonly #early: Buffer[] = []
+  /** Such a receiver may still come. */
+  #mayBePassed = true
 
   constructor(socket: Socket, deadline: ConnectionDeadline, buffer: ReadBuffer | undefined) {
     super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
@@ -50,6 +54,8 @@ export class RequestBody extends BoundedBody implements IncomingBody {
 
   override resume(): this {
     super.resume()
+    // Somebody else reads it.
+    if (this.#receiver === undefined) this.#expectNoReceiver()
     // Pieces that did not go through the stream leave it waiting for the first: it does not ask for more.
     this._read()
     return this
@@ -57,11 +63,17 @@ export class RequestBody extends BoundedBody implements IncomingBody {
 
   /**
    * While the stream flows and holds nothing, pieces go to the receiver without it, and without a copy. Whatever else comes is
-   * emitted as `data`, and `end` always.
+   * emitted as `data`.
    */
-  passTo(receiver: BodyReceiver | undefined): void {
+  override passTo(receiver: BodyReceiver | undefined): void {
     this.#receiver = receiver
-    if (receiver === undefined) this.#early.length = 0
+    if (receiver === undefined) this.#expectNoReceiver()
+    else this.#mayBePassed = true
+  }
+
+  #expectNoReceiver(): void {
+    this.#mayBePassed = false
+    this.#early.length = 0
   }
 
   /** The next piece has come. */
@@ -88,16 +100,23 @@ export class RequestBody extends BoundedBody implements IncomingBody {
     const receiver = this.#receiver
     const buffer = bytes === this.#buffer?.bytes ? this.#buffer : undefined
     if (receiver === undefined || this.readableFlowing !== true || this.readableLength > 0)
-      return this.push(buffer === undefined ? bytes.subarray(from, to) : this.#copyOf(piece))
+      return this.#keep(piece, buffer !== undefined)
     // The receiver has got what came before.
     for (let early = this.#early.pop(); early !== undefined; early = this.#early.pop())
       lendBuffer(early, receiver)
     return buffer === undefined ? receiver.data(bytes.subarray(from, to), 0) : buffer.pass(piece, receiver, 0)
   }
 
+  /** @param isShared what it stands in is overwritten by the next read */
+  #keep(piece: Piece, isShared: boolean): boolean {
+    const { bytes, from, to } = piece
+    if (this.readableLength > 0 && to - from < BULK_BYTES) return this.gather(bytes, from, to)
+    return this.enter(isShared ? this.#copyOf(piece) : bytes.subarray(from, to))
+  }
+
   #copyOf(piece: Piece): Buffer {
     const { bytes, from, to } = piece
-    if (to - from < BULK_BYTES) return copyOf(bytes, from, to)
+    if (!this.#mayBePassed || to - from < POOLED_BYTES) return copyOf(bytes, from, to)
     const copy = pooledCopyOf(piece)
     this.#early.push(copy)
     return copy.subarray(0, to - from)
@@ -106,7 +125,8 @@ export class RequestBody extends BoundedBody implements IncomingBody {
   /** The last piece has come. */
   complete(): void {
     if (this.#buffer !== undefined) this.#buffer.isBulk = false
-    if (!this.isExceeded) this.push(null)
+    if (!this.isExceeded) this.enterEnd()
+    this.#early.length = 0
     // The socket may be paused. What follows the body has its own bound.
     this.#socket.resume()
   }

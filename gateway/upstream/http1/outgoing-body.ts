@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
+import { BoundedBody } from '../../http/bodies/bounded-body.ts'
 import type { BodyReceiver } from '../../http/bodies/read-buffers.ts'
 
 /** The exchange whose body is sent. Unless the body is stopped, it gets either `bodySent` or `bodyFailed`, once. */
@@ -12,15 +13,6 @@ export interface BodySender {
   bodySent(): void
   /** The body cannot be completed. */
   bodyFailed(cause: string): void
-}
-
-/** A body whose pieces can come without a stream between. */
-interface DirectBody extends Readable {
-  passTo(receiver: BodyReceiver | undefined): void
-}
-
-function isDirect(source: Readable): source is DirectBody {
-  return 'passTo' in source
 }
 
 /**
@@ -52,12 +44,12 @@ export class RequestBody implements BodyReceiver {
       this.#end()
       return
     }
+    if (source instanceof BoundedBody) source.passTo(this)
     source.on('data', this.#onData)
     source.on('end', this.#onEnd)
     source.on('error', this.#onError)
     source.on('close', this.#onClose)
     this.#socket.on('drain', this.#onDrain)
-    if (isDirect(source)) source.passTo(this)
     source.resume()
   }
 
@@ -128,7 +120,7 @@ export class RequestBody implements BodyReceiver {
   #detach(): void {
     this.#over = true
     const source = this.#source
-    if (isDirect(source)) source.passTo(undefined)
+    if (source instanceof BoundedBody) source.passTo(undefined)
     source.off('data', this.#onData)
     source.off('end', this.#onEnd)
     source.off('error', this.#onError)

@@ -77,9 +77,9 @@ class Receiver implements BodyReceiver {
   }
 
   start(): void {
+    this.#body.passTo(this)
     this.#body.on('data', (piece: Buffer) => this.data(piece))
     this.#body.once('end', () => this.#end())
-    this.#body.passTo(this)
     this.#body.resume()
   }
 

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { takenBytes } from './sockets/taken-bytes.ts'
+import { takenBytes } from './taken-bytes.ts'
 
 const CHECK_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
