@@ -60,9 +60,9 @@ export class ArtifactStore implements Adapter {
       new Date(now + expiresInSeconds * 1000),
       new Date(now),
     ]
-    // Whether a proof came before must be known now, and it stays used when the request is refused.
-    if (this.#model === 'ReplayDetection') return upsertRow(this.#database, row)
-    await changeAtEnd(this.#database, 'issued', (database) => upsertRow(database, row))
+    // A proof stays used when the request is refused.
+    const condition = this.#model === 'ReplayDetection' ? 'answered' : 'issued'
+    await changeAtEnd(this.#database, condition, (database) => upsertRow(database, row))
   }
 
   async find(id: string): Promise<AdapterPayload | undefined> {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 import { after, before, it } from 'node:test'
-import { decodeJwt } from 'jose'
+import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from 'jose'
 import * as client from 'openid-client'
 import { DatabaseBusyError } from '../../database/database.ts'
 import { onEachDatabase } from '../../testing/databases.ts'
@@ -45,9 +46,13 @@ onEachDatabase('A request to which the database was too busy', (database) => {
       },
     }
   }
-  const post = async (path: string, fields: Record<string, string>): Promise<Response> => {
+  const post = async (
+    path: string,
+    fields: Record<string, string>,
+    headers: Record<string, string> = {},
+  ): Promise<Response> => {
     const body = new URLSearchParams({ client_id: 'mobile-app', ...fields })
-    const response = await fetch(`${oauth.url}${path}`, { method: 'POST', body })
+    const response = await fetch(`${oauth.url}${path}`, { method: 'POST', body, headers })
     const text = await response.text()
     return {
       status: response.status,
@@ -55,8 +60,8 @@ onEachDatabase('A request to which the database was too busy', (database) => {
       body: text === '' ? {} : (JSON.parse(text) as Record<string, string>),
     }
   }
-  const refresh = (refresh_token: string | undefined) =>
-    post('/oauth/token', { grant_type: 'refresh_token', refresh_token: refresh_token ?? '' })
+  const refresh = (refresh_token: string | undefined, headers: Record<string, string> = {}) =>
+    post('/oauth/token', { grant_type: 'refresh_token', refresh_token: refresh_token ?? '' }, headers)
   const revoke = (token: string | undefined) => post('/oauth/revoke', { token: token ?? '' })
   const sessionOf = (accessToken: string | undefined) => String(decodeJwt(accessToken ?? '').sid)
   const keptOf = async (session: string) =>
@@ -103,6 +108,25 @@ onEachDatabase('A request to which the database was too busy', (database) => {
       assert.equal(twice.headers.get('x-revoke-session'), sessionOf(body.access_token))
     })
   }
+
+  it('may be sent again as it was, with its DPoP proof, which is good once', async () => {
+    const { publicKey, privateKey } = await generateKeyPair('ES256')
+    const jwk = await exportJWK(publicKey)
+    const proof = (nonce?: string) =>
+      new SignJWT({ jti: randomUUID(), htm: 'POST', htu: `${oauth.url}/oauth/token`, nonce })
+        .setProtectedHeader({ alg: 'ES256', typ: 'dpop+jwt', jwk })
+        .setIssuedAt()
+        .sign(privateKey)
+    const { refresh_token } = await tokensFor(oauth, mobile)
+    const asked = await refresh(refresh_token, { dpop: await proof() })
+    assert.equal(asked.body.error, 'use_dpop_nonce')
+    const dpop = await proof(asked.headers.get('dpop-nonce') ?? '')
+    failAt(/SET tokens_until/)
+    assertBusy(await refresh(refresh_token, { dpop }))
+    const again = await refresh(refresh_token, { dpop })
+    assert.deepEqual([again.status, again.body.token_type], [200, 'DPoP'])
+    assert.equal((await refresh(again.body.refresh_token, { dpop })).body.error, 'invalid_grant')
+  })
 
   it('ends the grant of a token that was used twice, when it is sent again', async () => {
     const first = await tokensFor(oauth, mobile)
