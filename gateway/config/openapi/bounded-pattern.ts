@@ -21,6 +21,10 @@ const MATCH_MS = 250
 const MATCH_CPU_MS = 100
 /** How long longer texts are refused after a match took too long. */
 const PAUSE_MS = 10_000
+/** Time to compile a pattern, on a busy machine too. */
+const TRY_MS = 2000
+/** Letters of a pattern in a fault. */
+const MAX_SHOWN = 60
 
 const TIMED = new Script('test()')
 let context: { test: () => void } | undefined
@@ -86,6 +90,25 @@ export class BoundedPattern {
     this.#choices = choicesOf(plain)
   }
 
+  /**
+   * Has the engine compile the pattern, which it does at the first match, and again for texts with letters beyond Latin-1.
+   *
+   * @throws Error when it is too large
+   */
+  tryOut(): void {
+    for (const text of ['', '\u0101']) {
+      try {
+        inTime(() => this.#regexp.test(text), TRY_MS)
+      } catch (error) {
+        // One that takes long is no fault here: `test` sees to it.
+        if ((error as NodeJS.ErrnoException).code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') continue
+        const { source } = this.#regexp
+        const shown = source.length > MAX_SHOWN ? `${source.slice(0, MAX_SHOWN)}…` : source
+        throw new Error(`the pattern "${shown}" is too large`)
+      }
+    }
+  }
+
   /** @throws TooComplex */
   test(text: string): boolean {
     const many = this.#choices > FEW_CHOICES ? this.#choices : 1
@@ -117,19 +140,19 @@ export class BoundedPattern {
     if (performance.now() < this.#pausedUntilMs) throw new TooComplex(`a text is too long for ${this}`)
     let matches = false
     takeSteps(TIMER_STEPS)
-    context ??= createContext({ test: () => {} }) as { test: () => void }
-    context.test = () => {
-      matches = this.#regexp.test(text)
-    }
-    measured(() => this.#runTimed(context as object))
+    measured(() =>
+      this.#runTimed(() => {
+        matches = this.#regexp.test(text)
+      }),
+    )
     return matches
   }
 
-  #runTimed(context: object): void {
+  #runTimed(match: () => void): void {
     const beganMs = cpuMs()
     for (;;) {
       try {
-        TIMED.runInContext(context, { timeout: MATCH_MS })
+        inTime(match, MATCH_MS)
         return
       } catch {
         if (cpuMs() - beganMs < MATCH_CPU_MS) continue
@@ -138,6 +161,13 @@ export class BoundedPattern {
       }
     }
   }
+}
+
+/** @throws Error with the code ERR_SCRIPT_EXECUTION_TIMEOUT, or what the match throws */
+function inTime(match: () => void, timeout: number): void {
+  context ??= createContext({ test: () => {} }) as { test: () => void }
+  context.test = match
+  TIMED.runInContext(context, { timeout })
 }
 
 /** Patterns of OpenAPI are often written without regard to the rules that `u` brings. */

@@ -95,8 +95,9 @@ export class OperationRules {
     return rules
   }
 
-  /** Compiles all of them. @throws Unusable */
+  /** Compiles all of them, with the patterns in them. @throws Unusable */
   check(): void {
+    this.#compiler.triesPatterns = true
     for (const pointer of this.#places.keys()) this.get(pointer)
   }
 }
@@ -104,6 +105,10 @@ export class OperationRules {
 class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
+  /** Made since they were last tried out. */
+  readonly #patterns: BoundedPattern[] = []
+  /** Whether patterns are compiled at once, which takes time; otherwise at the first text. */
+  triesPatterns = false
 
   constructor(document: object) {
     this.#document = document
@@ -118,7 +123,7 @@ class Compiler {
       // 1e400 is none: services differ in what they make of it, and some make it in full.
       strictNumbers: true,
       formats: FORMATS,
-      code: { regExp: boundedPatterns },
+      code: { regExp: Object.assign(this.#pattern.bind(this), { code: 'bounded-pattern' }) },
     })
     replaceKeywords(this.#ajv)
     asUnusable('', () => this.#ajv.addSchema(document, 'api'))
@@ -241,7 +246,16 @@ class Compiler {
     if (asUnusable(pointer, () => this.#ajv.validateSchema(schema)) === false) {
       throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
     }
-    return fitsBy(asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` })))
+    const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
+    const made = this.#patterns.splice(0)
+    if (this.triesPatterns) asUnusable(pointer, () => made.forEach((one) => void one.tryOut()))
+    return fitsBy(validate)
+  }
+
+  #pattern(source: string, flags: string): BoundedPattern {
+    const pattern = new BoundedPattern(source, flags)
+    this.#patterns.push(pattern)
+    return pattern
   }
 }
 
@@ -263,11 +277,6 @@ function formOf(
   if (!types.has('array')) return 'single'
   return place === 'query' && explode !== false ? 'repeated' : 'commas'
 }
-
-const boundedPatterns = Object.assign(
-  (pattern: string, flags: string) => new BoundedPattern(pattern, flags),
-  { code: 'bounded-pattern' },
-)
 
 function fitsBy(validate: ValidateFunction): Fits {
   return (value) => {

@@ -134,6 +134,26 @@ test('a schema that cannot be used is a fault only when requests are validated',
   }
 })
 
+test('a pattern that is too large for the engine is found when the document is read, not with the first text', () => {
+  const schema = (pattern: string) =>
+    api({ '/a': { post: { requestBody: { content: { 'application/json': { schema: { pattern } } } } } } })
+  const at = '$.paths["/a"].post.requestBody.content["application/json"].schema'
+  for (const pattern of [
+    'é?'.repeat(80_000),
+    // Too large only for texts with letters beyond Latin-1.
+    'ā?'.repeat(20_000),
+    // With a time limit.
+    '(?:a+b+)*é?'.repeat(20_000),
+  ]) {
+    const shown = pattern.slice(0, 60)
+    assert.deepEqual(read(schema(pattern)).faults, [])
+    assert.deepEqual(read(schema(pattern), { validateRequests: true }).faults, [
+      `api.json: ${at}: cannot be used: the pattern "${shown}…" is too large`,
+    ])
+  }
+  assert.deepEqual(read(schema('^(?:é?){80}(?:(?:|){30}b)?$'), { validateRequests: true }).faults, [])
+})
+
 test('what the validator does not take of a document as a whole is a fault too', () => {
   const bodies = (one: object, other: object = {}) => ({
     '/a': { post: { requestBody: { content: { 'application/json': { schema: one } } } } },

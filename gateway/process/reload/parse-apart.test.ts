@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import type { ClientTable } from '../../config/clients-file.ts'
 import { parseClients } from '../../config/clients-file.ts'
@@ -60,6 +63,19 @@ test('a large table of clients comes with its secrets', async () => {
   assert.deepEqual(value?.bySanUri, expected?.bySanUri)
   const [own, other] = [value, expected].map((one) => one?.byKeyId.get('key')?.secrets[0])
   assert.ok(own !== undefined && other !== undefined && own.equals(other))
+})
+
+test('a pattern that is too large for the stack of the main thread is so in the other too', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'parse-apart-'))
+  t.after(() => rmSync(folder, { recursive: true }))
+  const file = join(folder, 'api.json')
+  const schema = { pattern: 'ā?'.repeat(20_000) }
+  const post = { requestBody: { content: { 'application/json': { schema } } }, responses: {} }
+  writeFileSync(file, JSON.stringify({ openapi: '3.1.0', security: [], paths: { '/a': { post } } }))
+  const text = JSON.stringify({ openapi: { file, validateRequests: true } })
+  const env = { GATEWAY_CONFIG: 'g.json' }
+  const reread = await rereadApart({ env, running: { configFile: 'g.json' } as Settings, text })
+  assert.match(reread.parsed.faults?.map(describeFault).join() ?? '', /the pattern "ā\?.*…" is too large$/)
 })
 
 test('a thread that breaks off is a fault of the file, and says nothing of the files that it would have read', async () => {

@@ -15,6 +15,8 @@ export type ParseJob =
 const SMALL_LENGTH = 32 * 1024
 /** Beyond this only the parsing thread fails. */
 const MAX_HEAP_MB = 1024
+/** That of the main thread: what is too large for it must not pass here. */
+const STACK_MB = 1
 const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
 /** Parses large texts in a thread of their own, so that requests need not wait. */
@@ -50,7 +52,7 @@ function inThread<T>(job: ParseJob, failure: (why: string) => T): Promise<T> {
     const thread = new Worker(SCRIPT, {
       workerData: job,
       name: 'parse',
-      resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
+      resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB, stackSizeMb: STACK_MB },
     })
     thread.on('message', resolve)
     thread.on('error', failed)
