@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { describeFault } from '../config/faults.ts'
+import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -93,6 +95,96 @@ test('every fault of the environment and both files comes at once, one a line, w
     errors.includes('  1 | {"port":"x","routes":[]}') && errors.includes('    |  ^'),
     errors.join('\n'),
   )
+})
+
+test('a fault in gateway.json or the environment hides none in the other files, nor at a start', (t) => {
+  const paths = files(t, {
+    'gateway.json': '{"rout":[]}',
+    'sound.json': GATEWAY.replace('{', '{"upstreamSecretFile":"/nowhere/secret",'),
+    'limits.json': LIMITS,
+    'clients.json': '{"clients":[{"id":"a b","mtls":{"sanDns":"x"}}]}',
+    token: 'short',
+  })
+  const base = {
+    GATEWAY_LIMITS: paths['limits.json']!,
+    GATEWAY_CLIENTS: paths['clients.json']!,
+    GATEWAY_ADMIN_TOKEN_FILE: paths.token!,
+    GATEWAY_TLS_PORT: '8443',
+    GATEWAY_TLS_CERT: '/nowhere/c.pem',
+    GATEWAY_TLS_KEY: '/nowhere/k.pem',
+  }
+  const file = { ...base, GATEWAY_CONFIG: paths['gateway.json']!, GATEWAY_STORE: 'memcached://x' }
+  const ofFile = [
+    /rout: is not a known key/,
+    /GATEWAY_STORE: must be/,
+    /c\.pem/,
+    /k\.pem/,
+    /token/,
+    /clients\[0\]\.id/,
+  ]
+  const variable = { ...base, GATEWAY_CONFIG: paths['sound.json']!, GATEWAY_WORKERS: 'some' }
+  const ofVariable = [/GATEWAY_WORKERS: must be/, /\/nowhere\/secret/, /token/, /clients\[0\]\.id/]
+  for (const [env, told] of [
+    [file, ofFile],
+    [variable, ofVariable],
+  ] as const) {
+    const atStart = readConfiguration(env).faults?.map(describeFault).join('\n') ?? ''
+    const { status, errors } = validate([], env)
+    assert.equal(status, 1)
+    for (const fault of told) {
+      assert.match(errors.join('\n'), fault)
+      assert.match(atStart, fault)
+    }
+  }
+})
+
+test('a file that cannot start is no good alone either; what the environment may complete is a warning', (t) => {
+  const routes = JSON.parse(GATEWAY).routes
+  const checked = (file: object) => {
+    const paths = files(t, { 'gateway.json': JSON.stringify({ routes, ...file }) })
+    const { status, errors, out } = validate([paths['gateway.json']!])
+    return { status, text: errors.join('\n'), out }
+  }
+  const completed: [file: object, warning: RegExp][] = [
+    [
+      { tls: { port: 8443 } },
+      /^warning: .*\$\.tls\.certFile: is missing.*; unless the environment says otherwise/,
+    ],
+    [
+      { routes: [{ path: '/*', auth: ['mtls'] }] },
+      /^warning: .*routes\[0\]\.auth: accepts nothing but client/,
+    ],
+    [{ adminHost: '0.0.0.0' }, /^warning: .*\$\.adminHost: /],
+  ]
+  for (const [file, warning] of completed) {
+    const { status, text, out } = checked(file)
+    assert.match(text, warning)
+    assert.deepEqual([status, out.length], [0, 1])
+  }
+  const bad: [file: object, fault: RegExp][] = [
+    [{ audit: { witnesses: {} } }, /\$\.audit\.witnesses: must have "quorum"/],
+    [
+      { upstreams: { a: { targets: ['https://a'], tls: { caFile: '/nowhere' } } } },
+      /\$\.upstreams\.a\.tls\.caFile/,
+    ],
+    [{ upstreamSecretFile: '/nowhere' }, /^\/nowhere: \$: cannot be read/],
+  ]
+  for (const [file, fault] of bad) {
+    const { status, text, out } = checked(file)
+    assert.match(text, fault)
+    assert.deepEqual([status, out], [1, []])
+  }
+})
+
+test('the key of the seals is not asked for where nothing is sealed, as at a start', (t) => {
+  const paths = files(t, { 'gateway.json': GATEWAY, 'limits.json': LIMITS })
+  const env = {
+    GATEWAY_CONFIG: paths['gateway.json']!,
+    GATEWAY_LIMITS: paths['limits.json']!,
+    GATEWAY_AUDIT_SEAL_KEY: '/nowhere/key.pem',
+  }
+  assert.equal(validate([], { ...env, GATEWAY_AUDIT_FILE: '-' }).status, 0)
+  assert.equal(validate([], env).status, 1)
 })
 
 test('files named as arguments are checked by what they hold, and the environment is not', (t) => {

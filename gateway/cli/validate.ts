@@ -2,11 +2,12 @@ import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
 import { credentialsOf } from '../audit/segments/bucket-requests.ts'
 import { parseClients } from '../config/clients-file.ts'
 import { configFiles, ENVIRONMENT, type Environment } from '../config/environment.ts'
-import { type Fault, type Parsed, showFault } from '../config/faults.ts'
+import { describeFault, type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { withoutMark } from '../config/json/json-file.ts'
 import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
+import { remainingFaults } from '../config/rules/remaining-faults.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
 import type { Route, Settings, TlsSettings } from '../config/settings.ts'
@@ -20,6 +21,7 @@ import {
 } from '../process/config-warnings.ts'
 import { readStaple } from '../process/reload/watch-staple.ts'
 import { sealKeyFaults } from '../process/seal-trail.ts'
+import { filesNamedAnyway } from '../process/startup/named-files.ts'
 import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
@@ -51,7 +53,8 @@ export const command: Command = {
     ...TOKEN_FLAG,
   },
   about: [
-    'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. Every fault of every file comes at once, with its line.',
+    'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. Every fault of every file comes at once, with its line; files that only a faulty gateway.json may name come after it is mended.',
+    'A gateway.json as FILE is checked with the files that it names. What it lacks is a warning where the environment of the gateway may give it.',
     'A warning does not change the exit code: a limit that no route reaches, an empty table, a certificate that is not valid now.',
   ],
   examples: [
@@ -121,15 +124,16 @@ async function reachStore(
 }
 
 function checkEnvironment(found: Findings, env: Environment): void {
-  const { configFile, limitsFile, clientsFile } = configFiles(env)
+  const { configFile, limitsFile } = configFiles(env)
   const settings = loadSettings(env)
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
   else checkRoutes(found, configFile, settings.value)
   checkRows(found, limitsFile, loadFile(limitsFile, parseLimits))
   found.warnings.push(...fileWarnings(env))
-  const tls = settings.value?.tls === undefined ? undefined : checkTls(found, settings.value.tls)
-  if (settings.value?.adminTokenFile !== undefined) checkAdminToken(found, settings.value.adminTokenFile)
-  if (settings.value?.clientsFile !== undefined) checkClients(found, clientsFile, tls?.material.trust)
+  const named = settings.value ?? filesNamedAnyway(env)
+  const tls = named.tls === undefined ? undefined : checkTls(found, named.tls)
+  if (named.adminTokenFile !== undefined) checkAdminToken(found, named.adminTokenFile)
+  if (named.clientsFile !== undefined) checkClients(found, named.clientsFile, tls?.material.trust)
   if (settings.value !== undefined) checkAuditKeys(found, settings.value)
 }
 
@@ -141,8 +145,19 @@ function checkFile(found: Findings, file: string): void {
   else {
     const gateway = loadFile(file, parseGatewayFile)
     if (gateway.faults !== undefined) found.faults.push(...gateway.faults)
-    else checkRoutes(found, file, gateway.value.value)
+    else checkGateway(found, file, gateway.value.value)
   }
+}
+
+/** With the files that it names. What it lacks may be in the environment of the gateway, which is not known here. */
+function checkGateway(found: Findings, configFile: string, file: GatewayFile): void {
+  const faults = remainingFaults({ env: {}, configFile, file, readFile: undefined })
+  found.faults.push(...faults)
+  const known = new Set(faults.map(describeFault))
+  const open = (loadSettings({ GATEWAY_CONFIG: configFile }).faults ?? []).map(describeFault)
+  for (const fault of open)
+    if (!known.has(fault)) found.warnings.push(`${fault}; unless the environment says otherwise`)
+  if (faults.length === 0) checkRoutes(found, configFile, file)
 }
 
 /** Judged by content, not by name. For a file that is not JSON all parsers report the same fault. */

@@ -13,11 +13,12 @@ import { adminFaults } from './rules/admin-rules.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
+import { remainingFaults } from './rules/remaining-faults.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
-import { parseUpstreamSecret } from './secret-line.ts'
+import { loadUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
 import { loadTracing, type TracingSettings } from './tracing-settings.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
@@ -60,7 +61,8 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const parse = (name: string, text: string) => parseGatewayFile(name, text, readFile)
   const file = loadFile(configFile, parse, readFile)
   if (environment.faults !== undefined || file.faults !== undefined) {
-    return { faults: [...(environment.faults ?? []), ...(file.faults ?? [])] }
+    const more = remainingFaults({ env, configFile, file: file.value?.value, readFile })
+    return { faults: [...(environment.faults ?? []), ...(file.faults ?? []), ...more] }
   }
   const merged = { ...file.value.value, ...environment.value }
   const tlsSources = { configFile, written: file.value.value.tls, environment: environment.value.tls }
@@ -123,17 +125,8 @@ export function conflictsInForce(settings: Settings): Fault[] {
   ]
 }
 
-function loadUpstreamSecret(
-  { upstreamSecretFile: file }: GatewayFile,
-  readFile?: ReadFile,
-): { readonly value?: string; readonly faults?: readonly Fault[] } {
-  if (file === undefined) return {}
-  const { value, faults } = loadFile(file, parseUpstreamSecret, readFile)
-  return faults === undefined ? { value: value.value } : { faults }
-}
-
 /** The file may be missing when no route accepts machine clients. */
-function clientsInUse(env: Environment, { routes }: GatewayFile): boolean {
+export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'routes'>): boolean {
   return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
 }
 

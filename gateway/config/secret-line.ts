@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
-import type { ParseFile } from './load-file.ts'
+import type { Fault } from './faults.ts'
+import { loadFile, type ParseFile, type ReadFile } from './load-file.ts'
 
 /** Too long to guess, and valid in a header field. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
@@ -10,6 +11,16 @@ export const parseUpstreamSecret = secretLine('the secret of gateway and service
 export const parseTicketSecret = secretLine('the secret of the session tickets')
 /** The bearer token of the admin listener. */
 export const parseAdminToken = secretLine('the token of the admin listener')
+
+/** The secret of the upstream, if its file is named. */
+export function loadUpstreamSecret(
+  { upstreamSecretFile: file }: { readonly upstreamSecretFile?: string | undefined },
+  readFile?: ReadFile,
+): { readonly value?: string; readonly faults?: readonly Fault[] } {
+  if (file === undefined) return {}
+  const { value, faults } = loadFile(file, parseUpstreamSecret, readFile)
+  return faults === undefined ? { value: value.value } : { faults }
+}
 
 /** Parses the file of a secret: one line, which may end with a line end. The fault does not repeat it. */
 function secretLine(what: string): ParseFile<string> {

@@ -10,6 +10,7 @@ import packageJson from '../../package.json' with { type: 'json' }
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { loadTls, tlsTexts } from '../../tls/listener/tls-reload.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
+import { filesNamedAnyway } from './named-files.ts'
 
 const NOTHING = { value: undefined, faults: undefined }
 
@@ -18,7 +19,7 @@ export function readConfiguration(
   env: Environment,
 ): Parsed<Omit<StartupConfiguration, 'log' | 'storeModule'>> {
   const { parsed: settings, texts } = readSettings(env)
-  const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? {}
+  const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? filesNamedAnyway(env)
   const limits = loadFile(configFiles(env).limitsFile, parseLimits)
   const clients = clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients)
   const adminToken = adminTokenFile === undefined ? NOTHING : loadFile(adminTokenFile, parseAdminToken)
